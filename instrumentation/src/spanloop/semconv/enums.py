@@ -1,0 +1,67 @@
+"""Closed vocabularies that are stored in ClickHouse as their string values."""
+
+from enum import StrEnum
+
+
+class FaultOwner(StrEnum):
+    """Who caused a failure. Only the policy's own mistakes cost the policy reward."""
+
+    POLICY = "policy"
+    TOOL = "tool"
+    ENVIRONMENT = "environment"
+    HARNESS = "harness"
+    USER = "user"
+
+
+class TokenSource(StrEnum):
+    """Where a transition's token ids come from."""
+
+    CAPTURED = "captured"
+    """Sampled by our gateway's engine and captured there: exact, with logprobs."""
+    NONE = "none"
+    """No ids are known; text can be tokenised at training time (offline)."""
+
+
+class UntrainableReason(StrEnum):
+    """Why a transition must not be trained on. The empty string in the store means that it may be."""
+
+    MISSING_CONTENT = "missing_content"
+    REDACTED_CONTENT = "redacted_content"
+    DROPPED_ATTRIBUTES = "dropped_attributes"
+    INCOMPLETE_STREAM = "incomplete_stream"
+    REQUEST_FAILED = "request_failed"
+    AMBIGUOUS_CAPTURE = "ambiguous_capture"
+    TOKEN_MISMATCH = "token_mismatch"
+    MALFORMED_MESSAGES = "malformed_messages"
+    ENVIRONMENT_FAULT = "environment_fault"
+
+
+class RowStart(StrEnum):
+    """Why a merged trajectory row begins where it does."""
+
+    FIRST = "first"
+    """The first step of its agent in the episode."""
+    PROMPT_DIVERGED = "prompt_diverged"
+    """The prompt is not the previous prompt plus completion: template, edited history or a branch."""
+    RETOKENISED = "retokenised"
+    """Same text as the previous prompt plus completion, other token ids."""
+    NO_TOKENS = "no_tokens"
+    """The previous step has no captured tokens to extend."""
+
+
+class JobKind(StrEnum):
+    """What a training job runs."""
+
+    GRPO = "grpo"
+    SFT = "sft"
+
+
+class JobState(StrEnum):
+    """A job's state machine: queued → running → one of the last three; cancelling on request."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
