@@ -2,7 +2,7 @@
 -- otel_traces and otel_logs: the OpenTelemetry ClickHouse exporter's Map-variant tables, column for column, then ours.
 -- Windows make a retried block (same insert_deduplication_token) vanish; only the writer feeds these tables.
 
-CREATE TABLE otel_traces (
+CREATE TABLE IF NOT EXISTS otel_traces (
     Timestamp DateTime64(9) CODEC(Delta(8), ZSTD(1)),
     TraceId String CODEC(ZSTD(1)),
     SpanId String CODEC(ZSTD(1)),
@@ -67,7 +67,7 @@ PRIMARY KEY (ServiceName, SpanName, toDateTime(Timestamp))
 ORDER BY (ServiceName, SpanName, toDateTime(Timestamp), Timestamp)
 SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000;
 
-CREATE TABLE otel_logs (
+CREATE TABLE IF NOT EXISTS otel_logs (
     Timestamp DateTime64(9) CODEC(Delta(8), ZSTD(1)),
     TimestampTime DateTime DEFAULT toDateTime(Timestamp),
     TraceId String CODEC(ZSTD(1)),
@@ -96,7 +96,7 @@ ORDER BY (ServiceName, TimestampTime, Timestamp)
 SETTINGS index_granularity = 8192, ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000;
 
 -- Last write wins by score_id. Which of the target ids are filled in says what the score is for.
-CREATE TABLE scores (
+CREATE TABLE IF NOT EXISTS scores (
     score_id String,
     name LowCardinality(String),
     value Float64,
@@ -117,7 +117,7 @@ ORDER BY score_id
 SETTINGS non_replicated_deduplication_window = 1000;
 
 -- OpenTelemetry's carrier of a reward is the log event gen_ai.evaluation.result.
-CREATE MATERIALIZED VIEW scores_from_logs TO scores AS
+CREATE MATERIALIZED VIEW IF NOT EXISTS scores_from_logs TO scores AS
 SELECT
     lower(hex(sipHash128(TraceId, SpanId, toUnixTimestamp64Nano(Timestamp), LogAttributes['gen_ai.evaluation.name']))) AS score_id,
     LogAttributes['gen_ai.evaluation.name'] AS name,
@@ -137,7 +137,7 @@ FROM otel_logs
 WHERE EventName = 'gen_ai.evaluation.result' OR LogAttributes['event.name'] = 'gen_ai.evaluation.result';
 
 -- One row for each choice that the gateway's engine sampled.
-CREATE TABLE generations (
+CREATE TABLE IF NOT EXISTS generations (
     generation_id String COMMENT 'response id, slash, choice index',
     response_id String,
     choice_index UInt16,
@@ -162,7 +162,7 @@ ORDER BY (toDateTime(started_at), generation_id)
 SETTINGS non_replicated_deduplication_window = 1000;
 
 -- The newest revision of each episode; is_deleted = 1 is a tombstone (its spans joined another episode).
-CREATE TABLE episodes (
+CREATE TABLE IF NOT EXISTS episodes (
     episode_id String COMMENT 'smallest member key',
     revision UInt64 COMMENT 'microseconds since the epoch of the newest member''s ingestion',
     is_deleted UInt8 DEFAULT 0,
@@ -196,7 +196,7 @@ CREATE TABLE episodes (
 ORDER BY episode_id;
 
 -- Kept per revision, so that a dataset manifest can pin (episode_id, revision).
-CREATE TABLE transitions (
+CREATE TABLE IF NOT EXISTS transitions (
     transition_id String COMMENT 'episode_id, slash, step',
     episode_id String,
     revision UInt64,
@@ -240,7 +240,7 @@ CREATE TABLE transitions (
 ORDER BY (episode_id, revision, step);
 
 -- Token rows for the trainer: consecutive steps merged where the prompt extends the previous prompt plus completion.
-CREATE TABLE trajectories (
+CREATE TABLE IF NOT EXISTS trajectories (
     trajectory_id String COMMENT 'episode_id, slash, row number',
     episode_id String,
     revision UInt64,
@@ -263,7 +263,7 @@ CREATE TABLE trajectories (
 ) ENGINE = ReplacingMergeTree(converted_at)
 ORDER BY (episode_id, revision, row_number);
 
-CREATE TABLE failures (
+CREATE TABLE IF NOT EXISTS failures (
     failure_id String COMMENT 'episode_id, slash, number',
     episode_id String,
     revision UInt64,
@@ -288,7 +288,7 @@ CREATE TABLE failures (
 ) ENGINE = ReplacingMergeTree(converted_at)
 ORDER BY (episode_id, revision, failure_id);
 
-CREATE TABLE training_metrics (
+CREATE TABLE IF NOT EXISTS training_metrics (
     job_id String,
     step UInt32,
     name LowCardinality(String),
@@ -298,7 +298,7 @@ CREATE TABLE training_metrics (
 ORDER BY (job_id, name, step);
 
 -- How far the pipeline has read; last write wins.
-CREATE TABLE pipeline_state (
+CREATE TABLE IF NOT EXISTS pipeline_state (
     name String,
     value String,
     updated_at DateTime64(6, 'UTC') DEFAULT now64(6, 'UTC')
