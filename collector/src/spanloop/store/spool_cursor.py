@@ -1,0 +1,97 @@
+"""How far the spool was drained, and which block is under way, in one small durable file.
+
+Invariant: `CursorFile.store` returns when the state is on disk, and a crash in the middle of it leaves the state
+before. Two slots, each on a page of its own, are written in turn; the newest slot with a valid checksum counts. The
+state before a commit names the same block as the commit, so even a lost slot leads to a retry under the same id.
+"""
+
+import contextlib
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+_SLOT_BYTES: Final = 4096
+_FIELDS: Final = struct.Struct("<8sQQQ16s")  # magic, generation, committed seq, block end seq, block id
+_CRC: Final = struct.Struct("<I")
+_MAGIC: Final = b"SPLCUR01"
+
+
+class CursorState(NamedTuple):
+    """What survives a restart besides the records."""
+
+    generation: int = 0
+    """Counts the stored states; the highest valid one is current."""
+    committed_seq: int = 0
+    """Records up to this one are in ClickHouse; 0 when none is."""
+    block_id: str = ""
+    """32 hex digits of the block under way; empty when none is."""
+    block_end_seq: int = 0
+    """The last record of the block under way; 0 when none is."""
+
+
+class CursorFile:
+    """The open cursor file of one spool."""
+
+    def __init__(self, fd: int, state: CursorState, *, is_damaged: bool) -> None:
+        self._fd = fd
+        self.state = state
+        self.is_damaged = is_damaged
+        """True when neither slot was valid although the file was there: everything stored is drained again."""
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open or create the file.
+
+        Raises:
+            OSError: The directory is not writable or the disk is full.
+        """
+        is_new = not path.exists()
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        slots = [_decode(os.pread(fd, _SLOT_BYTES, slot * _SLOT_BYTES)) for slot in (0, 1)]
+        states = [state for state in slots if state is not None]
+        if not states:
+            cursor = cls(fd, CursorState(), is_damaged=not is_new and os.fstat(fd).st_size > 0)
+            cursor.store(committed_seq=0)
+            return cursor
+        return cls(fd, max(states), is_damaged=False)
+
+    def store(self, *, committed_seq: int, block_id: str = "", block_end_seq: int = 0) -> None:
+        """Make a state durable.
+
+        Raises:
+            OSError: The write failed; the state before still counts.
+        """
+        state = CursorState(self.state.generation + 1, committed_seq, block_id, block_end_seq)
+        raw = _encode(state)
+        offset = state.generation % 2 * _SLOT_BYTES
+        if os.pwrite(self._fd, raw, offset) != len(raw):
+            raise OSError(f"short write of {len(raw)} bytes to the spool's cursor at offset {offset}")
+        os.fdatasync(self._fd)
+        self.state = state
+
+    def close(self) -> None:
+        """Close the file; closing twice is allowed."""
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+            self._fd = -1
+
+
+def _encode(state: CursorState) -> bytes:
+    block_id = bytes.fromhex(state.block_id).ljust(16, b"\0")
+    fields = _FIELDS.pack(_MAGIC, state.generation, state.committed_seq, state.block_end_seq, block_id)
+    return (fields + _CRC.pack(zlib.crc32(fields))).ljust(_SLOT_BYTES, b"\0")
+
+
+def _decode(raw: bytes) -> CursorState | None:
+    if len(raw) < _FIELDS.size + _CRC.size:
+        return None
+    fields = raw[: _FIELDS.size]
+    if _CRC.unpack_from(raw, _FIELDS.size)[0] != zlib.crc32(fields):
+        return None
+    magic, generation, committed_seq, block_end_seq, block_id = _FIELDS.unpack(fields)
+    if magic != _MAGIC:
+        return None
+    return CursorState(generation, committed_seq, block_id.hex() if block_end_seq else "", block_end_seq)

@@ -1,0 +1,114 @@
+"""How one record lies in a segment file, and how to find the next whole one after damage.
+
+Invariant: a frame that `read_frame` returns is byte for byte one that was written; everything else is a `Damage` with
+exact bounds, and the frames around it stay readable. The marker is random for each segment and stands in the
+file's name, so no body that a client sends can imitate a frame while we look for the next one after damage.
+CRC-32 (zlib) guards header and payload apart: a flipped payload does not cost the length, nor a flipped length the
+neighbours.
+"""
+
+import os
+import struct
+import zlib
+from typing import Final, NamedTuple
+
+MARKER_BYTES: Final = 8
+_FIELDS: Final = struct.Struct("<8sQQHII")  # marker, seq, accepted_ns, kind length, body length, payload CRC
+_HEADER_CRC: Final = struct.Struct("<I")
+HEADER_BYTES: Final = _FIELDS.size + _HEADER_CRC.size
+MAX_BODY_BYTES: Final = 2**32 - 1
+MAX_KIND_BYTES: Final = 2**16 - 1
+_RESYNC_CHUNK_BYTES: Final = 1 << 20
+
+
+class Record(NamedTuple):
+    """One body that was acknowledged, with what it is."""
+
+    kind: str
+    """What the body holds, for whoever drains the spool: ``traces``, ``logs``, ``generation``, …"""
+    body: bytes
+    seq: int
+    """Position in the spool's history, from 1, strictly increasing, never reused; gaps are allowed."""
+    accepted_ns: int
+    """Wall clock when the record was handed in, nanoseconds since the epoch."""
+
+
+class Frame(NamedTuple):
+    """A whole record between two offsets of its segment."""
+
+    offset: int
+    end: int
+    record: Record
+
+
+class Damage(NamedTuple):
+    """Bytes between two offsets that are no record: a torn tail or a flipped record."""
+
+    offset: int
+    end: int
+    cause: str
+    """``torn`` when nothing whole follows, ``flipped`` when neighbours follow or the header is intact."""
+
+
+class _Header(NamedTuple):
+    seq: int
+    accepted_ns: int
+    kind_bytes: int
+    body_bytes: int
+    payload_crc: int
+
+
+def frame_bytes(kind: str, body: bytes) -> int:
+    """Bytes on disk of one record."""
+    return HEADER_BYTES + len(kind.encode()) + len(body)
+
+
+def encode_frame(marker: bytes, record: Record) -> tuple[bytes, bytes]:
+    """Header with kind, and body: two pieces, so that a large body is not copied once more."""
+    kind = record.kind.encode()
+    crc = zlib.crc32(record.body, zlib.crc32(kind))
+    fields = _FIELDS.pack(marker, record.seq, record.accepted_ns, len(kind), len(record.body), crc)
+    return fields + _HEADER_CRC.pack(zlib.crc32(fields)) + kind, record.body
+
+
+def read_frame(fd: int, offset: int, end: int, marker: bytes) -> Frame | Damage:
+    """The frame at ``offset``, or the damage there; ``end`` is where the readable part of the file ends."""
+    header = _parse_header(os.pread(fd, min(HEADER_BYTES, end - offset), offset), marker)
+    if header is None:
+        following = _next_header(fd, offset + 1, end, marker)
+        return Damage(offset, end, "torn") if following is None else Damage(offset, following, "flipped")
+    payload_offset = offset + HEADER_BYTES
+    frame_end = payload_offset + header.kind_bytes + header.body_bytes
+    if frame_end > end:
+        return Damage(offset, end, "torn")
+    payload = os.pread(fd, frame_end - payload_offset, payload_offset)
+    if len(payload) != frame_end - payload_offset or zlib.crc32(payload) != header.payload_crc:
+        return Damage(offset, frame_end, "flipped")
+    kind = payload[: header.kind_bytes].decode()
+    return Frame(offset, frame_end, Record(kind, payload[header.kind_bytes :], header.seq, header.accepted_ns))
+
+
+def _parse_header(raw: bytes, marker: bytes) -> _Header | None:
+    if len(raw) < HEADER_BYTES or not raw.startswith(marker):
+        return None
+    fields = raw[: _FIELDS.size]
+    if _HEADER_CRC.unpack_from(raw, _FIELDS.size)[0] != zlib.crc32(fields):
+        return None
+    _, seq, accepted_ns, kind_bytes, body_bytes, payload_crc = _FIELDS.unpack(fields)
+    return _Header(seq, accepted_ns, kind_bytes, body_bytes, payload_crc)
+
+
+def _next_header(fd: int, offset: int, end: int, marker: bytes) -> int | None:
+    """Offset of the first intact header at or after ``offset``."""
+    while offset + HEADER_BYTES <= end:
+        chunk = os.pread(fd, min(_RESYNC_CHUNK_BYTES, end - offset), offset)
+        found = chunk.find(marker)
+        if found < 0:
+            # A marker may straddle two chunks.
+            offset += max(len(chunk) - MARKER_BYTES + 1, 1)
+            continue
+        candidate = offset + found
+        if _parse_header(os.pread(fd, min(HEADER_BYTES, end - candidate), candidate), marker) is not None:
+            return candidate
+        offset = candidate + 1
+    return None

@@ -1,0 +1,148 @@
+"""One segment file: a run of frames that only grows.
+
+Invariant: `Segment.durable_bytes` never exceeds what an fdatasync has confirmed, and nobody reads past it. A
+segment that failed once is never written again: after a failed fsync the kernel may call lost pages clean, so a
+second fsync on the same file proves nothing. A recovered segment is not appended to either.
+"""
+
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from .spool_frames import MARKER_BYTES, Damage, Frame, Record, encode_frame, read_frame
+
+_log = logging.getLogger(__name__)
+_NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{16})\.segment")
+_IOVEC_LIMIT: Final = 512
+_UNREADABLE_DIR: Final = "quarantine"
+
+
+class Segment:
+    """A segment that is open for reading, and for appending when this process created it."""
+
+    def __init__(self, path: Path, fd: int, *, marker: bytes, durable_bytes: int, last_seq: int) -> None:
+        self.path = path
+        self.marker = marker
+        self.durable_bytes = durable_bytes
+        self.last_seq = last_seq
+        self._fd = fd
+
+    @classmethod
+    def create(cls, directory: Path, first_seq: int) -> Self:
+        """Make an empty segment whose directory entry is durable."""
+        marker = os.urandom(MARKER_BYTES)
+        path = directory / f"{first_seq:020d}-{marker.hex()}.segment"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        segment = cls(path, fd, marker=marker, durable_bytes=0, last_seq=first_seq - 1)
+        try:
+            sync_directory(directory)
+        except OSError:
+            segment.delete()
+            raise
+        return segment
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open a segment that an earlier process left; what its frames hold is for the caller to read."""
+        match = _NAME.fullmatch(path.name)
+        if match is None:
+            raise ValueError(f"{path} is no spool segment: got a name unlike {_NAME.pattern}")
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return cls(
+            path,
+            fd,
+            marker=bytes.fromhex(match[2]),
+            durable_bytes=os.fstat(fd).st_size,
+            last_seq=int(match[1]) - 1,
+        )
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Write all records and fdatasync; on return they are on disk.
+
+        Raises:
+            OSError: Nothing of the group counts; the file was cut back and must not be appended to again.
+        """
+        pieces = [piece for record in records for piece in encode_frame(self.marker, record)]
+        try:
+            _write_all(self._fd, pieces, self.durable_bytes)
+            os.fdatasync(self._fd)
+        except OSError:
+            # Best effort: should the cut fail too, readers still stop at durable_bytes, and a restart that finds
+            # the rest delivers records whose senders were told to retry, never the other way round.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self.durable_bytes)
+            raise
+        self.durable_bytes += sum(map(len, pieces))
+        self.last_seq = records[-1].seq
+
+    def read(self, offset: int, end: int) -> Iterator[Frame | Damage]:
+        """Frames and damages between two offsets, in order and without a gap."""
+        while offset < end:
+            found = read_frame(self._fd, offset, end, self.marker)
+            yield found
+            offset = found.end
+
+    def quarantine(self, damage: Damage) -> str:
+        """Keep a copy of damaged bytes beside the segments; returns its name, the same for the same damage."""
+        name = f"{self.path.stem}-{damage.offset:012d}.{damage.cause}"
+        target = self.path.parent / _UNREADABLE_DIR / name
+        if target.exists():
+            return name
+        _log.warning(
+            "spool: %d unreadable bytes (%s) at %s:%d; copied to %s, neighbours are kept",
+            damage.end - damage.offset, damage.cause, self.path, damage.offset, target,
+        )  # fmt: skip
+        try:
+            target.parent.mkdir(exist_ok=True)
+            target.write_bytes(os.pread(self._fd, damage.end - damage.offset, damage.offset))
+        except OSError as error:
+            # The copy is for a person to look at; a full disk must not keep the neighbours from being drained.
+            _log.warning("spool: could not copy the unreadable bytes to %s: %s", target, error)
+        return name
+
+    def close(self) -> None:
+        """Close the file; closing twice is allowed."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def delete(self) -> None:
+        """Close and remove the file. A crash may bring it back: the cursor says that it was drained."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+
+def list_segments(directory: Path) -> list[Path]:
+    """The segment files of a spool, oldest first."""
+    return sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
+
+
+def list_quarantined(directory: Path) -> set[str]:
+    """Names of the damages that were quarantined so far."""
+    folder = directory / _UNREADABLE_DIR
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
+
+def sync_directory(directory: Path) -> None:
+    """Make created and removed entries of a directory durable."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write_all(fd: int, pieces: Sequence[bytes], offset: int) -> None:
+    for first in range(0, len(pieces), _IOVEC_LIMIT):
+        views = [memoryview(piece) for piece in pieces[first : first + _IOVEC_LIMIT] if piece]
+        while views:
+            written = os.pwritev(fd, views, offset)
+            offset += written
+            while views and written >= len(views[0]):
+                written -= len(views.pop(0))
+            if written:
+                views[0] = views[0][written:]
