@@ -1,0 +1,246 @@
+"""The data directory: where everything of one spanloop lives on disk.
+
+Invariant: a directory that ``open()`` returned holds a ``version.json`` of exactly this layout. Nothing is upgraded or
+guessed here: another layout, or spanloop's files without a ``version.json``, is refused with the version it needs.
+"""
+
+import errno
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, Self
+
+from spanloop.semconv.environment import RunningService, default_data_dir, read_run_file
+from spanloop.semconv.errors import DataDirectoryError
+
+LAYOUT: Final = 1
+"""The layout that this code reads and writes; raised when a path below changes its meaning."""
+
+_OWNED_NAMES: Final = ("clickhouse", "spool", "generations", "control.db", "models", "jobs")
+
+
+@dataclass(frozen=True)
+class DataDir:
+    """Paths inside one data directory. Making one touches nothing; ``open()`` creates and checks it.
+
+    Args:
+        path: The directory; relative paths and ``~`` are resolved.
+    """
+
+    path: Path
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        chosen = default_data_dir() if path is None else Path(path).expanduser().absolute()
+        object.__setattr__(self, "path", chosen)
+
+    @property
+    def version_file(self) -> Path:
+        """``{"layout": n, "spanloop": "version that created it"}``."""
+        return self.path / "version.json"
+
+    @property
+    def up_lock(self) -> Path:
+        """Held with ``flock`` by the one ``spanloop up``."""
+        return self.path / "up.lock"
+
+    @property
+    def run(self) -> Path:
+        """Run files: who answers where."""
+        return self.path / "run"
+
+    @property
+    def clickhouse(self) -> Path:
+        """The embedded server's data."""
+        return self.path / "clickhouse"
+
+    @property
+    def clickhouse_conf(self) -> Path:
+        """The embedded server's configuration, lock and own log."""
+        return self.path / "clickhouse.conf"
+
+    @property
+    def clickhouse_secret(self) -> Path:
+        """The embedded server's password, 0600."""
+        return self.run / "clickhouse.secret"
+
+    @property
+    def spool(self) -> Path:
+        """Acknowledged request bodies on their way to ClickHouse."""
+        return self.path / "spool"
+
+    @property
+    def generations(self) -> Path:
+        """The gateway's captures on their way to ClickHouse."""
+        return self.path / "generations"
+
+    @property
+    def control_db(self) -> Path:
+        """Jobs, schedules and model versions (SQLite)."""
+        return self.path / "control.db"
+
+    @property
+    def gateway(self) -> Path:
+        """The gateway's admin token and last deployment."""
+        return self.path / "gateway"
+
+    @property
+    def models(self) -> Path:
+        """Served and trainable model folders, ``<name>/<version>/``."""
+        return self.path / "models"
+
+    @property
+    def jobs(self) -> Path:
+        """One folder for each training job."""
+        return self.path / "jobs"
+
+    @property
+    def logs(self) -> Path:
+        """``<service>.log``: what a service printed."""
+        return self.path / "logs"
+
+    def open(self) -> Self:
+        """Create the directory if it is new, check its layout if it is not.
+
+        Returns:
+            This same object, for chaining.
+
+        Raises:
+            DataDirectoryError: Another layout, no layout, not writable, or no space left.
+        """
+        with _disk_errors(self.path):
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.version_file.exists():
+                self._check_layout(self.version_file.read_text(encoding="utf-8"))
+            else:
+                self._refuse_unversioned()
+                write_atomically(self.version_file, json.dumps({"layout": LAYOUT, "spanloop": version("spanloop")}))
+            for folder in (self.run, self.logs):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise _not_writable(self.path)
+        return self
+
+    def write(self, path: Path, text: str, *, mode: int = 0o600) -> None:
+        """Replace a file of this directory atomically and durably.
+
+        Raises:
+            DataDirectoryError: Not writable, or no space left.
+        """
+        with _disk_errors(self.path):
+            write_atomically(path, text, mode=mode)
+
+    @contextmanager
+    def announce(self, service: str, url: str) -> Iterator[None]:
+        """Say in ``run/<service>.json`` that this process answers at ``url``, for as long as the block lasts."""
+        run_file = self.run / f"{service}.json"
+        self.write(run_file, json.dumps({"url": url, "pid": os.getpid()}))
+        try:
+            yield
+        finally:
+            announced = read_run_file(self.path, service)
+            if announced is None or announced.pid == os.getpid():
+                run_file.unlink(missing_ok=True)
+
+    def running(self, service: str) -> RunningService | None:
+        """The service that announced itself and whose process is alive, else None."""
+        return read_run_file(self.path, service)
+
+    def _check_layout(self, text: str) -> None:
+        try:
+            content = json.loads(text)
+            layout = int(content["layout"])
+            writer = str(content.get("spanloop", "another version"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataDirectoryError(
+                f"{self.version_file} is not a version file of spanloop: got {text[:80]!r}, expected "
+                f'{{"layout": {LAYOUT}}}.',
+                next_step="Restore it from a backup, or name another directory with --data-dir.",
+            ) from error
+        if layout != LAYOUT:
+            raise DataDirectoryError(
+                f"The data directory {self.path} has layout {layout}, made by spanloop {writer}; this is spanloop "
+                f"{version('spanloop')}, which reads layout {LAYOUT}.",
+                next_step=f"Use the spanloop that made it (pip install 'spanloop=={writer}'), or name another "
+                "directory with --data-dir.",
+            )
+
+    def _refuse_unversioned(self) -> None:
+        found = [name for name in _OWNED_NAMES if (self.path / name).exists()]
+        if found:
+            raise DataDirectoryError(
+                f"The data directory {self.path} has no version.json but holds {', '.join(found)}: its layout is unknown.",
+                next_step="Restore version.json from a backup, or name another directory with --data-dir.",
+            )
+
+
+def write_atomically(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Replace ``path`` so that a reader, or a crash at any point, sees the old content or the new one, never a part.
+
+    The folder is synced too, because a rename is durable only with it. Costs two fsyncs: not for hot paths.
+
+    Raises:
+        OSError: What the file system said.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 (a descriptor, for the mode)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(path, error) from error
+
+
+def disk_error(path: Path, error: OSError) -> DataDirectoryError:
+    """What a failed disk operation below ``path`` means to a person."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+        return DataDirectoryError(
+            f"No space is left for the data directory {path}: {error.strerror} ({_free(path)} free).",
+            next_step="Free disk space, or name a directory on another disk with --data-dir.",
+        )
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return _not_writable(path)
+    if error.errno in {errno.ENOTDIR, errno.EEXIST}:
+        return DataDirectoryError(
+            f"The data directory {path} cannot be made: a file is in its place.",
+            next_step="Name another directory with --data-dir.",
+        )
+    return DataDirectoryError(
+        f"The data directory {path} cannot be used: {error}.", next_step="Name another directory with --data-dir."
+    )
+
+
+def _not_writable(path: Path) -> DataDirectoryError:
+    return DataDirectoryError(
+        f"The data directory {path} is not writable by this user.",
+        next_step="Change its owner or permissions, or name another directory with --data-dir.",
+    )
+
+
+def _free(path: Path) -> str:
+    for folder in (path, *path.parents):
+        if folder.exists():
+            return f"{shutil.disk_usage(folder).free / 2**20:.0f} MiB"
+    return "0 MiB"

@@ -1,0 +1,230 @@
+"""``python -m spanloop.store.embedded``: a real ClickHouse server out of the wheel ``chdb-core``.
+
+The wheel's extension module contains clickhouse-local, which can open ClickHouse's HTTP port. It is reached by the
+private function ``_chdb.query(sql, format, path=...)``, so the wheel's version is pinned. Two things follow: the server
+has a process of its own, and that process never imports the package ``chdb``, which would start a second engine.
+
+Invariant: while ``run/clickhouse.json`` exists and its process lives, the server answers. kill -9 at any moment loses no
+acknowledged block.
+"""
+
+import argparse
+import importlib.machinery
+import importlib.util
+import os
+import resource
+import signal
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from contextlib import chdir
+from pathlib import Path
+from threading import Thread
+from typing import Any, Final
+
+from spanloop.semconv.errors import (
+    AlreadyRunningError,
+    ConfigurationError,
+    DataDirectoryError,
+    PortInUseError,
+    ServiceError,
+    SpanloopError,
+)
+
+from .claims import HOST, claim_port, server_lock
+from .datadir import DataDir
+from .embedded_config import USER, default_memory_cap_bytes, read_secret, server_log, write_config
+
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_START_TIMEOUT_S: Final = 60.0
+_STOP_TIMEOUT_S: Final = 8.0
+# The engine lives as long as its local session's query; ours sleeps until it is killed.
+_SLEEP: Final = "SELECT sleepEachRow(0.5) FROM system.numbers SETTINGS max_block_size = 1 FORMAT Null"
+_WAKE: Final = "KILL QUERY WHERE user = '' AND query LIKE 'SELECT sleepEachRow(0.5) FROM system.numbers%' ASYNC"
+
+
+class Engine:
+    """The engine in a thread of this process. One for each process, ever.
+
+    Args:
+        data_dir: Its data and configuration.
+        port: HTTP port on the loopback, free a moment ago.
+    """
+
+    def __init__(self, data_dir: DataDir, port: int) -> None:
+        self._data_dir = data_dir
+        self._port = port
+        self._failure: BaseException | None = None
+        self._thread = Thread(target=self._run, name="clickhouse", daemon=True)
+
+    def start(self) -> None:
+        """Start it and wait until it answers.
+
+        Raises:
+            PortInUseError: Somebody took the port in between.
+            AlreadyRunningError: Another program has the data directory open.
+            DataDirectoryError: No space left.
+            ServiceError: It ended for another reason, or does not answer.
+        """
+        self._thread.start()
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not self._answers():
+            if not self._thread.is_alive():
+                raise self._why_it_ended()
+            if time.monotonic() > deadline:
+                raise ServiceError(
+                    f"The embedded ClickHouse does not answer on {HOST}:{self._port} after {_START_TIMEOUT_S:.0f} s.",
+                    next_step=f"See {server_log(self._data_dir)}.",
+                )
+            time.sleep(0.02)
+
+    def is_alive(self) -> bool:
+        """Whether it still runs."""
+        return self._thread.is_alive()
+
+    def stop(self) -> bool:
+        """End it; False when it did not end in time, which loses nothing, as inserts are atomic."""
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            try:
+                self._ask(_WAKE, timeout_s=2)
+            except OSError as error:
+                print(f"stopping ClickHouse: {error}", file=sys.stderr)
+            self._thread.join(1)
+        return not self._thread.is_alive()
+
+    def failure(self) -> SpanloopError:
+        """Why it ended without being asked to."""
+        return self._why_it_ended()
+
+    def _run(self) -> None:
+        sql = f"SYSTEM START LISTEN HTTP; {_SLEEP}"
+        try:
+            _load_extension().query(sql, "TabSeparated", path=str(self._data_dir.clickhouse))
+        except BaseException as error:  # noqa: BLE001 (the thread's end is the caller's to report)
+            self._failure = error
+
+    def _answers(self) -> bool:
+        try:
+            return self._ask("SELECT 1", timeout_s=1).strip() == b"1"
+        except OSError:
+            return False
+
+    def _ask(self, sql: str, *, timeout_s: float) -> bytes:
+        headers = {"X-ClickHouse-User": USER, "X-ClickHouse-Key": read_secret(self._data_dir)}
+        request = urllib.request.Request(f"http://{HOST}:{self._port}/", sql.encode(), headers)  # noqa: S310
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310 (our own server)
+            content: bytes = answer.read()
+        return content
+
+    def _why_it_ended(self) -> SpanloopError:
+        text = " ".join(str(self._failure or "no message").split())[:1000]
+        if "Address already in use" in text:
+            return PortInUseError(
+                f"Port {self._port} on {HOST} was taken while the embedded ClickHouse started.",
+                next_step="Start it again, or give it another port.",
+            )
+        if "CANNOT_OPEN_FILE" in text and "lock" in text.lower():
+            return AlreadyRunningError(
+                f"Another program has {self._data_dir.clickhouse} open: {text}", next_step="Stop that program."
+            )
+        if "No space left" in text or "NOT_ENOUGH_SPACE" in text:
+            return DataDirectoryError(
+                f"No space is left for the embedded ClickHouse in {self._data_dir.path}: {text}",
+                next_step="Free disk space, or name a directory on another disk with --data-dir.",
+            )
+        return ServiceError(
+            f"The embedded ClickHouse on {self._data_dir.path} ended by itself: {text}",
+            next_step=f"See {server_log(self._data_dir)}.",
+        )
+
+
+def _load_extension() -> Any:
+    package = importlib.util.find_spec("chdb")
+    folders = [Path(folder) for folder in (package.submodule_search_locations or [])] if package else []
+    library = next((file for folder in folders for file in [folder / "_chdb.abi3.so"] if file.exists()), None)
+    if library is None:
+        raise ConfigurationError(
+            "The embedded ClickHouse needs the wheel chdb-core, which is not installed.",
+            next_step="pip install 'spanloop[server]', or set SPANLOOP_CLICKHOUSE_URL to a server of your own.",
+        )
+    loader = importlib.machinery.ExtensionFileLoader("_chdb", str(library))
+    spec = importlib.util.spec_from_file_location("_chdb", library, loader=loader)
+    if spec is None:
+        raise ServiceError(f"{library} cannot be loaded.", next_step="Reinstall spanloop[server].")
+    with chdir(library.parent):
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+    return module
+
+
+def serve(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None:
+    """Run the server in this process until SIGTERM or SIGINT.
+
+    Args:
+        data_dir: The data directory.
+        port: HTTP port on the loopback; 0 picks one.
+        memory_cap_bytes: What the server may use; a query above it fails, the server does not.
+
+    Raises:
+        SpanloopError: It could not start, or ended by itself.
+    """
+    # Blocked in every thread from here on, and fetched below: the engine's own handlers never see them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    data_dir.open()
+    with server_lock(data_dir):
+        chosen = claim_port(data_dir, port)
+        write_config(data_dir, port=chosen, memory_cap_bytes=memory_cap_bytes)
+        _raise_file_limit()
+        os.chdir(data_dir.clickhouse_conf)  # the engine reads ./config.xml
+        engine = Engine(data_dir, chosen)
+        engine.start()
+        with data_dir.announce("clickhouse", f"http://{HOST}:{chosen}"):
+            print(f"ClickHouse answers on http://{HOST}:{chosen}", file=sys.stderr, flush=True)
+            while engine.is_alive() and signal.sigtimedwait(_STOP_SIGNALS, 0.5) is None:
+                pass
+        if not engine.is_alive():
+            raise engine.failure()
+        engine.stop()
+
+
+def _raise_file_limit() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _stop_at_end_of_input() -> None:
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; the answer is the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m spanloop.store.embedded", description="Serve the embedded ClickHouse."
+    )
+    parser.add_argument("--data-dir", help="default: $SPANLOOP_DATA_DIR, else ~/.spanloop")
+    parser.add_argument("--port", type=int, default=0, help="HTTP port on 127.0.0.1; 0 picks one (default)")
+    parser.add_argument("--memory-cap-bytes", type=int, default=default_memory_cap_bytes())
+    parser.add_argument(
+        "--supervised", action="store_true", help="stop when standard input ends, as it does with the parent"
+    )
+    options = parser.parse_args(arguments)
+    if options.supervised:
+        Thread(target=_stop_at_end_of_input, daemon=True).start()
+    try:
+        serve(DataDir(options.data_dir), port=options.port, memory_cap_bytes=options.memory_cap_bytes)
+    except SpanloopError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    # The extension cannot be unloaded: an ordinary exit would run its static destructors under its own threads.
+    os._exit(code)

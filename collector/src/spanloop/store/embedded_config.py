@@ -1,0 +1,126 @@
+"""What the embedded ClickHouse is told: its configuration files, its password, its memory cap.
+
+Invariant: it listens on the loopback only, and nobody gets in without the password. The user ``default`` must exist,
+because the engine's own session is it; it may open listeners and sleep, and nothing else.
+"""
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import escape
+
+from spanloop.semconv.errors import DataDirectoryError
+
+from .datadir import DataDir
+
+USER: Final = "spanloop"
+_MEMORY_SHARE: Final = 0.25
+_MEMORY_CAP_MAX_BYTES: Final = 4 * 2**30
+_MEMORY_CAP_MIN_BYTES: Final = 512 * 2**20
+
+_CONFIG: Final = """<clickhouse>
+  <listen_host>127.0.0.1</listen_host>
+  <http_port>{port}</http_port>
+  <users_config>users.xml</users_config>
+  <timezone>UTC</timezone>
+  <max_server_memory_usage>{memory_cap_bytes}</max_server_memory_usage>
+  <mark_cache_size>134217728</mark_cache_size>
+  <primary_index_cache_size>134217728</primary_index_cache_size>
+  <index_mark_cache_size>67108864</index_mark_cache_size>
+  <logger>
+    <level>warning</level>
+    <log>{log}</log>
+    <size>20M</size>
+    <count>2</count>
+  </logger>
+</clickhouse>
+"""
+_USERS: Final = """<clickhouse>
+  <profiles>
+    <default/>
+    <spanloop>
+      <http_max_field_value_size>67108864</http_max_field_value_size>
+      <max_memory_usage>{query_memory_bytes}</max_memory_usage>
+    </spanloop>
+  </profiles>
+  <quotas><default/></quotas>
+  <users>
+    <default>
+      <password/>
+      <networks><ip>127.0.0.1</ip></networks>
+      <profile>default</profile>
+      <quota>default</quota>
+      <grants>
+        <query>GRANT SYSTEM LISTEN ON *.*</query>
+        <query>GRANT SELECT ON system.numbers</query>
+      </grants>
+    </default>
+    <{user}>
+      <password_sha256_hex>{password_hash}</password_sha256_hex>
+      <networks><ip>127.0.0.1</ip></networks>
+      <profile>spanloop</profile>
+      <quota>default</quota>
+    </{user}>
+  </users>
+</clickhouse>
+"""
+
+
+def default_memory_cap_bytes() -> int:
+    """A quarter of the machine's memory, at least 512 MiB and at most 4 GiB."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(_MEMORY_CAP_MIN_BYTES, min(_MEMORY_CAP_MAX_BYTES, int(total * _MEMORY_SHARE)))
+
+
+def write_config(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None:
+    """Write ``config.xml`` and ``users.xml`` for the next start.
+
+    Raises:
+        DataDirectoryError: Not writable, or no space left.
+    """
+    folder = data_dir.clickhouse_conf
+    data_dir.write(
+        folder / "config.xml",
+        _CONFIG.format(port=port, memory_cap_bytes=memory_cap_bytes, log=escape(str(server_log(data_dir)))),
+    )
+    data_dir.write(
+        folder / "users.xml",
+        _USERS.format(
+            user=USER,
+            password_hash=hashlib.sha256(ensure_secret(data_dir).encode()).hexdigest(),
+            query_memory_bytes=int(memory_cap_bytes * 0.8),
+        ),
+    )
+
+
+def server_log(data_dir: DataDir) -> Path:
+    """The engine's own log; what the process prints is elsewhere."""
+    return data_dir.clickhouse_conf / "clickhouse.log"
+
+
+def ensure_secret(data_dir: DataDir) -> str:
+    """The password, made at the first start and kept, so that clients survive a restart of the server."""
+    if not data_dir.clickhouse_secret.exists():
+        data_dir.write(data_dir.clickhouse_secret, secrets.token_urlsafe(32))
+    return read_secret(data_dir)
+
+
+def read_secret(data_dir: DataDir) -> str:
+    """The password of the embedded server.
+
+    Raises:
+        DataDirectoryError: The file is missing, empty or not readable.
+    """
+    path = data_dir.clickhouse_secret
+    try:
+        secret = path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise DataDirectoryError(
+            f"The password of the embedded ClickHouse cannot be read from {path}: {error}.",
+            next_step="Run as the user that started it, or remove the file and start it again.",
+        ) from error
+    if not secret:
+        raise DataDirectoryError(f"{path} is empty.", next_step="Remove it and start the embedded ClickHouse again.")
+    return secret

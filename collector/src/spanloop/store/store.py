@@ -1,0 +1,196 @@
+"""The store: named queries out, frames in, one ClickHouse behind both.
+
+Invariant: an insert is one block, all of it or nothing; with a token, sending it again changes nothing, in the
+table and in the targets of its materialized views. Nothing here builds SQL from values.
+"""
+
+import re
+from threading import Lock
+from types import TracebackType
+from typing import Final, Self
+
+import polars as pl
+
+from spanloop.semconv.errors import StoreError
+
+from . import frames
+from .client import Address, open_client, store_errors
+from .migrate import migrate
+from .catalogue import named_query
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
+_INSERT_SETTINGS: Final = {
+    "async_insert": "0",
+    "deduplicate_blocks_in_dependent_materialized_views": "1",
+    "materialized_views_ignore_errors": "0",
+    "input_format_null_as_default": "1",
+    # One day is one partition: a late batch of old spans must not fail for holding more than the default 100 of them.
+    "max_partitions_per_insert_block": "0",
+}
+_QUERY_SETTINGS: Final = {
+    "output_format_arrow_string_as_string": "1",
+    "output_format_arrow_compression_method": "lz4_frame",
+}
+
+
+class _Column:
+    """One insertable column of a table."""
+
+    __slots__ = ("dtype", "has_default", "name")
+
+    def __init__(self, name: str, dtype: pl.DataType, *, has_default: bool) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.has_default = has_default
+
+
+class Store:
+    """One database on one ClickHouse. A context manager; safe to share between threads.
+
+    Get one from ``spanloop.store.connect``, or from ``Store.open`` with an address.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._client = open_client(address)
+        self._columns: dict[str, tuple[_Column, ...]] = {}
+        self._lock = Lock()
+
+    @classmethod
+    def open(cls, address: Address) -> Self:
+        """Migrate the database and connect to it.
+
+        Raises:
+            StoreError: Out of reach, or a schema that this code must not touch.
+        """
+        migrate(address)
+        return cls(address)
+
+    @property
+    def url(self) -> str:
+        """The address, without the password."""
+        return str(self._address)
+
+    @property
+    def database(self) -> str:
+        """The database's name."""
+        return self._address.database
+
+    def ping(self) -> None:
+        """Ask the server for a sign of life.
+
+        Raises:
+            StoreError: It is out of reach or refuses us.
+        """
+        with store_errors(f"pinging {self.url}"):
+            self._client.command("SELECT 1")
+
+    def query(self, query_name: str, /, **parameters: object) -> pl.DataFrame:
+        """The answer of a named query.
+
+        Args:
+            query_name: A file's stem in ``store/queries/``.
+            parameters: Exactly the ``{name:Type}`` parameters of that query. Datetimes without a zone are UTC.
+
+        Raises:
+            StoreError: Unknown name, wrong parameters, or ClickHouse refused.
+        """
+        query = named_query(query_name)
+        bound = query.bind(parameters)
+        with store_errors(f"query {query_name!r}"):
+            table = self._client.query_arrow(query.sql, parameters=bound, settings=_QUERY_SETTINGS)
+        return frames.from_arrow(table)
+
+    def execute(self, query_name: str, /, **parameters: object) -> None:
+        """Run a named statement that answers no rows.
+
+        Raises:
+            StoreError: As ``query``.
+        """
+        query = named_query(query_name)
+        bound = query.bind(parameters)
+        with store_errors(f"statement {query_name!r}"):
+            self._client.command(query.sql, parameters=bound, settings={"async_insert": "0"})
+
+    def schema(self, table: str) -> pl.Schema:
+        """The polars type of each column of ``table`` that can be inserted, in the table's order.
+
+        Raises:
+            StoreError: No such table.
+        """
+        return pl.Schema({column.name: column.dtype for column in self._insertable(table)})
+
+    def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> int:
+        """Insert a frame as one block.
+
+        Args:
+            table: One of the store's tables.
+            frame: Columns of the table; those with a DEFAULT may be left out. Null means the column's default.
+            token: Deduplication token: the same token again, within the table's window, is ignored.
+                Without one, nothing is deduplicated.
+
+        Returns:
+            The number of rows in the frame.
+
+        Raises:
+            StoreError: Unknown or missing columns, a value that does not fit, or ClickHouse refused. Nothing was
+                stored, or, when ClickHouse went away meanwhile, all or nothing: send the block again with its token.
+        """
+        block = frames.to_block(self._conform(table, frame))
+        if frame.is_empty():
+            return 0
+        deduplication = {"insert_deduplication_token": token} if token else {"insert_deduplicate": "0"}
+        names = [column.name for column in self._insertable(table) if column.name in frame.columns]
+        with store_errors(f"inserting {frame.height} rows into {table!r}"):
+            self._client.raw_insert(table, names, block, settings=_INSERT_SETTINGS | deduplication, fmt="Arrow")
+        return frame.height
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _conform(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
+        columns = self._insertable(table)
+        known = {column.name for column in columns}
+        unknown = [name for name in frame.columns if name not in known]
+        missing = [column.name for column in columns if not column.has_default and column.name not in frame.columns]
+        if unknown or missing:
+            raise StoreError(
+                f"A frame for table {table!r} has the wrong columns: unknown {unknown}, missing {missing}.",
+                next_step="Compare with Store.schema(table).",
+            )
+        try:
+            return frame.select(
+                pl.col(column.name).cast(column.dtype) for column in columns if column.name in frame.columns
+            )
+        except pl.exceptions.PolarsError as error:
+            got = {name: str(dtype) for name, dtype in frame.schema.items()}
+            raise StoreError(
+                f"A frame for table {table!r} does not fit its columns: {error}. Got {got}.",
+                next_step="Compare with Store.schema(table).",
+            ) from error
+
+    def _insertable(self, table: str) -> tuple[_Column, ...]:
+        with self._lock:
+            if table not in self._columns:
+                self._columns[table] = self._describe(table)
+            return self._columns[table]
+
+    def _describe(self, table: str) -> tuple[_Column, ...]:
+        if not _IDENTIFIER.fullmatch(table):
+            raise StoreError(f"{table!r} is no table name.")
+        with store_errors(f"describing table {table!r}"):
+            rows = self._client.query(f"DESCRIBE TABLE `{table}`").result_rows
+        return tuple(
+            _Column(str(row[0]), frames.polars_type(str(row[1])), has_default=row[2] == "DEFAULT")
+            for row in rows
+            if row[2] in {"", "DEFAULT"}
+        )

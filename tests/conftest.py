@@ -1,0 +1,62 @@
+"""Fixtures that every part shares: a fresh data directory, and a fresh database on one real ClickHouse."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
+from spanloop.store import DataDir, EmbeddedClickHouse, Store
+from spanloop.store.client import Address
+from spanloop.store.connect import embedded_address
+
+MEMORY_CAP_BYTES = 1 << 30
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep a developer's own spanloop, and its data, out of every test."""
+    monkeypatch.delenv(CLICKHOUSE_URL_ENV, raising=False)
+    monkeypatch.setenv(DATA_DIR_ENV, str(tmp_path / "default-data-dir"))
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> DataDir:
+    """A fresh, opened data directory."""
+    return DataDir(tmp_path / "data").open()
+
+
+@pytest.fixture(scope="session")
+def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    """The session's embedded ClickHouse."""
+    directory = DataDir(tmp_path_factory.mktemp("clickhouse"))
+    with EmbeddedClickHouse(directory, memory_cap_bytes=MEMORY_CAP_BYTES):
+        yield embedded_address(directory)
+
+
+@pytest.fixture
+def address(clickhouse: Address) -> Iterator[Address]:
+    """A database name of the test's own; nothing is in it, and it goes afterwards."""
+    own = Address(
+        clickhouse.scheme,
+        clickhouse.host,
+        clickhouse.port,
+        clickhouse.user,
+        clickhouse.password,
+        f"t_{uuid4().hex[:12]}",
+    )
+    yield own
+    with Store(clickhouse_default(own)) as admin:
+        admin._client.command(f"DROP DATABASE IF EXISTS `{own.database}`")
+
+
+def clickhouse_default(address: Address) -> Address:
+    """The same server's default database."""
+    return Address(address.scheme, address.host, address.port, address.user, address.password, "default")
+
+
+@pytest.fixture
+def store(address: Address) -> Iterator[Store]:
+    """A migrated store in a database of the test's own."""
+    with Store.open(address) as opened:
+        yield opened
