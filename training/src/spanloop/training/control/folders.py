@@ -1,0 +1,145 @@
+"""Folders that appear whole or not at all.
+
+A folder is copied to a temporary name beside its place, every file and directory of it is fsynced, and only then is it
+renamed. The trade-off: a copy costs the disk twice while it runs, and an fsync for each file. A killed copy leaves a
+folder whose name starts with ``.incoming-`` and says which process made it; the next copy clears it away.
+"""
+
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from spanloop.semconv.errors import DataDirectoryError, JobError
+from spanloop.training.control.processes import ProcessIdentity
+
+INCOMING_PREFIX: Final = ".incoming-"
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+WEIGHT_PATTERNS: Final = ("*.safetensors", "pytorch_model*.bin")
+
+
+class FolderFacts(NamedTuple):
+    """What was learnt of a model folder while it was copied."""
+
+    weights_sha256: str
+    """SHA-256 over the weight files in the order of their names: each name, its length in bytes, its content."""
+    size_bytes: int
+
+
+def check_model_folder(source: Path) -> None:
+    """Refuse what is no Hugging Face model folder.
+
+    Raises:
+        JobError: It is no directory, or has no config.json or no weights.
+    """
+    if not source.is_dir():
+        raise JobError(f"{source} is no directory; a model version is a Hugging Face folder.")
+    if not (source / "config.json").is_file():
+        raise JobError(f"{source} has no config.json; a model version is a Hugging Face folder.")
+    if not _weight_files(source):
+        raise JobError(f"{source} has no weights: expected {' or '.join(WEIGHT_PATTERNS)}.")
+
+
+def copy_incoming(source: Path, parent: Path) -> tuple[Path, FolderFacts]:
+    """Copy ``source`` to a temporary folder in ``parent`` and fsync all of it; links are followed.
+
+    Raises:
+        DataDirectoryError: The disk has no room.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    clear_incoming(parent)
+    size_bytes = sum(path.stat().st_size for path in _files(source))
+    free_bytes = shutil.disk_usage(parent).free
+    if free_bytes < size_bytes:
+        raise _no_room(parent, size_bytes, free_bytes)
+    temporary = parent / f"{INCOMING_PREFIX}{ProcessIdentity.own().file_name}-{secrets.token_hex(4)}"
+    try:
+        digest = _copy_tree(source, temporary)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise _no_room(parent, size_bytes, shutil.disk_usage(parent).free) from error
+        raise
+    return temporary, FolderFacts(digest, size_bytes)
+
+
+def clear_incoming(parent: Path) -> None:
+    """Remove what killed processes left half-copied in ``parent``."""
+    for leftover in parent.glob(f"{INCOMING_PREFIX}*"):
+        maker = ProcessIdentity.from_file_name(leftover.name.removeprefix(INCOMING_PREFIX).rpartition("-")[0])
+        if maker is None or maker.is_gone():
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def put_in_place(temporary: Path, target: Path) -> None:
+    """Rename a complete folder to its name; durable when this returns. A leftover at ``target`` is replaced."""
+    if target.exists():
+        shutil.rmtree(target)
+    temporary.rename(target)
+    _fsync(target.parent)
+
+
+def write_durably(path: Path, content: str) -> None:
+    """Replace the file by ``content``; readers see the old text or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+    with temporary.open("w") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    _fsync(path.parent)
+
+
+def _copy_tree(source: Path, target: Path) -> str:
+    digest = hashlib.sha256()
+    weights = set(_weight_files(source))
+    target.mkdir()
+    for path in _files(source):
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if path in weights:
+            digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+        _copy_file(path, copy, absorb=digest.update if path in weights else _ignore)
+    for folder in sorted({target, *(path for path in target.rglob("*") if path.is_dir())}, reverse=True):
+        _fsync(folder)
+    return digest.hexdigest()
+
+
+def _copy_file(source: Path, target: Path, *, absorb: Callable[[bytes], None]) -> None:
+    with source.open("rb") as reader, target.open("xb") as writer:
+        while chunk := reader.read(CHUNK_BYTES):
+            writer.write(chunk)
+            absorb(chunk)
+        writer.flush()
+        os.fsync(writer.fileno())
+
+
+def _ignore(_chunk: bytes) -> None:
+    """For files that are no weights."""
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    return sorted(path for pattern in WEIGHT_PATTERNS for path in folder.glob(pattern) if path.is_file())
+
+
+def _fsync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _no_room(parent: Path, size_bytes: int, free_bytes: int) -> DataDirectoryError:
+    return DataDirectoryError(
+        f"No room for a model of {size_bytes} bytes in {parent}: {free_bytes} bytes are free.",
+        next_step="Free disk space, for example by removing old versions that spanloop models lists.",
+    )

@@ -1,0 +1,182 @@
+"""Leases: who may run a job, and the fencing token that every write of a runner must carry.
+
+The invariant: a job's token only grows, and grows with every change of hands. A write is applied only when it carries
+the job's present token while the job is leased; a stale runner gets ``LeaseLostError`` and must stop.
+"""
+
+import os
+from datetime import datetime
+from typing import Any, Final, NamedTuple, cast
+
+from sqlalchemy import ColumnElement, CursorResult, and_, select, update
+from sqlalchemy.orm import Session
+
+from spanloop.semconv.enums import JobState
+from spanloop.semconv.errors import JobError
+from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.paths import ControlPaths, HasPath
+from spanloop.training.control.states import LEASED_STATES, move
+from spanloop.training.control.tables import JobRow
+
+JOB_TOKEN_ENV: Final = "SPANLOOP_JOB_TOKEN"  # noqa: S105 - the name of a variable
+"""The fencing token that the scheduler gives to the process that runs the job."""
+
+JOB_ID_ENV: Final = "SPANLOOP_JOB_ID"
+"""The job that a process works for; also how its stray descendants are recognised."""
+
+
+class LeaseLostError(JobError):
+    """The job was given to another runner, or is no longer running: nothing was written."""
+
+
+class Lease(NamedTuple):
+    """The right to run one job."""
+
+    job_id: str
+    token: int
+
+
+class AbandonedLease(NamedTuple):
+    """A lease that somebody else holds, or held."""
+
+    job_id: str
+    token: int
+    owner: str
+    runner: str
+    until: datetime | None
+
+
+def take_next(session: Session, *, owner: str, now: datetime, until: datetime) -> Lease | None:
+    """Lease the oldest queued job; None when there is none."""
+    queued = select(JobRow).where(JobRow.state == str(JobState.QUEUED)).order_by(JobRow.created_at, JobRow.job_id)
+    for row in session.scalars(queued.limit(8)).all():
+        values = {
+            "attempt": row.attempt + 1,
+            "lease_token": row.lease_token + 1,
+            "lease_owner": owner,
+            "lease_until": until,
+            "runner": "",
+            "started_at": row.started_at or now,
+            "error": "",
+        }
+        if move(session, row.job_id, {JobState.QUEUED}, JobState.RUNNING, token=row.lease_token, values=values):
+            return Lease(row.job_id, row.lease_token)
+    return None
+
+
+def leased_by_others(session: Session, *, mine: frozenset[Lease]) -> list[AbandonedLease]:
+    """All leases but ``mine``; whether they are abandoned is for the caller to say."""
+    leased = select(JobRow).where(JobRow.state.in_([str(state) for state in LEASED_STATES]))
+    rows = session.scalars(leased.order_by(JobRow.created_at)).all()
+    return [
+        AbandonedLease(row.job_id, row.lease_token, row.lease_owner, row.runner, row.lease_until)
+        for row in rows
+        if Lease(row.job_id, row.lease_token) not in mine
+    ]
+
+
+def take_over(session: Session, abandoned: AbandonedLease, *, owner: str, until: datetime) -> Lease | None:
+    """Take an abandoned lease, which fences its runner off at once; None when another scheduler was faster.
+
+    The row keeps naming the old runner, so that a crash before it is ended forgets nothing.
+    """
+    token = abandoned.token + 1
+    values = {"lease_token": token, "lease_owner": owner, "lease_until": until}
+    taken = _update_leased(session, Lease(abandoned.job_id, abandoned.token), values)
+    return Lease(abandoned.job_id, token) if taken else None
+
+
+def record_runner(session: Session, lease: Lease, runner: str) -> None:
+    """Note the process group that runs the job.
+
+    Raises:
+        LeaseLostError: The lease is another's by now.
+    """
+    _require(_update_leased(session, lease, {"runner": runner}), lease)
+
+
+def renew(session: Session, lease: Lease, *, until: datetime) -> JobState:
+    """Heartbeat; the job's state, so that the caller sees a wish to cancel.
+
+    Raises:
+        LeaseLostError: The lease is another's by now.
+    """
+    _require(_update_leased(session, lease, {"lease_until": until}), lease)
+    return JobState(session.scalars(select(JobRow.state).where(JobRow.job_id == lease.job_id)).one())
+
+
+def is_current(session: Session, lease: Lease) -> bool:
+    """Whether the lease still stands."""
+    return session.scalars(select(JobRow.job_id).where(_held(lease))).first() is not None
+
+
+def require_current(session: Session, lease: Lease) -> None:
+    """Raise when the lease is lost.
+
+    Raises:
+        LeaseLostError: The lease is another's by now.
+    """
+    _require(is_current(session, lease), lease)
+
+
+def report_progress(
+    data_dir: str | os.PathLike[str] | HasPath,
+    job_id: str,
+    token: int,
+    step: int,
+    total: int,
+) -> None:
+    """Note that ``step`` of ``total`` optimiser steps are done; called by the job's own process.
+
+    Args:
+        data_dir: A ``DataDir`` or the path of one.
+        job_id: The job.
+        token: The fencing token that this process was started with: ``job_token()``.
+        step: Steps done, counted from the job's beginning and not from this attempt's.
+        total: Steps that the job will do.
+
+    Raises:
+        LeaseLostError: The job was given to another runner, or is no longer running: stop.
+    """
+    if not 0 <= step <= total:
+        raise ValueError(f"progress of job {job_id}: got step {step} of {total}, expected 0 ≤ step ≤ total")
+    lease = Lease(job_id, token)
+    with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
+        _require(_update_leased(session, lease, {"step": step, "steps_total": total}), lease)
+
+
+def job_token() -> int:
+    """The fencing token of this process.
+
+    Raises:
+        JobError: This process was not started by the scheduler.
+    """
+    text = os.environ.get(JOB_TOKEN_ENV, "")
+    if not text.isdecimal():
+        raise JobError(
+            f"{JOB_TOKEN_ENV} is {text!r}: this process holds no lease on a job.",
+            next_step="Let the scheduler run the job: spanloop up, then spanloop train.",
+        )
+    return int(text)
+
+
+def _held(lease: Lease) -> ColumnElement[bool]:
+    return and_(
+        JobRow.job_id == lease.job_id,
+        JobRow.lease_token == lease.token,
+        JobRow.state.in_([str(state) for state in LEASED_STATES]),
+    )
+
+
+def _update_leased(session: Session, lease: Lease, values: dict[str, Any]) -> bool:
+    statement = update(JobRow).where(_held(lease)).values(**values)
+    return cast("CursorResult[Any]", session.execute(statement)).rowcount == 1
+
+
+def _require(held: bool, lease: Lease) -> None:  # noqa: FBT001
+    if not held:
+        raise LeaseLostError(
+            f"Job {lease.job_id}: the lease with token {lease.token} is lost: another runner has the job, "
+            "or it has ended.",
+            next_step="Stop this process; nothing that it writes counts any more.",
+        )

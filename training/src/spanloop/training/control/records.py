@@ -1,0 +1,88 @@
+"""Jobs and schedules as values, and how they are read from their rows."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from spanloop.semconv.enums import JobState
+from spanloop.training.control.states import FINAL_STATES
+from spanloop.training.control.tables import JobRow, ScheduleRow
+from spanloop.training.job_spec import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as it was when it was read."""
+
+    id: str
+    spec: JobSpec
+    state: JobState
+    attempt: int
+    """How often it was started; 0 before the first start."""
+    created_at: datetime
+    started_at: datetime | None
+    """Start of the first attempt."""
+    finished_at: datetime | None
+    step: int
+    """Steps that the runner reported as done; a resumed attempt goes on from its checkpoint."""
+    steps_total: int
+    """Steps that the runner will do; before it said so, the spec's."""
+    error: str
+    """Why it failed, or why the last attempt ended; empty without a reason."""
+    model_version: str
+    """``name@version`` that it registered; empty before that."""
+    schedule_id: str | None
+    """The schedule that submitted it; None when a person did."""
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more will happen to it without a retry."""
+        return self.state in FINAL_STATES
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One schedule as it was when it was read."""
+
+    id: str
+    spec: JobSpec
+    cron: str | None
+    """Five cron fields, in UTC; None for a schedule that fires once."""
+    next_at: datetime | None
+    """The firing that is due next; None when there is none left."""
+    last_at: datetime | None
+    """When it last submitted a job."""
+    last_job_id: str | None
+    """The job that it last submitted."""
+    created_at: datetime
+
+
+def job_of(row: JobRow) -> Job:
+    """The job in ``row``."""
+    spec = JobSpec.model_validate_json(row.spec)
+    return Job(
+        id=row.job_id,
+        spec=spec,
+        state=JobState(row.state),
+        attempt=row.attempt,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        step=row.step,
+        steps_total=row.steps_total or spec.steps,
+        error=row.error,
+        model_version=row.model_version,
+        schedule_id=row.schedule_id,
+    )
+
+
+def schedule_of(row: ScheduleRow) -> Schedule:
+    """The schedule in ``row``."""
+    return Schedule(
+        id=row.schedule_id,
+        spec=JobSpec.model_validate_json(row.spec),
+        cron=row.cron or None,
+        next_at=row.next_at,
+        last_at=row.last_at,
+        last_job_id=row.last_job_id or None,
+        created_at=row.created_at,
+    )

@@ -1,0 +1,104 @@
+"""The tables of the control state, schema version 1.
+
+Portable between SQLite and PostgreSQL: integers for time, text for JSON, no dialect's own types.
+"""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from spanloop.training.control.clock import UtcMicros
+
+
+class Base(DeclarativeBase):
+    """Root of the mapped classes."""
+
+
+class SchemaRow(Base):
+    """One row: the version of the schema that the other tables have."""
+
+    __tablename__ = "control_schema"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    version: Mapped[int] = mapped_column(Integer)
+
+
+class JobRow(Base):
+    """One job, its state, its lease and the process that runs it."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        UniqueConstraint("schedule_id", "fired_for", name="one_job_for_each_firing"),
+        Index("jobs_by_state", "state", "created_at"),
+    )
+
+    job_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    spec: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(16))
+    attempt: Mapped[int] = mapped_column(Integer, default=0)
+    """How often the job was started."""
+    interruptions: Mapped[int] = mapped_column(Integer, default=0)
+    """How often a process that ran it was killed, since it was last submitted or retried by hand."""
+    created_at: Mapped[datetime] = mapped_column(UtcMicros)
+    started_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    finished_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    step: Mapped[int] = mapped_column(Integer, default=0)
+    steps_total: Mapped[int] = mapped_column(Integer, default=0)
+    error: Mapped[str] = mapped_column(Text, default="")
+    model_version: Mapped[str] = mapped_column(String(128), default="")
+
+    lease_token: Mapped[int] = mapped_column(BigInteger, default=0)
+    """The fencing token: grows with every lease, never reused."""
+    lease_owner: Mapped[str] = mapped_column(String(200), default="")
+    """Identity of the scheduler process; empty when nobody holds the lease."""
+    lease_until: Mapped[datetime | None] = mapped_column(UtcMicros)
+    runner: Mapped[str] = mapped_column(String(200), default="")
+    """Identity of the leader of the job's process group; empty when none was started under this lease."""
+
+    schedule_id: Mapped[str | None] = mapped_column(String(64))
+    fired_for: Mapped[datetime | None] = mapped_column(UtcMicros)
+
+
+class ScheduleRow(Base):
+    """One schedule: a cron expression or one instant."""
+
+    __tablename__ = "schedules"
+
+    schedule_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    spec: Mapped[str] = mapped_column(Text)
+    cron: Mapped[str] = mapped_column(String(200), default="")
+    created_at: Mapped[datetime] = mapped_column(UtcMicros)
+    next_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    """The firing that is due next; None when there is none left."""
+    last_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    last_job_id: Mapped[str] = mapped_column(String(64), default="")
+
+
+class ModelVersionRow(Base):
+    """One complete version of a model."""
+
+    __tablename__ = "model_versions"
+    __table_args__ = (UniqueConstraint("job_id", name="one_version_for_each_job"),)
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True)
+    parent: Mapped[str] = mapped_column(String(128), default="")
+    job_id: Mapped[str | None] = mapped_column(String(64))
+    created_at: Mapped[datetime] = mapped_column(UtcMicros)
+    details: Mapped[str] = mapped_column(Text, default="{}")
+    """The caller's metadata, a JSON object."""
+    weights_sha256: Mapped[str] = mapped_column(String(64))
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+
+
+class DeploymentRow(Base):
+    """One successful deployment; the newest is what the gateway serves."""
+
+    __tablename__ = "deployments"
+
+    deployment_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    name: Mapped[str] = mapped_column(String(64))
+    number: Mapped[int] = mapped_column(Integer)
+    deployed_at: Mapped[datetime] = mapped_column(UtcMicros)
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.job_id"))

@@ -1,0 +1,122 @@
+"""What a training job is asked to do: typed, frozen, unknown keys refused.
+
+The invariant: a spec that validates names only settings that its kind uses; none is silently without effect. Whether
+the base model exists is the registry's to say, when the job is submitted and again when it runs.
+"""
+
+import re
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Final, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from spanloop.semconv.enums import JobKind
+
+NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+VERSION_PATTERN: Final = r"v[1-9][0-9]{0,8}"
+REFERENCE_PATTERN: Final = rf"{NAME_PATTERN}(@{VERSION_PATTERN})?"
+
+ModelName = Annotated[str, StringConstraints(pattern=rf"^{NAME_PATTERN}$")]
+ModelReference = Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$")]
+
+
+class Device(StrEnum):
+    """Where a job computes."""
+
+    AUTO = "auto"
+    """The GPU where there is one, else the CPU."""
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class JobSpec(BaseModel):
+    """One training job: which model, on which episodes, how."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    kind: JobKind
+    """``grpo``: group-relative policy optimisation over stored groups; ``sft``: imitation of stored actions."""
+
+    base: ModelReference
+    """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
+
+    name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$")] = ""
+    """The model that the result becomes the next version of; empty means the base's own name."""
+
+    learning_rate: float = Field(default=1e-6, gt=0, le=1, allow_inf_nan=False)
+    """Peak learning rate of AdamW."""
+
+    steps: int = Field(default=10, ge=1, le=1_000_000)
+    """Optimiser steps, each over one batch."""
+
+    batch_groups: int = Field(default=8, ge=1, le=65_536)
+    """grpo: prompt groups in a batch; sft: trajectories in a batch."""
+
+    group_size: int = Field(default=8, ge=2, le=1024)
+    """grpo: at most this many episodes of a group in a batch. A group needs two for a relative advantage."""
+
+    epochs: int = Field(default=1, ge=1, le=64)
+    """grpo: passes over each batch (PPO epochs). With more than one, the later passes are off-policy."""
+
+    max_prompt_tokens: int = Field(default=4096, ge=1, le=1_048_576)
+    """Trajectories with a longer prompt are left out, and counted in the job's manifest."""
+
+    max_response_tokens: int = Field(default=4096, ge=1, le=1_048_576)
+    """Trajectories with a longer response (tool results included) are left out, and counted."""
+
+    seed: int = Field(default=0, ge=0, le=2**31 - 1)
+    """Of shuffling and of every sampler in the job."""
+
+    device: Device = Device.AUTO
+    """Where the job computes."""
+
+    deploy: bool = False
+    """Serve the new version when training has succeeded; the job fails when the gateway does not take it."""
+
+    task_ids: tuple[str, ...] = ()
+    """Only episodes of these tasks; empty means all."""
+
+    policy_version: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN}@{VERSION_PATTERN})?$")] = ""
+    """Only episodes that this version (``name@version``) acted in; empty means any."""
+
+    since: AwareDatetime | None = None
+    """Only episodes that started at this time or later; None means from the beginning."""
+
+    max_episodes: int = Field(default=100_000, ge=1, le=100_000_000)
+    """At most this many episodes, the newest first."""
+
+    min_reward: float | None = Field(default=None, allow_inf_nan=False)
+    """sft: only episodes with at least this reward; None takes all, those without a reward too."""
+
+    max_attempts: int = Field(default=3, ge=1, le=100)
+    """How often the job is started when its process or its scheduler is killed. A job that fails by itself is not
+    started again: the reason would be the same."""
+
+    @model_validator(mode="after")
+    def _only_what_the_kind_uses(self) -> Self:
+        if self.kind is JobKind.GRPO and self.min_reward is not None:
+            message = "min_reward is a setting of sft; grpo needs a group's bad episodes as much as its good ones"
+            raise ValueError(message)
+        if self.kind is JobKind.SFT:
+            fields = type(self).model_fields
+            changed = [field for field in ("group_size", "epochs") if getattr(self, field) != fields[field].default]
+            if changed:
+                message = f"{', '.join(changed)}: a setting of grpo that sft does not use"
+                raise ValueError(message)
+        return self
+
+    @property
+    def result_name(self) -> str:
+        """The model name that the result is registered under."""
+        return self.name or self.base.partition("@")[0]
+
+    @property
+    def since_utc(self) -> datetime | None:
+        """``since`` in UTC."""
+        return None if self.since is None else self.since.astimezone(UTC)
+
+
+def is_reference(text: str) -> bool:
+    """Whether ``text`` is ``name`` or ``name@version``."""
+    return re.fullmatch(REFERENCE_PATTERN, text) is not None
