@@ -1,0 +1,54 @@
+"""The entry points through which ``opentelemetry-instrument`` finds spanloop.
+
+Invariant: neither raises. With ``OTEL_SDK_DISABLED=true`` nothing at all is changed.
+"""
+
+import os
+from typing import Any
+
+from opentelemetry.instrumentation.distro import BaseDistro
+from opentelemetry.sdk._configuration import _OTelSDKConfigurator
+from opentelemetry.util._importlib_metadata import EntryPoint
+
+from spanloop.instrumentation.guard import guard, quiet_logs
+from spanloop.instrumentation.instrumentors import Instrumentors
+from spanloop.instrumentation.notice import claim
+
+
+def is_disabled() -> bool:
+    """Whether the user switched OpenTelemetry off."""
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+
+
+class SpanloopDistro(BaseDistro):
+    """Decides which instrumentors are switched on, and keeps OpenTelemetry quiet."""
+
+    def __init__(self) -> None:
+        self._instrumentors = Instrumentors()
+
+    @guard("spanloop was not set up", None)
+    def _configure(self, **kwargs: Any) -> None:
+        del kwargs
+        if not is_disabled():
+            quiet_logs()
+            claim()
+
+    @guard("an instrumentor was not switched on", None)
+    def load_instrumentor(self, entry_point: EntryPoint, **kwargs: Any) -> None:
+        """Switch on what ``entry_point`` names; called for every instrumentor that is installed and fits."""
+        if not is_disabled():
+            self._instrumentors.offer(entry_point, kwargs)
+
+
+class SpanloopConfigurator(_OTelSDKConfigurator):
+    """Sets up the providers: exporters to the collector, stamps, and an end at exit."""
+
+    @guard("telemetry was not set up", None)
+    def _configure(self, **kwargs: Any) -> None:
+        if is_disabled():
+            return
+        from spanloop.instrumentation.setup import plan_setup
+
+        with plan_setup() as plan:
+            super()._configure(**plan.arguments, **kwargs)
+        plan.finish()

@@ -1,0 +1,116 @@
+"""Where telemetry goes: the user's ``OTEL_EXPORTER_OTLP_*`` variables, else the spanloop that runs on this machine.
+
+Invariant: every variable that OpenTelemetry defines for an OTLP/HTTP exporter means here what it means there; only the
+defaults are ours (the announced collector, gzip).
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from opentelemetry.util.re import parse_env_headers
+
+from spanloop.semconv.environment import COLLECTOR_PORT, default_data_dir, read_run_file
+
+_DEFAULT_TIMEOUT_S: Final = 10.0
+
+
+class Signal(StrEnum):
+    """What is exported; the value is the path below ``/v1/``."""
+
+    TRACES = "traces"
+    LOGS = "logs"
+
+
+class Compression(StrEnum):
+    """The encodings that OTLP exporters may be configured to use."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    DEFLATE = "deflate"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files; empty where the system's own certificates, or no client certificate, are used."""
+
+    certificate: str = ""
+    client_certificate: str = ""
+    client_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpSettings:
+    """How one signal is exported.
+
+    Attributes:
+        signal: Which one.
+        url: Where the user wants it, path included; empty means the spanloop of this machine.
+        headers: Sent with every request, names in lower case.
+        timeout_s: For one batch, retries included.
+        compression: Of the request body.
+        tls: For https.
+    """
+
+    signal: Signal
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    timeout_s: float = _DEFAULT_TIMEOUT_S
+    compression: Compression = Compression.GZIP
+    tls: TlsFiles = TlsFiles()
+
+    def resolve_url(self) -> str:
+        """Where to send now. Asked for each connection: the collector may start, or move, while the app runs."""
+        return self.url or f"{discover_collector()}/v1/{self.signal}"
+
+
+def discover_collector() -> str:
+    """The base URL of the collector that announced itself in the data directory, else the standard port."""
+    try:
+        running = read_run_file(default_data_dir(), "collector")
+    except RuntimeError:  # no home directory to look in
+        running = None
+    return running.url.rstrip("/") if running else f"http://127.0.0.1:{COLLECTOR_PORT}"
+
+
+def settings_from_environment(signal: Signal, environment: Mapping[str, str] | None = None) -> OtlpSettings:
+    """Read OpenTelemetry's variables for ``signal``; the signal's own win over the general ones."""
+    variables = os.environ if environment is None else environment
+
+    def value(name: str) -> str:
+        specific = variables.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_{name}", "")
+        return (specific or variables.get(f"OTEL_EXPORTER_OTLP_{name}", "")).strip()
+
+    return OtlpSettings(
+        signal=signal,
+        url=_url(signal, variables),
+        headers=parse_env_headers(value("HEADERS"), liberal=True),
+        timeout_s=_timeout_s(value("TIMEOUT")),
+        compression=_compression(value("COMPRESSION")),
+        tls=TlsFiles(value("CERTIFICATE"), value("CLIENT_CERTIFICATE"), value("CLIENT_KEY")),
+    )
+
+
+def _url(signal: Signal, variables: Mapping[str, str]) -> str:
+    specific = variables.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT", "").strip()
+    if specific:
+        return specific
+    general = variables.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").strip()
+    return f"{general.rstrip('/')}/v1/{signal}" if general else ""
+
+
+def _timeout_s(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return _DEFAULT_TIMEOUT_S
+    return seconds if seconds > 0 else _DEFAULT_TIMEOUT_S
+
+
+def _compression(text: str) -> Compression:
+    try:
+        return Compression(text.lower())
+    except ValueError:
+        return Compression.GZIP

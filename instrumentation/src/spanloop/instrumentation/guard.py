@@ -1,0 +1,82 @@
+"""The guard around every entry from user code, and what becomes of OpenTelemetry's own log records.
+
+Invariant: an error of ours (or of OpenTelemetry's) becomes one line on stderr, and a log record for whoever asked for
+it with ``OTEL_LOG_LEVEL``; it is never raised into the app and never reaches the app's log handlers unasked.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Final, ParamSpec, TypeVar
+
+from spanloop.instrumentation.notice import tell
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LOG_LEVEL_ENV: Final = "OTEL_LOG_LEVEL"
+_QUIETED: Final = ("opentelemetry", "spanloop.instrumentation")
+_BATCH_LOGGER: Final = "opentelemetry.sdk._shared_internal"  # its warnings mean lost spans: "Queue full, dropping"
+
+_logger = logging.getLogger(__name__)
+
+
+def report(what: str, error: BaseException) -> None:
+    """Tell that ``what`` failed because of ``error``; the traceback goes to the log."""
+    _logger.debug("%s", what, exc_info=error)
+    tell(f"{what}: {type(error).__name__}: {error} (the app goes on without it; set {LOG_LEVEL_ENV}=debug for more)")
+
+
+@contextmanager
+def guarded(what: str) -> Iterator[None]:
+    """Report an exception of the block instead of raising it.
+
+    Only our own code may run in the block: an exception of the user's must pass.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  the tolerance boundary around a user's process
+        report(what, error)
+
+
+def guard(what: str, fallback: R) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function of ours return ``fallback`` where it would raise."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def guarded_function(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001  the tolerance boundary around a user's process
+                report(what, error)
+                return fallback
+
+        return guarded_function
+
+    return decorate
+
+
+class _OneLineHandler(logging.Handler):
+    """Turns the first record that means lost data into the process's one line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno >= logging.ERROR or record.name == _BATCH_LOGGER:
+            error = record.exc_info[1] if record.exc_info else None
+            tell(record.getMessage() + (f": {type(error).__name__}: {error}" if error else ""))
+
+
+def quiet_logs() -> None:
+    """Keep OpenTelemetry's log records out of the app's handlers, unless ``OTEL_LOG_LEVEL`` asks for them."""
+    level = os.environ.get(LOG_LEVEL_ENV, "").strip().upper()
+    if level:
+        known = logging.getLevelNamesMapping()
+        for name in _QUIETED:
+            logging.getLogger(name).setLevel(known.get(level, logging.INFO))
+        return
+    handler = _OneLineHandler(logging.WARNING)
+    for name in _QUIETED:
+        logger = logging.getLogger(name)
+        logger.addHandler(handler)
+        logger.propagate = False

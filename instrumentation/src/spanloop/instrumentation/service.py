@@ -1,0 +1,45 @@
+"""What an app is called when nobody named it: its script, never ``unknown_service``."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Final
+
+_OPTIONS_WITH_VALUE: Final = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+_FALLBACK: Final = "python"
+
+
+def default_service_name(command: Sequence[str] | None = None) -> str:
+    """The script's or module's name in ``command`` (default: how this interpreter was started).
+
+    ``python app/agent.py`` is ``agent``, ``python -m pkg.tool`` is ``pkg.tool``, a folder or ``__main__.py`` is called
+    after the folder, a console script after itself, and what has no name (``-c``, standard input) is ``python``.
+    """
+    arguments = iter((sys.orig_argv if command is None else command)[1:])
+    for argument in arguments:
+        if argument == "-m":
+            return next(arguments, "") or _FALLBACK
+        if argument.startswith("-m"):
+            return argument[2:]
+        if argument == "-" or argument.startswith("-c"):
+            return _FALLBACK
+        if argument in _OPTIONS_WITH_VALUE:
+            next(arguments, "")
+        elif not argument.startswith("-"):
+            return _name_of_script(argument)
+    return _FALLBACK
+
+
+def names_service_itself(environment: os._Environ[str] | dict[str, str]) -> bool:
+    """Whether the user's OpenTelemetry variables give a service name."""
+    if environment.get("OTEL_SERVICE_NAME", "").strip():
+        return True
+    pairs = environment.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")
+    return any(pair.partition("=")[0].strip() == "service.name" for pair in pairs)
+
+
+def _name_of_script(script: str) -> str:
+    path = PurePath(os.path.abspath(script))  # noqa: PTH100  a pure path, whatever the file system says
+    name = path.parent.name if path.stem == "__main__" else path.name.removesuffix(".py").removesuffix(".pyz")
+    return name or _FALLBACK

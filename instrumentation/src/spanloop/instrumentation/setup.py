@@ -1,0 +1,130 @@
+"""What the configurator hands to OpenTelemetry's own set-up.
+
+Invariant: a signal that the user configured (``OTEL_TRACES_EXPORTER``, ``OTEL_LOGS_EXPORTER``, ``OTEL_CONFIG_FILE``) is
+set up as the user said, by OpenTelemetry; ours are only the defaults, the OTLP/HTTP exporters, the stamps and the
+bound on the exit. The environment that the app sees is not changed.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from opentelemetry import trace
+from opentelemetry._logs import get_logger_provider
+
+from spanloop.instrumentation.endpoint import Signal, settings_from_environment
+from spanloop.instrumentation.exporters import SpanloopLogExporter, SpanloopSpanExporter
+from spanloop.instrumentation.lifetime import BoundedLogProcessor, BoundedSpanProcessor
+from spanloop.instrumentation.sender import Sender
+from spanloop.instrumentation.service import default_service_name, names_service_itself
+from spanloop.instrumentation.stamping import AttemptLogProcessor, AttemptSpanProcessor
+from spanloop.instrumentation.termination import TerminationHandler
+
+_OURS: Final = frozenset({"otlp", "otlp_proto_http"})
+_HTTP: Final = "http/protobuf"
+_CONFIG_FILE_ENV: Final = "OTEL_CONFIG_FILE"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Arguments for OpenTelemetry's configurator, and what is done after it.
+
+    Attributes:
+        arguments: Keyword arguments of the SDK's configurator.
+        senders: Of the exporters that are ours.
+    """
+
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    senders: tuple[Sender, ...] = ()
+
+    def finish(self) -> None:
+        """Install what belongs to the whole process."""
+        TerminationHandler(self._flush).install()
+
+    def _flush(self) -> None:
+        for sender in self.senders:
+            sender.hurry()
+        for provider in (get_logger_provider(), trace.get_tracer_provider()):
+            force_flush: Callable[[], object] | None = getattr(provider, "force_flush", None)
+            if force_flush is not None:
+                force_flush()
+        for sender in self.senders:
+            sender.relax()
+
+
+@contextmanager
+def plan_setup() -> Iterator[Plan]:
+    """The plan for this process; inside, the environment and the warnings are as OpenTelemetry's set-up needs them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if os.environ.get(_CONFIG_FILE_ENV):
+            yield Plan()
+            _add_stamps()
+            return
+        yours = {signal: _exporters_left_to_opentelemetry(signal) for signal in Signal}
+        overrides = {
+            f"OTEL_{signal.upper()}_EXPORTER": ",".join(names) or "none" for signal, (_, names) in yours.items()
+        }
+        if not os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL"):
+            overrides["OTEL_EXPORTER_OTLP_PROTOCOL"] = _HTTP
+        with _environment(overrides):
+            yield _plan(with_traces=yours[Signal.TRACES][0], with_logs=yours[Signal.LOGS][0])
+
+
+def _plan(*, with_traces: bool, with_logs: bool) -> Plan:
+    spans: list[Any] = [AttemptSpanProcessor()]
+    logs: list[Any] = [AttemptLogProcessor()]
+    senders: list[Sender] = []
+    if with_traces:
+        span_exporter = SpanloopSpanExporter(settings_from_environment(Signal.TRACES))
+        spans.append(BoundedSpanProcessor(span_exporter))
+        senders.append(span_exporter.sender)
+    if with_logs:
+        log_exporter = SpanloopLogExporter(settings_from_environment(Signal.LOGS))
+        logs.append(BoundedLogProcessor(log_exporter))
+        senders.append(log_exporter.sender)
+    arguments = {
+        "span_processors": spans,
+        "log_record_processors": logs,
+        "export_span_processor": BoundedSpanProcessor,
+        "export_log_record_processor": BoundedLogProcessor,
+        "resource_attributes": {} if names_service_itself(os.environ) else {"service.name": default_service_name()},
+    }
+    return Plan(arguments, tuple(senders))
+
+
+def _exporters_left_to_opentelemetry(signal: Signal) -> tuple[bool, list[str]]:
+    """Whether our exporter serves ``signal``, and the names of those that OpenTelemetry sets up besides."""
+    wanted = os.environ.get(f"OTEL_{signal.upper()}_EXPORTER", "").strip() or "otlp"
+    names = [name.strip() for name in wanted.split(",") if name.strip() not in {"", "none"}]
+    protocol = (
+        os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL")
+        or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+        or _HTTP
+    ).strip()
+    if protocol != _HTTP:
+        return "otlp_proto_http" in names, [name for name in names if name != "otlp_proto_http"]
+    return any(name in _OURS for name in names), [name for name in names if name not in _OURS]
+
+
+def _add_stamps() -> None:
+    add_span_processor = getattr(trace.get_tracer_provider(), "add_span_processor", None)
+    if add_span_processor is not None:
+        add_span_processor(AttemptSpanProcessor())
+
+
+@contextmanager
+def _environment(overrides: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in overrides}
+    os.environ.update(overrides)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
