@@ -5,9 +5,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import DataDir, EmbeddedClickHouse, Store
-from spanloop.store.client import Address
+from spanloop.store.client import Address, Connection
 from spanloop.store.connect import embedded_address
 
 MEMORY_CAP_BYTES = 1 << 30
@@ -46,13 +47,9 @@ def address(clickhouse: Address) -> Iterator[Address]:
         f"t_{uuid4().hex[:12]}",
     )
     yield own
-    with Store(clickhouse_default(own)) as admin:
-        admin._client.command(f"DROP DATABASE IF EXISTS `{own.database}`")
-
-
-def clickhouse_default(address: Address) -> Address:
-    """The same server's default database."""
-    return Address(address.scheme, address.host, address.port, address.user, address.password, "default")
+    connection = Connection(own, database="default")
+    connection.command(f"DROP DATABASE IF EXISTS `{own.database}`", doing="cleaning up")
+    connection.close()
 
 
 @pytest.fixture

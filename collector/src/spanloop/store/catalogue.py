@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from enum import Enum
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Final, cast
 
 from spanloop.semconv.errors import StoreError
 
@@ -88,17 +88,16 @@ def _parse(name: str, sql: str) -> NamedQuery:
 def _encode(query: str, parameter: str, value: object) -> object:
     if isinstance(value, Enum):
         return _encode(query, parameter, value.value)
-    if value is None or isinstance(value, str | int | float | date | bytes) and not isinstance(value, datetime):
-        return value
     if isinstance(value, datetime):
         # The client's own form of a datetime drops the fraction of a second.
         aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
         return aware.strftime("%Y-%m-%d %H:%M:%S.%f")
-    if isinstance(value, Mapping):
-        return {_encode(query, parameter, key): _encode(query, parameter, item) for key, item in value.items()}
-    if isinstance(value, Sequence):
-        return [_encode(query, parameter, item) for item in value]
+    if value is None or isinstance(value, str | int | float | date):
+        return value
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[object]", value)
+        return [_encode(query, parameter, item) for item in items]
     raise StoreError(
         f"Parameter {parameter!r} of query {query!r} is a {type(value).__name__}, which has no ClickHouse form.",
-        next_step="Pass a str, int, float, bool, date, datetime, or a list or dict of these.",
+        next_step="Pass a str, int, float, bool, date, datetime, or a list of these.",
     )

@@ -8,7 +8,7 @@ import errno
 import fcntl
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -20,7 +20,7 @@ HOST: Final = "127.0.0.1"
 
 
 @contextmanager
-def server_lock(data_dir: DataDir) -> Iterator[None]:
+def server_lock(data_dir: DataDir) -> Generator[None]:
     """Hold the lock of ``data_dir``'s embedded server.
 
     Raises:
@@ -59,7 +59,7 @@ def claim_port(data_dir: DataDir, port: int) -> int:
         if not _is_free(port):
             raise PortInUseError(
                 f"Port {port} on {HOST}, wanted for the embedded ClickHouse, is taken by another process.",
-                next_step=f"Stop it (ss -ltnp 'sport = :{port}' shows which it is), or take another port; 0 picks a free one.",
+                next_step=f"Stop it (ss -ltnp 'sport = :{port}' shows it), or take another port; 0 picks a free one.",
             )
         return port
     memory = data_dir.clickhouse_conf / "port"

@@ -3,17 +3,18 @@
 Everything sent through here has its settings explicit, because ClickHouse changes defaults between releases.
 """
 
-from collections.abc import Iterator
+import io
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol, cast
 from urllib.parse import quote, unquote, urlsplit
 
 import clickhouse_connect
-from clickhouse_connect.driver.client import Client
+import polars as pl
 from clickhouse_connect.driver.exceptions import ClickHouseError
 from clickhouse_connect.driver.exceptions import Error as DriverError
-from clickhouse_connect.driver.httputil import get_pool_manager
+from clickhouse_connect.driver.httputil import get_pool_manager  # pyright: ignore[reportUnknownVariableType]
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import ConfigurationError, StoreError
@@ -21,6 +22,19 @@ from spanloop.semconv.errors import ConfigurationError, StoreError
 DEFAULT_DATABASE: Final = "spanloop"
 
 _SETTINGS: Final = {"session_timezone": "UTC"}
+_QUERY_SETTINGS: Final = {
+    "output_format_arrow_string_as_string": "1",
+    "output_format_arrow_low_cardinality_as_dictionary": "0",
+    "output_format_arrow_compression_method": "lz4_frame",
+}
+_INSERT_SETTINGS: Final = {
+    "async_insert": "0",
+    "deduplicate_blocks_in_dependent_materialized_views": "1",
+    "materialized_views_ignore_errors": "0",
+    "input_format_null_as_default": "1",
+    # One day is one partition: a late batch of old spans must not fail for holding more than the default 100 of them.
+    "max_partitions_per_insert_block": "0",
+}
 _CONNECT_TIMEOUT_S: Final = 5
 _ANSWER_TIMEOUT_S: Final = 300
 _POOL_SIZE: Final = 16
@@ -87,36 +101,96 @@ def _bad_url(got: str) -> ConfigurationError:
     )
 
 
-def open_client(address: Address, *, database: str | None = None) -> Client:
-    """A client that many threads may share.
+class _Driver(Protocol):
+    """The few calls of clickhouse-connect that spanloop makes, with the types that its own signatures leave open."""
+
+    def command(
+        self, cmd: str, parameters: Mapping[str, object] | None = None, *, settings: Mapping[str, str] | None = None
+    ) -> object: ...
+
+    def raw_query(
+        self, query: str, parameters: Mapping[str, object] | None = None, *, settings: Mapping[str, str], fmt: str
+    ) -> bytes: ...
+
+    def raw_insert(
+        self, table: str, column_names: Sequence[str], insert_block: bytes, settings: Mapping[str, str], fmt: str
+    ) -> object: ...
+
+    def close(self) -> None: ...
+
+
+class Connection:
+    """A connection that many threads may share; see ``_SETTINGS`` for what every statement carries.
 
     Args:
         address: The server.
-        database: The session's database; default is the address's. The migrations need one that exists already.
+        database: The session's database; default is the address's. Creating that one needs another.
 
     Raises:
         StoreError: Out of reach, or the server refused the login.
     """
-    with store_errors(f"connecting to {address}"):
-        return clickhouse_connect.get_client(
-            interface=address.scheme,
-            host=address.host,
-            port=address.port,
-            username=address.user,
-            password=address.password,
-            database=database or address.database,
-            autogenerate_session_id=False,
-            form_encode_query_params=True,
-            connect_timeout=_CONNECT_TIMEOUT_S,
-            send_receive_timeout=_ANSWER_TIMEOUT_S,
-            client_name="spanloop",
-            settings=dict(_SETTINGS),
-            pool_mgr=get_pool_manager(maxsize=_POOL_SIZE, num_pools=1),
+
+    def __init__(self, address: Address, *, database: str | None = None) -> None:
+        self._pool = get_pool_manager(maxsize=_POOL_SIZE, num_pools=1)
+        with store_errors(f"connecting to {address}"):
+            client: object = clickhouse_connect.get_client(  # pyright: ignore[reportUnknownMemberType]
+                interface=address.scheme,
+                host=address.host,
+                port=address.port,
+                username=address.user,
+                password=address.password,
+                database=database or address.database,
+                autogenerate_session_id=False,
+                form_encode_query_params=True,
+                connect_timeout=_CONNECT_TIMEOUT_S,
+                send_receive_timeout=_ANSWER_TIMEOUT_S,
+                client_name="spanloop",
+                settings=dict(_SETTINGS),
+                pool_mgr=self._pool,
+            )
+        self._driver = cast("_Driver", client)
+
+    def command(
+        self,
+        sql: str,
+        *,
+        doing: str,
+        parameters: Mapping[str, object] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Run a statement whose answer does not matter."""
+        with store_errors(doing):
+            self._driver.command(sql, parameters, settings=settings or {})
+
+    def query(self, sql: str, *, doing: str, parameters: Mapping[str, object] | None = None) -> pl.DataFrame:
+        """Run a statement and read its answer as a frame."""
+        with store_errors(doing):
+            answer = self._driver.raw_query(sql, parameters, settings=_QUERY_SETTINGS, fmt="ArrowStream")
+        try:
+            return pl.read_ipc_stream(answer)
+        except pl.exceptions.PolarsError as error:
+            raise StoreError(
+                f"The answer of {doing} is no frame: {error}.",
+                next_step="If it is about UTF-8, select the column with toValidUTF8(x).",
+            ) from error
+
+    def insert(self, table: str, frame: pl.DataFrame, *, settings: Mapping[str, str]) -> None:
+        """Send the frame as one Arrow record batch, of which ClickHouse makes one block."""
+        block = io.BytesIO()
+        frame.write_ipc(
+            block, compression="lz4", compat_level=pl.CompatLevel.oldest(), record_batch_size=max(1, frame.height)
         )
+        with store_errors(f"inserting {frame.height} rows into {table!r}"):
+            self._driver.raw_insert(table, frame.columns, block.getvalue(), {**_INSERT_SETTINGS, **settings}, "Arrow")
+
+    def close(self) -> None:
+        """Close the sockets."""
+        self._driver.close()
+        self._pool.clear()
 
 
 @contextmanager
-def store_errors(doing: str) -> Iterator[None]:
+def store_errors(doing: str) -> Generator[None]:
     """Turn what clickhouse-connect raises into a StoreError that says what was being done and what to do next."""
     try:
         yield

@@ -1,6 +1,7 @@
-"""How every part of spanloop finds its ClickHouse: a given URL first, else the embedded server of the data directory."""
+"""How every part of spanloop finds its ClickHouse: a given URL first, else the data directory's embedded server."""
 
 import os
+from dataclasses import replace
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import AlreadyRunningError, NotRunningError
@@ -72,5 +73,4 @@ def embedded_address(data_dir: DataDir) -> Address:
     running = data_dir.running("clickhouse")
     if running is None:
         raise NotRunningError(f"No ClickHouse runs for the data directory {data_dir.path}.")
-    base = Address.parse(running.url)
-    return Address(base.scheme, base.host, base.port, USER, read_secret(data_dir), base.database)
+    return replace(Address.parse(running.url), user=USER, password=read_secret(data_dir))

@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -136,7 +136,7 @@ class DataDir:
             write_atomically(path, text, mode=mode)
 
     @contextmanager
-    def announce(self, service: str, url: str) -> Iterator[None]:
+    def announce(self, service: str, url: str) -> Generator[None]:
         """Say in ``run/<service>.json`` that this process answers at ``url``, for as long as the block lasts."""
         run_file = self.run / f"{service}.json"
         self.write(run_file, json.dumps({"url": url, "pid": os.getpid()}))
@@ -174,7 +174,8 @@ class DataDir:
         found = [name for name in _OWNED_NAMES if (self.path / name).exists()]
         if found:
             raise DataDirectoryError(
-                f"The data directory {self.path} has no version.json but holds {', '.join(found)}: its layout is unknown.",
+                f"The data directory {self.path} has no version.json but holds {', '.join(found)}: "
+                "its layout is unknown.",
                 next_step="Restore version.json from a backup, or name another directory with --data-dir.",
             )
 
@@ -206,7 +207,7 @@ def write_atomically(path: Path, text: str, *, mode: int = 0o600) -> None:
 
 
 @contextmanager
-def _disk_errors(path: Path) -> Iterator[None]:
+def _disk_errors(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:

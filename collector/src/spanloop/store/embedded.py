@@ -4,8 +4,8 @@ The wheel's extension module contains clickhouse-local, which can open ClickHous
 private function ``_chdb.query(sql, format, path=...)``, so the wheel's version is pinned. Two things follow: the server
 has a process of its own, and that process never imports the package ``chdb``, which would start a second engine.
 
-Invariant: while ``run/clickhouse.json`` exists and its process lives, the server answers. kill -9 at any moment loses no
-acknowledged block.
+Invariant: while ``run/clickhouse.json`` exists and its process lives, the server answers. kill -9 at any moment loses
+no acknowledged block.
 """
 
 import argparse
@@ -16,7 +16,6 @@ import resource
 import signal
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from contextlib import chdir
@@ -91,7 +90,7 @@ class Engine:
             try:
                 self._ask(_WAKE, timeout_s=2)
             except OSError as error:
-                print(f"stopping ClickHouse: {error}", file=sys.stderr)
+                _say(f"stopping the embedded ClickHouse: {error}")
             self._thread.join(1)
         return not self._thread.is_alive()
 
@@ -114,7 +113,7 @@ class Engine:
 
     def _ask(self, sql: str, *, timeout_s: float) -> bytes:
         headers = {"X-ClickHouse-User": USER, "X-ClickHouse-Key": read_secret(self._data_dir)}
-        request = urllib.request.Request(f"http://{HOST}:{self._port}/", sql.encode(), headers)  # noqa: S310
+        request = urllib.request.Request(f"http://{HOST}:{self._port}/", sql.encode(), headers)
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310 (our own server)
             content: bytes = answer.read()
         return content
@@ -182,7 +181,7 @@ def serve(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None:
         engine = Engine(data_dir, chosen)
         engine.start()
         with data_dir.announce("clickhouse", f"http://{HOST}:{chosen}"):
-            print(f"ClickHouse answers on http://{HOST}:{chosen}", file=sys.stderr, flush=True)
+            _say(f"ClickHouse answers on http://{HOST}:{chosen}")
             while engine.is_alive() and signal.sigtimedwait(_STOP_SIGNALS, 0.5) is None:
                 pass
         if not engine.is_alive():
@@ -193,6 +192,11 @@ def serve(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None:
 def _raise_file_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def _stop_at_end_of_input() -> None:
@@ -218,13 +222,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         serve(DataDir(options.data_dir), port=options.port, memory_cap_bytes=options.memory_cap_bytes)
     except SpanloopError as error:
-        print(error, file=sys.stderr)
+        _say(str(error))
         return error.exit_code
     return 0
 
 
 if __name__ == "__main__":
     code = main()
-    sys.stderr.flush()
     # The extension cannot be unloaded: an ordinary exit would run its static destructors under its own threads.
     os._exit(code)

@@ -1,16 +1,14 @@
-"""Polars frames and ClickHouse blocks: which polars type a column type is, and the way in and out through Arrow.
+"""Which polars type a ClickHouse column type is.
 
-Invariant: a frame that was read from a table can be inserted into it again unchanged. Unknown column types are an
+Invariant: a frame that was read from a table can be inserted into it again unchanged. An unknown column type is an
 error, never a guess.
 """
 
-import io
 import re
 from collections.abc import Mapping
 from typing import Final
 
 import polars as pl
-import pyarrow as pa
 
 from spanloop.semconv.errors import StoreError
 
@@ -57,20 +55,3 @@ def polars_type(clickhouse_type: str) -> pl.DataType:
         f"Column type {clickhouse_type} has no frame type; expected one of {', '.join(_SCALARS)}, DateTime64, "
         "or Nullable, LowCardinality, Array or Map of these."
     )
-
-
-def to_block(frame: pl.DataFrame) -> bytes:
-    """The frame as one Arrow file with a single record batch, so that ClickHouse forms one block of it."""
-    table = frame.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
-    sink = io.BytesIO()
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=max(1, table.num_rows))
-    return sink.getvalue()
-
-
-def from_arrow(table: pa.Table) -> pl.DataFrame:
-    """A query's answer as a frame; times are in UTC."""
-    frame = pl.from_arrow(table)
-    if not isinstance(frame, pl.DataFrame):
-        raise StoreError(f"A query's answer is no table but {type(frame).__name__}.")
-    return frame

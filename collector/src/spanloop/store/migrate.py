@@ -2,7 +2,7 @@
 
 Invariant: a database at version n has run exactly the files 1 to n of this code, checked by checksum. The table
 ``schema_migrations`` is a journal: ``started`` before a file's first statement, ``applied`` after its last. Every
-statement is idempotent, so a file that was started and not applied is run again, by whoever comes first or by two at once.
+statement is idempotent, so a file that was started and not applied is run again, by whoever comes first, or by two.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from importlib.metadata import version as package_version
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from clickhouse_connect.driver.client import Client
+import polars as pl
 
 from spanloop.semconv.errors import StoreError
 
-from .client import Address, open_client, store_errors
+from .client import Address, Connection
 
 _FILE_NAME: Final = re.compile(r"(\d{4})_(\w+)\.sql")
 _END_OF_STATEMENT: Final = re.compile(r";[ \t]*(?:\n|$)")
@@ -87,36 +87,45 @@ def migrate(address: Address, todo: Sequence[Migration] | None = None) -> None:
         StoreError: Out of reach, a newer or edited schema, tables that are not ours, or a statement that failed.
     """
     known = migrations() if todo is None else todo
-    client = open_client(address, database="default")
+    _create_database(address)
+    connection = Connection(address)
     try:
-        with store_errors(f"migrating database {address.database!r}"):
-            client.command(f"CREATE DATABASE IF NOT EXISTS `{address.database}`")
-            client.database = address.database
-            _bring_up(client, address, known)
+        _bring_up(connection, address, known)
     finally:
-        client.close()
+        connection.close()
 
 
-def _bring_up(client: Client, address: Address, known: Sequence[Migration]) -> None:
-    tables = {
-        str(row[0])
-        for row in client.query("SELECT name FROM system.tables WHERE database = currentDatabase()").result_rows
-    }
+def _create_database(address: Address) -> None:
+    connection = Connection(address, database="default")
+    try:
+        connection.command(
+            f"CREATE DATABASE IF NOT EXISTS `{address.database}`", doing=f"creating database {address.database!r}"
+        )
+    finally:
+        connection.close()
+
+
+def _bring_up(connection: Connection, address: Address, known: Sequence[Migration]) -> None:
+    doing = f"migrating database {address.database!r}"
+    listed = connection.query("SELECT name FROM system.tables WHERE database = currentDatabase()", doing=doing)
+    tables = {str(name) for name in listed["name"]}
     if "schema_migrations" not in tables:
         _refuse_foreign(address, tables, known)
-        client.command(_JOURNAL)
-    applied = _read_journal(client)
+        connection.command(_JOURNAL, doing=doing)
+    applied = _read_journal(connection)
     _check(address, applied, known)
     for migration in known:
         if migration.version not in applied:
-            _apply(client, migration)
+            _apply(connection, migration)
 
 
-def _read_journal(client: Client) -> Mapping[int, _Applied]:
-    rows = client.query(
-        "SELECT version, checksum, name, spanloop_version FROM schema_migrations WHERE state = 'applied' ORDER BY recorded_at"
-    ).result_rows
-    return {int(row[0]): _Applied(str(row[1]), str(row[2]), str(row[3])) for row in rows}
+def _read_journal(connection: Connection) -> Mapping[int, _Applied]:
+    rows = connection.query(
+        "SELECT version, checksum, name, spanloop_version FROM schema_migrations "
+        "WHERE state = 'applied' ORDER BY recorded_at",
+        doing="reading schema_migrations",
+    )
+    return {int(row[0]): _Applied(str(row[1]), str(row[2]), str(row[3])) for row in rows.iter_rows()}
 
 
 def _check(address: Address, applied: Mapping[int, _Applied], known: Sequence[Migration]) -> None:
@@ -133,7 +142,8 @@ def _check(address: Address, applied: Mapping[int, _Applied], known: Sequence[Mi
         if found.checksum != expected:
             raise StoreError(
                 f"Database {address.database!r} at {address} ran another text of migration {number} ({found.name}): "
-                f"got checksum {found.checksum}, expected {expected}. It was made by spanloop {found.spanloop_version}.",
+                f"got checksum {found.checksum}, expected {expected}. "
+                f"It was made by spanloop {found.spanloop_version}.",
                 next_step="Use the spanloop that made it, or another database or data directory.",
             )
 
@@ -152,17 +162,19 @@ def _created(statement: str) -> Sequence[str]:
     return re.findall(r"^CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS (\w+)", statement)
 
 
-def _apply(client: Client, migration: Migration) -> None:
-    _record(client, migration, "started")
-    for statement in migration.statements:
-        client.command(statement)
-    _record(client, migration, "applied")
+def _apply(connection: Connection, migration: Migration) -> None:
+    _record(connection, migration, "started")
+    for number, statement in enumerate(migration.statements, start=1):
+        connection.command(statement, doing=f"statement {number} of migration {migration.version} ({migration.name})")
+    _record(connection, migration, "applied")
 
 
-def _record(client: Client, migration: Migration, state: str) -> None:
-    client.insert(
-        "schema_migrations",
-        [[migration.version, migration.name, migration.checksum, state, package_version("spanloop")]],
-        column_names=["version", "name", "checksum", "state", "spanloop_version"],
-        settings={"async_insert": 0},
-    )
+def _record(connection: Connection, migration: Migration, state: str) -> None:
+    row = {
+        "version": migration.version,
+        "name": migration.name,
+        "checksum": migration.checksum,
+        "state": state,
+        "spanloop_version": package_version("spanloop"),
+    }
+    connection.insert("schema_migrations", pl.DataFrame([row], schema_overrides={"version": pl.UInt32}), settings={})

@@ -7,41 +7,26 @@ table and in the targets of its materialized views. Nothing here builds SQL from
 import re
 from threading import Lock
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import polars as pl
 
 from spanloop.semconv.errors import StoreError
 
-from . import frames
-from .client import Address, open_client, store_errors
-from .migrate import migrate
 from .catalogue import named_query
+from .client import Address, Connection
+from .frames import polars_type
+from .migrate import migrate
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
-_INSERT_SETTINGS: Final = {
-    "async_insert": "0",
-    "deduplicate_blocks_in_dependent_materialized_views": "1",
-    "materialized_views_ignore_errors": "0",
-    "input_format_null_as_default": "1",
-    # One day is one partition: a late batch of old spans must not fail for holding more than the default 100 of them.
-    "max_partitions_per_insert_block": "0",
-}
-_QUERY_SETTINGS: Final = {
-    "output_format_arrow_string_as_string": "1",
-    "output_format_arrow_compression_method": "lz4_frame",
-}
 
 
-class _Column:
-    """One insertable column of a table."""
+class _Column(NamedTuple):
+    """One column of a table that can be inserted."""
 
-    __slots__ = ("dtype", "has_default", "name")
-
-    def __init__(self, name: str, dtype: pl.DataType, *, has_default: bool) -> None:
-        self.name = name
-        self.dtype = dtype
-        self.has_default = has_default
+    name: str
+    dtype: pl.DataType
+    has_default: bool
 
 
 class Store:
@@ -52,7 +37,7 @@ class Store:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._client = open_client(address)
+        self._connection = Connection(address)
         self._columns: dict[str, tuple[_Column, ...]] = {}
         self._lock = Lock()
 
@@ -82,8 +67,7 @@ class Store:
         Raises:
             StoreError: It is out of reach or refuses us.
         """
-        with store_errors(f"pinging {self.url}"):
-            self._client.command("SELECT 1")
+        self._connection.command("SELECT 1", doing=f"pinging {self.url}")
 
     def query(self, query_name: str, /, **parameters: object) -> pl.DataFrame:
         """The answer of a named query.
@@ -96,10 +80,7 @@ class Store:
             StoreError: Unknown name, wrong parameters, or ClickHouse refused.
         """
         query = named_query(query_name)
-        bound = query.bind(parameters)
-        with store_errors(f"query {query_name!r}"):
-            table = self._client.query_arrow(query.sql, parameters=bound, settings=_QUERY_SETTINGS)
-        return frames.from_arrow(table)
+        return self._connection.query(query.sql, doing=f"query {query_name!r}", parameters=query.bind(parameters))
 
     def execute(self, query_name: str, /, **parameters: object) -> None:
         """Run a named statement that answers no rows.
@@ -108,9 +89,12 @@ class Store:
             StoreError: As ``query``.
         """
         query = named_query(query_name)
-        bound = query.bind(parameters)
-        with store_errors(f"statement {query_name!r}"):
-            self._client.command(query.sql, parameters=bound, settings={"async_insert": "0"})
+        self._connection.command(
+            query.sql,
+            doing=f"statement {query_name!r}",
+            parameters=query.bind(parameters),
+            settings={"async_insert": "0"},
+        )
 
     def schema(self, table: str) -> pl.Schema:
         """The polars type of each column of ``table`` that can be inserted, in the table's order.
@@ -136,18 +120,16 @@ class Store:
             StoreError: Unknown or missing columns, a value that does not fit, or ClickHouse refused. Nothing was
                 stored, or, when ClickHouse went away meanwhile, all or nothing: send the block again with its token.
         """
-        block = frames.to_block(self._conform(table, frame))
+        fitting = self._conform(table, frame)
         if frame.is_empty():
             return 0
         deduplication = {"insert_deduplication_token": token} if token else {"insert_deduplicate": "0"}
-        names = [column.name for column in self._insertable(table) if column.name in frame.columns]
-        with store_errors(f"inserting {frame.height} rows into {table!r}"):
-            self._client.raw_insert(table, names, block, settings=_INSERT_SETTINGS | deduplication, fmt="Arrow")
+        self._connection.insert(table, fitting, settings=deduplication)
         return frame.height
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -187,10 +169,9 @@ class Store:
     def _describe(self, table: str) -> tuple[_Column, ...]:
         if not _IDENTIFIER.fullmatch(table):
             raise StoreError(f"{table!r} is no table name.")
-        with store_errors(f"describing table {table!r}"):
-            rows = self._client.query(f"DESCRIBE TABLE `{table}`").result_rows
+        columns = self._connection.query(f"DESCRIBE TABLE `{table}`", doing=f"describing table {table!r}")
         return tuple(
-            _Column(str(row[0]), frames.polars_type(str(row[1])), has_default=row[2] == "DEFAULT")
-            for row in rows
-            if row[2] in {"", "DEFAULT"}
+            _Column(str(name), polars_type(str(kind)), has_default=default == "DEFAULT")
+            for name, kind, default in columns.select("name", "type", "default_type").iter_rows()
+            if default in {"", "DEFAULT"}
         )

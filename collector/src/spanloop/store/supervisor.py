@@ -1,7 +1,7 @@
 """The embedded ClickHouse as a child of this process: started, watched, started again when it dies, stopped.
 
-Invariant: between ``start()`` and ``stop()`` there is one child or a next attempt is due; it comes back on the same port
-with the same password, so open stores go on working. It does not outlive this process.
+Invariant: between ``start()`` and ``stop()`` there is one child or a next attempt is due; it comes back on the same
+port with the same password, so open stores go on working. It does not outlive this process.
 """
 
 import logging
