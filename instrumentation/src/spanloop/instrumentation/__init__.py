@@ -3,8 +3,8 @@
 Invariant: the app's stdout, exit code and exceptions are the same with and without this package. Whatever goes wrong
 in here is told on one line of stderr at most, and never raised into user code.
 
-``opentelemetry-instrument python app.py`` needs no import of this package. ``task()`` and ``reward()`` are for apps that
-know which task they attempt and how well it went; without the distro they do nothing harmful.
+``opentelemetry-instrument python app.py`` needs no import of this package. ``task()`` and ``reward()`` are for apps
+that know which task they attempt and how well it went; without the distro they do nothing harmful.
 """
 
 from spanloop.instrumentation.attempts import Attempt

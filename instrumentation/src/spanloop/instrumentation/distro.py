@@ -6,8 +6,8 @@ Invariant: neither raises. With ``OTEL_SDK_DISABLED=true`` nothing at all is cha
 import os
 from typing import Any
 
-from opentelemetry.instrumentation.distro import BaseDistro
-from opentelemetry.sdk._configuration import _OTelSDKConfigurator
+from opentelemetry.instrumentation.distro import BaseDistro  # type: ignore[attr-defined]  # the module is untyped
+from opentelemetry.sdk._configuration import _OTelSDKConfigurator  # pyright: ignore[reportPrivateUsage]  # for distros
 from opentelemetry.util._importlib_metadata import EntryPoint
 
 from spanloop.instrumentation.guard import guard, quiet_logs
@@ -20,7 +20,7 @@ def is_disabled() -> bool:
     return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
-class SpanloopDistro(BaseDistro):
+class SpanloopDistro(BaseDistro):  # type: ignore[misc]
     """Decides which instrumentors are switched on, and keeps OpenTelemetry quiet."""
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class SpanloopConfigurator(_OTelSDKConfigurator):
     def _configure(self, **kwargs: Any) -> None:
         if is_disabled():
             return
-        from spanloop.instrumentation.setup import plan_setup
+        from spanloop.instrumentation.setup import plan_setup  # noqa: PLC0415  the encoders, only where they are used
 
         with plan_setup() as plan:
-            super()._configure(**plan.arguments, **kwargs)
+            super()._configure(**plan.arguments, **kwargs)  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
         plan.finish()

@@ -18,10 +18,12 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from spanloop.instrumentation.endpoint import OtlpSettings
 from spanloop.instrumentation.guard import guard, report
-from spanloop.instrumentation.sender import Sender
+from spanloop.instrumentation.sender import Rejected, Sender
 
 MAX_REQUEST_BYTES: Final = 16 << 20
 """Before compression; receivers commonly refuse more than 64 MiB."""
+
+_NONE_REJECTED: Final = Rejected(0, "")
 
 T = TypeVar("T")
 
@@ -34,7 +36,8 @@ class _Pipe(Generic[T]):
         self._encode = encode
 
     def export(self, batch: Sequence[T]) -> bool:
-        return all([self.sender.send(body) for body in self._bodies(batch)])
+        outcomes = [self.sender.send(body) for body in self._bodies(batch)]  # one lost request must not stop the next
+        return all(outcomes)
 
     def _bodies(self, batch: Sequence[T]) -> Iterator[bytes]:
         waiting: list[Sequence[T]] = [batch]
@@ -98,11 +101,13 @@ class SpanloopLogExporter(LogRecordExporter):
         return True
 
 
-def _rejected_spans(body: bytes) -> tuple[int, str]:
+@guard("the collector's answer cannot be read", _NONE_REJECTED)
+def _rejected_spans(body: bytes) -> Rejected:
     partial: Any = ExportTraceServiceResponse.FromString(body).partial_success
-    return partial.rejected_spans, partial.error_message
+    return Rejected(partial.rejected_spans, partial.error_message)
 
 
-def _rejected_logs(body: bytes) -> tuple[int, str]:
+@guard("the collector's answer cannot be read", _NONE_REJECTED)
+def _rejected_logs(body: bytes) -> Rejected:
     partial: Any = ExportLogsServiceResponse.FromString(body).partial_success
-    return partial.rejected_log_records, partial.error_message
+    return Rejected(partial.rejected_log_records, partial.error_message)

@@ -6,7 +6,7 @@ it with ``OTEL_LOG_LEVEL``; it is never raised into the app and never reaches th
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
@@ -30,7 +30,7 @@ def report(what: str, error: BaseException) -> None:
 
 
 @contextmanager
-def guarded(what: str) -> Iterator[None]:
+def guarded(what: str) -> Generator[None]:
     """Report an exception of the block instead of raising it.
 
     Only our own code may run in the block: an exception of the user's must pass.

@@ -11,6 +11,7 @@ from opentelemetry.util._importlib_metadata import EntryPoint
 from wrapt import register_post_import_hook
 
 from spanloop.instrumentation.guard import guard, report
+from spanloop.instrumentation.openllmetry import mend_openllmetry
 
 _LIBRARY_OF: Final = {"openai": "openai"}
 """Instrumentors (by entry point name) that wait until the app imports the library: they import it themselves."""
@@ -48,6 +49,7 @@ class Instrumentors:
             offered = sorted(self._waiting.get(library, []), key=lambda offer: _rank(offer[0]))
             for entry_point, options in offered:
                 if _switch_on(entry_point, options):
+                    mend_openllmetry()
                     return
 
         return switch_on_best

@@ -23,6 +23,13 @@ _FIRST_BACKOFF_S: Final = 0.25
 _MAX_BACKOFF_S: Final = 5.0
 
 
+class Rejected(NamedTuple):
+    """OTLP's partial success: how many records of an accepted request were refused, and why."""
+
+    records: int
+    reason: str
+
+
 class _Failure(NamedTuple):
     reason: str
     retry_in_s: float | None  # None: the same request would fail again
@@ -34,12 +41,12 @@ class Sender:
 
     Args:
         settings: Where to and how.
-        rejected_count: How many records a successful answer's body says were refused, and why.
+        read_rejected: What a successful answer's body says was refused.
     """
 
-    def __init__(self, settings: OtlpSettings, rejected_count: Callable[[bytes], tuple[int, str]]) -> None:
+    def __init__(self, settings: OtlpSettings, read_rejected: Callable[[bytes], Rejected]) -> None:
         self._settings = settings
-        self._rejected_count = rejected_count
+        self._read_rejected = read_rejected
         self._connection = Connection(settings.tls)
         self._hurry = threading.Event()
         self._is_closed = False
@@ -96,10 +103,11 @@ class Sender:
         return _Failure(reason, _retry_after_s(answer.retry_after) if answer.status in _RETRYABLE else None)
 
     def _tell_rejected(self, answer: Answer) -> None:
-        count, why = self._rejected_count(answer.body) if answer.body else (0, "")
-        if count:
+        rejected = self._read_rejected(answer.body) if answer.body else None
+        if rejected is not None and rejected.records:
+            where, signal = self._settings.resolve_url(), self._settings.signal
             tell(
-                f"the collector at {self._settings.resolve_url()} refused {count} {self._settings.signal} records: {why}"
+                f"the collector at {where} refused {rejected.records} records ({signal}): {rejected.reason}. See its log"
             )
 
     def _tell_lost(self, failure: _Failure) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -31,7 +31,7 @@ def default_service_name(command: Sequence[str] | None = None) -> str:
     return _FALLBACK
 
 
-def names_service_itself(environment: os._Environ[str] | dict[str, str]) -> bool:
+def names_service_itself(environment: Mapping[str, str]) -> bool:
     """Whether the user's OpenTelemetry variables give a service name."""
     if environment.get("OTEL_SERVICE_NAME", "").strip():
         return True

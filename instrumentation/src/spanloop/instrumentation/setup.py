@@ -7,7 +7,7 @@ bound on the exit. The environment that the app sees is not changed.
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -56,7 +56,7 @@ class Plan:
 
 
 @contextmanager
-def plan_setup() -> Iterator[Plan]:
+def plan_setup() -> Generator[Plan]:
     """The plan for this process; inside, the environment and the warnings are as OpenTelemetry's set-up needs them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -117,7 +117,7 @@ def _add_stamps() -> None:
 
 
 @contextmanager
-def _environment(overrides: Mapping[str, str]) -> Iterator[None]:
+def _environment(overrides: Mapping[str, str]) -> Generator[None]:
     before = {name: os.environ.get(name) for name in overrides}
     os.environ.update(overrides)
     try:
