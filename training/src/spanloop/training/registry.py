@@ -22,7 +22,7 @@ from spanloop.semconv.errors import ConfigurationError, JobError
 from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.folders import FolderFacts, check_model_folder, copy_incoming, put_in_place
-from spanloop.training.control.leases import Lease, require_current
+from spanloop.training.control.leases import Lease, state_of
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.tables import DeploymentRow, JobRow, ModelVersionRow
 from spanloop.training.job_spec import NAME_PATTERN, is_reference
@@ -241,7 +241,7 @@ def _version_of_job(session: Session, job_id: str | None, lease: Lease | None) -
     if session.get(JobRow, job_id) is None:
         raise JobError(f"There is no job {job_id!r} that could register a model version.")
     if lease is not None:
-        require_current(session, lease)
+        state_of(session, lease)
     return session.scalars(select(ModelVersionRow).where(ModelVersionRow.job_id == job_id)).first()
 
 

@@ -83,17 +83,6 @@ def put_in_place(temporary: Path, target: Path) -> None:
     _fsync(target.parent)
 
 
-def write_durably(path: Path, content: str) -> None:
-    """Replace the file by ``content``; readers see the old text or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
-    with temporary.open("w") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    _fsync(path.parent)
-
-
 def _copy_tree(source: Path, target: Path) -> str:
     digest = hashlib.sha256()
     weights = set(_weight_files(source))

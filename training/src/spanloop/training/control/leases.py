@@ -6,7 +6,7 @@ the job's present token while the job is leased; a stale runner gets ``LeaseLost
 
 import os
 from datetime import datetime
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from sqlalchemy import ColumnElement, CursorResult, and_, select, update
 from sqlalchemy.orm import Session
@@ -15,14 +15,9 @@ from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import JobError
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.paths import ControlPaths, HasPath
+from spanloop.training.control.processes import JOB_TOKEN_ENV
 from spanloop.training.control.states import LEASED_STATES, move
 from spanloop.training.control.tables import JobRow
-
-JOB_TOKEN_ENV: Final = "SPANLOOP_JOB_TOKEN"  # noqa: S105 - the name of a variable
-"""The fencing token that the scheduler gives to the process that runs the job."""
-
-JOB_ID_ENV: Final = "SPANLOOP_JOB_ID"
-"""The job that a process works for; also how its stray descendants are recognised."""
 
 
 class LeaseLostError(JobError):
@@ -46,6 +41,12 @@ class AbandonedLease(NamedTuple):
     until: datetime | None
 
 
+def any_queued(session: Session) -> bool:
+    """Whether ``take_next`` has something to take; needs no writer's lock."""
+    queued = select(JobRow.job_id).where(JobRow.state == str(JobState.QUEUED))
+    return session.scalars(queued.limit(1)).first() is not None
+
+
 def take_next(session: Session, *, owner: str, now: datetime, until: datetime) -> Lease | None:
     """Lease the oldest queued job; None when there is none."""
     queued = select(JobRow).where(JobRow.state == str(JobState.QUEUED)).order_by(JobRow.created_at, JobRow.job_id)
@@ -57,7 +58,6 @@ def take_next(session: Session, *, owner: str, now: datetime, until: datetime) -
             "lease_until": until,
             "runner": "",
             "started_at": row.started_at or now,
-            "error": "",
         }
         if move(session, row.job_id, {JobState.QUEUED}, JobState.RUNNING, token=row.lease_token, values=values):
             return Lease(row.job_id, row.lease_token)
@@ -102,21 +102,19 @@ def renew(session: Session, lease: Lease, *, until: datetime) -> JobState:
         LeaseLostError: The lease is another's by now.
     """
     _require(_update_leased(session, lease, {"lease_until": until}), lease)
-    return JobState(session.scalars(select(JobRow.state).where(JobRow.job_id == lease.job_id)).one())
+    return state_of(session, lease)
 
 
-def is_current(session: Session, lease: Lease) -> bool:
-    """Whether the lease still stands."""
-    return session.scalars(select(JobRow.job_id).where(_held(lease))).first() is not None
-
-
-def require_current(session: Session, lease: Lease) -> None:
-    """Raise when the lease is lost.
+def state_of(session: Session, lease: Lease) -> JobState:
+    """The job's state under a lease that still stands: running or cancelling.
 
     Raises:
         LeaseLostError: The lease is another's by now.
     """
-    _require(is_current(session, lease), lease)
+    state = session.scalars(select(JobRow.state).where(_held(lease))).first()
+    if state is None:
+        raise _lost(lease)
+    return JobState(state)
 
 
 def report_progress(
@@ -175,8 +173,11 @@ def _update_leased(session: Session, lease: Lease, values: dict[str, Any]) -> bo
 
 def _require(held: bool, lease: Lease) -> None:  # noqa: FBT001
     if not held:
-        raise LeaseLostError(
-            f"Job {lease.job_id}: the lease with token {lease.token} is lost: another runner has the job, "
-            "or it has ended.",
-            next_step="Stop this process; nothing that it writes counts any more.",
-        )
+        raise _lost(lease)
+
+
+def _lost(lease: Lease) -> LeaseLostError:
+    return LeaseLostError(
+        f"Job {lease.job_id}: the lease with token {lease.token} is lost: another runner has the job, or it has ended.",
+        next_step="Stop this process; nothing that it writes counts any more.",
+    )

@@ -50,6 +50,12 @@ def delete_schedule(session: Session, schedule_id: str) -> None:
         raise JobError(f"There is no schedule {schedule_id!r}.", next_step="spanloop jobs lists the schedules.")
 
 
+def any_due(session: Session, *, now: datetime) -> bool:
+    """Whether ``fire_due`` has something to do; needs no writer's lock."""
+    due = select(ScheduleRow.schedule_id).where(ScheduleRow.next_at.is_not(None), ScheduleRow.next_at <= now)
+    return session.scalars(due.limit(1)).first() is not None
+
+
 def fire_due(session: Session, *, now: datetime) -> list[str]:
     """Submit one job for each schedule that is due; their ids."""
     due = select(ScheduleRow).where(ScheduleRow.next_at.is_not(None), ScheduleRow.next_at <= now)

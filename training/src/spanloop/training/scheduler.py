@@ -1,0 +1,83 @@
+"""The scheduler process: ``python -m spanloop.training.scheduler --data-dir D``.
+
+It runs queued and timed jobs, one at a time unless told otherwise, and survives being killed: the next one on the same
+data directory goes on from what is stored. It listens on no port. One runs on a data directory; the lock file says so.
+"""
+
+import argparse
+import fcntl
+import logging
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from spanloop.semconv.environment import default_data_dir
+from spanloop.semconv.errors import AlreadyRunningError, SpanloopError
+from spanloop.store.datadir import DataDir
+from spanloop.training.control.loop import DEFAULT_RUNNER, Scheduler, SchedulerSettings
+from spanloop.training.control.stop import StopRequest
+
+__all__ = ["Scheduler", "SchedulerSettings", "StopRequest", "main"]
+
+SERVICE: Final = "scheduler"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT; the exit code."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = SchedulerSettings(
+        poll_s=options.poll_s, slots=options.slots, lease_s=options.lease_s, grace_s=options.grace_s
+    )
+    with StopRequest(signal.SIGTERM, signal.SIGINT) as stop:
+        try:
+            data_dir = DataDir(options.data_dir).open()
+            with _sole_scheduler(data_dir):
+                scheduler = Scheduler(data_dir, runner=shlex.split(options.runner), settings=settings)
+                with data_dir.announce(SERVICE, ""):
+                    scheduler.run(stop)
+        except SpanloopError as error:
+            sys.stderr.write(f"{error}\n")
+            return error.exit_code
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    defaults = SchedulerSettings()
+    parser = argparse.ArgumentParser(prog="python -m spanloop.training.scheduler", description=__doc__)
+    parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (%(default)s)")
+    parser.add_argument("--poll-s", type=float, default=defaults.poll_s, help="seconds between looks (%(default)s)")
+    parser.add_argument("--slots", type=int, default=defaults.slots, help="jobs at a time (%(default)s)")
+    parser.add_argument(
+        "--lease-s", type=float, default=defaults.lease_s, help="seconds until a silent scheduler's jobs are taken over"
+    )
+    parser.add_argument("--grace-s", type=float, default=defaults.grace_s, help="seconds between SIGTERM and SIGKILL")
+    parser.add_argument("--runner", default=shlex.join(DEFAULT_RUNNER), help="command that runs one job (%(default)s)")
+    return parser
+
+
+@contextmanager
+def _sole_scheduler(data_dir: DataDir) -> Generator[None]:
+    """Hold the lock that says that a scheduler runs here; the kernel drops it however the process ends."""
+    descriptor = os.open(data_dir.run / "scheduler.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            found = data_dir.running(SERVICE)
+            who = f", pid {found.pid}" if found else ""
+            raise AlreadyRunningError(
+                f"A scheduler already runs on the data directory {data_dir.path}{who}.",
+                next_step="Use that one, or name another directory with --data-dir.",
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
