@@ -1,0 +1,39 @@
+"""``python -m spanloop.collector``: receive OTLP, keep it on disk, write it to ClickHouse."""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from spanloop.semconv.environment import default_data_dir
+from spanloop.semconv.errors import SpanloopError
+from spanloop.store import DataDir
+
+from .server import run
+from .settings import Settings
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a collector; returns the exit code."""
+    defaults = Settings()
+    parser = argparse.ArgumentParser(prog="python -m spanloop.collector", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, default=default_data_dir(), help="default: %(default)s")
+    parser.add_argument("--port", type=int, default=defaults.port, help="0 chooses one; default: %(default)s")
+    parser.add_argument("--host", default=defaults.host, help="there is no authentication; default: %(default)s")
+    parser.add_argument(
+        "--spool-limit-bytes", type=int, default=defaults.spool_limit_bytes,
+        help="answer 503 when as much waits for ClickHouse; default: %(default)s",
+    )  # fmt: skip
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = Settings(host=options.host, port=options.port, spool_limit_bytes=options.spool_limit_bytes)
+    try:
+        run(DataDir(options.data_dir), settings)
+    except SpanloopError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""One collector process: port, spool, app and writer, from start to a clean stop.
+
+Order matters. Start: port, spool, writer, HTTP, and only then the run file. Stop: no new connections, requests in
+flight answered, the run file gone, the writer drains for a while, and the spool is closed last.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import signal
+import socket
+from collections.abc import Generator
+
+import uvicorn
+
+from spanloop.semconv.errors import PortInUseError, ServiceError
+from spanloop.store import DataDir, Store, connect
+from spanloop.store.spool import Spool
+
+from .app import create_app
+from .health import Health
+from .metrics import Metrics
+from .settings import Settings
+from .writer import Writer
+
+_log = logging.getLogger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: they would end the process before the spool is drained."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+def run(data_dir: DataDir, settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        PortInUseError: Another process listens on the port.
+        AlreadyRunningError: Another collector has this data directory's spool open.
+        DataDirectoryError: The directory is of another version, not writable or full.
+    """
+    data_dir.open()
+    listener = _listen(settings)
+    with listener, Spool(data_dir.spool, max_bytes=settings.spool_limit_bytes) as spool:
+        asyncio.run(_serve(data_dir, settings, listener, spool))
+
+
+async def _serve(data_dir: DataDir, settings: Settings, listener: socket.socket, spool: Spool) -> None:
+    metrics, health = Metrics(), Health()
+
+    def open_store() -> Store:
+        return connect(data_dir)
+
+    writer = Writer(spool, open_store, metrics, health, settings=settings)
+    app = create_app(spool, metrics, health, settings)
+    config = uvicorn.Config(
+        app, lifespan="off", access_log=False, log_config=None, timeout_keep_alive=75, timeout_graceful_shutdown=3
+    )
+    server = _Server(config)
+    _stop_on_signals(server)
+    host, port = listener.getsockname()[:2]
+    writing = asyncio.create_task(writer.run())
+    writing.add_done_callback(lambda _: setattr(server, "should_exit", True))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await _wait_for_start(server, serving)
+        with data_dir.announce("collector", f"http://{host}:{port}"):
+            _log.info("collector answers at http://%s:%d, spool %s", host, port, data_dir.spool)
+            await serving
+    finally:
+        writer.stop()
+        await writing
+    waiting = spool.stats.records
+    _log.info("collector stopped; %s", f"{waiting} requests wait in the spool" if waiting else "the spool is empty")
+
+
+async def _wait_for_start(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+    while not server.started:
+        if serving.done():
+            await serving
+            raise ServiceError("the collector's HTTP server ended before it answered")
+        await asyncio.sleep(0.005)
+
+
+def _stop_on_signals(server: uvicorn.Server) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, setattr, server, "should_exit", True)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        where = f"{settings.host}:{settings.port}"
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUseError(
+                f"The collector cannot listen on {where}: another process does.",
+                next_step=f"Stop it (`ss -ltnp 'sport = :{settings.port}'` shows which), or choose another port "
+                "with --port.",
+            ) from error
+        raise ServiceError(
+            f"The collector cannot listen on {where}: {error.strerror}.",
+            next_step="Choose another address with --host, or another port with --port.",
+        ) from error
+    return listener

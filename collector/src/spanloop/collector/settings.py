@@ -1,0 +1,25 @@
+"""What can be set about a collector, with defaults that were measured or that the OTLP specification gives."""
+
+from dataclasses import dataclass
+
+from spanloop.semconv.environment import COLLECTOR_PORT
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of one collector process."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. There is no authentication yet: anything beyond loopback is open to its network."""
+    port: int = COLLECTOR_PORT
+    """0 lets the system choose; the run file then says which."""
+    body_limit_bytes: int = 64 * 2**20
+    """Most bytes of one request, compressed and again decompressed; the specification recommends 64 MiB."""
+    spool_limit_bytes: int = 4 * 2**30
+    """Most acknowledged bytes that may wait for ClickHouse; above it requests get 503 and their senders retry."""
+    block_bytes: int = 16 * 2**20
+    """Most bytes of bodies in one block for ClickHouse: about 5,000 spans of 3 KB."""
+    linger_s: float = 0.2
+    """How long the writer waits for a block to fill; most of a lone span's way to being queryable."""
+    drain_timeout_s: float = 5.0
+    """How long a stopping collector goes on writing to ClickHouse; the rest waits in the spool."""

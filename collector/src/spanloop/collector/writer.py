@@ -1,0 +1,168 @@
+"""Carries the spool to ClickHouse, one block after the other.
+
+Invariant: a block is committed only after ClickHouse confirmed all of it, and nothing newer is sent before. When the
+outcome of an attempt is unknown, the same block goes again under the same tokens, so it is stored once.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from spanloop.semconv.errors import SpanloopError
+from spanloop.store import Store
+from spanloop.store.spool import Batch, Spool
+
+from .blocks import BlockStrategy, PolarsStrategy, PreparedBlock
+from .health import Health
+from .metrics import Metrics
+from .settings import Settings
+
+_log = logging.getLogger(__name__)
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 3.0
+_POLL_S: Final = 0.5
+_T = TypeVar("_T")
+
+
+class Writer:
+    """One drain of one spool.
+
+    Args:
+        spool: Read and committed by nobody else.
+        connect: Opens the store; called again after every failure, because the server may come back elsewhere.
+        metrics: Gets the insert counters.
+        health: Learns whether blocks arrive.
+        settings: Block size and timing.
+        strategy: How bodies become rows.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        connect: Callable[[], Store],
+        metrics: Metrics,
+        health: Health,
+        *,
+        settings: Settings,
+        strategy: BlockStrategy | None = None,
+    ) -> None:
+        self._spool = spool
+        self._connect = connect
+        self._metrics = metrics
+        self._health = health
+        self._settings = settings
+        self._strategy: BlockStrategy = strategy or PolarsStrategy()
+        self._store: Store | None = None
+        self._stopping = asyncio.Event()
+        self._deadline_s = float("inf")
+
+    async def run(self) -> None:
+        """Drain until `stop`, and then until the spool is empty or the drain's time is up."""
+        try:
+            await self._try_to_connect()
+            while not self._is_over():
+                if await self._spool.wait(_POLL_S if not self._stopping.is_set() else 0.0):
+                    await self._linger()
+                    await self._drain_one()
+                elif self._stopping.is_set():
+                    return
+        finally:
+            if self._store is not None:
+                self._store.close()
+
+    def stop(self) -> None:
+        """Let `run` finish; call it when no request can be accepted any more."""
+        self._deadline_s = time.monotonic() + self._settings.drain_timeout_s
+        self._stopping.set()
+
+    async def _drain_one(self) -> None:
+        batch = await self._in_thread(lambda: self._spool.read(self._settings.block_bytes))
+        if batch is None:
+            self._spool.rearm()
+            return
+        block = await self._in_thread(lambda: self._strategy.prepare(batch))
+        if await self._deliver(block):
+            self._metrics.count("unreadable_records_total", block.unreadable)
+            await self._commit(batch)
+
+    async def _deliver(self, block: PreparedBlock) -> bool:
+        """Send until confirmed; False when the collector stops first."""
+        pause_s = _FIRST_PAUSE_S
+        while not self._is_over():
+            try:
+                rows = await asyncio.to_thread(self._send, block)
+            except SpanloopError as error:
+                self._fail(error)
+                await self._pause(pause_s)
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                continue
+            if self._health.error:
+                _log.info("ClickHouse takes blocks again")
+            self._health.inserted()
+            self._metrics.count("inserted_total", rows)
+            self._metrics.set("last_insert_timestamp_seconds", time.time())
+            return True
+        return False
+
+    def _send(self, block: PreparedBlock) -> int:
+        if self._store is None:
+            self._store = self._connect()
+        return block.send(self._store)
+
+    async def _commit(self, batch: Batch) -> None:
+        await self._in_thread(lambda: self._spool.commit(batch))
+        self._spool.rearm()
+
+    async def _try_to_connect(self) -> None:
+        """Say in the health report whether the store is there before the first span comes."""
+        try:
+            self._store = await asyncio.to_thread(self._connect)
+        except SpanloopError as error:
+            self._fail(error, is_counted=False)
+        else:
+            self._health.connected()
+
+    def _fail(self, error: SpanloopError, *, is_counted: bool = True) -> None:
+        if is_counted:
+            self._metrics.count("insert_failures_total")
+        if error.what != self._health.error:
+            _log.warning("ClickHouse gets nothing; spans wait in the spool and this is retried: %s", error)
+        self._health.failed(error.what)
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        """Disk work, repeated while the disk refuses: the block under way must not be forgotten."""
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return await asyncio.to_thread(work)
+            except OSError as error:
+                self._health.failed(f"the spool's disk refuses: {error}")
+                _log.warning("the spool's disk refuses, retrying: %s", error)
+                if self._is_over():
+                    raise
+                await self._pause(pause_s)
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    async def _linger(self) -> None:
+        """Give a block time to fill, so that ClickHouse gets few large ones."""
+        if self._spool.stats.bytes < self._settings.block_bytes and not self._stopping.is_set():
+            await self._pause(self._settings.linger_s)
+
+    async def _pause(self, pause_s: float) -> None:
+        jittered_s = pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, guards nothing
+        if self._stopping.is_set():
+            await asyncio.sleep(jittered_s)
+            return
+        try:
+            await asyncio.wait_for(self._stopping.wait(), jittered_s)
+        except TimeoutError:
+            return
+
+    def _is_over(self) -> bool:
+        return time.monotonic() > self._deadline_s
