@@ -1,0 +1,10 @@
+-- A slice of one token row: the prompt's end, and a window of the response with its mask and logprobs.
+SELECT
+    length(prompt_token_ids) AS prompt_tokens,
+    length(response_token_ids) AS response_tokens,
+    arraySlice(prompt_token_ids, greatest(1, toInt64(length(prompt_token_ids)) - {prompt_tail:UInt32} + 1)) AS prompt_token_ids,
+    arraySlice(response_token_ids, {first_token:UInt32} + 1, {max_tokens:UInt32}) AS response_token_ids,
+    arraySlice(loss_mask, {first_token:UInt32} + 1, {max_tokens:UInt32}) AS loss_mask,
+    arraySlice(logprobs, {first_token:UInt32} + 1, {max_tokens:UInt32}) AS logprobs
+FROM trajectories FINAL
+WHERE episode_id = {episode_id:String} AND revision = {revision:UInt64} AND row_number = {row_number:UInt32}

@@ -1,0 +1,84 @@
+"""A conversation as chat: each message once, tool results under the call that caused them, errors marked."""
+# pyright: reportUnknownMemberType=false
+
+from typing import Final
+
+import streamlit as st
+
+from spanloop.dashboard import html
+from spanloop.dashboard.views.formatting import duration, short_id
+from spanloop.dashboard.views.messages import Message, Part, StepRecord, ToolResult, Turn, conversation, pretty_json
+
+_AVATARS: Final = {
+    "system": ":material/settings:",
+    "user": ":material/person:",
+    "assistant": ":material/smart_toy:",
+    "tool": ":material/build:",
+}
+
+
+def chat(records: list[StepRecord], first_step: int) -> None:
+    """Draw the turns from ``first_step`` on; earlier records only say what was seen before."""
+    turns = [turn for turn in conversation(records) if turn.step >= first_step]
+    several = len({turn.agent_name for turn in turns}) > 1
+    for turn in turns:
+        _turn(turn, several_agents=several)
+
+
+def _turn(turn: Turn, *, several_agents: bool) -> None:
+    agent = f" · {turn.agent_name}" if several_agents and turn.agent_name else ""
+    st.caption(f"step {turn.step}{agent}")
+    if turn.is_restart:
+        st.caption(":orange[The prompt does not continue the step before; all of it is shown.]")
+    for message in turn.new_messages:
+        _message(message)
+    _message(turn.action)
+    for result in turn.tool_results:
+        _tool_result(result)
+
+
+def _message(message: Message) -> None:
+    if message.role == "system":
+        with st.expander("System prompt", icon=_AVATARS["system"]):
+            for part in message.parts:
+                _part(part)
+        return
+    with st.chat_message(message.role, avatar=_AVATARS.get(message.role, ":material/help:")):
+        if not message.parts:
+            st.caption("(empty)")
+        for part in message.parts:
+            _part(part)
+
+
+def _part(part: Part) -> None:
+    match part.kind:
+        case "text":
+            st.html(html.text_block(part.content))
+        case "reasoning":
+            with st.expander("Reasoning"):
+                st.html(html.text_block(part.content))
+        case "tool_call":
+            call = f" · `{short_id(part.call_id, 14)}`" if part.call_id else ""
+            st.markdown(f":material/build: calls **{_plain(part.name)}**{call}")
+            st.code(html.cut(pretty_json(part.content)), language="json", wrap_lines=True)
+        case "tool_call_response":
+            st.code(html.cut(pretty_json(part.content)), language="json", wrap_lines=True)
+        case "raw":
+            st.caption(":orange[Not a canonical message part; shown as stored.]")
+            st.code(html.cut(part.content), language=None, wrap_lines=True)
+
+
+def _tool_result(result: ToolResult) -> None:
+    took = f" · {duration(result.duration_ns)}" if result.duration_ns else ""
+    with st.chat_message("tool", avatar=_AVATARS["tool"]):
+        if result.is_error:
+            kind = f" · {_plain(result.error_type)}" if result.error_type else ""
+            st.markdown(f":red[✕ **{_plain(result.name)}** failed{kind}]{took}")
+        else:
+            st.markdown(f"**{_plain(result.name)}** returned{took}")
+        st.code(html.cut(pretty_json(result.content)), language=None, wrap_lines=True)
+
+
+def _plain(text: str) -> str:
+    # Names come from spans: whatever Markdown they hold is shown, not obeyed.
+    return "".join(f"\\{character}" if character in r"\`*_{}[]()<>#+!|~$:" else character for character in text)

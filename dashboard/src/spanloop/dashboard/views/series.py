@@ -1,0 +1,50 @@
+"""Which metrics a training curve shows, and how wide the buckets of a time axis are."""
+
+from dataclasses import dataclass
+from typing import Final
+
+REWARD_METRICS: Final = ("critic/rewards/mean", "critic/score/mean", "val/reward/mean")
+"""verl's names for the reward, best first."""
+
+LOSS_METRICS: Final = ("actor/pg_loss", "actor/loss", "train/loss", "actor/entropy", "actor/grad_norm", "train/grad_norm")
+"""What else is worth a first look, in this order; all other metrics can be chosen."""
+
+RANGES: Final = {"1 h": 3_600, "24 h": 86_400, "7 d": 7 * 86_400, "30 d": 30 * 86_400, "All": 0}
+"""Label to seconds back from now; 0 means everything."""
+
+_BUCKETS_S: Final = (60, 300, 900, 3_600, 4 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricChoice:
+    """The metrics of one curve page."""
+
+    reward: str
+    """Empty when the jobs recorded no reward (an SFT job)."""
+    others: tuple[str, ...]
+
+
+def choose_metrics(names: list[str], at_most: int = 3) -> MetricChoice:
+    """The reward metric and up to ``at_most`` others that a page shows before anybody chose."""
+    present = set(names)
+    reward = next((name for name in REWARD_METRICS if name in present), "")
+    if not reward:
+        reward = next((name for name in names if "reward" in name and name.endswith("/mean")), "")
+    others = [name for name in LOSS_METRICS if name in present]
+    if not others:
+        others = [name for name in names if name.endswith(("loss", "grad_norm"))]
+    return MetricChoice(reward, tuple(others[:at_most]))
+
+
+def bucket_s(span_s: float, at_most: int = 60) -> int:
+    """Seconds of one bucket so that ``span_s`` seconds need ``at_most`` of them, in steps that people read."""
+    for size_s in _BUCKETS_S:
+        if span_s / size_s <= at_most:
+            return size_s
+    return _BUCKETS_S[-1]
+
+
+def since_s(label: str, now_s: float) -> int:
+    """The beginning of the range ``label`` in seconds since the epoch; 0 for everything."""
+    back_s = RANGES[label]
+    return int(now_s) - back_s if back_s else 0

@@ -1,0 +1,67 @@
+"""One token row as cells: id, whether the loss counts it, how likely the policy found it."""
+
+import math
+from dataclasses import dataclass
+from typing import Final, Literal
+
+TokenRole = Literal["prompt", "sampled", "given"]
+
+UNSURE_BELOW: Final = -3.0
+"""Log probability (natural) from which a sampled token is drawn at full strength: about 5 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCell:
+    """One token of a trajectory row."""
+
+    position: int
+    """From 0 within the response; negative within the prompt, -1 its last token."""
+    token_id: int
+    role: TokenRole
+    """``sampled``: written by the policy, in the loss. ``given``: between its turns, masked out."""
+    logprob: float | None
+    """Natural log; None where the policy did not sample the token or no log probability is known."""
+    text: str = ""
+    """Decoded, when the policy version's tokenizer is at hand."""
+
+    @property
+    def surprise(self) -> float:
+        """0 for a token that the policy was sure of, 1 for an unlikely one."""
+        if self.logprob is None or not math.isfinite(self.logprob):
+            return 0.0
+        return min(1.0, max(0.0, self.logprob / UNSURE_BELOW))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWindow:
+    """A slice of one trajectory row, as the store returns it."""
+
+    prompt_tokens: int
+    response_tokens: int
+    first_token: int
+    """Index within the response of the slice's first token."""
+    prompt_tail: tuple[int, ...]
+    response: tuple[int, ...]
+    loss_mask: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+    def mismatch(self) -> str:
+        """What is wrong with the parallel arrays; empty when they are parallel."""
+        lengths = {"tokens": len(self.response), "mask": len(self.loss_mask), "logprobs": len(self.logprobs)}
+        if len(set(lengths.values())) == 1:
+            return ""
+        return ", ".join(f"{length} {name}" for name, length in lengths.items())
+
+    def cells(self) -> list[TokenCell]:
+        """The slice as cells; a token without mask counts as given, as the trainer would treat it."""
+        tail = len(self.prompt_tail)
+        prompt = [
+            TokenCell(index - tail, token_id, "prompt", None) for index, token_id in enumerate(self.prompt_tail)
+        ]
+        response: list[TokenCell] = []
+        for index, token_id in enumerate(self.response):
+            is_sampled = index < len(self.loss_mask) and self.loss_mask[index] == 1
+            logprob = self.logprobs[index] if is_sampled and index < len(self.logprobs) else None
+            role: TokenRole = "sampled" if is_sampled else "given"
+            response.append(TokenCell(self.first_token + index, token_id, role, logprob))
+        return prompt + response
