@@ -1,0 +1,40 @@
+-- The current token rows of the episodes that a training job asks for; an episode without rows comes once, without a trajectory_id.
+WITH chosen AS (
+    SELECT episode_id, revision, task_id, group_id, policy_version, reward, started_at
+    FROM episodes FINAL
+    WHERE is_deleted = 0
+        AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task_id))
+        AND started_at >= {since:DateTime64(9, 'UTC')}
+        AND (
+            {policy_version:String} = ''
+            OR policy_version = {policy_version:String}
+            OR (episode_id, revision) IN (
+                SELECT episode_id, revision FROM trajectories WHERE policy_version = {policy_version:String}
+            )
+        )
+    ORDER BY started_at DESC, episode_id
+    LIMIT {max_episodes:UInt64}
+)
+SELECT
+    chosen.episode_id AS episode_id,
+    chosen.revision AS revision,
+    chosen.task_id AS task_id,
+    chosen.group_id AS group_id,
+    chosen.started_at AS started_at,
+    chosen.reward AS reward,
+    t.trajectory_id AS trajectory_id,
+    t.row_number AS row_number,
+    t.policy_version AS policy_version,
+    t.prompt_token_ids AS prompt_token_ids,
+    t.response_token_ids AS response_token_ids,
+    t.loss_mask AS loss_mask,
+    t.logprobs AS logprobs,
+    t.is_trainable AS is_trainable,
+    t.untrainable_reason AS untrainable_reason
+FROM chosen
+LEFT JOIN (
+    SELECT *
+    FROM trajectories FINAL
+    WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM chosen)
+) AS t ON t.episode_id = chosen.episode_id AND t.revision = chosen.revision
+ORDER BY group_id, started_at, episode_id, row_number

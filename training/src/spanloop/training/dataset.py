@@ -1,0 +1,153 @@
+"""A job's dataset: exported from the store once, then immutable.
+
+``dataset.parquet`` is written first and ``manifest.json`` is renamed into place after it, so a job folder with a
+manifest has its data. An export that leaves nothing to train on writes neither: the job can be retried when there is
+more data.
+"""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+from pydantic import JsonValue
+
+from spanloop.semconv.enums import JobKind
+from spanloop.semconv.errors import JobError
+from spanloop.store import Store
+
+from .base_model import BaseModelFacts
+from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
+from .dataset_rules import Rejection, Rules, Selection, select_rows
+from .job_spec import JobSpec
+
+QUERY: Final = "training_trajectories"
+COLUMNS: Final = (
+    "group_id",
+    "session",
+    "row_number",
+    "episode_id",
+    "revision",
+    "trajectory_id",
+    "policy_version",
+    "prompt_token_ids",
+    "response_token_ids",
+    "loss_mask",
+    "logprobs",
+    "reward",
+)
+"""Columns of the data file. ``session`` numbers the episodes of a group, ``row_number`` the rows of an episode."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id: str, folder: Path) -> Manifest:
+    """Write the rows that ``spec`` asks for, and their manifest, into the job's folder.
+
+    Raises:
+        JobError: Nothing is left to train on; the message has the counts by reason.
+        StoreError: ClickHouse is out of reach.
+    """
+    since = spec.since_utc or _EPOCH
+    frame = store.query(
+        QUERY,
+        task_ids=list(spec.task_ids),
+        since=since,
+        policy_version=spec.policy_version,
+        max_episodes=spec.max_episodes,
+    )
+    selection = select_rows(frame, rules_for(spec, base))
+    _require_rows(selection, spec, job_id)
+    data_path = folder / DATA_NAME
+    selection.rows.select(COLUMNS).write_parquet(data_path)
+    parameters: dict[str, JsonValue] = {
+        "task_ids": list(spec.task_ids),
+        "since": since.isoformat(),
+        "policy_version": spec.policy_version,
+        "max_episodes": spec.max_episodes,
+    }
+    manifest = _manifest(selection, spec, base, job_id=job_id, parameters=parameters, data_sha256=sha256_of(data_path))
+    _write_durably(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
+    return manifest
+
+
+def rules_for(spec: JobSpec, base: BaseModelFacts) -> Rules:
+    """What ``spec`` and its base model can train on."""
+    return Rules(
+        kind=spec.kind,
+        max_prompt_tokens=spec.max_prompt_tokens,
+        max_response_tokens=spec.max_response_tokens,
+        context_tokens=base.context_tokens,
+        vocabulary_size=base.vocabulary_size,
+        group_size=spec.group_size,
+        min_reward=spec.min_reward,
+    )
+
+
+def _manifest(
+    selection: Selection,
+    spec: JobSpec,
+    base: BaseModelFacts,
+    *,
+    job_id: str,
+    parameters: dict[str, JsonValue],
+    data_sha256: str,
+) -> Manifest:
+    rows = selection.rows
+    prompt_tokens, response_tokens = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
+    episodes = rows.unique("episode_id").sort("episode_id")
+    rewards = [float(value) for value in episodes["reward"].drop_nulls()]
+    return Manifest(
+        job_id=job_id,
+        kind=spec.kind,
+        created_at=datetime.now(UTC),
+        base=base.reference,
+        query=QUERY,
+        query_parameters=parameters,
+        rows=Count.of(selection.row_tally),
+        episodes=Count.of(selection.episode_tally),
+        groups=Count.of(selection.group_tally),
+        longest_prompt_tokens=_largest(prompt_tokens),
+        longest_response_tokens=_largest(response_tokens),
+        longest_row_tokens=_largest(prompt_tokens + response_tokens),
+        mean_reward=sum(rewards) / len(rewards) if rewards else None,
+        data_sha256=data_sha256,
+        pinned=tuple(
+            PinnedEpisode(episode_id=str(episode), revision=int(revision))
+            for episode, revision in episodes.select("episode_id", "revision").rows()
+        ),
+    )
+
+
+def _largest(values: pl.Series) -> int:
+    return max(int(value) for value in values)
+
+
+def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
+    if selection.row_tally.accepted:
+        return
+    account = f"rows: {selection.row_tally}; episodes: {selection.episode_tally}"
+    if spec.kind is JobKind.GRPO:
+        account += f"; groups: {selection.group_tally}"
+    reasons = set(selection.row_tally.rejected)
+    if selection.row_tally.total == 0:
+        what, step = "no episode matches its filters", "Run the app and spanloop convert first, or widen the filters."
+    elif Rejection.REWARD_CONSTANT in reasons:
+        what = "the reward never varies within a group, so there is nothing to prefer"
+        step = "Collect more episodes of each task, or a reward that tells good from bad."
+    elif Rejection.GROUP_TOO_SMALL in reasons:
+        what = "no group has two trainable episodes, which a relative advantage needs"
+        step = "Run each task at least twice (a task id or an equal first prompt makes a group), or train with sft."
+    else:
+        what, step = "no trainable rows", "spanloop convert prints what was refused and why; the reasons are above."
+    raise JobError(f"Job {job_id} ({spec.kind}) has no data: {what}. Of what was asked for, {account}.", next_step=step)
+
+
+def _write_durably(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

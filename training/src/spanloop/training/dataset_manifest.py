@@ -1,0 +1,104 @@
+"""The manifest of a job's dataset: what it was made of, so that every attempt trains on the same rows.
+
+The invariant: a manifest exists only when its data file is complete, and neither changes afterwards.
+"""
+
+import hashlib
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from spanloop.semconv.enums import JobKind
+from spanloop.semconv.errors import JobError
+
+from .dataset_rules import Tally
+
+MANIFEST_NAME: Final = "manifest.json"
+DATA_NAME: Final = "dataset.parquet"
+
+
+class Count(BaseModel):
+    """A :class:`Tally` as JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    accepted: int
+    rejected: dict[str, int]
+
+    @classmethod
+    def of(cls, tally: Tally) -> "Count":
+        """The same counts."""
+        return cls(accepted=tally.accepted, rejected=dict(sorted(tally.rejected.items())))
+
+    def __str__(self) -> str:
+        return str(Tally(self.accepted, self.rejected))
+
+
+class PinnedEpisode(BaseModel):
+    """One revision of one episode that the dataset holds rows of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    episode_id: str
+    revision: int
+
+
+class Manifest(BaseModel):
+    """What a job's dataset is made of."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    job_id: str
+    kind: JobKind
+    created_at: datetime
+    base: str
+    """``name@version`` that is trained; a retry uses the same one, even if the name has a newer version by then."""
+    query: str
+    query_parameters: dict[str, JsonValue]
+    rows: Count
+    episodes: Count
+    groups: Count
+    """Prompt groups after splitting; all zero for sft."""
+    longest_prompt_tokens: int
+    longest_response_tokens: int
+    longest_row_tokens: int
+    mean_reward: float | None
+    """Over accepted episodes with a reward."""
+    data_sha256: str
+    """Of ``dataset.parquet``."""
+    pinned: tuple[PinnedEpisode, ...]
+
+    @property
+    def summary(self) -> str:
+        """One line for the log and for error messages."""
+        text = f"rows: {self.rows}; episodes: {self.episodes}"
+        return f"{text}; groups: {self.groups}" if self.kind is JobKind.GRPO else text
+
+
+def load_manifest(folder: Path) -> Manifest | None:
+    """The manifest of an earlier attempt, checked against its data file; None when there is none yet.
+
+    Raises:
+        JobError: The data file is not the one that the manifest describes.
+    """
+    path = folder / MANIFEST_NAME
+    if not path.exists():
+        return None
+    manifest = Manifest.model_validate_json(path.read_bytes())
+    data = folder / DATA_NAME
+    found = sha256_of(data) if data.exists() else "no file"
+    if found != manifest.data_sha256:
+        raise JobError(
+            f"Job {manifest.job_id}: {data} is not what its manifest describes: got {found}, "
+            f"expected sha256 {manifest.data_sha256}.",
+            next_step="Submit a new job with the same spec; it exports its dataset again.",
+        )
+    return manifest
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of the file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,200 @@
+"""Which stored rows a job trains on, and why not the others.
+
+The invariant: nothing vanishes. Of rows, episodes and groups each, accepted plus rejected (by reason) is what came in.
+Pure: a frame in, frames and counts out.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from spanloop.semconv.enums import JobKind
+
+REWARD_TOLERANCE: Final = 1e-6
+"""Rewards of a group that lie closer together than this do not vary."""
+
+
+class Rejection(StrEnum):
+    """Why a row, an episode or a group is left out; rows may also carry an ``UntrainableReason`` of the converter."""
+
+    NO_TRAJECTORY = "no_trajectory"
+    """The episode has no token rows: nothing was captured."""
+    UNTRAINABLE = "untrainable"
+    """The converter refused the row without naming a reason."""
+    MALFORMED = "malformed_row"
+    """Arrays that should run parallel have different lengths, or prompt or response is empty."""
+    NO_SAMPLED_TOKENS = "no_sampled_tokens"
+    """The loss mask has no 1: the policy sampled nothing in this row."""
+    NO_LOGPROBS = "no_logprobs"
+    """grpo: the sampler's log-probabilities are missing or not finite."""
+    UNKNOWN_TOKEN = "token_outside_vocabulary"  # noqa: S105 - a reason, not a secret
+    """A token id that the base model does not have: the row was sampled by another family of models."""
+    PROMPT_TOO_LONG = "prompt_too_long"
+    RESPONSE_TOO_LONG = "response_too_long"
+    CONTEXT_TOO_LONG = "longer_than_context"
+    """Prompt and response together exceed what the base model can attend to."""
+    NO_REWARD = "no_reward"
+    """The episode was never scored, or its score is not a finite number."""
+    BELOW_MIN_REWARD = "below_min_reward"
+    NO_GROUP = "no_group"
+    """grpo: the episode belongs to no group."""
+    GROUP_TOO_SMALL = "group_too_small"
+    """grpo: fewer than two episodes to compare."""
+    REWARD_CONSTANT = "reward_constant"
+    """grpo: all episodes of the group earned the same, so every advantage is zero."""
+    NO_TRAINABLE_EPISODE = "no_trainable_episode"
+    """grpo: every episode of the group was rejected for a reason of its own."""
+
+
+class Rules(NamedTuple):
+    """What a job can train on."""
+
+    kind: JobKind
+    max_prompt_tokens: int
+    max_response_tokens: int
+    context_tokens: int
+    """Positions of the base model; prompt and response together."""
+    vocabulary_size: int
+    group_size: int
+    """grpo: at most this many episodes in a group; a larger group becomes several of nearly equal size."""
+    min_reward: float | None = None
+    """sft: None takes every episode, those without a reward too."""
+
+
+class Tally(NamedTuple):
+    """How many were accepted, and how many rejected for each reason."""
+
+    accepted: int
+    rejected: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """How many came in."""
+        return self.accepted + sum(self.rejected.values())
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(self.rejected.items()))
+        return f"{self.accepted} of {self.total} accepted" + (f" (rejected: {reasons})" if reasons else "")
+
+
+class Selection(NamedTuple):
+    """Accepted rows, and the account of all that came in."""
+
+    rows: pl.DataFrame
+    """The accepted input rows; grpo: with ``group_id`` made unique for each part of a split group and ``session``,
+    the episode's number within it."""
+    row_tally: Tally
+    episode_tally: Tally
+    group_tally: Tally
+
+
+def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
+    """Apply ``rules`` to the answer of the query ``training_trajectories``."""
+    judged = frame.with_columns(reason=_row_reason(rules))
+    if rules.kind is JobKind.GRPO:
+        judged = _judge_groups(judged, rules.group_size)
+    else:
+        judged = judged.with_columns(session=pl.lit(0, pl.UInt32), part=pl.col("group_id"))
+    accepted = judged.filter(pl.col("reason") == "").with_columns(group_id=pl.col("part")).drop("part", "reason")
+    return Selection(
+        rows=accepted.sort("group_id", "session", "row_number"),
+        row_tally=_tally(judged, "reason"),
+        episode_tally=_tally(_first_unless_accepted(judged, "episode_id"), "reason"),
+        group_tally=_tally(_group_reasons(judged, rules.kind), "reason"),
+    )
+
+
+def _row_reason(rules: Rules) -> pl.Expr:
+    """The first rule that a row breaks, as a string; empty when it breaks none."""
+    prompt, response = pl.col("prompt_token_ids"), pl.col("response_token_ids")
+    prompt_tokens, response_tokens = prompt.list.len().cast(pl.Int64), response.list.len().cast(pl.Int64)
+    given = pl.when(pl.col("untrainable_reason") == "").then(pl.lit(Rejection.UNTRAINABLE.value))
+    reward = pl.col("reward")
+    checks: list[tuple[pl.Expr, pl.Expr | Rejection]] = [
+        (pl.col("trajectory_id").fill_null("") == "", Rejection.NO_TRAJECTORY),
+        (~pl.col("is_trainable"), given.otherwise(pl.col("untrainable_reason"))),
+        (
+            (prompt_tokens == 0) | (response_tokens == 0) | (pl.col("loss_mask").list.len() != response_tokens),
+            Rejection.MALFORMED,
+        ),
+        (pl.col("loss_mask").list.sum() == 0, Rejection.NO_SAMPLED_TOKENS),
+        (pl.max_horizontal(prompt.list.max(), response.list.max()) >= rules.vocabulary_size, Rejection.UNKNOWN_TOKEN),
+        (prompt_tokens > rules.max_prompt_tokens, Rejection.PROMPT_TOO_LONG),
+        (response_tokens > rules.max_response_tokens, Rejection.RESPONSE_TOO_LONG),
+        (prompt_tokens + response_tokens > rules.context_tokens, Rejection.CONTEXT_TOO_LONG),
+    ]
+    if rules.kind is JobKind.GRPO:
+        logprobs = pl.col("logprobs")
+        usable = (logprobs.list.len() == response_tokens) & logprobs.list.eval(pl.element().is_finite()).list.all()
+        checks += [
+            (~usable, Rejection.NO_LOGPROBS),
+            (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
+            (pl.col("group_id") == "", Rejection.NO_GROUP),
+        ]
+    elif rules.min_reward is not None:
+        checks += [
+            (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
+            (reward < rules.min_reward, Rejection.BELOW_MIN_REWARD),
+        ]
+    return pl.coalesce(
+        *(pl.when(broken).then(pl.lit(why.value) if isinstance(why, Rejection) else why) for broken, why in checks),
+        pl.lit(""),
+    )
+
+
+def _judge_groups(judged: pl.DataFrame, group_size: int) -> pl.DataFrame:
+    """Split large groups, number the sessions, and reject groups that give no advantage."""
+    episodes = (
+        judged.filter(pl.col("reason") == "")
+        .select("group_id", "episode_id", "started_at", "reward")
+        .unique("episode_id")
+        .sort("group_id", "started_at", "episode_id")
+        .with_columns(rank=pl.int_range(pl.len()).over("group_id"), members=pl.len().over("group_id").cast(pl.Int64))
+        .with_columns(parts=(pl.col("members") + (group_size - 1)) // group_size)
+        .with_columns(number=pl.col("rank") * pl.col("parts") // pl.col("members"))
+        .with_columns(part=_part_name())
+        .with_columns(
+            session=pl.int_range(pl.len(), dtype=pl.UInt32).over("part"),
+            spread=(pl.col("reward").max() - pl.col("reward").min()).over("part"),
+            size=pl.len().over("part"),
+        )
+    )
+    verdict = (
+        pl.when(pl.col("size") < 2)
+        .then(pl.lit(Rejection.GROUP_TOO_SMALL.value))
+        .when(pl.col("spread") <= REWARD_TOLERANCE)
+        .then(pl.lit(Rejection.REWARD_CONSTANT.value))
+        .otherwise(pl.lit(""))
+    )
+    verdicts = episodes.select("episode_id", "part", "session", verdict=verdict)
+    reason = pl.when(pl.col("reason") == "").then(pl.col("verdict")).otherwise(pl.col("reason"))
+    return judged.join(verdicts, on="episode_id", how="left").with_columns(reason=reason).drop("verdict")
+
+
+def _part_name() -> pl.Expr:
+    numbered = pl.format("{}#{}", pl.col("group_id"), pl.col("number") + 1)
+    return pl.when(pl.col("parts") > 1).then(numbered).otherwise(pl.col("group_id"))
+
+
+def _group_reasons(judged: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
+    """One row for each group, or part of one; a group without a trainable episode has no parts."""
+    if kind is not JobKind.GRPO:
+        return pl.DataFrame(schema={"reason": pl.String})
+    judged_as_group = {Rejection.GROUP_TOO_SMALL.value, Rejection.REWARD_CONSTANT.value, ""}
+    as_group = judged.filter(pl.col("reason").is_in(judged_as_group))
+    parts = as_group.unique("part").select("reason")
+    lost = judged.join(as_group, on="group_id", how="anti").unique("group_id")
+    return pl.concat([parts, lost.select(reason=pl.lit(Rejection.NO_TRAINABLE_EPISODE.value))])
+
+
+def _first_unless_accepted(judged: pl.DataFrame, key: str) -> pl.DataFrame:
+    """One row for each ``key``: accepted when any of its rows is, else with the first row's reason."""
+    ordered = judged.with_columns(lost=pl.col("reason") != "").sort("lost", "row_number", nulls_last=True)
+    return ordered.unique(key, keep="first", maintain_order=True)
+
+
+def _tally(frame: pl.DataFrame, column: str) -> Tally:
+    counts = {str(reason): int(count) for reason, count in frame[column].value_counts().rows()}
+    return Tally(counts.pop("", 0), counts)

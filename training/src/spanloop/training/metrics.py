@@ -1,0 +1,114 @@
+"""verl's metrics of every step, from its file logger into the table ``training_metrics``.
+
+verl writes one JSON line for each step. A line counts once its newline is there. Sending a step twice is harmless
+(the table keeps the last write of a job, step and name), so an attempt begins by sending what earlier attempts
+logged: a step whose metrics were on disk when everything was killed is not lost.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from spanloop.semconv.errors import StoreError
+from spanloop.store import Store
+
+TABLE: Final = "training_metrics"
+FILE_PATTERN: Final = "metrics-*.jsonl"
+_MUST_BE_FINITE: Final = ("actor/pg_loss", "actor/loss", "actor/grad_norm", "train/loss", "train/grad_norm")
+
+
+class StepMetrics(NamedTuple):
+    """What verl logged for one optimizer step."""
+
+    step: int
+    values: Mapping[str, float]
+    """Verl's own names; NaN where verl logged a number that is none."""
+
+    @property
+    def diverged(self) -> str:
+        """The first loss or gradient norm that is not finite; empty when training is sound."""
+        broken = (name for name in _MUST_BE_FINITE if not math.isfinite(self.values.get(name, 0.0)))
+        return next(broken, "")
+
+
+def metrics_path(folder: Path, attempt: int) -> Path:
+    """Where verl logs in attempt number ``attempt``; verl truncates its file when it starts."""
+    return folder / f"metrics-{attempt}.jsonl"
+
+
+def parse_line(line: bytes) -> StepMetrics:
+    """One line of verl's file logger; orjson writes NaN and infinity as null."""
+    content = json.loads(line)
+    values = {
+        str(name): math.nan if value is None else float(value)
+        for name, value in content["data"].items()
+        if value is None or isinstance(value, int | float)
+    }
+    return StepMetrics(int(content["step"]), values)
+
+
+class MetricsTail:
+    """Reads a growing metrics file; each complete line once.
+
+    Args:
+        path: The file; it need not exist yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+
+    def read(self) -> list[StepMetrics]:
+        """The steps that were logged since the last call."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        complete = data[: data.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        return [parse_line(line) for line in complete.splitlines()]
+
+
+class MetricsWriter:
+    """Sends steps to the store; a store that is away for a while holds up nothing and loses nothing.
+
+    Args:
+        store: An open store.
+        job_id: The job that the metrics belong to.
+    """
+
+    def __init__(self, store: Store, job_id: str) -> None:
+        self._store = store
+        self._job_id = job_id
+        self._pending: list[StepMetrics] = []
+
+    def add(self, steps: list[StepMetrics]) -> None:
+        """Send ``steps``, or keep them for the next call when the store is out of reach."""
+        self._pending += steps
+        try:
+            self.flush()
+        except StoreError as error:
+            print(f"metrics of {len(self._pending)} steps wait for the store: {error.what}", flush=True)  # noqa: T201
+
+    def flush(self) -> None:
+        """Send everything that waits.
+
+        Raises:
+            StoreError: The store is out of reach; nothing was forgotten.
+        """
+        if self._pending:
+            self._store.insert(TABLE, to_frame(self._job_id, self._pending))
+            self._pending.clear()
+
+
+def to_frame(job_id: str, steps: list[StepMetrics]) -> pl.DataFrame:
+    """Rows of ``training_metrics``."""
+    rows = [(job_id, step.step, name, value) for step in steps for name, value in step.values.items()]
+    schema = {"job_id": pl.String, "step": pl.UInt32, "name": pl.String, "value": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")

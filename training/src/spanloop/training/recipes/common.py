@@ -1,0 +1,57 @@
+"""The overrides that every kind of job shares."""
+
+from pathlib import Path
+
+from spanloop.training.job_spec import Device
+from spanloop.training.verl_plugin.plan import TrainPlan
+
+_ENDLESS_EPOCHS = 1_000_000
+"""verl stops at the number of steps; epochs only bound its loop."""
+
+
+def quoted(path: Path | str) -> str:
+    """``path`` as a Hydra value: single quotes keep spaces, commas and equal signs together."""
+    text = str(path).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{text}'"
+
+
+def trainer_overrides(plan: TrainPlan) -> list[str]:
+    """Steps, checkpoints, resume and logging; the names are the same for verl's PPO and SFT trainers."""
+    resume = (
+        ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={quoted(plan.resume_from)}"]
+        if plan.resume_from
+        else ["trainer.resume_mode=disable"]
+    )
+    return [
+        f"trainer.device={plan.device}",
+        "trainer.nnodes=1",
+        "trainer.n_gpus_per_node=1",
+        "trainer.logger=[file]",
+        "trainer.project_name=spanloop",
+        f"trainer.experiment_name={quoted(plan.job_id)}",
+        f"trainer.total_training_steps={plan.steps}",
+        f"trainer.total_epochs={_ENDLESS_EPOCHS}",
+        f"trainer.save_freq={plan.save_every_steps}",
+        "trainer.test_freq=-1",
+        f"trainer.default_local_dir={quoted(plan.checkpoint_dir)}",
+        *resume,
+    ]
+
+
+def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
+    """Model and FSDP2 engine; ``model`` and ``engine`` are where verl's configuration keeps them.
+
+    The weights are float32 throughout on a CPU. On CUDA verl's default stays: float32 master, bfloat16 compute.
+    """
+    overrides = [
+        f"{model}.path={quoted(plan.model_path)}",
+        # flash attention is not installed; torch's own kernels handle packed rows by their position ids
+        f"+{model}.override_config.attn_implementation=sdpa",
+        f"{engine}.use_torch_compile=False",
+    ]
+    if plan.device is Device.CPU:
+        overrides += [
+            f"{model}.enable_gradient_checkpointing=False",
+            f"+{engine}.mixed_precision.param_dtype=fp32",
+        ]
+    return overrides

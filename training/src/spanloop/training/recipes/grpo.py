@@ -1,0 +1,65 @@
+"""GRPO over stored groups.
+
+Group-relative advantages without division by the group's standard deviation (Liu et al. 2025, "Dr. GRPO"; the
+setting that learned on small models, while std normalisation amplifies nearly equal rewards). The policy's
+log-probabilities are recomputed at the start of each step, and the sampler's own ones (``rollout_log_probs``)
+correct for the difference by truncated importance sampling per token, so rows of an older policy stay usable.
+"""
+
+from spanloop.training.verl_plugin.plan import TrainPlan
+
+from .common import engine_overrides, quoted, trainer_overrides
+
+
+def grpo_overrides(plan: TrainPlan) -> list[str]:
+    """Verl's ``ppo_trainer`` configuration for ``plan``."""
+    actor = "actor_rollout_ref.actor"
+    rollout = "actor_rollout_ref.rollout"
+    tokens = plan.micro_batch_tokens
+    return [
+        *trainer_overrides(plan),
+        *engine_overrides(plan, model="actor_rollout_ref.model", engine=f"{actor}.fsdp_config"),
+        "trainer.v1.trainer_mode=spanloop_stored",
+        "trainer.val_before_train=False",
+        # verl keeps the newest and the one before it: a kill while saving loses one interval
+        "trainer.max_actor_ckpt_to_keep=2",
+        f"data.train_files={quoted(plan.dataset_path)}",
+        f"data.val_files={quoted(plan.dataset_path)}",
+        f"data.train_batch_size={plan.batch_size}",
+        f"data.seed={plan.seed}",
+        "data.shuffle=True",
+        "data.custom_cls.path=pkg://spanloop.training.verl_plugin.stored",
+        "data.custom_cls.name=GroupDataset",
+        "data.dataloader_num_workers=0",
+        f"data.max_prompt_length={plan.max_prompt_tokens}",
+        f"data.max_response_length={plan.max_response_tokens}",
+        f"{actor}.strategy=fsdp2",
+        f"{actor}.optim.lr={plan.learning_rate}",
+        f"{actor}.optim.weight_decay=0.0",
+        f"{actor}.ppo_mini_batch_size={plan.batch_size}",
+        f"{actor}.ppo_epochs={plan.epochs}",
+        f"{actor}.data_loader_seed={plan.seed}",
+        f"{actor}.use_dynamic_bsz=True",
+        f"{actor}.ppo_max_token_len_per_gpu={tokens}",
+        f"{actor}.use_torch_compile=False",
+        f"{actor}.use_kl_loss=False",
+        f"{actor}.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
+        f"{actor}.checkpoint.load_contents=[model,optimizer,extra]",
+        f"{rollout}.name=none",
+        # the dataset holds each group's rows, so verl must not repeat prompts
+        f"{rollout}.n=1",
+        f"{rollout}.nnodes=1",
+        f"{rollout}.temperature=1.0",
+        f"{rollout}.tensor_model_parallel_size=1",
+        f"{rollout}.log_prob_use_dynamic_bsz=True",
+        f"{rollout}.log_prob_max_token_len_per_gpu={tokens}",
+        f"{rollout}.calculate_log_probs=True",
+        "algorithm.adv_estimator=grpo",
+        "algorithm.norm_adv_by_std_in_grpo=False",
+        "algorithm.use_kl_in_reward=False",
+        "algorithm.rollout_correction.rollout_is=token",
+        "algorithm.rollout_correction.rollout_is_threshold=2.0",
+        "algorithm.rollout_correction.bypass_mode=False",
+        "reward.num_workers=0",
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    ]

@@ -1,0 +1,30 @@
+"""SFT on stored rows: next-token loss on the tokens that the policy sampled, and on nothing else."""
+
+from spanloop.training.verl_plugin.plan import TrainPlan
+
+from .common import engine_overrides, quoted, trainer_overrides
+
+
+def sft_overrides(plan: TrainPlan) -> list[str]:
+    """Verl's ``sft_trainer_engine`` configuration for ``plan``."""
+    return [
+        *trainer_overrides(plan),
+        *engine_overrides(plan, model="model", engine="engine"),
+        f"trainer.seed={plan.seed}",
+        "trainer.max_ckpt_to_keep=2",
+        f"data.train_files={quoted(plan.dataset_path)}",
+        "data.val_files=null",
+        f"data.train_batch_size={plan.batch_size}",
+        "data.use_dynamic_bsz=True",
+        f"data.max_token_len_per_gpu={plan.micro_batch_tokens}",
+        f"data.max_length={plan.max_prompt_tokens + plan.max_response_tokens}",
+        "data.num_workers=0",
+        "data.custom_cls.path=pkg://spanloop.training.verl_plugin.token_rows",
+        "data.custom_cls.name=TokenRows",
+        "engine.strategy=fsdp2",
+        f"engine.seed={plan.seed}",
+        f"optim.lr={plan.learning_rate}",
+        "optim.weight_decay=0.0",
+        "checkpoint.save_contents=[model,optimizer,extra,hf_model]",
+        "checkpoint.load_contents=[model,optimizer,extra]",
+    ]

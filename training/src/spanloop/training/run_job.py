@@ -1,0 +1,199 @@
+"""Runs one leased job: ``python -m spanloop.training.run_job --data-dir D --job ID``.
+
+The scheduler starts it with the lease's fencing token in the environment. Every attempt goes through the same steps
+and each step is skipped when an earlier attempt has done it: export the dataset, train from the newest whole
+checkpoint, register the version, deploy it. The job's state is the scheduler's to write; a non-zero exit status is a
+failure, whose reason is the error printed last.
+"""
+
+import argparse
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Final, NamedTuple, NoReturn
+
+from spanloop.semconv.errors import JobError, SpanloopError
+from spanloop.store import DataDir, Store, connect
+
+from .base_model import BaseModelFacts, read_base_model
+from .checkpoints import Checkpoint, assemble_model, latest_checkpoint
+from .control.paths import ControlPaths
+from .dataset import export_dataset
+from .dataset_manifest import Manifest, load_manifest
+from .deploy import deploy
+from .jobs import Job, JobApi, job_token, report_progress
+from .metrics import FILE_PATTERN, MetricsTail, MetricsWriter
+from .registry import ModelVersion, Registry
+from .train_plan import make_plan
+from .verl_plugin.plan import TrainPlan
+from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
+
+_POLL_S: Final = 0.2
+
+
+class Attempt(NamedTuple):
+    """One run of one job."""
+
+    data_dir: DataDir
+    job: Job
+    token: int
+    folder: Path
+    registry: Registry
+
+
+def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
+    """Do what is left of the job and return the version that it made.
+
+    Raises:
+        JobError: It cannot run, or failed; the message has the next step.
+        LeaseLostError: Another runner has the job; nothing of ours counts any more.
+        NotRunningError: No ClickHouse.
+    """
+    token = job_token()
+    job = JobApi(data_dir).get(job_id)
+    folder = ControlPaths.of(data_dir).job(job_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    attempt = Attempt(data_dir, job, token, folder, Registry(data_dir))
+    version = attempt.registry.get(job.model_version) if job.model_version else _train_and_register(attempt)
+    if job.spec.deploy:
+        _say(f"deploying {version.reference}")
+        deploy(data_dir, version.reference, job_id=job_id)
+    _clear_scratch(folder)
+    _say(f"done: {version.reference}")
+    return version
+
+
+def _train_and_register(attempt: Attempt) -> ModelVersion:
+    with connect(attempt.data_dir) as store:
+        manifest, base = _dataset(attempt, store)
+        writer = MetricsWriter(store, attempt.job.id)
+        for path in sorted(attempt.folder.glob(FILE_PATTERN)):
+            writer.add(MetricsTail(path).read())
+        checkpoint = latest_checkpoint(attempt.folder / "checkpoints")
+        if checkpoint is None or checkpoint.step < attempt.job.spec.steps:
+            checkpoint = _train(attempt, manifest, base, writer)
+        writer.flush()
+    _say(f"registering the weights of step {checkpoint.step}")
+    model = assemble_model(checkpoint, base.path, attempt.folder / "model")
+    return attempt.registry.add(
+        attempt.job.spec.result_name,
+        model,
+        parent=base.reference,
+        job_id=attempt.job.id,
+        token=attempt.token,
+        metadata={
+            "kind": str(attempt.job.spec.kind),
+            "steps": checkpoint.step,
+            "dataset_sha256": manifest.data_sha256,
+            "episodes": manifest.episodes.accepted,
+            "mean_reward": manifest.mean_reward,
+            "final_metrics": dict(_final_metrics(attempt.folder)),
+        },
+    )
+
+
+def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
+    job = attempt.job
+    manifest = load_manifest(attempt.folder)
+    version = attempt.registry.get(manifest.base if manifest else job.spec.base)
+    base = read_base_model(version.reference, version.path)
+    if manifest is None:
+        _say(f"exporting the dataset for {base.reference}")
+        manifest = export_dataset(store, job.spec, base, job_id=job.id, folder=attempt.folder)
+    _say(f"dataset {manifest.data_sha256[:12]}: {manifest.summary}")
+    return manifest, base
+
+
+def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, writer: MetricsWriter) -> Checkpoint:
+    job = attempt.job
+    with ray_folder() as ray_temp_dir:
+        plan = make_plan(job.spec, base, manifest, folder=attempt.folder, attempt=job.attempt, ray_folder=ray_temp_dir)
+        _say(
+            f"training {plan.steps} steps of {plan.batch_size}"
+            + (f", from {plan.resume_from}" * bool(plan.resume_from))
+        )
+        with verl_process(plan, attempt.folder / "plan.json", token=attempt.token) as run:
+            _watch(attempt, run, writer)
+    return _finished(plan)
+
+
+def _watch(attempt: Attempt, run: VerlProcess, writer: MetricsWriter) -> None:
+    """Store each step's metrics and progress until verl ends.
+
+    Raises:
+        JobError: verl failed, or training diverged.
+        LeaseLostError: Another runner has the job.
+    """
+    tail = MetricsTail(run.plan.metrics_path)
+    status = None
+    while status is None:
+        time.sleep(_POLL_S)
+        status = run.exit_status()
+        steps = tail.read()
+        if not steps:
+            continue
+        writer.add(steps)
+        report_progress(attempt.data_dir, attempt.job.id, attempt.token, steps[-1].step, run.plan.steps)
+        for step in steps:
+            if step.diverged:
+                raise JobError(
+                    f"Job {attempt.job.id}: {step.diverged} is {step.values[step.diverged]} at step {step.step}; "
+                    "training has diverged.",
+                    next_step=f"Submit it again with a smaller learning_rate (it was {run.plan.learning_rate:g}).",
+                )
+    if status != 0:
+        raise failure_of(run)
+
+
+def _finished(plan: TrainPlan) -> Checkpoint:
+    checkpoint = latest_checkpoint(plan.checkpoint_dir)
+    if checkpoint is None or checkpoint.step < plan.steps:
+        reached = checkpoint.step if checkpoint else 0
+        raise JobError(
+            f"Job {plan.job_id}: verl ended without an error after step {reached}, expected {plan.steps}.",
+            next_step=f"spanloop jobs log {plan.job_id}",
+        )
+    return checkpoint
+
+
+def _final_metrics(folder: Path) -> list[tuple[str, float]]:
+    steps = [step for path in sorted(folder.glob(FILE_PATTERN)) for step in MetricsTail(path).read()]
+    last = max(steps, key=lambda step: step.step)
+    return [(name, value) for name, value in sorted(last.values.items()) if value == value]  # noqa: PLR0124 - NaN
+
+
+def _clear_scratch(folder: Path) -> None:
+    """Checkpoints and the assembled folder are several times the model's size; the registry has its own copy."""
+    for name in ("checkpoints", "model"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+
+
+def _say(text: str) -> None:
+    print(f"run_job: {text}", flush=True)  # noqa: T201 - the job's log is this process's output
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    """SIGTERM becomes an ordinary exit, so that verl and its Ray are ended on the way out."""
+    sys.exit(128 + number)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse the command line, run the job, print a failure's reason; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m spanloop.training.run_job", description="Run one leased job.")
+    parser.add_argument("--data-dir", required=True, type=Path)
+    parser.add_argument("--job", required=True)
+    arguments = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        run_job(DataDir(arguments.data_dir).open(), arguments.job)
+    except SpanloopError as error:
+        print(error, file=sys.stderr, flush=True)  # noqa: T201
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

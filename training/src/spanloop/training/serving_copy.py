@@ -1,0 +1,104 @@
+# pyright: basic
+"""The folder that the engine loads for a version: the version's own, or an untied copy of it.
+
+An engine that swaps weights in place silently keeps the old ``lm_head`` when the embeddings are tied, so such a
+version gets a copy whose ``lm_head`` is a tensor of its own, in bfloat16. It lies next to the version as
+``<version>.serving``, is made once and appears whole or not at all. Imports torch only when it has to make one.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from spanloop.semconv.errors import JobError
+
+from .registry import ModelVersion
+
+_HEAD: Final = "lm_head.weight"
+_EMBEDDINGS: Final = ("embed_tokens.weight", "wte.weight")
+
+
+def serving_path(version: ModelVersion) -> Path:
+    """Where the engine loads ``version`` from; made on the first call when it has to differ from ``version.path``.
+
+    Raises:
+        JobError: The folder has no safetensors weights, or no tensor that could be the embeddings.
+    """
+    shards = sorted(version.path.glob("*.safetensors"))
+    names = {shard: _tensor_names(shard) for shard in shards}
+    if not shards:
+        raise JobError(f"Model {version.reference} ({version.path}) has no *.safetensors to serve.")
+    if any(_HEAD in tensors for tensors in names.values()):
+        return version.path
+    target = version.path.with_name(f"{version.path.name}.serving")
+    if not target.exists():
+        _make_untied(version, names, target)
+    return target
+
+
+def _make_untied(version: ModelVersion, names: dict[Path, list[str]], target: Path) -> None:
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        home = _copy_weights(version, names, temporary)
+        for path in version.path.iterdir():
+            if path.is_file() and path.suffix != ".safetensors":
+                shutil.copy2(path, temporary / path.name)
+        _edit_json(temporary / "config.json", tie_word_embeddings=False, dtype="bfloat16")
+        index = temporary / "model.safetensors.index.json"
+        if index.exists():
+            weight_map = json.loads(index.read_text())["weight_map"]
+            _edit_json(index, weight_map=weight_map | {_HEAD: home})
+        temporary.chmod(0o755)
+        _put_in_place(temporary, target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _copy_weights(version: ModelVersion, names: dict[Path, list[str]], folder: Path) -> str:
+    """Copy every shard as bfloat16; returns the file that got the head."""
+    import torch  # noqa: PLC0415 - seconds
+    from safetensors.torch import load_file, save_file  # noqa: PLC0415
+
+    home = ""
+    for shard, tensors in names.items():
+        content = {
+            name: tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
+            for name, tensor in load_file(shard).items()
+        }
+        embeddings = next((name for name in tensors if name.endswith(_EMBEDDINGS)), None)
+        if embeddings is not None:
+            content[_HEAD] = content[embeddings].clone()
+            home = shard.name
+        save_file(content, folder / shard.name, metadata={"format": "pt"})
+        with (folder / shard.name).open("rb") as file:
+            os.fsync(file.fileno())
+    if not home:
+        raise JobError(
+            f"Model {version.reference} ({version.path}) has neither {_HEAD} nor a tensor ending with "
+            f"{' or '.join(_EMBEDDINGS)}.",
+            next_step="Save it with untied embeddings and add it again: spanloop models add.",
+        )
+    return home
+
+
+def _put_in_place(temporary: Path, target: Path) -> None:
+    try:
+        temporary.rename(target)
+    except OSError:
+        # Somebody else made the same copy meanwhile, which is as good.
+        if not target.exists():
+            raise
+
+
+def _edit_json(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes, indent=2))
+
+
+def _tensor_names(shard: Path) -> list[str]:
+    """Names in a safetensors file: eight bytes of header length, then a JSON header."""
+    with shard.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return [name for name in header if name != "__metadata__"]

@@ -1,0 +1,70 @@
+"""From a spec and its dataset to what verl is told."""
+
+import math
+import os
+from pathlib import Path
+from typing import Final
+
+from spanloop.semconv.enums import JobKind
+
+from .base_model import BaseModelFacts
+from .checkpoints import latest_checkpoint
+from .dataset_manifest import DATA_NAME, Manifest
+from .job_spec import JobSpec
+from .metrics import metrics_path
+from .verl_plugin.plan import TrainPlan
+
+_MICRO_BATCH_TOKENS: Final = 4096
+"""Tokens in one forward pass. Logits are the peak: 4096 tokens of a 50,000-word vocabulary are 0.8 GB in float32."""
+_SAVES_A_JOB: Final = 5
+
+
+def make_plan(
+    spec: JobSpec, base: BaseModelFacts, manifest: Manifest, *, folder: Path, attempt: int, ray_folder: Path
+) -> TrainPlan:
+    """The plan of one attempt; it goes on from the newest whole checkpoint in ``folder``."""
+    checkpoint_dir = folder / "checkpoints"
+    checkpoint = latest_checkpoint(checkpoint_dir)
+    units = manifest.groups.accepted if spec.kind is JobKind.GRPO else manifest.rows.accepted
+    return TrainPlan(
+        kind=spec.kind,
+        job_id=manifest.job_id,
+        model_path=base.path,
+        dataset_path=folder / DATA_NAME,
+        checkpoint_dir=checkpoint_dir,
+        resume_from=checkpoint.path if checkpoint else None,
+        metrics_path=metrics_path(folder, attempt),
+        failure_path=folder / "failure.json",
+        steps=spec.steps,
+        batch_size=batch_size(units, spec.batch_groups),
+        epochs=spec.epochs,
+        learning_rate=spec.learning_rate,
+        seed=spec.seed,
+        max_prompt_tokens=manifest.longest_prompt_tokens,
+        max_response_tokens=manifest.longest_response_tokens,
+        micro_batch_tokens=max(_MICRO_BATCH_TOKENS, manifest.longest_row_tokens),
+        save_every_steps=save_interval(spec.steps),
+        ray_temp_dir=ray_folder,
+        threads=training_threads(),
+        device=spec.device,
+    )
+
+
+def batch_size(available: int, wanted: int) -> int:
+    """What the job asks for, or all there is when that is less.
+
+    verl drops incomplete batches, so a batch larger than the dataset would be no batch at all.
+    """
+    if available < 1 or wanted < 1:
+        raise ValueError(f"a batch of {wanted} out of {available}: expected at least one of each")
+    return min(available, wanted)
+
+
+def save_interval(steps: int) -> int:
+    """Steps between checkpoints: about five a job, so that a kill costs at most a fifth of it."""
+    return max(1, math.ceil(steps / _SAVES_A_JOB))
+
+
+def training_threads() -> int:
+    """OpenMP threads: all cores but one, because threads that wait for a busy core cost more than they give."""
+    return max(1, len(os.sched_getaffinity(0)) - 1)

@@ -1,0 +1,90 @@
+"""Entry point of the verl subprocess: ``python -m spanloop.training.verl_plugin.main <plan.json>``.
+
+The environment decides what verl is before verl is imported, so this module imports it last. A failure becomes
+``failure.json`` (type and message) for ``run_job``, and a traceback in the log.
+"""
+
+import ctypes
+import json
+import os
+import secrets
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from spanloop.semconv.enums import JobKind
+from spanloop.training.device import resolve_device
+from spanloop.training.job_spec import Device
+
+from .plan import TrainPlan
+
+_PR_SET_PDEATHSIG = 1
+"""From linux/prctl.h."""
+_CPU_PLATFORM = "spanloop.training.verl_plugin.cpu_platform"
+
+
+def prepare_environment(plan: TrainPlan) -> None:
+    """Set what verl, Ray, torch and tokenizers read when they are imported."""
+    settings = {
+        "TOKENIZERS_PARALLELISM": "false",
+        "VERL_FILE_LOGGER_PATH": str(plan.metrics_path),
+        "VERL_LOGGING_LEVEL": "WARNING",
+        "TRANSFER_QUEUE_ENABLE": "1",
+        "HYDRA_FULL_ERROR": "1",
+        "HF_HUB_OFFLINE": "1",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        "TQ_LOGGING_LEVEL": "ERROR",
+        "TQ_NUM_THREADS": str(plan.threads),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    if plan.device is Device.CPU:
+        settings |= {
+            "VERL_PLATFORM": "cpu",
+            # verl registers its FSDP2 engine for cuda; on the CPU platform the same engine is wanted.
+            "VERL_ENGINE_DEVICE": "cuda",
+            "VERL_USE_EXTERNAL_MODULES": _CPU_PLATFORM,
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+    if not plan.ray_address:
+        settings |= {
+            "RAY_ADDRESS": "local",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            # Ray would start an idle worker for each logical CPU: seconds of import time on a small machine.
+            "RAY_prestart_worker_first_driver": "0",
+            "RAY_enable_worker_prestart": "0",
+        }
+    os.environ.update(settings)
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to end this process when ``run_job`` is killed; Ray's daemons end with this one in turn."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+
+
+def main(plan_path: Path) -> int:
+    """Run the plan; returns the exit status."""
+    plan = TrainPlan.model_validate_json(plan_path.read_bytes())
+    _die_with_parent()
+    # Before torch is imported, which the next line does for device auto.
+    os.environ["OMP_NUM_THREADS"] = str(plan.threads)
+    try:
+        plan = plan.model_copy(update={"device": resolve_device(plan.device)})
+        prepare_environment(plan)
+        if plan.kind is JobKind.GRPO:
+            from .grpo import train  # noqa: PLC0415 - after the environment
+        else:
+            from .sft import train  # noqa: PLC0415
+        train(plan)
+    except Exception as error:  # noqa: BLE001 - the process's boundary: the parent turns the file into a JobError
+        traceback.print_exc()
+        plan.failure_path.write_text(json.dumps({"type": type(error).__name__, "message": str(error)}))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,55 @@
+"""What one verl subprocess has to do, as one immutable file.
+
+A plan is written by ``run_job`` and read by ``verl_plugin.main``. It holds resolved paths and figures only, so that
+the subprocess needs neither the store nor the control database, and so that the plan of a past attempt says exactly
+what ran.
+"""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from spanloop.semconv.enums import JobKind
+from spanloop.training.job_spec import Device
+
+
+class TrainPlan(BaseModel):
+    """One attempt of one training job; field by field what verl is told."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: JobKind
+    job_id: str
+    model_path: Path
+    """Hugging Face folder of the base model."""
+    dataset_path: Path
+    """Parquet file of accepted rows, see ``dataset.COLUMNS``."""
+    checkpoint_dir: Path
+    """verl's ``default_local_dir``; the same one for every attempt of the job."""
+    resume_from: Path | None = None
+    """A complete ``global_step_N`` folder of an earlier attempt, else None."""
+    metrics_path: Path
+    """verl's file logger writes one JSON line a step here; a fresh file each attempt."""
+    failure_path: Path
+    """Written when the run fails: exception type and message as JSON."""
+    steps: int = Field(ge=1)
+    """Optimizer steps in total, those of earlier attempts included."""
+    batch_size: int = Field(ge=1)
+    """Prompt groups a step for GRPO, rows a step for SFT."""
+    epochs: int = Field(ge=1, default=1)
+    """Passes over each batch; GRPO only."""
+    learning_rate: float = Field(gt=0)
+    seed: int = 0
+    max_prompt_tokens: int = Field(ge=1)
+    max_response_tokens: int = Field(ge=1)
+    micro_batch_tokens: int = Field(ge=1)
+    """Tokens in one forward pass; at least the longest row."""
+    save_every_steps: int = Field(ge=1)
+    ray_address: str = ""
+    """An existing Ray cluster; empty starts one for this job alone."""
+    ray_temp_dir: Path
+    """Short, because Unix socket paths end at 107 bytes; removed after the job."""
+    threads: int = Field(ge=1)
+    """OpenMP threads of the process that trains."""
+    device: Device = Device.AUTO
+    """Where the job asked to compute; the subprocess resolves ``auto``."""

@@ -1,0 +1,51 @@
+# pyright: basic
+"""The Ray cluster of one job.
+
+Without an address the job gets a cluster of its own: started in this process, on the loopback interface, with a
+token of its own (:mod:`.main` sets it, before Ray is imported), no dashboard and only as many worker processes as
+verl asks for. It ends with this process,
+whichever way that ends, because Ray's daemons die with their parent. Other clusters on the host are never looked at.
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import ray
+
+from spanloop.training.job_spec import Device
+
+from .plan import TrainPlan
+
+_LOGICAL_CPUS = 4
+"""TransferQueue's controller and storage and verl's worker take one each; logical, not reserved."""
+_OBJECT_STORE_BYTES = 512 * 1024 * 1024
+_FORWARDED = ("VERL_", "OMP_", "HF_", "TRANSFORMERS_", "TRANSFER_QUEUE_", "TOKENIZERS_")
+
+
+@contextmanager
+def ray_session(plan: TrainPlan) -> Iterator[None]:
+    """Connect to the plan's Ray, or start one; leave or stop it afterwards."""
+    if plan.ray_address:
+        environment = {name: value for name, value in os.environ.items() if name.startswith(_FORWARDED)}
+        ray.init(address=plan.ray_address, runtime_env={"env_vars": environment}, logging_level=logging.WARNING)
+    else:
+        _start_local(plan)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _start_local(plan: TrainPlan) -> None:
+    ray.init(
+        address="local",
+        num_cpus=_LOGICAL_CPUS,
+        num_gpus=int(plan.device is Device.CUDA),
+        include_dashboard=False,
+        object_store_memory=_OBJECT_STORE_BYTES,
+        logging_level=logging.WARNING,
+        _temp_dir=str(plan.ray_temp_dir),
+        _node_ip_address="127.0.0.1",
+    )

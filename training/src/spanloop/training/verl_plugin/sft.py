@@ -1,0 +1,60 @@
+# pyright: basic
+"""SFT on verl's trainer: one process, one data-parallel rank, no Ray.
+
+verl's SFT trainer is written for ``torchrun``; with one rank the variables that ``torchrun`` would set are enough.
+"""
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from spanloop.training.checkpoints import mark_complete
+from spanloop.training.recipes.sft import sft_overrides
+
+from .compose import compose
+from .plan import TrainPlan
+
+
+def train(plan: TrainPlan) -> None:
+    """Run the whole job of ``plan``; its last checkpoint holds the result."""
+    _become_only_rank()
+    from verl.trainer.sft_trainer import SFTTrainer  # noqa: PLC0415 - reads the rank when it is imported
+    from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group  # noqa: PLC0415
+
+    class MarkingTrainer(SFTTrainer):
+        """Declares each checkpoint complete, which verl's trainer has no hook for."""
+
+        def _build_ckpt_handler(self) -> None:
+            super()._build_ckpt_handler()
+            self.ckpt_handler = _MarkingHandler(self.ckpt_handler)
+
+    config = compose("sft_trainer_engine", sft_overrides(plan))
+    initialize_global_process_group()
+    try:
+        MarkingTrainer(config=config).fit()
+    finally:
+        destroy_global_process_group()
+
+
+class _MarkingHandler:
+    """verl's checkpoint handler, with our marker after each save."""
+
+    def __init__(self, handler: Any) -> None:
+        self._handler = handler
+
+    def load_checkpoint(self) -> int:
+        return int(self._handler.load_checkpoint())
+
+    def save_checkpoint(self, step: int) -> None:
+        self._handler.save_checkpoint(step=step)
+        mark_complete(Path(self._handler.default_local_dir) / f"global_step_{step}")
+
+
+def _become_only_rank() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    os.environ.update(
+        RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", LOCAL_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+    )

@@ -1,0 +1,171 @@
+# pyright: basic
+"""Stored trajectories in the place where verl expects a rollout engine.
+
+verl's V1 trainer asks an agent loop manager for the trajectories of each prompt and reads them from TransferQueue.
+Here a prompt is a group of the dataset and its trajectories are the group's rows, put into TransferQueue as they
+are: group → prompt uid, episode → session, merged row → index. What verl then does with them (log-probabilities,
+advantages, losses, updates) is stock. No row is invented: a batch is one optimizer step whatever its size, and the
+job trains on one data-parallel rank, so verl never pads.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+import transfer_queue as tq
+from omegaconf import open_dict
+from torch.utils.data import Dataset
+from verl.experimental.agent_loop import AgentLoopOutput
+from verl.single_controller.ray import RayResourcePool, ResourcePoolManager
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
+
+from spanloop.training.checkpoints import mark_complete
+
+TRAINER_MODE = "spanloop_stored"
+"""``trainer.v1.trainer_mode`` of :class:`StoredTrainer`."""
+ROLLOUT_NAME = "none"
+"""``rollout.name``: there is no rollout engine; verl still looks its class up."""
+
+RolloutReplicaRegistry.register(ROLLOUT_NAME, lambda: RolloutReplica)
+
+
+class _CpuPools(ResourcePoolManager):
+    """Resource pools that ask Ray for CPUs; verl's own always ask for GPUs."""
+
+    def create_resource_pool(self) -> None:
+        for name, processes in self.resource_pool_spec.items():
+            self.resource_pool_dict[name] = RayResourcePool(
+                process_on_nodes=processes, use_gpu=False, max_colocate_count=1, name_prefix=name
+            )
+
+
+@register_trainer(TRAINER_MODE)
+class StoredTrainer(PPOTrainer):
+    """verl's V1 trainer without a rollout engine."""
+
+    _enable_hybrid_replicas = False
+    """Actor only: verl starts no inference replicas."""
+
+    def _init_resource_pool_mgr(self) -> None:
+        super()._init_resource_pool_mgr()
+        if self.config.trainer.device == "cpu":
+            stock = self.resource_pool_manager
+            self.resource_pool_manager = _CpuPools(resource_pool_spec=stock.resource_pool_spec, mapping=self.mapping)
+
+    def _get_required_batch_multiple(self, dp_size: int) -> int:
+        return dp_size
+
+    def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        # Groups differ in size and episodes in rows: the mini-batch is whatever the batch holds.
+        with open_dict(self.config):
+            self.config.actor_rollout_ref.actor.ppo_mini_batch_size = len(batch)
+        return super()._update_actor(batch, metrics)
+
+    _unmarked: Path | None = None
+
+    def _save_checkpoint(self) -> None:
+        super()._save_checkpoint()
+        self._unmarked = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
+
+    def on_step_begin(self) -> None:
+        """Declare the last checkpoint complete: its step's metrics, which verl logs after saving, are on disk now."""
+        self.mark_saved()
+
+    def mark_saved(self) -> None:
+        """Declare the last saved checkpoint complete, so that a resumed job never skips a step's metrics."""
+        if self._unmarked is not None:
+            mark_complete(self._unmarked)
+            self._unmarked = None
+
+    def get_llm_client(self) -> None:
+        """There is no inference engine to talk to."""
+
+    def on_sample_end(self) -> None:
+        """No replicas to put to sleep."""
+
+    def on_step_end(self) -> None:
+        """No replicas to update."""
+
+
+class GroupDataset(Dataset):
+    """One item for each prompt group of the dataset file; the rows themselves go through TransferQueue."""
+
+    def __init__(self, data_files: Any, *_: Any, **__: Any) -> None:
+        path = data_files if isinstance(data_files, str) else data_files[0]
+        self.group_ids = pl.read_parquet(path, columns=["group_id"])["group_id"].unique(maintain_order=True).to_list()
+
+    def __len__(self) -> int:
+        return len(self.group_ids)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {"raw_prompt": [], "index": index, "group_id": self.group_ids[index], "data_source": "spanloop"}
+
+
+class StoredRollouts:
+    """verl's agent loop manager over a dataset file.
+
+    The weights that sampled a row count as verl's weight version 0, the base; rollout correction compares the
+    sampler's own log-probabilities, so nothing depends on that label.
+    """
+
+    def __init__(self, dataset_path: Path) -> None:
+        frame = pl.read_parquet(dataset_path)
+        self.rows = {str(key[0]): group for key, group in frame.group_by("group_id", maintain_order=True)}
+
+    def generate_sequences(self, batch: Any) -> None:
+        """Put the rows of every group in ``batch`` into TransferQueue."""
+        for uid, group_id in zip(batch["uid"], batch["group_id"], strict=True):
+            self._put_group(_plain(uid), self.rows[_plain(group_id)])
+
+    def _put_group(self, uid: str, rows: pl.DataFrame) -> None:
+        keys, fields, tags = [], [], []
+        for row in rows.iter_rows(named=True):
+            keys.append(f"{uid}_{row['session']}_{row['row_number']}")
+            fields.append(_fields(uid, row))
+            tags.append(_tag(row))
+        tq.kv_batch_put(keys=keys, fields=list_of_dict_to_tensordict(fields), tags=tags, partition_id="train")
+        tq.kv_put(key=uid, partition_id="train", tag={"status": "finished"})
+
+
+def _plain(value: Any) -> str:
+    return str(getattr(value, "data", value))
+
+
+def _fields(uid: str, row: dict[str, Any]) -> dict[str, Any]:
+    output = AgentLoopOutput(
+        prompt_ids=row["prompt_token_ids"],
+        response_ids=row["response_token_ids"],
+        response_mask=row["loss_mask"],
+        response_logprobs=row["logprobs"],
+        reward_score=row["reward"],
+        num_turns=2,
+        metrics={},
+        extra_fields={"min_global_steps": 0, "max_global_steps": 0, "reward_extra_info": {}},
+    )
+    fields = output.as_dict()
+    input_ids = torch.cat([fields["prompts"], fields["responses"]])
+    return fields | {
+        "uid": uid,
+        "session_id": row["session"],
+        "data_source": "spanloop",
+        "input_ids": input_ids,
+        "position_ids": torch.arange(len(input_ids)),
+        "loss_mask": fields["response_mask"],
+        "multi_modal_inputs": {},
+    }
+
+
+def _tag(row: dict[str, Any]) -> dict[str, Any]:
+    prompt_tokens, response_tokens = len(row["prompt_token_ids"]), len(row["response_token_ids"])
+    return {
+        "status": "success",
+        "prompt_len": prompt_tokens,
+        "response_len": response_tokens,
+        "seq_len": prompt_tokens + response_tokens,
+        "global_steps": 0,
+        "min_global_steps": 0,
+        "max_global_steps": 0,
+    }

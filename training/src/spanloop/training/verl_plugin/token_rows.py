@@ -1,0 +1,29 @@
+# pyright: basic
+"""Token-exact SFT rows for verl: what the policy saw and sampled, without a chat template in between."""
+
+from typing import Any
+
+import polars as pl
+import torch
+from torch.utils.data import Dataset
+
+
+class TokenRows(Dataset):
+    """Rows of the dataset file as verl's SFT trainer wants them: prompt masked, only sampled tokens trained."""
+
+    def __init__(self, parquet_files: Any, *_: Any, **__: Any) -> None:
+        path = parquet_files if isinstance(parquet_files, str) else parquet_files[0]
+        columns = ["prompt_token_ids", "response_token_ids", "loss_mask"]
+        self._rows = pl.read_parquet(path, columns=columns).rows()
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        prompt, response, mask = self._rows[index]
+        input_ids = torch.tensor([*prompt, *response], dtype=torch.int64)
+        return {
+            "input_ids": input_ids,
+            "position_ids": torch.arange(len(input_ids), dtype=torch.int64),
+            "loss_mask": torch.tensor([0] * len(prompt) + list(mask), dtype=torch.int64),
+        }

@@ -1,0 +1,111 @@
+"""The verl subprocess of one attempt: started in a process group of its own, watched, and ended with all its children.
+
+The invariant: when the context manager is left, whichever way, no process of this attempt is alive. Ray's daemons and
+workers are recognised by the job's own environment variables, which they inherit, so other Rays on the host are never
+touched.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from spanloop.semconv.errors import JobError
+
+from .control.processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, kill_members
+from .verl_plugin.plan import TrainPlan
+
+_RAY_PREFIX: Final = "spanloop-ray-"
+_OOM_SIGNS: Final = (
+    "out of memory",
+    "outofmemory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "not enough memory",
+)
+_SOCKET_PATH_BYTES: Final = 40
+"""Room that a temporary folder may take, so that Ray's socket paths below it stay under 107 bytes."""
+
+
+class VerlProcess(NamedTuple):
+    """A running verl."""
+
+    process: subprocess.Popen[bytes]
+    plan: TrainPlan
+
+    def exit_status(self) -> int | None:
+        """None while it runs."""
+        return self.process.poll()
+
+
+@contextmanager
+def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Iterator[VerlProcess]:
+    """Start verl on ``plan``; its output goes where this process's output goes.
+
+    Args:
+        plan: What to do.
+        plan_path: Where the plan is written for the subprocess.
+        token: The fencing token of the job's lease.
+    """
+    plan_path.write_text(plan.model_dump_json(indent=1))
+    plan.failure_path.unlink(missing_ok=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "spanloop.training.verl_plugin.main", str(plan_path)],
+        env=os.environ | {JOB_ID_ENV: plan.job_id, JOB_TOKEN_ENV: str(token)},
+        cwd=plan_path.parent,
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+    )
+    try:
+        yield VerlProcess(process, plan)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        kill_members(None, JobMark(plan.job_id, token))
+        process.wait()
+
+
+@contextmanager
+def ray_folder() -> Iterator[Path]:
+    """A short-lived folder for Ray's sockets and logs, short enough for Unix sockets."""
+    parent = tempfile.gettempdir()
+    chosen = parent if len(os.fsencode(parent)) <= _SOCKET_PATH_BYTES else "/tmp"  # noqa: S108 - see the constant
+    folder = Path(tempfile.mkdtemp(prefix=_RAY_PREFIX, dir=chosen))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def failure_of(run: VerlProcess) -> JobError:
+    """Why verl ended with an error, with the next step."""
+    status = run.process.returncode
+    kind, message = _reported(run.plan.failure_path)
+    where = f"Job {run.plan.job_id} ({run.plan.kind})"
+    if status == -signal.SIGKILL or any(sign in f"{kind} {message}".lower() for sign in _OOM_SIGNS):
+        return JobError(
+            f"{where} ran out of memory, or was killed: verl ended with status {status}. {_short(message)}",
+            next_step="Lower batch_groups, max_prompt_tokens or max_response_tokens, or stop what else needs memory.",
+        )
+    detail = f"{kind}: {_short(message)}" if kind else f"exit status {status} and no report"
+    return JobError(f"{where} failed inside verl: {detail}", next_step=f"spanloop jobs log {run.plan.job_id}")
+
+
+def _reported(path: Path) -> tuple[str, str]:
+    try:
+        content = json.loads(path.read_text())
+        return str(content["type"]), str(content["message"])
+    except (OSError, ValueError, KeyError):
+        return "", ""
+
+
+def _short(message: str, limit: int = 600) -> str:
+    lines = message.strip()
+    return lines if len(lines) <= limit else f"{lines[: limit // 2]} […] {lines[-limit // 2 :]}"
