@@ -1,0 +1,48 @@
+# Everything a person or a CI run does here. `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := .setup/main-$(shell cksum < pyproject.toml | cut -d' ' -f1)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+SOURCES := instrumentation collector converters training dashboard tests examples benchmarks docs
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check bench screenshots clean
+
+help: ## Show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Install everything into .venv, and the serving environment next to it
+	@$(BIN)/spanloop doctor --fix
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade 'pip>=26,<27'
+	$(PIP) install --quiet --editable '.[all]' --group dev
+	@mkdir -p .setup && rm -f .setup/main-* && touch $@
+
+demo: setup ## Run the whole loop here: agent, spans, transitions, training, new weights
+	$(BIN)/spanloop demo --tiny
+
+test: setup check ## All checks and tests except the slow ones
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: setup ## Fault storms and long training
+	$(BIN)/python -m pytest -m slow --timeout 1800
+
+check: $(STAMP) ## Format, lint, types, import rules, wheel contents
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/pyright --warnings
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/packaging
+
+bench: setup ## Every benchmark, each under a minute
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
+
+screenshots: setup ## Pictures of every page with the tiny demo's data, into docs/screenshots (needs chromium)
+	$(BIN)/python docs/screenshots.py --demo
+
+clean: ## Remove what was installed and built
+	rm -rf $(VENV) .venv-serving .setup dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

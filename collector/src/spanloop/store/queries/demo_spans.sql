@@ -1,0 +1,4 @@
+-- Every model call, one row a span.
+SELECT SpanId AS span_id, GenAiResponseId AS response_id
+FROM otel_traces
+WHERE GenAiOperation = 'chat'

@@ -1,0 +1,5 @@
+"""``python -m spanloop.cli`` is the ``spanloop`` command."""
+
+from . import main
+
+main()

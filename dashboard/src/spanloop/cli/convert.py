@@ -1,0 +1,34 @@
+"""``spanloop convert``: spans in the store become transitions in the store."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from .console import err, out, progress_bar
+from .options import DataDirOption, data_directory
+
+
+def convert(
+    data_dir: DataDirOption = None,
+    full: Annotated[bool, typer.Option("--full", help="Convert everything again, not only what is new.")] = False,
+) -> None:
+    """Turn new spans into episodes, transitions, token trajectories and attributed failures.
+
+    Reads only what arrived since the last time. Running it twice changes nothing.
+    """
+    from spanloop.pipeline import run
+    from spanloop.store import connect
+
+    with connect(data_directory(data_dir), start=True) as store, progress_bar() as bar:
+        task = bar.add_task("converting", total=None)
+        report = run(store, full=full, progress=lambda done, total: bar.update(task, completed=done, total=total))
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name in ("spans", "episodes", "transitions", "trajectories", "failures", "trainable"):
+        table.add_row(name, f"{getattr(report, name):,}")
+    for title, reasons in (("untrainable", report.untrainable), ("rejected", report.rejected)):
+        for reason, count in sorted(reasons.items()):
+            table.add_row(f"{title}: {reason}", f"{count:,}")
+    out.print(table)
+    if not report.spans:
+        err.print("no new spans; run an app under opentelemetry-instrument while spanloop is up")

@@ -1,0 +1,1 @@
+"""``spanloop demo``: the whole loop on this machine."""

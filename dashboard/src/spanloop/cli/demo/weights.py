@@ -1,0 +1,48 @@
+# pyright: basic, reportPrivateImportUsage=false
+"""Compares model folders: do their weights differ, and which of them sampled given tokens?"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def weights_differ(one: Path, other: Path) -> tuple[int, int]:
+    """How many tensors of two folders of the same architecture differ, and how many there are."""
+    first, second = _tensors(one), _tensors(other)
+    shared = first.keys() & second.keys()
+    differing = sum(not torch.equal(first[name].float(), second[name].float()) for name in shared)
+    return differing, len(shared)
+
+
+def logprob_gaps(rows: "pl.DataFrame", folders: list[Path]) -> list[float]:
+    """For each model folder, the mean absolute difference between its logprobs and the captured ones, in nats.
+
+    Args:
+        rows: ``prompt_token_ids``, ``response_token_ids`` and ``logprobs`` of sampled steps.
+        folders: Models to recompute with, in float32.
+    """
+    gaps: list[float] = []
+    for folder in folders:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        total, count = 0.0, 0
+        for prompt, response, captured in rows.select("prompt_token_ids", "response_token_ids", "logprobs").iter_rows():
+            with torch.no_grad():
+                logits = model(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1]
+            own = logits.log_softmax(-1).gather(1, torch.tensor(response)[:, None]).squeeze(1)
+            total += float((own - torch.tensor(captured)).abs().sum())
+            count += len(response)
+        gaps.append(total / count if count else float("nan"))
+    return gaps
+
+
+def _tensors(folder: Path) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        found |= load_file(file)
+    return found

@@ -1,0 +1,36 @@
+"""``spanloop doctor``: what is missing, and the exact command that mends it."""
+
+from typing import Annotated
+
+import typer
+
+from .checks import Check, all_checks
+from .console import out
+from .options import DataDirOption
+
+
+def doctor(
+    data_dir: DataDirOption = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended: makes the serving environment.")] = False,
+) -> None:
+    """Check this machine: extras, serving environment, device, ports, data directory, running services.
+
+    Exit code 1 when something that spanloop needs is missing.
+    """
+    checks = all_checks(data_dir)
+    if fix:
+        for check in checks:
+            if not check.ok and check.repair is not None:
+                check.repair()
+        checks = all_checks(data_dir)
+    for check in checks:
+        _print(check)
+    if any(check.needed and not check.ok for check in checks):
+        raise typer.Exit(1)
+
+
+def _print(check: Check) -> None:
+    mark = "[green]✓[/green]" if check.ok else "[red]✗[/red]" if check.needed else "[yellow]-[/yellow]"
+    out.print(f"{mark} {check.name}: {check.found}")
+    if not check.ok and check.mend:
+        out.print(f"    mend: [bold]{check.mend}[/bold]")

@@ -1,0 +1,80 @@
+"""``spanloop train``: queue or schedule a training job from the command line."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from spanloop.semconv.enums import JobKind
+from spanloop.semconv.errors import ConfigurationError
+
+from .console import err, out
+from .follow import follow
+from .options import DataDirOption, ModelArgument, data_directory
+
+
+def train(
+    base: ModelArgument,
+    data_dir: DataDirOption = None,
+    kind: Annotated[
+        JobKind, typer.Option(help="grpo learns from rewards, sft imitates stored actions.")
+    ] = JobKind.GRPO,
+    name: Annotated[str, typer.Option(help="Name of the model that results.", show_default="the base's own")] = "",
+    steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
+    batch_groups: Annotated[int | None, typer.Option(help="Groups (grpo) or rows (sft) in a batch.")] = None,
+    min_reward: Annotated[float | None, typer.Option(help="sft: only episodes with at least this reward.")] = None,
+    policy_version: Annotated[str, typer.Option(help="Only episodes of this NAME@VERSION.")] = "",
+    deploy: Annotated[bool, typer.Option("--deploy", help="Serve the new version afterwards.")] = False,
+    at: Annotated[datetime | None, typer.Option(help="Start at this local time instead of now.")] = None,
+    cron: Annotated[str | None, typer.Option(help="Start again and again: five cron fields, UTC.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the job until it ends.")] = False,
+) -> None:
+    """Train a model on what the store holds, now or on a schedule.
+
+    The scheduler of a running spanloop (spanloop up) does the work; this command only asks for it.
+    """
+    from spanloop.training.jobs import JobApi
+
+    directory = data_directory(data_dir)
+    spec = _spec(
+        kind=kind,
+        base=base,
+        name=name,
+        steps=steps,
+        learning_rate=learning_rate,
+        batch_groups=batch_groups,
+        min_reward=min_reward,
+        policy_version=policy_version,
+        deploy=deploy,
+    )
+    api = JobApi(directory)
+    if at is not None or cron is not None:
+        schedule = api.schedule(spec, cron=cron, at=at.astimezone() if at else None)
+        out.print(f"schedule {schedule.id}: next at {schedule.next_at:%Y-%m-%d %H:%M} UTC")
+        return
+    job = api.submit(spec)
+    out.print(job.id)
+    if directory.running("scheduler") is None:
+        err.print(f"no scheduler runs on {directory.path}; the job waits until: spanloop up")
+    if wait:
+        follow(api, job.id)
+
+
+def _spec(**given: Any) -> Any:
+    """A ``JobSpec`` from the options that were given, so that its own defaults hold for the rest.
+
+    Raises:
+        ConfigurationError: Names every setting that does not fit.
+    """
+    from pydantic import ValidationError
+
+    from spanloop.training.jobs import JobSpec
+
+    try:
+        return JobSpec.model_validate({key: value for key, value in given.items() if value is not None})
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'job'}: {each['msg']}" for each in error.errors())
+        raise ConfigurationError(
+            f"The job's settings do not fit: {problems}", next_step="spanloop train --help"
+        ) from error

@@ -1,0 +1,82 @@
+"""What ``pip install spanloop`` puts on somebody's machine."""
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PARTS = (
+    "semconv",
+    "instrumentation",
+    "store",
+    "collector",
+    "converters",
+    "pipeline",
+    "training",
+    "gateway",
+    "dashboard",
+    "cli",
+)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist, and the wheel that was built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel_names(built: Path) -> list[str]:
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+def test_installs_nothing_at_top_level_but_spanloop(wheel_names: list[str]) -> None:
+    tops = {name.split("/")[0] for name in wheel_names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"spanloop"}
+
+
+def test_is_a_namespace_package(wheel_names: list[str]) -> None:
+    assert "spanloop/__init__.py" not in wheel_names
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_has_every_part_with_its_types(wheel_names: list[str], part: str) -> None:
+    assert f"spanloop/{part}/__init__.py" in wheel_names
+    assert f"spanloop/{part}/py.typed" in wheel_names
+
+
+def test_has_the_files_that_are_not_python(wheel_names: list[str]) -> None:
+    packaged = {name for name in wheel_names if name.endswith(".sql")}
+    in_tree = {
+        str(path.relative_to(ROOT / "collector" / "src")) for path in (ROOT / "collector" / "src").rglob("*.sql")
+    }
+    assert packaged == in_tree
+    assert packaged
+
+
+def test_sdist_has_the_licence_and_no_tests(built: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = [name.split("/", 1)[1] for name in archive.getnames() if "/" in name]
+    assert "LICENSE" in names
+    assert not any(name.startswith(("tests/", "benchmarks/")) for name in names)
+
+
+def test_core_install_is_light(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        lines = archive.read(metadata).decode().splitlines()
+    core = [line for line in lines if line.startswith("Requires-Dist:") and "extra ==" not in line]
+    assert core
+    assert all(line.startswith("Requires-Dist: opentelemetry-") for line in core), core
