@@ -2,23 +2,32 @@
 
 Invariant: the app behaves as it does without us. 1. A synchronous call runs ``asyncio.run`` in the caller's thread,
 after which ``asyncio.get_event_loop()`` raises there. 2. The caller's own ``extra_headers`` gets a ``traceparent`` that
-stays in it for the next call. Whatever a later version has renamed is left alone.
+stays in it for the next call. 3. Request headers, credentials included, land in ``gen_ai.headers``, with content
+capture off too. Whatever a later version has renamed is left alone.
 """
 
-import asyncio
+import logging
 import sys
-import threading
 from collections.abc import Callable, Coroutine, MutableMapping
 from functools import wraps
 from types import ModuleType
 from typing import Any, Final
 
-_PACKAGE: Final = "opentelemetry.instrumentation.openai.shared"
+_PACKAGE: Final = "opentelemetry.instrumentation.openai"
+_MODULES: Final = (
+    "shared.chat_wrappers",
+    "shared.completion_wrappers",
+    "shared.embeddings_wrappers",
+    "v1.responses_wrappers",
+)
+_HEADER_ARGUMENTS: Final = frozenset({"extra_headers", "headers"})
+
+_logger = logging.getLogger(__name__)
 
 
 def mend_openllmetry() -> None:
     """Patch the instrumentor's modules, as far as they are loaded."""
-    for name in ("chat_wrappers", "completion_wrappers", "embeddings_wrappers"):
+    for name in _MODULES:
         module = sys.modules.get(f"{_PACKAGE}.{name}")
         if module is not None:
             _mend(module)
@@ -26,17 +35,32 @@ def mend_openllmetry() -> None:
 
 def _mend(module: ModuleType) -> None:
     if hasattr(module, "run_async"):
-        module.run_async = _run_aside  # type: ignore[attr-defined]
+        module.run_async = _run_without_loop  # type: ignore[attr-defined]
+    set_attributes = getattr(module, "_set_request_attributes", None)
+    if set_attributes is not None:
+        module._set_request_attributes = _without_headers(set_attributes)  # type: ignore[attr-defined]  # noqa: SLF001
     propagate = getattr(module, "propagate_trace_context", None)
     if propagate is not None:
         module.propagate_trace_context = _with_own_headers(propagate)  # type: ignore[attr-defined]
 
 
-def _run_aside(coroutine: Coroutine[Any, Any, object]) -> None:
-    """Run ``coroutine`` to its end in a thread of its own, whose event loop is nobody else's."""
-    thread = threading.Thread(target=asyncio.run, args=(coroutine,), name="spanloop-openllmetry")
-    thread.start()
-    thread.join()
+def _run_without_loop(coroutine: Coroutine[Any, Any, object]) -> None:
+    """Run ``coroutine`` to its end; what it awaits never waits, unless images are uploaded, which a distro cannot ask."""
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return
+    coroutine.close()
+    _logger.debug("OpenLLMetry waited for something; the rest of the request's attributes is missing")
+
+
+def _without_headers(set_attributes: Callable[..., None]) -> Callable[..., None]:
+    @wraps(set_attributes)
+    def set_all_but_headers(span: Any, arguments: MutableMapping[str, Any], *rest: Any) -> None:
+        shown = {name: value for name, value in arguments.items() if name not in _HEADER_ARGUMENTS}
+        set_attributes(span, shown, *rest)
+
+    return set_all_but_headers
 
 
 def _with_own_headers(

@@ -106,9 +106,7 @@ class Sender:
         rejected = self._read_rejected(answer.body) if answer.body else None
         if rejected is not None and rejected.records:
             where, signal = self._settings.resolve_url(), self._settings.signal
-            tell(
-                f"the collector at {where} refused {rejected.records} records ({signal}): {rejected.reason}. See its log"
-            )
+            tell(f"the collector at {where} refused {rejected.records} records ({signal}): {rejected.reason}")
 
     def _tell_lost(self, failure: _Failure) -> None:
         where = self._settings.resolve_url()

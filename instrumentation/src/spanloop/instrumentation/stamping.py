@@ -4,17 +4,12 @@ Invariant: what the app or an instrumentor set itself is never overwritten, and 
 the span. Apps that set up OpenTelemetry themselves can add these processors to their own providers.
 """
 
-from typing import Final
-
 from opentelemetry.context import Context
 from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
 from opentelemetry.sdk.trace import Span, SpanProcessor
 
 from spanloop.instrumentation.attempts import attempt_in
 from spanloop.instrumentation.guard import guard
-
-REDACTED: Final = "[redacted]"
-_HEADERS: Final = "gen_ai.headers"
 
 
 class AttemptSpanProcessor(SpanProcessor):
@@ -30,12 +25,6 @@ class AttemptSpanProcessor(SpanProcessor):
         for name, value in attempt.attributes().items():
             if name not in present:
                 span.set_attribute(name, value)
-
-    @guard("a span's headers were not redacted", None)
-    def _on_ending(self, span: Span) -> None:
-        """Drop what OpenLLMetry copies of the request's headers, content capture or not: credentials are among them."""
-        if _HEADERS in (span.attributes or {}):
-            span.set_attribute(_HEADERS, REDACTED)
 
 
 class AttemptLogProcessor(LogRecordProcessor):

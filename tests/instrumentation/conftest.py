@@ -1,0 +1,41 @@
+"""Fixtures for the distro's tests: the peers, and an app that finds them without an OpenTelemetry variable."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .support import App, FakeModel, Receiver, announce, clean_environment, modelling, receiving
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as running:
+        yield running
+
+
+@pytest.fixture
+def model() -> Iterator[FakeModel]:
+    with modelling() as running:
+        yield running
+
+
+@pytest.fixture
+def app(tmp_path: Path, model: FakeModel) -> App:
+    """A user's app on a machine where no collector runs."""
+    variables = {
+        "SPANLOOP_DATA_DIR": str(tmp_path / "data"),
+        "OPENAI_BASE_URL": model.url,
+        "OPENAI_API_KEY": "sk-secret",
+        "OPENAI_MODEL": "tiny",
+    }
+    directory = tmp_path / "app"
+    directory.mkdir()
+    return App(directory, {**clean_environment(), **variables})
+
+
+@pytest.fixture
+def traced_app(app: App, receiver: Receiver) -> App:
+    """A user's app on a machine where spanloop runs."""
+    announce(Path(app.environment["SPANLOOP_DATA_DIR"]), receiver.url)
+    return app
