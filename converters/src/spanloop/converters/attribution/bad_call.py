@@ -1,0 +1,108 @@
+"""Tool calls that the policy got wrong before any tool ran: an unknown name, or arguments that cannot be."""
+
+import re
+from typing import Final, cast
+
+from spanloop.semconv.enums import FaultOwner
+
+from ..messages import parse_json
+from .base import ErrorClass, Finding, ToolCallRule, ToolScene
+
+_UNKNOWN: Final = re.compile(
+    r"(?:unknown|no such|unsupported|undefined) (?:tool|function)"
+    r"|(?:tool|function) [`'\"]?[\w.-]+[`'\"]? (?:is )?(?:not found|does not exist|not available)"
+    r"|is not a valid tool|not a registered tool",
+    re.IGNORECASE,
+)
+_REFUSED: Final = re.compile(
+    r"unexpected keyword argument|missing \d+ required (?:positional|keyword)|validation errors? for|field required"
+    r"|invalid (?:tool )?arguments?|not valid json|invalid json|json ?decode|is a required property"
+    r"|missing required (?:argument|parameter)|input should be|is not of type",
+    re.IGNORECASE,
+)
+
+
+def _unknown(scene: ToolScene) -> Finding | None:
+    name = scene.call.name
+    evidence = {"tool": name, "offered": ", ".join(sorted(scene.offered))}
+    message = f"the action calls {name!r}, which it was not offered"
+    if scene.offered and name not in scene.offered:
+        return Finding(ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, 0.97, message, evidence)
+    if not scene.offered and scene.result and scene.result.is_error and _UNKNOWN.search(scene.result.content):
+        return Finding(
+            ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, 0.85, message, evidence | {"result": scene.result.content}
+        )
+    return None
+
+
+def _malformed(scene: ToolScene) -> Finding | None:
+    if scene.call.is_valid:
+        return None
+    evidence = {"arguments": scene.call.arguments, "expected": "a JSON object"}
+    message = f"the arguments of {scene.call.name!r} are not a JSON object"
+    return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.95, message, evidence)
+
+
+def _refused(scene: ToolScene) -> Finding | None:
+    """Only where the tool failed: a tool that puts up with odd arguments has not been misused."""
+    result = scene.result
+    if result is None or not result.is_error or not scene.call.is_valid:
+        return None
+    wrong = schema_violation(scene.call.arguments, scene.offered.get(scene.call.name, {}))
+    said = _REFUSED.search(result.content)
+    if not wrong and not said:
+        return None
+    evidence = {"arguments": scene.call.arguments, "violation": wrong, "result": result.content[:500]}
+    message = wrong or result.content
+    return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.9 if wrong else 0.8, message, evidence)
+
+
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
+
+
+def schema_violation(arguments: str, schema: dict[str, object]) -> str:
+    """How ``arguments`` (a JSON object) breaks its schema's top level; empty when it does not.
+
+    Looks at required names, types, enumerations, and unknown names where the schema forbids them.
+    """
+    given = cast("dict[str, object]", parse_json(arguments))
+    properties = schema.get("properties")
+    known = cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
+    required = schema.get("required")
+    for name in cast("list[object]", required) if isinstance(required, list) else []:
+        if name not in given:
+            return f"required argument {name!r} is missing"
+    for name, value in given.items():
+        if name not in known:
+            if schema.get("additionalProperties") is False:
+                return f"argument {name!r} is not in the schema"
+            continue
+        if problem := _value_violation(name, value, known[name]):
+            return problem
+    return ""
+
+
+def _value_violation(name: str, value: object, schema: object) -> str:
+    if not isinstance(schema, dict):
+        return ""
+    fields = cast("dict[str, object]", schema)
+    expected, allowed = fields.get("type"), fields.get("enum")
+    if isinstance(expected, str) and expected in _TYPES:
+        is_bool_as_number = isinstance(value, bool) and expected in {"integer", "number"}
+        if is_bool_as_number or not isinstance(value, _TYPES[expected]):
+            return f"argument {name!r} is {type(value).__name__}, expected {expected}"
+    if isinstance(allowed, list) and value not in cast("list[object]", allowed):
+        return f"argument {name!r} is {value!r}, expected one of {allowed}"
+    return ""
+
+
+UNKNOWN_TOOL: Final = ToolCallRule("unknown_tool", _unknown)
+MALFORMED_ARGUMENTS: Final = ToolCallRule("malformed_arguments", _malformed)
+REFUSED_ARGUMENTS: Final = ToolCallRule("refused_arguments", _refused)

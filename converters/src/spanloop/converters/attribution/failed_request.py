@@ -1,0 +1,86 @@
+"""A model call that failed: the text of its error says who is to blame.
+
+The policy is never to blame for a request that its service refused, with one exception: it cannot help how long the
+history has become either, so a context overflow is the harness's.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from spanloop.semconv.enums import FaultOwner
+
+from ..steps import Step
+from .base import ErrorClass, Finding, ModelCallRule
+
+
+class _Pattern(NamedTuple):
+    error_class: ErrorClass
+    owner: FaultOwner
+    confidence: float
+    regex: re.Pattern[str]
+
+
+def _pattern(error_class: ErrorClass, owner: FaultOwner, confidence: float, regex: str) -> _Pattern:
+    return _Pattern(error_class, owner, confidence, re.compile(regex, re.IGNORECASE))
+
+
+_PATTERNS: Final = (
+    _pattern(
+        ErrorClass.CONTEXT_OVERFLOW,
+        FaultOwner.HARNESS,
+        0.9,
+        r"context.?length|maximum context|too many tokens|context window",
+    ),
+    _pattern(ErrorClass.CONTENT_FILTER, FaultOwner.POLICY, 0.5, r"content.?(?:filter|policy)|safety system"),
+    _pattern(
+        ErrorClass.RATE_LIMIT, FaultOwner.ENVIRONMENT, 0.95, r"rate.?limit|\b429\b|too many requests|insufficient_quota"
+    ),
+    _pattern(ErrorClass.TIMEOUT, FaultOwner.ENVIRONMENT, 0.95, r"time[d]?.?out|deadline"),
+    _pattern(
+        ErrorClass.AUTHENTICATION,
+        FaultOwner.HARNESS,
+        0.9,
+        r"authentication|permission.?denied|unauthori[sz]ed|\b40[13]\b",
+    ),
+    _pattern(
+        ErrorClass.SERVER_ERROR,
+        FaultOwner.ENVIRONMENT,
+        0.9,
+        r"internal.?server|\b5\d\d\b|overloaded|unavailable|bad gateway",
+    ),
+    _pattern(
+        ErrorClass.CONNECTION_ERROR,
+        FaultOwner.ENVIRONMENT,
+        0.9,
+        r"connect|connection|\bdns\b|peer closed|remoteprotocol|incomplete read",
+    ),
+    _pattern(
+        ErrorClass.INVALID_REQUEST,
+        FaultOwner.HARNESS,
+        0.85,
+        r"not.?found|bad.?request|unprocessable|\b4\d\d\b|invalid_request",
+    ),
+)
+"""In order of precedence."""
+
+
+def classify(text: str) -> tuple[ErrorClass, FaultOwner, float] | None:
+    """Class, owner and confidence for the text of a service's error; None when no pattern knows it."""
+    for pattern in _PATTERNS:
+        if pattern.regex.search(text):
+            return pattern.error_class, pattern.owner, pattern.confidence
+    return None
+
+
+def _see(step: Step) -> Finding | None:
+    span = step.span
+    if not span.has_failed:
+        return None
+    message = span.exception.message or span.status_message or span.error_type
+    text = f"{span.error_type} {span.exception.type} {message}"
+    error_class, owner, confidence = classify(text) or (ErrorClass.MODEL_CALL_ERROR, FaultOwner.ENVIRONMENT, 0.5)
+    evidence = {"error.type": span.error_type, "exception.type": span.exception.type, "status": span.status_message}
+    return Finding(error_class, owner, confidence, message, {key: value for key, value in evidence.items() if value})
+
+
+FAILED_REQUEST: Final = ModelCallRule("failed_request", _see)

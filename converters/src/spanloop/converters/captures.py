@@ -1,0 +1,168 @@
+"""Which of the gateway's captures belongs to which model call.
+
+Invariant: a call gets a capture only when exactly one fits. The response id decides where it is known to both
+sides; else the caller's trace context. Several fitting captures (a client's retries), or several calls that claim
+one, are ``ambiguous_capture``; a capture that contradicts itself or the call's token counts is ``token_mismatch``.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, cast
+
+import polars as pl
+
+from spanloop.semconv.enums import UntrainableReason
+
+from . import frames
+from .spans import Problem, Span, SpanKind
+
+BY_RESPONSE_ID: Final = "response_id"
+BY_TRACEPARENT: Final = "traceparent"
+
+
+class Generation(NamedTuple):
+    """One sampled choice, as the gateway captured it."""
+
+    generation_id: str
+    response_id: str
+    choice_index: int
+    trace_id: str
+    parent_span_id: str
+    policy_version: str
+    prompt_token_ids: list[int]
+    response_token_ids: list[int]
+    logprobs: list[float]
+    """Natural log, parallel to ``response_token_ids``."""
+    finish_reason: str
+    is_complete: bool
+    sampling: tuple[tuple[str, str], ...]
+    ingested_us: int
+
+
+class Capture(NamedTuple):
+    """What was found for one model call."""
+
+    generation: Generation | None
+    join: str
+    problem: Problem | None
+    ingested_us: int
+    """Newest of all captures that had a say; 0 without any."""
+
+
+NO_CAPTURE: Final = Capture(None, "", None, 0)
+
+
+def read_generations(frame: pl.DataFrame) -> list[Generation]:
+    """The first choice of each response in ``frame``; the newest row of each generation id counts."""
+    rows = (
+        frames.conform(frame, frames.GENERATIONS)
+        .filter(pl.col("choice_index") == 0)
+        .sort("ingested_at", "generation_id")
+        .unique("generation_id", keep="last", maintain_order=True)
+        .with_columns(pl.col("ingested_at").cast(pl.Int64))
+    )
+    return [_generation(cast("dict[str, object]", row)) for row in rows.iter_rows(named=True)]
+
+
+def _generation(row: Mapping[str, object]) -> Generation:
+    def text(name: str) -> str:
+        return str(row[name] or "")
+
+    sampling = cast("list[dict[str, str]] | None", row["sampling"])
+    return Generation(
+        generation_id=text("generation_id"),
+        response_id=text("response_id"),
+        choice_index=cast("int", row["choice_index"]),
+        trace_id=text("trace_id"),
+        parent_span_id=text("parent_span_id"),
+        policy_version=text("policy_version"),
+        prompt_token_ids=cast("list[int] | None", row["prompt_token_ids"]) or [],
+        response_token_ids=cast("list[int] | None", row["response_token_ids"]) or [],
+        logprobs=cast("list[float] | None", row["logprobs"]) or [],
+        finish_reason=text("finish_reason"),
+        is_complete=bool(row["is_complete"]),
+        sampling=tuple((item["key"], item["value"]) for item in sampling or ()),
+        ingested_us=cast("int | None", row["ingested_at"]) or 0,
+    )
+
+
+def join_captures(spans: Sequence[Span], generations: Iterable[Generation]) -> dict[tuple[str, str], Capture]:
+    """Model call → capture, for those calls for which something was found."""
+    by_response: dict[str, list[Generation]] = defaultdict(list)
+    by_context: dict[tuple[str, str], list[Generation]] = defaultdict(list)
+    for generation in generations:
+        if generation.response_id:
+            by_response[generation.response_id].append(generation)
+        if generation.trace_id and generation.parent_span_id:
+            by_context[generation.trace_id, generation.parent_span_id].append(generation)
+    if not by_response and not by_context:
+        return {}
+    calls = [span for span in spans if span.kind is SpanKind.LLM]
+    claims: dict[str, int] = defaultdict(int)
+    for call in calls:
+        claims[call.response_id] += 1
+    contexts = _contexts(spans)
+    found: dict[tuple[str, str], Capture] = {}
+    for call in calls:
+        nearby = [capture for key in contexts[call.key] for capture in by_context.get(key, ())]
+        fitting = by_response.get(call.response_id, []) if call.response_id else []
+        if fitting:
+            found[call.key] = _by_response_id(call, fitting, nearby, claims[call.response_id])
+        elif nearby:
+            found[call.key] = _only(call, nearby, BY_TRACEPARENT)
+    return found
+
+
+def _contexts(spans: Sequence[Span]) -> dict[tuple[str, str], list[tuple[str, str]]]:
+    """Model call → trace contexts under which it may have called out: its own and that of an HTTP span below it."""
+    found = {span.key: [span.key] for span in spans if span.kind is SpanKind.LLM}
+    for span in spans:
+        above = (span.trace_id, span.parent_span_id)
+        if span.kind is SpanKind.OTHER and above in found:
+            found[above].append(span.key)
+    return found
+
+
+def _by_response_id(call: Span, fitting: list[Generation], nearby: list[Generation], claims: int) -> Capture:
+    if len(fitting) == 1 and claims == 1:
+        return _checked(call, fitting[0], BY_RESPONSE_ID)
+    shared = [capture for capture in fitting if capture in nearby]
+    return _only(call, shared or fitting, BY_RESPONSE_ID, claims=1 if shared else claims)
+
+
+def _only(call: Span, fitting: list[Generation], join: str, *, claims: int = 1) -> Capture:
+    if len(fitting) == 1 and claims == 1:
+        return _checked(call, fitting[0], join)
+    named = ", ".join(sorted(capture.generation_id for capture in fitting)[:5])
+    detail = (
+        f"span {call.span_id}: {len(fitting)} captures ({named}) for {claims} calls by {join}, expected one for one"
+    )
+    problem = Problem(UntrainableReason.AMBIGUOUS_CAPTURE, detail)
+    return Capture(None, join, problem, max(capture.ingested_us for capture in fitting))
+
+
+def _checked(call: Span, generation: Generation, join: str) -> Capture:
+    problem = _mismatch(call, generation)
+    return Capture(generation, join, problem, generation.ingested_us)
+
+
+def _mismatch(call: Span, generation: Generation) -> Problem | None:
+    where = f"span {call.span_id}, generation {generation.generation_id}"
+    ids = len(generation.response_token_ids)
+    if not generation.is_complete:
+        return Problem(UntrainableReason.INCOMPLETE_STREAM, f"{where}: the gateway saw the stream break off")
+    if len(generation.logprobs) != ids:
+        detail = f"{where}: {len(generation.logprobs)} logprobs for {ids} response tokens, expected as many"
+        return Problem(UntrainableReason.TOKEN_MISMATCH, detail)
+    if not ids or not generation.prompt_token_ids:
+        detail = f"{where}: {len(generation.prompt_token_ids)} prompt and {ids} response tokens, expected some of each"
+        return Problem(UntrainableReason.TOKEN_MISMATCH, detail)
+    counted = (
+        ("gen_ai.usage.input_tokens", call.input_tokens, len(generation.prompt_token_ids)),
+        ("gen_ai.usage.output_tokens", call.output_tokens, ids),
+    )
+    for attribute, expected, got in counted:
+        if len(call.output) == 1 and expected and expected != got:
+            detail = f"{where}: {got} tokens captured, attribute {attribute} says {expected}"
+            return Problem(UntrainableReason.TOKEN_MISMATCH, detail)
+    return None

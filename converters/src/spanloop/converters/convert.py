@@ -1,0 +1,135 @@
+"""The conversion from end to end: frames in, frames out, nothing else touched.
+
+Invariant: accepted + rejected = input. Every row of ``spans`` is exactly one transition or one row of ``rejected``;
+spans that are no model call of their own count there as ``context``. Every score that no episode takes is there too.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from . import frames
+from .attribution import attribute, decisive
+from .captures import Capture, join_captures, read_generations
+from .collapse import collapse
+from .normalise import normalise
+from .options import Options
+from .rewards import NO_REWARDS, Rewards, join_scores, read_scores
+from .rows import Judged, Values, episode_row, failure_rows, has_ended, newest_us, trajectory_rows, transition_rows
+from .spans import Rejected
+from .steps import Episode, build_episode
+from .stitch import Stitched, stitch
+from .trainable import untrainable
+from .trajectories import merge
+
+CONTEXT: Final = "context"
+"""The reason of spans that belong to an episode without being a model call: nothing is wrong with them."""
+
+_SUCCESS_LABELS: Final = frozenset({"success", "succeeded", "pass", "passed", "correct", "resolved"})
+_FAILURE_LABELS: Final = frozenset({"failure", "failed", "fail", "incorrect", "wrong", "unresolved"})
+_DEFAULTS: Final = Options()
+
+
+class Converted(NamedTuple):
+    """The tables' rows, each with exactly the columns of its schema in ``frames``."""
+
+    episodes: pl.DataFrame
+    transitions: pl.DataFrame
+    trajectories: pl.DataFrame
+    failures: pl.DataFrame
+    rejected: pl.DataFrame
+    """Rows of input that became no transition: trace_id, span_id, reason, detail."""
+
+
+def convert(
+    spans: pl.DataFrame, *, scores: pl.DataFrame, generations: pl.DataFrame, options: Options = _DEFAULTS
+) -> Converted:
+    """Convert all of ``spans`` into episodes, transitions, token rows and failures.
+
+    Args:
+        spans: Rows of ``otel_traces`` with ``IngestedAt``, in any order, duplicates allowed.
+        scores: Rows of ``scores``; withdrawn ones (``is_deleted``) count for the revision only.
+        generations: Rows of ``generations``.
+        options: What counts as success, and what joins traces.
+
+    Raises:
+        polars.exceptions.PolarsError: When a column has a type that cannot be cast to its schema's.
+    """
+    normalised = normalise(spans)
+    collapsed = collapse(normalised.spans)
+    stitched = stitch(collapsed.spans, session_is_episode=options.session_is_episode)
+    captures = join_captures(collapsed.spans, read_generations(generations))
+    episodes = _episodes(stitched, captures)
+    joined = join_scores(episodes, read_scores(scores))
+    judged = [judge(episode, joined.rewards.get(episode.episode_id, NO_REWARDS), options) for episode in episodes]
+    rejected = [
+        *normalised.rejected,
+        *collapsed.rejected,
+        *stitched.rejected,
+        *(found for episode in episodes for found in _context(episode)),
+        *joined.rejected,
+    ]
+    return _frames(judged, rejected)
+
+
+def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture]) -> list[Episode]:
+    return [build_episode(group, stitched.parents, captures) for group in stitched.groups]
+
+
+def judge(episode: Episode, rewards: Rewards, options: Options) -> Judged:
+    """Attribute, decide what may be trained on, and merge tokens, for one episode."""
+    scored = _scored_outcome(rewards, options)
+    failures = attribute(episode, has_failed=scored == "failure", reward=rewards.value)
+    decided_by = decisive(failures) if scored != "success" else None
+    outcome = scored or ("failure" if decided_by and not has_ended(episode.steps[-1]) else "unknown")
+    problems = {
+        step.index: problem
+        for step in episode.steps
+        if (problem := untrainable(step, decided_by if outcome == "failure" else None)) is not None
+    }
+    return Judged(
+        episode=episode,
+        revision=newest_us(episode, rewards),
+        outcome=outcome,
+        rewards=rewards,
+        failures=failures,
+        problems=problems,
+        token_rows=tuple(merge(episode.steps, problems)),
+    )
+
+
+def _scored_outcome(rewards: Rewards, options: Options) -> str:
+    """``success`` or ``failure`` as the scores say; empty without a score."""
+    label = rewards.label.strip().lower()
+    if label in _SUCCESS_LABELS:
+        return "success"
+    if label in _FAILURE_LABELS:
+        return "failure"
+    if rewards.value is None:
+        return ""
+    return "success" if rewards.value >= options.success_threshold else "failure"
+
+
+def _context(episode: Episode) -> list[Rejected]:
+    return [
+        Rejected(span.trace_id, span.span_id, CONTEXT, f"{span.kind} span of episode {episode.episode_id}")
+        for span in episode.context
+    ]
+
+
+def _frames(judged: list[Judged], rejected: list[Rejected]) -> Converted:
+    transitions: list[Values] = []
+    trajectories: list[Values] = []
+    failures: list[Values] = []
+    for found in judged:
+        transitions += transition_rows(found)
+        trajectories += trajectory_rows(found)
+        failures += failure_rows(found)
+    return Converted(
+        episodes=frames.build([episode_row(found) for found in judged], frames.EPISODES),
+        transitions=frames.build(transitions, frames.TRANSITIONS),
+        trajectories=frames.build(trajectories, frames.TRAJECTORIES),
+        failures=frames.build(failures, frames.FAILURES),
+        rejected=frames.build(sorted(rejected), frames.REJECTED),
+    )

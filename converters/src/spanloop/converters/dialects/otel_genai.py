@@ -1,0 +1,61 @@
+"""OpenTelemetry's generative AI conventions in their current form: messages as JSON in span attributes.
+
+Recognised by ``gen_ai.operation.name``. Messages in log events (openai-v2) are not read here: such spans convert
+without content and say so.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from spanloop.semconv import attributes as names
+
+from ..spans import SpanKind
+from .base import Dialect, attr
+
+LLM_OPERATIONS: Final = ("chat", "text_completion", "generate_content")
+_AGENT_OPERATIONS: Final = ("invoke_agent", "create_agent")
+
+SEED: Final = "gen_ai.request.seed"
+CHOICE_COUNT: Final = "gen_ai.request.choice.count"
+
+KIND: Final = (
+    pl.when(attr(names.GEN_AI_OPERATION_NAME).is_in(LLM_OPERATIONS))
+    .then(pl.lit(SpanKind.LLM.value))
+    .when(attr(names.GEN_AI_OPERATION_NAME) == "execute_tool")
+    .then(pl.lit(SpanKind.TOOL.value))
+    .when(attr(names.GEN_AI_OPERATION_NAME).is_in(_AGENT_OPERATIONS))
+    .then(pl.lit(SpanKind.AGENT.value))
+    .otherwise(pl.lit(SpanKind.OTHER.value))
+)
+
+SOURCES: Final = {
+    "conversation_id": names.GEN_AI_CONVERSATION_ID,
+    "agent_name": names.GEN_AI_AGENT_NAME,
+    "request_model": names.GEN_AI_REQUEST_MODEL,
+    "response_model": names.GEN_AI_RESPONSE_MODEL,
+    "response_id": names.GEN_AI_RESPONSE_ID,
+    "finish_reasons": names.GEN_AI_RESPONSE_FINISH_REASONS,
+    "temperature": names.GEN_AI_REQUEST_TEMPERATURE,
+    "top_p": names.GEN_AI_REQUEST_TOP_P,
+    "max_tokens": names.GEN_AI_REQUEST_MAX_TOKENS,
+    "seed": SEED,
+    "input_tokens": names.GEN_AI_USAGE_INPUT_TOKENS,
+    "output_tokens": names.GEN_AI_USAGE_OUTPUT_TOKENS,
+    "tools": names.GEN_AI_TOOL_DEFINITIONS,
+    "system_instructions": names.GEN_AI_SYSTEM_INSTRUCTIONS,
+    "input_messages": names.GEN_AI_INPUT_MESSAGES,
+    "output_messages": names.GEN_AI_OUTPUT_MESSAGES,
+    "tool_name": names.GEN_AI_TOOL_NAME,
+    "tool_call_id": names.GEN_AI_TOOL_CALL_ID,
+    "tool_arguments": names.GEN_AI_TOOL_CALL_ARGUMENTS,
+    "tool_result": names.GEN_AI_TOOL_CALL_RESULT,
+}
+"""Canonical column → the attribute that holds it."""
+
+OTEL_GENAI: Final = Dialect(
+    name="otel_genai",
+    attributes=frozenset(SOURCES.values()) | {names.GEN_AI_OPERATION_NAME},
+    matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null(),
+    columns={"kind": KIND, **{column: attr(key) for column, key in SOURCES.items()}},
+)

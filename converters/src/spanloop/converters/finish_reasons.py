@@ -1,0 +1,51 @@
+"""Every spelling of a finish reason, mapped to OpenTelemetry's."""
+
+from typing import Final, cast
+
+from .messages import MalformedMessagesError, parse_json
+
+STOP: Final = "stop"
+LENGTH: Final = "length"
+TOOL_CALL: Final = "tool_call"
+CONTENT_FILTER: Final = "content_filter"
+
+_SPELLINGS: Final = {
+    "stop": STOP,
+    "end_turn": STOP,
+    "stop_sequence": STOP,
+    "eos": STOP,
+    "eos_token": STOP,
+    "complete": STOP,
+    "completed": STOP,
+    "length": LENGTH,
+    "max_tokens": LENGTH,
+    "max_output_tokens": LENGTH,
+    "model_length": LENGTH,
+    "model_context_window_exceeded": LENGTH,
+    "tool_call": TOOL_CALL,
+    "tool_calls": TOOL_CALL,
+    "tool_use": TOOL_CALL,
+    "function_call": TOOL_CALL,
+    "content_filter": CONTENT_FILTER,
+    "content_filtered": CONTENT_FILTER,
+    "safety": CONTENT_FILTER,
+    "refusal": CONTENT_FILTER,
+}
+
+
+def canonical_finish_reason(text: str) -> str:
+    """The reason in OpenTelemetry's spelling; one that nobody knows stays as it is, in lower case.
+
+    Args:
+        text: One reason, or a JSON list of them (one a choice), of which the first counts.
+    """
+    reason = text.strip()
+    if reason.startswith("["):
+        try:
+            found = parse_json(reason)
+        except MalformedMessagesError:
+            found = [reason.strip("[]'\" ")]
+        reasons = cast("list[object]", found)
+        reason = str(reasons[0] or "") if reasons else ""
+    lowered = reason.rsplit(".", maxsplit=1)[-1].lower()
+    return _SPELLINGS.get(lowered, "" if lowered in {"none", "null"} else lowered)

@@ -1,0 +1,263 @@
+"""The columns and types of every frame that crosses the converters' border.
+
+Output schemas equal the store's tables less the columns that ClickHouse fills in. What comes in may spell a ``Map``
+column as polars' own map or as a list of ``{key, value}`` structs; what goes out is polars' map.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import polars as pl
+
+STRING_ITEMS: Final = pl.List(pl.Struct({"key": pl.String, "value": pl.String}))
+"""A map as its items: the form in which attributes are taken apart."""
+
+STRING_MAP: Final = pl.Map(pl.String, pl.String)
+FLOAT_MAP: Final = pl.Map(pl.String, pl.Float64)
+TIME_NS: Final = pl.Datetime("ns", "UTC")
+TIME_US: Final = pl.Datetime("us", "UTC")
+
+SPANS: Final = pl.Schema(
+    {
+        "Timestamp": TIME_NS,
+        "TraceId": pl.String,
+        "SpanId": pl.String,
+        "ParentSpanId": pl.String,
+        "SpanName": pl.String,
+        "ServiceName": pl.String,
+        "ResourceAttributes": STRING_ITEMS,
+        "ScopeName": pl.String,
+        "SpanAttributes": STRING_ITEMS,
+        "Duration": pl.UInt64,
+        "StatusCode": pl.String,
+        "StatusMessage": pl.String,
+        "Events.Name": pl.List(pl.String),
+        "Events.Attributes": pl.List(STRING_ITEMS),
+        "DroppedAttributesCount": pl.UInt32,
+        "IngestedAt": TIME_US,
+    }
+)
+"""What is read of ``otel_traces``; further columns are ignored."""
+
+SCORES: Final = pl.Schema(
+    {
+        "score_id": pl.String,
+        "name": pl.String,
+        "value": pl.Float64,
+        "label": pl.String,
+        "trace_id": pl.String,
+        "span_id": pl.String,
+        "response_id": pl.String,
+        "session_id": pl.String,
+        "episode_key": pl.String,
+        "scored_at": TIME_NS,
+        "ingested_at": TIME_US,
+        "is_deleted": pl.UInt8,
+    }
+)
+
+GENERATIONS: Final = pl.Schema(
+    {
+        "generation_id": pl.String,
+        "response_id": pl.String,
+        "choice_index": pl.UInt16,
+        "trace_id": pl.String,
+        "parent_span_id": pl.String,
+        "policy_version": pl.String,
+        "prompt_token_ids": pl.List(pl.UInt32),
+        "response_token_ids": pl.List(pl.UInt32),
+        "logprobs": pl.List(pl.Float32),
+        "finish_reason": pl.String,
+        "is_complete": pl.Boolean,
+        "sampling": STRING_ITEMS,
+        "ingested_at": TIME_US,
+    }
+)
+
+EPISODES: Final = pl.Schema(
+    {
+        "episode_id": pl.String,
+        "revision": pl.UInt64,
+        "converter_version": pl.String,
+        "episode_key": pl.String,
+        "task_id": pl.String,
+        "group_id": pl.String,
+        "session_id": pl.String,
+        "service_name": pl.String,
+        "agent_name": pl.String,
+        "model": pl.String,
+        "policy_version": pl.String,
+        "trace_ids": pl.List(pl.String),
+        "started_at": TIME_NS,
+        "duration_ns": pl.UInt64,
+        "step_count": pl.UInt32,
+        "span_count": pl.UInt32,
+        "tool_call_count": pl.UInt32,
+        "tool_error_count": pl.UInt32,
+        "input_tokens": pl.UInt64,
+        "output_tokens": pl.UInt64,
+        "outcome": pl.String,
+        "reward": pl.Float64,
+        "reward_breakdown": FLOAT_MAP,
+        "is_terminated": pl.Boolean,
+        "is_truncated": pl.Boolean,
+        "error_class": pl.String,
+        "fault_owner": pl.String,
+    }
+)
+
+TRANSITIONS: Final = pl.Schema(
+    {
+        "transition_id": pl.String,
+        "episode_id": pl.String,
+        "revision": pl.UInt64,
+        "step": pl.UInt32,
+        "task_id": pl.String,
+        "group_id": pl.String,
+        "agent_name": pl.String,
+        "trace_id": pl.String,
+        "span_id": pl.String,
+        "response_id": pl.String,
+        "model": pl.String,
+        "policy_version": pl.String,
+        "state": pl.String,
+        "tools": pl.String,
+        "action": pl.String,
+        "tool_results": pl.String,
+        "next_state": pl.String,
+        "reward": pl.Float64,
+        "reward_breakdown": FLOAT_MAP,
+        "is_terminated": pl.Boolean,
+        "is_truncated": pl.Boolean,
+        "finish_reason": pl.String,
+        "sampling": STRING_MAP,
+        "token_source": pl.String,
+        "capture_join": pl.String,
+        "prompt_token_ids": pl.List(pl.UInt32),
+        "response_token_ids": pl.List(pl.UInt32),
+        "logprobs": pl.List(pl.Float32),
+        "is_trainable": pl.Boolean,
+        "untrainable_reason": pl.String,
+        "untrainable_detail": pl.String,
+        "tool_error_count": pl.UInt32,
+        "error_class": pl.String,
+        "fault_owner": pl.String,
+        "input_tokens": pl.UInt32,
+        "output_tokens": pl.UInt32,
+        "started_at": TIME_NS,
+        "duration_ns": pl.UInt64,
+    }
+)
+
+TRAJECTORIES: Final = pl.Schema(
+    {
+        "trajectory_id": pl.String,
+        "episode_id": pl.String,
+        "revision": pl.UInt64,
+        "row_number": pl.UInt32,
+        "task_id": pl.String,
+        "group_id": pl.String,
+        "agent_name": pl.String,
+        "policy_version": pl.String,
+        "first_step": pl.UInt32,
+        "last_step": pl.UInt32,
+        "row_start": pl.String,
+        "prompt_token_ids": pl.List(pl.UInt32),
+        "response_token_ids": pl.List(pl.UInt32),
+        "loss_mask": pl.List(pl.UInt8),
+        "logprobs": pl.List(pl.Float32),
+        "reward": pl.Float64,
+        "is_trainable": pl.Boolean,
+        "untrainable_reason": pl.String,
+    }
+)
+
+FAILURES: Final = pl.Schema(
+    {
+        "failure_id": pl.String,
+        "episode_id": pl.String,
+        "revision": pl.UInt64,
+        "task_id": pl.String,
+        "trace_id": pl.String,
+        "span_id": pl.String,
+        "step": pl.UInt32,
+        "agent_name": pl.String,
+        "tool_name": pl.String,
+        "model": pl.String,
+        "policy_version": pl.String,
+        "error_class": pl.String,
+        "fault_owner": pl.String,
+        "is_recovered": pl.Boolean,
+        "message": pl.String,
+        "evidence": pl.String,
+        "confidence": pl.Float32,
+        "rule": pl.String,
+        "fingerprint": pl.String,
+        "occurred_at": TIME_NS,
+    }
+)
+
+REJECTED: Final = pl.Schema(
+    {
+        "trace_id": pl.String,
+        "span_id": pl.String,
+        "reason": pl.String,
+        "detail": pl.String,
+    }
+)
+
+
+def empty(schema: pl.Schema) -> pl.DataFrame:
+    """A frame of ``schema`` without rows."""
+    return pl.DataFrame(schema=schema)
+
+
+def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """The columns of ``schema``, cast to its types; a missing column is filled with nulls.
+
+    Raises:
+        polars.exceptions.PolarsError: When a column cannot be cast, which names the column.
+    """
+    present = set(frame.columns)
+    return frame.select(
+        pl.col(name).cast(dtype) if name in present else pl.lit(None, dtype=dtype).alias(name)
+        for name, dtype in schema.items()
+    )
+
+
+def build(rows: Sequence[tuple[object, ...]], schema: pl.Schema) -> pl.DataFrame:
+    """A frame out of row tuples in the order of ``schema``.
+
+    Text decoded from JSON may hold lone surrogates, which no UTF-8 column can; they become U+FFFD.
+    """
+    columns = list(zip(*rows, strict=True)) if rows else [() for _ in schema]
+    return pl.DataFrame(
+        [_series(name, values, dtype) for (name, dtype), values in zip(schema.items(), columns, strict=True)]
+    )
+
+
+def _series(name: str, values: Sequence[object], dtype: pl.DataType) -> pl.Series:
+    if dtype in {TIME_NS, TIME_US}:
+        return pl.Series(name, values, dtype=pl.Int64).cast(dtype)
+    if isinstance(dtype, pl.Map):
+        items = pl.List(pl.Struct({"key": dtype.key, "value": dtype.value}))
+        return pl.Series(name, values, dtype=items).cast(dtype)
+    try:
+        return pl.Series(name, values, dtype=dtype)
+    except UnicodeEncodeError:
+        return pl.Series(name, [clean_text(value) for value in values], dtype=dtype)
+
+
+def clean_text(value: object) -> object:
+    """``value``, with lone surrogates replaced when it is text."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def as_map(values: Mapping[str, str] | Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """A string map in a ``Map`` column's shape."""
+    return [{"key": key, "value": value} for key, value in dict(values).items()]
+
+
+def as_float_map(values: Mapping[str, float]) -> list[dict[str, str | float]]:
+    """A number map in a ``Map`` column's shape, by key."""
+    return [{"key": key, "value": values[key]} for key in sorted(values)]

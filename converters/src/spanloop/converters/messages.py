@@ -1,0 +1,206 @@
+"""Canonical messages: OpenTelemetry's JSON form, read once into frozen values.
+
+Invariant: ``Message.json`` carries every part that came in, known or not; the other fields are views on it. A
+message's digest covers what the model sees, not how an instrumentor spells it: ids of tool calls, empty text and
+the order of object keys do not count, so that an output equals its later appearance in an input.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final, NamedTuple, cast
+
+REDACTED_MARKERS: Final = ("__REDACTED__", "[REDACTED]", "<REDACTED>")
+_ROLES: Final = {"developer": "system", "human": "user", "ai": "assistant", "model": "assistant", "function": "tool"}
+
+
+class MalformedMessagesError(ValueError):
+    """Text that should be a list of messages and is not."""
+
+
+class ToolCall(NamedTuple):
+    """One call that an action asks for."""
+
+    id: str
+    name: str
+    arguments: str
+    """The JSON text of the arguments; the text as it came when ``is_valid`` is false."""
+    is_valid: bool
+    """Whether the arguments are a JSON object (or absent)."""
+
+
+class ToolResponse(NamedTuple):
+    """What a tool answered, as the model was shown it."""
+
+    id: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation."""
+
+    role: str
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    tool_responses: tuple[ToolResponse, ...]
+    finish_reason: str
+    json: str
+    digest: bytes
+    is_redacted: bool
+
+
+def dump(value: object) -> str:
+    """Compact JSON, readable where UTF-8 can carry it, escaped where it cannot (lone surrogates)."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
+    return text
+
+
+def parse_json(text: str) -> object:
+    """The decoded JSON value.
+
+    Raises:
+        MalformedMessagesError: When ``text`` is not JSON, or is nested deeper than the decoder goes.
+    """
+    try:
+        return cast("object", json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise MalformedMessagesError(f"not JSON: {error}; got {text[:80]!r}") from error
+
+
+def parse_messages(text: str) -> tuple[Message, ...]:
+    """Messages out of ``[{"role", "parts": […], "finish_reason"?}, …]``.
+
+    Raises:
+        MalformedMessagesError: When the text is not JSON or not a list of such objects.
+    """
+    found = parse_json(text)
+    if not isinstance(found, list):
+        raise MalformedMessagesError(f"expected a list of messages, got {type(found).__name__}")
+    return tuple(_message(item) for item in cast("list[object]", found))
+
+
+def parse_system_instructions(text: str) -> Message:
+    """The system message that ``gen_ai.system_instructions`` (a list of parts, or plain text) stands for."""
+    try:
+        found = parse_json(text)
+    except MalformedMessagesError:
+        found = text
+    parts = cast("list[object]", found) if isinstance(found, list) else [{"type": "text", "content": text}]
+    return _message({"role": "system", "parts": parts})
+
+
+def _message(item: object) -> Message:
+    if not isinstance(item, dict):
+        raise MalformedMessagesError(f"expected a message object, got {type(item).__name__}")
+    fields = cast("dict[str, object]", item)
+    if "parts" not in fields and "content" in fields:
+        fields = _from_chat_form(fields)
+    role, parts = fields.get("role"), fields.get("parts", [])
+    if not isinstance(role, str) or not isinstance(parts, list):
+        raise MalformedMessagesError("expected a message with a text 'role' and a list 'parts'")
+    return _view(fields, _ROLES.get(role, role), cast("list[object]", parts))
+
+
+def _from_chat_form(fields: dict[str, object]) -> dict[str, object]:
+    """``{"role", "content"}`` as some instrumentors leave it, with the content as parts."""
+    content = fields["content"]
+    parts = cast("list[object]", content) if isinstance(content, list) else [{"type": "text", "content": content or ""}]
+    return {key: value for key, value in fields.items() if key != "content"} | {"parts": parts}
+
+
+def _view(fields: dict[str, object], role: str, parts: list[object]) -> Message:
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    responses: list[ToolResponse] = []
+    seen: list[str] = [role]
+    for part in parts:
+        found = cast("dict[str, object]", part) if isinstance(part, dict) else {"type": "text", "content": part}
+        match found.get("type"):
+            case "text":
+                texts.append(_text(found.get("content", "")))
+            case "tool_call":
+                call = _tool_call(found)
+                calls.append(call)
+                seen.append(f"call:{call.name}:{_canonical(call)}")
+            case "tool_call_response":
+                response = ToolResponse(_text(found.get("id")), _text(found.get("response", found.get("result"))))
+                responses.append(response)
+                seen.append(f"response:{response.content}")
+            case _:
+                seen.append(json.dumps(found, sort_keys=True))
+    text = "".join(texts)
+    seen.append(f"text:{text.strip()}")
+    return Message(
+        role=role,
+        text=text,
+        tool_calls=tuple(calls),
+        tool_responses=tuple(responses),
+        finish_reason=_text(fields.get("finish_reason")),
+        json=dump(fields),
+        digest=digest(seen),
+        is_redacted=_is_redacted(text) or any(_is_redacted(found.content) for found in responses),
+    )
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else dump(value)
+
+
+def _tool_call(part: dict[str, object]) -> ToolCall:
+    arguments = part.get("arguments")
+    name, identity = _text(part.get("name")), _text(part.get("id"))
+    if arguments is None or arguments == "":
+        return ToolCall(identity, name, "{}", is_valid=True)
+    if not isinstance(arguments, str):
+        return ToolCall(identity, name, dump(arguments), is_valid=isinstance(arguments, dict))
+    try:
+        is_object = isinstance(parse_json(arguments), dict)
+    except MalformedMessagesError:
+        is_object = False
+    return ToolCall(identity, name, arguments, is_valid=is_object)
+
+
+def _canonical(call: ToolCall) -> str:
+    return json.dumps(json.loads(call.arguments), sort_keys=True) if call.is_valid else call.arguments
+
+
+def _is_redacted(text: str) -> bool:
+    return any(marker in text for marker in REDACTED_MARKERS)
+
+
+def digest(pieces: Iterable[str]) -> bytes:
+    """16 bytes that stand for the pieces in their order."""
+    found = blake2b(digest_size=16)
+    for piece in pieces:
+        data = piece.encode("utf-8", "surrogatepass")
+        found.update(len(data).to_bytes(8, "big"))
+        found.update(data)
+    return found.digest()
+
+
+def chain(messages: Iterable[Message]) -> tuple[bytes, ...]:
+    """The running digest after each message: two conversations share a prefix exactly when they share its digest."""
+    running = b""
+    found: list[bytes] = []
+    for message in messages:
+        running = extend(running, message)
+        found.append(running)
+    return tuple(found)
+
+
+def extend(running: bytes, message: Message) -> bytes:
+    """The running digest one message further."""
+    return blake2b(running + message.digest, digest_size=16).digest()
+
+
+def join_json(messages: Iterable[Message]) -> str:
+    """The JSON list of the messages."""
+    return "[" + ",".join(message.json for message in messages) + "]"

@@ -1,0 +1,296 @@
+"""otel_traces rows → spans: duplicates collapse, attributes become columns, each dialect spells them out.
+
+Invariant: accepted + rejected = rows that came in, in any order of rows. A span that was delivered twice counts
+once, as of its first arrival, so that a repeated delivery changes no revision.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, cast
+
+import polars as pl
+
+from spanloop.semconv import attributes as names
+from spanloop.semconv.enums import UntrainableReason
+
+from . import frames
+from .dialects import CANONICAL, DIALECTS, attr, column_of
+from .finish_reasons import canonical_finish_reason
+from .messages import (
+    MalformedMessagesError,
+    Message,
+    chain,
+    dump,
+    parse_json,
+    parse_messages,
+    parse_system_instructions,
+)
+from .spans import ExceptionInfo, Problem, Rejected, Span, SpanKind
+
+_UNSUPPORTED_MARKS: Final = ("openinference.span.kind", "gen_ai.prompt.0.role", "llm.request.type")
+_COMMON: Final = {
+    "error_type": names.ERROR_TYPE,
+    "episode_key": names.SPANLOOP_EPISODE_ID,
+    "task_id": names.SPANLOOP_TASK_ID,
+    "session_id": names.SESSION_ID,
+}
+_SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
+_UNSUPPORTED: Final = "unsupported"
+
+
+class Normalised(NamedTuple):
+    """Spans by (start, trace id, span id), and the rows that are none."""
+
+    spans: list[Span]
+    rejected: list[Rejected]
+
+
+def normalise(frame: pl.DataFrame) -> Normalised:
+    """Read every row of ``frame`` (the columns of ``frames.SPANS``) by the first dialect that knows it."""
+    whole = frames.conform(frame, frames.SPANS)
+    sound = (pl.col("TraceId").fill_null("") != "") & (pl.col("SpanId").fill_null("") != "")
+    timed = pl.col("Timestamp").is_not_null() & pl.col("IngestedAt").is_not_null()
+    rejected = [
+        Rejected(trace_id or "", span_id or "", "malformed_span", "expected a trace id, a span id and times")
+        for trace_id, span_id in whole.filter(~(sound & timed)).select("TraceId", "SpanId").iter_rows()
+    ]
+    unique, duplicates = _collapse(whole.filter(sound & timed))
+    rejected += [
+        Rejected(trace_id, span_id, "duplicate_span", "delivered more than once; the first delivery counts")
+        for trace_id, span_id in duplicates.iter_rows()
+    ]
+    canonical = _canonical(unique)
+    foreign = canonical.filter(pl.col(_UNSUPPORTED))
+    rejected += [
+        Rejected(trace_id, span_id, "unsupported_dialect", f"no dialect reads the model call of scope {scope!r}")
+        for trace_id, span_id, scope in foreign.select("TraceId", "SpanId", "ScopeName").iter_rows()
+    ]
+    return Normalised(_read(canonical.filter(~pl.col(_UNSUPPORTED))), rejected)
+
+
+def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The first delivery of each span, and the keys of the others."""
+    keys = ["TraceId", "SpanId"]
+    if frame.select(pl.struct(keys).n_unique()).item() == frame.height:
+        return frame.sort("Timestamp", *keys), frame.clear().select(keys)
+    content = pl.concat_str(
+        pl.col("Duration").cast(pl.String).fill_null(""),
+        pl.col("StatusCode").fill_null(""),
+        pl.col("SpanAttributes")
+        .list.eval(pl.element().struct.field("key") + "=" + pl.element().struct.field("value"))
+        .list.sort()
+        .list.join("\n")
+        .fill_null(""),
+    )
+    ordered = frame.with_columns(content.alias("_content")).sort("IngestedAt", "Timestamp", "_content", *keys)
+    is_first = pl.int_range(pl.len()).over(keys) == 0
+    marked = ordered.drop("_content").with_columns(is_first.alias("_is_first"))
+    first = marked.filter(pl.col("_is_first")).drop("_is_first").sort("Timestamp", *keys)
+    return first, marked.filter(~pl.col("_is_first")).select(keys)
+
+
+def _canonical(frame: pl.DataFrame) -> pl.DataFrame:
+    """One text column for each canonical field, by the first dialect that matches."""
+    wanted = {key for dialect in DIALECTS for key in dialect.attributes}
+    wide = _widen(frame, {*wanted, *_COMMON.values(), *_UNSUPPORTED_MARKS, names.GEN_AI_REQUEST_MODEL})
+    fields = [_choose(column).alias(column) for column in CANONICAL]
+    matched = pl.any_horizontal(dialect.matches.fill_null(value=False) for dialect in DIALECTS)
+    model_call = (
+        (attr("openinference.span.kind") == "LLM").fill_null(value=False)
+        | attr("gen_ai.prompt.0.role").is_not_null()
+        | attr("llm.request.type").is_not_null()
+        | attr(names.GEN_AI_REQUEST_MODEL).is_not_null()
+    )
+    return wide.select(
+        *(
+            name
+            for name in frames.SPANS
+            if name not in {"SpanAttributes", "ResourceAttributes", "Events.Name", "Events.Attributes"}
+        ),
+        *(pl.col(column_of(key)).fill_null("").alias(name) for name, key in _COMMON.items()),
+        *fields,
+        *_exception_columns(),
+        (~matched & model_call).alias(_UNSUPPORTED),
+    )
+
+
+def _choose(column: str) -> pl.Expr:
+    chosen = pl.lit("")
+    for dialect in reversed(DIALECTS):
+        value = dialect.columns.get(column, pl.lit("")).fill_null("")
+        chosen = pl.when(dialect.matches.fill_null(value=False)).then(value).otherwise(chosen)
+    return chosen
+
+
+def _widen(frame: pl.DataFrame, keys: set[str]) -> pl.DataFrame:
+    """``frame`` with a text column for each of ``keys``; of a repeated key the last value counts."""
+    rows = frame.with_row_index("_row")
+    long = (
+        rows.select("_row", pl.col("SpanAttributes"))
+        .explode("SpanAttributes")
+        .unnest("SpanAttributes")
+        .filter(pl.col("key").is_in(sorted(keys)))
+    )
+    wide = rows
+    for (key,), found in long.partition_by("key", as_dict=True).items():
+        values = found.select("_row", pl.col("value").alias(column_of(str(key)))).unique("_row", keep="last")
+        wide = wide.join(values, on="_row", how="left", maintain_order="left")
+    absent = sorted(key for key in keys if column_of(key) not in wide.columns)
+    return wide.with_columns(pl.lit(None, dtype=pl.String).alias(column_of(key)) for key in absent)
+
+
+def _exception_columns() -> tuple[pl.Expr, ...]:
+    """Attributes of the last exception event; null when there is none."""
+    is_exception = pl.col("Events.Name").list.eval(pl.element() == names.EXCEPTION_EVENT_NAME)
+    return (
+        pl.when(is_exception.list.any()).then(pl.col("Events.Name")).alias("event_names"),
+        pl.when(is_exception.list.any()).then(pl.col("Events.Attributes")).alias("event_attributes"),
+    )
+
+
+def _read(frame: pl.DataFrame) -> list[Span]:
+    timed = frame.with_columns(
+        pl.col("Timestamp").cast(pl.Int64), pl.col("IngestedAt").cast(pl.Int64), pl.col("Duration").fill_null(0)
+    )
+    return [_span(cast("dict[str, object]", row)) for row in timed.iter_rows(named=True)]
+
+
+class _Content(NamedTuple):
+    input: tuple[Message, ...]
+    output: tuple[Message, ...]
+    tools: str
+    problem: Problem | None
+
+
+def _span(row: dict[str, object]) -> Span:
+    text = {name: value if isinstance(value, str) else "" for name, value in row.items()}
+    kind = SpanKind(text["kind"] or SpanKind.OTHER)
+    is_error = text["StatusCode"].lower() in {"error", "status_code_error"}
+    content = _content(text, _number(row["DroppedAttributesCount"])) if kind is SpanKind.LLM else _NO_CONTENT
+    reason = canonical_finish_reason(text["finish_reasons"]) or next(
+        (canonical_finish_reason(message.finish_reason) for message in content.output), ""
+    )
+    return Span(
+        trace_id=text["TraceId"],
+        span_id=text["SpanId"],
+        parent_span_id=text["ParentSpanId"],
+        name=text["SpanName"],
+        kind=kind,
+        service_name=text["ServiceName"],
+        start_ns=_number(row["Timestamp"]),
+        duration_ns=_number(row["Duration"]),
+        ingested_us=_number(row["IngestedAt"]),
+        is_error=is_error,
+        status_message=text["StatusMessage"],
+        error_type=text["error_type"],
+        exception=_exception(row["event_names"], row["event_attributes"]),
+        episode_key=text["episode_key"],
+        task_id=text["task_id"],
+        session_id=text["session_id"],
+        conversation_id=text["conversation_id"],
+        agent_name=text["agent_name"],
+        request_model=text["request_model"],
+        response_model=text["response_model"],
+        response_id=text["response_id"],
+        finish_reason=reason,
+        is_streaming=text["is_streaming"].lower() == "true",
+        sampling=tuple((name, text[name]) for name in _SAMPLING if text[name]),
+        input_tokens=_count(text["input_tokens"]),
+        output_tokens=_count(text["output_tokens"]),
+        tools=content.tools,
+        input=content.input,
+        output=content.output,
+        input_chain=chain(content.input),
+        problem=content.problem,
+        tool_name=text["tool_name"],
+        tool_call_id=text["tool_call_id"],
+        tool_arguments=text["tool_arguments"],
+        tool_result=text["tool_result"],
+    )
+
+
+_NO_CONTENT: Final = _Content((), (), "[]", None)
+
+
+def _content(text: dict[str, str], dropped_attributes: int) -> _Content:
+    where = f"span {text['SpanId']}"
+    try:
+        attribute = names.GEN_AI_INPUT_MESSAGES
+        seen = parse_messages(text["input_messages"]) if text["input_messages"] else ()
+        if text["system_instructions"] and not any(message.role == "system" for message in seen):
+            seen = (parse_system_instructions(text["system_instructions"]), *seen)
+        attribute = names.GEN_AI_OUTPUT_MESSAGES
+        said = parse_messages(text["output_messages"]) if text["output_messages"] else ()
+        attribute = names.GEN_AI_TOOL_DEFINITIONS
+        tools = _tools(text["tools"])
+    except MalformedMessagesError as error:
+        problem = Problem(UntrainableReason.MALFORMED_MESSAGES, f"{where}, attribute {attribute}: {error}")
+        return _Content((), (), "[]", problem)
+    return _Content(seen, said, tools, _problem(where, seen, said, dropped_attributes))
+
+
+def _problem(
+    where: str, seen: tuple[Message, ...], said: tuple[Message, ...], dropped_attributes: int
+) -> Problem | None:
+    for attribute, messages in ((names.GEN_AI_INPUT_MESSAGES, seen), (names.GEN_AI_OUTPUT_MESSAGES, said)):
+        if any(message.is_redacted for message in messages):
+            return Problem(UntrainableReason.REDACTED_CONTENT, f"{where}, attribute {attribute}: redacted")
+    if dropped_attributes:
+        return Problem(
+            UntrainableReason.DROPPED_ATTRIBUTES,
+            f"{where}: {dropped_attributes} attributes dropped by the SDK's limit (expected 0)",
+        )
+    for attribute, messages in ((names.GEN_AI_INPUT_MESSAGES, seen), (names.GEN_AI_OUTPUT_MESSAGES, said)):
+        if not messages:
+            return Problem(UntrainableReason.MISSING_CONTENT, f"{where}, attribute {attribute}: absent")
+    return None
+
+
+def _tools(text: str) -> str:
+    """Tool definitions as ``[{"name", "description", "parameters"}]``.
+
+    Raises:
+        MalformedMessagesError: When the text is not a JSON list of objects.
+    """
+    if not text:
+        return "[]"
+    found = parse_json(text)
+    if not isinstance(found, list):
+        raise MalformedMessagesError(f"expected a list of tools, got {type(found).__name__}")
+    return dump([_tool(item) for item in cast("list[object]", found)])
+
+
+def _tool(item: object) -> dict[str, object]:
+    if not isinstance(item, dict):
+        raise MalformedMessagesError(f"expected a tool object, got {type(item).__name__}")
+    fields = cast("dict[str, object]", item)
+    inner = fields.get("function")
+    source = cast("dict[str, object]", inner) if isinstance(inner, dict) else fields
+    return {key: source[key] for key in ("name", "description", "parameters") if key in source}
+
+
+def _exception(event_names: object, event_attributes: object) -> ExceptionInfo:
+    if not isinstance(event_names, list) or not isinstance(event_attributes, list):
+        return ExceptionInfo("", "")
+    events = zip(
+        cast("list[str]", event_names), cast("list[list[dict[str, str]] | None]", event_attributes), strict=False
+    )
+    found = ExceptionInfo("", "")
+    for name, items in events:
+        if name == names.EXCEPTION_EVENT_NAME:
+            values = {item["key"]: item["value"] for item in items or ()}
+            found = ExceptionInfo(values.get(names.EXCEPTION_TYPE, ""), values.get(names.EXCEPTION_MESSAGE, ""))
+    return found
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _count(text: str) -> int:
+    """A token count out of an attribute; 0 when it is absent or no whole number."""
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def llm_spans(spans: Iterable[Span]) -> list[Span]:
+    """The model calls among ``spans``, in their order."""
+    return [span for span in spans if span.kind is SpanKind.LLM]

@@ -1,0 +1,42 @@
+"""A score as the converters see it."""
+
+from typing import Final, NamedTuple
+
+REWARD_NAME: Final = "reward"
+"""The score that is the reward when there is one of this name."""
+
+
+class Score(NamedTuple):
+    """One judgement of an episode or of a step."""
+
+    score_id: str
+    name: str
+    value: float
+    label: str
+    trace_id: str
+    span_id: str
+    response_id: str
+    session_id: str
+    episode_key: str
+    scored_ns: int
+    ingested_us: int
+    is_deleted: bool
+    """A withdrawn score: it counts for the revision, not for the reward."""
+
+
+class Rewards(NamedTuple):
+    """What the scores say of one episode."""
+
+    value: float | None
+    """The episode's reward; None when nothing was scored."""
+    breakdown: dict[str, float]
+    """Score name → value, of the scores of the whole episode."""
+    label: str
+    """Label of the score that is the reward."""
+    steps: dict[int, dict[str, float]]
+    """Step → score name → value, of the scores of single calls."""
+    ingested_us: int
+    """Newest of all its scores, withdrawn ones included; 0 without any."""
+
+
+NO_REWARDS: Final = Rewards(None, {}, "", {}, 0)

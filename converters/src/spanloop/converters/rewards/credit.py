@@ -1,0 +1,15 @@
+"""How an episode's reward reaches its steps."""
+
+from .base import Rewards
+from .scores import main_reward
+
+
+def broadcast(rewards: Rewards, step: int) -> tuple[float | None, dict[str, float]]:
+    """Final-reward broadcast, r_t = R: every step gets the episode's reward, unless it was scored itself.
+
+    Returns:
+        The step's reward, and its breakdown: the episode's components, with the step's own over them.
+    """
+    own = rewards.steps.get(step, {})
+    reward = main_reward(own)
+    return (rewards.value if reward is None else reward), {**rewards.breakdown, **own}

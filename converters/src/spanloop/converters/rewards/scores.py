@@ -1,0 +1,174 @@
+"""Scores → episodes: which score judges what, and what the reward of an episode is.
+
+Invariant: a score counts for exactly one episode or is rejected by name, with its ids. It is joined by response id,
+else ``spanloop.episode.id``, else span, else trace, else session, and only where that leaves one episode. A score of
+a model call (by response id, or by its span) judges the step; any other judges the episode.
+
+The episode's reward is the newest score named ``reward``; without one, the only score, or the mean of the scores by
+name; without any of the episode, the mean of its steps' rewards. Of scores of one name for one target the newest
+counts.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, cast
+
+import polars as pl
+
+from .. import frames
+from ..spans import Rejected
+from ..steps import Episode
+from .base import REWARD_NAME, Rewards, Score
+
+
+class Joined(NamedTuple):
+    """Rewards by episode id, and the scores that belong nowhere."""
+
+    rewards: dict[str, Rewards]
+    rejected: list[Rejected]
+
+
+class _Target(NamedTuple):
+    episode_id: str
+    step: int | None
+
+
+def read_scores(frame: pl.DataFrame) -> list[Score]:
+    """The newest row of each score id, by (time, id)."""
+    rows = (
+        frames.conform(frame, frames.SCORES)
+        .sort("ingested_at", "scored_at", "score_id", nulls_last=False)
+        .unique("score_id", keep="last", maintain_order=True)
+        .sort("scored_at", "score_id")
+        .with_columns(pl.col("scored_at", "ingested_at").cast(pl.Int64))
+    )
+    return [_score(cast("dict[str, object]", row)) for row in rows.iter_rows(named=True)]
+
+
+def _score(row: Mapping[str, object]) -> Score:
+    texts = {name: str(row[name] or "") for name, dtype in frames.SCORES.items() if dtype == pl.String}
+    return Score(
+        score_id=texts["score_id"],
+        name=texts["name"],
+        value=cast("float", math.nan if row["value"] is None else row["value"]),
+        label=texts["label"],
+        trace_id=texts["trace_id"],
+        span_id=texts["span_id"],
+        response_id=texts["response_id"],
+        session_id=texts["session_id"],
+        episode_key=texts["episode_key"],
+        scored_ns=cast("int | None", row["scored_at"]) or 0,
+        ingested_us=cast("int | None", row["ingested_at"]) or 0,
+        is_deleted=bool(row["is_deleted"]),
+    )
+
+
+def join_scores(episodes: Sequence[Episode], scores: Iterable[Score]) -> Joined:
+    """Give every score to its episode or step.
+
+    Args:
+        episodes: All episodes that a score may judge.
+        scores: By (time, id): of one name and target the last counts.
+    """
+    index = _Index(episodes)
+    found: dict[str, list[tuple[_Target, Score]]] = defaultdict(list)
+    rejected: list[Rejected] = []
+    for score in scores:
+        target = index.locate(score)
+        if isinstance(target, str):
+            rejected.append(_rejection(score, target))
+        elif not math.isfinite(score.value) and not score.is_deleted:
+            rejected.append(_rejection(score, "score_not_finite"))
+        else:
+            found[target.episode_id].append((target, score))
+    return Joined({episode_id: _rewards(items) for episode_id, items in found.items()}, rejected)
+
+
+def _rejection(score: Score, reason: str) -> Rejected:
+    ids = {
+        "response": score.response_id,
+        "episode key": score.episode_key,
+        "session": score.session_id,
+    }
+    named = ", ".join(f"{name} {value}" for name, value in ids.items() if value)
+    detail = f"score {score.score_id} {score.name!r} = {score.value!r}" + (f" for {named}" if named else "")
+    return Rejected(score.trace_id, score.span_id, reason, detail)
+
+
+class _Index:
+    """Where each id occurs."""
+
+    def __init__(self, episodes: Iterable[Episode]) -> None:
+        self._responses: dict[str, list[tuple[_Target, str]]] = defaultdict(list)
+        self._keys: dict[str, _Target] = {}
+        self._spans: dict[tuple[str, str], _Target] = {}
+        self._traces: dict[str, set[str]] = defaultdict(set)
+        self._sessions: dict[str, set[str]] = defaultdict(set)
+        for episode in episodes:
+            self._add(episode)
+
+    def _add(self, episode: Episode) -> None:
+        whole = _Target(episode.episode_id, None)
+        if episode.episode_key:
+            self._keys[episode.episode_key] = whole
+        for span in episode.context:
+            self._spans[span.key] = whole
+        for step in episode.steps:
+            target = _Target(episode.episode_id, step.index)
+            self._spans[step.span.key] = target
+            if step.span.response_id:
+                self._responses[step.span.response_id].append((target, step.span.trace_id))
+        for span in episode.spans:
+            self._traces[span.trace_id].add(episode.episode_id)
+            for session in (span.session_id, span.conversation_id):
+                if session:
+                    self._sessions[session].add(episode.episode_id)
+
+    def locate(self, score: Score) -> _Target | str:
+        """What the score judges, or the reason why that cannot be told."""
+        if score.response_id and (answers := self._responses.get(score.response_id)):
+            nearby = [target for target, trace_id in answers if trace_id == score.trace_id]
+            return _only(nearby or [target for target, _ in answers])
+        if score.episode_key in self._keys:
+            return self._keys[score.episode_key]
+        if (score.trace_id, score.span_id) in self._spans:
+            return self._spans[score.trace_id, score.span_id]
+        if score.trace_id in self._traces:
+            return _only([_Target(episode_id, None) for episode_id in self._traces[score.trace_id]])
+        if score.session_id in self._sessions:
+            return _only([_Target(episode_id, None) for episode_id in self._sessions[score.session_id]])
+        return "score_without_episode"
+
+
+def _only(targets: Sequence[_Target]) -> _Target | str:
+    return targets[0] if len(targets) == 1 else "score_ambiguous"
+
+
+def _rewards(items: Iterable[tuple[_Target, Score]]) -> Rewards:
+    whole: dict[str, Score] = {}
+    steps: dict[int, dict[str, float]] = defaultdict(dict)
+    newest_us = 0
+    for target, score in items:
+        newest_us = max(newest_us, score.ingested_us)
+        if score.is_deleted:
+            continue
+        if target.step is None:
+            whole[score.name] = score
+        else:
+            steps[target.step][score.name] = score.value
+    breakdown = {name: score.value for name, score in whole.items()}
+    value = main_reward(breakdown)
+    if value is None and steps:
+        per_step = [found for _, scores in sorted(steps.items()) if (found := main_reward(scores)) is not None]
+        value = math.fsum(per_step) / len(per_step) if per_step else None
+    named = whole.get(REWARD_NAME) or (next(iter(whole.values())) if len(whole) == 1 else None)
+    return Rewards(value, breakdown, named.label if named else "", dict(steps), newest_us)
+
+
+def main_reward(breakdown: Mapping[str, float]) -> float | None:
+    """The score named ``reward``, else the mean over names; None without any."""
+    if REWARD_NAME in breakdown:
+        return breakdown[REWARD_NAME]
+    values = [breakdown[name] for name in sorted(breakdown)]
+    return math.fsum(values) / len(values) if values else None

@@ -1,0 +1,226 @@
+"""An episode and all that was found out about it → rows of the four tables.
+
+Invariant: rows of one episode agree on id, revision, task and group. Nothing is decided here that another module
+decides: this one spells out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from spanloop.semconv.enums import TokenSource
+
+from . import frames
+from .attribution import Failure, decisive, is_incomplete
+from .finish_reasons import LENGTH
+from .messages import digest, dump, join_json
+from .options import CONVERTER_VERSION
+from .rewards import Rewards, broadcast
+from .spans import Problem
+from .steps import Episode, Step
+from .trajectories import Row, exact_tokens
+
+Values = tuple[object, ...]
+
+_NO_ACTION: Final = '{"role":"assistant","parts":[]}'
+"""The action of a call that gave none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One episode with its rewards, failures, problems and token rows."""
+
+    episode: Episode
+    revision: int
+    outcome: str
+    rewards: Rewards
+    failures: tuple[Failure, ...]
+    problems: Mapping[int, Problem]
+    token_rows: tuple[Row, ...]
+
+    @property
+    def group_id(self) -> str:
+        """The task id, else a hash of what the episode started from: system prompt, tools, first user message."""
+        task_id = self.episode.task_id
+        if task_id:
+            return task_id
+        first = self.episode.steps[0].span
+        start: list[str] = [first.tools]
+        for message in first.input:
+            if message.role in {"system", "user"}:
+                start.append(f"{message.role}:{message.digest.hex()}")
+            if message.role == "user":
+                break
+        return digest(start).hex()
+
+
+def newest_us(episode: Episode, rewards: Rewards) -> int:
+    """The revision: ingestion time of the newest member, its scores and captures included, microseconds."""
+    spans = max(span.ingested_us for span in episode.spans)
+    captures = max(step.capture.ingested_us for step in episode.steps)
+    return max(spans, captures, rewards.ingested_us)
+
+
+def has_ended(step: Step) -> bool:
+    """Whether the step is an end: an answer that was not cut off and whose tool calls, if any, all worked."""
+    span = step.span
+    if span.has_failed or is_incomplete(step) or not span.output or span.finish_reason == LENGTH:
+        return False
+    answered = {result.tool_call_id for result in step.results if not result.is_error}
+    return all(call.id in answered for call in span.output[0].tool_calls)
+
+
+def episode_row(judged: Judged) -> Values:
+    """A row of ``episodes``."""
+    episode, steps = judged.episode, judged.episode.steps
+    spans, first, last = episode.spans, steps[0], steps[-1]
+    started_ns = min(span.start_ns for span in spans)
+    decided_by = decisive(judged.failures) if judged.outcome != "success" else None
+    return (
+        episode.episode_id,
+        judged.revision,
+        CONVERTER_VERSION,
+        episode.episode_key,
+        episode.task_id,
+        judged.group_id,
+        episode.session_id,
+        first.span.service_name,
+        first.agent_name,
+        next((step.model for step in steps if step.model), ""),
+        next((step.policy_version for step in steps if step.policy_version), ""),
+        sorted({span.trace_id for span in spans}),
+        started_ns,
+        max(span.end_ns for span in spans) - started_ns,
+        len(steps),
+        len(spans),
+        sum(len(step.span.output[0].tool_calls) for step in steps if step.span.output),
+        sum(result.is_error for step in steps for result in step.results),
+        sum(step.span.input_tokens for step in steps),
+        sum(step.span.output_tokens for step in steps),
+        judged.outcome,
+        judged.rewards.value,
+        frames.as_float_map(judged.rewards.breakdown),
+        has_ended(last),
+        not has_ended(last),
+        str(decided_by.finding.error_class) if decided_by else "",
+        str(decided_by.finding.owner) if decided_by else "",
+    )
+
+
+def transition_rows(judged: Judged) -> list[Values]:
+    """Rows of ``transitions``, by step."""
+    by_step: dict[int, Failure] = {}
+    for failure in judged.failures:
+        by_step.setdefault(failure.step.index, failure)
+    task_id, group_id = judged.episode.task_id, judged.group_id
+    states = [join_json(step.span.input) for step in judged.episode.steps]
+    return [
+        _transition(judged, step, by_step.get(step.index), states, (task_id, group_id)) for step in judged.episode.steps
+    ]
+
+
+def _transition(judged: Judged, step: Step, failure: Failure | None, states: list[str], ids: tuple[str, str]) -> Values:
+    episode_id, span = judged.episode.episode_id, step.span
+    reward, breakdown = broadcast(judged.rewards, step.index)
+    problem = judged.problems.get(step.index)
+    tokens = exact_tokens(step)
+    sampling = dict(step.capture.generation.sampling) if step.capture.generation else {}
+    is_last = step.following is None
+    return (
+        f"{episode_id}/{step.index}",
+        episode_id,
+        judged.revision,
+        step.index,
+        *ids,
+        step.agent_name,
+        span.trace_id,
+        span.span_id,
+        span.response_id,
+        step.model,
+        step.policy_version,
+        states[step.index],
+        span.tools,
+        span.output[0].json if span.output else _NO_ACTION,
+        dump([result.as_json() for result in step.results]),
+        "" if step.following is None else states[step.following],
+        reward,
+        frames.as_float_map(breakdown),
+        is_last and has_ended(step),
+        is_last and not has_ended(step),
+        span.finish_reason,
+        frames.as_map({**sampling, **dict(span.sampling)}),
+        str(TokenSource.CAPTURED if tokens else TokenSource.NONE),
+        step.capture.join,
+        tokens.prompt_token_ids if tokens else [],
+        tokens.response_token_ids if tokens else [],
+        tokens.logprobs if tokens else [],
+        problem is None,
+        str(problem.reason) if problem else "",
+        problem.detail if problem else "",
+        sum(result.is_error for result in step.results),
+        str(failure.finding.error_class) if failure else "",
+        str(failure.finding.owner) if failure else "",
+        span.input_tokens,
+        span.output_tokens,
+        span.start_ns,
+        span.duration_ns,
+    )
+
+
+def trajectory_rows(judged: Judged) -> list[Values]:
+    """Rows of ``trajectories``, by row number."""
+    task_id, group_id = judged.episode.task_id, judged.group_id
+    return [_trajectory(judged, number, row, (task_id, group_id)) for number, row in enumerate(judged.token_rows)]
+
+
+def _trajectory(judged: Judged, number: int, row: Row, ids: tuple[str, str]) -> Values:
+    episode_id, first, last = judged.episode.episode_id, row.steps[0], row.steps[-1]
+    return (
+        f"{episode_id}/{number}",
+        episode_id,
+        judged.revision,
+        number,
+        *ids,
+        first.agent_name,
+        first.policy_version,
+        first.index,
+        last.index,
+        str(row.row_start),
+        row.prompt_token_ids,
+        row.response_token_ids,
+        row.loss_mask,
+        row.logprobs,
+        broadcast(judged.rewards, last.index)[0],
+        row.is_trainable,
+        "" if row.is_trainable else str(row.problems[0].reason),
+    )
+
+
+def failure_rows(judged: Judged) -> list[Values]:
+    """Rows of ``failures``, in the order of steps."""
+    episode_id = judged.episode.episode_id
+    return [
+        (
+            f"{episode_id}/{number}",
+            episode_id,
+            judged.revision,
+            judged.episode.task_id,
+            failure.trace_id,
+            failure.span_id,
+            failure.step.index,
+            failure.step.agent_name,
+            failure.tool_name,
+            failure.step.model,
+            failure.step.policy_version,
+            str(failure.finding.error_class),
+            str(failure.finding.owner),
+            failure.is_recovered,
+            failure.finding.message,
+            dump(failure.finding.evidence),
+            failure.finding.confidence,
+            failure.rule,
+            failure.fingerprint,
+            failure.occurred_ns,
+        )
+        for number, failure in enumerate(judged.failures)
+    ]

@@ -1,0 +1,104 @@
+"""A span as the converters see it, whatever instrumentor wrote it.
+
+Invariant: a ``Span`` never fails to exist. What could not be read is said in ``problem``, with the attribute, and
+makes the transition untrainable later on.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from spanloop.semconv.enums import UntrainableReason
+
+from .messages import Message
+
+
+class SpanKind(StrEnum):
+    """What a span stands for."""
+
+    LLM = "llm"
+    TOOL = "tool"
+    AGENT = "agent"
+    OTHER = "other"
+
+
+class Problem(NamedTuple):
+    """Why a span's content cannot be trained on."""
+
+    reason: UntrainableReason
+    detail: str
+
+
+class ExceptionInfo(NamedTuple):
+    """The last ``exception`` event of a span; empty texts when there is none."""
+
+    type: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One span. Empty text means that the attribute is absent."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str
+    name: str
+    kind: SpanKind
+    service_name: str
+    start_ns: int
+    duration_ns: int
+    ingested_us: int
+    is_error: bool
+    status_message: str
+    error_type: str
+    exception: ExceptionInfo
+    episode_key: str
+    task_id: str
+    session_id: str
+    conversation_id: str
+    agent_name: str
+    request_model: str
+    response_model: str
+    response_id: str
+    finish_reason: str
+    is_streaming: bool
+    sampling: tuple[tuple[str, str], ...]
+    input_tokens: int
+    output_tokens: int
+    tools: str
+    """JSON list of tool definitions; ``[]`` without any."""
+    input: tuple[Message, ...]
+    output: tuple[Message, ...]
+    """One message a choice; empty when the call failed or content was not captured."""
+    input_chain: tuple[bytes, ...]
+    """Running digest of ``input``, parallel to it."""
+    problem: Problem | None
+    tool_name: str
+    tool_call_id: str
+    tool_arguments: str
+    tool_result: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Identity: trace id and span id."""
+        return self.trace_id, self.span_id
+
+    @property
+    def end_ns(self) -> int:
+        """End, nanoseconds since the epoch."""
+        return self.start_ns + self.duration_ns
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the span itself says that it failed."""
+        return self.is_error or bool(self.error_type)
+
+
+class Rejected(NamedTuple):
+    """A row of input that becomes no transition, and why."""
+
+    trace_id: str
+    span_id: str
+    reason: str
+    detail: str

@@ -1,0 +1,183 @@
+"""An episode as steps: which agent acted, what its tools answered, what came next.
+
+Invariant: every model call of the group is exactly one step, each after the one that it continues; ``following`` of
+a step is the step that continues it, else the next one of its thread. A thread is one agent's conversation: steps
+that continue one another, or that share agent, system prompt and first user message.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .captures import NO_CAPTURE, Capture
+from .messages import chain
+from .spans import Span, SpanKind
+from .stitch import Group, SpanKey, inherit
+from .tool_results import ToolResult, tool_results
+
+Thread = tuple[str, bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action of the policy."""
+
+    index: int
+    span: Span
+    agent_name: str
+    thread: Thread
+    continues: int | None
+    """Index of the step whose input and output this step's input starts with."""
+    previous: int | None
+    """``continues``, else the step before in the same thread; None for the first."""
+    following: int | None
+    results: tuple[ToolResult, ...]
+    capture: Capture
+
+    @property
+    def policy_version(self) -> str:
+        """``name@version`` of the weights that answered; empty when nobody said."""
+        if self.capture.generation is not None and self.capture.generation.policy_version:
+            return self.capture.generation.policy_version
+        return self.span.response_model if "@" in self.span.response_model else ""
+
+    @property
+    def model(self) -> str:
+        """The model that answered, else the one asked for."""
+        return self.span.response_model or self.span.request_model
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One task attempt."""
+
+    episode_id: str
+    episode_key: str
+    steps: tuple[Step, ...]
+    context: tuple[Span, ...]
+
+    @property
+    def spans(self) -> list[Span]:
+        """Every span of the episode."""
+        return [*(step.span for step in self.steps), *self.context]
+
+    @property
+    def task_id(self) -> str:
+        """The smallest task id that a span carries; empty without one."""
+        return min((span.task_id for span in self.spans if span.task_id), default="")
+
+    @property
+    def session_id(self) -> str:
+        """The smallest session id, else conversation id, that a span carries."""
+        found = [span.session_id for span in self.spans if span.session_id]
+        return min(found or [span.conversation_id for span in self.spans if span.conversation_id], default="")
+
+
+def build_episode(group: Group, parents: Mapping[SpanKey, SpanKey], captures: Mapping[SpanKey, Capture]) -> Episode:
+    """Order the group's model calls into steps and attach what belongs to each."""
+    calls = group.calls
+    index_of = {call.key: index for index, call in enumerate(calls)}
+    agents = _agents([*calls, *group.context])
+    continues = [_earlier(index_of.get(parents.get(call.key, ("", ""))), index) for index, call in enumerate(calls)]
+    threads: list[Thread] = []
+    for index, call in enumerate(calls):
+        above = continues[index]
+        threads.append(_thread(call, agents[call.key]) if above is None else threads[above])
+    previous = _previous(continues, threads)
+    following = _following(continues, previous)
+    results = _results(calls, following, group.context)
+    steps = tuple(
+        Step(
+            index=index,
+            span=call,
+            agent_name=agents[call.key],
+            thread=threads[index],
+            continues=continues[index],
+            previous=previous[index],
+            following=following.get(index),
+            results=results[index],
+            capture=captures.get(call.key, NO_CAPTURE),
+        )
+        for index, call in enumerate(calls)
+    )
+    return Episode(group.episode_id, group.episode_key, steps, tuple(group.context))
+
+
+def _earlier(parent: int | None, index: int) -> int | None:
+    """A predecessor must come before; one that does not (a cycle of skewed clocks) is none."""
+    return parent if parent is not None and parent < index else None
+
+
+def _agents(spans: Sequence[Span]) -> dict[SpanKey, str]:
+    """Each span's agent name: its own, else that of the nearest ancestor in its trace."""
+    by_trace: dict[str, list[Span]] = defaultdict(list)
+    for span in spans:
+        by_trace[span.trace_id].append(span)
+    found: dict[SpanKey, str] = {}
+    for trace_id, members in by_trace.items():
+        own = {span.span_id: span.agent_name for span in members}
+        nearest = inherit({span.span_id: span.parent_span_id for span in members}, own)
+        found.update(((trace_id, span_id), name) for span_id, name in nearest.items())
+    return found
+
+
+def _thread(call: Span, agent_name: str) -> Thread:
+    system = chain(message for message in call.input if message.role == "system")
+    user = next((message.digest for message in call.input if message.role == "user"), b"")
+    return agent_name, system[-1] if system else b"", user
+
+
+def _previous(continues: Sequence[int | None], threads: Sequence[Thread]) -> list[int | None]:
+    newest: dict[Thread, int] = {}
+    found: list[int | None] = []
+    for index, thread in enumerate(threads):
+        above = continues[index]
+        found.append(newest.get(thread) if above is None else above)
+        newest[thread] = index
+    return found
+
+
+def _following(continues: Sequence[int | None], previous: Sequence[int | None]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for links in (continues, previous):
+        for index, above in enumerate(links):
+            if above is not None:
+                found.setdefault(above, index)
+    return found
+
+
+def _results(
+    calls: Sequence[Span], following: Mapping[int, int], context: Sequence[Span]
+) -> list[tuple[ToolResult, ...]]:
+    by_id: dict[str, deque[Span]] = defaultdict(deque)
+    by_name: dict[str, deque[Span]] = defaultdict(deque)
+    for span in sorted(context, key=lambda span: (span.start_ns, span.key)):
+        if span.kind is SpanKind.TOOL:
+            if span.tool_call_id:
+                by_id[span.tool_call_id].append(span)
+            else:
+                by_name[span.tool_name].append(span)
+    return [
+        _results_of(call, _next_input(calls, following.get(index)), by_id, by_name) for index, call in enumerate(calls)
+    ]
+
+
+def _next_input(calls: Sequence[Span], index: int | None) -> Span | None:
+    return None if index is None else calls[index]
+
+
+def _results_of(
+    call: Span, after: Span | None, by_id: Mapping[str, deque[Span]], by_name: Mapping[str, deque[Span]]
+) -> tuple[ToolResult, ...]:
+    asked = call.output[0].tool_calls if call.output else ()
+    if not asked:
+        return ()
+    spans: dict[str, Span] = {}
+    for tool_call in asked:
+        waiting = by_id.get(tool_call.id) or by_name.get(tool_call.name)
+        if waiting:
+            spans[tool_call.id] = waiting.popleft()
+    news = after.input[len(call.input) :] if after else ()
+    responses = [response for message in news for response in message.tool_responses]
+    shown = {response.id: response.content for response in responses if response.id}
+    return tool_results(asked, spans, shown, [response.content for response in responses if not response.id])

@@ -1,0 +1,35 @@
+"""What a stitch rule is: keys under which a model call's output and a later call's input meet.
+
+Invariant: rules only name keys. Which call continues which is decided in one place (``sweep``), the same way for
+every rule, in the order of time and ids, never in the order of arrival.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from ..spans import Span
+
+Key = tuple[str | bytes, ...]
+
+
+@dataclass(frozen=True)
+class StitchRule:
+    """One way to see that a model call continues another.
+
+    Attributes:
+        name: As it is called in documentation.
+        produced: Keys that a call's output leaves behind.
+        awaited: Keys that a call's input asks for, best first.
+    """
+
+    name: str
+    produced: Callable[[Span], Iterable[Key]]
+    awaited: Callable[[Span], Iterable[Key]]
+
+
+def last_assistant(span: Span) -> int | None:
+    """Position of the newest assistant message in the input; None when the call starts a conversation."""
+    for position in range(len(span.input) - 1, -1, -1):
+        if span.input[position].role == "assistant":
+            return position
+    return None

@@ -1,0 +1,100 @@
+"""Which call continues which: one sweep over time for each rule, first within a home, then across traces.
+
+Invariant: every call continues at most one other, and the choice depends on times and ids only. Among several
+candidates the newest that had ended and that nobody continued wins; if all are taken, the newest is continued once
+more (a branch: a retry, or several samples); if none had ended (skewed clocks), the earliest. Linear after sorting.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ..spans import Span
+from .base import Key, StitchRule
+
+SpanKey = tuple[str, str]
+
+
+class Continuations:
+    """Who continues whom, found rule by rule."""
+
+    def __init__(self) -> None:
+        self.parents: dict[SpanKey, SpanKey] = {}
+        self._claimed: set[SpanKey] = set()
+
+    def match(self, rule: StitchRule, calls: Sequence[Span], scope: Callable[[Span], str]) -> None:
+        """Find a predecessor, by one rule, for every call that has none yet.
+
+        Args:
+            rule: Names the keys.
+            calls: In the order of start and id.
+            scope: Calls meet only within one scope; an empty scope takes no part.
+        """
+        producers: dict[tuple[str, Key], list[Span]] = defaultdict(list)
+        for call in calls:
+            if room := scope(call):
+                for key in dict.fromkeys(rule.produced(call)):
+                    producers[room, key].append(call)
+        buckets = {key: _Bucket(found) for key, found in producers.items()}
+        for call in calls:
+            room = scope(call)
+            if not room or call.key in self.parents:
+                continue
+            for key in rule.awaited(call):
+                bucket = buckets.get((room, key))
+                found = bucket.take(call, self._claimed) if bucket else None
+                if found is not None:
+                    self.parents[call.key] = found.key
+                    self._claimed.add(found.key)
+                    break
+
+
+class _Bucket:
+    """The producers of one key; ``take`` must be called in the order of start."""
+
+    def __init__(self, producers: Iterable[Span]) -> None:
+        self._waiting = sorted(producers, key=lambda span: (span.end_ns, span.key))
+        self._position = 0
+        self._free: list[Span] = []
+        self._newest: Span | None = None
+
+    def take(self, call: Span, claimed: set[SpanKey]) -> Span | None:
+        while self._position < len(self._waiting) and self._waiting[self._position].end_ns <= call.start_ns:
+            self._free.append(self._waiting[self._position])
+            self._position += 1
+        while self._free:
+            found = self._free.pop()
+            if found.key != call.key:
+                self._newest = found
+                if found.key not in claimed:
+                    return found
+        if self._newest is not None and self._newest.key != call.key:
+            return self._newest
+        return self._earliest_other(call, claimed)
+
+    def _earliest_other(self, call: Span, claimed: set[SpanKey]) -> Span | None:
+        """Clocks disagree: a producer that ended late, provided that its input is shorter (it cannot follow)."""
+        for found in self._waiting[self._position : self._position + 8]:
+            if found.key != call.key and found.key not in claimed and len(found.input) < len(call.input):
+                return found
+        return None
+
+
+def roots_first(calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> list[Span]:
+    """The calls, each after the one that it continues, otherwise in the order of ``calls``.
+
+    A call's place is its own start, or just after its predecessor's when its clock ran ahead.
+    """
+    known = {call.key: call for call in calls}
+    place: dict[SpanKey, tuple[int, int]] = {}
+    for call in calls:
+        path: list[Span] = []
+        current: Span | None = call
+        while current is not None and current.key not in place:
+            place[current.key] = (current.start_ns, 0)
+            path.append(current)
+            current = known.get(parents.get(current.key, ("", "")))
+        for member in reversed(path):
+            above = place.get(parents.get(member.key, ("", "")))
+            if above is not None and (member.start_ns, 0) <= above:
+                place[member.key] = (above[0], above[1] + 1)
+    return sorted(calls, key=lambda call: (*place[call.key], call.key))

@@ -1,0 +1,166 @@
+"""What came back for the tool calls of an action, and whether it was an error.
+
+Invariant: the tool's own span decides where it says that it failed; else the text that the model was shown, by the
+rules of ``ERROR_TEXTS``, because some frameworks swallow a tool's exception and leave every span OK.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, cast
+
+from .messages import MalformedMessagesError, ToolCall, dump, parse_json
+from .spans import Span
+
+
+class ToolResult(NamedTuple):
+    """One tool call and its answer."""
+
+    tool_call_id: str
+    name: str
+    is_error: bool
+    error_type: str
+    """The exception or status that the result names; empty without an error."""
+    content: str
+    duration_ns: int
+    """0 when no span measured it."""
+    span_id: str
+    """The tool's span; empty when only a message tells of the call."""
+    trace_id: str
+    confidence: float
+    """How sure ``is_error`` is, 0 to 1."""
+    evidence: str
+    """What showed the error: ``span status``, or the name of the text rule."""
+
+    def as_json(self) -> dict[str, object]:
+        """The form that ``transitions.tool_results`` holds."""
+        return {
+            "tool_call_id": self.tool_call_id,
+            "name": self.name,
+            "status": "error" if self.is_error else "ok",
+            "error_type": self.error_type,
+            "content": self.content,
+            "duration_ns": self.duration_ns,
+            "span_id": self.span_id,
+        }
+
+
+class ErrorText(NamedTuple):
+    """A rule that sees an error in a tool's answer."""
+
+    name: str
+    pattern: re.Pattern[str]
+    confidence: float
+
+
+ERROR_TEXTS: Final = (
+    ErrorText("traceback", re.compile(r"\s*Traceback \(most recent call last\)"), 0.99),
+    ErrorText(
+        "exception_line", re.compile(r"\s*(?:[\w.]+\.)?(?P<type>[A-Z]\w*(?:Error|Exception|Warning))\b\s*[:(]"), 0.95
+    ),
+    ErrorText(
+        "error_word",
+        re.compile(r"\s*[\[(*]{0,2}(?:tool )?(?:error|exception|failure)\b[\])*]{0,2}\s*[:\-]", re.IGNORECASE),
+        0.9,
+    ),
+    ErrorText(
+        "error_start",
+        re.compile(r"\s*(?:error|exception|traceback)\b(?! rate| bar| margin| budget|s\b)", re.IGNORECASE),
+        0.75,
+    ),
+    ErrorText(
+        "failed_to",
+        re.compile(
+            r"\s*(?:failed to|could not execute|unable to execute|tool execution failed|invalid (?:tool )?argument)",
+            re.IGNORECASE,
+        ),
+        0.7,
+    ),
+)
+"""In order of precedence. Extend by adding a line; a pattern is matched at the start of the text."""
+
+_TYPE_IN_TEXT: Final = re.compile(r"\b(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception))\b")
+_ERROR_KEYS: Final = ("error", "errors", "exception", "isError", "is_error")
+
+
+class Verdict(NamedTuple):
+    """What a text rule saw."""
+
+    rule: str
+    error_type: str
+    confidence: float
+
+
+def error_in_text(content: str) -> Verdict | None:
+    """The error that a tool's answer tells of, or None."""
+    stripped = content.lstrip()
+    if stripped.startswith("{"):
+        return _error_in_object(stripped)
+    for rule in ERROR_TEXTS:
+        if rule.pattern.match(content):
+            found = _TYPE_IN_TEXT.search(content[:2_000])
+            return Verdict(rule.name, found.group(1) if found else "", rule.confidence)
+    return None
+
+
+def _error_in_object(content: str) -> Verdict | None:
+    try:
+        found = parse_json(content)
+    except MalformedMessagesError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    fields = cast("dict[str, object]", found)
+    for key in _ERROR_KEYS:
+        if fields.get(key):
+            name = _TYPE_IN_TEXT.search(dump(fields[key]))
+            return Verdict(f"json_key_{key}", name.group(1) if name else "", 0.9)
+    if str(fields.get("status", "")).lower() in {"error", "failed", "failure"}:
+        return Verdict("json_status", "", 0.85)
+    return None
+
+
+def tool_results(
+    calls: Sequence[ToolCall], spans: Mapping[str, Span], shown: Mapping[str, str], unnamed: Sequence[str]
+) -> tuple[ToolResult, ...]:
+    """One result for each call that has a span or an answer; a call without either has none.
+
+    Args:
+        calls: The action's tool calls.
+        spans: Tool call id → ``execute_tool`` span.
+        shown: Tool call id → content of the tool message in the next input.
+        unnamed: Contents of tool messages without an id, in their order: they answer the calls in theirs.
+    """
+    rest = iter(unnamed)
+    found: list[ToolResult] = []
+    for call in calls:
+        span = spans.get(call.id)
+        content = shown.get(call.id)
+        if content is None and call.id not in shown:
+            content = next(rest, None)
+        if span is not None or content is not None:
+            found.append(_result(call, span, content))
+    return tuple(found)
+
+
+def _result(call: ToolCall, span: Span | None, shown: str | None) -> ToolResult:
+    content = shown if shown is not None else (span.tool_result if span else "")
+    verdict = error_in_text(content)
+    error_type, confidence, evidence = "", 1.0, ""
+    if span is not None and span.has_failed:
+        error_type = span.exception.type or span.error_type or (verdict.error_type if verdict else "")
+        content = content or span.exception.message or span.status_message
+        evidence = "span status"
+    elif verdict is not None:
+        error_type, confidence, evidence = verdict.error_type, verdict.confidence, verdict.rule
+    return ToolResult(
+        tool_call_id=call.id,
+        name=call.name,
+        is_error=bool(evidence),
+        error_type=error_type,
+        content=content,
+        duration_ns=span.duration_ns if span else 0,
+        span_id=span.span_id if span else "",
+        trace_id=span.trace_id if span else "",
+        confidence=confidence,
+        evidence=evidence,
+    )
