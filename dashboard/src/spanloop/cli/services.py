@@ -89,5 +89,6 @@ def _listeners(port: int) -> Iterator[tuple[str, int]]:
 
     with suppress(psutil.Error):
         for connection in psutil.net_connections("tcp"):
-            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+            listens = connection.status == psutil.CONN_LISTEN and connection.laddr and connection.laddr[1] == port
+            if listens and connection.pid:
                 yield psutil.Process(connection.pid).name(), connection.pid

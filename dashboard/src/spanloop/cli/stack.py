@@ -1,7 +1,7 @@
 """A whole spanloop as a context manager: ClickHouse first, then the services around it."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def running_stack(data_dir: "DataDir", ports: Ports, say: Say, *, dashboard: bool = True) -> Iterator[Supervisor]:
+def running_stack(data_dir: "DataDir", ports: Ports, say: Say, *, dashboard: bool = True) -> Generator[Supervisor]:
     """Everything that makes a spanloop, started in order and stopped in the opposite one.
 
     Args:

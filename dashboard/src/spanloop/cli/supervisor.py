@@ -9,7 +9,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -130,7 +130,7 @@ class Supervisor:
 
 
 @contextmanager
-def only_one_up(data_dir: "DataDir") -> Iterator[None]:
+def only_one_up(data_dir: "DataDir") -> Generator[None]:
     """Hold the data directory's lock.
 
     Raises:

@@ -3,6 +3,7 @@
 import signal
 import threading
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,8 +33,12 @@ def up(
     Then, in another terminal:  opentelemetry-instrument python your_app.py
     """
     stop = threading.Event()
+
+    def ask_to_stop(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, ask_to_stop)
     directory = data_directory(data_dir)
     ports = Ports(collector_port, gateway_port, dashboard_port)
     with running_stack(directory, ports, _say, dashboard=dashboard) as supervisor:

@@ -119,7 +119,8 @@ def main() -> None:
     shop = Shop(options.database)
     work = [each for each in world["tasks"] for _ in range(options.attempts)]
     with ThreadPoolExecutor(max_workers=8) as pool:
-        outcomes = list(pool.map(lambda each: attempt(client, options.model, shop, world, each), work))
+        running = [pool.submit(attempt, client, options.model, shop, world, each) for each in work]
+        outcomes = [each.result() for each in running]
     options.report.write_text(json.dumps([outcome._asdict() for outcome in outcomes]))
     mean = sum(outcome.reward for outcome in outcomes) / len(outcomes)
     print(f"{len(outcomes)} attempts at {len(world['tasks'])} tasks, mean reward {mean:.2f}")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .settle import Outcome, read_report
-from .weights import logprob_gaps, weights_differ
 
 if TYPE_CHECKING:
     import polars as pl
@@ -117,18 +116,14 @@ def _tool_errors_are_attached(seen: _Seen) -> Finding:
 
 
 def _tokens_are_exact(seen: _Seen, model: Path) -> Finding:
-    from transformers import AutoTokenizer
+    from .recompute import chat_renderer
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(model)
+    render = chat_renderer(model)
     exact = 0
     columns = ("state", "tools", "prompt_token_ids", "response_token_ids", "logprobs")
     for state, tools, prompt_ids, response_ids, logprobs in seen.transitions.select(columns).iter_rows():
-        rendered = tokenizer.apply_chat_template(
-            [_openai_message(each) for each in json.loads(state)],
-            tools=[{"type": "function", "function": each} for each in json.loads(tools)],
-            add_generation_prompt=True,
-            return_dict=False,
-        )
+        messages = [_openai_message(each) for each in json.loads(state)]
+        rendered = render(messages, [{"type": "function", "function": each} for each in json.loads(tools)])
         exact += rendered == list(prompt_ids) and 0 < len(response_ids) == len(logprobs)
     ok = exact == len(seen.transitions) > 0
     return Finding("token ids are those that were sampled", ok, f"{exact} of {len(seen.transitions)} transitions exact")
@@ -173,6 +168,8 @@ def _metrics_of_every_step(seen: _Seen, record: RunRecord) -> Finding:
 
 
 def _weights_changed(base: Path, trained: Path, record: RunRecord) -> Finding:
+    from .recompute import weights_differ
+
     changed, total = weights_differ(base, trained)
     return Finding(
         f"{record.version} has other weights than {record.base}", changed > 0, f"{changed} of {total} tensors"
@@ -180,6 +177,8 @@ def _weights_changed(base: Path, trained: Path, record: RunRecord) -> Finding:
 
 
 def _new_version_answers(seen: _Seen, base: Path, trained: Path, record: RunRecord) -> Finding:
+    from .recompute import logprob_gaps
+
     said = {each for outcome in seen.after for each in outcome.response_ids}
     rows = seen.transitions.filter(seen.transitions["response_id"].is_in(sorted(said)))
     versions = set(rows["policy_version"])

@@ -1,7 +1,7 @@
 """Shows a long run stage by stage, with the time that each took."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from ..console import err
@@ -20,7 +20,7 @@ class Stages:
         return time.monotonic() - self._began_s
 
     @contextmanager
-    def stage(self, title: str) -> Iterator[None]:
+    def stage(self, title: str) -> Generator[None]:
         """Time what happens inside; notes said meanwhile are added to the line."""
         began_s = time.monotonic()
         self.notes.clear()

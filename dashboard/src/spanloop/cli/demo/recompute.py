@@ -1,15 +1,30 @@
 # pyright: basic, reportPrivateImportUsage=false
-"""Compares model folders: do their weights differ, and which of them sampled given tokens?"""
+"""Computes again what the loop claims: prompt tokens, logprobs, whether weights differ. Reads model folders only."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import polars as pl
+
+
+def chat_renderer(folder: Path) -> "Callable[[list[dict[str, Any]], list[dict[str, Any]]], list[int]]":
+    """A function from OpenAI messages and tool definitions to the prompt's token ids, by the folder's chat template."""
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+
+    def render(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[int]:
+        ids: list[int] = tokenizer.apply_chat_template(
+            messages, tools=tools, add_generation_prompt=True, return_dict=False
+        )
+        return ids
+
+    return render
 
 
 def weights_differ(one: Path, other: Path) -> tuple[int, int]:
