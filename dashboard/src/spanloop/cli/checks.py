@@ -68,17 +68,16 @@ def _extra(name: str, packages: tuple[str, ...]) -> Check:
 
 
 def _serving() -> Check:
-    from spanloop.gateway.environment import serving_environment
+    from spanloop.gateway.serving import find_serving_environment, serving_folder
 
-    environment = serving_environment()
-    folder = environment.folder
-    return Check(
-        "serving environment",
-        environment.is_complete,
-        f"{environment.package} in {folder}" if environment.is_complete else f"no vLLM in {folder}",
-        "spanloop doctor --fix",
-        repair=partial(serving_env.create, folder),
-    )
+    name = "serving environment"
+    try:
+        found = find_serving_environment()
+    except SpanloopError as error:
+        return Check(
+            name, False, error.what, "spanloop doctor --fix", repair=partial(serving_env.create, serving_folder())
+        )
+    return Check(name, True, f"{found.package} {found.version} in {found.path}")
 
 
 def _device() -> Check:
