@@ -1,0 +1,136 @@
+"""``python -m spanloop.gateway``: one gateway process, until SIGTERM."""
+
+import argparse
+import asyncio
+import contextlib
+import errno
+import logging
+import shlex
+import signal
+import socket
+import sys
+from collections.abc import Generator, Sequence
+from typing import Final
+
+import uvicorn
+
+from spanloop.semconv.environment import GATEWAY_PORT, default_data_dir
+from spanloop.semconv.errors import PortInUseError, ServiceError, SpanloopError
+from spanloop.store import DataDir
+
+from .app import Gateway
+from .settings import EngineSettings, GatewaySettings
+
+_log: Final = logging.getLogger("spanloop.gateway")
+_BACKLOG: Final = 2048
+_GRACE_S: Final = 1
+"""How long running answers may go on after SIGTERM; the engine's end needs most of the 10 s."""
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn without its signal handling, which ends the process by the signal instead of with status 0."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        yield
+
+    def _stop(self) -> None:
+        self.should_exit = True
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
+    """Read the command line."""
+    default, engine = GatewaySettings(data_dir=default_data_dir()), EngineSettings()
+    parser = argparse.ArgumentParser(prog="python -m spanloop.gateway", description=__doc__)
+    parser.add_argument("--data-dir", default=str(default.data_dir), help="default: %(default)s")
+    parser.add_argument("--host", default=default.host, help="address to listen on; default: %(default)s")
+    parser.add_argument("--port", type=int, default=GATEWAY_PORT, help="0: a free one; default: %(default)s")
+    parser.add_argument("--upstream", default="", help="URL of a running vLLM server to use instead of starting one")
+    parser.add_argument("--dtype", default=engine.dtype, help="as vLLM's; default: %(default)s")
+    parser.add_argument(
+        "--kv-cache-gib", type=int, default=engine.kv_cache_gib, help="key/value cache on a CPU; default: %(default)s"
+    )
+    parser.add_argument("--max-model-len", type=int, default=None, help="tokens; default: the model's own")
+    parser.add_argument("--vllm-args", default="", help="more arguments for vLLM, as one quoted string")
+    parser.add_argument("--drain-timeout-s", type=float, default=default.drain_timeout_s, help="default: %(default)s")
+    chosen = parser.parse_args(arguments)
+    return GatewaySettings(
+        data_dir=DataDir(chosen.data_dir).path,
+        host=chosen.host,
+        port=chosen.port,
+        upstream=chosen.upstream.rstrip("/").removesuffix("/v1"),
+        drain_timeout_s=chosen.drain_timeout_s,
+        engine=EngineSettings(
+            dtype=chosen.dtype,
+            kv_cache_gib=chosen.kv_cache_gib,
+            max_model_len=chosen.max_model_len,
+            extra_args=tuple(shlex.split(chosen.vllm_args)),
+        ),
+    )
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket: whoever connects from now on is answered, if a little later.
+
+    Raises:
+        PortInUseError: Somebody else listens there.
+        ServiceError: The address is not ours.
+    """
+    try:
+        return socket.create_server((host, port), backlog=_BACKLOG, reuse_port=False)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUseError(
+                f"The gateway cannot listen on {host}:{port}: another process does.",
+                next_step="stop it, or choose another port with --port",
+            ) from error
+        raise ServiceError(f"The gateway cannot listen on {host}:{port}: {error}.") from error
+
+
+async def serve(settings: GatewaySettings) -> None:
+    """Run a gateway until it is told to stop.
+
+    Raises:
+        SpanloopError: It cannot start.
+    """
+    data_dir = DataDir(settings.data_dir).open()
+    listener = bind(settings.host, settings.port)
+    with listener:
+        gateway = Gateway(settings, data_dir)
+        config = uvicorn.Config(
+            gateway.application(),
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            timeout_graceful_shutdown=_GRACE_S,
+            timeout_keep_alive=75,
+        )
+        host, port = listener.getsockname()[:2]
+        url = f"http://{host}:{port}"
+        _log.info("the gateway answers at %s", url)
+        with data_dir.announce("gateway", url):
+            await _Server(config).serve(sockets=[listener])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the process.
+
+    Returns:
+        The exit status.
+    """
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for noisy in ("httpx", "httpcore", "uvicorn.error"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        asyncio.run(serve(parse_arguments(arguments)))
+    except SpanloopError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

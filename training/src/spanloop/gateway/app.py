@@ -1,0 +1,168 @@
+"""The web application: routes, and what lives as long as it does."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator
+from typing import Final
+
+import httpx
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from spanloop.store import DataDir, Store, connect
+from spanloop.store.spool import Spool
+
+from .admin import Admin, admin_token
+from .answers import AnswerError
+from .chat import ChatAnswer
+from .chat_request import ChatRequest
+from .control import NO_DEPLOYMENT, Control, EngineState
+from .deployment import DeploymentFile
+from .engine import ChildEngine, Engine, ExternalEngine
+from .gate import Gate
+from .metrics import Metrics
+from .recorder import Recorder
+from .settings import GatewaySettings
+
+_CONNECT_TIMEOUT_S: Final = 5.0
+
+
+class Gateway:
+    """Everything that one gateway process holds.
+
+    Args:
+        settings: What it was told.
+        data_dir: Opened.
+
+    Raises:
+        SpanloopError: The data directory is not usable, or another gateway uses it.
+    """
+
+    def __init__(self, settings: GatewaySettings, data_dir: DataDir) -> None:
+        self._settings = settings
+        self._data_dir = data_dir
+        self._started_s = time.time()
+        self.metrics = Metrics()
+        # An answer may take minutes; the caller's own timeout decides, by closing its connection.
+        timeout = httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        self.client = httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=False)
+        self.gate = Gate(NO_DEPLOYMENT)
+        self.recorder = Recorder(
+            Spool(data_dir.generations, max_bytes=settings.spool_bytes),
+            self._connect,
+            data_dir.gateway / "rejected.jsonl",
+            self.metrics,
+        )
+        self.control = Control(self._engine(), self.gate, DeploymentFile(data_dir), settings)
+        self._admin = Admin(self.control, self.metrics, admin_token(data_dir))
+
+    def application(self) -> Starlette:
+        """The ASGI application; its lifespan starts and stops the engine."""
+        return Starlette(
+            routes=[
+                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/models", self._models),
+                Route("/healthz", self._healthz),
+                Route("/metrics", self._metrics_text),
+                Route("/admin/deploy", self._admin.deploy, methods=["POST"]),
+                Route("/admin/stop", self._admin.stop, methods=["POST"]),
+                Route("/admin/status", self._admin.status),
+            ],
+            exception_handlers={AnswerError: _answer_error},
+            lifespan=self._lifespan,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
+        drain = asyncio.create_task(self.recorder.run(), name="capture-writer")
+        self.control.begin()
+        try:
+            yield
+        finally:
+            await self.control.close()
+            drain.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await drain
+            await self.recorder.close()
+            await self.client.aclose()
+
+    async def _chat(self, request: Request) -> ChatAnswer:
+        length = request.headers.get("content-length", "0")
+        if length.isdigit() and int(length) > self._settings.max_body_bytes:
+            raise self._too_large(int(length))
+        body = await request.body()
+        if len(body) > self._settings.max_body_bytes:
+            raise self._too_large(len(body))
+        chat = ChatRequest.parse(body, request.headers.get("traceparent"))
+        return ChatAnswer(chat, self, request.headers.get("authorization", ""))
+
+    async def _models(self, _request: Request) -> Response:
+        route = self.gate.route
+        names = () if route is None else route.accepted_names[:2]
+        models = [
+            {"id": name, "object": "model", "created": int(self._started_s), "owned_by": "spanloop"} for name in names
+        ]
+        return JSONResponse({"object": "list", "data": models})
+
+    async def _healthz(self, _request: Request) -> Response:
+        status, spool = self.control.status, self.recorder.stats
+        deployment = status.deployment
+        return JSONResponse(
+            {
+                "status": "ok" if status.state is EngineState.SERVING and not self.recorder.last_error else "degraded",
+                "engine": status.state.value,
+                "model": None if deployment is None else deployment.name,
+                "version": None if deployment is None else deployment.version,
+                "error": status.error,
+                "restarts": status.restarts,
+                "start_duration_s": round(status.start_duration_s, 3),
+                "running_requests": self.gate.running,
+                "held_requests": self.gate.waiting,
+                "captures": {
+                    "waiting_records": spool.records,
+                    "waiting_bytes": spool.bytes,
+                    "oldest_age_s": round(spool.oldest_age_s, 1),
+                    "last_insert": self.recorder.last_insert_s,
+                    "error": self.recorder.last_error,
+                },
+            }
+        )
+
+    async def _metrics_text(self, _request: Request) -> Response:
+        status, spool = self.control.status, self.recorder.stats
+        text = self.metrics.text(
+            {
+                "engine_serving": float(status.state is EngineState.SERVING),
+                "engine_restarts": status.restarts,
+                "engine_start_duration_seconds": status.start_duration_s,
+                "running_requests": self.gate.running,
+                "held_requests": self.gate.waiting,
+                "spool_bytes": spool.bytes,
+                "spool_records": spool.records,
+                "spool_oldest_age_seconds": spool.oldest_age_s,
+                "last_insert_timestamp_seconds": self.recorder.last_insert_s,
+            }
+        )
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    def _engine(self) -> Engine:
+        if self._settings.upstream:
+            return ExternalEngine(self._settings.upstream, self.client)
+        return ChildEngine(self._settings.engine, self.client, self._data_dir.logs / "engine.log")
+
+    def _connect(self) -> Store:
+        return connect(self._data_dir)
+
+    def _too_large(self, size_bytes: int) -> AnswerError:
+        limit = self._settings.max_body_bytes
+        return AnswerError(413, f"The request has {size_bytes} bytes, expected at most {limit}.", code="too_large")
+
+
+async def _answer_error(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, AnswerError):
+        raise error
+    return error.response()

@@ -1,0 +1,237 @@
+"""The engine: a vLLM server that is either our supervised child or somebody else's.
+
+Invariant: after `Engine.start` returns, the server answers chat requests with the given weights; after `Engine.stop`
+returns, none of its processes is left (for a child).
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Final, Protocol
+
+import httpx
+
+from spanloop.semconv.errors import ServiceError
+
+from .serving import find_serving_environment, launch
+from .settings import SERVED_NAME, EngineSettings
+from .vllm_api import VllmApi
+
+_log: Final = logging.getLogger(__name__)
+_POLL_S: Final = 0.2
+_PROGRESS_EVERY_S: Final = 5.0
+_TAIL_BYTES: Final = 64 * 1024
+_TAIL_LINES: Final = 15
+_KILL_MARGIN_S: Final = 2.0
+
+
+class Engine(Protocol):
+    """What the control needs of an engine."""
+
+    @property
+    def api(self) -> VllmApi:
+        """The server; only valid after a start."""
+        ...
+
+    @property
+    def served_name(self) -> str:
+        """What the server calls its model; only valid after a start."""
+        ...
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of a child; None for a foreign server and while stopped."""
+        ...
+
+    @property
+    def can_restart(self) -> bool:
+        """Whether `start` may be called with other weights."""
+        ...
+
+    async def start(self, model_path: str) -> None:
+        """Serve the folder.
+
+        Raises:
+            ServiceError: It did not come up; says why.
+            ConfigurationError: There is no vLLM.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """End it; nothing happens when it does not run."""
+        ...
+
+    async def wait_gone(self) -> str:
+        """Return, with a sentence, when the running engine went away by itself."""
+        ...
+
+
+class ChildEngine:
+    """vLLM as a child process behind a guard.
+
+    Args:
+        settings: How to start it.
+        client: HTTP client for its API.
+        log_path: Where its output goes; the previous run's is kept beside it with the suffix ``.1``.
+    """
+
+    can_restart = True
+    served_name = SERVED_NAME
+
+    def __init__(self, settings: EngineSettings, client: httpx.AsyncClient, log_path: Path) -> None:
+        self._settings = settings
+        self._client = client
+        self._log_path = log_path
+        self._process: asyncio.subprocess.Process | None = None
+        self._api: VllmApi | None = None
+
+    @property
+    def api(self) -> VllmApi:
+        """The server."""
+        if self._api is None:
+            raise ServiceError("The engine (vLLM) does not run.")
+        return self._api
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the guard."""
+        return None if self._process is None else self._process.pid
+
+    async def start(self, model_path: str) -> None:
+        """Start vLLM and wait for its first answer."""
+        await self.stop()
+        serving = find_serving_environment()
+        port = _free_port()
+        command = launch(serving, model_path, port, self._settings)
+        self._log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._log_path.exists():
+            self._log_path.replace(self._log_path.with_suffix(".log.1"))
+        _log.info("starting %s %s for %s; its output: %s", serving.package, serving.version, model_path, self._log_path)
+        started_at = time.monotonic()
+        with self._log_path.open("wb") as output:
+            self._process = await asyncio.create_subprocess_exec(
+                # By its file: what makes spanloop importable here need not be in the engine's environment.
+                sys.executable, "-I", str(Path(__file__).with_name("guard.py")),
+                str(os.getpid()), str(self._settings.stop_timeout_s), *command.command,
+                env=dict(command.environment),
+                stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True,
+            )  # fmt: skip
+        self._api = VllmApi(f"http://127.0.0.1:{port}", self._client)
+        try:
+            await self._wait_healthy(self._api, started_at)
+            await self._api.warm_up(SERVED_NAME)
+        except BaseException:
+            await self.stop()
+            raise
+        _log.info("the engine answers after %.1f s", time.monotonic() - started_at)
+
+    async def stop(self) -> None:
+        """End vLLM: SIGTERM, then SIGKILL after the stop timeout."""
+        process, self._process, self._api = self._process, None, None
+        if process is None or process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(self._settings.stop_timeout_s + _KILL_MARGIN_S):
+                await process.wait()
+        except TimeoutError:
+            # The kernel hands the death signal on to vLLM's server.
+            process.kill()
+            await process.wait()
+
+    async def wait_gone(self) -> str:
+        """Wait for the guard's end, which is vLLM's."""
+        if self._process is None:
+            return "the engine (vLLM) does not run"
+        status = await self._process.wait()
+        how = f"signal {-status}" if status < 0 else f"exit status {status}"
+        return f"the engine (vLLM) ended with {how}: {self._last_words()}"
+
+    async def _wait_healthy(self, api: VllmApi, started_at: float) -> None:
+        process = self._process
+        next_progress_s = _PROGRESS_EVERY_S
+        while not await api.is_healthy():
+            elapsed_s = time.monotonic() - started_at
+            if process is None or process.returncode is not None:
+                status = None if process is None else process.returncode
+                raise self._start_error(f"vLLM ended with status {status} after {elapsed_s:.0f} s, before it answered")
+            if elapsed_s > self._settings.start_timeout_s:
+                raise self._start_error(f"vLLM did not answer within {self._settings.start_timeout_s:.0f} s")
+            if elapsed_s > next_progress_s:
+                next_progress_s += _PROGRESS_EVERY_S
+                _log.info("the engine is starting, %.0f s: %s", elapsed_s, self._last_line())
+            await asyncio.sleep(_POLL_S)
+
+    def _start_error(self, what: str) -> ServiceError:
+        lines = "\n".join(f"    {line}" for line in self._tail())
+        return ServiceError(
+            f"{what}. The last lines of {self._log_path}:\n{lines}",
+            next_step="run `spanloop doctor`; read the log above",
+        )
+
+    def _last_words(self) -> str:
+        errors = [line for line in self._tail() if "Error" in line or "error" in line]
+        return errors[-1] if errors else self._last_line()
+
+    def _last_line(self) -> str:
+        tail = self._tail()
+        return tail[-1] if tail else "nothing in its log yet"
+
+    def _tail(self) -> list[str]:
+        try:
+            with self._log_path.open("rb") as file:
+                file.seek(max(0, self._log_path.stat().st_size - _TAIL_BYTES))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return []
+        return [line.rstrip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
+
+
+class ExternalEngine:
+    """A vLLM server that somebody else runs: it is watched, never started or stopped.
+
+    Args:
+        base_url: Where it answers.
+        client: HTTP client for its API.
+    """
+
+    can_restart = False
+    pid = None
+
+    def __init__(self, base_url: str, client: httpx.AsyncClient) -> None:
+        self.api = VllmApi(base_url, client)
+        self.served_name = ""
+
+    async def start(self, model_path: str) -> None:  # noqa: ARG002 - it serves what it serves
+        """Ask what it serves."""
+        if not await self.api.is_healthy():
+            raise ServiceError(
+                f"The upstream {self.api.base_url} does not answer.",
+                next_step="start it, or leave --upstream out so that the gateway starts vLLM itself",
+            )
+        self.served_name = await self.api.served_model()
+
+    async def stop(self) -> None:
+        """Nothing: it is not ours."""
+
+    async def wait_gone(self) -> str:
+        """Poll its health."""
+        misses = 0
+        while misses < 2:
+            await asyncio.sleep(1.0)
+            misses = 0 if await self.api.is_healthy() else misses + 1
+        return f"the upstream {self.api.base_url} stopped answering"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
