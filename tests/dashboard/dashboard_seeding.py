@@ -3,10 +3,14 @@
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-from spanloop.store import Store
+from spanloop.semconv.enums import JobKind
+from spanloop.store import DataDir, Store
+from spanloop.training.jobs import JobApi, JobSpec
+from spanloop.training.registry import Registry
 
 VERSIONS: Final = ("shop-tiny@v1", "shop-tiny@v2", "shop-tiny@v3")
 SUCCESS_SHARE: Final = (0.35, 0.6, 0.85)
@@ -374,3 +378,32 @@ class _Plan:
                 "scored_at": self._at(4.2),
             }
         ]
+
+
+def model_folder(path: Path, content: str = "weights") -> Path:
+    """A folder that the registry takes for a model: nothing loads it."""
+    path.mkdir(parents=True)
+    (path / "config.json").write_text('{"model_type": "llama"}')
+    (path / "model.safetensors").write_text(content)
+    return path
+
+
+def seed_control(data_dir: DataDir, scratch: Path) -> list[str]:
+    """Three versions in a line, a job in each state that needs no scheduler, and two schedules; the jobs' ids."""
+    api, registry = JobApi(data_dir), Registry(data_dir)
+    registry.add("shop-tiny", model_folder(scratch / "v1", "one"), metadata={"made": "on the spot"})
+    spec = JobSpec(kind=JobKind.GRPO, base="shop-tiny@v1", steps=30, learning_rate=1e-5, deploy=True)
+    ids: list[str] = []
+    for number in (2, 3):
+        job = api.submit(spec.model_copy(update={"base": f"shop-tiny@v{number - 1}"}))
+        folder = model_folder(scratch / f"v{number}", f"weights {number}")
+        registry.add("shop-tiny", folder, parent=f"shop-tiny@v{number - 1}", job_id=job.id)
+        ids.append(job.id)
+    registry.record_deployment("shop-tiny@v3", job_id=ids[-1])
+    api.cancel(ids[0])
+    api.schedule(spec, cron="0 3 * * *")
+    api.schedule(spec.model_copy(update={"kind": JobKind.SFT}), at=datetime(2099, 1, 1, tzinfo=UTC))
+    log = data_dir.jobs / ids[-1] / "log.txt"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("".join(f"step {step} critic/rewards/mean {step / 30:.3f}\n" for step in range(1, 31)))
+    return ids

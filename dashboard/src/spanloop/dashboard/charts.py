@@ -5,7 +5,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from spanloop.dashboard.html import AMBER, BLUE, GREEN, GREY, RED
+from spanloop.dashboard.markup import AMBER, BLUE, GREEN, GREY, RED
 
 _HEIGHT: Final = 210
 _OWNER_COLOURS: Final = {"policy": RED, "tool": AMBER, "environment": BLUE, "harness": "#8e4ec6", "user": GREY}

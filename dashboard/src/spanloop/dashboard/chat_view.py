@@ -5,7 +5,7 @@ from typing import Final
 
 import streamlit as st
 
-from spanloop.dashboard import html
+from spanloop.dashboard import markup
 from spanloop.dashboard.views.formatting import duration, short_id
 from spanloop.dashboard.views.messages import Message, Part, StepRecord, ToolResult, Turn, conversation, pretty_json
 
@@ -53,19 +53,19 @@ def _message(message: Message) -> None:
 def _part(part: Part) -> None:
     match part.kind:
         case "text":
-            st.html(html.text_block(part.content))
+            st.html(markup.text_block(part.content))
         case "reasoning":
             with st.expander("Reasoning"):
-                st.html(html.text_block(part.content))
+                st.html(markup.text_block(part.content))
         case "tool_call":
             call = f" · `{short_id(part.call_id, 14)}`" if part.call_id else ""
             st.markdown(f":material/build: calls **{_plain(part.name)}**{call}")
-            st.code(html.cut(pretty_json(part.content)), language="json", wrap_lines=True)
+            st.code(markup.cut(pretty_json(part.content)), language="json", wrap_lines=True)
         case "tool_call_response":
-            st.code(html.cut(pretty_json(part.content)), language="json", wrap_lines=True)
+            st.code(markup.cut(pretty_json(part.content)), language="json", wrap_lines=True)
         case "raw":
             st.caption(":orange[Not a canonical message part; shown as stored.]")
-            st.code(html.cut(part.content), language=None, wrap_lines=True)
+            st.code(markup.cut(part.content), language=None, wrap_lines=True)
 
 
 def _tool_result(result: ToolResult) -> None:
@@ -76,7 +76,7 @@ def _tool_result(result: ToolResult) -> None:
             st.markdown(f":red[✕ **{_plain(result.name)}** failed{kind}]{took}")
         else:
             st.markdown(f"**{_plain(result.name)}** returned{took}")
-        st.code(html.cut(pretty_json(result.content)), language=None, wrap_lines=True)
+        st.code(markup.cut(pretty_json(result.content)), language=None, wrap_lines=True)
 
 
 def _plain(text: str) -> str:

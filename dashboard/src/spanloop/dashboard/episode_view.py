@@ -7,7 +7,7 @@ import polars as pl
 import streamlit as st
 from streamlit.column_config import CheckboxColumn, NumberColumn, TextColumn
 
-from spanloop.dashboard import html, reads, resources, tables, token_view
+from spanloop.dashboard import markup, reads, resources, tables, token_view
 from spanloop.dashboard.chat_view import chat
 from spanloop.dashboard.page import nothing_yet
 from spanloop.dashboard.views.formatting import DASH, count, duration, signed
@@ -98,7 +98,7 @@ def _spans(store: Store, head: reads.Episode) -> None:
     if len(found) == reads.MAX_SPANS:
         st.caption(f"Only the first {reads.MAX_SPANS} spans are shown.")
     lines = layout_tree(found)
-    st.html(html.span_tree(lines))
+    st.html(markup.span_tree(lines))
     st.space("small")
     labels = [f"{'· ' * min(line.depth, 8)}{line.span.name} ({line.span.span_id[:8]})" for line in lines]
     chosen = st.selectbox(
@@ -207,10 +207,10 @@ def _failures(store: Store, head: reads.Episode) -> None:
         tool = f" · tool **{row['tool_name']}**" if row["tool_name"] else ""
         with st.container(border=True):
             st.markdown(f"Step {row['step']} · **{row['fault_owner']}** · {row['error_class']}{tool} · {recovered}")
-            st.html(html.text_block(row["message"]))
+            st.html(markup.text_block(row["message"]))
             st.caption(f"rule {row['rule']} · confidence {row['confidence']:.0%} · span {row['span_id']}")
             with st.expander("Evidence: what the rule saw"):
-                st.code(html.cut(row["evidence"]), language="json", wrap_lines=True)
+                st.code(markup.cut(row["evidence"]), language="json", wrap_lines=True)
             st.page_link(
                 "pages/failures.py", label="Others like it", icon=":material/stacks:", query_params={"group": row["fingerprint"]}
             )

@@ -7,10 +7,11 @@ from typing import Final
 import polars as pl
 import streamlit as st
 from streamlit.column_config import CheckboxColumn, DatetimeColumn, NumberColumn, TextColumn
+from streamlit.elements.lib.column_types import ColumnConfig
 
 from spanloop.dashboard import resources
 
-Columns = dict[str, TextColumn | NumberColumn | DatetimeColumn | CheckboxColumn]
+Columns = dict[str, ColumnConfig]
 """Column name to how Streamlit shows it."""
 
 TIME_FORMAT: Final = "YYYY-MM-DD HH:mm:ss"
@@ -41,14 +42,19 @@ def pick_row(frame: pl.DataFrame, ids: Sequence[str], *, key: str, columns: Colu
     return ids[rows[0]] if rows and rows[0] < len(ids) else None
 
 
+def frame(rows: list[dict[str, object]]) -> pl.DataFrame:
+    """Rows of control state as a table; every row must have the same keys."""
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
 def show(frame: pl.DataFrame, columns: Columns) -> None:
     """Draw ``frame`` without selection."""
     st.dataframe(frame, hide_index=True, column_config=columns)
 
 
-def when(label: str, help_text: str = "") -> DatetimeColumn:
+def when(label: str, help_text: str = "") -> ColumnConfig:
     """A moment in the viewer's time zone."""
-    return DatetimeColumn(label, format=TIME_FORMAT, timezone=resources.time_zone(), help=help_text or None)  # type: ignore[no-any-return]
+    return DatetimeColumn(label, format=TIME_FORMAT, timezone=resources.time_zone(), help=help_text or None)
 
 
 def failures(frame: pl.DataFrame) -> pl.DataFrame:

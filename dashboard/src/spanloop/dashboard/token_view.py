@@ -7,7 +7,7 @@ import polars as pl
 import streamlit as st
 from streamlit.column_config import CheckboxColumn, NumberColumn, TextColumn
 
-from spanloop.dashboard import html, reads, tables
+from spanloop.dashboard import markup, reads, tables
 from spanloop.dashboard.views.formatting import DASH
 from spanloop.store import Store
 
@@ -42,8 +42,8 @@ def show(store: Store, head: reads.Episode) -> None:
     if window.prompt_tokens > len(window.prompt_tail) and first == 0:
         st.caption(f"The first {window.prompt_tokens - len(window.prompt_tail)} prompt tokens are not shown.")
     cells = window.cells()
-    st.html(html.token_legend())
-    st.html(html.token_strip(cells))
+    st.html(markup.token_legend())
+    st.html(markup.token_strip(cells))
     with st.expander("As a table"):
         frame = pl.DataFrame(
             {

@@ -7,7 +7,6 @@ import streamlit as st
 
 from spanloop.dashboard import charts, reads, resources, tables
 from spanloop.dashboard.page import next_step, nothing_yet, page, problem, time_range
-from spanloop.dashboard.serving import served_model
 from spanloop.dashboard.views.formatting import ago, count, number, percent
 from spanloop.dashboard.views.series import bucket_s
 from spanloop.dashboard.views.services import service_states
@@ -123,12 +122,13 @@ def _services() -> None:
     st.subheader("Services", anchor=False)
     directory = resources.data_dir()
     states = service_states(directory.path, os.environ.get(CLICKHOUSE_URL_ENV, ""))
-    serving = served_model(directory)
+    deployed = resources.registry().deployed()
+    serving = f"serves {deployed.reference}" if deployed else "serves nothing yet"
     for column, state in zip(st.columns(len(states)), states, strict=True):
         with column:
             mark = ":green[●]" if state.is_running else ":gray[○]"
             st.markdown(f"{mark} **{state.name}**")
-            detail = serving if state.name == "gateway" and serving else state.note or state.url
+            detail = serving if state.name == "gateway" else state.note or state.url
             st.caption(detail if state.is_running and detail else state.purpose if state.is_running else "not running")
     if not all(state.is_running for state in states if state.name != "dashboard"):
         next_step("Start what does not run:", resources.command("up"))

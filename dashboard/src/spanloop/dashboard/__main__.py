@@ -1,0 +1,29 @@
+"""``python -m spanloop.dashboard --data-dir D --port P --host H``: serve the dashboard until SIGTERM."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from spanloop.dashboard.service import serve
+from spanloop.semconv.environment import DASHBOARD_PORT, default_data_dir
+from spanloop.semconv.errors import SpanloopError
+from spanloop.store import DataDir
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the service; the exit code is that of the error that ended it."""
+    parser = argparse.ArgumentParser(prog="python -m spanloop.dashboard", description="Serve the spanloop dashboard.")
+    parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (default: %(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=DASHBOARD_PORT, help="port to listen on (default: %(default)s)")
+    chosen = parser.parse_args(arguments)
+    try:
+        serve(DataDir(chosen.data_dir), host=chosen.host, port=chosen.port)
+    except SpanloopError as error:
+        print(f"spanloop dashboard: {error}", file=sys.stderr)  # noqa: T201 (for whoever started it)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""The form that submits a job now, or schedules it for a time or by cron."""
+# pyright: reportUnknownMemberType=false
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, cast
+
+import streamlit as st
+
+from spanloop.dashboard import resources
+from spanloop.dashboard.page import nothing_yet, problem
+from spanloop.dashboard.views.jobs import FormErrors, JobForm, When, as_utc, to_spec
+from spanloop.semconv.enums import JobKind
+from spanloop.semconv.errors import SpanloopError
+from spanloop.training.jobs import JobSpec
+
+_KINDS: Final = {
+    JobKind.GRPO: "GRPO: learn from rewards",
+    JobKind.SFT: "SFT: imitate good episodes",
+}
+_WHEN: Final[tuple[When, ...]] = ("Now", "At a time", "Repeatedly")
+
+
+@dataclass(frozen=True, slots=True)
+class _Firing:
+    """When the job should run; both empty means now."""
+
+    at: datetime | None = None
+    cron: str | None = None
+
+
+def show() -> None:
+    """Draw the form; submit when its button is pressed."""
+    versions = [model.reference for model in resources.registry().list()]
+    if not versions:
+        nothing_yet(
+            "No model is registered, so there is nothing to train.",
+            "Register a Hugging Face folder first:",
+            resources.command("models add NAME FOLDER"),
+        )
+        return
+    form = _fields(versions)
+    firing, label = _when()
+    if not st.button(label, type="primary", icon=":material/play_arrow:", key="submit"):
+        return
+    spec = to_spec(form)
+    if isinstance(spec, FormErrors):
+        st.error("\n".join(f"- {message}" for message in spec.messages))
+        return
+    try:
+        _act(spec, firing)
+    except SpanloopError as error:
+        problem(error)
+
+
+def _fields(versions: list[str]) -> JobForm:
+    kind = cast(
+        "JobKind",
+        st.segmented_control("Kind", list(_KINDS), default=JobKind.GRPO, format_func=_KINDS.__getitem__, key="kind", required=True),
+    )
+    is_grpo = kind is JobKind.GRPO
+    first, second, third, fourth = st.columns(4)
+    base = first.selectbox("Start from", versions, key="base", help="The model version that is trained further")
+    steps = second.number_input("Steps", min_value=1, value=10, key="steps", help="Optimiser steps, each over one batch")
+    batch_groups = third.number_input(
+        "Groups in a batch" if is_grpo else "Trajectories in a batch", min_value=1, value=8, key="batch_groups"
+    )
+    learning_rate = fourth.number_input(
+        "Learning rate", min_value=0.0, value=1e-6, step=1e-6, format="%.1e", key="learning_rate"
+    )
+    deploy = st.toggle("Serve the new version when training has succeeded", key="deploy")
+    with st.expander("Which episodes, and the rest"):
+        return _more(JobForm(kind, base or "", "", steps, batch_groups, learning_rate, 100_000, 0, deploy), versions)
+
+
+def _more(form: JobForm, versions: list[str]) -> JobForm:
+    is_grpo = form.kind is JobKind.GRPO
+    left, middle, right = st.columns(3)
+    max_episodes = left.number_input("At most this many episodes", min_value=1, value=100_000, key="max_episodes")
+    policy = middle.selectbox(
+        "Only episodes of this version", versions, index=None, placeholder="any version", key="only_version"
+    )
+    tasks = right.text_input("Only these tasks", placeholder="task-1, task-2", key="task_ids")
+    name = left.text_input("Name of the result", placeholder=form.base.partition("@")[0], key="result_name")
+    seed = middle.number_input("Seed", min_value=0, value=0, key="seed")
+    group_size: int | None = None
+    epochs: int | None = None
+    min_reward: float | None = None
+    if is_grpo:
+        group_size = right.number_input("Episodes of a group", min_value=2, value=8, key="group_size")
+        epochs = left.number_input("Passes over each batch", min_value=1, value=1, key="epochs")
+    else:
+        min_reward = right.number_input(
+            "Least reward of an episode", value=None, placeholder="any, and without a reward too", key="min_reward"
+        )
+    return JobForm(
+        kind=form.kind,
+        base=form.base,
+        name=name,
+        steps=form.steps,
+        batch_groups=form.batch_groups,
+        learning_rate=form.learning_rate,
+        max_episodes=max_episodes,
+        seed=seed,
+        deploy=form.deploy,
+        policy_version=policy or "",
+        task_ids=tasks,
+        group_size=group_size,
+        epochs=epochs,
+        min_reward=min_reward,
+    )
+
+
+def _when() -> tuple[_Firing, str]:
+    chosen = st.segmented_control("When", list(_WHEN), default="Now", key="when", required=True)
+    if chosen == "At a time":
+        now = resources.now()
+        at = st.datetime_input(
+            "Time (UTC)", value=(now + timedelta(hours=1)).replace(minute=0, second=0, microsecond=0, tzinfo=None), key="at", width=260
+        )
+        return _Firing(at=as_utc(at) if at else None), "Schedule it"
+    if chosen == "Repeatedly":
+        cron = st.text_input(
+            "Cron (UTC)", value="0 3 * * *", key="cron", width=260, help="minute hour day month weekday; this is every night at three"
+        )
+        return _Firing(cron=cron), "Schedule it"
+    return _Firing(), "Start it"
+
+
+def _act(spec: JobSpec, firing: _Firing) -> None:
+    api = resources.job_api()
+    if firing == _Firing():
+        job = api.submit(spec)
+        st.query_params["job"] = job.id
+    else:
+        schedule = api.schedule(spec, cron=firing.cron, at=firing.at)
+        st.toast(f"Scheduled; it fires next at {schedule.next_at:%Y-%m-%d %H:%M} UTC.")
+        st.session_state["show_schedules"] = True
+    st.rerun()

@@ -1,0 +1,129 @@
+"""Jobs as a page shows them, and the form that makes one. Pure; only the job API acts."""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from pydantic import ValidationError
+
+from spanloop.dashboard.views.formatting import DASH, duration
+from spanloop.semconv.enums import JobKind, JobState
+from spanloop.training.jobs import Job, JobSpec
+
+When = Literal["Now", "At a time", "Repeatedly"]
+
+STATE_MARKS: Final = {
+    JobState.QUEUED: "○ queued",
+    JobState.RUNNING: "◐ running",
+    JobState.CANCELLING: "◌ cancelling",
+    JobState.SUCCEEDED: "✓ succeeded",
+    JobState.FAILED: "✕ failed",
+    JobState.CANCELLED: "– cancelled",
+}
+
+STATE_COLOURS: Final = {
+    JobState.QUEUED: "gray",
+    JobState.RUNNING: "blue",
+    JobState.CANCELLING: "orange",
+    JobState.SUCCEEDED: "green",
+    JobState.FAILED: "red",
+    JobState.CANCELLED: "gray",
+}
+
+_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+
+
+@dataclass(frozen=True, slots=True)
+class JobForm:
+    """What a person filled in, not validated yet."""
+
+    kind: JobKind
+    base: str
+    name: str
+    steps: int
+    batch_groups: int
+    learning_rate: float
+    max_episodes: int
+    seed: int
+    deploy: bool
+    policy_version: str = ""
+    task_ids: str = ""
+    """Comma-separated; empty for all tasks."""
+    group_size: int | None = None
+    """Only for GRPO."""
+    epochs: int | None = None
+    """Only for GRPO."""
+    min_reward: float | None = None
+    """Only for SFT."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormErrors:
+    """Why a form makes no job: one sentence for each field."""
+
+    messages: tuple[str, ...]
+
+
+def to_spec(form: JobForm) -> JobSpec | FormErrors:
+    """The job that the form describes, or everything that is wrong with it at once."""
+    if not form.base:
+        return FormErrors(("base: choose the model version to start from.",))
+    fields: dict[str, Any] = {
+        "kind": form.kind,
+        "base": form.base,
+        "name": form.name.strip(),
+        "steps": form.steps,
+        "batch_groups": form.batch_groups,
+        "learning_rate": form.learning_rate,
+        "max_episodes": form.max_episodes,
+        "seed": form.seed,
+        "deploy": form.deploy,
+        "policy_version": form.policy_version.strip(),
+        "task_ids": tuple(task for part in form.task_ids.split(",") if (task := part.strip())),
+    }
+    optional = {"group_size": form.group_size, "epochs": form.epochs, "min_reward": form.min_reward}
+    fields |= {name: value for name, value in optional.items() if value is not None}
+    try:
+        return JobSpec.model_validate(fields)
+    except ValidationError as error:
+        return FormErrors(tuple(_message(detail["loc"], detail["msg"], detail.get("input")) for detail in error.errors()))
+
+
+def as_utc(moment: datetime) -> datetime:
+    """A moment that was typed without a zone, read as UTC, as the form's label says."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def progress(job: Job) -> float:
+    """Share of the steps that are done, 0 to 1; a job that succeeded is done whatever it counted."""
+    if job.state is JobState.SUCCEEDED:
+        return 1.0
+    return min(1.0, job.step / job.steps_total) if job.steps_total else 0.0
+
+
+def took(job: Job, now: datetime) -> str:
+    """How long the job ran, or has run so far; a dash before its start."""
+    if job.started_at is None:
+        return DASH
+    end = job.finished_at or now
+    return duration(max(0, int((end - job.started_at).total_seconds() * 1e9)))
+
+
+def log_lines(text: str, at_most: int) -> str:
+    """The log's last lines as a terminal would leave them: no colours, a redrawn progress bar only once."""
+    lines = _ANSI.sub("", text).splitlines(keepends=False) if "\r" not in text else _redrawn(_ANSI.sub("", text))
+    return "\n".join(lines[-at_most:])
+
+
+def _redrawn(text: str) -> list[str]:
+    lines: list[str] = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        lines.append(line.rstrip("\r").rsplit("\r", 1)[-1])
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def _message(location: tuple[int | str, ...], message: str, got: Any) -> str:
+    where = ".".join(str(part) for part in location)
+    text = message.removeprefix("Value error, ")
+    return f"{where}: {text} (got {got!r})." if where else f"{text}."

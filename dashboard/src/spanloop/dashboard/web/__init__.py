@@ -1,0 +1,3 @@
+"""What Streamlit executes, and nothing else: its folder goes first on ``sys.path``, where any module of ours would
+shadow a library of the same name.
+"""

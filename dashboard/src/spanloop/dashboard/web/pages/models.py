@@ -1,0 +1,129 @@
+"""Model versions: where each came from, which one answers, and the button that serves another; ``?model=…`` opens one."""
+# pyright: reportUnknownMemberType=false
+
+import json
+
+import polars as pl
+import streamlit as st
+from streamlit.column_config import TextColumn
+
+from spanloop.dashboard import reads, resources, tables
+from spanloop.dashboard.page import next_step, nothing_yet, page, problem
+from spanloop.dashboard.views.formatting import ago, count, number, percent
+from spanloop.dashboard.views.lineage import lineage
+from spanloop.semconv.errors import SpanloopError
+from spanloop.training.deploy import deploy
+from spanloop.training.registry import ModelVersion
+
+
+def render() -> None:
+    """Draw the versions, and the one that the address names."""
+    with page("Models", "Every version is a complete model folder. Children stand under the version they were trained from."):
+        registry = resources.registry()
+        models = registry.list()
+        if not models:
+            nothing_yet(
+                "No model is registered yet.", "Register a Hugging Face folder:", resources.command("models add NAME FOLDER")
+            )
+            return
+        deployed = registry.deployed()
+        serving = deployed.reference if deployed and resources.data_dir().running("gateway") else ""
+        _state(deployed, serving)
+        lines = lineage(models)
+        picked = tables.pick_row(
+            tables.frame([_row(line.label, line.model, serving) for line in lines]),
+            [line.model.reference for line in lines],
+            key="models",
+            columns=_columns(),
+        )
+        if picked:
+            st.query_params["model"] = picked
+        asked = st.query_params.get("model", "")
+        if asked:
+            _version(registry.get(asked), serving)
+        else:
+            st.caption("Click a row to see a version and to serve it.")
+
+
+def _state(deployed: ModelVersion | None, serving: str) -> None:
+    if serving:
+        st.markdown(f":green[●] The gateway serves **{serving}**.")
+        return
+    last = f" The last one served was **{deployed.reference}**." if deployed else ""
+    st.warning(f"Nothing is served.{last}", icon=":material/cloud_off:")
+    if not resources.data_dir().running("gateway"):
+        next_step("The gateway does not run. Start it:", resources.command("up"))
+
+
+def _row(label: str, model: ModelVersion, serving: str) -> dict[str, object]:
+    return {
+        "version": label,
+        "served": "● served" if model.reference == serving else "",
+        "created_at": model.created_at,
+        "made_by": model.job_id or "added from outside",
+        "size": f"{model.size_bytes / 1e6:,.1f} MB",
+        "weights": model.weights_sha256[:12],
+    }
+
+
+def _columns() -> tables.Columns:
+    return {
+        "version": TextColumn("version", width="medium"),
+        "served": TextColumn("served", width=85),
+        "created_at": tables.when("created"),
+        "made_by": TextColumn("made by job"),
+        "size": TextColumn("size", width=100),
+        "weights": TextColumn("weights", help="Start of the SHA-256 of the weight files", width=120),
+    }
+
+
+def _version(model: ModelVersion, serving: str) -> None:
+    st.subheader(model.reference, anchor=False)
+    _episodes(model)
+    facts = {
+        "trained from": model.parent or "–",
+        "made by job": model.job_id or "–",
+        "created": f"{model.created_at:%Y-%m-%d %H:%M:%S} UTC ({ago(model.created_at, resources.now())})",
+        "folder": str(model.path),
+        "weights SHA-256": model.weights_sha256,
+    } | {name: value if isinstance(value, str) else json.dumps(value) for name, value in model.metadata.items()}
+    tables.show(
+        pl.DataFrame({"what": list(facts), "value": list(facts.values())}),
+        {"what": TextColumn(width="small"), "value": TextColumn(width="large")},
+    )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        _deploy_button(model, serving)
+        st.page_link(
+            "pages/episodes.py", label="Its episodes", icon=":material/forum:", query_params={"policy": model.reference}
+        )
+        if model.job_id:
+            st.page_link("pages/jobs.py", label="Its job", icon=":material/model_training:", query_params={"job": model.job_id})
+
+
+def _episodes(model: ModelVersion) -> None:
+    try:
+        versions = reads.policy_versions(resources.store(), 0).filter(pl.col("policy_version") == model.reference)
+    except SpanloopError as error:
+        problem(error)
+        return
+    if versions.is_empty():
+        st.caption("It has not acted in any episode yet.")
+        return
+    row = versions.row(0, named=True)
+    columns = st.columns(3)
+    columns[0].metric("Episodes", count(row["episodes"]))
+    columns[1].metric("Success rate", percent(row["successes"], row["successes"] + row["failures"]))
+    columns[2].metric("Mean reward", number(row["mean_reward"]))
+
+
+def _deploy_button(model: ModelVersion, serving: str) -> None:
+    is_served = model.reference == serving
+    is_up = resources.data_dir().running("gateway") is not None
+    why = "It is served already." if is_served else "" if is_up else "The gateway does not run."
+    if st.button("Serve this version", icon=":material/rocket_launch:", key="deploy", disabled=bool(why), help=why or None):
+        with st.spinner(f"The gateway loads {model.reference}; requests wait meanwhile…"):
+            deploy(resources.data_dir(), model.reference)
+        st.rerun()
+
+
+render()
