@@ -104,6 +104,9 @@ def _bad_url(got: str) -> ConfigurationError:
 class _Driver(Protocol):
     """The few calls of clickhouse-connect that spanloop makes, with the types that its own signatures leave open."""
 
+    @property
+    def server_settings(self) -> Mapping[str, object]: ...
+
     def command(
         self, cmd: str, parameters: Mapping[str, object] | None = None, *, settings: Mapping[str, str] | None = None
     ) -> object: ...
@@ -174,14 +177,23 @@ class Connection:
                 next_step="If it is about UTF-8, select the column with toValidUTF8(x).",
             ) from error
 
-    def insert(self, table: str, frame: pl.DataFrame, *, settings: Mapping[str, str]) -> None:
+    def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> None:
         """Send the frame as one Arrow record batch, of which ClickHouse makes one block."""
         block = io.BytesIO()
         frame.write_ipc(
             block, compression="lz4", compat_level=pl.CompatLevel.oldest(), record_batch_size=max(1, frame.height)
         )
         with store_errors(f"inserting {frame.height} rows into {table!r}"):
-            self._driver.raw_insert(table, frame.columns, block.getvalue(), {**_INSERT_SETTINGS, **settings}, "Arrow")
+            self._driver.raw_insert(table, frame.columns, block.getvalue(), self._insert_settings(token), "Arrow")
+
+    def _insert_settings(self, token: str) -> Mapping[str, str]:
+        settings = {**_INSERT_SETTINGS, "insert_deduplicate": "1" if token else "0"}
+        if token:
+            settings["insert_deduplication_token"] = token
+        if "deduplicate_insert" in self._driver.server_settings:
+            # Since 26.2 this one decides, and insert_deduplicate alone changes nothing.
+            settings["deduplicate_insert"] = "enable" if token else "disable"
+        return settings
 
     def close(self) -> None:
         """Close the sockets."""

@@ -29,8 +29,8 @@ _CONFIG: Final = """<clickhouse>
   <mark_cache_size>134217728</mark_cache_size>
   <primary_index_cache_size>134217728</primary_index_cache_size>
   <index_mark_cache_size>67108864</index_mark_cache_size>
+  <log-level>warning</log-level>
   <logger>
-    <level>warning</level>
     <log>{log}</log>
     <size>20M</size>
     <count>2</count>
@@ -39,11 +39,10 @@ _CONFIG: Final = """<clickhouse>
 """
 _USERS: Final = """<clickhouse>
   <profiles>
-    <default/>
-    <spanloop>
+    <default>
       <http_max_field_value_size>67108864</http_max_field_value_size>
       <max_memory_usage>{query_memory_bytes}</max_memory_usage>
-    </spanloop>
+    </default>
   </profiles>
   <quotas><default/></quotas>
   <users>
@@ -60,7 +59,7 @@ _USERS: Final = """<clickhouse>
     <{user}>
       <password_sha256_hex>{password_hash}</password_sha256_hex>
       <networks><ip>127.0.0.1</ip></networks>
-      <profile>spanloop</profile>
+      <profile>default</profile>
       <quota>default</quota>
     </{user}>
   </users>

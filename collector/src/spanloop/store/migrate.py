@@ -177,4 +177,4 @@ def _record(connection: Connection, migration: Migration, state: str) -> None:
         "state": state,
         "spanloop_version": package_version("spanloop"),
     }
-    connection.insert("schema_migrations", pl.DataFrame([row], schema_overrides={"version": pl.UInt32}), settings={})
+    connection.insert("schema_migrations", pl.DataFrame([row], schema_overrides={"version": pl.UInt32}))

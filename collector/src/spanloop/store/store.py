@@ -123,8 +123,7 @@ class Store:
         fitting = self._conform(table, frame)
         if frame.is_empty():
             return 0
-        deduplication = {"insert_deduplication_token": token} if token else {"insert_deduplicate": "0"}
-        self._connection.insert(table, fitting, settings=deduplication)
+        self._connection.insert(table, fitting, token=token)
         return frame.height
 
     def close(self) -> None:

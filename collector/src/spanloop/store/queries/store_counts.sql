@@ -1,4 +1,4 @@
--- Rows of every table, and when the newest span came in.
+-- Rows and bytes on disk of every table of the store.
 SELECT
     name AS table_name,
     assumeNotNull(total_rows) AS row_count,

@@ -1,0 +1,147 @@
+"""Migrations against a real ClickHouse: fresh, repeated, interrupted, concurrent, newer, edited, foreign."""
+
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from spanloop.semconv.errors import StoreError
+from spanloop.store import Store
+from spanloop.store.client import Address, Connection
+from spanloop.store.migrate import Migration, migrate, migrations, parse
+
+SECOND = parse("0002_more.sql", "ALTER TABLE otel_logs ADD COLUMN IF NOT EXISTS extra String;\n")
+
+
+def tables(address: Address) -> Mapping[str, str]:
+    connection = Connection(address)
+    try:
+        found = connection.query(
+            "SELECT name, create_table_query FROM system.tables WHERE database = currentDatabase()", doing="listing"
+        )
+    finally:
+        connection.close()
+    return dict(found.iter_rows())
+
+
+def journal(address: Address) -> list[tuple[int, str]]:
+    connection = Connection(address)
+    try:
+        rows = connection.query(
+            "SELECT version, state FROM schema_migrations ORDER BY version, recorded_at", doing="reading the journal"
+        )
+    finally:
+        connection.close()
+    return [(int(version), str(state)) for version, state in rows.iter_rows()]
+
+
+def test_a_missing_database_is_made_and_filled(address: Address) -> None:
+    migrate(address)
+    assert {"otel_traces", "otel_logs", "scores", "transitions", "schema_migrations"} <= set(tables(address))
+    assert journal(address) == [(1, "started"), (1, "applied")]
+
+
+def test_migrating_again_changes_nothing(address: Address) -> None:
+    migrate(address)
+    before = tables(address)
+    migrate(address)
+    assert tables(address) == before
+    assert journal(address) == [(1, "started"), (1, "applied")]
+
+
+def test_only_what_is_new_runs(address: Address) -> None:
+    migrate(address)
+    migrate(address, [*migrations(), SECOND])
+    assert "extra" in tables(address)["otel_logs"]
+    assert journal(address) == [(1, "started"), (1, "applied"), (2, "started"), (2, "applied")]
+
+
+def test_an_interrupted_migration_is_finished_by_the_next(address: Address) -> None:
+    first = migrations()[0]
+    broken = first._replace(statements=[*first.statements[:3], "THIS IS NO SQL"])
+    with pytest.raises(StoreError, match=r"statement 4 of migration 1 \(initial\).*Syntax error"):
+        migrate(address, [broken])
+    assert journal(address) == [(1, "started")]
+    assert "transitions" not in tables(address)
+    migrate(address)
+    assert "transitions" in tables(address)
+    assert journal(address)[-1] == (1, "applied")
+
+
+def test_a_newer_schema_is_refused_with_the_version_it_needs(address: Address) -> None:
+    migrate(address)
+    migrate(address, [*migrations(), SECOND])
+    with pytest.raises(StoreError, match=r"schema version 2 \(more\).*knows versions up to 1") as refused:
+        Store.open(address)
+    assert "pip install 'spanloop>=" in refused.value.next_step
+    assert journal(address)[-1] == (2, "applied")
+
+
+def test_an_edited_migration_is_refused(address: Address) -> None:
+    migrate(address)
+    edited = migrations()[0]._replace(checksum="0123456789abcdef")
+    with pytest.raises(StoreError, match=r"another text of migration 1 \(initial\).*expected 0123456789abcdef"):
+        migrate(address, [edited])
+
+
+def test_tables_of_somebody_else_are_left_alone(address: Address) -> None:
+    Connection(address, database="default").command(f"CREATE DATABASE `{address.database}`", doing="preparing")
+    Connection(address).command("CREATE TABLE otel_traces (TraceId String) ENGINE = Memory", doing="preparing")
+    with pytest.raises(StoreError, match="already has otel_traces, which spanloop did not make"):
+        migrate(address)
+    assert set(tables(address)) == {"otel_traces"}
+
+
+def test_tables_under_other_names_are_no_hindrance(address: Address) -> None:
+    Connection(address, database="default").command(f"CREATE DATABASE `{address.database}`", doing="preparing")
+    Connection(address).command("CREATE TABLE theirs (a String) ENGINE = Memory", doing="preparing")
+    migrate(address)
+    assert {"theirs", "otel_traces"} <= set(tables(address))
+
+
+def test_services_that_start_together_migrate_together(address: Address) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(migrate, [address] * 6))
+    assert {"applied"} == {state for _, state in journal(address)} - {"started"}
+    with Store.open(address) as store:
+        assert store.query("store_counts").height == 10
+
+
+def test_a_server_that_refuses_the_password_says_so(address: Address) -> None:
+    with pytest.raises(StoreError, match="code 516") as refused:
+        migrate(replace(address, password="wrong"))
+    assert "wrong" not in str(refused.value)
+    assert "Check user and password" in refused.value.next_step
+
+
+def test_a_server_out_of_reach_says_so(address: Address) -> None:
+    with pytest.raises(StoreError, match=r"out of reach while connecting to http://spanloop@127\.0\.0\.1:1/"):
+        migrate(replace(address, port=1))
+
+
+def test_statements_are_split_at_the_end_of_a_line() -> None:
+    sql = "-- a comment; with a semicolon\nCREATE TABLE IF NOT EXISTS a (b String COMMENT 'x;y') ;\n\nSELECT 1;"
+    migration = parse("0007_a_name.sql", sql)
+    assert migration.version == 7
+    assert migration.name == "a_name"
+    assert migration.statements == ["CREATE TABLE IF NOT EXISTS a (b String COMMENT 'x;y')", "SELECT 1"]
+
+
+def test_a_file_of_another_name_is_no_migration() -> None:
+    with pytest.raises(StoreError, match=r"expected NNNN_name\.sql"):
+        parse("initial.sql", "")
+
+
+def test_versions_run_from_one_without_a_gap() -> None:
+    assert [migration.version for migration in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+@pytest.mark.parametrize("migration", migrations(), ids=lambda migration: str(migration.version))
+def test_every_statement_can_run_twice(migration: Migration) -> None:
+    idempotent = re.compile(
+        r"(CREATE [A-Z ]+ IF NOT EXISTS|DROP [A-Z ]+ IF EXISTS|ALTER TABLE \w+ \w+ \w+ IF (NOT )?EXISTS)\b"
+    )
+    for statement in migration.statements:
+        assert idempotent.match(statement), statement[:80]
