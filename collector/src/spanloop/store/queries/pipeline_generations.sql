@@ -1,0 +1,18 @@
+-- The gateway's captures for the given traces or responses.
+SELECT
+    generation_id,
+    response_id,
+    choice_index,
+    trace_id,
+    parent_span_id,
+    policy_version,
+    prompt_token_ids,
+    response_token_ids,
+    logprobs,
+    finish_reason,
+    is_complete,
+    sampling,
+    ingested_at
+FROM generations FINAL
+WHERE (trace_id != '' AND trace_id IN {trace_ids:Array(String)})
+    OR (response_id != '' AND response_id IN {response_ids:Array(String)})

@@ -1,0 +1,17 @@
+-- Traces that share an episode or conversation id with the given ones, within a window of time (nanoseconds).
+WITH
+    fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC') AS window_start,
+    fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC') AS window_end
+SELECT DISTINCT TraceId AS trace_id
+FROM otel_traces
+WHERE Timestamp >= window_start AND Timestamp <= window_end
+    AND (
+        (SpanloopEpisodeId != '' AND SpanloopEpisodeId IN (
+            SELECT SpanloopEpisodeId FROM otel_traces
+            WHERE TraceId IN {trace_ids:Array(String)} AND Timestamp >= window_start AND Timestamp <= window_end
+        ))
+        OR (GenAiConversationId != '' AND GenAiConversationId IN (
+            SELECT GenAiConversationId FROM otel_traces
+            WHERE TraceId IN {trace_ids:Array(String)} AND Timestamp >= window_start AND Timestamp <= window_end
+        ))
+    )

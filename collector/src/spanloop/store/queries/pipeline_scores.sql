@@ -1,0 +1,20 @@
+-- Scores of the given traces, responses, named episodes, or (when nothing else says what they judge) sessions.
+SELECT
+    score_id,
+    name,
+    value,
+    label,
+    trace_id,
+    span_id,
+    response_id,
+    session_id,
+    episode_key,
+    scored_at,
+    ingested_at,
+    is_deleted
+FROM scores FINAL
+WHERE (trace_id != '' AND trace_id IN {trace_ids:Array(String)})
+    OR (response_id != '' AND response_id IN {response_ids:Array(String)})
+    OR (episode_key != '' AND episode_key IN {episode_keys:Array(String)})
+    OR (session_id != '' AND session_id IN {session_ids:Array(String)}
+        AND trace_id = '' AND response_id = '' AND episode_key = '')

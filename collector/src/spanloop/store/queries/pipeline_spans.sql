@@ -1,0 +1,26 @@
+-- Every span of the given traces, with the columns that the converters read; text is made valid UTF-8.
+SELECT
+    Timestamp,
+    TraceId,
+    SpanId,
+    ParentSpanId,
+    toValidUTF8(source.SpanName) AS SpanName,
+    toValidUTF8(source.ServiceName) AS ServiceName,
+    toValidUTF8(source.ScopeName) AS ScopeName,
+    CAST(mapApply((k, v) -> (toValidUTF8(k), toValidUTF8(v)), source.SpanAttributes), 'Map(String, String)') AS SpanAttributes,
+    Duration,
+    StatusCode,
+    toValidUTF8(source.StatusMessage) AS StatusMessage,
+    arrayFilter(n -> n = 'exception', source.`Events.Name`) AS `Events.Name`,
+    arrayMap(
+        m -> CAST(mapApply((k, v) -> (toValidUTF8(k), toValidUTF8(v)), m), 'Map(String, String)'),
+        arrayFilter((m, n) -> n = 'exception', source.`Events.Attributes`, source.`Events.Name`)
+    ) AS `Events.Attributes`,
+    DroppedAttributesCount,
+    IngestedAt,
+    GenAiResponseId AS response_id,
+    GenAiConversationId AS conversation_id,
+    SessionId AS session_id,
+    SpanloopEpisodeId AS episode_key
+FROM otel_traces AS source
+WHERE source.TraceId IN {trace_ids:Array(String)}

@@ -1,0 +1,11 @@
+-- The newest revision, tombstones included, of episodes by id or by a trace of theirs.
+SELECT
+    episode_id,
+    revision,
+    is_deleted,
+    converter_version,
+    span_count,
+    trace_ids
+FROM episodes FINAL
+WHERE episode_id IN {episode_ids:Array(String)} OR hasAny(trace_ids, {trace_ids:Array(String)})
+ORDER BY episode_id

@@ -1,0 +1,34 @@
+-- Traces that new spans, scores or captures concern, oldest first, with how many spans they have and how many are new.
+WITH
+    fromUnixTimestamp64Micro({since_us:Int64}, 'UTC') AS since,
+    fromUnixTimestamp64Micro({until_us:Int64}, 'UTC') AS until,
+    new_scores AS (SELECT * FROM scores WHERE ingested_at > since AND ingested_at <= until),
+    new_generations AS (SELECT trace_id, response_id FROM generations WHERE ingested_at > since AND ingested_at <= until)
+SELECT
+    TraceId AS trace_id,
+    toUnixTimestamp64Nano(min(Timestamp)) AS started_ns,
+    toUnixTimestamp64Nano(max(Timestamp)) AS ended_ns,
+    count() AS spans,
+    countIf(IngestedAt > fromUnixTimestamp64Micro({counted_since_us:Int64}, 'UTC')) AS new_spans
+FROM otel_traces
+WHERE TraceId IN (
+    SELECT TraceId FROM otel_traces WHERE IngestedAt > since AND IngestedAt <= until
+    UNION DISTINCT
+    SELECT trace_id FROM new_scores WHERE trace_id != ''
+    UNION DISTINCT
+    SELECT trace_id FROM new_generations WHERE trace_id != ''
+    UNION DISTINCT
+    SELECT TraceId FROM otel_traces WHERE GenAiResponseId != '' AND GenAiResponseId IN (
+        SELECT response_id FROM new_scores UNION DISTINCT SELECT response_id FROM new_generations
+    )
+    UNION DISTINCT
+    SELECT TraceId FROM otel_traces WHERE SpanloopEpisodeId != '' AND SpanloopEpisodeId IN (SELECT episode_key FROM new_scores)
+    UNION DISTINCT
+    SELECT TraceId FROM otel_traces WHERE (SessionId != '' OR GenAiConversationId != '') AND hasAny(
+        [SessionId, GenAiConversationId],
+        (SELECT groupUniqArray(session_id) FROM new_scores
+         WHERE session_id != '' AND trace_id = '' AND response_id = '' AND episode_key = '')
+    )
+)
+GROUP BY TraceId
+ORDER BY started_ns, trace_id

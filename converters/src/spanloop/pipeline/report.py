@@ -1,0 +1,53 @@
+"""What one run of the pipeline did, in numbers."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from spanloop.converters import CONTEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Counts of one run. Episodes that came out as they were stored do not count."""
+
+    spans: int = 0
+    """New spans read."""
+    episodes: int = 0
+    """Episodes written: new ones and new revisions."""
+    tombstones: int = 0
+    """Episodes that joined another one."""
+    transitions: int = 0
+    trajectories: int = 0
+    failures: int = 0
+    trainable: int = 0
+    """Transitions that may be trained on."""
+    untrainable: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Reason → transitions that may not."""
+    rejected: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Reason → spans and scores that became nothing. Spans that are an episode's context are not among them."""
+
+    def __add__(self, other: "Report") -> "Report":
+        return Report(
+            spans=self.spans + other.spans,
+            episodes=self.episodes + other.episodes,
+            tombstones=self.tombstones + other.tombstones,
+            transitions=self.transitions + other.transitions,
+            trajectories=self.trajectories + other.trajectories,
+            failures=self.failures + other.failures,
+            trainable=self.trainable + other.trainable,
+            untrainable=_sum(self.untrainable, other.untrainable),
+            rejected=_sum(self.rejected, other.rejected),
+        )
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted((Counter(one) + Counter(other)).items()))
+
+
+def count_reasons(reasons: pl.Series) -> dict[str, int]:
+    """Reason → rows, without the reasons that stand for nothing wrong."""
+    counted = Counter(str(reason) for reason in reasons.to_list() if reason not in {"", CONTEXT})
+    return dict(sorted(counted.items()))

@@ -1,0 +1,67 @@
+"""One run of the pipeline: what arrived since the last one, converted and stored.
+
+Invariant: the watermark moves only after everything before it is stored, and everything is stored under keys that
+depend on the data alone; so a run that dies anywhere is mended by the next one, and a second run changes nothing.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from spanloop.converters import Options, convert
+from spanloop.store import Store
+
+from . import state
+from .load import batches, load
+from .report import Report
+from .write import write
+
+BATCH_SPANS: Final = 20_000
+"""Spans of touched traces that are converted at once; bounds memory."""
+
+Progress = Callable[[int, int], None]
+"""Called with the new spans converted so far, and all new spans of the run."""
+
+_DEFAULTS: Final = Options()
+
+
+def run(
+    store: Store,
+    full: bool = False,  # noqa: FBT001, FBT002 - the seam's signature
+    progress: Progress | None = None,
+    *,
+    options: Options = _DEFAULTS,
+    batch_spans: int = BATCH_SPANS,
+) -> Report:
+    """Convert what has arrived, or everything.
+
+    Args:
+        store: Read from and written to.
+        full: Convert everything again, whatever the watermark says.
+        progress: Told after each batch.
+        options: How to convert.
+        batch_spans: Spans converted at once.
+
+    Raises:
+        StoreError: ClickHouse refused or is out of reach; the next run takes up where this one stopped.
+    """
+    known = state.START if full else state.load(store)
+    since_us = max(0, known.until_us - state.OVERLAP_US)
+    arrived = state.arrivals(store, since_us)
+    if not full and (arrived.until_us, arrived.arrived) == known:
+        return Report()
+    ahead = state.arrivals(store, max(0, arrived.until_us - state.OVERLAP_US))
+    watermark = state.Watermark(arrived.until_us, ahead.arrived)
+    work = batches(
+        store, since_us=since_us, until_us=arrived.until_us, counted_since_us=known.until_us, max_spans=batch_spans
+    )
+    total = sum(batch.new_spans for batch in work)
+    report = Report()
+    for batch in work:
+        loaded = load(store, batch)
+        converted = convert(loaded.spans, scores=loaded.scores, generations=loaded.generations, options=options)
+        report += write(store, converted, loaded, touched=batch.trace_ids, full=full)
+        report += Report(spans=batch.new_spans)
+        if progress is not None:
+            progress(report.spans, total)
+    state.save(store, watermark)
+    return report

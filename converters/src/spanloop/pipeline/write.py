@@ -1,0 +1,150 @@
+"""From converted rows to new revisions in the store.
+
+Invariant: an episode's row is written after all rows of its revision, so a reader of current revisions never sees
+half of one. Writing the same conversion again writes nothing, or the same rows under the same keys. A revision never
+stands for two contents: where the spans of a stored revision changed without a newer member (batches, another
+converter version), the number goes one up.
+"""
+
+from hashlib import blake2b
+from typing import Final, NamedTuple, cast
+
+import polars as pl
+
+from spanloop.converters import CONVERTER_VERSION, Converted
+from spanloop.converters.frames import EPISODES
+from spanloop.store import Store
+
+from .load import Loaded, stored_episodes
+from .report import Report, count_reasons
+
+_ROW_TABLES: Final = ("transitions", "trajectories", "failures")
+
+
+class _Stored(NamedTuple):
+    revision: int
+    is_deleted: bool
+    content: tuple[str, int, tuple[str, ...]]
+    """Converter version, span count and traces: what a revision was made of."""
+
+
+class _Plan(NamedTuple):
+    revisions: pl.DataFrame
+    """episode_id, revision: the episodes to write, with the revision to write them under."""
+    tombstones: pl.DataFrame
+    """Rows of ``episodes`` with ``is_deleted`` = 1."""
+
+
+def write(store: Store, converted: Converted, loaded: Loaded, *, touched: frozenset[str], full: bool) -> Report:
+    """Store the episodes of ``converted`` that hold a touched trace and differ from what is stored.
+
+    Args:
+        store: Where to.
+        converted: All episodes that the loaded spans make.
+        loaded: What they were made of.
+        touched: Traces that the batch is about; episodes without any of them may be incomplete here.
+        full: Write unchanged episodes too, under the revision that they have.
+    """
+    concerned = converted.episodes.filter(pl.col("trace_ids").list.set_intersection(sorted(touched)).list.len() > 0)
+    plan = _plan(store, converted.episodes, concerned, loaded.stored, full=full)
+    written: dict[str, pl.DataFrame] = {}
+    for table in _ROW_TABLES:
+        rows = cast("pl.DataFrame", getattr(converted, table))
+        written[table] = _renumber(rows, plan.revisions)
+        store.insert(table, written[table], token=_token(table, written[table]))
+    episodes = _renumber(converted.episodes, plan.revisions).with_columns(pl.lit(0, dtype=pl.UInt8).alias("is_deleted"))
+    everything = pl.concat([episodes, plan.tombstones])
+    store.insert("episodes", everything, token=_token("episodes", everything))
+    return _report(written, plan, converted.rejected, touched)
+
+
+def _renumber(rows: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
+    """The rows of the episodes to write, under their final revisions, in the columns' order."""
+    return (
+        rows.drop("revision").join(revisions, on="episode_id", how="inner", maintain_order="left").select(rows.columns)
+    )
+
+
+def _plan(
+    store: Store, computed: pl.DataFrame, concerned: pl.DataFrame, by_trace: pl.DataFrame, *, full: bool
+) -> _Plan:
+    by_id = stored_episodes(store, episode_ids=concerned["episode_id"].to_list())
+    stored = _read_stored(pl.concat([by_trace, by_id]).unique("episode_id", maintain_order=True))
+    revisions: dict[str, int] = {}
+    columns = ("episode_id", "revision", "span_count", "trace_ids")
+    for episode_id, natural, span_count, trace_ids in concerned.select(columns).iter_rows():
+        content = (CONVERTER_VERSION, int(span_count), tuple(trace_ids))
+        revision = _revision(int(natural), content, stored.get(str(episode_id)), full=full)
+        if revision is not None:
+            revisions[str(episode_id)] = revision
+    frame = pl.DataFrame(
+        {"episode_id": list(revisions), "revision": list(revisions.values())},
+        schema={"episode_id": pl.String, "revision": pl.UInt64},
+    )
+    return _Plan(frame, _tombstones(computed, concerned, stored))
+
+
+def _revision(
+    natural: int, content: tuple[str, int, tuple[str, ...]], stored: _Stored | None, *, full: bool
+) -> int | None:
+    """The revision to write an episode under; None when it is stored as it is."""
+    if stored is None or natural > stored.revision:
+        return natural
+    if not stored.is_deleted and content == stored.content:
+        return stored.revision if full else None
+    return stored.revision + 1
+
+
+def _read_stored(frame: pl.DataFrame) -> dict[str, _Stored]:
+    columns = ("episode_id", "revision", "is_deleted", "converter_version", "span_count", "trace_ids")
+    return {
+        str(episode_id): _Stored(int(revision), bool(is_deleted), (str(version), int(span_count), tuple(trace_ids)))
+        for episode_id, revision, is_deleted, version, span_count, trace_ids in frame.select(columns).iter_rows()
+    }
+
+
+def _tombstones(computed: pl.DataFrame, concerned: pl.DataFrame, stored: dict[str, _Stored]) -> pl.DataFrame:
+    """Stored episodes whose traces now belong to others."""
+    present = set(computed["episode_id"].to_list())
+    heirs = {
+        str(trace_id): int(revision)
+        for revision, trace_ids in concerned.select("revision", "trace_ids").iter_rows()
+        for trace_id in trace_ids
+    }
+    rows: list[dict[str, object]] = []
+    for episode_id, found in sorted(stored.items()):
+        inherited = [heirs[trace_id] for trace_id in found.content[2] if trace_id in heirs]
+        if episode_id not in present and not found.is_deleted and inherited:
+            revision = max(found.revision + 1, *inherited)
+            rows.append(
+                {
+                    "episode_id": episode_id,
+                    "revision": revision,
+                    "converter_version": CONVERTER_VERSION,
+                    "is_deleted": 1,
+                }
+            )
+    return pl.DataFrame(rows, schema={**EPISODES, "is_deleted": pl.UInt8})
+
+
+def _token(table: str, rows: pl.DataFrame) -> str:
+    """The same for the same block: its table, and which rows of which revisions it holds."""
+    found = blake2b(f"{table} {CONVERTER_VERSION}".encode(), digest_size=16)
+    for episode_id, revision in rows.select("episode_id", "revision").iter_rows():
+        found.update(f"\n{episode_id} {revision}".encode())
+    return found.hexdigest()
+
+
+def _report(written: dict[str, pl.DataFrame], plan: _Plan, rejected: pl.DataFrame, touched: frozenset[str]) -> Report:
+    reasons = written["transitions"]["untrainable_reason"]
+    concerned = rejected.filter(pl.col("trace_id").is_in(sorted(touched)))
+    return Report(
+        episodes=plan.revisions.height,
+        tombstones=plan.tombstones.height,
+        transitions=written["transitions"].height,
+        trajectories=written["trajectories"].height,
+        failures=written["failures"].height,
+        trainable=int((reasons == "").sum()),
+        untrainable=count_reasons(reasons),
+        rejected=count_reasons(concerned["reason"]),
+    )
