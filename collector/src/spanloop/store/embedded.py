@@ -159,19 +159,22 @@ def _load_extension() -> Any:
     return module
 
 
-def serve(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None:
+def serve(data_dir: DataDir, *, port: int, memory_cap_bytes: int, supervised: bool = False) -> None:
     """Run the server in this process until SIGTERM or SIGINT.
 
     Args:
         data_dir: The data directory.
         port: HTTP port on the loopback; 0 picks one.
         memory_cap_bytes: What the server may use; a query above it fails, the server does not.
+        supervised: Also stop when standard input ends, as it does with the parent.
 
     Raises:
         SpanloopError: It could not start, or ended by itself.
     """
     # Blocked in every thread from here on, and fetched below: the engine's own handlers never see them.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    if supervised:
+        Thread(target=_stop_at_end_of_input, name="parent", daemon=True).start()
     data_dir.open()
     with server_lock(data_dir):
         chosen = claim_port(data_dir, port)
@@ -217,10 +220,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--supervised", action="store_true", help="stop when standard input ends, as it does with the parent"
     )
     options = parser.parse_args(arguments)
-    if options.supervised:
-        Thread(target=_stop_at_end_of_input, daemon=True).start()
     try:
-        serve(DataDir(options.data_dir), port=options.port, memory_cap_bytes=options.memory_cap_bytes)
+        serve(
+            DataDir(options.data_dir),
+            port=options.port,
+            memory_cap_bytes=options.memory_cap_bytes,
+            supervised=options.supervised,
+        )
     except SpanloopError as error:
         _say(str(error))
         return error.exit_code
