@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -156,7 +156,7 @@ class _QuietServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(handler: type[BaseHTTPRequestHandler], port: int = 0) -> Iterator[str]:
+def serving(handler: type[BaseHTTPRequestHandler], port: int = 0) -> Generator[str]:
     server = _QuietServer(("127.0.0.1", port), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -169,7 +169,7 @@ def serving(handler: type[BaseHTTPRequestHandler], port: int = 0) -> Iterator[st
 
 
 @contextmanager
-def receiving(port: int = 0) -> Iterator[Receiver]:
+def receiving(port: int = 0) -> Generator[Receiver]:
     """A receiver that acknowledges everything, until its ``answer`` is replaced."""
     receiver = Receiver()
 
@@ -190,7 +190,7 @@ def receiving(port: int = 0) -> Iterator[Receiver]:
 
 
 @contextmanager
-def black_hole() -> Iterator[str]:
+def black_hole() -> Generator[str]:
     """Accepts connections and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -225,7 +225,7 @@ class FakeModel:
 
 
 @contextmanager
-def modelling() -> Iterator[FakeModel]:
+def modelling() -> Generator[FakeModel]:
     model = FakeModel()
     lock = threading.Lock()
 

@@ -11,7 +11,8 @@ from .support import EXAMPLES, App, FakeModel, Receiver, SeenSpan, calls, says
 ONE_CALL = """
 import openai
 client = openai.OpenAI()
-print(client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "hi"}]).choices[0].message.content)
+messages = [{"role": "user", "content": "hi"}]
+print(client.chat.completions.create(model="tiny", messages=messages).choices[0].message.content)
 """
 
 MANUAL_SPAN = """

@@ -45,7 +45,7 @@ def _mend(module: ModuleType) -> None:
 
 
 def _run_without_loop(coroutine: Coroutine[Any, Any, object]) -> None:
-    """Run ``coroutine`` to its end; what it awaits never waits, unless images are uploaded, which a distro cannot ask."""
+    """Run ``coroutine`` to its end: nothing that it awaits waits, unless images are uploaded, which needs a callback."""
     try:
         coroutine.send(None)
     except StopIteration:

@@ -3,18 +3,20 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Final
 
 _OPTIONS_WITH_VALUE: Final = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 _FALLBACK: Final = "python"
+_MULTIPROCESSING: Final = "from multiprocessing."
 
 
 def default_service_name(command: Sequence[str] | None = None) -> str:
     """The script's or module's name in ``command`` (default: how this interpreter was started).
 
     ``python app/agent.py`` is ``agent``, ``python -m pkg.tool`` is ``pkg.tool``, a folder or ``__main__.py`` is called
-    after the folder, a console script after itself, and what has no name (``-c``, standard input) is ``python``.
+    after the folder, a console script after itself, a ``multiprocessing`` child like its parent, and what has no name
+    (``-c``, standard input) is ``python``.
     """
     arguments = iter((sys.orig_argv if command is None else command)[1:])
     for argument in arguments:
@@ -22,7 +24,10 @@ def default_service_name(command: Sequence[str] | None = None) -> str:
             return next(arguments, "") or _FALLBACK
         if argument.startswith("-m"):
             return argument[2:]
-        if argument == "-" or argument.startswith("-c"):
+        if argument.startswith("-c"):
+            code = argument[2:] or next(arguments, "")
+            return default_service_name(_command_of_parent()) if _MULTIPROCESSING in code else _FALLBACK
+        if argument == "-":
             return _FALLBACK
         if argument in _OPTIONS_WITH_VALUE:
             next(arguments, "")
@@ -37,6 +42,14 @@ def names_service_itself(environment: Mapping[str, str]) -> bool:
         return True
     pairs = environment.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")
     return any(pair.partition("=")[0].strip() == "service.name" for pair in pairs)
+
+
+def _command_of_parent() -> list[str]:
+    try:
+        command = Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
+    except OSError:  # no such file system here, or the parent is gone: the child goes without its name
+        return []
+    return [argument.decode(errors="replace") for argument in command.split(b"\0")[:-1]]
 
 
 def _name_of_script(script: str) -> str:

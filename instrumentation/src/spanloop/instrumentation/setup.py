@@ -21,7 +21,7 @@ from spanloop.instrumentation.lifetime import BoundedLogProcessor, BoundedSpanPr
 from spanloop.instrumentation.sender import Sender
 from spanloop.instrumentation.service import default_service_name, names_service_itself
 from spanloop.instrumentation.stamping import AttemptLogProcessor, AttemptSpanProcessor
-from spanloop.instrumentation.termination import TerminationHandler
+from spanloop.instrumentation.termination import Termination
 
 _OURS: Final = frozenset({"otlp", "otlp_proto_http"})
 _HTTP: Final = "http/protobuf"
@@ -42,7 +42,7 @@ class Plan:
 
     def finish(self) -> None:
         """Install what belongs to the whole process."""
-        TerminationHandler(self._flush).install()
+        Termination(self._flush).install()
 
     def _flush(self) -> None:
         for sender in self.senders:

@@ -1,7 +1,7 @@
-"""SIGTERM: flush, then die of it.
+"""Ends that Python's ``atexit`` does not see: SIGTERM, and the children of ``multiprocessing``.
 
 Invariant: an app without a handler of its own still dies of SIGTERM, with the same exit status, at most
-``EXIT_BUDGET_S`` later; an app that installs one replaces ours. The flush runs in a thread of its own, started below
+``EXIT_BUDGET_S`` later; an app that installs one replaces ours. A flush runs in a thread of its own, started below
 ``threading``: the signal may have interrupted the main thread while it held one of the locks that a flush needs.
 """
 
@@ -11,14 +11,18 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
-from spanloop.instrumentation.guard import guarded
+from wrapt import register_post_import_hook
+
+from spanloop.instrumentation.guard import guard, guarded
 from spanloop.instrumentation.lifetime import EXIT_BUDGET_S
 
+_FIRST: Final = 1000  # before multiprocessing's own finalizers
 
-class TerminationHandler:
-    """The SIGTERM handler.
+
+class Termination:
+    """Flushes before the process is ended.
 
     Args:
         flush: Sends what is buffered; may block.
@@ -28,32 +32,39 @@ class TerminationHandler:
         self._flush: Final = flush
         self._is_running = False
 
-    def install(self) -> bool:
-        """Handle SIGTERM, unless something already does or this is not the main thread."""
-        if threading.current_thread() is not threading.main_thread():
-            return False
-        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-            return False
-        signal.signal(signal.SIGTERM, self)
-        return True
+    def install(self) -> None:
+        """Handle SIGTERM, unless something already does, and the children that ``multiprocessing`` forks."""
+        register_post_import_hook(self._watch_children, "multiprocessing.util")
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._on_signal)
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Flush once within the bound, then let the signal do what it would have done."""
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del frame
         if not self._is_running:
             self._is_running = True
-            with guarded("telemetry was not flushed at SIGTERM"):
-                self._flush_in_time()
-        self._is_running = False
+            self._flush_in_time()
+            self._is_running = False
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
+    @guard("multiprocessing children will lose their last spans", None)
+    def _watch_children(self, util: Any) -> None:
+        util.register_after_fork(Termination, lambda _: self._in_child())  # the registry holds its object weakly
+
+    def _in_child(self) -> None:
+        """A forked child ends by ``os._exit``: only multiprocessing's own finalizers run."""
+        with guarded("a child's last spans will be lost"):
+            from multiprocessing.util import Finalize  # noqa: PLC0415  the app has imported it, or we would not be here
+
+            Finalize(None, self._flush_in_time, exitpriority=_FIRST)
+
+    @guard("telemetry was not flushed", None)
     def _flush_in_time(self) -> None:
         done = _thread.allocate_lock()
         done.acquire()
 
         def run() -> None:
-            with guarded("telemetry was not flushed at SIGTERM"):
+            with guarded("telemetry was not flushed"):
                 self._flush()
             done.release()
 
