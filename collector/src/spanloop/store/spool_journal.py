@@ -83,7 +83,8 @@ class Journal:
         self._quarantined = list_quarantined(directory)
         if self._cursor.is_damaged:
             self._quarantined.add("cursor")
-        self._next_seq = self._cursor.state.committed_seq + 1
+        # Past the block under way too: its last record may be damaged, and its number must not come again.
+        self._next_seq = max(self._cursor.state.committed_seq, self._cursor.state.block_end_seq) + 1
         self._position: _Position | None = None
         self._recover()
 

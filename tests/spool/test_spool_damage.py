@@ -1,0 +1,306 @@
+"""Damaged files: everything whole is delivered, everything else is counted and set aside, nothing is made up."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from spanloop.store.spool_frames import HEADER_BYTES, frame_bytes
+from spanloop.store.spool_journal import Batch, Journal
+
+# Thousands of little spools: in memory, where an fsync is free, if the machine has such a place.
+SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
+BODIES = (b"first", b"", b"third record, a little longer", b"4")
+
+
+def fill(directory: Path, bodies: Sequence[bytes], *, segment_bytes: int = 10_000) -> None:
+    journal = Journal(directory, segment_bytes=segment_bytes)
+    for body in bodies:
+        journal.write([("traces", body, time.time_ns())])
+    journal.close()
+
+
+def drain(directory: Path) -> tuple[list[bytes], int]:
+    """(bodies, quarantined) of a spool that is opened afresh; it is empty and closed afterwards."""
+    journal = Journal(directory, segment_bytes=10_000)
+    bodies: list[bytes] = []
+    while (batch := journal.read(1000)) is not None:
+        bodies += [record.body for record in batch.records]
+        journal.commit(batch)
+    quarantined = journal.stats.quarantined
+    journal.close()
+    return bodies, quarantined
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("intact") / "spool"
+    fill(directory, BODIES)
+    return directory
+
+
+def the_segment(directory: Path) -> Path:
+    (path,) = directory.glob("*.segment")
+    return path
+
+
+def frame_ends() -> list[int]:
+    ends = [0]
+    for body in BODIES:
+        ends.append(ends[-1] + frame_bytes("traces", body))
+    return ends
+
+
+def test_truncation_at_every_byte_keeps_every_whole_record(intact: Path, tmp_path: Path) -> None:
+    ends = frame_ends()
+    assert the_segment(intact).stat().st_size == ends[-1]
+    for size in range(ends[-1]):
+        directory = tmp_path / str(size)
+        shutil.copytree(intact, directory)
+        with the_segment(directory).open("r+b") as file:
+            file.truncate(size)
+        whole = sum(end <= size for end in ends[1:])
+        expected = list(BODIES[:whole])
+        assert drain(directory) == (expected, 0 if size in ends else 1), f"truncated at byte {size}"
+
+
+def test_a_flip_of_every_byte_costs_one_record_at_most(intact: Path, tmp_path: Path) -> None:
+    ends = frame_ends()
+    for offset in range(ends[-1]):
+        directory = tmp_path / str(offset)
+        shutil.copytree(intact, directory)
+        segment = the_segment(directory)
+        content = bytearray(segment.read_bytes())
+        content[offset] ^= 1 << offset % 8
+        segment.write_bytes(content)
+        hit = sum(end <= offset for end in ends[1:])
+        expected = [body for at, body in enumerate(BODIES) if at != hit]
+        assert drain(directory) == (expected, 1), f"flipped byte {offset}"
+
+
+def test_a_tail_of_zeros_is_set_aside(intact: Path, tmp_path: Path) -> None:
+    """What some file systems leave after a power cut: the length was written, the content was not."""
+    directory = tmp_path / "spool"
+    shutil.copytree(intact, directory)
+    with the_segment(directory).open("ab") as file:
+        file.write(bytes(5000))
+    assert drain(directory) == (list(BODIES), 1)
+
+
+def test_the_damaged_bytes_can_be_looked_at(intact: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "spool"
+    shutil.copytree(intact, directory)
+    segment = the_segment(directory)
+    content = bytearray(segment.read_bytes())
+    content[HEADER_BYTES + len("traces")] ^= 0xFF
+    segment.write_bytes(content)
+    drain(directory)
+    (kept,) = (directory / "quarantine").iterdir()
+    assert kept.read_bytes() == content[: frame_ends()[1]]
+    assert drain(directory) == ([], 1), "the count outlives the restart"
+
+
+def test_a_body_that_looks_like_a_frame_is_not_taken_for_one(intact: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "spool"
+    frames = the_segment(intact).read_bytes()
+    fill(directory, [b"before", frames, b"after"])
+    segment = the_segment(directory)
+    content = bytearray(segment.read_bytes())
+    content[frame_bytes("traces", b"before")] ^= 1
+    segment.write_bytes(content)
+    assert drain(directory) == ([b"before", b"after"], 1)
+
+
+def test_a_flip_while_the_spool_is_open_costs_one_record(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "spool", segment_bytes=10_000)
+    for body in BODIES:
+        journal.write([("traces", body, time.time_ns())])
+    segment = the_segment(tmp_path / "spool")
+    content = bytearray(segment.read_bytes())
+    content[frame_ends()[3] - 1] ^= 1
+    segment.write_bytes(content)
+    batch = journal.read(1000)
+    assert batch is not None
+    assert [record.body for record in batch.records] == [BODIES[0], BODIES[1], BODIES[3]]
+    journal.commit(batch)
+    journal.write([("traces", b"next", time.time_ns())])
+    batch = journal.read(1000)
+    assert batch is not None
+    assert [record.body for record in batch.records] == [b"next"]
+    assert journal.stats.quarantined == 1
+    journal.close()
+
+
+def test_a_spool_of_nothing_but_damage_is_empty(tmp_path: Path) -> None:
+    fill(tmp_path / "spool", [b"only"])
+    the_segment(tmp_path / "spool").write_bytes(b"\xff" * 100)
+    assert drain(tmp_path / "spool") == ([], 1)
+
+
+@pytest.mark.parametrize("slot", [0, 1])
+def test_one_lost_cursor_slot_never_loses_a_record(tmp_path: Path, slot: int) -> None:
+    directory = tmp_path / "spool"
+    fill(directory, BODIES)
+    journal = Journal(directory, segment_bytes=10_000)
+    first = journal.read(1)
+    assert first is not None
+    journal.commit(first)
+    under_way = journal.read(1000)
+    assert under_way is not None
+    journal.close()
+    with (directory / "cursor").open("r+b") as file:
+        file.seek(slot * 4096 + 20)
+        file.write(b"\xff\xff")
+    bodies, _ = drain(directory)
+    assert bodies[-3:] == list(BODIES[1:])
+
+
+def test_a_lost_cursor_delivers_everything_again_and_is_counted(tmp_path: Path) -> None:
+    directory = tmp_path / "spool"
+    fill(directory, BODIES)
+    (directory / "cursor").write_bytes(b"\x00" * 8192)
+    assert drain(directory) == (list(BODIES), 1)
+
+
+def test_segments_that_were_deleted_by_hand_do_not_block_the_spool(tmp_path: Path) -> None:
+    directory = tmp_path / "spool"
+    fill(directory, BODIES)
+    journal = Journal(directory, segment_bytes=10_000)
+    assert journal.read(1000) is not None
+    journal.close()
+    the_segment(directory).unlink()
+    journal = Journal(directory, segment_bytes=10_000)
+    batch = journal.read(1000)
+    assert batch is not None
+    assert batch.records == ()
+    journal.commit(batch)
+    journal.write([("traces", b"new", time.time_ns())])
+    batch = journal.read(1000)
+    assert batch is not None
+    assert [record.body for record in batch.records] == [b"new"]
+    journal.close()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(garbage=st.binary(max_size=300), bodies=st.lists(st.binary(max_size=50), max_size=5))
+def test_any_garbage_at_the_end_is_counted_once(garbage: bytes, bodies: list[bytes]) -> None:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
+        directory = Path(folder) / "spool"
+        fill(directory, [*bodies, b"last"])
+        with the_segment(directory).open("ab") as file:
+            file.write(garbage)
+        assert drain(directory) == ([*bodies, b"last"], 1 if garbage else 0)
+
+
+class SpoolMachine(RuleBasedStateMachine):
+    """Any sequence of append, read, commit, crash, torn write and flip, against a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="spool-machine-", dir=SCRATCH))
+        self.waiting: list[bytes] = []  # acknowledged, not committed, not damaged
+        self.under_way: Batch | None = None
+        self.written = 0
+        self.is_damaged = False
+
+    @initialize()
+    def open(self) -> None:
+        self.directory = self.root / "0"
+        self.journal = Journal(self.directory, segment_bytes=300)
+
+    @rule(sizes=st.lists(st.integers(0, 120), min_size=1, max_size=4))
+    def append(self, sizes: list[int]) -> None:
+        bodies = [b"%06d" % (self.written + at) + b"." * size for at, size in enumerate(sizes)]
+        self.written += len(bodies)
+        self.journal.write([("traces", body, time.time_ns()) for body in bodies])
+        self.waiting += bodies
+
+    @rule(max_bytes=st.integers(1, 500))
+    def read(self, max_bytes: int) -> None:
+        batch = self.journal.read(max_bytes)
+        if batch is None:
+            assert not self.waiting
+            return
+        bodies = [record.body for record in batch.records]
+        assert bodies == self.waiting[: len(bodies)]
+        if self.under_way is not None:
+            assert batch.block_id == self.under_way.block_id
+            assert set(bodies) <= {record.body for record in self.under_way.records}
+            if not self.is_damaged:
+                assert batch == self.under_way
+        self.under_way = batch
+
+    @precondition(lambda self: self.under_way is not None)
+    @rule()
+    def commit(self) -> None:
+        self.read(500)
+        assert self.under_way is not None
+        self.journal.commit(self.under_way)
+        del self.waiting[: len(self.under_way.records)]
+        self.under_way = None
+        self.is_damaged = False
+
+    @rule(torn=st.binary(max_size=60))
+    def crash(self, torn: bytes) -> None:
+        """Copy the files as they are, perhaps with a torn group at the end, and open the copy."""
+        copied = self.copy()
+        segments = sorted(copied.glob("*.segment"))
+        if segments:
+            with segments[-1].open("ab") as file:
+                file.write(torn)
+        self.journal = Journal(copied, segment_bytes=300)
+
+    @precondition(lambda self: len(self.waiting) > 0)
+    @rule(which=st.integers(0, 1000), where=st.floats(0, 1, exclude_max=True))
+    def flip(self, which: int, where: float) -> None:
+        """Flip a byte of a waiting record, then crash, so that nobody has it in memory."""
+        body = self.waiting[which % len(self.waiting)]
+        copied = self.copy()
+        for segment in copied.glob("*.segment"):
+            content = bytearray(segment.read_bytes())
+            at = content.find(body)
+            if at >= 0:
+                start = at - len("traces") - HEADER_BYTES
+                content[start + int(where * (at + len(body) - start))] ^= 0x10
+                segment.write_bytes(content)
+                break
+        else:
+            raise AssertionError(f"{body!r} is waiting but in no segment")
+        self.waiting.remove(body)
+        self.is_damaged = True
+        self.journal = Journal(copied, segment_bytes=300)
+
+    def copy(self) -> Path:
+        """The files as a crash leaves them, in a new place."""
+        copied = self.root / str(int(self.directory.name) + 1)
+        shutil.copytree(self.directory, copied)
+        self.journal.close()
+        shutil.rmtree(self.directory)
+        self.directory = copied
+        return copied
+
+    @invariant()
+    def counts_agree(self) -> None:
+        if hasattr(self, "journal") and not self.waiting:
+            assert self.journal.stats.records == 0 or self.under_way is not None or self.is_damaged
+
+    def teardown(self) -> None:
+        if hasattr(self, "journal"):
+            found: list[bytes] = []
+            while (batch := self.journal.read(10_000)) is not None:
+                found += [record.body for record in batch.records]
+                self.journal.commit(batch)
+            assert found == self.waiting
+            assert self.journal.stats.records == 0
+            self.journal.close()
+        shutil.rmtree(self.root)
+
+
+SpoolMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+test_any_history = SpoolMachine.TestCase
