@@ -7,7 +7,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from spanloop.semconv.environment import COLLECTOR_PORT, DASHBOARD_PORT, GATEWAY_PORT
 
@@ -47,7 +46,7 @@ def up(
 
             _say(f"deploying {model}")
             deploy(directory, model)
-        out.print(_addresses(directory))
+        _print_addresses(directory)
         err.print("[bold]up[/bold]; Ctrl-C stops everything")
         supervisor.watch(stop)
         err.print("stopping")
@@ -57,8 +56,7 @@ def _say(line: str) -> None:
     err.print(f"[dim]·[/dim] {line}")
 
 
-def _addresses(directory: "DataDir") -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
+def _print_addresses(directory: "DataDir") -> None:
     notes = {
         "collector": "OTLP/HTTP; apps under opentelemetry-instrument find it by themselves",
         "gateway": "OpenAI-compatible: OPENAI_BASE_URL={url}/v1",
@@ -67,8 +65,7 @@ def _addresses(directory: "DataDir") -> Table:
     }
     for name, note in notes.items():
         if (running := directory.running(name)) is not None:
-            table.add_row(f"[bold]{name}[/bold]", running.url, note.format(url=running.url))
-    return table
+            out.print(f"[bold]{name:10}[/bold]  {running.url:24}  [dim]{note.format(url=running.url)}[/dim]")
 
 
 def _short(path: Path) -> str:

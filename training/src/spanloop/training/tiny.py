@@ -11,6 +11,8 @@ Its embeddings are not tied, so that new weights can be loaded into a running en
 
 import json
 import random
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,11 +64,23 @@ def build_tiny_model(path: Path, *, seed: int = 0, training_steps: int = _TRAINI
     torch.manual_seed(seed)
     tokenizer = _tokenizer([_render_plain(conversation(rng)) for _ in range(400)])
     model = LlamaForCausalLM(_config(len(tokenizer)))
-    _train(model, tokenizer, rng, training_steps)
+    with _one_thread():
+        _train(model, tokenizer, rng, training_steps)
     path.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
     return int(model.num_parameters())
+
+
+@contextmanager
+def _one_thread() -> Generator[None]:
+    """Matrices this small gain nothing from a second thread, and beside a busy process they lose eightfold by it."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _render_plain(messages: list[Message]) -> str:

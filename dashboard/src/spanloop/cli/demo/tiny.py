@@ -68,8 +68,11 @@ def _make_model(data_dir: "DataDir", stages: Stages) -> str:
     from spanloop.training.registry import Registry
 
     with stages.stage("a model, its tokenizer and its chat template made on the spot"):
+        from transformers.utils.logging import disable_progress_bar
+
         from spanloop.training.tiny import build_tiny_model
 
+        disable_progress_bar()  # bars for a model that loads in milliseconds
         folder = data_dir.path / "demo" / "model"
         stages.note(f"{build_tiny_model(folder):,} parameters")
         version = Registry(data_dir).add(MODEL, folder)
