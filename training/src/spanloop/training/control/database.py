@@ -118,15 +118,15 @@ def _open_engine(url: str) -> Engine:
             )
         is_sqlite = parsed.get_backend_name() == "sqlite"
         engine = create_engine(parsed, poolclass=NullPool) if is_sqlite else create_engine(parsed, pool_pre_ping=True)
-    except ArgumentError as error:
-        raise ConfigurationError(
-            f"{CONTROL_URL_ENV} is not a database URL: {error}.",
-            next_step="Give one such as postgresql+psycopg://user:password@host:5432/spanloop, or unset it.",
-        ) from error
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise ConfigurationError(
             f"The driver for {CONTROL_URL_ENV} is not installed: {error}.",
             next_step="pip install 'psycopg[binary]' and use a URL that starts with postgresql+psycopg://",
+        ) from error
+    except ArgumentError as error:
+        raise ConfigurationError(
+            f"{CONTROL_URL_ENV} is not a database URL: {error}.",
+            next_step="Give one such as postgresql+psycopg://user:password@host:5432/spanloop, or unset it.",
         ) from error
     _prepare(engine, is_sqlite=is_sqlite)
     return engine

@@ -1,0 +1,44 @@
+"""Helpers that the tests of the control state name in their signatures."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from spanloop.training.control.loop import Scheduler
+
+RunnerOf = Callable[..., tuple[str, ...]]
+
+
+@dataclass
+class FakeClock:
+    """A clock that stands still until it is moved."""
+
+    now: datetime = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, **by: float) -> None:
+        self.now += timedelta(**by)
+
+
+class MakeScheduler(Protocol):
+    """Makes a scheduler in this process, which leaves no process behind."""
+
+    def __call__(
+        self, runner: tuple[str, ...], *, clock: FakeClock | None = None, slots: int = 1, grace_s: float = 1.0
+    ) -> AbstractContextManager[Scheduler]: ...
+
+
+def wait_until(holds: Callable[[], bool], *, timeout_s: float = 20.0, each: Callable[[], None] | None = None) -> None:
+    """Wait for something that other processes bring about."""
+    give_up_at = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > give_up_at:
+            raise AssertionError(f"did not happen within {timeout_s} s")
+        if each is not None:
+            each()
+        time.sleep(0.02)

@@ -1,0 +1,221 @@
+"""The state machine, exhaustively and against a model."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+from sqlalchemy.orm import Session
+
+from spanloop.semconv.errors import JobError
+from spanloop.training.control import job_rows, leases, outcomes
+from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.leases import AbandonedLease, Lease, LeaseLostError
+from spanloop.training.control.paths import ControlPaths
+from spanloop.training.control.records import job_of
+from spanloop.training.control.states import FINAL_STATES, LEASED_STATES, LEGAL_MOVES, move
+from spanloop.training.jobs import JobKind, JobSpec, JobState
+
+from .support import FakeClock
+
+MAX_ATTEMPTS = 2
+SPEC = JobSpec(kind=JobKind.SFT, base="tiny@v1", max_attempts=MAX_ATTEMPTS)
+
+
+@pytest.mark.parametrize(("origin", "target"), [*product(JobState, JobState)])
+def test_every_move_is_legal_or_refused(
+    database: ControlDatabase, clock: FakeClock, origin: JobState, target: JobState
+) -> None:
+    with database.write() as session:
+        row = job_rows.insert_job(session, SPEC, now=clock.now)
+        row.state = str(origin)
+        session.flush()
+        if target in LEGAL_MOVES[origin]:
+            assert move(session, row.job_id, {origin}, target)
+        else:
+            with pytest.raises(ValueError, match="illegal move"):
+                move(session, row.job_id, {origin}, target)
+        expected = target if target in LEGAL_MOVES[origin] else origin
+        assert job_rows.find_job(session, row.job_id).state == expected
+
+
+@pytest.mark.parametrize(("origin", "actual"), [*product(JobState, JobState)])
+def test_a_move_from_another_state_changes_nothing(
+    database: ControlDatabase, clock: FakeClock, origin: JobState, actual: JobState
+) -> None:
+    for target in LEGAL_MOVES[origin]:
+        with database.write() as session:
+            row = job_rows.insert_job(session, SPEC, now=clock.now)
+            row.state = str(actual)
+            session.flush()
+            assert move(session, row.job_id, {origin}, target, values={"error": "moved"}) is (origin is actual)
+            assert job_rows.find_job(session, row.job_id).error == ("moved" if origin is actual else "")
+
+
+def test_every_state_is_reachable_and_every_state_can_end() -> None:
+    reachable = {JobState.QUEUED}
+    while more := {target for state in reachable for target in LEGAL_MOVES[state]} - reachable:
+        reachable |= more
+    assert reachable == set(JobState)
+    assert {state for state in JobState if not LEGAL_MOVES[state] & FINAL_STATES} <= FINAL_STATES
+    assert not LEGAL_MOVES[JobState.SUCCEEDED]
+
+
+class JobLife(RuleBasedStateMachine):
+    """Any order of what people, schedulers and stale runners may do, against a model of one job."""
+
+    present = Bundle("present")
+    known = Bundle("known")
+    """Every lease there ever was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = TemporaryDirectory()
+        self._clock = FakeClock()
+        self._database = ControlDatabase(ControlPaths.of(Path(self._folder.name)))
+        with self._write() as session:
+            self._id = job_rows.insert_job(session, SPEC, now=self._clock.now).job_id
+        self._state = JobState.QUEUED
+        self._token = 0
+        self._attempt = 0
+        self._interruptions = 0
+        self._version = ""
+
+    def teardown(self) -> None:
+        self._folder.cleanup()
+
+    @contextmanager
+    def _write(self) -> Generator[Session]:
+        with self._database.write() as session:
+            yield session
+
+    @rule(targets=(present, known))
+    @precondition(lambda self: self._state is JobState.QUEUED)
+    def take(self) -> Lease:
+        with self._write() as session:
+            until = self._clock.now + timedelta(seconds=30)
+            lease = leases.take_next(session, owner="one", now=self._clock.now, until=until)
+        assert lease is not None
+        assert lease.token > self._token
+        self._state, self._token, self._attempt = JobState.RUNNING, lease.token, self._attempt + 1
+        return lease
+
+    @rule()
+    @precondition(lambda self: self._state is not JobState.QUEUED)
+    def nobody_takes_what_is_not_queued(self) -> None:
+        with self._write() as session:
+            assert leases.take_next(session, owner="two", now=self._clock.now, until=self._clock.now) is None
+
+    @rule()
+    def cancel(self) -> None:
+        with self._write() as session:
+            job_rows.ask_cancel(session, self._id, now=self._clock.now)
+        self._state = {
+            JobState.QUEUED: JobState.CANCELLED,
+            JobState.RUNNING: JobState.CANCELLING,
+        }.get(self._state, self._state)
+
+    @rule()
+    def retry(self) -> None:
+        with self._write() as session:
+            was_requeued = job_rows.requeue_finished(session, self._id)
+        assert was_requeued is (self._state in {JobState.FAILED, JobState.CANCELLED})
+        if was_requeued:
+            self._state, self._interruptions = JobState.QUEUED, 0
+
+    @rule(lease=consumes(present), kind=st.sampled_from(["succeed", "fail", "release", "interrupted"]))
+    def settle(self, lease: Lease, kind: str) -> None:
+        if lease.token != self._token:
+            self._refused(lease, kind)
+            return
+        with self._write() as session:
+            state = _settle(session, lease, kind, self._clock)
+        if self._state is JobState.CANCELLING:
+            self._state = JobState.CANCELLED
+        elif kind == "interrupted":
+            self._interruptions += 1
+            self._state = JobState.FAILED if self._interruptions >= MAX_ATTEMPTS else JobState.QUEUED
+        else:
+            after = {"succeed": JobState.SUCCEEDED, "fail": JobState.FAILED, "release": JobState.QUEUED}
+            self._state = after[kind]
+        assert state is self._state
+
+    @rule(targets=(present, known), lease=consumes(present))
+    @precondition(lambda self: self._state in LEASED_STATES)
+    def take_over(self, lease: Lease) -> Lease:
+        if lease.token != self._token:
+            return lease
+        with self._write() as session:
+            abandoned = AbandonedLease(lease.job_id, lease.token, "one", "", None)
+            taken = leases.take_over(session, abandoned, owner="two", until=self._clock.now)
+            assert leases.take_over(session, abandoned, owner="three", until=self._clock.now) is None
+        assert taken is not None
+        assert taken.token > self._token
+        self._token = taken.token
+        return taken
+
+    @rule(lease=known, kind=st.sampled_from(["succeed", "fail", "release", "interrupted", "runner", "renew"]))
+    def a_stale_lease_writes_nothing(self, lease: Lease, kind: str) -> None:
+        if lease.token != self._token or self._state not in LEASED_STATES:
+            self._refused(lease, kind)
+
+    def _refused(self, lease: Lease, kind: str) -> None:
+        with pytest.raises(LeaseLostError), self._write() as session:
+            _settle(session, lease, kind, self._clock)
+
+    @invariant()
+    def the_row_is_what_the_model_says(self) -> None:
+        with self._database.read() as session:
+            row = job_rows.find_job(session, self._id)
+            job = job_of(row)
+        assert (job.state, job.attempt, row.lease_token) == (self._state, self._attempt, self._token)
+        assert row.interruptions == self._interruptions
+        assert (job.finished_at is not None) is job.is_finished
+        assert (row.lease_owner != "") is (self._state in LEASED_STATES)
+
+
+def _settle(session: Session, lease: Lease, kind: str, clock: FakeClock) -> JobState | None:
+    match kind:
+        case "succeed":
+            return outcomes.succeed(session, lease, now=clock.now)
+        case "fail":
+            return outcomes.fail(session, lease, now=clock.now, error="wrong")
+        case "release":
+            return outcomes.release(session, lease, now=clock.now)
+        case "interrupted":
+            return outcomes.interrupted(session, lease, now=clock.now, error="killed")
+        case "runner":
+            leases.record_runner(session, lease, "machine:1:1")
+        case _:
+            leases.renew(session, lease, until=clock.now)
+    return None
+
+
+JobLife.TestCase.settings = settings(
+    max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+TestJobLife = JobLife.TestCase
+
+
+def test_a_job_that_is_gone_is_an_error(database: ControlDatabase) -> None:
+    with database.read() as session, pytest.raises(JobError):
+        job_rows.find_job(session, "nothing")
+
+
+def test_only_one_of_many_takes_a_job(database: ControlDatabase, clock: FakeClock) -> None:
+    with database.write() as session:
+        for _ in range(3):
+            job_rows.insert_job(session, SPEC, now=clock.now)
+            clock.forward(seconds=1)
+    taken: list[Lease] = []
+    for owner in range(5):
+        with database.write() as session:
+            lease = leases.take_next(session, owner=str(owner), now=clock.now, until=clock.now)
+        taken += [lease] if lease else []
+    assert len({lease.job_id for lease in taken}) == len(taken) == 3
