@@ -15,10 +15,10 @@ from .demo import command as demo
 app = typer.Typer(
     name="spanloop",
     help="Spans in, better agents out.\n\n"
-    "Start everything with [bold]spanloop up[/bold], run your app under "
-    "[bold]opentelemetry-instrument[/bold], look at the dashboard, train on what failed.",
+    "Start everything with `spanloop up`, run your app under `opentelemetry-instrument`, look at the dashboard, "
+    "train on what failed.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

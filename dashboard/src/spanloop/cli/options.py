@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spanloop.semconv.environment import COLLECTOR_PORT, DASHBOARD_PORT, DATA_DIR_ENV, GATEWAY_PORT
+from spanloop.semconv.environment import DATA_DIR_ENV
 
 if TYPE_CHECKING:
     from spanloop.store import DataDir
@@ -16,11 +16,9 @@ DataDirOption = Annotated[
         "--data-dir", envvar=DATA_DIR_ENV, help="Where spanloop keeps everything.", show_default="~/.spanloop"
     ),
 ]
-CollectorPortOption = Annotated[
-    int, typer.Option(help="OTLP/HTTP; apps look here first.", show_default=str(COLLECTOR_PORT))
-]
-GatewayPortOption = Annotated[int, typer.Option(help="OpenAI-compatible API.", show_default=str(GATEWAY_PORT))]
-DashboardPortOption = Annotated[int, typer.Option(help="The web pages.", show_default=str(DASHBOARD_PORT))]
+CollectorPortOption = Annotated[int, typer.Option(help="OTLP/HTTP; apps look here first.")]
+GatewayPortOption = Annotated[int, typer.Option(help="OpenAI-compatible API.")]
+DashboardPortOption = Annotated[int, typer.Option(help="The web pages.")]
 ModelArgument = Annotated[str, typer.Argument(help="NAME@VERSION, or NAME for its newest version.")]
 
 

@@ -29,7 +29,7 @@ def up(
 ) -> None:
     """Start everything here: ClickHouse, collector, gateway, scheduler and dashboard. One Ctrl-C stops it all.
 
-    Then, in another terminal:  opentelemetry-instrument python your_app.py
+    Then, in another terminal: `opentelemetry-instrument python your_app.py`
     """
     stop = threading.Event()
 

@@ -1,0 +1,23 @@
+"""Runs the ``spanloop`` command as a person does: as a process."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .support import SPANLOOP, Run
+
+
+@pytest.fixture
+def spanloop(tmp_path: Path) -> Run:
+    """``spanloop ARGUMENTS`` on a data directory of the test's own."""
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [str(SPANLOOP), *arguments]
+        own = {"SPANLOOP_DATA_DIR": str(tmp_path / "data"), "COLUMNS": "200", **environment}
+        return subprocess.run(
+            command, env={**os.environ, **own}, capture_output=True, text=True, timeout=100, check=False
+        )
+
+    return run

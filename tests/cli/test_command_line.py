@@ -1,0 +1,105 @@
+"""What a person sees who types a command: help that teaches, errors with a next step, exit codes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .support import Run
+
+COMMANDS = [
+    ["up"],
+    ["status"],
+    ["doctor"],
+    ["demo"],
+    ["convert"],
+    ["train"],
+    ["jobs", "list"],
+    ["jobs", "log"],
+    ["models", "add"],
+]
+DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself(spanloop: Run, command: list[str]) -> None:
+    done = spanloop(*command, "--help")
+    assert done.returncode == 0
+    assert "Usage" in done.stdout
+    assert len(done.stdout.splitlines()) > 5
+
+
+def test_help_imports_no_heavy_part() -> None:
+    code = (
+        "import sys; import spanloop.cli.app\n"
+        "heavy = {'torch', 'ray', 'verl', 'polars', 'pyarrow', 'clickhouse_connect', 'streamlit', 'sqlalchemy'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_docs_show_the_help_as_it_is() -> None:
+    command = [sys.executable, "-m", "typer", "spanloop.cli.app", "utils", "docs", "--name", "spanloop"]
+    generated = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert DOCS.read_text().strip() == generated.strip(), f"run: {' '.join(command[1:])} > docs/cli.md"
+
+
+def test_version(spanloop: Run) -> None:
+    assert spanloop("--version").stdout.startswith("spanloop 0.")
+
+
+def test_status_without_anything_running_says_how_to_start(spanloop: Run) -> None:
+    done = spanloop("status")
+    assert done.returncode == 3
+    assert "spanloop up" in done.stdout
+
+
+def test_lists_are_empty_with_a_hint(spanloop: Run) -> None:
+    assert "spanloop train" in spanloop("jobs", "list").stderr
+    assert "spanloop models add" in spanloop("models", "list").stderr
+    assert "--cron" in spanloop("jobs", "schedules").stderr
+
+
+def test_an_unknown_model_is_one_message_and_no_traceback(spanloop: Run) -> None:
+    done = spanloop("train", "nobody")
+    assert done.returncode != 0
+    assert "nobody" in done.stderr
+    assert "next:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_settings_that_do_not_fit_are_named(spanloop: Run) -> None:
+    done = spanloop("train", "tiny", "--steps", "0", "--min-reward", "1")
+    assert done.returncode == 2
+    assert "steps" in done.stderr
+
+
+def test_a_data_directory_of_another_layout_is_refused(spanloop: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "version.json").write_text('{"layout": 999, "spanloop": "9.9"}')
+    done = spanloop("up", "--no-dashboard")
+    assert done.returncode == 4
+    assert "999" in done.stderr
+    assert "next:" in done.stderr
+
+
+def test_doctor_names_the_command_that_mends_a_missing_serving_environment(spanloop: Run, tmp_path: Path) -> None:
+    done = spanloop("doctor", SPANLOOP_SERVING_VENV=str(tmp_path / "nowhere"))
+    assert done.returncode == 1
+    assert "spanloop doctor --fix" in done.stdout
+
+
+def test_convert_on_an_empty_store_starts_one_and_says_what_to_do(spanloop: Run) -> None:
+    done = spanloop("convert")
+    assert done.returncode == 0, done.stderr
+    assert "opentelemetry-instrument" in done.stderr
+
+
+def test_core_install_alone_names_the_extra(tmp_path: Path) -> None:
+    hide = "import sys; sys.modules['typer'] = None; from spanloop.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode != 0
+    assert "pip install 'spanloop[server]'" in done.stderr

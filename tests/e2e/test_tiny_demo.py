@@ -1,0 +1,31 @@
+"""The end-to-end test: the whole loop through real parts."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spanloop.gateway.serving import find_serving_environment
+from spanloop.semconv.errors import ConfigurationError
+
+SPANLOOP = Path(sys.executable).with_name("spanloop")
+
+
+@pytest.mark.timeout(900)
+def test_the_tiny_demo_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        find_serving_environment()
+    except ConfigurationError as error:
+        pytest.fail(f"{error}")
+    environment = {name: value for name, value in os.environ.items() if name != "SPANLOOP_DATA_DIR"}
+    command = [str(SPANLOOP), "demo", "--tiny"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=880, check=False)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{done.stderr}\n{done.stdout}")
+    assert done.returncode == 0
+    verdict = re.search(r"(\d+) checks, all hold; the tiny demo took (\d+) s", done.stdout)
+    assert verdict is not None
+    assert int(verdict[1]) >= 9
