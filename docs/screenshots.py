@@ -14,9 +14,15 @@ from typing import Final
 from playwright.sync_api import Page, sync_playwright
 
 CHROMIUM: Final = "/usr/bin/chromium"
-SIZE: Final = {"width": 1280, "height": 900}
+WIDTH: Final = 1280
+HEIGHT: Final = 900
 READY_TIMEOUT_MS: Final = 30_000
-SETTLE_MS: Final = 900
+SETTLE_MS: Final = 500
+DRAWN: Final = """() => {
+  const app = document.querySelector('[data-testid=stApp]');
+  return app && app.getAttribute('data-test-script-state') === 'notRunning'
+    && !document.querySelector('[data-testid=stSkeleton]');
+}"""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Save a screenshot of every dashboard page.")
     parser.add_argument("--url", default="http://127.0.0.1:8501", help="of a running dashboard (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("docs/screenshots"), help="folder (default: %(default)s)")
+    parser.add_argument("--height", type=int, default=HEIGHT, help="of the window, in pixels")
     parser.add_argument("--dark", action="store_true", help="as a browser with a dark theme sees it")
     parser.add_argument("--only", nargs="*", default=[], help="names of single screenshots")
     chosen = parser.parse_args(arguments)
@@ -68,7 +75,9 @@ def main(arguments: list[str] | None = None) -> int:
     broken: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        context = browser.new_context(viewport=SIZE, color_scheme="dark" if chosen.dark else "light")
+        context = browser.new_context(
+            viewport={"width": WIDTH, "height": chosen.height}, color_scheme="dark" if chosen.dark else "light"
+        )
         for shot in SHOTS:
             if chosen.only and shot.name not in chosen.only:
                 continue
@@ -105,11 +114,9 @@ def take(page: Page, url: str, shot: Shot, out: Path) -> str:
 
 def wait_until_drawn(page: Page) -> None:
     """Wait until the script has run and charts and tables have had time to draw."""
-    page.wait_for_function(
-        "() => !document.querySelector('[data-testid=stStatusWidget]') && !document.querySelector('[data-testid=stSkeleton]')",
-        timeout=READY_TIMEOUT_MS,
-    )
-    page.wait_for_timeout(SETTLE_MS)
+    for _ in range(2):
+        page.wait_for_function(DRAWN, timeout=READY_TIMEOUT_MS)
+        page.wait_for_timeout(SETTLE_MS)
 
 
 def click_first_row(page: Page) -> bool:

@@ -63,9 +63,17 @@ def clickhouse_url(address: Address) -> str:
 
 def everything(app: AppTest) -> str:
     """All text that a page shows outside tables and charts."""
-    kinds = (app.title, app.header, app.subheader, app.markdown, app.caption, app.error, app.warning, app.info, app.success)
+    kinds = (
+        app.title,
+        app.header,
+        app.subheader,
+        app.markdown,
+        app.caption,
+        app.error,
+        app.warning,
+        app.info,
+        app.success,
+    )
     return "\n".join(str(element.value) for elements in kinds for element in elements) + "\n".join(
         str(element.value) for element in app.code
     )
-
-

@@ -36,7 +36,11 @@ def seed(store: Store, *, now: datetime | None = None, per_version: int = 20) ->
     """Fill every table; ``per_version`` episodes for each of three policy versions, ending an hour before ``now``."""
     end = now or datetime.now(UTC)
     plans = [
-        _Plan(version, index, end - timedelta(minutes=60 + 47 * ((len(VERSIONS) - 1 - version) * per_version + per_version - 1 - index)))
+        _Plan(
+            version,
+            index,
+            end - timedelta(minutes=60 + 47 * ((len(VERSIONS) - 1 - version) * per_version + per_version - 1 - index)),
+        )
         for version in range(len(VERSIONS))
         for index in range(per_version)
     ]
@@ -144,7 +148,11 @@ class _Plan:
     def spans(self) -> list[dict[str, Any]]:
         owner, _, tool, message = self.owner
         failed = self.has_tool_error
-        shared = {"gen_ai.agent.name": "shopkeeper", "spanloop.task.id": self.task_id, "spanloop.episode.id": f"key-{self.episode_id[:6]}"}
+        shared = {
+            "gen_ai.agent.name": "shopkeeper",
+            "spanloop.task.id": self.task_id,
+            "spanloop.episode.id": f"key-{self.episode_id[:6]}",
+        }
         llm = {
             "gen_ai.operation.name": "chat",
             "gen_ai.request.model": "shop-tiny",
@@ -153,17 +161,52 @@ class _Plan:
             "gen_ai.usage.output_tokens": "38",
             "gen_ai.input.messages": json.dumps(self._state(0)),
         }
-        call = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool or "lookup_order", "gen_ai.tool.call.id": "call_1"}
+        call = {
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": tool or "lookup_order",
+            "gen_ai.tool.call.id": "call_1",
+        }
         error = {"error.type": message.split(":")[0]} if failed else {}
         return [
             self._span("0", "", f"task {self.task_id}", 0, 4.2, shared),
-            self._span("1", "0", "openai.chat", 0.02, 1.3, shared | llm | {"gen_ai.response.id": f"chatcmpl-{self.episode_id[:6]}-0"}),
-            self._span("2", "0", f"execute_tool {tool or 'lookup_order'}", 1.35, 0.9, shared | call | error, message if failed else ""),
+            self._span(
+                "1",
+                "0",
+                "openai.chat",
+                0.02,
+                1.3,
+                shared | llm | {"gen_ai.response.id": f"chatcmpl-{self.episode_id[:6]}-0"},
+            ),
+            self._span(
+                "2",
+                "0",
+                f"execute_tool {tool or 'lookup_order'}",
+                1.35,
+                0.9,
+                shared | call | error,
+                message if failed else "",
+            ),
             self._span("3", "2", "GET", 1.4, 0.8, {"http.request.method": "GET", "owner": owner}),
-            self._span("4", "0", "openai.chat", 2.3, 1.1, shared | llm | {"gen_ai.response.id": f"chatcmpl-{self.episode_id[:6]}-1"}),
+            self._span(
+                "4",
+                "0",
+                "openai.chat",
+                2.3,
+                1.1,
+                shared | llm | {"gen_ai.response.id": f"chatcmpl-{self.episode_id[:6]}-1"},
+            ),
         ]
 
-    def _span(self, number: str, parent: str, name: str, offset_s: float, took_s: float, attributes: dict[str, str], error: str = "") -> dict[str, Any]:
+    def _span(
+        self,
+        number: str,
+        parent: str,
+        name: str,
+        offset_s: float,
+        took_s: float,
+        attributes: dict[str, str],
+        error: str = "",
+    ) -> dict[str, Any]:
         return {
             "Timestamp": self._at(offset_s),
             "TraceId": self.trace_id,
@@ -218,7 +261,8 @@ class _Plan:
             "output_tokens": 76,
             "outcome": "success" if self.is_success else "failure",
             "reward": self.reward,
-            "reward_breakdown": {"reward": 1.0 if self.is_success else -0.5} | ({"tool_error": -0.1} if self.has_tool_error else {}),
+            "reward_breakdown": {"reward": 1.0 if self.is_success else -0.5}
+            | ({"tool_error": -0.1} if self.has_tool_error else {}),
             "is_terminated": True,
             "is_truncated": False,
             "error_class": "" if self.is_success else error_class,
@@ -228,7 +272,10 @@ class _Plan:
     def _state(self, step: int) -> list[dict[str, Any]]:
         first = [
             {"role": "system", "parts": [{"type": "text", "content": SYSTEM}]},
-            {"role": "user", "parts": [{"type": "text", "content": f"Can I get a refund for order 18{self.index:02d}? {INJECTION}"}]},
+            {
+                "role": "user",
+                "parts": [{"type": "text", "content": f"Can I get a refund for order 18{self.index:02d}? {INJECTION}"}],
+            },
         ]
         if step == 0:
             return first
@@ -238,7 +285,12 @@ class _Plan:
     def _action(self, step: int) -> dict[str, Any]:
         if step == 0:
             arguments = {"order": 1800 + self.index} if self.has_tool_error else {"order_id": 1800 + self.index}
-            call = {"type": "tool_call", "id": "call_1", "name": self.owner[2] or "lookup_order", "arguments": arguments}
+            call = {
+                "type": "tool_call",
+                "id": "call_1",
+                "name": self.owner[2] or "lookup_order",
+                "arguments": arguments,
+            }
             return {"role": "assistant", "parts": [call], "finish_reason": "tool_call"}
         text = "Yes: the order arrived nine days ago." if self.is_success else "Your refund is on its way."
         return {"role": "assistant", "parts": [{"type": "text", "content": text}], "finish_reason": "stop"}
@@ -308,7 +360,9 @@ class _Plan:
     def trajectory(self) -> dict[str, Any]:
         given = 18
         mask = [1] * 12 + [0] * given + [1] * 12
-        logprobs = [-0.05 * number for number in range(12)] + [0.0] * given + [-0.31 * (number % 4) for number in range(12)]
+        logprobs = (
+            [-0.05 * number for number in range(12)] + [0.0] * given + [-0.31 * (number % 4) for number in range(12)]
+        )
         blocked = self.owner[0] == "environment" and self.has_tool_error
         return {
             "trajectory_id": f"{self.episode_id}/0",

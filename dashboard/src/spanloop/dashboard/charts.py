@@ -8,12 +8,13 @@ import polars as pl
 from spanloop.dashboard.markup import AMBER, BLUE, GREEN, GREY, RED
 
 _HEIGHT: Final = 210
+_ROW: Final = alt.Step(30)
 _OWNER_COLOURS: Final = {"policy": RED, "tool": AMBER, "environment": BLUE, "harness": "#8e4ec6", "user": GREY}
 
-AnyChart = alt.Chart | alt.LayerChart
+AnyChart = alt.Chart | alt.LayerChart | alt.FacetChart
 
 
-def outcomes_over_time(frame: pl.DataFrame, bucket_s: int) -> alt.Chart:
+def outcomes_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
     """Episodes for each bucket, stacked by outcome; expects the columns of ``dashboard_outcomes_over_time``."""
     long = (
         frame.with_columns((pl.col("episodes") - pl.col("successes") - pl.col("failures")).alias("unknown"))
@@ -28,9 +29,9 @@ def outcomes_over_time(frame: pl.DataFrame, bucket_s: int) -> alt.Chart:
         .with_columns(_bucket_end(bucket_s))
     )
     scale = alt.Scale(domain=["success", "failure", "unknown"], range=[GREEN, RED, GREY])
-    return (
+    chart: AnyChart = (
         alt.Chart(long, height=_HEIGHT)
-        .mark_bar()
+        .mark_bar(orient="vertical")
         .encode(
             x=alt.X("bucket:T", title=None),
             x2="bucket_end:T",
@@ -39,6 +40,7 @@ def outcomes_over_time(frame: pl.DataFrame, bucket_s: int) -> alt.Chart:
             tooltip=[alt.Tooltip("bucket:T", format="%Y-%m-%d %H:%M"), "outcome:N", "episodes:Q"],
         )
     )
+    return chart
 
 
 def success_over_time(frame: pl.DataFrame) -> AnyChart:
@@ -61,16 +63,16 @@ def success_over_time(frame: pl.DataFrame) -> AnyChart:
     return alt.layer(base.mark_line(color=GREEN, strokeWidth=1.5, opacity=0.6), points)
 
 
-def tokens_over_time(frame: pl.DataFrame, bucket_s: int) -> alt.Chart:
+def tokens_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
     """Input and output tokens for each bucket."""
     long = frame.select(
         "bucket", pl.col("input_tokens").alias("input"), pl.col("output_tokens").alias("output")
     ).unpivot(index="bucket", variable_name="kind", value_name="tokens")
     long = long.with_columns(_bucket_end(bucket_s))
     scale = alt.Scale(domain=["input", "output"], range=[GREY, BLUE])
-    return (
+    chart: AnyChart = (
         alt.Chart(long, height=_HEIGHT)
-        .mark_bar()
+        .mark_bar(orient="vertical")
         .encode(
             x=alt.X("bucket:T", title=None),
             x2="bucket_end:T",
@@ -79,6 +81,7 @@ def tokens_over_time(frame: pl.DataFrame, bucket_s: int) -> alt.Chart:
             tooltip=[alt.Tooltip("bucket:T", format="%Y-%m-%d %H:%M"), "kind:N", alt.Tooltip("tokens:Q", format=",")],
         )
     )
+    return chart
 
 
 def success_by_version(frame: pl.DataFrame) -> AnyChart:
@@ -88,13 +91,18 @@ def success_by_version(frame: pl.DataFrame) -> AnyChart:
         pl.format("{} episodes", pl.col("episodes")).alias("note"),
     )
     order = rated["policy_version"].to_list()
-    base = alt.Chart(rated, height=max(60, 40 * len(order))).encode(
+    base = alt.Chart(rated).encode(
         y=alt.Y("policy_version:N", sort=order, title=None, axis=alt.Axis(labelLimit=200)),
-        x=alt.X("rate:Q", title="success rate", scale=alt.Scale(domain=[0, 1.25]), axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1])),
+        x=alt.X(
+            "rate:Q",
+            title="success rate",
+            scale=alt.Scale(domain=[0, 1.25]),
+            axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1]),
+        ),
         tooltip=["policy_version:N", alt.Tooltip("rate:Q", format=".0%"), "episodes:Q", "successes:Q", "failures:Q"],
     )
     labels = base.mark_text(align="left", dx=6, color=GREY).encode(text="note:N")
-    return alt.layer(base.mark_bar(color=GREEN, size=18), labels)
+    return alt.layer(base.mark_bar(color=GREEN, size=16), labels).properties(height=_ROW)
 
 
 def reward_by_version(frame: pl.DataFrame) -> AnyChart:
@@ -106,7 +114,7 @@ def reward_by_version(frame: pl.DataFrame) -> AnyChart:
         (pl.col("mean_reward") - pl.col("error")).alias("low"), (pl.col("mean_reward") + pl.col("error")).alias("high")
     )
     order = shown["policy_version"].to_list()
-    base = alt.Chart(shown, height=max(70, 44 * len(order))).encode(
+    base = alt.Chart(shown).encode(
         y=alt.Y("policy_version:N", sort=order, title=None, axis=alt.Axis(labelLimit=200)),
         tooltip=[
             "policy_version:N",
@@ -117,41 +125,54 @@ def reward_by_version(frame: pl.DataFrame) -> AnyChart:
     )
     spread = base.mark_rule(color=GREY, strokeWidth=2).encode(x=alt.X("low:Q", title="mean reward"), x2="high:Q")
     points = base.mark_circle(color=BLUE, size=110, opacity=1).encode(x=alt.X("mean_reward:Q"))
-    return alt.layer(spread, points)
+    return alt.layer(spread, points).properties(height=_ROW)
 
 
 def metric_by_step(frame: pl.DataFrame, title: str, *, is_tall: bool = False) -> AnyChart:
     """One metric of one or more jobs by training step; columns ``job``, ``step``, ``value``."""
     jobs = frame["job"].unique(maintain_order=True).to_list()
-    colour: alt.Color | alt.ColorValue[object] = (
-        alt.Color("job:N", sort=jobs, legend=alt.Legend(orient="top", title=None)) if len(jobs) > 1 else alt.value(BLUE)
-    )
-    return (
+    legend = alt.Legend(orient="top", title=None) if len(jobs) > 1 else None
+    # One job is blue like everything that is measured; several take the theme's colours.
+    scale = alt.Scale() if len(jobs) > 1 else alt.Scale(range=[BLUE])
+    chart: AnyChart = (
         alt.Chart(frame, height=280 if is_tall else 180)
         .mark_line(point=alt.OverlayMarkDef(size=36, filled=True))
         .encode(
-            x=alt.X("step:Q", title="training step", axis=alt.Axis(tickMinStep=1, format="d")),
+            x=alt.X(
+                "step:Q",
+                title="training step",
+                scale=alt.Scale(nice=False, zero=False, padding=8),
+                axis=alt.Axis(tickMinStep=1, format="d", tickCount=12),
+            ),
             y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
-            color=colour,
+            color=alt.Color("job:N", sort=jobs, legend=legend, scale=scale),
             tooltip=["job:N", "step:Q", alt.Tooltip("value:Q", format=".5g")],
         )
     )
+    return chart
 
 
-def failures_by_version(frame: pl.DataFrame) -> alt.Chart:
+def failures_by_version(frame: pl.DataFrame) -> AnyChart:
     """Failures of each policy version, stacked by who owned them."""
     order = frame["policy_version"].unique(maintain_order=True).to_list()
     scale = alt.Scale(domain=list(_OWNER_COLOURS), range=list(_OWNER_COLOURS.values()))
-    return (
-        alt.Chart(frame, height=max(90, 40 * len(order) + 50))
-        .mark_bar(size=18)
+    chart: AnyChart = (
+        alt.Chart(frame, height=_ROW)
+        .mark_bar(size=16)
         .encode(
             y=alt.Y("policy_version:N", sort=order, title=None, axis=alt.Axis(labelLimit=200)),
             x=alt.X("failures:Q", title="failures", axis=alt.Axis(tickMinStep=1, format="d")),
             color=alt.Color("fault_owner:N", scale=scale, legend=alt.Legend(orient="top", title=None)),
-            tooltip=["policy_version:N", "fault_owner:N", "failures:Q", "recovered:Q", alt.Tooltip("episodes:Q", title="episodes of the version")],
+            tooltip=[
+                "policy_version:N",
+                "fault_owner:N",
+                "failures:Q",
+                "recovered:Q",
+                alt.Tooltip("episodes:Q", title="episodes of the version"),
+            ],
         )
     )
+    return chart
 
 
 def _bucket_end(bucket_s: int) -> pl.Expr:

@@ -5,12 +5,12 @@ from typing import Final
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import CheckboxColumn, NumberColumn, TextColumn
+from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import markup, reads, resources, tables, token_view
 from spanloop.dashboard.chat_view import chat
 from spanloop.dashboard.page import nothing_yet
-from spanloop.dashboard.views.formatting import DASH, count, duration, signed
+from spanloop.dashboard.views.formatting import count, duration, signed
 from spanloop.dashboard.views.spans import layout_tree
 from spanloop.store import Store
 
@@ -32,7 +32,9 @@ def show(store: Store, episode_id: str) -> None:
         )
         return
     if head.is_deleted:
-        st.warning("This episode's spans joined another episode. Find it in the list by its task.", icon=":material/merge:")
+        st.warning(
+            "This episode's spans joined another episode. Find it in the list by its task.", icon=":material/merge:"
+        )
         return
     _head(head)
     view = st.segmented_control(
@@ -117,7 +119,9 @@ def _spans(store: Store, head: reads.Episode) -> None:
     _key_values("Attributes", detail.attributes)
     for name, attributes in detail.events:
         _key_values(f"Event: {name}", attributes)
-    _key_values("Resource", detail.resource | {"scope": detail.scope_name, "status": f"{detail.status} {detail.status_message}"})
+    _key_values(
+        "Resource", detail.resource | {"scope": detail.scope_name, "status": f"{detail.status} {detail.status_message}"}
+    )
 
 
 def _key_values(title: str, values: dict[str, str]) -> None:
@@ -130,7 +134,9 @@ def _key_values(title: str, values: dict[str, str]) -> None:
 
 
 def _rewards(store: Store, head: reads.Episode) -> None:
-    st.markdown(f"The episode's reward is **{signed(head.reward)}**." if head.reward is not None else "No reward is known.")
+    st.markdown(
+        f"The episode's reward is **{signed(head.reward)}**." if head.reward is not None else "No reward is known."
+    )
     if head.reward_breakdown:
         frame = pl.DataFrame(
             {"component": list(head.reward_breakdown), "value": list(head.reward_breakdown.values())},
@@ -162,27 +168,30 @@ def _transitions(store: Store, head: reads.Episode) -> None:
     st.caption(f"{trainable} of {found.height} transitions may be trained on. The others say why not.")
     shown = found.select(
         "step",
-        "is_trainable",
-        pl.col("untrainable_reason").cast(pl.String).replace({"": DASH}),
-        "untrainable_detail",
+        tables.yes_no("is_trainable"),
+        pl.when(pl.col("is_trainable"))
+        .then(pl.lit(""))
+        .otherwise(pl.format("{}: {}", "untrainable_reason", "untrainable_detail").str.strip_chars(": "))
+        .alias("why_not"),
         "reward",
         "finish_reason",
         "token_source",
-        pl.col("capture_join").cast(pl.String).replace({"": DASH}),
+        "capture_join",
         "prompt_tokens",
         "response_tokens",
         "tool_error_count",
-        "error_class",
-        "fault_owner",
+        pl.when(pl.col("error_class") == "")
+        .then(pl.lit(""))
+        .otherwise(pl.format("{} · {}", "fault_owner", "error_class"))
+        .alias("failure"),
         (pl.col("duration_ns").cast(pl.Float64) / 1e9).alias("duration_s"),
     )
     tables.show(
         shown,
         {
             "step": NumberColumn(width=50),
-            "is_trainable": CheckboxColumn("trainable", width=75),
-            "untrainable_reason": TextColumn("why not", width=140),
-            "untrainable_detail": TextColumn("detail"),
+            "is_trainable": TextColumn("trainable", width=75),
+            "why_not": TextColumn("why not", width=200),
             "reward": NumberColumn(format="%+.2f", width=70),
             "finish_reason": TextColumn("finish", width=90),
             "token_source": TextColumn("tokens from", width=90),
@@ -190,8 +199,7 @@ def _transitions(store: Store, head: reads.Episode) -> None:
             "prompt_tokens": NumberColumn("prompt", width=65),
             "response_tokens": NumberColumn("response", width=70),
             "tool_error_count": NumberColumn("tool errors", width=80),
-            "error_class": TextColumn("class", width=120),
-            "fault_owner": TextColumn("owner", width=80),
+            "failure": TextColumn("failure", width=170),
             "duration_s": NumberColumn("took (s)", format="%.2f", width=75),
         },
     )
@@ -212,5 +220,8 @@ def _failures(store: Store, head: reads.Episode) -> None:
             with st.expander("Evidence: what the rule saw"):
                 st.code(markup.cut(row["evidence"]), language="json", wrap_lines=True)
             st.page_link(
-                "pages/failures.py", label="Others like it", icon=":material/stacks:", query_params={"group": row["fingerprint"]}
+                "pages/failures.py",
+                label="Others like it",
+                icon=":material/stacks:",
+                query_params={"group": row["fingerprint"]},
             )

@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, cast
+from typing import Final
 
 import streamlit as st
 
@@ -54,14 +54,15 @@ def show() -> None:
 
 
 def _fields(versions: list[str]) -> JobForm:
-    kind = cast(
-        "JobKind",
-        st.segmented_control("Kind", list(_KINDS), default=JobKind.GRPO, format_func=_KINDS.__getitem__, key="kind", required=True),
+    kind = st.segmented_control(
+        "Kind", list(_KINDS), default=JobKind.GRPO, format_func=_KINDS.__getitem__, key="kind", required=True
     )
     is_grpo = kind is JobKind.GRPO
     first, second, third, fourth = st.columns(4)
     base = first.selectbox("Start from", versions, key="base", help="The model version that is trained further")
-    steps = second.number_input("Steps", min_value=1, value=10, key="steps", help="Optimiser steps, each over one batch")
+    steps = second.number_input(
+        "Steps", min_value=1, value=10, key="steps", help="Optimiser steps, each over one batch"
+    )
     batch_groups = third.number_input(
         "Groups in a batch" if is_grpo else "Trajectories in a batch", min_value=1, value=8, key="batch_groups"
     )
@@ -116,12 +117,19 @@ def _when() -> tuple[_Firing, str]:
     if chosen == "At a time":
         now = resources.now()
         at = st.datetime_input(
-            "Time (UTC)", value=(now + timedelta(hours=1)).replace(minute=0, second=0, microsecond=0, tzinfo=None), key="at", width=260
+            "Time (UTC)",
+            value=(now + timedelta(hours=1)).replace(minute=0, second=0, microsecond=0, tzinfo=None),
+            key="at",
+            width=260,
         )
         return _Firing(at=as_utc(at) if at else None), "Schedule it"
     if chosen == "Repeatedly":
         cron = st.text_input(
-            "Cron (UTC)", value="0 3 * * *", key="cron", width=260, help="minute hour day month weekday; this is every night at three"
+            "Cron (UTC)",
+            value="0 3 * * *",
+            key="cron",
+            width=260,
+            help="minute hour day month weekday; this is every night at three",
         )
         return _Firing(cron=cron), "Schedule it"
     return _Firing(), "Start it"

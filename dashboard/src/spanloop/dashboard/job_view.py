@@ -91,7 +91,9 @@ def _buttons(job: Job) -> None:
 def _links(job: Job) -> None:
     with st.container(horizontal=True):
         if job.step:
-            st.page_link("pages/rewards.py", label="Its curves", icon=":material/trending_up:", query_params={"job": job.id})
+            st.page_link(
+                "pages/rewards.py", label="Its curves", icon=":material/trending_up:", query_params={"job": job.id}
+            )
         if job.model_version:
             st.page_link(
                 "pages/models.py",

@@ -20,7 +20,9 @@ GREY: Final = "#8b8d98"
 _BAR_COLOURS: Final[dict[SpanKind, str]] = {"llm": BLUE, "tool": AMBER, "agent": GREY, "task": GREY, "other": GREY}
 _MAX_INDENT: Final = 14
 _LINE: Final = "border-top:1px solid rgba(128,128,128,.18)"
-_GRID: Final = "display:grid;grid-template-columns:minmax(0,5fr) 64px 92px 76px minmax(0,4fr);gap:0 12px;align-items:center"
+_GRID: Final = (
+    "display:grid;grid-template-columns:minmax(0,5fr) 64px 92px 76px minmax(0,4fr);gap:0 12px;align-items:center"
+)
 _NUMBER: Final = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
 _CUT: Final = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 
@@ -77,7 +79,9 @@ def _span_line(line: SpanLine) -> str:
     indent = 14 * min(line.depth, _MAX_INDENT)
     deeper = f'<span style="opacity:.5">↳{line.depth} </span>' if line.depth > _MAX_INDENT else ""
     colour = RED if span.is_error else _BAR_COLOURS[span.kind]
-    tokens = f"{count(span.input_tokens)} → {count(span.output_tokens)}" if span.input_tokens or span.output_tokens else ""
+    tokens = (
+        f"{count(span.input_tokens)} → {count(span.output_tokens)}" if span.input_tokens or span.output_tokens else ""
+    )
     left = min(line.offset * 100, 99.4)
     width = max(min(line.width * 100, 100 - left), 0.6)
     bar = (
@@ -88,7 +92,8 @@ def _span_line(line: SpanLine) -> str:
     title = escape(f"{span.name} · span {span.span_id}", quote=True)
     return (
         f'<div role="row" style="{_GRID};{_LINE};padding:3px 0">'
-        f'<div title="{title}" style="padding-left:{indent}px;{_CUT}">{deeper}{escape(span.name)}{_span_notes(line)}</div>'
+        f'<div title="{title}" style="padding-left:{indent}px;{_CUT}">'
+        f"{deeper}{escape(span.name)}{_span_notes(line)}</div>"
         f'<div style="opacity:.7">{span.kind if span.kind != "other" else ""}</div>'
         f'<div style="{_NUMBER};opacity:.7">{tokens}</div>'
         f'<div style="{_NUMBER}">{duration(span.duration_ns)}</div>{bar}</div>'

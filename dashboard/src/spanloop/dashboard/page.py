@@ -4,7 +4,7 @@ Invariant: an error of ours becomes one message with the next command. Anything 
 """
 # pyright: reportUnknownMemberType=false
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -18,7 +18,7 @@ DEFAULT_RANGE: Final = "All"
 
 
 @contextmanager
-def page(title: str, subtitle: str = "") -> Iterator[None]:
+def page(title: str, subtitle: str = "") -> Generator[None]:
     """Draw the title; turn an error of ours inside the block into a message."""
     st.title(title, anchor=False)
     if subtitle:
@@ -45,6 +45,11 @@ def nothing_yet(what: str, how: str, command: str) -> None:
     """An empty page: what is missing and the command that brings it."""
     st.info(what, icon=":material/inbox:")
     next_step(how, command)
+
+
+def missing(what: str, how: str, command: str, *, icon: str) -> None:
+    """One line about something that does not run while the page works without it."""
+    st.warning(f"{what} {how} `{command}`", icon=icon)
 
 
 def next_step(how: str, command: str) -> None:

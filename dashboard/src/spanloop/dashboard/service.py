@@ -36,6 +36,8 @@ OPTIONS: Final[dict[str, object]] = {
     "client.showErrorDetails": "type",
     # Streamlit's own accent is red, which here means failure.
     "theme.primaryColor": "#3b82f6",
+    "theme.headingFontSizes": ["1.9rem", "1.4rem", "1.15rem"],
+    "theme.metricValueFontSize": "1.6rem",
 }
 
 

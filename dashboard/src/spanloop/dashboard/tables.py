@@ -1,15 +1,15 @@
 """Tables that lists share: which columns, how they are headed, and which row a person picked."""
 # pyright: reportUnknownMemberType=false
 
-from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import CheckboxColumn, DatetimeColumn, NumberColumn, TextColumn
+from streamlit.column_config import DatetimeColumn, NumberColumn, TextColumn
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from spanloop.dashboard import resources
+from spanloop.dashboard.views.formatting import DASH
 
 Columns = dict[str, ColumnConfig]
 """Column name to how Streamlit shows it."""
@@ -19,8 +19,8 @@ TIME_FORMAT: Final = "YYYY-MM-DD HH:mm:ss"
 OUTCOME_MARKS: Final = {"success": "✓ success", "failure": "✕ failure"}
 
 
-def pick_row(frame: pl.DataFrame, ids: Sequence[str], *, key: str, columns: Columns) -> str | None:
-    """Draw ``frame`` and return the id of the row whose mark or cell was clicked.
+def pick_row(frame: pl.DataFrame, ids: list[str], *, key: str, columns: Columns) -> str | None:
+    """Draw ``frame`` and return the id of the row of which a cell was clicked.
 
     Args:
         frame: What is shown, in this order.
@@ -32,13 +32,13 @@ def pick_row(frame: pl.DataFrame, ids: Sequence[str], *, key: str, columns: Colu
         frame,
         key=key,
         on_select="rerun",
-        selection_mode=["single-row", "single-cell"],
+        selection_mode="single-cell",
         hide_index=True,
         column_config=columns,
-        height="content" if frame.height <= 12 else 460,
+        height="content" if frame.height <= 14 else 530,
+        placeholder=DASH,
     )
-    selection = state.selection
-    rows = [*selection.get("rows", []), *(row for row, _ in selection.get("cells", []))]
+    rows: list[int] = [row for row, _ in state.selection.get("cells", [])]
     return ids[rows[0]] if rows and rows[0] < len(ids) else None
 
 
@@ -49,12 +49,17 @@ def frame(rows: list[dict[str, object]]) -> pl.DataFrame:
 
 def show(frame: pl.DataFrame, columns: Columns) -> None:
     """Draw ``frame`` without selection."""
-    st.dataframe(frame, hide_index=True, column_config=columns)
+    st.dataframe(frame, hide_index=True, column_config=columns, placeholder=DASH)
 
 
 def when(label: str, help_text: str = "") -> ColumnConfig:
     """A moment in the viewer's time zone."""
     return DatetimeColumn(label, format=TIME_FORMAT, timezone=resources.time_zone(), help=help_text or None)
+
+
+def yes_no(column: str) -> pl.Expr:
+    """A Boolean column as words: a greyed-out checkbox looks like something to click."""
+    return pl.when(pl.col(column)).then(pl.lit("yes")).otherwise(pl.lit("no")).alias(column)
 
 
 def failures(frame: pl.DataFrame) -> pl.DataFrame:
@@ -65,7 +70,7 @@ def failures(frame: pl.DataFrame) -> pl.DataFrame:
         "error_class",
         pl.col("tool_name").cast(pl.String),
         "message",
-        "is_recovered",
+        yes_no("is_recovered"),
         "task_id",
         "step",
         "policy_version",
@@ -76,11 +81,13 @@ def failure_columns() -> Columns:
     """How ``failures`` is shown."""
     return {
         "occurred_at": when("when"),
-        "fault_owner": TextColumn("owner", help="Who caused it: only the policy's own mistakes cost it reward", width=90),
+        "fault_owner": TextColumn(
+            "owner", help="Who caused it: only the policy's own mistakes cost it reward", width=90
+        ),
         "error_class": TextColumn("class", width=130),
         "tool_name": TextColumn("tool", width=110),
-        "message": TextColumn("message", width="large"),
-        "is_recovered": CheckboxColumn("recovered", help="The episode went on and did not fail because of it", width=80),
+        "message": TextColumn("message", width=330),
+        "is_recovered": TextColumn("recovered", help="The episode went on and did not fail because of it", width=80),
         "task_id": TextColumn("task", width=110),
         "step": NumberColumn("step", width=50),
         "policy_version": TextColumn("policy", width=110),

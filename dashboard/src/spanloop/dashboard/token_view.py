@@ -25,13 +25,17 @@ def show(store: Store, head: reads.Episode) -> None:
         )
         return
     _rows(rows)
-    numbers = rows["row_number"].to_list()
-    row_number = st.selectbox("Row", numbers, key="row") if len(numbers) > 1 else numbers[0]
+    numbers: list[int] = rows["row_number"].to_list()
+    row_number = numbers[0]
+    if len(numbers) > 1:
+        row_number = st.selectbox("Row", numbers, key="row", width=140)
     length = int(rows.filter(pl.col("row_number") == row_number)["response_tokens"][0])
     first = 0
     if length > _WINDOW:
         starts = list(range(0, length, _WINDOW))
-        first = st.selectbox("Tokens", starts, format_func=lambda start: f"{start} to {min(start + _WINDOW, length) - 1}")
+        first = st.selectbox(
+            "Tokens", starts, format_func=lambda start: f"{start} to {min(start + _WINDOW, length) - 1}", width=200
+        )
     window = reads.token_window(
         store, head, row_number, first_token=first, max_tokens=_WINDOW, prompt_tail=_PROMPT_TAIL if first == 0 else 0
     )
@@ -80,7 +84,7 @@ def _rows(rows: pl.DataFrame) -> None:
         "response_tokens",
         "trained_tokens",
         "reward",
-        "is_trainable",
+        tables.yes_no("is_trainable"),
         pl.col("untrainable_reason").cast(pl.String).replace({"": DASH}),
         "policy_version",
     )
@@ -94,7 +98,7 @@ def _rows(rows: pl.DataFrame) -> None:
             "response_tokens": NumberColumn("response"),
             "trained_tokens": NumberColumn("in the loss"),
             "reward": NumberColumn(format="%+.2f"),
-            "is_trainable": CheckboxColumn("trainable"),
+            "is_trainable": TextColumn("trainable"),
             "untrainable_reason": TextColumn("why not"),
             "policy_version": TextColumn("policy"),
         },

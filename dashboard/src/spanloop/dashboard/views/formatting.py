@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-DASH: Final = "–"
+DASH: Final = "\N{EN DASH}"
 """What a page shows for a value that is not known; never for zero."""
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))

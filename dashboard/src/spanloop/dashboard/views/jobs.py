@@ -19,7 +19,7 @@ STATE_MARKS: Final = {
     JobState.CANCELLING: "◌ cancelling",
     JobState.SUCCEEDED: "✓ succeeded",
     JobState.FAILED: "✕ failed",
-    JobState.CANCELLED: "– cancelled",
+    JobState.CANCELLED: "⊘ cancelled",
 }
 
 STATE_COLOURS: Final = {
@@ -87,7 +87,9 @@ def to_spec(form: JobForm) -> JobSpec | FormErrors:
     try:
         return JobSpec.model_validate(fields)
     except ValidationError as error:
-        return FormErrors(tuple(_message(detail["loc"], detail["msg"], detail.get("input")) for detail in error.errors()))
+        return FormErrors(
+            tuple(_message(detail["loc"], detail["msg"], detail.get("input")) for detail in error.errors())
+        )
 
 
 def as_utc(moment: datetime) -> datetime:
@@ -112,15 +114,12 @@ def took(job: Job, now: datetime) -> str:
 
 def log_lines(text: str, at_most: int) -> str:
     """The log's last lines as a terminal would leave them: no colours, a redrawn progress bar only once."""
-    lines = _ANSI.sub("", text).splitlines(keepends=False) if "\r" not in text else _redrawn(_ANSI.sub("", text))
-    return "\n".join(lines[-at_most:])
+    return "\n".join(_redrawn(_ANSI.sub("", text))[-at_most:])
 
 
 def _redrawn(text: str) -> list[str]:
-    lines: list[str] = []
-    for line in text.replace("\r\n", "\n").split("\n"):
-        lines.append(line.rstrip("\r").rsplit("\r", 1)[-1])
-    return lines[:-1] if lines and not lines[-1] else lines
+    lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.replace("\r\n", "\n").split("\n")]
+    return lines if lines[-1] else lines[:-1]
 
 
 def _message(location: tuple[int | str, ...], message: str, got: Any) -> str:

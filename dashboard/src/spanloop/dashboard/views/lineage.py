@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from dataclasses import dataclass
-
 from typing import Final
 
 from spanloop.training.registry import ModelVersion
@@ -32,8 +31,9 @@ def lineage(models: tuple[ModelVersion, ...]) -> list[LineageLine]:
     children: defaultdict[str, list[ModelVersion]] = defaultdict(list)
     roots: list[ModelVersion] = []
     for model in ordered:
-        if model.parent in known and model.parent != model.reference and model.parent is not None:
-            children[model.parent].append(model)
+        parent = model.parent or ""
+        if parent in known and parent != model.reference:
+            children[parent].append(model)
         else:
             roots.append(model)
     lines: list[LineageLine] = []

@@ -6,7 +6,7 @@ most of all when it is broken.
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeGuard, cast
 
 PartKind = Literal["text", "reasoning", "tool_call", "tool_call_response", "raw"]
 
@@ -76,7 +76,7 @@ def parse_messages(text: str) -> tuple[Message, ...]:
         loaded: Any = json.loads(text)
     except ValueError:
         return (Message("raw", (Part("raw", text),)),)
-    items = cast("list[Any]", loaded) if isinstance(loaded, list) else [loaded]
+    items = loaded if _is_list(loaded) else [loaded]
     return tuple(_message(item) for item in items)
 
 
@@ -94,7 +94,7 @@ def parse_tool_results(text: str) -> tuple[ToolResult, ...]:
         loaded: Any = json.loads(text)
     except ValueError:
         return (ToolResult("", "", is_error=False, error_type="", content=text, duration_ns=0),)
-    items = cast("list[Any]", loaded) if isinstance(loaded, list) else [loaded]
+    items = loaded if _is_list(loaded) else [loaded]
     return tuple(_tool_result(item) for item in items)
 
 
@@ -153,9 +153,9 @@ def _message(item: Any) -> Message:
     fields = cast("dict[str, Any]", item)
     role = str(fields.get("role", "raw"))
     parts = fields.get("parts")
-    if not isinstance(parts, list):
+    if not _is_list(parts):
         return Message(role, (Part("raw", _as_text(fields)),))
-    return Message(role, tuple(_part(part) for part in cast("list[Any]", parts)))
+    return Message(role, tuple(_part(part) for part in parts))
 
 
 def _part(item: Any) -> Part:
@@ -194,6 +194,10 @@ def _tool_result(item: Any) -> ToolResult:
         content=_as_text(fields.get("content", "")),
         duration_ns=nanoseconds if isinstance(nanoseconds, int) else 0,
     )
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list)
 
 
 def _as_text(value: Any) -> str:

@@ -1,12 +1,20 @@
 """Which metrics a training curve shows, and how wide the buckets of a time axis are."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
-REWARD_METRICS: Final = ("critic/rewards/mean", "critic/score/mean", "val/reward/mean")
+REWARD_METRICS: Final[tuple[str, ...]] = ("critic/rewards/mean", "critic/score/mean", "val/reward/mean")
 """verl's names for the reward, best first."""
 
-LOSS_METRICS: Final = ("actor/pg_loss", "actor/loss", "train/loss", "actor/entropy", "actor/grad_norm", "train/grad_norm")
+LOSS_METRICS: Final[tuple[str, ...]] = (
+    "actor/pg_loss",
+    "actor/loss",
+    "train/loss",
+    "actor/entropy",
+    "actor/grad_norm",
+    "train/grad_norm",
+)
 """What else is worth a first look, in this order; all other metrics can be chosen."""
 
 RANGES: Final = {"1 h": 3_600, "24 h": 86_400, "7 d": 7 * 86_400, "30 d": 30 * 86_400, "All": 0}
@@ -36,12 +44,17 @@ def choose_metrics(names: list[str], at_most: int = 3) -> MetricChoice:
     return MetricChoice(reward, tuple(others[:at_most]))
 
 
-def bucket_s(span_s: float, at_most: int = 60) -> int:
+def bucket_s(span_s: float, at_most: int = 24) -> int:
     """Seconds of one bucket so that ``span_s`` seconds need ``at_most`` of them, in steps that people read."""
     for size_s in _BUCKETS_S:
         if span_s / size_s <= at_most:
             return size_s
     return _BUCKETS_S[-1]
+
+
+def covered_s(first: list[datetime], last: list[datetime]) -> float:
+    """Seconds from the earliest to the latest of some moments; 0 without any."""
+    return (max(last) - min(first)).total_seconds() if first and last else 0.0
 
 
 def since_s(label: str, now_s: float) -> int:

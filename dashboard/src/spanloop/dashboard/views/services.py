@@ -39,7 +39,9 @@ def service_states(data_dir: Path, clickhouse_url: str) -> list[ServiceState]:
     for name, purpose in SERVICES.items():
         if name == "clickhouse" and clickhouse_url:
             note = f"external, by {CLICKHOUSE_URL_ENV}"
-            states.append(ServiceState(name, purpose, is_running=True, url=without_credentials(clickhouse_url), note=note))
+            states.append(
+                ServiceState(name, purpose, is_running=True, url=without_credentials(clickhouse_url), note=note)
+            )
             continue
         found = read_run_file(data_dir, name)
         url = without_credentials(found.url) if found else ""

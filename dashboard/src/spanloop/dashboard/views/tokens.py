@@ -55,9 +55,7 @@ class TokenWindow:
     def cells(self) -> list[TokenCell]:
         """The slice as cells; a token without mask counts as given, as the trainer would treat it."""
         tail = len(self.prompt_tail)
-        prompt = [
-            TokenCell(index - tail, token_id, "prompt", None) for index, token_id in enumerate(self.prompt_tail)
-        ]
+        prompt = [TokenCell(index - tail, token_id, "prompt", None) for index, token_id in enumerate(self.prompt_tail)]
         response: list[TokenCell] = []
         for index, token_id in enumerate(self.response):
             is_sampled = index < len(self.loss_mask) and self.loss_mask[index] == 1

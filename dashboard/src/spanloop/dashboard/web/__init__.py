@@ -1,3 +1,4 @@
-"""What Streamlit executes, and nothing else: its folder goes first on ``sys.path``, where any module of ours would
-shadow a library of the same name.
+"""What Streamlit executes, and nothing else.
+
+Its folder goes first on ``sys.path``, where any module of ours would shadow a library of the same name.
 """

@@ -7,10 +7,14 @@ import streamlit as st
 
 _PAGES = Path(__file__).parent / "pages"
 
+# Streamlit leaves room above a page for a hero; these pages begin with their content.
+_STYLE = "<style>[data-testid=stMainBlockContainer]{padding-top:4.5rem;padding-bottom:3rem}</style>"
+
 
 def main() -> None:
     """Draw the navigation, then the page that was asked for."""
     st.set_page_config(page_title="spanloop", page_icon=":material/all_inclusive:", layout="wide")
+    st.html(_STYLE)
     chosen = st.navigation(
         [
             st.Page(_PAGES / "overview.py", title="Overview", icon=":material/dashboard:", default=True),

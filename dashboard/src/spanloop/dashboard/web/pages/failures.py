@@ -1,4 +1,4 @@
-"""Failures grouped by what they are: who owns them, how often, on which policy versions; with ``?group=…`` one group."""
+"""Failures grouped by what they are: whose, how often, on which versions; with ``?group=…`` one group."""
 # pyright: reportUnknownMemberType=false
 
 import polars as pl
@@ -21,7 +21,10 @@ def render() -> None:
         with page("Failure group", group):
             _group(resources.store(), group)
         return
-    with page("Failures", "Failures with one fingerprint are one group. Only the policy's own cost it reward. Click a row to open it."):
+    with page(
+        "Failures",
+        "Failures with one fingerprint are one group. Only the policy's own cost it reward. Click a row to open it.",
+    ):
         _groups(resources.store())
 
 
@@ -42,7 +45,9 @@ def _groups(store: Store) -> None:
     if groups.is_empty():
         _none(store, is_filtered=bool(owner or since))
         return
-    picked = tables.pick_row(_group_table(groups), groups["fingerprint"].to_list(), key="groups", columns=_group_columns())
+    picked = tables.pick_row(
+        _group_table(groups), groups["fingerprint"].to_list(), key="groups", columns=_group_columns()
+    )
     if picked:
         st.query_params["group"] = picked
         st.rerun()
@@ -62,7 +67,11 @@ def _none(store: Store, *, is_filtered: bool) -> None:
     elif reads.totals(store, 0).episodes:
         st.success("Nothing has failed so far.", icon=":material/check:")
     else:
-        nothing_yet("No episode yet, so nothing could fail.", "Episodes are made of stored spans by:", resources.command("convert"))
+        nothing_yet(
+            "No episode yet, so nothing could fail.",
+            "Episodes are made of stored spans by:",
+            resources.command("convert"),
+        )
 
 
 def _group_table(groups: pl.DataFrame) -> pl.DataFrame:
@@ -87,7 +96,7 @@ def _group_columns() -> tables.Columns:
         "fault_owner": TextColumn("owner", width=95),
         "error_class": TextColumn("class", width=140),
         "tool_name": TextColumn("tool", width=110),
-        "message": TextColumn("newest message", width="large"),
+        "message": TextColumn("newest message", width=270),
         "first_seen": tables.when("first seen"),
         "last_seen": tables.when("last seen"),
     }

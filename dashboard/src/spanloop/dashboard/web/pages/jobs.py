@@ -2,10 +2,10 @@
 # pyright: reportUnknownMemberType=false
 
 import streamlit as st
-from streamlit.column_config import CheckboxColumn, NumberColumn, ProgressColumn, TextColumn
+from streamlit.column_config import CheckboxColumn, ProgressColumn, TextColumn
 
 from spanloop.dashboard import job_form, job_view, resources, tables
-from spanloop.dashboard.page import next_step, nothing_yet, page
+from spanloop.dashboard.page import missing, nothing_yet, page
 from spanloop.dashboard.views.formatting import one_line
 from spanloop.dashboard.views.jobs import STATE_MARKS, progress, took
 from spanloop.training.jobs import Job, Schedule
@@ -20,12 +20,24 @@ def render() -> None:
         with page("Job", job_id):
             job_view.show(job_id)
         return
-    with page("Jobs", "A job trains the policy on stored episodes. The scheduler runs one at a time."):
+    with page(
+        "Jobs", "A job trains a model version on stored episodes and makes the next version. Click a row to open it."
+    ):
         if resources.data_dir().running("scheduler") is None:
-            st.warning("No scheduler runs: jobs wait in the queue.", icon=":material/pause_circle:")
-            next_step("Start it with everything else:", resources.command("up"))
+            missing(
+                "No scheduler runs: jobs wait in the queue.",
+                "Start everything with",
+                resources.command("up"),
+                icon=":material/pause_circle:",
+            )
         view = st.segmented_control(
-            "View", _VIEWS, default=_VIEWS[0], key="jobs_view", bind="query-params", label_visibility="collapsed", required=True
+            "View",
+            _VIEWS,
+            default=_VIEWS[0],
+            key="jobs_view",
+            bind="query-params",
+            label_visibility="collapsed",
+            required=True,
         )
         if view == "New job":
             job_form.show()
@@ -39,7 +51,9 @@ def render() -> None:
 def _jobs() -> None:
     jobs = resources.job_api().list(limit=200)
     if not jobs:
-        nothing_yet("No job yet.", "Schedule one with the form above, or on the command line:", resources.command("train"))
+        nothing_yet(
+            "No job yet.", "Schedule one with the form above, or on the command line:", resources.command("train")
+        )
         return
     picked = tables.pick_row(
         tables.frame([_job_row(job) for job in jobs]), [job.id for job in jobs], key="jobs", columns=_job_columns()
@@ -59,7 +73,6 @@ def _job_row(job: Job) -> dict[str, object]:
         "result": job.model_version,
         "created_at": job.created_at,
         "took": took(job, resources.now()),
-        "attempt": job.attempt,
         "error": one_line(job.error, 200),
         "job": job.id,
     }
@@ -75,9 +88,8 @@ def _job_columns() -> tables.Columns:
         "result": TextColumn("made", width=120),
         "created_at": tables.when("created"),
         "took": TextColumn("took", width=85),
-        "attempt": NumberColumn("attempt", help="How often it was started", width=65),
-        "error": TextColumn("error"),
-        "job": TextColumn("job", width=120),
+        "error": TextColumn("error", width=180),
+        "job": TextColumn("job", width=210),
     }
 
 

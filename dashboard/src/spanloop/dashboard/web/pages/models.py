@@ -1,4 +1,4 @@
-"""Model versions: where each came from, which one answers, and the button that serves another; ``?model=…`` opens one."""
+"""Model versions: where each came from, which one answers, a button that serves another; ``?model=…`` opens one."""
 # pyright: reportUnknownMemberType=false
 
 import json
@@ -8,8 +8,8 @@ import streamlit as st
 from streamlit.column_config import TextColumn
 
 from spanloop.dashboard import reads, resources, tables
-from spanloop.dashboard.page import next_step, nothing_yet, page, problem
-from spanloop.dashboard.views.formatting import ago, count, number, percent
+from spanloop.dashboard.page import missing, nothing_yet, page, problem
+from spanloop.dashboard.views.formatting import DASH, ago, count, number, percent
 from spanloop.dashboard.views.lineage import lineage
 from spanloop.semconv.errors import SpanloopError
 from spanloop.training.deploy import deploy
@@ -18,12 +18,16 @@ from spanloop.training.registry import ModelVersion
 
 def render() -> None:
     """Draw the versions, and the one that the address names."""
-    with page("Models", "Every version is a complete model folder. Children stand under the version they were trained from."):
+    with page(
+        "Models", "Every version is a complete model folder. Children stand under the version they were trained from."
+    ):
         registry = resources.registry()
         models = registry.list()
         if not models:
             nothing_yet(
-                "No model is registered yet.", "Register a Hugging Face folder:", resources.command("models add NAME FOLDER")
+                "No model is registered yet.",
+                "Register a Hugging Face folder:",
+                resources.command("models add NAME FOLDER"),
             )
             return
         deployed = registry.deployed()
@@ -50,9 +54,15 @@ def _state(deployed: ModelVersion | None, serving: str) -> None:
         st.markdown(f":green[●] The gateway serves **{serving}**.")
         return
     last = f" The last one served was **{deployed.reference}**." if deployed else ""
-    st.warning(f"Nothing is served.{last}", icon=":material/cloud_off:")
-    if not resources.data_dir().running("gateway"):
-        next_step("The gateway does not run. Start it:", resources.command("up"))
+    if resources.data_dir().running("gateway"):
+        st.warning(f"Nothing is served yet.{last}", icon=":material/cloud_off:")
+        return
+    missing(
+        f"Nothing is served: the gateway does not run.{last}",
+        "Start everything with",
+        resources.command("up"),
+        icon=":material/cloud_off:",
+    )
 
 
 def _row(label: str, model: ModelVersion, serving: str) -> dict[str, object]:
@@ -81,8 +91,8 @@ def _version(model: ModelVersion, serving: str) -> None:
     st.subheader(model.reference, anchor=False)
     _episodes(model)
     facts = {
-        "trained from": model.parent or "–",
-        "made by job": model.job_id or "–",
+        "trained from": model.parent or DASH,
+        "made by job": model.job_id or DASH,
         "created": f"{model.created_at:%Y-%m-%d %H:%M:%S} UTC ({ago(model.created_at, resources.now())})",
         "folder": str(model.path),
         "weights SHA-256": model.weights_sha256,
@@ -97,7 +107,9 @@ def _version(model: ModelVersion, serving: str) -> None:
             "pages/episodes.py", label="Its episodes", icon=":material/forum:", query_params={"policy": model.reference}
         )
         if model.job_id:
-            st.page_link("pages/jobs.py", label="Its job", icon=":material/model_training:", query_params={"job": model.job_id})
+            st.page_link(
+                "pages/jobs.py", label="Its job", icon=":material/model_training:", query_params={"job": model.job_id}
+            )
 
 
 def _episodes(model: ModelVersion) -> None:
@@ -120,7 +132,9 @@ def _deploy_button(model: ModelVersion, serving: str) -> None:
     is_served = model.reference == serving
     is_up = resources.data_dir().running("gateway") is not None
     why = "It is served already." if is_served else "" if is_up else "The gateway does not run."
-    if st.button("Serve this version", icon=":material/rocket_launch:", key="deploy", disabled=bool(why), help=why or None):
+    if st.button(
+        "Serve this version", icon=":material/rocket_launch:", key="deploy", disabled=bool(why), help=why or None
+    ):
         with st.spinner(f"The gateway loads {model.reference}; requests wait meanwhile…"):
             deploy(resources.data_dir(), model.reference)
         st.rerun()

@@ -2,27 +2,25 @@
 # pyright: reportUnknownMemberType=false
 
 import os
+from collections.abc import Callable
 
+import polars as pl
 import streamlit as st
 
 from spanloop.dashboard import charts, reads, resources, tables
-from spanloop.dashboard.page import next_step, nothing_yet, page, problem, time_range
+from spanloop.dashboard.page import missing, nothing_yet, page, time_range
 from spanloop.dashboard.views.formatting import ago, count, number, percent
-from spanloop.dashboard.views.series import bucket_s
+from spanloop.dashboard.views.series import bucket_s, covered_s
 from spanloop.dashboard.views.services import service_states
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
-from spanloop.semconv.errors import SpanloopError
 from spanloop.store import Store
 
 
 def render() -> None:
     """Draw the page."""
     with page("Overview"):
-        try:
-            _loop()
-        except SpanloopError as error:
-            problem(error)
         _services()
+        _loop()
 
 
 def _loop() -> None:
@@ -82,8 +80,7 @@ def _numbers(found: reads.Totals) -> None:
 
 def _charts(store: Store, since: int) -> None:
     versions = reads.policy_versions(store, since)
-    span_s = (versions["last_seen"].max() - versions["first_seen"].min()).total_seconds()  # type: ignore[operator, union-attr]
-    size_s = bucket_s(span_s)
+    size_s = bucket_s(covered_s(versions["first_seen"].to_list(), versions["last_seen"].to_list()))
     over_time = reads.outcomes_over_time(store, since, size_s)
     left, right = st.columns(2)
     with left:
@@ -91,14 +88,21 @@ def _charts(store: Store, since: int) -> None:
         st.altair_chart(charts.outcomes_over_time(over_time, size_s))
     with right:
         st.subheader("Success rate by policy version", anchor=False)
-        st.altair_chart(charts.success_by_version(versions))
+        _rated(charts.success_by_version, versions)
     left, right = st.columns(2)
     with left:
         st.subheader("Success rate over time", anchor=False)
-        st.altair_chart(charts.success_over_time(over_time))
+        _rated(charts.success_over_time, over_time)
     with right:
         st.subheader("Tokens", anchor=False)
         st.altair_chart(charts.tokens_over_time(over_time, size_s))
+
+
+def _rated(chart: Callable[[pl.DataFrame], charts.AnyChart], frame: pl.DataFrame) -> None:
+    if int((frame["successes"] + frame["failures"]).sum()):
+        st.altair_chart(chart(frame))
+    else:
+        st.caption("No episode has a known outcome yet: an app tells it by sending a reward.")
 
 
 def _latest_failures(store: Store, since: int) -> None:
@@ -119,19 +123,22 @@ def _latest_failures(store: Store, since: int) -> None:
 
 @st.fragment(run_every=10)
 def _services() -> None:
-    st.subheader("Services", anchor=False)
+    """One line: what runs, and which version answers."""
     directory = resources.data_dir()
     states = service_states(directory.path, os.environ.get(CLICKHOUSE_URL_ENV, ""))
+    parts = [f"{':green[●]' if state.is_running else ':gray[○]'} {state.name}" for state in states]
     deployed = resources.registry().deployed()
-    serving = f"serves {deployed.reference}" if deployed else "serves nothing yet"
-    for column, state in zip(st.columns(len(states)), states, strict=True):
-        with column:
-            mark = ":green[●]" if state.is_running else ":gray[○]"
-            st.markdown(f"{mark} **{state.name}**")
-            detail = serving if state.name == "gateway" else state.note or state.url
-            st.caption(detail if state.is_running and detail else state.purpose if state.is_running else "not running")
-    if not all(state.is_running for state in states if state.name != "dashboard"):
-        next_step("Start what does not run:", resources.command("up"))
+    if deployed and any(state.name == "gateway" and state.is_running for state in states):
+        parts.append(f"serving **{deployed.reference}**")
+    st.markdown("\u2003".join(parts))
+    stopped = [state for state in states if not state.is_running and state.name != "dashboard"]
+    if stopped:
+        missing(
+            f"Not running: {', '.join(f'{state.name} ({state.purpose})' for state in stopped)}.",
+            "Start everything with",
+            resources.command("up"),
+            icon=":material/power_off:",
+        )
 
 
 render()

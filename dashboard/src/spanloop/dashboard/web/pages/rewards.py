@@ -51,7 +51,9 @@ def _training(store: Store) -> None:
 
 def _curve(store: Store, job_ids: list[str], labels: dict[str, str], name: str, *, is_tall: bool = False) -> None:
     frame = reads.metrics(store, job_ids, [name])
-    shown = frame.select(pl.col("job_id").replace(labels).alias("job"), "step", "value").filter(pl.col("value").is_finite())
+    shown = frame.select(pl.col("job_id").replace(labels).alias("job"), "step", "value").filter(
+        pl.col("value").is_finite()
+    )
     if shown.is_empty():
         st.caption(f"{name}: no finite value.")
         return
@@ -82,7 +84,15 @@ def _episodes(store: Store) -> None:
     st.caption("Dot: mean reward. Line: one standard error of the mean to either side.")
     tables.show(
         versions.select(
-            "policy_version", "episodes", "rewarded", "mean_reward", "reward_stddev", "successes", "failures", "first_seen", "last_seen"
+            "policy_version",
+            "episodes",
+            "rewarded",
+            "mean_reward",
+            "reward_stddev",
+            "successes",
+            "failures",
+            "first_seen",
+            "last_seen",
         ),
         {
             "policy_version": TextColumn("policy"),
