@@ -24,6 +24,7 @@ from .gate import Gate, Lease
 from .metrics import Metrics
 from .race import CallerGoneError, PreemptedError, unless
 from .recorder import Recorder
+from .vllm_api import VllmApi
 
 _CALLER_GONE: Final = 499
 _RELAYED_HEADERS: Final = ("retry-after",)
@@ -128,7 +129,7 @@ class ChatAnswer:
             headers=self._headers,
         )
         if answer.status_code != 200:
-            await caller.relay_refusal(answer, answer.content)
+            await self._refuse_as(answer, answer.content, lease, caller)
             return
         document = _document(answer.content)
         collector.add(document)
@@ -144,14 +145,15 @@ class ChatAnswer:
             headers=self._headers,
         ) as answer:
             if answer.status_code != 200:
-                await caller.relay_refusal(answer, await answer.aread())
+                await self._refuse_as(answer, await answer.aread(), lease, caller)
                 return
             is_ended = False
+            # Read past [DONE], to the end of the body: only then the connection can be used again.
             async for data in sse.events(answer.aiter_bytes()):
-                is_ended = data == sse.DONE
-                if is_ended:
+                if data == sse.DONE:
+                    is_ended = True
                     await caller.deliver(sse.event(sse.DONE))
-                    break
+                    continue
                 document = _document(data)
                 collector.add(document)
                 if collector.is_finished:
@@ -175,6 +177,12 @@ class ChatAnswer:
         )
         duration_ns = int((time.monotonic() - self._began_s) * 1e9)
         await self._services.recorder.record(collector.take(origin, duration_ns=duration_ns))
+
+    async def _refuse_as(self, answer: httpx.Response, body: bytes, lease: Lease, caller: "_Caller") -> None:
+        """Relay the engine's refusal; vLLM's server answers 500 for a while after its engine died."""
+        if answer.status_code >= 500 and not await VllmApi(lease.route.base_url, self._services.client).is_healthy():
+            raise httpx.RemoteProtocolError(f"status {answer.status_code}")
+        await caller.relay_refusal(answer, body)
 
     async def _engine_lost(self, caller: "_Caller", error: httpx.TransportError) -> None:
         what = f"The engine went away while it answered ({type(error).__name__}); it is started again by itself."

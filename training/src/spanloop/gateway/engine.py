@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -28,6 +29,8 @@ _POLL_S: Final = 0.2
 _PROGRESS_EVERY_S: Final = 5.0
 _TAIL_BYTES: Final = 64 * 1024
 _TAIL_LINES: Final = 15
+_SEARCHED_LINES: Final = 200
+_ERROR: Final = re.compile(r"\bERROR\b|Error: |died")
 _KILL_MARGIN_S: Final = 2.0
 
 
@@ -178,21 +181,21 @@ class ChildEngine:
         )
 
     def _last_words(self) -> str:
-        errors = [line for line in self._tail() if "Error" in line or "error" in line]
-        return errors[-1] if errors else self._last_line()
+        errors = [line for line in self._tail(_SEARCHED_LINES) if _ERROR.search(line)]
+        return errors[-1] if errors else "its log names no error"
 
     def _last_line(self) -> str:
         tail = self._tail()
         return tail[-1] if tail else "nothing in its log yet"
 
-    def _tail(self) -> list[str]:
+    def _tail(self, lines: int = _TAIL_LINES) -> list[str]:
         try:
             with self._log_path.open("rb") as file:
                 file.seek(max(0, self._log_path.stat().st_size - _TAIL_BYTES))
                 text = file.read().decode(errors="replace")
         except OSError:
             return []
-        return [line.rstrip() for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
+        return [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]
 
 
 class ExternalEngine:

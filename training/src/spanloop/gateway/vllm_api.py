@@ -1,5 +1,6 @@
 """The few calls that the gateway makes to a vLLM server besides chat: health, probe, reload."""
 
+import asyncio
 import math
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -9,6 +10,8 @@ import httpx
 from spanloop.semconv.errors import ServiceError
 
 _PROBE_TOKENS: Final = 24
+_RESET_TRIES: Final = 50
+_RESET_PAUSE_S: Final = 0.1
 _RELOAD_TIMEOUT_S: Final = 600.0
 _CALL_TIMEOUT_S: Final = 60.0
 _HEALTH_TIMEOUT_S: Final = 5.0
@@ -103,7 +106,12 @@ class VllmApi:
         """
         call = {"method": "reload_weights", "kwargs": {"weights_path": path}}
         await self._call("POST", "/collective_rpc", call, timeout_s=_RELOAD_TIMEOUT_S)
-        await self._call("POST", "/reset_prefix_cache")
+        # Refused while an aborted request still holds blocks, for a step or two.
+        for _ in range(_RESET_TRIES):
+            if (await self._call("POST", "/reset_prefix_cache")).get("success") is not False:
+                return
+            await asyncio.sleep(_RESET_PAUSE_S)
+        raise ServiceError(f"{self.base_url} does not forget the prefix cache of the old weights.")
 
     async def _first_model(self) -> Mapping[str, Any]:
         document = await self._call("GET", "/v1/models")

@@ -1,0 +1,76 @@
+"""Gateways in front of a stand-in for vLLM."""
+
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanloop.gateway.app import Gateway
+from spanloop.gateway.settings import GatewaySettings
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.store import DataDir
+from spanloop.store.client import Address, Connection
+
+from .support import RunningGateway, Stack, StandIn, serving, wait_until, write_model
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Generator[StandIn]:
+    """The engine's stand-in, with weights 1."""
+    stand_in = StandIn(write_model(tmp_path / "models" / "v1", 1))
+    yield stand_in
+    assert stand_in.mixed == 0, "weights changed under a running request"
+
+
+@pytest.fixture
+def upstream(stand_in: StandIn) -> Generator[str]:
+    with serving(stand_in.app()) as url:
+        yield url
+
+
+@pytest.fixture
+def start_gateway(data_dir: DataDir) -> Generator[Callable[..., RunningGateway]]:
+    """Start a gateway with given settings on the test's data directory."""
+    with Stack() as stack:
+
+        def start(**settings: Any) -> RunningGateway:
+            gateway = Gateway(GatewaySettings(data_dir=data_dir.path, **settings), data_dir)
+            return RunningGateway(stack.enter(serving(gateway.application())), data_dir, gateway)
+
+        yield start
+
+
+@pytest.fixture
+def gateway(start_gateway: Callable[..., RunningGateway], upstream: str) -> RunningGateway:
+    """A gateway in front of the stand-in, without a ClickHouse."""
+    running = start_gateway(upstream=upstream, drain_timeout_s=5.0)
+    wait_until(lambda: running.health()["engine"] == "serving")
+    return running
+
+
+@pytest.fixture
+def stored_rows(address: Address, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[dict[str, Any]]]:
+    """Point gateways at a ClickHouse, and wait there for so many captures; ask for it before the gateway."""
+    monkeypatch.setenv(
+        CLICKHOUSE_URL_ENV,
+        f"{address.scheme}://{address.user}:{address.password}@{address.host}:{address.port}/{address.database}",
+    )
+
+    def rows(count: int) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+
+        def enough() -> bool:
+            nonlocal found
+            with suppress(Exception):  # the gateway makes the database with its first insert
+                connection = Connection(address)
+                sql = "SELECT * REPLACE (toJSONString(sampling) AS sampling) FROM generations ORDER BY started_at, choice_index"
+                found = connection.query(sql, doing="reading captures").to_dicts()
+                connection.close()
+            return len(found) >= count
+
+        wait_until(enough, timeout_s=20)
+        return found
+
+    return rows

@@ -1,0 +1,329 @@
+"""A stand-in for vLLM that speaks its protocol, and gateways in front of it."""
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from spanloop.gateway.app import Gateway
+from spanloop.gateway.capture import Capture, decode
+from spanloop.store import DataDir
+
+PROMPT_IDS = [1, 5, 9]
+WORDS = ("alpha", " beta\u2028gamma", " delta", "")
+"""What each token says; U+2028 must survive the way through, the last one is the end of turn."""
+
+
+@contextmanager
+def serving(app: Any) -> Generator[str]:
+    """Serve an ASGI application in a thread of its own on a free port."""
+    config = uvicorn.Config(app, port=0, log_config=None, lifespan="on", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            server.run()
+        except BaseException as error:  # noqa: BLE001 - a thread's failure has to reach the test
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while not server.started and thread.is_alive():
+        threading.Event().wait(0.005)
+    if not server.started:
+        raise RuntimeError("the server did not start") from (failures or [None])[0]
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(15)
+        assert not thread.is_alive(), "the server does not stop"
+        assert not failures, failures
+
+
+def write_model(folder: Path, weights: int, *, tied: bool = False, chat_template: str = "t", **config: Any) -> Path:
+    """A model folder for the stand-in: its weights are one number."""
+    folder.mkdir(parents=True)
+    settings = {"architectures": ["Stand"], "hidden_size": 4, "tie_word_embeddings": tied, **config}
+    (folder / "config.json").write_text(json.dumps(settings))
+    (folder / "model.safetensors").write_text(str(weights))
+    (folder / "chat_template.jinja").write_text(chat_template)
+    return folder
+
+
+@dataclass
+class StandIn:
+    """Answers like vLLM 0.32: the shapes are recorded from it, the numbers say which weights sampled them."""
+
+    root: Path
+    token_delay_s: float = 0.0
+    break_after: int | None = None
+    """End the connection after so many chunks of a stream, or instead of a whole answer."""
+    refuse: tuple[int, dict[str, Any]] | None = None
+    reload_changes_nothing: bool = False
+    healthy: bool = True
+    requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    calls: list[str] = field(default_factory=list[str])
+    running: int = 0
+    aborted: int = 0
+    mixed: int = 0
+    """Requests during which the weights changed."""
+    weights: int = 0
+
+    def __post_init__(self) -> None:
+        self.weights = int((self.root / "model.safetensors").read_text())
+        self._ids = iter(range(1, 1 << 30))
+
+    def token_ids(self) -> list[int]:
+        """What these weights sample."""
+        return [1000 + self.weights, 7, 8, 2]
+
+    def logprobs(self) -> list[float]:
+        return [-0.125 * (self.weights + i) for i in range(len(WORDS))]
+
+    def app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/health", self._health),
+                Route("/v1/models", self._models),
+                Route("/v1/chat/completions", self._chat, methods=["POST"]),
+                Route("/v1/completions", self._probe, methods=["POST"]),
+                Route("/collective_rpc", self._reload, methods=["POST"]),
+                Route("/reset_prefix_cache", self._reset, methods=["POST"]),
+            ]
+        )
+
+    async def _health(self, _request: Request) -> Response:
+        return Response(status_code=200 if self.healthy else 503)
+
+    async def _models(self, _request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [{"id": "stand-in", "object": "model", "root": str(self.root)}]})
+
+    async def _probe(self, _request: Request) -> Response:
+        entries = [None, {"5": {"logprob": -0.5 * self.weights}}]
+        return JSONResponse({"choices": [{"text": "", "prompt_logprobs": entries}]})
+
+    async def _reload(self, request: Request) -> Response:
+        body = await request.json()
+        self.calls.append("reload")
+        for _ in range(50):  # the end of a request, or its abortion, takes a moment to arrive
+            await asyncio.sleep(0.01 if self.running else 0)
+        number = (Path(body["kwargs"]["weights_path"]) / "model.safetensors").read_text()
+        if not number.isdigit():
+            return JSONResponse({"error": {"message": "cannot load", "code": 500}}, status_code=500)
+        if not self.reload_changes_nothing:
+            self.weights = int(number)
+        return JSONResponse({"results": [None]})
+
+    async def _reset(self, _request: Request) -> Response:
+        self.calls.append("reset_prefix_cache")
+        return JSONResponse({"success": True})
+
+    async def _chat(self, request: Request) -> Response:
+        body = await request.json()
+        self.requests.append(body)
+        self.headers.append(dict(request.headers))
+        if self.refuse is not None:
+            return JSONResponse(self.refuse[1], status_code=self.refuse[0])
+        if body.get("stream"):
+            return StreamingResponse(self._chunks(body), media_type="text/event-stream")
+        with self._counted(self.weights):
+            for _ in WORDS:
+                await self._pause(request)
+        if self.break_after is not None:
+            return StreamingResponse(_broken(), headers={"content-length": "100000"})
+        choices = [self._choice(index, body) for index in range(body.get("n") or 1)]
+        return JSONResponse(
+            {
+                "id": f"chatcmpl-{next(self._ids)}",
+                "object": "chat.completion",
+                "created": 1,
+                "model": "stand-in",
+                "choices": choices,
+                "usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7},
+                "prompt_logprobs": None,
+                "prompt_token_ids": PROMPT_IDS,
+            }
+        )
+
+    def _choice(self, index: int, body: dict[str, Any]) -> dict[str, Any]:
+        entries = [_entry(word, value) for word, value in zip(WORDS, self.logprobs(), strict=True)]
+        return {
+            "index": index,
+            "message": {"role": "assistant", "content": "".join(WORDS)},
+            "logprobs": {"content": entries} if body["logprobs"] else None,
+            "finish_reason": "stop",
+            "token_ids": self.token_ids(),
+        }
+
+    async def _chunks(self, body: dict[str, Any]) -> AsyncGenerator[str]:
+        head = {
+            "id": f"chatcmpl-{next(self._ids)}",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "stand-in",
+        }
+        n = body.get("n") or 1
+        sent = 0
+        with self._counted(self.weights):
+            for index in range(n):
+                choice = {"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None}
+                yield _event({**head, "choices": [{**choice, "finish_reason": None}], "prompt_token_ids": PROMPT_IDS})
+            for position, word in enumerate(WORDS):
+                for index in range(n):
+                    await asyncio.sleep(self.token_delay_s)
+                    if sent == self.break_after:
+                        raise ConnectionResetError
+                    yield _event({**head, "choices": [self._delta(index, position, word)]})
+                    sent += 1
+            if (body.get("stream_options") or {}).get("include_usage"):
+                yield _event({**head, "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}})
+            yield "data: [DONE]\n\n"
+
+    def _delta(self, index: int, position: int, word: str) -> dict[str, Any]:
+        return {
+            "index": index,
+            "delta": {"content": word} if word else {},
+            "logprobs": {"content": [_entry(word, self.logprobs()[position])]},
+            "finish_reason": "stop" if position == len(WORDS) - 1 else None,
+            "token_ids": [self.token_ids()[position]],
+        }
+
+    async def _pause(self, request: Request) -> None:
+        waiting = asyncio.ensure_future(asyncio.sleep(self.token_delay_s))
+        while not waiting.done():
+            if await request.is_disconnected():
+                self.aborted += 1
+                waiting.cancel()
+                raise ConnectionResetError
+            await asyncio.wait({waiting}, timeout=0.02)
+
+    @contextmanager
+    def _counted(self, weights: int) -> Generator[None]:
+        self.running += 1
+        try:
+            yield
+        except GeneratorExit:
+            self.aborted += 1
+            raise
+        finally:
+            self.running -= 1
+            self.mixed += self.weights != weights
+
+
+def _entry(word: str, logprob: float) -> dict[str, Any]:
+    return {"token": word, "logprob": logprob, "bytes": list(word.encode()), "top_logprobs": []}
+
+
+def _event(document: dict[str, Any]) -> str:
+    return f"data: {json.dumps(document, ensure_ascii=False)}\n\n"
+
+
+async def _broken() -> AsyncGenerator[bytes]:
+    yield b'{"id": "half'
+    raise ConnectionResetError
+
+
+@dataclass
+class RunningGateway:
+    """A gateway in front of the stand-in."""
+
+    url: str
+    data_dir: DataDir
+    gateway: Gateway
+    _captures: list[Capture] = field(default_factory=list[Capture])
+
+    def captures(self) -> list[Capture]:
+        """All that came into the spool so far; only where no ClickHouse drains it."""
+        recorder = self.gateway.recorder
+        with recorder._draining:
+            while (batch := recorder._spool.read(1 << 20)) is not None:
+                self._captures += [capture for record in batch.records for capture in decode(record.body)]
+                recorder._spool.commit(batch)
+        return self._captures
+
+    def chat(self, timeout_s: float = 20.0, **fields: Any) -> httpx.Response:
+        headers = fields.pop("headers", {})
+        body = {"messages": [{"role": "user", "content": "hi"}], **fields}
+        return httpx.post(f"{self.url}/v1/chat/completions", json=body, headers=headers, timeout=timeout_s)
+
+    def admin(self, path: str, /, **body: Any) -> httpx.Response:
+        token = (self.data_dir.gateway / "admin.token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        if path == "status":
+            return httpx.get(f"{self.url}/admin/status", headers=headers)
+        return httpx.post(f"{self.url}/admin/{path}", json=body, headers=headers, timeout=30)
+
+    def health(self) -> dict[str, Any]:
+        answer: dict[str, Any] = httpx.get(f"{self.url}/healthz").json()
+        return answer
+
+
+class Stack:
+    """Servers of one test, stopped in reverse order."""
+
+    def __init__(self) -> None:
+        self._open: list[Any] = []
+
+    def enter(self, server: Any) -> Any:
+        entered = server.__enter__()
+        self._open.append(server)
+        return entered
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for server in reversed(self._open):
+            server.__exit__(None, None, None)
+
+
+def data_of(answer: httpx.Response) -> list[Any]:
+    """The events of a stream."""
+    events = [event.removeprefix("data: ") for event in answer.content.decode().split("\n\n") if event]
+    return [event if event == "[DONE]" else json.loads(event) for event in events]
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    """Poll until the condition holds."""
+    clock = threading.Event()
+    for _ in range(int(timeout_s / 0.02)):
+        if condition():
+            return
+        clock.wait(0.02)
+    raise TimeoutError("the condition did not come true")
+
+
+def descendants(pid: int) -> Sequence[int]:
+    """Process ids below ``pid``."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[1]) == pid:
+                    found += [int(entry.name), *descendants(int(entry.name))]
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    with suppress(OSError):
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+    return False

@@ -1,0 +1,251 @@
+"""Requests through the gateway: what the engine is asked, what the caller sees, what is stored."""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from openai import APIError, NotFoundError, OpenAI
+
+from .support import PROMPT_IDS, WORDS, RunningGateway, StandIn, data_of, wait_until
+
+TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+TEXT = "".join(WORDS)
+
+
+def test_a_reply_names_the_policy_version_and_hides_what_the_caller_did_not_ask_for(gateway: RunningGateway) -> None:
+    answer = gateway.chat(model="stand-in", temperature=0.5)
+    document = answer.json()
+    assert answer.status_code == 200
+    assert document["model"] == "stand-in@external"
+    assert document["choices"][0]["message"]["content"] == TEXT
+    assert document["choices"][0]["logprobs"] is None
+    assert "token_ids" not in document["choices"][0]
+    assert "prompt_token_ids" not in document
+    assert document["usage"]["total_tokens"] == 7
+
+
+def test_the_engine_gets_every_field_untouched_and_ours_on_top(gateway: RunningGateway, stand_in: StandIn) -> None:
+    gateway.chat(
+        model="stand-in", temperature=0.5, metadata={"a": ["ü"]}, tools=[], headers={"Authorization": "Bearer k"}
+    )
+    assert stand_in.requests[-1] == {
+        "messages": [{"role": "user", "content": "hi"}],
+        "model": "stand-in",
+        "temperature": 0.5,
+        "metadata": {"a": ["ü"]},
+        "tools": [],
+        "logprobs": True,
+        "return_token_ids": True,
+    }
+    assert stand_in.headers[-1]["authorization"] == "Bearer k"
+
+
+def test_the_callers_own_token_ids_and_logprobs_stay(gateway: RunningGateway) -> None:
+    choice = gateway.chat(logprobs=True, return_token_ids=True).json()["choices"][0]
+    assert choice["token_ids"] == [1001, 7, 8, 2]
+    assert [entry["logprob"] for entry in choice["logprobs"]["content"]] == [-0.125, -0.25, -0.375, -0.5]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_capture_holds_what_was_sampled_and_whose_span_asked(gateway: RunningGateway, *, stream: bool) -> None:
+    headers = {"traceparent": f"00-{TRACE_ID}-{SPAN_ID}-01"}
+    answer = gateway.chat(stream=stream, temperature=0.5, seed=7, stop=["x"], headers=headers)
+    response_id = data_of(answer)[0]["id"] if stream else answer.json()["id"]
+    (capture,) = gateway.captures()
+    assert capture.response_id == response_id
+    assert capture.generation_id == f"{response_id}/0"
+    assert (capture.trace_id, capture.parent_span_id) == (TRACE_ID, SPAN_ID)
+    assert (capture.model, capture.policy_version) == ("stand-in", "stand-in@external")
+    assert capture.prompt_token_ids == PROMPT_IDS
+    assert capture.response_token_ids == [1001, 7, 8, 2]
+    assert capture.logprobs == [-0.125, -0.25, -0.375, -0.5]
+    assert capture.finish_reason == "stop"
+    assert capture.is_complete
+    assert capture.sampling == {"temperature": "0.5", "seed": "7", "stop": '["x"]'}
+    assert capture.duration_ns > 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_every_choice_is_captured(gateway: RunningGateway, *, stream: bool) -> None:
+    gateway.chat(n=3, stream=stream)
+    captures = gateway.captures()
+    assert [capture.choice_index for capture in captures] == [0, 1, 2]
+    assert all(capture.is_complete and capture.response_token_ids == [1001, 7, 8, 2] for capture in captures)
+
+
+def test_a_stream_is_the_engines_without_what_the_caller_did_not_ask_for(gateway: RunningGateway) -> None:
+    answer = gateway.chat(stream=True, stream_options={"include_usage": True})
+    *chunks, done = data_of(answer)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert done == "[DONE]"
+    assert "".join(part["delta"].get("content") or "" for chunk in chunks for part in chunk["choices"]) == TEXT
+    assert {chunk["model"] for chunk in chunks[:-1]} == {"stand-in@external"}
+    assert chunks[-1]["usage"] == {"prompt_tokens": 3, "completion_tokens": 4}
+    assert not any("token_ids" in part or part["logprobs"] for chunk in chunks for part in chunk["choices"])
+    assert not any("prompt_token_ids" in chunk for chunk in chunks)
+
+
+def test_the_capture_is_on_disk_before_the_end_of_a_stream_is_delivered(
+    gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    recorded = threading.Event()
+    record = gateway.gateway.recorder.record
+
+    async def slowly(captures: Any) -> bool:
+        seen_then = list(seen)
+        assert not any('"finish_reason":"stop"' in data for data in seen_then)
+        stored = await record(captures)
+        recorded.set()
+        return stored
+
+    monkeypatch.setattr(gateway.gateway.recorder, "record", slowly)
+    body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body) as answer:
+        for line in answer.iter_raw():
+            seen.append(line.decode())
+            if '"finish_reason":"stop"' in seen[-1]:
+                assert recorded.is_set()
+    assert recorded.is_set()
+
+
+def test_a_caller_that_leaves_a_stream_aborts_the_engine_and_leaves_an_incomplete_capture(
+    gateway: RunningGateway, stand_in: StandIn
+) -> None:
+    stand_in.token_delay_s = 0.1
+    body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body) as answer:
+        for piece in answer.iter_raw():
+            if b"alpha" in piece:
+                break
+    wait_until(lambda: len(gateway.captures()) == 1)
+    (capture,) = gateway.captures()
+    assert not capture.is_complete
+    assert capture.finish_reason == ""
+    assert 1 <= len(capture.response_token_ids) == len(capture.logprobs) < 4
+    wait_until(lambda: stand_in.running == 0)
+
+
+def test_a_caller_that_leaves_a_whole_answer_aborts_the_engine(gateway: RunningGateway, stand_in: StandIn) -> None:
+    stand_in.token_delay_s = 2.0
+    with pytest.raises(httpx.ReadTimeout):
+        gateway.chat(timeout_s=0.3)
+    wait_until(lambda: stand_in.aborted == 1, timeout_s=1.5)
+    assert gateway.captures() == []
+
+
+def test_a_stream_that_breaks_upstream_raises_in_the_client_and_is_captured_incomplete(
+    gateway: RunningGateway, stand_in: StandIn
+) -> None:
+    stand_in.break_after = 2
+    client = OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
+    stream = client.chat.completions.create(model="stand-in", messages=[{"role": "user", "content": "hi"}], stream=True)
+    with pytest.raises(APIError, match="engine went away"):
+        for _ in stream:
+            pass
+    wait_until(lambda: len(gateway.captures()) == 1)
+    (capture,) = gateway.captures()
+    assert not capture.is_complete
+    assert capture.response_token_ids == [1001, 7]
+
+
+def test_an_answer_that_breaks_upstream_is_a_503_in_openai_format(gateway: RunningGateway, stand_in: StandIn) -> None:
+    stand_in.break_after = 0
+    answer = gateway.chat()
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "engine_lost"
+    assert answer.headers["retry-after"] == "5"
+
+
+def test_the_engines_own_refusal_reaches_the_caller_as_it_is(gateway: RunningGateway, stand_in: StandIn) -> None:
+    refusal = {"error": {"message": "too long", "type": "BadRequestError", "param": None, "code": 400}}
+    stand_in.refuse = (400, refusal)
+    for stream in (False, True):
+        answer = gateway.chat(stream=stream)
+        assert (answer.status_code, answer.json()) == (400, refusal)
+    assert gateway.captures() == []
+
+
+def test_a_dead_engine_behind_a_live_server_is_a_503(gateway: RunningGateway, stand_in: StandIn) -> None:
+    stand_in.refuse = (500, {"error": {"message": "EngineCore encountered an issue"}})
+    stand_in.healthy = False
+    answer = gateway.chat()
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "engine_lost"
+
+
+def test_an_unknown_model_is_a_404_that_names_the_served_ones(gateway: RunningGateway) -> None:
+    client = OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
+    with pytest.raises(NotFoundError, match=r"'gpt-9' is not served here; served: 'stand-in@external', 'stand-in'"):
+        client.chat.completions.create(model="gpt-9", messages=[{"role": "user", "content": "hi"}])
+    assert [model.id for model in client.models.list()] == ["stand-in@external", "stand-in"]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"{", "is not JSON"),
+        (b"[]", "must be a JSON object, got list"),
+        (b"{}", "'messages' must be a list"),
+        (b'{"messages": []}', "at least one message"),
+        (b'{"messages": [{}], "model": 3}', "'model' must be a string, got 3"),
+        (b'{"messages": [{}], "n": 0}', "'n' must be a positive integer, got 0"),
+        (b'{"messages": [{}], "stream": "yes"}', "'stream' must be true or false"),
+        (b'{"messages": [{}], "top_logprobs": 2}', "'top_logprobs' needs"),
+    ],
+)
+def test_a_malformed_request_is_a_400_that_says_what_is_wrong(gateway: RunningGateway, body: bytes, says: str) -> None:
+    answer = httpx.post(f"{gateway.url}/v1/chat/completions", content=body)
+    assert answer.status_code == 400
+    assert says in answer.json()["error"]["message"]
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_a_request_that_is_too_large_is_a_413(start_gateway: Callable[..., RunningGateway], upstream: str) -> None:
+    gateway = start_gateway(upstream=upstream, max_body_bytes=100)
+    assert gateway.chat(user="x" * 200).status_code == 413
+
+
+def test_captures_reach_clickhouse_as_rows(
+    stored_rows: Callable[[int], list[dict[str, Any]]], gateway: RunningGateway
+) -> None:
+    gateway.chat(temperature=0.5, n=2, headers={"traceparent": f"00-{TRACE_ID}-{SPAN_ID}-01"})
+    rows = stored_rows(2)
+    assert [row["choice_index"] for row in rows] == [0, 1]
+    assert rows[0]["response_token_ids"] == [1001, 7, 8, 2]
+    assert rows[0]["logprobs"] == [-0.125, -0.25, -0.375, -0.5]
+    assert json.loads(rows[0]["sampling"]) == {"temperature": "0.5", "n": "2"}
+    assert rows[0]["policy_version"] == "stand-in@external"
+    assert rows[0]["parent_span_id"] == SPAN_ID
+    assert rows[0]["is_complete"]
+    wait_until(lambda: gateway.health()["captures"]["waiting_records"] == 0)
+    assert gateway.health()["status"] == "ok"
+
+
+def test_a_full_spool_costs_the_tokens_and_not_the_answer(
+    start_gateway: Callable[..., RunningGateway], upstream: str
+) -> None:
+    gateway = start_gateway(upstream=upstream, spool_bytes=10)
+    wait_until(lambda: gateway.health()["engine"] == "serving")
+    assert gateway.chat().status_code == 200
+    assert "spanloop_gateway_captures_lost_total 1" in httpx.get(f"{gateway.url}/metrics").text
+
+
+def test_metrics_count_what_happened(gateway: RunningGateway) -> None:
+    gateway.chat()
+    gateway.chat(stream=True)
+    gateway.chat(model="nobody")
+    text = httpx.get(f"{gateway.url}/metrics").text
+    for line in (
+        'spanloop_gateway_requests_total{status="200",stream="false"} 1',
+        'spanloop_gateway_requests_total{status="200",stream="true"} 1',
+        'spanloop_gateway_requests_total{status="404",stream="false"} 1',
+        'spanloop_gateway_captures_total{complete="true"} 2',
+        'spanloop_gateway_tokens_total{kind="response"} 8',
+        "spanloop_gateway_spool_records 2",
+        "spanloop_gateway_engine_serving 1.0",
+    ):
+        assert line in text.splitlines()

@@ -1,0 +1,220 @@
+"""Deployments: who is held, who is answered by which weights, and what a failure leaves behind."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from .support import RunningGateway, StandIn, data_of, wait_until, write_model
+
+
+def deploy(gateway: RunningGateway, folder: Path, version: str = "v2") -> httpx.Response:
+    return gateway.admin("deploy", name="m", version=version, path=str(folder))
+
+
+def test_a_hot_swap_changes_the_weights_and_forgets_the_prefix_cache(
+    gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
+) -> None:
+    answer = deploy(gateway, write_model(tmp_path / "v2", 2))
+    assert answer.status_code == 200
+    assert answer.json()["model"] == "m@v2"
+    assert answer.json()["method"] == "hot_swap"
+    assert stand_in.calls == ["reload", "reset_prefix_cache"]
+    assert gateway.chat(model="m@v2").json()["model"] == "m@v2"
+    assert gateway.chat(model="stand-in@external").status_code == 404
+    assert gateway.captures()[0].response_token_ids[0] == 1002
+
+
+def test_deploying_what_serves_already_changes_nothing(
+    gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
+) -> None:
+    folder = write_model(tmp_path / "v2", 2)
+    deploy(gateway, folder)
+    assert deploy(gateway, folder).json()["method"] == "unchanged"
+    assert stand_in.calls.count("reload") == 1
+
+
+def test_swaps_under_load_drop_nothing_and_every_version_is_right(
+    gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
+) -> None:
+    stand_in.token_delay_s = 0.005
+    stop = threading.Event()
+    folders = {f"v{number}": write_model(tmp_path / f"v{number}", number) for number in range(2, 6)}
+
+    def ask(worker: int) -> list[str]:
+        models: list[str] = []
+        while not stop.is_set():
+            answer = gateway.chat(stream=worker % 2 == 0)
+            assert answer.status_code == 200, answer.text
+            document = data_of(answer)[0] if worker % 2 == 0 else answer.json()
+            models.append(document["model"])
+        return models
+
+    with ThreadPoolExecutor(8) as pool:
+        workers = [pool.submit(ask, number) for number in range(8)]
+        for version, folder in folders.items():
+            time.sleep(0.15)
+            assert deploy(gateway, folder, version).json()["method"] == "hot_swap"
+        time.sleep(0.15)
+        stop.set()
+        models = [model for worker in workers for model in worker.result()]
+    captures = gateway.captures()
+    assert len(captures) == len(models)
+    assert set(models) == {"stand-in@external", "m@v2", "m@v3", "m@v4", "m@v5"}
+    for capture in captures:
+        weights = capture.response_token_ids[0] - 1000
+        assert capture.policy_version == ("stand-in@external" if weights == 1 else f"m@v{weights}")
+        assert capture.is_complete
+
+
+def test_a_request_that_outlasts_the_drain_is_asked_again_and_answered_by_the_new_weights(
+    start_gateway: Callable[..., RunningGateway], upstream: str, stand_in: StandIn, tmp_path: Path
+) -> None:
+    gateway = start_gateway(upstream=upstream, drain_timeout_s=0.1)
+    wait_until(lambda: gateway.health()["engine"] == "serving")
+    stand_in.token_delay_s = 0.5
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(gateway.chat)
+        wait_until(lambda: stand_in.running == 1)
+        deployed = deploy(gateway, write_model(tmp_path / "v2", 2))
+        stand_in.token_delay_s = 0.0
+        answer = asked.result()
+    assert deployed.json()["preempted"] == 1
+    assert (answer.status_code, answer.json()["model"]) == (200, "m@v2")
+    assert [capture.policy_version for capture in gateway.captures()] == ["m@v2"]
+
+
+def test_a_stream_that_outlasts_the_drain_ends_with_an_error_and_an_incomplete_capture(
+    start_gateway: Callable[..., RunningGateway], upstream: str, stand_in: StandIn, tmp_path: Path
+) -> None:
+    gateway = start_gateway(upstream=upstream, drain_timeout_s=0.1)
+    wait_until(lambda: gateway.health()["engine"] == "serving")
+    stand_in.token_delay_s = 0.3
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(gateway.chat, stream=True)
+        wait_until(lambda: stand_in.running == 1)
+        time.sleep(0.4)
+        deploy(gateway, write_model(tmp_path / "v2", 2))
+        events = data_of(asked.result())
+    assert events[-1]["error"]["code"] == "model_replaced"
+    (capture,) = gateway.captures()
+    assert capture.policy_version == "stand-in@external"
+    assert not capture.is_complete
+
+
+def test_requests_are_held_while_the_weights_change(gateway: RunningGateway, stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in.token_delay_s = 0.1
+    with ThreadPoolExecutor(3) as pool:
+        running = pool.submit(gateway.chat)
+        wait_until(lambda: stand_in.running == 1)
+        swap = pool.submit(deploy, gateway, write_model(tmp_path / "v2", 2))
+        wait_until(lambda: gateway.health()["engine"] == "swapping")
+        held = pool.submit(gateway.chat)
+        wait_until(lambda: gateway.health()["held_requests"] == 1)
+        assert running.result().json()["model"] == "stand-in@external"
+        assert held.result().json()["model"] == "m@v2"
+        assert swap.result().status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"tied": True}, "cannot be loaded into the running upstream"),
+        ({"hidden_size": 8}, "cannot be loaded into the running upstream"),
+        ({"chat_template": "other"}, "cannot be loaded into the running upstream"),
+    ],
+)
+def test_what_cannot_be_swapped_in_place_is_refused_and_the_old_version_goes_on(
+    gateway: RunningGateway, tmp_path: Path, change: dict[str, object], says: str
+) -> None:
+    answer = deploy(gateway, write_model(tmp_path / "v2", 2, **change))  # type: ignore[arg-type] # one of several
+    assert answer.status_code == 500
+    assert says in answer.json()["error"]["message"]
+    assert "stand-in@external serves again" in answer.json()["error"]["message"]
+    assert gateway.chat().json()["model"] == "stand-in@external"
+
+
+def test_a_reload_that_changes_nothing_is_not_believed(
+    gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
+) -> None:
+    stand_in.reload_changes_nothing = True
+    answer = deploy(gateway, write_model(tmp_path / "v2", 2))
+    assert answer.status_code == 500
+    assert "exactly as before" in answer.json()["error"]["message"]
+    assert gateway.chat().json()["model"] == "stand-in@external"
+
+
+def test_a_failed_reload_goes_back_to_the_old_weights(
+    gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
+) -> None:
+    broken = write_model(tmp_path / "v2", 2)
+    (broken / "model.safetensors").write_text("damaged")
+    answer = deploy(gateway, broken)
+    assert answer.status_code == 500
+    assert "cannot load" in answer.json()["error"]["message"]
+    assert stand_in.weights == 1
+    assert gateway.chat().json()["model"] == "stand-in@external"
+    assert "cannot load" in gateway.admin("status").json()["error"]
+    assert not (gateway.data_dir.gateway / "deployment.json").exists()
+
+
+def test_the_last_deployment_is_kept_on_disk(gateway: RunningGateway, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "v2", 2)
+    deploy(gateway, folder)
+    kept = json.loads((gateway.data_dir.gateway / "deployment.json").read_text())
+    assert kept == {"name": "m", "version": "v2", "path": str(folder)}
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"name": "", "version": "v1", "path": "/x"}, "'name'"),
+        ({"name": "m", "version": "v 1", "path": "/x"}, "'version'"),
+        ({"name": "m", "version": "v1", "path": "x"}, "absolute path"),
+        ({"name": "m", "version": "v1", "path": "/nowhere"}, "does not exist"),
+        ({"name": "m@2", "version": "v1", "path": "/x"}, "'name'"),
+    ],
+)
+def test_a_malformed_deployment_is_a_400_and_touches_nothing(
+    gateway: RunningGateway, body: dict[str, str], says: str
+) -> None:
+    answer = gateway.admin("deploy", **body)
+    assert answer.status_code == 400
+    assert says in answer.json()["error"]["message"]
+    assert gateway.chat().status_code == 200
+
+
+def test_admin_needs_the_token_of_the_data_directory(gateway: RunningGateway) -> None:
+    for path in ("deploy", "stop"):
+        assert httpx.post(f"{gateway.url}/admin/{path}", json={}).status_code == 401
+    wrong = {"Authorization": "Bearer wrong"}
+    assert httpx.get(f"{gateway.url}/admin/status", headers=wrong).status_code == 401
+    assert (gateway.data_dir.gateway / "admin.token").stat().st_mode & 0o777 == 0o600
+
+
+def test_stop_lets_running_requests_finish_and_refuses_new_ones(gateway: RunningGateway, stand_in: StandIn) -> None:
+    stand_in.token_delay_s = 0.1
+    with ThreadPoolExecutor(2) as pool:
+        running = pool.submit(gateway.chat)
+        wait_until(lambda: stand_in.running == 1)
+        stopped = gateway.admin("stop")
+        assert running.result().status_code == 200
+    assert stopped.json()["state"] == "stopped"
+    refused = gateway.chat()
+    assert refused.status_code == 503
+    assert refused.json()["error"]["code"] == "engine_stopped"
+
+
+def test_an_upstream_that_goes_away_and_comes_back_is_noticed(gateway: RunningGateway, stand_in: StandIn) -> None:
+    stand_in.healthy = False
+    wait_until(lambda: gateway.health()["engine"] == "restarting")
+    assert gateway.chat().json()["error"]["code"] == "engine_restarting"
+    stand_in.healthy = True
+    wait_until(lambda: gateway.health()["engine"] == "serving", timeout_s=15)
+    assert gateway.chat().status_code == 200
+    assert gateway.health()["restarts"] == 1
