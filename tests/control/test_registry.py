@@ -138,7 +138,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 0.013, 0.04, 0.11])
+@pytest.mark.parametrize("delay_s", [0.013, 0.11])
 def test_kill_9_during_an_add_leaves_only_whole_versions(
     registry: Registry, model_folder: Path, data_dir: DataDir, delay_s: float
 ) -> None:

@@ -1,0 +1,133 @@
+"""Deployment over HTTP, against a real server that answers as a gateway may."""
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from spanloop.semconv.errors import ConfigurationError, JobError, NotRunningError, ServiceError
+from spanloop.store import DataDir
+from spanloop.training.deploy import deploy
+from spanloop.training.registry import ModelVersion, Registry
+
+TOKEN = "s3cret"
+
+
+class Gateway(ThreadingHTTPServer):
+    """Notes what it is asked and answers with ``status`` and ``answer``."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.status = 200
+        self.answer = "{}"
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.hang = threading.Event()
+        self.hang.set()
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        gateway = self.server
+        assert isinstance(gateway, Gateway)
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        gateway.hang.wait(10)
+        status = gateway.status if self.headers["Authorization"] == f"Bearer {TOKEN}" else 401
+        gateway.asked.append((self.path, body))
+        if status == 0:
+            self.connection.close()
+            return
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(gateway.answer.encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+@pytest.fixture
+def gateway(data_dir: DataDir) -> Iterator[Gateway]:
+    data_dir.gateway.mkdir()
+    (data_dir.gateway / "admin.token").write_text(f"{TOKEN}\n")
+    with Gateway() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        with data_dir.announce("gateway", f"http://127.0.0.1:{server.server_address[1]}"):
+            yield server
+        server.shutdown()
+        thread.join()
+
+
+def as_it_is(model: ModelVersion) -> Path:
+    return model.path
+
+
+def test_a_deployment_is_asked_for_and_recorded(data_dir: DataDir, registry: Registry, gateway: Gateway) -> None:
+    assert deploy(data_dir, "tiny", serving_path=as_it_is) == registry.get("tiny@v1")
+    path = str(registry.get("tiny").path)
+    assert gateway.asked == [("/admin/deploy", {"name": "tiny", "version": "v1", "path": path})]
+    assert registry.deployed() == registry.get("tiny@v1")
+
+
+def test_the_serving_copy_is_what_is_deployed(
+    data_dir: DataDir, registry: Registry, gateway: Gateway, tmp_path: Path
+) -> None:
+    assert deploy(data_dir, "tiny@v1", serving_path=lambda _model: tmp_path).reference == "tiny@v1"
+    assert gateway.asked[0][1]["path"] == str(tmp_path)
+    assert registry.deployments()[0].job_id is None
+
+
+def test_without_a_gateway_the_next_step_is_named(data_dir: DataDir, registry: Registry) -> None:
+    with pytest.raises(NotRunningError, match=r"No gateway runs(?s:.*)spanloop up"):
+        deploy(data_dir, "tiny", serving_path=as_it_is)
+    data_dir.write(data_dir.run / "gateway.json", json.dumps({"url": "http://127.0.0.1:9", "pid": os.getpid()}))
+    with pytest.raises(ConfigurationError, match="admin token cannot be read"):
+        deploy(data_dir, "tiny", serving_path=as_it_is)
+    data_dir.write(data_dir.gateway / "admin.token", TOKEN)
+    with pytest.raises(NotRunningError, match="spanloop up"):
+        deploy(data_dir, "tiny", serving_path=as_it_is)
+    assert registry.deployed() is None
+
+
+@pytest.mark.parametrize("status", [400, 404, 500, 503])
+def test_a_refused_deployment_says_what_the_gateway_said_and_leaves_no_record(
+    data_dir: DataDir, registry: Registry, gateway: Gateway, status: int
+) -> None:
+    gateway.status, gateway.answer = status, '{"error": "the engine ran out of memory"}'
+    with pytest.raises(ServiceError, match=rf"tiny@v1: got {status}.*ran out of memory"):
+        deploy(data_dir, "tiny", serving_path=as_it_is)
+    assert registry.deployed() is None
+
+
+def test_a_wrong_token_is_an_error_of_configuration(data_dir: DataDir, registry: Registry, gateway: Gateway) -> None:
+    data_dir.write(data_dir.gateway / "admin.token", "another")
+    with pytest.raises(ConfigurationError, match="401"):
+        deploy(data_dir, "tiny", serving_path=as_it_is)
+    assert len(gateway.asked) == 1
+    assert registry.deployed() is None
+
+
+def test_a_gateway_that_hangs_or_breaks_off_is_named(data_dir: DataDir, registry: Registry, gateway: Gateway) -> None:
+    gateway.hang.clear()
+    with pytest.raises(ServiceError, match=r"within 0 s(?s:.*)gateway.log"):
+        deploy(data_dir, "tiny", serving_path=as_it_is, timeout_s=0.2)
+    gateway.hang.set()
+    gateway.status = 0
+    with pytest.raises(ServiceError, match="broke off"):
+        deploy(data_dir, "tiny", serving_path=as_it_is)
+    assert registry.deployed() is None
+
+
+def test_versions_that_are_not_there_are_refused_before_anybody_is_asked(
+    data_dir: DataDir, registry: Registry, gateway: Gateway
+) -> None:
+    with pytest.raises(JobError, match="no model version"):
+        deploy(data_dir, "tiny@v2", serving_path=as_it_is)
+    shutil.rmtree(registry.get("tiny").path)
+    with pytest.raises(JobError, match="is gone"):
+        deploy(data_dir, "tiny", serving_path=as_it_is)
+    assert gateway.asked == []
