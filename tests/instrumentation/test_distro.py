@@ -190,6 +190,22 @@ asyncio.get_event_loop()
     assert ["traceparent" in headers for headers in model.headers] == [True, True]
 
 
+def test_a_message_with_an_inline_image_keeps_its_content_without_the_image(
+    traced_app: App, receiver: Receiver
+) -> None:
+    script = """
+import openai
+image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+content = [{"type": "text", "text": "what is this?"}, image]
+openai.OpenAI().chat.completions.create(model="tiny", messages=[{"role": "user", "content": content}])
+"""
+    assert traced_app.run(script).stderr == ""
+    recorded = receiver.by_name("openai.chat").attributes["gen_ai.input.messages"]
+    assert "what is this?" in recorded
+    assert "sha256:63c1dd951ffedf6f7fd968ad4efa39b8ed584f162f46e715114ee184f8de9201" in recorded
+    assert "AAAA" not in recorded
+
+
 @pytest.mark.parametrize(
     ("variables", "service"),
     [

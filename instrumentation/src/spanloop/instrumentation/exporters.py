@@ -5,7 +5,7 @@ count records and one span can carry a megabyte of messages; a record that canno
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -28,33 +28,35 @@ _NONE_REJECTED: Final = Rejected(0, "")
 T = TypeVar("T")
 
 
-class _Pipe(Generic[T]):
-    """Encodes batches, splits them and hands them to the sender."""
+def pieces_that_fit(batch: Sequence[T], encode: Callable[[Sequence[T]], bytes], limit_bytes: int) -> Iterator[bytes]:
+    """Encode ``batch`` as one body, or halve it until every body has at most ``limit_bytes``.
 
-    def __init__(self, sender: Sender, encode: Callable[[Sequence[T]], bytes]) -> None:
-        self.sender = sender
-        self._encode = encode
+    A single record may be larger: whether that is too much is the receiver's to say. A record that ``encode`` refuses
+    is reported and left out.
+    """
+    waiting: list[Sequence[T]] = [batch] if batch else []
+    while waiting:
+        part = waiting.pop()
+        body = _encoded(part, encode)
+        if len(part) > 1 and (body is None or len(body) > limit_bytes):
+            middle = len(part) // 2
+            waiting += [part[middle:], part[:middle]]
+        elif body is not None:
+            yield body
 
-    def export(self, batch: Sequence[T]) -> bool:
-        outcomes = [self.sender.send(body) for body in self._bodies(batch)]  # one lost request must not stop the next
-        return all(outcomes)
 
-    def _bodies(self, batch: Sequence[T]) -> Iterator[bytes]:
-        waiting: list[Sequence[T]] = [batch]
-        while waiting:
-            part = waiting.pop()
-            try:
-                body = self._encode(part)
-            except Exception as error:  # noqa: BLE001  one bad record in a batch
-                if len(part) == 1:
-                    report("one record cannot be encoded", error)
-                    continue
-                body = b""
-            if len(part) > 1 and (not body or len(body) > MAX_REQUEST_BYTES):
-                middle = len(part) // 2
-                waiting += [part[middle:], part[:middle]]
-            elif body:
-                yield body
+def _encoded(part: Sequence[T], encode: Callable[[Sequence[T]], bytes]) -> bytes | None:
+    try:
+        return encode(part)
+    except Exception as error:  # noqa: BLE001  one bad record in a batch
+        if len(part) == 1:
+            report("one record cannot be encoded", error)
+        return None
+
+
+def _send_all(sender: Sender, bodies: Iterator[bytes]) -> bool:
+    outcomes = [sender.send(body) for body in bodies]  # one lost request must not stop the next
+    return all(outcomes)
 
 
 class SpanloopSpanExporter(SpanExporter):
@@ -62,12 +64,12 @@ class SpanloopSpanExporter(SpanExporter):
 
     def __init__(self, settings: OtlpSettings) -> None:
         self.sender = Sender(settings, _rejected_spans)
-        self._pipe = _Pipe[ReadableSpan](self.sender, lambda spans: encode_spans(spans).SerializeToString())
 
     @guard("spans were not exported", SpanExportResult.FAILURE)
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send one batch; returns when it is acknowledged or lost."""
-        return SpanExportResult.SUCCESS if self._pipe.export(spans) else SpanExportResult.FAILURE
+        bodies = pieces_that_fit(spans, lambda part: encode_spans(part).SerializeToString(), MAX_REQUEST_BYTES)
+        return SpanExportResult.SUCCESS if _send_all(self.sender, bodies) else SpanExportResult.FAILURE
 
     def shutdown(self) -> None:
         """Give up whatever is under way."""
@@ -84,12 +86,12 @@ class SpanloopLogExporter(LogRecordExporter):
 
     def __init__(self, settings: OtlpSettings) -> None:
         self.sender = Sender(settings, _rejected_logs)
-        self._pipe = _Pipe[ReadableLogRecord](self.sender, lambda records: encode_logs(records).SerializeToString())
 
     @guard("log events were not exported", LogRecordExportResult.FAILURE)
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
         """Send one batch; returns when it is acknowledged or lost."""
-        return LogRecordExportResult.SUCCESS if self._pipe.export(batch) else LogRecordExportResult.FAILURE
+        bodies = pieces_that_fit(batch, lambda part: encode_logs(part).SerializeToString(), MAX_REQUEST_BYTES)
+        return LogRecordExportResult.SUCCESS if _send_all(self.sender, bodies) else LogRecordExportResult.FAILURE
 
     def shutdown(self) -> None:
         """Give up whatever is under way."""

@@ -16,7 +16,7 @@ QUIET_ENV: Final = "SPANLOOP_QUIET"
 _MAX_LINE_CHARS: Final = 600
 
 
-class _Notice:
+class Notice:
     """Whether this process may still speak, and where to."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class _Notice:
         self.is_spent = bool(os.environ.get(QUIET_ENV))
 
 
-_notice = _Notice()
+_notice = Notice()
 
 
 def claim() -> None:

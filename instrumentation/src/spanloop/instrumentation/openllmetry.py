@@ -3,9 +3,11 @@
 Invariant: the app behaves as it does without us. 1. A synchronous call runs ``asyncio.run`` in the caller's thread,
 after which ``asyncio.get_event_loop()`` raises there. 2. The caller's own ``extra_headers`` gets a ``traceparent`` that
 stays in it for the next call. 3. Request headers, credentials included, land in ``gen_ai.headers``, with content
-capture off too. Whatever a later version has renamed is left alone.
+capture off too. 4. Messages with an inline image lose all of their content, because the default callback for images
+cannot be awaited. Whatever a later version has renamed is left alone.
 """
 
+import hashlib
 import logging
 import sys
 from collections.abc import Callable, Coroutine, MutableMapping
@@ -31,6 +33,9 @@ def mend_openllmetry() -> None:
         module = sys.modules.get(f"{_PACKAGE}.{name}")
         if module is not None:
             _mend(module)
+    config: Any = getattr(sys.modules.get(f"{_PACKAGE}.shared.config"), "Config", None)
+    if hasattr(config, "upload_base64_image"):
+        config.upload_base64_image = _image_reference
 
 
 def _mend(module: ModuleType) -> None:
@@ -44,8 +49,14 @@ def _mend(module: ModuleType) -> None:
         module.propagate_trace_context = _with_own_headers(propagate)  # type: ignore[attr-defined]
 
 
+async def _image_reference(trace_id: str, span_id: str, name: str, data_base64: str) -> str:
+    """What stands in a span for an inline image: its digest, so that equal images stay equal."""
+    del trace_id, span_id
+    return f"sha256:{hashlib.sha256(data_base64.encode()).hexdigest()}#{name}"
+
+
 def _run_without_loop(coroutine: Coroutine[Any, Any, object]) -> None:
-    """Run ``coroutine`` to its end: nothing that it awaits waits, unless images are uploaded, which needs a callback."""
+    """Run ``coroutine`` to its end: nothing that it awaits waits, since we upload no images."""
     try:
         coroutine.send(None)
     except StopIteration:

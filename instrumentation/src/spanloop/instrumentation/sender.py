@@ -21,6 +21,7 @@ from spanloop.instrumentation.transport import Answer, Connection
 _RETRYABLE: Final = frozenset({429, 502, 503, 504})
 _FIRST_BACKOFF_S: Final = 0.25
 _MAX_BACKOFF_S: Final = 5.0
+_CLOSE_TIMEOUT_S: Final = 0.1
 
 
 class Rejected(NamedTuple):
@@ -48,24 +49,14 @@ class Sender:
         self._settings = settings
         self._read_rejected = read_rejected
         self._connection = Connection(settings.tls)
+        self._in_use = threading.Lock()
         self._hurry = threading.Event()
         self._is_closed = False
 
     def send(self, body: bytes) -> bool:
         """Send one encoded request. False when it is lost, which has then been told."""
-        data = _compressed(body, self._settings.compression)
-        deadline = time.monotonic() + self._settings.timeout_s
-        backoff_s = _FIRST_BACKOFF_S
-        while True:
-            failure = self._attempt(data, deadline - time.monotonic())
-            if failure is None:
-                return True
-            wait_s = backoff_s * random.uniform(0.8, 1.2) if failure.retry_in_s == 0 else failure.retry_in_s  # noqa: S311
-            backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
-            if self._is_closed or wait_s is None or time.monotonic() + wait_s > deadline or self._hurry.is_set():
-                self._tell_lost(failure)
-                return False
-            self._hurry.wait(wait_s)
+        with self._in_use:
+            return self._send(_compressed(body, self._settings.compression))
 
     def hurry(self) -> None:
         """The process is about to end: from now on a failure is final."""
@@ -80,11 +71,29 @@ class Sender:
         self._is_closed = True
         self._hurry.set()
         self._connection.abort()
+        if self._in_use.acquire(timeout=_CLOSE_TIMEOUT_S):
+            self._connection.close()
+            self._in_use.release()
 
     def after_fork(self) -> None:
         """Leave the parent's connection to the parent."""
         self._connection.forget()
+        self._in_use = threading.Lock()
         self._hurry = threading.Event()
+
+    def _send(self, data: bytes) -> bool:
+        deadline = time.monotonic() + self._settings.timeout_s
+        backoff_s = _FIRST_BACKOFF_S
+        while True:
+            failure = self._attempt(data, deadline - time.monotonic())
+            if failure is None:
+                return True
+            wait_s = backoff_s * random.uniform(0.8, 1.2) if failure.retry_in_s == 0 else failure.retry_in_s  # noqa: S311
+            backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
+            if self._is_closed or wait_s is None or time.monotonic() + wait_s > deadline or self._hurry.is_set():
+                self._tell_lost(failure)
+                return False
+            self._hurry.wait(wait_s)
 
     def _attempt(self, data: bytes, timeout_s: float) -> _Failure | None:
         headers = {"content-type": "application/x-protobuf", "user-agent": "spanloop", **self._settings.headers}

@@ -49,7 +49,10 @@ class Termination:
 
     @guard("multiprocessing children will lose their last spans", None)
     def _watch_children(self, util: Any) -> None:
-        util.register_after_fork(Termination, lambda _: self._in_child())  # the registry holds its object weakly
+        def in_child(_: object) -> None:
+            self._in_child()
+
+        util.register_after_fork(Termination, in_child)  # the registry holds its object weakly: it gets the class
 
     def _in_child(self) -> None:
         """A forked child ends by ``os._exit``: only multiprocessing's own finalizers run."""
