@@ -18,7 +18,8 @@ REVISION = 7
 
 @cache
 def _model(path: Path) -> Any:
-    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    loader: Any = AutoModelForCausalLM
+    return loader.from_pretrained(path, dtype=torch.float32)
 
 
 def token_logprobs(model_path: Path, prompt: list[int], response: list[int]) -> list[float]:
@@ -101,7 +102,8 @@ def insert(store: Store, table: str, rows: list[dict[str, object]]) -> None:
 def seed_groups(store: Store, model_path: Path, *, groups: int = 4, episodes: int = 4, seed: int = 0) -> None:
     """Trainable groups of varied reward, every second episode of two rows; one group that never varies."""
     rng = random.Random(seed)
-    rows, heads = [], []
+    rows: list[dict[str, object]] = []
+    heads: list[dict[str, object]] = []
     for group_number in range(groups + 1):
         group = f"task-{group_number}"
         prompt = [rng.randrange(3, 300) for _ in range(rng.randrange(20, 40))]

@@ -186,7 +186,8 @@ def _group_reasons(judged: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
     as_group = judged.filter(pl.col("reason").is_in(judged_as_group))
     parts = as_group.unique("part").select("reason")
     lost = judged.join(as_group, on="group_id", how="anti").unique("group_id")
-    return pl.concat([parts, lost.select(reason=pl.lit(Rejection.NO_TRAINABLE_EPISODE.value))])
+    # with_columns first: selecting a literal alone gives one row even from an empty frame
+    return pl.concat([parts, lost.with_columns(reason=pl.lit(Rejection.NO_TRAINABLE_EPISODE.value)).select("reason")])
 
 
 def _first_unless_accepted(judged: pl.DataFrame, key: str) -> pl.DataFrame:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -46,7 +46,7 @@ class VerlProcess(NamedTuple):
 
 
 @contextmanager
-def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Iterator[VerlProcess]:
+def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Generator[VerlProcess]:
     """Start verl on ``plan``; its output goes where this process's output goes.
 
     Args:
@@ -58,7 +58,7 @@ def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Iterator[Ve
     plan.failure_path.unlink(missing_ok=True)
     process = subprocess.Popen(
         [sys.executable, "-m", "spanloop.training.verl_plugin.main", str(plan_path)],
-        env=os.environ | {JOB_ID_ENV: plan.job_id, JOB_TOKEN_ENV: str(token)},
+        env=os.environ | {JOB_ID_ENV: plan.job_id, JOB_TOKEN_ENV: str(token), "PYTHONWARNINGS": "ignore"},
         cwd=plan_path.parent,
         stdin=subprocess.DEVNULL,
         process_group=0,
@@ -73,7 +73,7 @@ def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Iterator[Ve
 
 
 @contextmanager
-def ray_folder() -> Iterator[Path]:
+def ray_folder() -> Generator[Path]:
     """A short-lived folder for Ray's sockets and logs, short enough for Unix sockets."""
     parent = tempfile.gettempdir()
     chosen = parent if len(os.fsencode(parent)) <= _SOCKET_PATH_BYTES else "/tmp"  # noqa: S108 - see the constant

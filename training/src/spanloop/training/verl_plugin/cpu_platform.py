@@ -169,7 +169,7 @@ def _mend_verl() -> None:
     # verl builds the backend string "cpu:gloo,{device}:{backend}", and torch rejects "cpu:gloo,cpu:gloo"
     verl_distributed.initialize_global_process_group_ray = _gloo_group_ray
     verl_distributed.initialize_global_process_group = _gloo_group
-    fsdp.CPUOffloadPolicy = _UnpinnedOffloadPolicy
+    setattr(fsdp, "CPUOffloadPolicy", _UnpinnedOffloadPolicy)  # noqa: B010 - a class cannot be assigned to, for mypy
 
 
 if os.environ.get("VERL_PLATFORM", "").lower() == "cpu":

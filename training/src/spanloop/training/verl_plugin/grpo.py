@@ -2,31 +2,46 @@
 """GRPO on verl's V1 trainer: starts Ray, trains, ends Ray.
 
 verl's ``main_ppo`` runs the trainer in a Ray actor of its own; here this process is the trainer, which saves one
-import of verl (seconds on a small machine) and lets an exception reach :mod:`.main` as itself.
+import of verl and lets an exception reach :mod:`.main` as itself. On a small machine imports are most of a small
+job, so TransferQueue's processes start while this one imports verl and verl's worker starts.
 """
 
-import transfer_queue as tq
-from verl.trainer.ppo.v1 import get_trainer_cls
-from verl.utils.config import validate_config
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 from spanloop.training.recipes.grpo import grpo_overrides
 
-from .compose import compose
 from .plan import TrainPlan
 from .ray_cluster import ray_session
-from .stored import TRAINER_MODE, StoredRollouts
 
 
 def train(plan: TrainPlan) -> None:
     """Run the whole job of ``plan``; its last checkpoint holds the result."""
-    config = compose("ppo_trainer", grpo_overrides(plan))
+    with ray_session(plan), ThreadPoolExecutor(max_workers=1) as background:
+        import transfer_queue as tq  # noqa: PLC0415 - Ray starts first; see the module's docstring
+
+        from .compose import compose  # noqa: PLC0415
+
+        config = compose("ppo_trainer", grpo_overrides(plan))
+        config.transfer_queue.enable = True
+        queue = background.submit(partial(tq.init, config.transfer_queue))
+        _fit(plan, config, queue)
+        if plan.ray_address:
+            # On a cluster of its own nothing is left to tidy up, and closing takes a second.
+            tq.close()
+
+
+def _fit(plan: TrainPlan, config: Any, queue: Future[Any]) -> None:
+    from verl.trainer.ppo.v1 import get_trainer_cls  # noqa: PLC0415
+    from verl.utils.config import validate_config  # noqa: PLC0415
+
+    from .stored import TRAINER_MODE, StoredRollouts  # noqa: PLC0415
+
     validate_config(config=config, use_reference_policy=False, use_critic=False)
-    config.transfer_queue.enable = True
-    with ray_session(plan):
-        tq.init(config.transfer_queue)
-        trainer = get_trainer_cls(TRAINER_MODE)(config=config)
-        trainer.init()
-        trainer.fit(StoredRollouts(plan.dataset_path))
-        trainer.mark_saved()
-        trainer.logger.finish(exit_code=0)
-        tq.close()
+    trainer: Any = get_trainer_cls(TRAINER_MODE)(config=config)
+    trainer.queue_ready = queue.result
+    trainer.init()
+    trainer.fit(StoredRollouts(plan.dataset_path))
+    trainer.mark_saved()
+    trainer.logger.finish(exit_code=0)

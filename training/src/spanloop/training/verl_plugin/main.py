@@ -27,15 +27,19 @@ _CPU_PLATFORM = "spanloop.training.verl_plugin.cpu_platform"
 def prepare_environment(plan: TrainPlan) -> None:
     """Set what verl, Ray, torch and tokenizers read when they are imported."""
     settings = {
+        "TQDM_DISABLE": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
         "TOKENIZERS_PARALLELISM": "false",
         "VERL_FILE_LOGGER_PATH": str(plan.metrics_path),
         "VERL_LOGGING_LEVEL": "WARNING",
+        "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
         "TRANSFER_QUEUE_ENABLE": "1",
         "HYDRA_FULL_ERROR": "1",
         "HF_HUB_OFFLINE": "1",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "TQ_LOGGING_LEVEL": "ERROR",
         "TQ_NUM_THREADS": str(plan.threads),
+        "RAY_COLOR_PREFIX": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
     }
     if plan.device is Device.CPU:

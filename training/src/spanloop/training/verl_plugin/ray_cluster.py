@@ -9,7 +9,7 @@ whichever way that ends, because Ray's daemons die with their parent. Other clus
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import ray
@@ -25,7 +25,7 @@ _FORWARDED = ("VERL_", "OMP_", "HF_", "TRANSFORMERS_", "TRANSFER_QUEUE_", "TOKEN
 
 
 @contextmanager
-def ray_session(plan: TrainPlan) -> Iterator[None]:
+def ray_session(plan: TrainPlan) -> Generator[None]:
     """Connect to the plan's Ray, or start one; leave or stop it afterwards."""
     if plan.ray_address:
         environment = {name: value for name, value in os.environ.items() if name.startswith(_FORWARDED)}

@@ -1,4 +1,5 @@
 # pyright: basic
+# mypy: disable-error-code="no-untyped-call"
 """SFT on verl's trainer: one process, one data-parallel rank, no Ray.
 
 verl's SFT trainer is written for ``torchrun``; with one rank the variables that ``torchrun`` would set are enough.
@@ -27,7 +28,8 @@ def train(plan: TrainPlan) -> None:
 
         def _build_ckpt_handler(self) -> None:
             super()._build_ckpt_handler()
-            self.ckpt_handler = _MarkingHandler(self.ckpt_handler)
+            stock: Any = self.ckpt_handler
+            self.ckpt_handler: Any = _MarkingHandler(stock)
 
     config = compose("sft_trainer_engine", sft_overrides(plan))
     initialize_global_process_group()

@@ -1,4 +1,5 @@
 # pyright: basic
+# mypy: disable-error-code="no-untyped-call"
 """Stored trajectories in the place where verl expects a rollout engine.
 
 verl's V1 trainer asks an agent loop manager for the trajectories of each prompt and reads them from TransferQueue.
@@ -8,6 +9,7 @@ advantages, losses, updates) is stock. No row is invented: a batch is one optimi
 job trains on one data-parallel rank, so verl never pads.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import torch
 import transfer_queue as tq
 from omegaconf import open_dict
 from torch.utils.data import Dataset
-from verl.experimental.agent_loop import AgentLoopOutput
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.single_controller.ray import RayResourcePool, ResourcePoolManager
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
@@ -53,7 +55,15 @@ class StoredTrainer(PPOTrainer):
         super()._init_resource_pool_mgr()
         if self.config.trainer.device == "cpu":
             stock = self.resource_pool_manager
-            self.resource_pool_manager = _CpuPools(resource_pool_spec=stock.resource_pool_spec, mapping=self.mapping)
+            mapping: Any = self.mapping
+            self.resource_pool_manager = _CpuPools(resource_pool_spec=stock.resource_pool_spec, mapping=mapping)
+
+    queue_ready: Callable[[], object]
+    """Returns when TransferQueue has started, which it does while verl's worker starts."""
+
+    def _load_checkpoint(self) -> None:
+        self.queue_ready()
+        super()._load_checkpoint()
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
         return dp_size
@@ -80,7 +90,7 @@ class StoredTrainer(PPOTrainer):
             mark_complete(self._unmarked)
             self._unmarked = None
 
-    def get_llm_client(self) -> None:
+    def get_llm_client(self) -> Any:
         """There is no inference engine to talk to."""
 
     def on_sample_end(self) -> None:
@@ -90,7 +100,7 @@ class StoredTrainer(PPOTrainer):
         """No replicas to update."""
 
 
-class GroupDataset(Dataset):
+class GroupDataset(Dataset[dict[str, Any]]):
     """One item for each prompt group of the dataset file; the rows themselves go through TransferQueue."""
 
     def __init__(self, data_files: Any, *_: Any, **__: Any) -> None:
@@ -142,7 +152,7 @@ def _fields(uid: str, row: dict[str, Any]) -> dict[str, Any]:
         response_logprobs=row["logprobs"],
         reward_score=row["reward"],
         num_turns=2,
-        metrics={},
+        metrics=AgentLoopMetrics(),
         extra_fields={"min_global_steps": 0, "max_global_steps": 0, "reward_extra_info": {}},
     )
     fields = output.as_dict()

@@ -1,0 +1,26 @@
+"""A tiny model, made once, and a runner on a data directory that has it registered."""
+
+from pathlib import Path
+
+import pytest
+from training_running import Runner
+
+from spanloop.store import DataDir
+from spanloop.store.client import Address
+from spanloop.training.registry import Registry
+from spanloop.training.tiny import build_tiny_model
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random weights: what matters here is that they change."""
+    path = tmp_path_factory.mktemp("tiny") / "model"
+    build_tiny_model(path, training_steps=0)
+    return path
+
+
+@pytest.fixture
+def runner(data_dir: DataDir, address: Address, tiny_model: Path) -> Runner:
+    """``tiny@v1`` is registered."""
+    Registry(data_dir).add("tiny", tiny_model)
+    return Runner(data_dir, address)

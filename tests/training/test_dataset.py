@@ -1,0 +1,110 @@
+from datetime import timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+from training_seeding import REVISION, STARTED_AT, episode_row, insert, seed_groups
+
+from spanloop.semconv.enums import JobKind
+from spanloop.semconv.errors import JobError
+from spanloop.store import Store
+from spanloop.training.base_model import BaseModelFacts, read_base_model
+from spanloop.training.dataset import COLUMNS, export_dataset
+from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, load_manifest
+from spanloop.training.job_spec import JobSpec
+
+GRPO = JobSpec(kind=JobKind.GRPO, base="tiny")
+
+
+@pytest.fixture
+def base(tiny_model: Path) -> BaseModelFacts:
+    return read_base_model("tiny@v1", tiny_model)
+
+
+def test_an_export_is_pinned_and_counted(store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path) -> None:
+    seed_groups(store, tiny_model)
+    manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    assert (manifest.groups.accepted, manifest.groups.rejected) == (4, {"reward_constant": 1})
+    assert (manifest.episodes.accepted, manifest.episodes.rejected) == (16, {"reward_constant": 4})
+    assert (manifest.rows.accepted, manifest.rows.rejected) == (24, {"reward_constant": 6})
+    assert {episode.revision for episode in manifest.pinned} == {REVISION}
+    assert len(manifest.pinned) == 16
+    data = pl.read_parquet(tmp_path / DATA_NAME)
+    assert tuple(data.columns) == COLUMNS
+    assert data.height == 24
+    assert load_manifest(tmp_path) == manifest
+
+
+def test_new_data_does_not_change_what_a_retry_trains_on(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model)
+    manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    newer = episode_row("task-0-episode-0", "task-0", 0, 1.0) | {"revision": REVISION + 1, "is_deleted": 1}
+    insert(store, "episodes", [newer])
+    assert load_manifest(tmp_path) == manifest
+    again = tmp_path / "again"
+    again.mkdir()
+    later = export_dataset(store, GRPO, base, job_id="k", folder=again)
+    assert later.episodes.accepted == 15
+    assert later.data_sha256 != manifest.data_sha256
+
+
+def test_a_revision_that_is_not_current_is_left_out(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model, groups=1)
+    insert(store, "episodes", [episode_row("task-0-episode-0", "task-0", 0, 0.0) | {"revision": REVISION + 1}])
+    manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    assert "task-0-episode-0" not in {episode.episode_id for episode in manifest.pinned}
+    assert manifest.rows.rejected["no_trajectory"] == 1
+
+
+@pytest.mark.parametrize(
+    ("filters", "episodes"),
+    [
+        ({"task_ids": ("task-1", "task-2")}, 8),
+        ({"since": STARTED_AT + timedelta(seconds=2)}, 8),
+        ({"policy_version": "tiny@v1"}, 16),
+        ({"max_episodes": 10}, 8),
+    ],
+)
+def test_filters_of_the_spec(
+    *,
+    store: Store,
+    tiny_model: Path,
+    base: BaseModelFacts,
+    tmp_path: Path,
+    filters: dict[str, object],
+    episodes: int,
+) -> None:
+    seed_groups(store, tiny_model)
+    spec = JobSpec.model_validate(GRPO.model_dump() | filters)
+    assert export_dataset(store, spec, base, job_id="j", folder=tmp_path).episodes.accepted == episodes
+
+
+def test_nothing_to_train_on_says_what_was_refused_and_leaves_no_manifest(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model, groups=0)
+    with pytest.raises(JobError, match="reward never varies") as caught:
+        export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    assert "reward_constant 6" in str(caught.value)
+    assert "next: " in str(caught.value)
+    assert not (tmp_path / MANIFEST_NAME).exists()
+
+
+def test_filters_that_match_nothing_say_so(store: Store, base: BaseModelFacts, tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="no episode matches"):
+        export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+
+
+def test_a_data_file_that_changed_is_refused(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model, groups=1)
+    export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    with (tmp_path / DATA_NAME).open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(JobError, match="not what its manifest describes"):
+        load_manifest(tmp_path)

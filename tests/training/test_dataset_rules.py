@@ -1,0 +1,198 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanloop.semconv.enums import JobKind
+from spanloop.training.dataset_rules import Rejection, Rules, Selection, Tally, select_rows
+
+SCHEMA = {
+    "episode_id": pl.String,
+    "revision": pl.UInt64,
+    "task_id": pl.String,
+    "group_id": pl.String,
+    "started_at": pl.Datetime("ns", "UTC"),
+    "reward": pl.Float64,
+    "trajectory_id": pl.String,
+    "row_number": pl.UInt32,
+    "policy_version": pl.String,
+    "prompt_token_ids": pl.List(pl.UInt32),
+    "response_token_ids": pl.List(pl.UInt32),
+    "loss_mask": pl.List(pl.UInt8),
+    "logprobs": pl.List(pl.Float32),
+    "is_trainable": pl.Boolean,
+    "untrainable_reason": pl.String,
+}
+
+
+def row(
+    episode: str = "e", group: str = "g", reward: float | None = 1.0, number: int = 0, **changes: Any
+) -> dict[str, Any]:
+    return {
+        "episode_id": episode,
+        "revision": 1,
+        "task_id": group,
+        "group_id": group,
+        "started_at": datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=sum(map(ord, episode))),
+        "reward": reward,
+        "trajectory_id": f"{episode}/{number}",
+        "row_number": number,
+        "policy_version": "m@v1",
+        "prompt_token_ids": [1, 2, 3],
+        "response_token_ids": [4, 5],
+        "loss_mask": [1, 1],
+        "logprobs": [-0.5, -0.5],
+        "is_trainable": True,
+        "untrainable_reason": "",
+    } | changes
+
+
+def rules(kind: JobKind = JobKind.GRPO, **changes: Any) -> Rules:
+    base = Rules(
+        kind=kind,
+        max_prompt_tokens=100,
+        max_response_tokens=100,
+        context_tokens=150,
+        vocabulary_size=50,
+        group_size=8,
+    )
+    return base._replace(**changes)
+
+
+def select(rows: list[dict[str, Any]], given_rules: Rules) -> Selection:
+    return select_rows(pl.DataFrame(rows, schema=SCHEMA, orient="row"), given_rules)
+
+
+def pair(**changes: Any) -> list[dict[str, Any]]:
+    """A healthy group of two, and a third episode that ``changes`` break."""
+    return [row("a", reward=0.0), row("b", reward=1.0), row("c", **({"reward": 0.5} | changes))]
+
+
+def test_a_healthy_group_is_accepted_whole() -> None:
+    selection = select([row("a", reward=0.0), row("b"), row("b", number=1)], rules())
+    assert selection.row_tally == Tally(3, {})
+    assert selection.episode_tally == Tally(2, {})
+    assert selection.group_tally == Tally(1, {})
+    assert selection.rows.select("episode_id", "session", "row_number").rows() == [
+        ("a", 0, 0),
+        ("b", 1, 0),
+        ("b", 1, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"trajectory_id": "", "is_trainable": False}, Rejection.NO_TRAJECTORY),
+        ({"is_trainable": False, "untrainable_reason": "token_mismatch"}, "token_mismatch"),
+        ({"is_trainable": False}, Rejection.UNTRAINABLE),
+        ({"loss_mask": [1]}, Rejection.MALFORMED),
+        ({"prompt_token_ids": []}, Rejection.MALFORMED),
+        ({"response_token_ids": [], "loss_mask": [], "logprobs": []}, Rejection.MALFORMED),
+        ({"loss_mask": [0, 0]}, Rejection.NO_SAMPLED_TOKENS),
+        ({"logprobs": []}, Rejection.NO_LOGPROBS),
+        ({"logprobs": [-0.5, float("nan")]}, Rejection.NO_LOGPROBS),
+        ({"prompt_token_ids": [50]}, Rejection.UNKNOWN_TOKEN),
+        ({"prompt_token_ids": [1] * 101}, Rejection.PROMPT_TOO_LONG),
+        (
+            {"response_token_ids": [1] * 101, "loss_mask": [1] * 101, "logprobs": [0.0] * 101},
+            Rejection.RESPONSE_TOO_LONG,
+        ),
+        (
+            {
+                "prompt_token_ids": [1] * 90,
+                "response_token_ids": [1] * 90,
+                "loss_mask": [1] * 90,
+                "logprobs": [0.0] * 90,
+            },
+            Rejection.CONTEXT_TOO_LONG,
+        ),
+        ({"reward": None}, Rejection.NO_REWARD),
+        ({"reward": float("nan")}, Rejection.NO_REWARD),
+        ({"group_id": ""}, Rejection.NO_GROUP),
+    ],
+)
+def test_each_broken_row_is_rejected_for_its_own_reason(changes: dict[str, Any], reason: str) -> None:
+    selection = select(pair(**changes), rules())
+    assert selection.row_tally == Tally(2, {str(reason): 1})
+    assert selection.episode_tally == Tally(2, {str(reason): 1})
+
+
+def test_groups_that_give_no_advantage_are_counted() -> None:
+    rows = [
+        *pair(),
+        row("d", "alone"),
+        row("e", "same"),
+        row("f", "same"),
+        row("g", "unscored", None),
+    ]
+    selection = select(rows, rules())
+    assert selection.group_tally == Tally(
+        1,
+        {Rejection.GROUP_TOO_SMALL: 1, Rejection.REWARD_CONSTANT: 1, Rejection.NO_TRAINABLE_EPISODE: 1},
+    )
+    assert selection.row_tally == Tally(
+        3, {Rejection.GROUP_TOO_SMALL: 1, Rejection.REWARD_CONSTANT: 2, Rejection.NO_REWARD: 1}
+    )
+
+
+def test_an_episode_with_one_good_row_is_accepted() -> None:
+    selection = select([*pair(), row("c", reward=0.5, number=1, loss_mask=[0, 0])], rules())
+    assert selection.episode_tally == Tally(3, {})
+    assert selection.row_tally == Tally(3, {Rejection.NO_SAMPLED_TOKENS: 1})
+
+
+def test_a_large_group_is_split_evenly_and_loses_nobody() -> None:
+    rows = [row(f"e{number}", reward=float(number % 2)) for number in range(9)]
+    selection = select(rows, rules(group_size=8))
+    sizes = selection.rows.group_by("group_id").len().sort("group_id").rows()
+    assert sizes == [("g#1", 5), ("g#2", 4)]
+    assert selection.row_tally.accepted == 9
+
+
+def test_sft_takes_every_episode_unless_a_reward_is_asked_for() -> None:
+    rows = [row("a", reward=None, logprobs=[]), row("b", reward=0.2), row("c", reward=0.9)]
+    assert select(rows, rules(JobKind.SFT)).row_tally == Tally(3, {})
+    filtered = select(rows, rules(JobKind.SFT, min_reward=0.5))
+    assert filtered.row_tally == Tally(1, {Rejection.NO_REWARD: 1, Rejection.BELOW_MIN_REWARD: 1})
+    assert filtered.rows["episode_id"].to_list() == ["c"]
+
+
+def test_nothing_in_gives_nothing_out() -> None:
+    selection = select([], rules())
+    assert (selection.row_tally.total, selection.episode_tally.total, selection.group_tally.total) == (0, 0, 0)
+
+
+ROWS = st.lists(
+    st.builds(
+        row,
+        episode=st.sampled_from("abcdef"),
+        group=st.just("g"),
+        reward=st.just(1.0),
+        number=st.integers(0, 3),
+        trajectory_id=st.sampled_from(["t", ""]),
+        loss_mask=st.sampled_from([[1, 1], [0, 0], [1]]),
+        prompt_token_ids=st.sampled_from([[1], [], [99], [1] * 101]),
+        is_trainable=st.booleans(),
+    ),
+    max_size=24,
+)
+
+
+@given(ROWS, st.sampled_from(list(JobKind)), st.integers(2, 4))
+def test_accepted_plus_rejected_is_what_came_in(rows: list[dict[str, Any]], kind: JobKind, group_size: int) -> None:
+    for each in rows:  # group and reward belong to the episode
+        each["group_id"] = "gh"[ord(each["episode_id"]) % 2]
+        each["reward"] = float(ord(each["episode_id"]) % 3)
+    selection = select(rows, rules(kind, group_size=group_size))
+    assert selection.row_tally.total == len(rows)
+    assert selection.row_tally.accepted == selection.rows.height
+    assert selection.episode_tally.total == len({each["episode_id"] for each in rows})
+    assert selection.episode_tally.accepted == selection.rows["episode_id"].n_unique()
+    if kind is JobKind.GRPO:
+        assert selection.group_tally.accepted == selection.rows["group_id"].n_unique()
+        sizes = selection.rows.group_by("group_id").agg(pl.col("episode_id").n_unique())["episode_id"].to_list()
+        assert all(2 <= size <= group_size for size in sizes)

@@ -1,0 +1,143 @@
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from safetensors.torch import load_file
+from training_running import Runner
+from training_seeding import seed_groups
+
+from spanloop.semconv.enums import JobKind
+from spanloop.store import Store
+from spanloop.training.checkpoints import latest_checkpoint
+from spanloop.training.control.paths import ControlPaths
+from spanloop.training.control.processes import members, send
+from spanloop.training.dataset_manifest import load_manifest
+from spanloop.training.jobs import JobApi, JobSpec
+from spanloop.training.registry import Registry
+
+LOGPROB_TOLERANCE = 1e-3
+"""Of the ratio between the engine's probability of a token and an independent forward pass's; float32 gives 1e-6."""
+
+
+def grpo(**changes: Any) -> JobSpec:
+    return JobSpec(kind=JobKind.GRPO, base="tiny", steps=3, learning_rate=1e-3, batch_groups=3, **changes)
+
+
+def wait_until(condition: Callable[[], object], *, timeout_s: float) -> None:
+    give_up_at = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < give_up_at, "the condition did not become true in time"
+        time.sleep(0.1)
+
+
+def assert_trained(runner: Runner, store: Store, job_id: str, *, loss: str) -> pl.DataFrame:
+    """A new version with other weights, and metrics of every step; returns the metrics."""
+    job = JobApi(runner.data_dir).get(job_id)
+    registry = Registry(runner.data_dir)
+    base, trained = registry.get("tiny@v1"), registry.get(job.model_version)
+    assert (trained.parent, trained.job_id) == (base.reference, job_id)
+    old, new = load_file(base.path / "model.safetensors"), load_file(trained.path / "model.safetensors")
+    assert old.keys() == new.keys()
+    assert all(new[name].isfinite().all() for name in new)
+    assert any(not new[name].equal(old[name]) for name in new)
+    assert (trained.path / "tokenizer.json").read_bytes() == (base.path / "tokenizer.json").read_bytes()
+    manifest = load_manifest(ControlPaths.of(runner.data_dir).job(job_id))
+    assert manifest is not None
+    assert trained.metadata["dataset_sha256"] == manifest.data_sha256
+    metrics = store.query("training_metrics", job_id=job_id)
+    steps = metrics.filter(pl.col("name") == loss)["step"].to_list()
+    assert steps == list(range(1, job.spec.steps + 1))
+    assert (job.step, job.steps_total) == (job.spec.steps, job.spec.steps)
+    return metrics
+
+
+def at(metrics: pl.DataFrame, step: int, name: str) -> float:
+    return float(metrics.filter((pl.col("step") == step) & (pl.col("name") == name))["value"].item())
+
+
+@pytest.mark.timeout(300)
+def test_grpo_trains_stored_groups(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
+    seed_groups(store, tiny_model)
+    job, status, log = runner.run(grpo(), tmp_path / "log.txt")
+    assert status == 0, log
+    metrics = assert_trained(runner, store, job.id, loss="actor/pg_loss")
+    # before the first update the engine's log-probabilities are those of an independent forward pass
+    assert at(metrics, 1, "rollout_corr/rollout_is_max") == pytest.approx(1, abs=LOGPROB_TOLERANCE)
+    assert at(metrics, 1, "rollout_corr/rollout_is_min") == pytest.approx(1, abs=LOGPROB_TOLERANCE)
+    assert at(metrics, 3, "rollout_corr/rollout_is_max") > 1 + LOGPROB_TOLERANCE
+    assert at(metrics, 1, "critic/advantages/max") == pytest.approx(0.5)
+    assert at(metrics, 1, "critic/advantages/min") == pytest.approx(-0.5)
+    assert not list(ControlPaths.of(runner.data_dir).job(job.id).glob("checkpoints"))
+
+
+@pytest.mark.timeout(300)
+def test_sft_trains_the_good_rows(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
+    seed_groups(store, tiny_model)
+    spec = JobSpec(kind=JobKind.SFT, base="tiny", name="imitator", steps=3, learning_rate=1e-3, min_reward=1.0)
+    job, status, log = runner.run(spec, tmp_path / "log.txt")
+    assert status == 0, log
+    assert job.model_version == "imitator@v1"
+    metrics = assert_trained(runner, store, job.id, loss="train/loss")
+    manifest = load_manifest(ControlPaths.of(runner.data_dir).job(job.id))
+    assert manifest is not None
+    assert manifest.rows.rejected == {"below_min_reward": 8}
+    assert at(metrics, 3, "train/loss") < at(metrics, 1, "train/loss")
+
+
+def test_a_job_without_data_fails_with_the_reason(runner: Runner, store: Store, tmp_path: Path) -> None:
+    store.ping()
+    job, status, log = runner.run(grpo(), tmp_path / "log.txt")
+    assert status == 1
+    assert "no episode matches its filters" in log
+    assert "next: " in log
+    assert "Traceback" not in log
+    assert job.model_version == ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_killed_job_goes_on_from_its_checkpoint(
+    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model)
+    spec = JobSpec(kind=JobKind.GRPO, base="tiny", steps=60, learning_rate=1e-4, batch_groups=2)
+    job = runner.submit(spec)
+    folder = ControlPaths.of(runner.data_dir).job(job.id)
+    process, mark = runner.start(job.id, tmp_path / "log.txt")
+    wait_until(lambda: latest_checkpoint(folder / "checkpoints"), timeout_s=100)
+    manifest = (folder / "manifest.json").read_bytes()
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    # verl dies with run_job, and its Ray with verl: nothing is left for anybody to clean up
+    wait_until(lambda: not members(None, mark), timeout_s=20)
+    reached = latest_checkpoint(folder / "checkpoints")
+    assert reached is not None
+    assert reached.step < spec.steps
+    assert Registry(runner.data_dir).list("tiny")[0].version == "v1"
+
+    runner.requeue(mark)
+    process, mark = runner.start(job.id, tmp_path / "log.txt")
+    assert process.wait(timeout=150) == 0, (tmp_path / "log.txt").read_text()
+    assert (folder / "manifest.json").read_bytes() == manifest
+    assert_trained(runner, store, job.id, loss="actor/pg_loss")
+    first_again = min(
+        int(line.split(b'"step":')[1].split(b",")[0]) for line in (folder / "metrics-2.jsonl").read_bytes().splitlines()
+    )
+    assert first_again == reached.step + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_a_stopped_job_leaves_no_process(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
+    seed_groups(store, tiny_model)
+    job = runner.submit(grpo())
+    process, mark = runner.start(job.id, tmp_path / "log.txt")
+    wait_until(lambda: len(members(None, mark)) > 4, timeout_s=100)
+    send(signal.SIGTERM, [found for found in members(None, mark) if found.pid == process.pid])
+    assert process.wait(timeout=10) == 128 + signal.SIGTERM
+    assert members(None, mark) == []

@@ -1,0 +1,66 @@
+"""Runs ``run_job`` as the scheduler does: under a lease, in a process of its own."""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.store import DataDir
+from spanloop.store.client import Address
+from spanloop.training.control.clock import utc_now
+from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.leases import Lease, take_next
+from spanloop.training.control.outcomes import interrupted
+from spanloop.training.control.paths import ControlPaths
+from spanloop.training.control.processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, members
+from spanloop.training.jobs import Job, JobApi, JobSpec
+
+
+class Runner(NamedTuple):
+    """A data directory and the ClickHouse that its jobs use."""
+
+    data_dir: DataDir
+    address: Address
+
+    def start(self, job_id: str, log_path: Path) -> tuple[subprocess.Popen[bytes], JobMark]:
+        """Lease the job and start its process; stdout and stderr go to ``log_path``."""
+        now = utc_now()
+        with ControlDatabase(ControlPaths.of(self.data_dir)).write() as session:
+            lease = take_next(session, owner="test", now=now, until=now + timedelta(hours=1))
+        assert lease is not None
+        assert lease.job_id == job_id
+        own = self.address
+        url = f"{own.scheme}://{own.user}:{own.password}@{own.host}:{own.port}/{own.database}"
+        with log_path.open("ab") as log:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "spanloop.training.run_job"),
+                    *("--data-dir", str(self.data_dir.path), "--job", job_id),
+                ],
+                env=os.environ
+                | {CLICKHOUSE_URL_ENV: url, JOB_ID_ENV: job_id, JOB_TOKEN_ENV: str(lease.token), "TMPDIR": "/tmp"},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return process, JobMark(job_id, lease.token)
+
+    def submit(self, spec: JobSpec) -> Job:
+        """Queue a job."""
+        return JobApi(self.data_dir).submit(spec)
+
+    def run(self, spec: JobSpec, log_path: Path, *, timeout_s: float = 280) -> tuple[Job, int, str]:
+        """Submit and run a job: the job afterwards, its exit status and its log. No process of it is left."""
+        job = self.submit(spec)
+        process, mark = self.start(job.id, log_path)
+        status = process.wait(timeout=timeout_s)
+        assert members(None, mark) == []
+        return JobApi(self.data_dir).get(job.id), status, log_path.read_text(errors="replace")
+
+    def requeue(self, mark: JobMark) -> None:
+        """What the scheduler does after it has seen that the job's processes were killed."""
+        with ControlDatabase(ControlPaths.of(self.data_dir)).write() as session:
+            interrupted(session, Lease(mark.job_id, mark.newest_token), now=utc_now(), error="killed by the test")
