@@ -6,13 +6,15 @@ the order of object keys do not count, so that an output equals its later appear
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, NamedTuple, cast
 
 REDACTED_MARKERS: Final = ("__REDACTED__", "[REDACTED]", "<REDACTED>")
 _ROLES: Final = {"developer": "system", "human": "user", "ai": "assistant", "model": "assistant", "function": "tool"}
+_DECODER: Final = json.JSONDecoder()
+_WHITESPACE: Final = frozenset(" \t\n\r")
 
 
 class MalformedMessagesError(ValueError):
@@ -73,16 +75,67 @@ def parse_json(text: str) -> object:
         raise MalformedMessagesError(f"not JSON: {error}; got {text[:80]!r}") from error
 
 
-def parse_messages(text: str) -> tuple[Message, ...]:
-    """Messages out of ``[{"role", "parts": […], "finish_reason"?}, …]``.
+class MessageReader:
+    """Reads lists of messages; a message that was read before costs its decoding only.
 
-    Raises:
-        MalformedMessagesError: When the text is not JSON or not a list of such objects.
+    Agents send their whole history with every call, so most messages of a batch are repeated, byte for byte.
     """
-    found = parse_json(text)
-    if not isinstance(found, list):
+
+    def __init__(self) -> None:
+        self._known: dict[str, Message] = {}
+
+    def read(self, text: str) -> tuple[Message, ...]:
+        """Messages out of ``[{"role", "parts": […], "finish_reason"?}, …]``.
+
+        Raises:
+            MalformedMessagesError: When the text is not JSON or not a list of such objects.
+        """
+        found: list[Message] = []
+        for item, start, end in _items(text):
+            piece = text[start:end]
+            message = self._known.get(piece)
+            if message is None:
+                message = self._known[piece] = _message(item)
+            found.append(message)
+        return tuple(found)
+
+
+def parse_messages(text: str) -> tuple[Message, ...]:
+    """As ``MessageReader.read``, for one text."""
+    return MessageReader().read(text)
+
+
+def _items(text: str) -> Iterator[tuple[object, int, int]]:
+    """The elements of a JSON list, with where each begins and ends."""
+    position = _skip(text, 0)
+    if text[position : position + 1] != "[":
+        found = parse_json(text)
         raise MalformedMessagesError(f"expected a list of messages, got {type(found).__name__}")
-    return tuple(_message(item) for item in cast("list[object]", found))
+    position = _skip(text, position + 1)
+    if text[position : position + 1] != "]":
+        while True:
+            item, end = _scan(text, position)
+            yield item, position, end
+            position = _skip(text, end)
+            if text[position : position + 1] != ",":
+                break
+            position = _skip(text, position + 1)
+    if text[position : position + 1] != "]" or _skip(text, position + 1) != len(text):
+        raise MalformedMessagesError(f"not JSON: expected the end of a list at {position}; got {text[:80]!r}")
+
+
+def _scan(text: str, position: int) -> tuple[object, int]:
+    try:
+        return cast("tuple[object, int]", _DECODER.raw_decode(text, position))
+    except (ValueError, RecursionError) as error:
+        raise MalformedMessagesError(f"not JSON: {error}; got {text[:80]!r}") from error
+
+
+def _skip(text: str, position: int) -> int:
+    """The next position that is no JSON whitespace."""
+    while text[position : position + 1] in _WHITESPACE and position < len(text):
+        position += 1
+    return position
 
 
 def parse_system_instructions(text: str) -> Message:

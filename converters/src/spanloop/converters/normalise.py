@@ -18,10 +18,10 @@ from .finish_reasons import canonical_finish_reason
 from .messages import (
     MalformedMessagesError,
     Message,
+    MessageReader,
     chain,
     dump,
     parse_json,
-    parse_messages,
     parse_system_instructions,
 )
 from .spans import ExceptionInfo, Problem, Rejected, Span, SpanKind
@@ -151,7 +151,8 @@ def _read(frame: pl.DataFrame) -> list[Span]:
     timed = frame.with_columns(
         pl.col("Timestamp").cast(pl.Int64), pl.col("IngestedAt").cast(pl.Int64), pl.col("Duration").fill_null(0)
     )
-    return [_span(cast("dict[str, object]", row)) for row in timed.iter_rows(named=True)]
+    reader = MessageReader()
+    return [_span(cast("dict[str, object]", row), reader) for row in timed.iter_rows(named=True)]
 
 
 class _Content(NamedTuple):
@@ -161,11 +162,12 @@ class _Content(NamedTuple):
     problem: Problem | None
 
 
-def _span(row: dict[str, object]) -> Span:
+def _span(row: dict[str, object], reader: MessageReader) -> Span:
     text = {name: value if isinstance(value, str) else "" for name, value in row.items()}
     kind = SpanKind(text["kind"] or SpanKind.OTHER)
     is_error = text["StatusCode"].lower() in {"error", "status_code_error"}
-    content = _content(text, _number(row["DroppedAttributesCount"])) if kind is SpanKind.LLM else _NO_CONTENT
+    dropped = _number(row["DroppedAttributesCount"])
+    content = _content(text, reader, dropped) if kind is SpanKind.LLM else _NO_CONTENT
     reason = canonical_finish_reason(text["finish_reasons"]) or next(
         (canonical_finish_reason(message.finish_reason) for message in content.output), ""
     )
@@ -211,15 +213,15 @@ def _span(row: dict[str, object]) -> Span:
 _NO_CONTENT: Final = _Content((), (), "[]", None)
 
 
-def _content(text: dict[str, str], dropped_attributes: int) -> _Content:
+def _content(text: dict[str, str], reader: MessageReader, dropped_attributes: int) -> _Content:
     where = f"span {text['SpanId']}"
+    attribute = names.GEN_AI_INPUT_MESSAGES
     try:
-        attribute = names.GEN_AI_INPUT_MESSAGES
-        seen = parse_messages(text["input_messages"]) if text["input_messages"] else ()
+        seen = reader.read(text["input_messages"]) if text["input_messages"] else ()
         if text["system_instructions"] and not any(message.role == "system" for message in seen):
             seen = (parse_system_instructions(text["system_instructions"]), *seen)
         attribute = names.GEN_AI_OUTPUT_MESSAGES
-        said = parse_messages(text["output_messages"]) if text["output_messages"] else ()
+        said = reader.read(text["output_messages"]) if text["output_messages"] else ()
         attribute = names.GEN_AI_TOOL_DEFINITIONS
         tools = _tools(text["tools"])
     except MalformedMessagesError as error:

@@ -40,11 +40,16 @@ class Judged:
 
     @property
     def group_id(self) -> str:
-        """The task id, else a hash of what the episode started from: system prompt, tools, first user message."""
+        """The task id, else a hash of what the episode started from: system prompt, tools, first user message.
+
+        An episode of which neither is known is a group of its own.
+        """
         task_id = self.episode.task_id
         if task_id:
             return task_id
         first = self.episode.steps[0].span
+        if not first.input:
+            return self.episode.episode_id
         start: list[str] = [first.tools]
         for message in first.input:
             if message.role in {"system", "user"}:

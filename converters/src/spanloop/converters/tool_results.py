@@ -53,24 +53,22 @@ class ErrorText(NamedTuple):
 
 
 ERROR_TEXTS: Final = (
-    ErrorText("traceback", re.compile(r"\s*Traceback \(most recent call last\)"), 0.99),
-    ErrorText(
-        "exception_line", re.compile(r"\s*(?:[\w.]+\.)?(?P<type>[A-Z]\w*(?:Error|Exception|Warning))\b\s*[:(]"), 0.95
-    ),
+    ErrorText("traceback", re.compile(r"Traceback \(most recent call last\)"), 0.99),
+    ErrorText("exception_line", re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception)\b\s*[:(]"), 0.95),
     ErrorText(
         "error_word",
-        re.compile(r"\s*[\[(*]{0,2}(?:tool )?(?:error|exception|failure)\b[\])*]{0,2}\s*[:\-]", re.IGNORECASE),
+        re.compile(r"[\[(*]{0,2}(?:tool )?(?:error|exception|failure)\b[\])*]{0,2}\s*[:\-]", re.IGNORECASE),
         0.9,
     ),
     ErrorText(
         "error_start",
-        re.compile(r"\s*(?:error|exception|traceback)\b(?! rate| bar| margin| budget|s\b)", re.IGNORECASE),
+        re.compile(r"(?:error|exception|traceback)\b(?! rate| bar| margin| budget|s\b)", re.IGNORECASE),
         0.75,
     ),
     ErrorText(
         "failed_to",
         re.compile(
-            r"\s*(?:failed to|could not execute|unable to execute|tool execution failed|invalid (?:tool )?argument)",
+            r"(?:failed to|could not execute|unable to execute|tool execution failed|invalid (?:tool )?argument)",
             re.IGNORECASE,
         ),
         0.7,
@@ -78,7 +76,7 @@ ERROR_TEXTS: Final = (
 )
 """In order of precedence. Extend by adding a line; a pattern is matched at the start of the text."""
 
-_TYPE_IN_TEXT: Final = re.compile(r"\b(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception))\b")
+_TYPE_IN_TEXT: Final = re.compile(r"\b([A-Z]\w*(?:Error|Exception))\b")
 _ERROR_KEYS: Final = ("error", "errors", "exception", "isError", "is_error")
 
 
@@ -96,7 +94,7 @@ def error_in_text(content: str) -> Verdict | None:
     if stripped.startswith("{"):
         return _error_in_object(stripped)
     for rule in ERROR_TEXTS:
-        if rule.pattern.match(content):
+        if rule.pattern.match(stripped):
             found = _TYPE_IN_TEXT.search(content[:2_000])
             return Verdict(rule.name, found.group(1) if found else "", rule.confidence)
     return None

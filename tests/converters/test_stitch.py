@@ -1,0 +1,195 @@
+import json
+
+import polars as pl
+import pytest
+from converters_world import OPENING, World, answers, asks, loop, text, trace_id
+
+from spanloop.converters import Converted, Options
+
+
+def shape(converted: Converted) -> list[list[str]]:
+    """Traces of every episode."""
+    return sorted(converted.episodes["trace_ids"].to_list())
+
+
+def test_interleaved_loops_with_one_opening_stay_apart() -> None:
+    world = World()
+    seen = {name: list(OPENING) for name in "abc"}
+    for step in range(3):
+        for name, messages in seen.items():
+            said = asks(f"{name}{step}") if step < 2 else text("assistant", "done")
+            world.call(messages, said, trace=trace_id(f"{name}{step}"), duration_s=0.05)
+            messages += [said, answers(f"{name}{step}", "same result")]
+    expected = sorted(sorted(trace_id(f"{name}{step}") for step in range(3)) for name in "abc")
+    assert shape(world.convert()) == expected
+
+
+def test_loops_that_agree_in_everything_but_tool_call_ids_stay_apart() -> None:
+    world = World()
+    for name in "ab":
+        world.call(OPENING, asks(f"{name}-1", arguments={"query": "x"}), trace=trace_id(f"{name}1"))
+    for name in "ab":
+        history = [*OPENING, asks(f"{name}-1", arguments={"query": "x"}), answers(f"{name}-1", "y")]
+        world.call(history, text("assistant", "done"), trace=trace_id(f"{name}2"))
+    assert shape(world.convert()) == sorted([sorted([trace_id(f"{n}1"), trace_id(f"{n}2")]) for n in "ab"])
+
+
+def test_a_conversation_without_tools_is_joined_by_its_messages() -> None:
+    world = World()
+    world.call(OPENING, text("assistant", "Sunny."), trace=trace_id("t1"))
+    again = [*OPENING, text("assistant", "Sunny."), text("user", "And tomorrow?")]
+    world.call(again, text("assistant", "Rain."), trace=trace_id("t2"))
+    assert world.convert().episodes["step_count"].to_list() == [2]
+
+
+def test_the_same_words_in_two_services_are_two_episodes() -> None:
+    world = World()
+    world.call(OPENING, text("assistant", "Sunny."), trace=trace_id("t1"), service="one")
+    again = [*OPENING, text("assistant", "Sunny."), text("user", "And tomorrow?")]
+    world.call(again, text("assistant", "Rain."), trace=trace_id("t2"), service="two")
+    assert world.convert().episodes.height == 2
+
+
+def test_tool_calls_join_a_history_that_the_harness_edited() -> None:
+    world = World()
+    world.call(OPENING, asks("call-1"), trace=trace_id("t1"))
+    edited = [OPENING[0], text("user", "(summary)"), asks("call-1"), answers("call-1", "ok")]
+    world.call(edited, text("assistant", "done"), trace=trace_id("t2"))
+    assert world.convert().episodes["step_count"].to_list() == [2]
+
+
+def test_named_episodes_are_never_joined_even_within_one_trace() -> None:
+    world = World()
+    trace = trace_id("batch")
+    main = world.span("main", {}, trace=trace)
+    for name in ("one", "two"):
+        task = world.span(
+            f"task {name}", {"spanloop.episode.id": name, "spanloop.task.id": "t"}, trace=trace, parent=main
+        )
+        world.call(OPENING, text("assistant", "Sunny."), trace=trace, parent=task)
+    converted = world.convert()
+    assert sorted(converted.episodes["episode_id"].to_list()) == ["one", "two"]
+    assert converted.episodes["episode_key"].to_list() == converted.episodes["episode_id"].to_list()
+    assert set(converted.transitions["task_id"].to_list()) == {"t"}
+    assert set(converted.transitions["group_id"].to_list()) == {"t"}
+
+
+def test_a_named_episode_may_have_many_traces() -> None:
+    world = World()
+    for number in range(3):
+        world.call(
+            OPENING, text("assistant", "x"), trace=trace_id(f"t{number}"), attributes={"spanloop.episode.id": "e"}
+        )
+    assert world.convert().episodes["step_count"].to_list() == [3]
+
+
+def test_a_conversation_id_joins_traces_until_the_conversation_starts_over() -> None:
+    world = World()
+    ids = {"gen_ai.conversation.id": "thread-1"}
+    world.call(OPENING, text("assistant", "Sunny."), trace=trace_id("a1"), attributes=ids)
+    world.call(
+        [text("user", "(history kept by the server) And tomorrow?")],
+        text("assistant", "Rain."),
+        trace=trace_id("a2"),
+        attributes=ids,
+    )
+    world.call(OPENING, text("assistant", "Windy."), trace=trace_id("b1"), attributes=ids)
+    assert sorted(world.convert().episodes["step_count"].to_list()) == [1, 2]
+
+
+@pytest.mark.parametrize(("joins", "episodes"), [(False, 2), (True, 1)])
+def test_a_session_joins_only_when_asked_to(joins: bool, episodes: int) -> None:
+    world = World()
+    for number in range(2):
+        opening = [OPENING[0], text("user", f"question {number}")]
+        world.call(opening, text("assistant", "x"), trace=trace_id(f"t{number}"), attributes={"session.id": "s"})
+    assert world.convert(Options(session_is_episode=joins)).episodes.height == episodes
+
+
+def test_an_agent_used_as_a_tool_belongs_to_the_episode_that_called_it() -> None:
+    world = World()
+    ask = asks("call-1", "ask_worker", {"task": "Refund 10 EUR."})
+    world.call(OPENING, ask, trace=trace_id("p1"))
+    work = [text("system", "You are the worker."), text("user", "Refund 10 EUR.")]
+    world.call(work, asks("call-2"), trace=trace_id("w1"))
+    world.call([*work, asks("call-2"), answers("call-2", "ok")], text("assistant", "Refunded."), trace=trace_id("w2"))
+    world.call([*OPENING, ask, answers("call-1", "Refunded.")], text("assistant", "All done."), trace=trace_id("p2"))
+    world.call(work, text("assistant", "Refunded."), trace=trace_id("stranger"), start_s=500)
+    converted = world.convert()
+    assert sorted(converted.episodes["step_count"].to_list()) == [1, 4]
+    planner = converted.transitions.filter(pl.col("trace_id") == trace_id("p1")).row(0, named=True)
+    assert json.loads(planner["next_state"])[-1]["parts"][0]["response"] == "Refunded."
+
+
+def test_skewed_clocks_do_not_change_the_order_of_a_conversation() -> None:
+    world = World()
+    world.call(OPENING, asks("c1"), trace=trace_id("t1"), start_s=100)
+    world.call([*OPENING, asks("c1"), answers("c1", "x")], text("assistant", "done"), trace=trace_id("t2"), start_s=40)
+    converted = world.convert()
+    assert converted.transitions.sort("step")["trace_id"].to_list() == [trace_id("t1"), trace_id("t2")]
+
+
+def test_a_retry_is_a_branch_of_the_same_episode() -> None:
+    world = World()
+    world.call(OPENING, asks("c1"), trace=trace_id("t1"))
+    history = [*OPENING, asks("c1"), answers("c1", "x")]
+    world.call(history, None, trace=trace_id("t2"), error="Rate limit reached")
+    world.call(history, text("assistant", "done"), trace=trace_id("t3"))
+    converted = world.convert()
+    assert converted.episodes["step_count"].to_list() == [3]
+    assert converted.transitions.sort("step")["untrainable_reason"].to_list() == ["", "request_failed", ""]
+
+
+def test_cyclic_and_missing_parents_are_put_up_with() -> None:
+    world = World()
+    trace = trace_id("t")
+    world.span("a", {"spanloop.episode.id": "one"}, trace=trace, span_id="a" * 16, parent="gone")
+    world.span("b", {"spanloop.episode.id": "two"}, trace=trace, span_id="b" * 16)
+    world.span("c", {}, trace=trace, span_id="c" * 16, parent="d" * 16)
+    world.call(OPENING, text("assistant", "x"), trace=trace, span_id="d" * 16, parent="c" * 16)
+    world.call(OPENING, text("assistant", "y"), trace=trace, span_id="e" * 16, parent="e" * 16)
+    converted = world.convert()
+    assert converted.transitions.height == 2
+    assert converted.transitions.height + converted.rejected.height == 5
+
+
+def test_a_hundred_thousand_spans_deep() -> None:
+    depth = 100_000
+    world = World()
+    trace = trace_id("deep")
+    world.span("a", {"spanloop.episode.id": "one"}, trace=trace, span_id=f"{0:016x}")
+    world.span("b", {"spanloop.episode.id": "two"}, trace=trace, span_id="b" * 16)
+    world.call(OPENING, text("assistant", "x"), trace=trace, span_id="f" * 16, parent=f"{depth - 1:016x}")
+    base = world.span_frame()
+    middle = base.head(1).select(pl.exclude("SpanId", "ParentSpanId", "SpanAttributes"))
+    chain = pl.DataFrame({"number": range(1, depth)}).select(
+        pl.col("number").map_elements(lambda n: f"{n:016x}", return_dtype=pl.String).alias("SpanId"),
+        pl.col("number").map_elements(lambda n: f"{n - 1:016x}", return_dtype=pl.String).alias("ParentSpanId"),
+        pl.lit([], dtype=base.schema["SpanAttributes"]).alias("SpanAttributes"),
+    )
+    deep = chain.join(middle, how="cross").select(base.columns)
+    from spanloop.converters import convert
+
+    world.spans.clear()
+    converted = convert(pl.concat([base, deep]), scores=world.score_frame(), generations=world.generation_frame())
+    assert converted.episodes["episode_id"].to_list() == ["one"]
+    assert converted.transitions.height + converted.rejected.height == depth + 2
+
+
+def test_ids_that_a_mock_server_repeats_do_not_glue_loops_together() -> None:
+    world = World()
+    for number in range(3):
+        opening = [OPENING[0], text("user", f"question {number}")]
+        said = asks("call_abc1", arguments={"query": "x"})
+        common = {"response_id": "chatcmpl-1"}
+        world.call(opening, said, trace=trace_id(f"a{number}"), **common)
+        world.call(
+            [*opening, said, answers("call_abc1", "ok")], text("assistant", "x"), trace=trace_id(f"b{number}"), **common
+        )
+    assert world.convert().episodes["step_count"].to_list() == [2, 2, 2]
+
+
+def test_loop_helper_makes_one_episode() -> None:
+    world = World()
+    loop(world, "x", steps=4)
+    assert world.convert().episodes["step_count"].to_list() == [4]
