@@ -271,6 +271,15 @@ def test_the_app_sees_its_own_environment(traced_app: App) -> None:
     assert traced_app.run(script).stdout == "[]\n"
 
 
+@pytest.mark.parametrize("variables", [{"PYTHONDEVMODE": "1"}, {"PYTHONWARNINGS": "error"}])
+def test_a_strict_interpreter_finds_nothing_to_warn_about(
+    traced_app: App, receiver: Receiver, variables: dict[str, str]
+) -> None:
+    ran = traced_app.with_variables(**variables).run(MANUAL_SPAN)
+    assert (ran.stdout, ran.stderr, ran.code) == ("working\n", "", 0)
+    assert receiver.by_name("manual")
+
+
 HEAVY = (
     "torch",
     "ray",
