@@ -11,8 +11,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rich.table import Table
-
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import ServiceError
 
@@ -136,10 +134,9 @@ def _train(data_dir: "DataDir", stages: Stages, base: str) -> tuple[str, str]:
 
 
 def _report(found: list[Finding], stages: Stages) -> bool:
-    table = Table(box=None, show_header=False, pad_edge=False)
     for each in found:
-        table.add_row("[green]✓[/green]" if each.ok else "[red]✗[/red]", each.claim, each.seen)
-    out.print(table)
+        mark = "[green]✓[/green]" if each.ok else "[red]✗[/red]"
+        out.print(f"{mark} {each.claim}: [dim]{each.seen}[/dim]")
     failed = sum(not each.ok for each in found)
     verdict = "[green]all hold[/green]" if not failed else f"[red]{failed} do not hold[/red]"
     out.print(f"{len(found)} checks, {verdict}; the tiny demo took {stages.elapsed_s:.0f} s")
