@@ -155,7 +155,7 @@ class DataDir:
         try:
             content = json.loads(text)
             layout = int(content["layout"])
-            writer = str(content.get("spanloop", "another version"))
+            writer = content.get("spanloop")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataDirectoryError(
                 f"{self.version_file} is not a version file of spanloop: got {text[:80]!r}, expected "
@@ -164,10 +164,10 @@ class DataDir:
             ) from error
         if layout != LAYOUT:
             raise DataDirectoryError(
-                f"The data directory {self.path} has layout {layout}, made by spanloop {writer}; this is spanloop "
-                f"{version('spanloop')}, which reads layout {LAYOUT}.",
-                next_step=f"Use the spanloop that made it (pip install 'spanloop=={writer}'), or name another "
-                "directory with --data-dir.",
+                f"The data directory {self.path} has layout {layout}, made by spanloop {writer or '(unknown)'}; "
+                f"this is spanloop {version('spanloop')}, which reads layout {LAYOUT}.",
+                next_step=(f"Run pip install 'spanloop=={writer}'" if writer else "Use the spanloop that made it")
+                + ", or name another directory with --data-dir.",
             )
 
     def _refuse_unversioned(self) -> None:

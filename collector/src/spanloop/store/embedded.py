@@ -55,7 +55,8 @@ class Engine:
     def __init__(self, data_dir: DataDir, port: int) -> None:
         self._data_dir = data_dir
         self._port = port
-        self._failure: BaseException | None = None
+        self._failure = ""
+        self._log_from = 0
         self._thread = Thread(target=self._run, name="clickhouse", daemon=True)
 
     def start(self) -> None:
@@ -67,6 +68,8 @@ class Engine:
             DataDirectoryError: No space left.
             ServiceError: It ended for another reason, or does not answer.
         """
+        log = server_log(self._data_dir)
+        self._log_from = log.stat().st_size if log.exists() else 0
         self._thread.start()
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._answers():
@@ -101,9 +104,10 @@ class Engine:
     def _run(self) -> None:
         sql = f"SYSTEM START LISTEN HTTP; {_SLEEP}"
         try:
-            _load_extension().query(sql, "TabSeparated", path=str(self._data_dir.clickhouse))
+            result = load_extension().query(sql, "TabSeparated", path=str(self._data_dir.clickhouse))
+            self._failure = str(result.error_message())
         except BaseException as error:  # noqa: BLE001 (the thread's end is the caller's to report)
-            self._failure = error
+            self._failure = str(error)
 
     def _answers(self) -> bool:
         try:
@@ -118,8 +122,16 @@ class Engine:
             content: bytes = answer.read()
         return content
 
+    def _last_error(self) -> str:
+        log = server_log(self._data_dir)
+        if not log.exists():
+            return "no message"
+        written = log.read_bytes()[self._log_from :].decode(errors="replace").splitlines()
+        errors = [line.split("<Error>", 1)[1].strip() for line in written if "<Error>" in line]
+        return errors[-1] if errors else "no message"
+
     def _why_it_ended(self) -> SpanloopError:
-        text = " ".join(str(self._failure or "no message").split())[:1000]
+        text = " ".join((self._failure or self._last_error()).split(", Stack trace")[0].split())[:1000]
         if "Address already in use" in text:
             return PortInUseError(
                 f"Port {self._port} on {HOST} was taken while the embedded ClickHouse started.",
@@ -140,7 +152,12 @@ class Engine:
         )
 
 
-def _load_extension() -> Any:
+def load_extension() -> Any:
+    """The wheel's extension module, without its package.
+
+    Raises:
+        ConfigurationError: The wheel is not installed.
+    """
     package = importlib.util.find_spec("chdb")
     folders = [Path(folder) for folder in (package.submodule_search_locations or [])] if package else []
     library = next((file for folder in folders for file in [folder / "_chdb.abi3.so"] if file.exists()), None)

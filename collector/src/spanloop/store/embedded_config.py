@@ -29,6 +29,7 @@ _CONFIG: Final = """<clickhouse>
   <mark_cache_size>134217728</mark_cache_size>
   <primary_index_cache_size>134217728</primary_index_cache_size>
   <index_mark_cache_size>67108864</index_mark_cache_size>
+  <shutdown_wait_unfinished>1</shutdown_wait_unfinished>
   <log-level>warning</log-level>
   <logger>
     <log>{log}</log>

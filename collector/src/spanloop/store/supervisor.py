@@ -12,7 +12,7 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Final, Self
 
-from spanloop.semconv.errors import NotRunningError, ServiceError
+from spanloop.semconv.errors import DataDirectoryError, NotRunningError, ServiceError, SpanloopError
 
 from .claims import claim_port, server_lock
 from .datadir import DataDir, disk_error
@@ -131,14 +131,18 @@ class EmbeddedClickHouse:
                 raise self._failed_start(code, printed_from)
             time.sleep(0.02)
 
-    def _failed_start(self, code: int | None, printed_from: int) -> ServiceError:
+    def _failed_start(self, code: int | None, printed_from: int) -> SpanloopError:
+        with server_lock(self._data_dir):
+            pass  # raises when another supervisor was faster
         log_path = self._data_dir.logs / "clickhouse.log"
         with log_path.open("rb") as log:
             log.seek(printed_from)
             printed = log.read(4000).decode(errors="replace").strip()
         how = "did not answer in time" if code is None else f"ended with exit code {code}"
-        return ServiceError(
-            f"The embedded ClickHouse {how}: {printed or 'it printed nothing'}", next_step=f"See {log_path}."
+        what, _, next_step = printed.partition("\n  next: ")
+        kind = DataDirectoryError if code == DataDirectoryError.exit_code else ServiceError
+        return kind(
+            f"The embedded ClickHouse {how}: {what or 'it printed nothing'}", next_step=next_step or f"See {log_path}."
         )
 
     def _end_child(self, timeout_s: float) -> None:
@@ -165,6 +169,7 @@ class EmbeddedClickHouse:
             code = child.wait()
             if self._stopping.is_set():
                 return
+            self._end_child(0)
             if time.monotonic() - started > _STEADY_AFTER_S:
                 wait_s = _FIRST_WAIT_S
             _LOG.warning("embedded ClickHouse ended with exit code %s; starting it again in %.1f s", code, wait_s)
@@ -173,7 +178,7 @@ class EmbeddedClickHouse:
                 self._restarts += 1
                 try:
                     self._launch()
-                except ServiceError as error:
+                except (SpanloopError, OSError) as error:
                     _LOG.warning("%s", error)
                 else:
                     break

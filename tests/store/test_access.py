@@ -1,0 +1,124 @@
+"""How a store is found: a given URL, the running embedded server, one that is started for it, or a clear refusal."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from uuid import uuid4
+
+import pytest
+
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, NotRunningError, StoreError
+from spanloop.store import DataDir, connect
+from spanloop.store.client import Address
+
+
+def with_password(address: Address) -> str:
+    return f"http://{address.user}:{address.password}@{address.host}:{address.port}/{address.database}"
+
+
+def test_a_url_is_used_and_its_database_made(
+    address: Address, data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CLICKHOUSE_URL_ENV, with_password(address))
+    with connect(data_dir) as store:
+        assert store.database == address.database
+        assert store.query("store_counts").height == 10
+    assert not data_dir.clickhouse.exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:8123",
+        "tcp://localhost:9000",
+        "http://",
+        "http://host:port/db",
+        "http://h:99999/db",
+        "http://h/a/b",
+        "http://h/db?x=1",
+        "http://h/a`b",
+        "clickhouse",
+    ],
+)
+def test_an_unusable_url_is_refused_before_anything_is_sent(
+    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv(CLICKHOUSE_URL_ENV, url)
+    with pytest.raises(ConfigurationError, match="ClickHouse URL is not usable") as refused:
+        connect(data_dir)
+    assert CLICKHOUSE_URL_ENV in refused.value.next_step
+
+
+def test_a_url_that_nobody_answers_says_where(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CLICKHOUSE_URL_ENV, "http://somebody:hidden@127.0.0.1:1/db")
+    with pytest.raises(
+        StoreError, match=r"out of reach while connecting to http://somebody@127\.0\.0\.1:1/db"
+    ) as error:
+        connect(data_dir)
+    assert "hidden" not in str(error.value)
+
+
+def test_parts_of_a_url() -> None:
+    address = Address.parse("https://an%40user:p%2Fw@[::1]:8443/my%20db")
+    assert address == Address("https", "::1", 8443, "an@user", "p/w", "my db")
+    assert str(address) == "https://an%40user@[::1]:8443/my%20db"
+    assert "p/w" not in repr(address)
+    assert Address.parse("http://h") == Address("http", "h", 8123, "default", "", "spanloop")
+    assert replace(Address.parse("https://h"), scheme="http").port == 8443
+
+
+def test_without_a_server_the_next_step_is_up(data_dir: DataDir) -> None:
+    with pytest.raises(NotRunningError) as refused:
+        connect(data_dir)
+    assert str(refused.value).splitlines() == [
+        f"No ClickHouse runs for the data directory {data_dir.path}.",
+        f"  next: Start it with: spanloop up --data-dir {data_dir.path}; or set {CLICKHOUSE_URL_ENV}.",
+    ]
+
+
+def test_a_started_server_lives_as_long_as_the_store(data_dir: DataDir) -> None:
+    with connect(data_dir, start=True) as store:
+        assert data_dir.running("clickhouse") is not None
+        with connect(data_dir) as second, connect(data_dir, start=True) as third:
+            assert second.url == third.url == store.url
+        store.ping()
+    assert data_dir.running("clickhouse") is None
+
+
+def test_two_that_start_at_once_share_one_server(data_dir: DataDir) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(partial(connect, start=True), [data_dir] * 2)
+    try:
+        assert first.url == second.url
+        first.ping()
+        second.ping()
+    finally:
+        first.close()
+        second.close()
+    assert data_dir.running("clickhouse") is None
+
+
+def test_another_layout_is_refused_before_a_server_starts(data_dir: DataDir) -> None:
+    data_dir.version_file.write_text(json.dumps({"layout": 2}))
+    with pytest.raises(DataDirectoryError, match="has layout 2"):
+        connect(data_dir, start=True)
+    assert not data_dir.clickhouse.exists()
+
+
+def test_a_run_file_of_somebody_else_is_a_clear_error(data_dir: DataDir) -> None:
+    data_dir.write(data_dir.run / "clickhouse.json", json.dumps({"url": "http://127.0.0.1:1", "pid": os.getpid()}))
+    data_dir.write(data_dir.clickhouse_secret, uuid4().hex)
+    with pytest.raises(StoreError, match="out of reach"):
+        connect(data_dir)
+
+
+def test_a_missing_password_is_a_clear_error(data_dir: DataDir) -> None:
+    with data_dir.announce("clickhouse", "http://127.0.0.1:1"):
+        with pytest.raises(DataDirectoryError, match="password of the embedded ClickHouse cannot be read"):
+            connect(data_dir)
+        data_dir.clickhouse_secret.touch()
+        with pytest.raises(DataDirectoryError, match="is empty"):
+            connect(data_dir)

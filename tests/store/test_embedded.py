@@ -1,0 +1,228 @@
+"""The embedded server as a process: who gets in, who may start it, what it leaves behind, and what it survives."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from spanloop.semconv.errors import ConfigurationError, StoreError
+from spanloop.store import DataDir
+from spanloop.store.access import embedded_address
+from spanloop.store.client import Address, Connection
+from spanloop.store.embedded import load_extension
+from spanloop.store.embedded_config import default_memory_cap_bytes
+
+CAP_BYTES = 600 << 20
+
+
+def command(path: Path, *arguments: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "spanloop.store.embedded", "--data-dir", str(path)),
+        *("--memory-cap-bytes", str(CAP_BYTES), *arguments),
+    ]
+
+
+def run_to_its_end(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(path, *arguments), capture_output=True, text=True, timeout=60, check=False)
+
+
+def wait_until_it_answers(data_dir: DataDir, process: subprocess.Popen[str]) -> None:
+    while (found := data_dir.running("clickhouse")) is None or found.pid != process.pid:
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        time.sleep(0.02)
+
+
+@contextmanager
+def serving(path: Path, *arguments: str) -> Generator[tuple[DataDir, subprocess.Popen[str]]]:
+    process = subprocess.Popen(
+        command(path, *arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        try:
+            wait_until_it_answers(DataDir(path), process)
+            yield DataDir(path), process
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataDir, subprocess.Popen[str]]]:
+    """One server for the tests that only look at it."""
+    with serving(tmp_path_factory.mktemp("embedded")) as both:
+        yield both
+
+
+def ask_as_default(address: Address, sql: str) -> str:
+    request = urllib.request.Request(f"http://{address.host}:{address.port}/", sql.encode())
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return error.read().decode()
+
+
+def test_a_second_server_on_the_directory_gets_one_clear_error(served: tuple[DataDir, subprocess.Popen[str]]) -> None:
+    data_dir, process = served
+    second = run_to_its_end(data_dir.path)
+    assert second.returncode == 3
+    assert second.stderr.splitlines() == [
+        f"An embedded ClickHouse already runs on {data_dir.path} (process {process.pid}).",
+        f"  next: Use it, or stop it with: kill {process.pid}",
+    ]
+
+
+def test_a_taken_port_gets_one_clear_error(served: tuple[DataDir, subprocess.Popen[str]], tmp_path: Path) -> None:
+    port = embedded_address(served[0]).port
+    second = run_to_its_end(tmp_path / "other", "--port", str(port))
+    assert second.returncode == 3
+    assert second.stderr.startswith(f"Port {port} on 127.0.0.1, wanted for the embedded ClickHouse, is taken")
+    assert not (tmp_path / "other" / "run" / "clickhouse.json").exists()
+
+
+def test_another_layout_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "version.json").write_text(json.dumps({"layout": 99, "spanloop": "9.0"}))
+    done = run_to_its_end(tmp_path)
+    assert done.returncode == 4
+    assert "has layout 99, made by spanloop 9.0" in done.stderr
+    assert not (tmp_path / "clickhouse").exists()
+
+
+def test_its_files_keep_the_password(served: tuple[DataDir, subprocess.Popen[str]]) -> None:
+    data_dir, process = served
+    secret = data_dir.clickhouse_secret.read_text()
+    assert len(secret) >= 32
+    assert data_dir.clickhouse_secret.stat().st_mode & 0o777 == 0o600
+    for path in data_dir.path.rglob("*"):
+        if path.is_file() and path != data_dir.clickhouse_secret and not path.is_relative_to(data_dir.clickhouse):
+            assert secret not in path.read_text(errors="replace"), path
+    assert secret not in " ".join(psutil.Process(process.pid).cmdline())
+    assert secret not in " ".join(psutil.Process(process.pid).environ().values())
+
+
+def test_it_listens_on_the_loopback_only(served: tuple[DataDir, subprocess.Popen[str]]) -> None:
+    listening = [
+        connection.laddr
+        for connection in psutil.Process(served[1].pid).net_connections("all")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert [(address.ip, address.port) for address in listening] == [("127.0.0.1", embedded_address(served[0]).port)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM spanloop.secrets",
+        "SHOW TABLES FROM spanloop",
+        "CREATE TABLE default.a (a String) ENGINE = Memory",
+        "SELECT * FROM file('/etc/passwd', 'LineAsString')",
+        "SELECT * FROM url('http://127.0.0.1:1/', 'LineAsString')",
+        "SELECT * FROM system.users",
+        "KILL QUERY WHERE 1",
+        "DROP DATABASE spanloop",
+    ],
+)
+def test_without_the_password_nothing_can_be_read_or_made(
+    served: tuple[DataDir, subprocess.Popen[str]], sql: str
+) -> None:
+    address = embedded_address(served[0])
+    owner = Connection(address, database="default")
+    owner.command("CREATE DATABASE IF NOT EXISTS spanloop", doing="preparing")
+    owner.command("CREATE TABLE IF NOT EXISTS spanloop.secrets (a String) ENGINE = Memory", doing="preparing")
+    owner.command("INSERT INTO spanloop.secrets VALUES ('hidden')", doing="preparing")
+    answer = ask_as_default(address, sql)
+    assert "ACCESS_DENIED" in answer or answer == ""
+    assert owner.query("SELECT a FROM spanloop.secrets", doing="checking")["a"].to_list()[0] == "hidden"
+    owner.close()
+
+
+def test_a_query_over_the_memory_cap_fails_and_the_server_stays(
+    served: tuple[DataDir, subprocess.Popen[str]],
+) -> None:
+    connection = Connection(embedded_address(served[0]), database="default")
+    with pytest.raises(StoreError, match="code 241") as refused:
+        connection.query(
+            "SELECT length(groupArray(toString(number))) AS n FROM numbers(200000000)", doing="eating memory"
+        )
+    assert "--memory-cap-bytes" in refused.value.next_step
+    assert connection.query("SELECT 1 AS one", doing="asking again")["one"].to_list() == [1]
+    assert psutil.Process(served[1].pid).memory_info().rss < 2 * CAP_BYTES
+    connection.close()
+
+
+def test_it_logs_warnings_only(served: tuple[DataDir, subprocess.Popen[str]]) -> None:
+    log = (served[0].clickhouse_conf / "clickhouse.log").read_text()
+    assert "<Trace>" not in log
+    assert "<Debug>" not in log
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    with serving(tmp_path) as (data_dir, process):
+        started = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(15) == 0
+        assert time.monotonic() - started < 10
+        assert not (data_dir.run / "clickhouse.json").exists()
+
+
+def test_a_signal_while_it_starts_is_not_lost(tmp_path: Path) -> None:
+    process = subprocess.Popen(command(tmp_path), stderr=subprocess.PIPE, text=True)
+    lock = tmp_path / "clickhouse.conf" / "lock"
+    while not (lock.exists() and lock.read_text()):
+        time.sleep(0.005)
+    process.terminate()
+    output = process.communicate(timeout=30)
+    assert process.returncode == 0, output
+
+
+def test_a_supervised_one_stops_with_its_standard_input(tmp_path: Path) -> None:
+    with serving(tmp_path, "--supervised") as (_, process):
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(15) == 0
+
+
+def test_an_unsupervised_one_does_not(tmp_path: Path) -> None:
+    with serving(tmp_path) as (_, process):
+        assert process.stdin is not None
+        process.stdin.close()
+        time.sleep(0.5)
+        assert process.poll() is None
+
+
+def test_what_was_stored_is_there_after_a_restart_on_the_same_port(tmp_path: Path) -> None:
+    with serving(tmp_path) as (data_dir, process):
+        first = embedded_address(data_dir)
+        connection = Connection(first, database="default")
+        connection.command("CREATE TABLE kept (a String) ENGINE = MergeTree ORDER BY a", doing="preparing")
+        connection.command("INSERT INTO kept VALUES ('x')", doing="preparing", settings={"async_insert": "0"})
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert data_dir.running("clickhouse") is None
+    with serving(tmp_path) as (data_dir, _):
+        assert embedded_address(data_dir) == first
+        assert connection.query("SELECT a FROM kept", doing="reading")["a"].to_list() == ["x"]
+    connection.close()
+
+
+def test_the_default_cap_is_a_share_of_the_memory() -> None:
+    assert 512 << 20 <= default_memory_cap_bytes() <= min(4 << 30, max(512 << 20, psutil.virtual_memory().total // 4))
+
+
+def test_a_missing_wheel_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_found(_name: str) -> None: ...
+
+    monkeypatch.setattr("importlib.util.find_spec", not_found)
+    with pytest.raises(ConfigurationError, match="needs the wheel chdb-core") as missing:
+        load_extension()
+    assert "pip install 'spanloop[server]'" in missing.value.next_step
