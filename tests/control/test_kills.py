@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from spanloop.store import DataDir
+from spanloop.training.control.job_processes import JOB_ID_ENV, JobMark, members
 from spanloop.training.control.launch import GATE
-from spanloop.training.control.processes import JOB_ID_ENV, JobMark, ProcessIdentity, members
+from spanloop.training.control.processes import ProcessIdentity
 from spanloop.training.jobs import Job, JobApi, JobKind, JobSpec, JobState
 from spanloop.training.registry import Registry
 

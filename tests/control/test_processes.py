@@ -9,15 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.training.control.processes import (
-    JOB_ID_ENV,
-    JOB_TOKEN_ENV,
-    JobMark,
-    ProcessIdentity,
-    end_members,
-    members,
-    send,
-)
+from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, end_members, members
+from spanloop.training.control.processes import ProcessIdentity, send
 
 from .support import wait_until
 

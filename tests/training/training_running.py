@@ -15,7 +15,7 @@ from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.leases import Lease, take_next
 from spanloop.training.control.outcomes import interrupted
 from spanloop.training.control.paths import ControlPaths
-from spanloop.training.control.processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, members
+from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, members
 from spanloop.training.jobs import Job, JobApi, JobSpec
 
 

@@ -13,8 +13,9 @@ from spanloop.semconv.errors import ConfigurationError, JobError
 from spanloop.training.control import job_rows, schedule_rows
 from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.leases import LeaseLostError, job_token, report_progress
+from spanloop.training.control.leases import LeaseLostError
 from spanloop.training.control.paths import ControlPaths, HasPath
+from spanloop.training.control.progress import job_token, report_progress
 from spanloop.training.control.records import Job, Schedule, job_of, schedule_of
 from spanloop.training.job_spec import Device, JobSpec
 from spanloop.training.registry import Registry

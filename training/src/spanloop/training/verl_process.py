@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import JobError
 
-from .control.processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, kill_members
+from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, kill_members
 from .verl_plugin.plan import TrainPlan
 
 _RAY_PREFIX: Final = "spanloop-ray-"
@@ -73,8 +73,14 @@ def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Generator[V
 
 
 @contextmanager
-def ray_folder() -> Generator[Path]:
-    """A short-lived folder for Ray's sockets and logs, short enough for Unix sockets."""
+def ray_folder(previous_plan: Path) -> Generator[Path]:
+    """A short-lived folder for Ray's sockets and logs, short enough for Unix sockets.
+
+    Args:
+        previous_plan: The plan of the job's last attempt, if any: when that was killed, its folder is still there.
+    """
+    if previous_plan.exists():
+        shutil.rmtree(TrainPlan.model_validate_json(previous_plan.read_bytes()).ray_temp_dir, ignore_errors=True)
     parent = tempfile.gettempdir()
     chosen = parent if len(os.fsencode(parent)) <= _SOCKET_PATH_BYTES else "/tmp"  # noqa: S108 - see the constant
     folder = Path(tempfile.mkdtemp(prefix=_RAY_PREFIX, dir=chosen))
@@ -87,23 +93,26 @@ def ray_folder() -> Generator[Path]:
 def failure_of(run: VerlProcess) -> JobError:
     """Why verl ended with an error, with the next step."""
     status = run.process.returncode
-    kind, message = _reported(run.plan.failure_path)
+    kind, message, next_step = _reported(run.plan.failure_path)
     where = f"Job {run.plan.job_id} ({run.plan.kind})"
     if status == -signal.SIGKILL or any(sign in f"{kind} {message}".lower() for sign in _OOM_SIGNS):
         return JobError(
             f"{where} ran out of memory, or was killed: verl ended with status {status}. {_short(message)}",
             next_step="Lower batch_groups, max_prompt_tokens or max_response_tokens, or stop what else needs memory.",
         )
+    if next_step:
+        return JobError(f"{where} cannot run: {message}", next_step=next_step)
     detail = f"{kind}: {_short(message)}" if kind else f"exit status {status} and no report"
     return JobError(f"{where} failed inside verl: {detail}", next_step=f"spanloop jobs log {run.plan.job_id}")
 
 
-def _reported(path: Path) -> tuple[str, str]:
+def _reported(path: Path) -> tuple[str, str, str]:
     try:
         content = json.loads(path.read_text())
-        return str(content["type"]), str(content["message"])
+        return str(content["type"]), str(content["message"]), str(content.get("next_step", ""))
     except (OSError, ValueError, KeyError):
-        return "", ""
+        # Killed before it could write: the exit status is all there is.
+        return "", "", ""
 
 
 def _short(message: str, limit: int = 600) -> str:

@@ -6,26 +6,24 @@ opening one costs less than a millisecond, and then threads and forks need no ca
 """
 
 import os
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session
-from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+from sqlalchemy.pool import NullPool
 
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
 from spanloop.training.control.paths import ControlPaths
+from spanloop.training.control.sqlite import set_pragmas
 from spanloop.training.control.tables import Base, SchemaRow
 
 CONTROL_URL_ENV: Final = "SPANLOOP_CONTROL_URL"
 """SQLAlchemy URL of the control database; unset means ``control.db`` in the data directory."""
 
 SCHEMA_NAME: Final = "control"
-BUSY_TIMEOUT_S: Final = 30.0
 WRITER_OPTION: Final = "spanloop_writer"
 ADVISORY_LOCK_KEY: Final = 0x5350414E4C4F4F50
 
@@ -143,40 +141,10 @@ def _open_sqlite(paths: ControlPaths) -> Engine:
 
 def _prepare(engine: Engine, *, is_sqlite: bool) -> None:
     if is_sqlite:
-        event.listen(engine, "connect", _set_pragmas)
+        event.listen(engine, "connect", set_pragmas)
         event.listen(engine, "begin", _begin_sqlite)
     else:
         event.listen(engine, "begin", _begin_postgresql)
-
-
-def _set_pragmas(connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
-    # The driver would open transactions of its own, and only before a write: too late for IMMEDIATE.
-    connection.isolation_level = None
-    cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {int(BUSY_TIMEOUT_S * 1000)}")
-    cursor.execute("PRAGMA foreign_keys = ON")
-    cursor.execute("PRAGMA synchronous = FULL")
-    cursor.execute("PRAGMA journal_mode")
-    mode = cursor.fetchone()
-    if mode != ("wal",):
-        _switch_to_wal(connection)
-    cursor.close()
-
-
-def _switch_to_wal(connection: DBAPIConnection) -> None:
-    """SQLite does not wait (busy_timeout) for the lock that this switch needs, so that we do."""
-    give_up_at = time.monotonic() + BUSY_TIMEOUT_S
-    cursor = connection.cursor()
-    while True:
-        try:
-            cursor.execute("PRAGMA journal_mode = WAL")
-        except Exception as error:
-            if "locked" not in str(error) or time.monotonic() > give_up_at:
-                raise
-            time.sleep(0.01)
-        else:
-            cursor.close()
-            return
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from spanloop.training.control.job_processes import JobMark, kill_members, members
 from spanloop.training.control.leases import Lease
-from spanloop.training.control.processes import JobMark, ProcessIdentity, kill_members, members, send
+from spanloop.training.control.processes import ProcessIdentity, send
 
 GATE: Final = 'read -r go || exit 125; exec "$@" </dev/null'
 ERROR_TAIL_BYTES: Final = 4096
@@ -35,6 +36,7 @@ class RunningJob:
         self._log_path = log_path
         self._log_start = log_start
         self._kill_at_s: float | None = None
+        self._status: int | None = None
 
     @property
     def is_ending(self) -> bool:
@@ -59,15 +61,17 @@ class RunningJob:
 
     def exit_status(self) -> int | None:
         """The exit status (negative: the signal), once all of the job's processes are gone; None while it runs."""
+        if self._status is not None:
+            return self._status
         is_graceful = self._kill_at_s is not None and time.monotonic() < self._kill_at_s
         if self._has_exited():
             if is_graceful and members(self.leader, self._mark):
                 return None
             # Before the leader is reaped: until then its pid, and so its session, cannot be another's.
             kill_members(self.leader, self._mark)
-            status = self._process.wait()
+            self._status = self._process.wait()
             self._close()
-            return status
+            return self._status
         if self.is_ending and not is_graceful:
             kill_members(self.leader, self._mark)
         return None

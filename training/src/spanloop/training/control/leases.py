@@ -4,7 +4,6 @@ The invariant: a job's token only grows, and grows with every change of hands. A
 the job's present token while the job is leased; a stale runner gets ``LeaseLostError`` and must stop.
 """
 
-import os
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
@@ -13,9 +12,6 @@ from sqlalchemy.orm import Session
 
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import JobError
-from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.paths import ControlPaths, HasPath
-from spanloop.training.control.processes import JOB_TOKEN_ENV
 from spanloop.training.control.states import LEASED_STATES, move
 from spanloop.training.control.tables import JobRow
 
@@ -117,45 +113,13 @@ def state_of(session: Session, lease: Lease) -> JobState:
     return JobState(state)
 
 
-def report_progress(
-    data_dir: str | os.PathLike[str] | HasPath,
-    job_id: str,
-    token: int,
-    step: int,
-    total: int,
-) -> None:
-    """Note that ``step`` of ``total`` optimiser steps are done; called by the job's own process.
-
-    Args:
-        data_dir: A ``DataDir`` or the path of one.
-        job_id: The job.
-        token: The fencing token that this process was started with: ``job_token()``.
-        step: Steps done, counted from the job's beginning and not from this attempt's.
-        total: Steps that the job will do.
+def record_progress(session: Session, lease: Lease, *, step: int, total: int) -> None:
+    """Note how many optimiser steps are done, of how many.
 
     Raises:
-        LeaseLostError: The job was given to another runner, or is no longer running: stop.
+        LeaseLostError: The lease is another's by now.
     """
-    if not 0 <= step <= total:
-        raise ValueError(f"progress of job {job_id}: got step {step} of {total}, expected 0 ≤ step ≤ total")
-    lease = Lease(job_id, token)
-    with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
-        _require(_update_leased(session, lease, {"step": step, "steps_total": total}), lease)
-
-
-def job_token() -> int:
-    """The fencing token of this process.
-
-    Raises:
-        JobError: This process was not started by the scheduler.
-    """
-    text = os.environ.get(JOB_TOKEN_ENV, "")
-    if not text.isdecimal():
-        raise JobError(
-            f"{JOB_TOKEN_ENV} is {text!r}: this process holds no lease on a job.",
-            next_step="Let the scheduler run the job: spanloop up, then spanloop train.",
-        )
-    return int(text)
+    _require(_update_leased(session, lease, {"step": step, "steps_total": total}), lease)
 
 
 def _held(lease: Lease) -> ColumnElement[bool]:

@@ -21,21 +21,23 @@ from spanloop.store.datadir import write_atomically
 from spanloop.training.control import leases, outcomes, schedule_rows
 from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV
 from spanloop.training.control.job_rows import find_job
 from spanloop.training.control.launch import RunningJob, launch
-from spanloop.training.control.leases import AbandonedLease, Lease, LeaseLostError
+from spanloop.training.control.leases import Lease, LeaseLostError
 from spanloop.training.control.paths import ControlPaths, HasPath
-from spanloop.training.control.processes import (
-    JOB_ID_ENV,
-    JOB_TOKEN_ENV,
-    JobMark,
-    ProcessIdentity,
-    end_members,
-)
+from spanloop.training.control.processes import ProcessIdentity
 from spanloop.training.control.records import Job, job_of
+from spanloop.training.control.recovery import Recovery
 from spanloop.training.control.stop import StopRequest
 
 log = logging.getLogger("spanloop.training.scheduler")
+
+SHELL_SIGNAL_BASE: Final = 128
+KILLED_STATUSES: Final = frozenset(
+    SHELL_SIGNAL_BASE + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+)
+"""How a runner says that it was ended from outside when it caught the signal, or its child was."""
 
 DEFAULT_RUNNER: Final = (sys.executable, "-m", "spanloop.training.run_job")
 
@@ -78,6 +80,9 @@ class Scheduler:
         self._settings = settings
         self._clock = clock
         self._owner = str(ProcessIdentity.own())
+        self._recovery = Recovery(
+            self._database, owner=self._owner, lease_s=settings.lease_s, grace_s=settings.grace_s, clock=clock
+        )
         self._running: dict[Lease, RunningJob] = {}
         self._renewed_at: dict[Lease, datetime] = {}
 
@@ -107,7 +112,7 @@ class Scheduler:
         """One look at everything."""
         for running in list(self._running.values()):
             self._watch(running)
-        self._recover()
+        self._recovery.recover(mine=self.running)
         with self._database.read() as session:
             is_due = schedule_rows.any_due(session, now=self._clock())
         if is_due:
@@ -124,13 +129,19 @@ class Scheduler:
         for lease, running in list(self._running.items()):
             running.end(grace_s=self._settings.grace_s)
             self._forget(lease)
-            try:
-                with self._database.write() as session:
-                    state = outcomes.release(session, lease, now=self._clock())
-            except LeaseLostError:
-                log.warning("job %s: another scheduler has it", lease.job_id)
-            else:
-                log.info("job %s: %s, because the scheduler stops", lease.job_id, state)
+            self._release(lease)
+
+    def _release(self, lease: Lease) -> None:
+        try:
+            with self._database.write() as session:
+                state = outcomes.release(session, lease, now=self._clock())
+        except LeaseLostError:
+            log.warning("job %s: another scheduler has it", lease.job_id)
+        except DataDirectoryError as error:
+            # The other jobs are to be released all the same; the next scheduler finds this lease without an owner.
+            log.error("job %s: not released: %s", lease.job_id, error)  # noqa: TRY400
+        else:
+            log.info("job %s: %s, because the scheduler stops", lease.job_id, state)
 
     def _start_next(self) -> bool:
         now = self._clock()
@@ -209,34 +220,14 @@ class Scheduler:
         with self._database.write() as session:
             if status == 0:
                 state = outcomes.succeed(session, lease, now=now)
-            elif status > 0:
+            elif status > 0 and status not in KILLED_STATUSES:
                 error = f"The job ended with exit status {status}. Its last lines:\n{running.log_tail()}"
                 state = outcomes.fail(session, lease, now=now, error=error)
             else:
-                error = f"The job was killed by {_signal_name(-status)}. Its last lines:\n{running.log_tail()}"
+                error = f"The job was killed by {_signal_name(status)}. Its last lines:\n{running.log_tail()}"
                 state = outcomes.interrupted(session, lease, now=now, error=error)
         self._forget(lease)
         log.info("job %s: %s after exit status %d", lease.job_id, state, status)
-
-    def _recover(self) -> None:
-        now = self._clock()
-        with self._database.read() as session:
-            others = leases.leased_by_others(session, mine=self.running)
-        for other in others:
-            if _is_abandoned(other, now):
-                self._take_over(other, now)
-
-    def _take_over(self, other: AbandonedLease, now: datetime) -> None:
-        with self._database.write() as session:
-            lease = leases.take_over(session, other, owner=self._owner, until=self._lease_until(now))
-        if lease is None:
-            return
-        leader = ProcessIdentity.parse(other.runner)
-        ended = end_members(leader, JobMark(other.job_id, other.token), grace_s=self._settings.grace_s)
-        error = "The scheduler that ran the job went away."
-        with self._database.write() as session:
-            state = outcomes.interrupted(session, lease, now=self._clock(), error=error)
-        log.warning("job %s: its scheduler went away; ended %d processes of it; now %s", other.job_id, ended, state)
 
     def _lease_until(self, now: datetime) -> datetime:
         return now + timedelta(seconds=self._settings.lease_s)
@@ -246,12 +237,8 @@ class Scheduler:
         self._renewed_at.pop(lease, None)
 
 
-def _is_abandoned(lease: AbandonedLease, now: datetime) -> bool:
-    owner = ProcessIdentity.parse(lease.owner)
-    return lease.until is None or lease.until < now or (owner is not None and owner.is_gone())
-
-
-def _signal_name(number: int) -> str:
+def _signal_name(status: int) -> str:
+    number = status - SHELL_SIGNAL_BASE if status > 0 else -status
     try:
         return signal.Signals(number).name
     except ValueError:
