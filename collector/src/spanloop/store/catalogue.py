@@ -74,13 +74,14 @@ def query_names() -> Sequence[str]:
 def _catalogue() -> Mapping[str, NamedQuery]:
     folder = files("spanloop.store") / "queries"
     return {
-        entry.name.removesuffix(".sql"): _parse(entry.name.removesuffix(".sql"), entry.read_text(encoding="utf-8"))
+        entry.name.removesuffix(".sql"): parse(entry.name.removesuffix(".sql"), entry.read_text(encoding="utf-8"))
         for entry in folder.iterdir()
         if entry.name.endswith(".sql")
     }
 
 
-def _parse(name: str, sql: str) -> NamedQuery:
+def parse(name: str, sql: str) -> NamedQuery:
+    """Read one file's text."""
     found = {match[1]: match[2].strip() for match in _PLACEHOLDER.finditer(_COMMENT.sub("", sql))}
     return NamedQuery(name, sql, found)
 

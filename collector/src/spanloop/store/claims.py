@@ -4,7 +4,6 @@ Invariant: whoever holds the lock is the only process on ``clickhouse/``. The lo
 goes when its process goes, however that ends.
 """
 
-import errno
 import fcntl
 import os
 import socket
@@ -36,12 +35,12 @@ def server_lock(data_dir: DataDir) -> Generator[None]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
-                raise disk_error(data_dir.path, error) from error
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError:
             raise _already_running(data_dir, os.read(descriptor, 32).decode(errors="replace").strip()) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            raise disk_error(data_dir.path, error) from error
         yield
     finally:
         os.close(descriptor)

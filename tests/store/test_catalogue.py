@@ -1,0 +1,97 @@
+"""Named queries: found by name, called with exactly their parameters, and every one of them runs."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from enum import StrEnum
+
+import pytest
+
+from spanloop.semconv.errors import StoreError
+from spanloop.store import Store
+from spanloop.store.catalogue import NamedQuery, named_query, parse, query_names
+from spanloop.store.client import Address
+
+QUERY = parse(
+    "example",
+    "-- What {not_a:Parameter} answers.\nSELECT {a:String}, {ids:Array(String)}, {at:DateTime64(6, 'UTC')}, {a:String}",
+)
+
+
+def test_parameters_are_those_of_the_text_without_its_comments() -> None:
+    assert QUERY.parameters == {"a": "String", "ids": "Array(String)", "at": "DateTime64(6, 'UTC')"}
+
+
+def test_missing_and_unknown_parameters_are_named_with_what_it_takes() -> None:
+    with pytest.raises(StoreError, match=r"'example' .* missing \['ids', 'at'\], unknown \['b'\]") as refused:
+        QUERY.bind({"a": "x", "b": 1})
+    assert refused.value.next_step == "It takes a: String, ids: Array(String), at: DateTime64(6, 'UTC')."
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+def test_values_take_the_clients_form() -> None:
+    at = datetime(2024, 5, 1, 12, 0, 0, 1, tzinfo=UTC)
+    assert QUERY.bind({"a": Colour.RED, "ids": ("x", Colour.RED), "at": at}) == {
+        "a": "red",
+        "ids": ["x", "red"],
+        "at": "2024-05-01 12:00:00.000001",
+    }
+    assert QUERY.bind({"a": None, "ids": [], "at": date(2024, 5, 1)})["at"] == date(2024, 5, 1)
+
+
+@pytest.mark.parametrize("value", [object(), {"a": 1}, {1}, b"bytes"])
+def test_a_value_without_a_form_is_named(value: object) -> None:
+    with pytest.raises(StoreError, match=rf"'a' of query 'example' is a {type(value).__name__}"):
+        QUERY.bind({"a": value, "ids": [], "at": "now"})
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(StoreError, match="no query 'nonsense'") as refused:
+        named_query("nonsense")
+    assert "store_counts" in refused.value.next_step
+    assert "store/queries/nonsense.sql" in refused.value.next_step
+
+
+def test_a_store_refuses_before_it_asks(store: Store) -> None:
+    with pytest.raises(StoreError, match="no query 'nonsense'"):
+        store.execute("nonsense")
+    with pytest.raises(StoreError, match=r"unknown \['limit'\]"):
+        store.query("store_counts", limit=1)
+
+
+@pytest.mark.parametrize("name", query_names())
+def test_the_first_line_says_what_it_answers(name: str) -> None:
+    first, _, rest = named_query(name).sql.partition("\n")
+    assert re.fullmatch(r"-- [A-Z].{10,}", first), first
+    assert rest.strip()
+    assert name == name.lower()
+
+
+@pytest.fixture(scope="module")
+def empty_store(clickhouse: Address) -> Iterator[Store]:
+    """One database for all queries: they only read."""
+    with Store.open(replace(clickhouse, database="empty")) as opened:
+        yield opened
+
+
+def example(kind: str) -> object:
+    if kind.startswith("Array"):
+        return []
+    if kind.startswith(("Date", "Nullable(Date")):
+        return datetime(2024, 1, 1, tzinfo=UTC)
+    return "x" if "String" in kind else 1
+
+
+@pytest.mark.parametrize("name", query_names())
+def test_every_query_runs_on_an_empty_store(empty_store: Store, name: str) -> None:
+    query: NamedQuery = named_query(name)
+    parameters = {parameter: example(kind) for parameter, kind in query.parameters.items()}
+    body = re.sub(r"--[^\n]*", "", query.sql).lstrip()
+    if body.upper().startswith(("SELECT", "WITH", "(")):
+        empty_store.query(name, **parameters)
+    else:
+        empty_store.execute(name, **parameters)
