@@ -8,9 +8,11 @@ import asyncio
 import contextlib
 import errno
 import logging
+import os
 import signal
 import socket
 from collections.abc import Generator
+from typing import Final
 
 import uvicorn
 
@@ -25,6 +27,7 @@ from .settings import Settings
 from .writer import Writer
 
 _log = logging.getLogger(__name__)
+_GRACE_S: Final = 1.0
 
 
 class _Server(uvicorn.Server):
@@ -73,9 +76,17 @@ async def _serve(data_dir: DataDir, settings: Settings, listener: socket.socket,
             await serving
     finally:
         writer.stop()
+        await asyncio.wait({writing}, timeout=settings.drain_timeout_s + _GRACE_S)
+        waiting = spool.stats.records
+        left = f"{waiting} requests wait in the spool" if waiting else "the spool is empty"
+        if not writing.done():
+            _log.warning("collector stops although ClickHouse has not answered an insert; %s", left)
+            # A thread waits for the answer, for minutes perhaps, and Python would wait for the thread. The spool is
+            # made to be left at any moment, and the block goes again under its own id.
+            logging.shutdown()
+            os._exit(0)
         await writing
-    waiting = spool.stats.records
-    _log.info("collector stopped; %s", f"{waiting} requests wait in the spool" if waiting else "the spool is empty")
+    _log.info("collector stopped; %s", left)
 
 
 async def _wait_for_start(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:

@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 3.0
 _POLL_S: Final = 0.5
+_LAST_ATTEMPT_S: Final = 0.5
 _T = TypeVar("_T")
 
 
@@ -75,7 +76,9 @@ class Writer:
 
     def stop(self) -> None:
         """Let `run` finish; call it when no request can be accepted any more."""
-        self._deadline_s = time.monotonic() + self._settings.drain_timeout_s
+        # While ClickHouse is away nobody should wait for it: the spool keeps what is left.
+        timeout_s = _LAST_ATTEMPT_S if self._health.error else self._settings.drain_timeout_s
+        self._deadline_s = time.monotonic() + timeout_s
         self._stopping.set()
 
     async def _drain_one(self) -> None:
@@ -157,7 +160,7 @@ class Writer:
     async def _pause(self, pause_s: float) -> None:
         jittered_s = pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, guards nothing
         if self._stopping.is_set():
-            await asyncio.sleep(jittered_s)
+            await asyncio.sleep(min(jittered_s, _LAST_ATTEMPT_S))
             return
         try:
             await asyncio.wait_for(self._stopping.wait(), jittered_s)

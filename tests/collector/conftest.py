@@ -1,0 +1,51 @@
+"""Real collectors on real stores."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from collecting import App, CollectorProcess, Launcher
+
+from spanloop.collector import Settings
+from spanloop.store import DataDir
+from spanloop.store.client import Address, Connection
+
+
+@pytest.fixture
+def clickhouse_url(address: Address) -> str:
+    """The test's own database on the session's ClickHouse, password included."""
+    user = f"{quote(address.user)}:{quote(address.password)}"
+    return f"{address.scheme}://{user}@{address.host}:{address.port}/{address.database}"
+
+
+@pytest.fixture
+def launch(data_dir: DataDir) -> Iterator[Launcher]:
+    """Starts collectors on the test's data directory, and ends whatever still runs."""
+    started: list[CollectorProcess] = []
+
+    def start(clickhouse_url: str = "", port: int = 0, *options: str) -> CollectorProcess:
+        started.append(CollectorProcess(data_dir, clickhouse_url, port, *options))
+        return started[-1]
+
+    yield start
+    for collector in started:
+        if collector.process.poll() is None:
+            collector.kill()
+
+
+@pytest.fixture
+def connection(address: Address) -> Iterator[Connection]:
+    """For looking into the tables."""
+    opened = Connection(address, database="default")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    """The app with small limits."""
+    opened = App(tmp_path / "spool", Settings(body_limit_bytes=2**20, spool_limit_bytes=2**21))
+    async with opened.client:
+        yield opened
+    opened.spool.close()

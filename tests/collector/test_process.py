@@ -1,0 +1,246 @@
+"""Whole collectors: the real exporter, kill -9, ClickHouse away, a port that is taken, a clean stop."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from collecting import CollectorProcess, Launcher, trace_request
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from spanloop.store import DataDir, EmbeddedClickHouse, connect
+from spanloop.store.access import embedded_address
+from spanloop.store.client import Address, Connection
+
+PROTOBUF = {"content-type": "application/x-protobuf"}
+
+
+def stored_ids(connection: Connection, database: str) -> list[str]:
+    exists = connection.query(f"EXISTS TABLE `{database}`.otel_traces", doing="looking")["result"].item()
+    if not exists:
+        return []
+    return connection.query(f"SELECT SpanId AS id FROM `{database}`.otel_traces ORDER BY id", doing="reading")[
+        "id"
+    ].to_list()
+
+
+def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 20) -> float:
+    """Seconds until the condition held."""
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() - start < timeout_s, f"waited {timeout_s} s for {what}"
+        time.sleep(0.02)
+    return time.monotonic() - start
+
+
+def test_the_real_exporter_delivers_every_span_within_about_a_second(
+    launch: Launcher, clickhouse_url: str, connection: Connection, address: Address
+) -> None:
+    collector: CollectorProcess = launch(clickhouse_url)
+    exporter = OTLPSpanExporter(f"{collector.url}/v1/traces", compression=Compression.Gzip)
+    provider = TracerProvider(resource=Resource.create({"service.name": "app"}), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    tracer = provider.get_tracer("test")
+    wait_for(lambda: collector.health()["status"] == "ok", "the store")
+    for at in range(700):
+        with tracer.start_as_current_span(f"span {at}", attributes={"at": at}):
+            pass
+    provider.shutdown()
+    waited_s = wait_for(lambda: len(stored_ids(connection, address.database)) == 700, "700 spans")
+    assert waited_s < 5  # about 0.5 s; this only has to tell a working writer from a stuck one on a busy machine
+    assert len(set(stored_ids(connection, address.database))) == 700
+    assert collector.health()["last_insert"] is not None
+    assert collector.terminate() == 0
+
+
+async def post_until_killed(
+    url: str, requests: dict[str, bytes], kill_after: int, kill: Callable[[], None]
+) -> set[str]:
+    """Ids whose requests were answered with 200; the collector is killed while others are under way."""
+    acknowledged: set[str] = set()
+    waiting = list(requests.items())
+
+    async def sender(client: httpx.AsyncClient) -> None:
+        while waiting:
+            span_id, body = waiting.pop()
+            try:
+                answer = await client.post(f"{url}/v1/traces", content=body, headers=PROTOBUF)
+            except httpx.TransportError:
+                return
+            assert answer.status_code == 200
+            acknowledged.add(span_id)
+            if len(acknowledged) == kill_after:
+                kill()
+
+    async with httpx.AsyncClient() as client:
+        await asyncio.gather(*(sender(client) for _ in range(8)))
+    return acknowledged
+
+
+async def test_kill_9_loses_and_doubles_no_acknowledged_span(
+    launch: Launcher, clickhouse_url: str, connection: Connection, address: Address
+) -> None:
+    acknowledged: set[str] = set()
+    attempted: set[str] = set()
+    for round_number in range(4):
+        collector: CollectorProcess = launch(clickhouse_url)
+        first = round_number * 1000 + 1
+        requests = {at.to_bytes(8).hex(): trace_request(at).SerializeToString() for at in range(first, first + 300)}
+        attempted |= set(requests)
+        kill_after = (25, 90, 150, 220)[round_number]
+        acknowledged |= await post_until_killed(collector.url, requests, kill_after, collector.process.kill)
+        collector.kill()
+    collector = launch(clickhouse_url)
+    wait_for(lambda: acknowledged <= set(stored_ids(connection, address.database)), "every acknowledged span")
+    assert collector.terminate() == 0
+    found = stored_ids(connection, address.database)
+    assert len(found) == len(set(found)), "a span is stored twice"
+    assert set(found) <= attempted
+
+
+@contextmanager
+def embedded(data_dir: DataDir) -> Generator[None]:
+    with EmbeddedClickHouse(data_dir, memory_cap_bytes=1 << 30):
+        yield
+
+
+def test_clickhouse_comes_late_goes_and_comes_back(launch: Launcher, data_dir: DataDir) -> None:
+    collector: CollectorProcess = launch()
+
+    def send(span_id: int) -> None:
+        body = trace_request(span_id).SerializeToString()
+        assert httpx.post(f"{collector.url}/v1/traces", content=body, headers=PROTOBUF).status_code == 200
+
+    def arrived() -> list[int]:
+        connection = Connection(embedded_address(data_dir), database="default")
+        try:
+            return [int(found, 16) for found in stored_ids(connection, embedded_address(data_dir).database)]
+        finally:
+            connection.close()
+
+    send(1)
+    health = collector.health()
+    assert health["status"] == "degraded"
+    assert "No ClickHouse runs" in str(health["store"])
+    with embedded(data_dir):
+        wait_for(lambda: arrived() == [1], "the span from before ClickHouse")
+        send(2)
+        wait_for(lambda: arrived() == [1, 2], "the second span")
+        assert collector.health()["status"] == "ok"
+    send(3)
+    send(4)
+    wait_for(lambda: collector.health()["status"] == "degraded", "the collector to notice")
+    with embedded(data_dir):
+        wait_for(lambda: arrived() == [1, 2, 3, 4], "the spans from the gap")
+        wait_for(lambda: collector.health()["status"] == "ok", "the collector's recovery")
+        assert collector.terminate() == 0
+        with connect(data_dir) as store:
+            assert store.database
+    assert data_dir.running("collector") is None
+
+
+def test_sigterm_drains_what_was_acknowledged(
+    launch: Launcher, clickhouse_url: str, connection: Connection, address: Address
+) -> None:
+    collector: CollectorProcess = launch(clickhouse_url)
+    wait_for(lambda: collector.health()["status"] == "ok", "the store")
+    body = trace_request(*range(1, 101)).SerializeToString()
+    assert httpx.post(f"{collector.url}/v1/traces", content=body, headers=PROTOBUF).status_code == 200
+    start = time.monotonic()
+    assert collector.terminate() == 0
+    assert time.monotonic() - start < 10
+    assert len(stored_ids(connection, address.database)) == 100
+    assert "the spool is empty" in collector.log.read_text()
+
+
+def test_sigterm_without_clickhouse_stops_in_time_and_keeps_the_spool(
+    launch: Launcher, clickhouse_url: str, connection: Connection, address: Address
+) -> None:
+    collector: CollectorProcess = launch()
+    body = trace_request(7).SerializeToString()
+    assert httpx.post(f"{collector.url}/v1/traces", content=body, headers=PROTOBUF).status_code == 200
+    start = time.monotonic()
+    assert collector.terminate() == 0
+    assert time.monotonic() - start < 10
+    assert "1 requests wait in the spool" in collector.log.read_text()
+    again: CollectorProcess = launch(clickhouse_url)
+    wait_for(lambda: len(stored_ids(connection, address.database)) == 1, "the span of the first process")
+    assert again.terminate() == 0
+
+
+@pytest.mark.slow
+def test_sigterm_while_clickhouse_hangs_stops_in_time(launch: Launcher, data_dir: DataDir) -> None:
+    with embedded(data_dir):
+        collector: CollectorProcess = launch()
+        wait_for(lambda: collector.health()["status"] == "ok", "the store")
+        clickhouse = data_dir.running("clickhouse")
+        assert clickhouse is not None
+        os.kill(clickhouse.pid, signal.SIGSTOP)
+        try:
+            body = trace_request(1).SerializeToString()
+            assert httpx.post(f"{collector.url}/v1/traces", content=body, headers=PROTOBUF).status_code == 200
+            time.sleep(0.5)  # the insert is under way
+            start = time.monotonic()
+            assert collector.terminate() == 0
+            assert time.monotonic() - start < 10
+        finally:
+            os.kill(clickhouse.pid, signal.SIGCONT)
+        assert "1 requests wait in the spool" in collector.log.read_text()
+        assert data_dir.running("collector") is None
+        again: CollectorProcess = launch()
+        wait_for(lambda: data_dir.running("clickhouse") is not None, "ClickHouse")
+        connection = Connection(embedded_address(data_dir), database="default")
+        database = embedded_address(data_dir).database
+        wait_for(lambda: stored_ids(connection, database) == [f"{1:016x}"], "the span")
+        assert again.terminate() == 0
+        assert stored_ids(connection, database) == [f"{1:016x}"], "the retry doubled it"
+        connection.close()
+
+
+def run_to_end(data_dir: DataDir, port: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "spanloop.collector", "--data-dir", str(data_dir.path), "--port", str(port)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, env=dict(os.environ))
+
+
+def test_a_taken_port_is_said_with_the_next_step(data_dir: DataDir) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = int(other.getsockname()[1])
+        ended = run_to_end(data_dir, port)
+    assert ended.returncode == 3
+    assert f"127.0.0.1:{port}: another process does" in ended.stderr
+    assert "next: Stop it" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert data_dir.running("collector") is None
+
+
+def test_a_second_collector_on_one_data_directory_is_refused(launch: Launcher, data_dir: DataDir) -> None:
+    first: CollectorProcess = launch()
+    url = first.url
+    ended = run_to_end(data_dir, 0)
+    assert ended.returncode == 3
+    assert "in use by another process" in ended.stderr
+    running = data_dir.running("collector")
+    assert running is not None
+    assert running.url == url
+    assert first.terminate() == 0
+
+
+def test_a_data_directory_of_another_layout_is_refused(data_dir: DataDir) -> None:
+    data_dir.version_file.write_text('{"layout": 99, "spanloop": "9.0"}')
+    ended = run_to_end(data_dir, 0)
+    assert ended.returncode == 4
+    assert "layout 99" in ended.stderr
+    assert "Traceback" not in ended.stderr
