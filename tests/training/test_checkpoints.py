@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.semconv.errors import JobError
-from spanloop.training.checkpoints import Checkpoint, assemble_model, latest_checkpoint, mark_complete
+from spanloop.training.checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpoint, mark_complete
 
 
 def make(directory: Path, step: int, *, nested: bool = True, complete: bool = True) -> Path:
@@ -30,6 +30,14 @@ def test_steps_are_numbers_and_not_text(tmp_path: Path) -> None:
     found = latest_checkpoint(tmp_path)
     assert found is not None
     assert found.step == 10
+
+
+def test_only_the_newest_whole_checkpoint_is_kept(tmp_path: Path) -> None:
+    make(tmp_path, 1)
+    make(tmp_path, 2)
+    make(tmp_path, 3, complete=False)
+    discard_old(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["global_step_2"]
 
 
 def test_what_rotation_left_over_is_no_checkpoint(tmp_path: Path) -> None:

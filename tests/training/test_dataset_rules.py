@@ -9,23 +9,25 @@ from hypothesis import strategies as st
 from spanloop.semconv.enums import JobKind
 from spanloop.training.dataset_rules import Rejection, Rules, Selection, Tally, select_rows
 
-SCHEMA = {
-    "episode_id": pl.String,
-    "revision": pl.UInt64,
-    "task_id": pl.String,
-    "group_id": pl.String,
-    "started_at": pl.Datetime("ns", "UTC"),
-    "reward": pl.Float64,
-    "trajectory_id": pl.String,
-    "row_number": pl.UInt32,
-    "policy_version": pl.String,
-    "prompt_token_ids": pl.List(pl.UInt32),
-    "response_token_ids": pl.List(pl.UInt32),
-    "loss_mask": pl.List(pl.UInt8),
-    "logprobs": pl.List(pl.Float32),
-    "is_trainable": pl.Boolean,
-    "untrainable_reason": pl.String,
-}
+SCHEMA: pl.Schema = pl.Schema(
+    {
+        "episode_id": pl.String,
+        "revision": pl.UInt64,
+        "task_id": pl.String,
+        "group_id": pl.String,
+        "started_at": pl.Datetime("ns", "UTC"),
+        "reward": pl.Float64,
+        "trajectory_id": pl.String,
+        "row_number": pl.UInt32,
+        "policy_version": pl.String,
+        "prompt_token_ids": pl.List(pl.UInt32),
+        "response_token_ids": pl.List(pl.UInt32),
+        "loss_mask": pl.List(pl.UInt8),
+        "logprobs": pl.List(pl.Float32),
+        "is_trainable": pl.Boolean,
+        "untrainable_reason": pl.String,
+    }
+)
 
 
 def row(
@@ -68,7 +70,7 @@ def select(rows: list[dict[str, Any]], given_rules: Rules) -> Selection:
 
 def pair(**changes: Any) -> list[dict[str, Any]]:
     """A healthy group of two, and a third episode that ``changes`` break."""
-    return [row("a", reward=0.0), row("b", reward=1.0), row("c", **({"reward": 0.5} | changes))]
+    return [row("a", reward=0.0), row("b", reward=1.0), row("c", reward=0.5) | changes]
 
 
 def test_a_healthy_group_is_accepted_whole() -> None:

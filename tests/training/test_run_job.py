@@ -1,5 +1,7 @@
 import os
+import shutil
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,21 +9,27 @@ from typing import Any
 
 import polars as pl
 import pytest
-from safetensors.torch import load_file
-from training_running import Runner
+import torch
+from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
+from training_running import Runner, ray_cluster
 from training_seeding import seed_groups
 
 from spanloop.semconv.enums import JobKind
 from spanloop.store import Store
 from spanloop.training.checkpoints import latest_checkpoint
+from spanloop.training.control.job_processes import members
 from spanloop.training.control.paths import ControlPaths
-from spanloop.training.control.processes import members, send
+from spanloop.training.control.processes import send
 from spanloop.training.dataset_manifest import load_manifest
-from spanloop.training.jobs import JobApi, JobSpec
+from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
 
 LOGPROB_TOLERANCE = 1e-3
 """Of the ratio between the engine's probability of a token and an independent forward pass's; float32 gives 1e-6."""
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
 
 
 def grpo(**changes: Any) -> JobSpec:
@@ -41,7 +49,7 @@ def assert_trained(runner: Runner, store: Store, job_id: str, *, loss: str) -> p
     registry = Registry(runner.data_dir)
     base, trained = registry.get("tiny@v1"), registry.get(job.model_version)
     assert (trained.parent, trained.job_id) == (base.reference, job_id)
-    old, new = load_file(base.path / "model.safetensors"), load_file(trained.path / "model.safetensors")
+    old, new = weights(base.path), weights(trained.path)
     assert old.keys() == new.keys()
     assert all(new[name].isfinite().all() for name in new)
     assert any(not new[name].equal(old[name]) for name in new)
@@ -99,8 +107,34 @@ def test_a_job_without_data_fails_with_the_reason(runner: Runner, store: Store, 
     assert job.model_version == ""
 
 
+def test_a_device_that_is_not_there_is_refused(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    seed_groups(store, tiny_model, groups=1)
+    _, status, log = runner.run(grpo(device=Device.CUDA), tmp_path / "log.txt")
+    assert status == 1
+    assert "sees no CUDA device" in log
+    assert "next: Install a CUDA build of torch" in log
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+def test_what_fails_inside_verl_is_reported(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
+    seed_groups(store, tiny_model, groups=1)
+    broken = tmp_path / "broken"
+    shutil.copytree(tiny_model, broken)
+    content = (broken / "model.safetensors").read_bytes()
+    (broken / "model.safetensors").write_bytes(content[: len(content) // 2])
+    Registry(runner.data_dir).add("broken", broken)
+    job, status, log = runner.run(JobSpec(kind=JobKind.SFT, base="broken", steps=1), tmp_path / "log.txt")
+    assert status == 1
+    assert f"Job {job.id} (sft) failed inside verl: SafetensorError" in log
+    assert job.model_version == ""
+    assert [model.reference for model in Registry(runner.data_dir).list("broken")] == ["broken@v1"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_killed_job_goes_on_from_its_checkpoint(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -109,7 +143,7 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
     job = runner.submit(spec)
     folder = ControlPaths.of(runner.data_dir).job(job.id)
     process, mark = runner.start(job.id, tmp_path / "log.txt")
-    wait_until(lambda: latest_checkpoint(folder / "checkpoints"), timeout_s=100)
+    wait_until(lambda: latest_checkpoint(folder / "checkpoints"), timeout_s=240)
     manifest = (folder / "manifest.json").read_bytes()
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
@@ -122,7 +156,7 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
 
     runner.requeue(mark)
     process, mark = runner.start(job.id, tmp_path / "log.txt")
-    assert process.wait(timeout=150) == 0, (tmp_path / "log.txt").read_text()
+    assert process.wait(timeout=280) == 0, (tmp_path / "log.txt").read_text()
     assert (folder / "manifest.json").read_bytes() == manifest
     assert_trained(runner, store, job.id, loss="actor/pg_loss")
     first_again = min(
@@ -132,12 +166,27 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(300)
 def test_a_stopped_job_leaves_no_process(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
     seed_groups(store, tiny_model)
     job = runner.submit(grpo())
     process, mark = runner.start(job.id, tmp_path / "log.txt")
-    wait_until(lambda: len(members(None, mark)) > 4, timeout_s=100)
+    wait_until(lambda: len(members(None, mark)) > 4, timeout_s=240)
     send(signal.SIGTERM, [found for found in members(None, mark) if found.pid == process.pid])
     assert process.wait(timeout=10) == 128 + signal.SIGTERM
     assert members(None, mark) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_ray_that_is_not_ours_is_used_and_survives(
+    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed_groups(store, tiny_model)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with ray_cluster() as address:
+        job, status, log = runner.run(grpo(ray_address=address), tmp_path / "log.txt")
+        assert status == 0, log
+        assert_trained(runner, store, job.id, loss="actor/pg_loss")
+        with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=5):
+            pass

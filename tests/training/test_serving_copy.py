@@ -1,3 +1,4 @@
+# pyright: reportUnknownMemberType=false
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path

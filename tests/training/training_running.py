@@ -1,8 +1,13 @@
 """Runs ``run_job`` as the scheduler does: under a lease, in a process of its own."""
 
 import os
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -12,11 +17,32 @@ from spanloop.store import DataDir
 from spanloop.store.client import Address
 from spanloop.training.control.clock import utc_now
 from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, kill_members, members
 from spanloop.training.control.leases import Lease, take_next
 from spanloop.training.control.outcomes import interrupted
 from spanloop.training.control.paths import ControlPaths
-from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, members
 from spanloop.training.jobs import Job, JobApi, JobSpec
+
+
+@contextmanager
+def ray_cluster() -> Generator[str]:
+    """A Ray cluster of somebody else's: its address. Ended by the mark in its processes' environment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    mark = JobMark(f"ray-{port}", 1)
+    folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
+    command = ["start", "--head", f"--port={port}", "--node-ip-address=127.0.0.1", "--include-dashboard=false"]
+    command += ["--num-cpus=8", f"--temp-dir={folder}"]
+    environment = os.environ | {JOB_ID_ENV: mark.job_id, JOB_TOKEN_ENV: "1"}
+    try:
+        # returns when the cluster's daemons run
+        ray = Path(sys.executable).with_name("ray")
+        subprocess.run([ray, *command], env=environment, check=True, capture_output=True, timeout=120)
+        yield f"127.0.0.1:{port}"
+    finally:
+        kill_members(None, mark)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Runner(NamedTuple):

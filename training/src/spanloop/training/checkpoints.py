@@ -44,6 +44,14 @@ def latest_checkpoint(directory: Path) -> Checkpoint | None:
     return max(_whole(directory), default=None)
 
 
+def discard_old(directory: Path) -> None:
+    """Remove all checkpoints but the newest whole one; what a killed attempt half-wrote goes too."""
+    newest = latest_checkpoint(directory)
+    for path in directory.glob("global_step_*"):
+        if newest is None or path != newest.path:
+            shutil.rmtree(path)
+
+
 def _whole(directory: Path) -> Iterator[Checkpoint]:
     for path in directory.glob("global_step_*"):
         match = _FOLDER.fullmatch(path.name)

@@ -19,7 +19,7 @@ from spanloop.semconv.errors import JobError, SpanloopError
 from spanloop.store import DataDir, Store, connect
 
 from .base_model import BaseModelFacts, read_base_model
-from .checkpoints import Checkpoint, assemble_model, latest_checkpoint
+from .checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpoint
 from .control.paths import ControlPaths
 from .dataset import export_dataset
 from .dataset_manifest import Manifest, load_manifest
@@ -109,13 +109,15 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
 
 def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, writer: MetricsWriter) -> Checkpoint:
     job = attempt.job
-    with ray_folder() as ray_temp_dir:
+    plan_path = attempt.folder / "plan.json"
+    discard_old(attempt.folder / "checkpoints")
+    with ray_folder(plan_path) as ray_temp_dir:
         plan = make_plan(job.spec, base, manifest, folder=attempt.folder, attempt=job.attempt, ray_folder=ray_temp_dir)
         _say(
             f"training {plan.steps} steps of {plan.batch_size}"
-            + (f", from {plan.resume_from}" * bool(plan.resume_from))
+            + (f", going on from {plan.resume_from.name}" if plan.resume_from else "")
         )
-        with verl_process(plan, attempt.folder / "plan.json", token=attempt.token) as run:
+        with verl_process(plan, plan_path, token=attempt.token) as run:
             _watch(attempt, run, writer)
     return _finished(plan)
 

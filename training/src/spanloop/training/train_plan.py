@@ -44,6 +44,7 @@ def make_plan(
         max_response_tokens=manifest.longest_response_tokens,
         micro_batch_tokens=max(_MICRO_BATCH_TOKENS, manifest.longest_row_tokens),
         save_every_steps=save_interval(spec.steps),
+        ray_address=spec.ray_address,
         ray_temp_dir=ray_folder,
         threads=training_threads(),
         device=spec.device,

@@ -1,7 +1,7 @@
 """Entry point of the verl subprocess: ``python -m spanloop.training.verl_plugin.main <plan.json>``.
 
 The environment decides what verl is before verl is imported, so this module imports it last. A failure becomes
-``failure.json`` (type and message) for ``run_job``, and a traceback in the log.
+``failure.json`` (type, message, next step) for ``run_job``, and a traceback in the log.
 """
 
 import ctypes
@@ -14,6 +14,7 @@ import traceback
 from pathlib import Path
 
 from spanloop.semconv.enums import JobKind
+from spanloop.semconv.errors import SpanloopError
 from spanloop.training.device import resolve_device
 from spanloop.training.job_spec import Device
 
@@ -62,6 +63,12 @@ def prepare_environment(plan: TrainPlan) -> None:
     os.environ.update(settings)
 
 
+def _report(error: Exception) -> dict[str, str]:
+    if isinstance(error, SpanloopError):
+        return {"type": type(error).__name__, "message": error.what, "next_step": error.next_step}
+    return {"type": type(error).__name__, "message": str(error)}
+
+
 def _die_with_parent() -> None:
     """Ask the kernel to end this process when ``run_job`` is killed; Ray's daemons end with this one in turn."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -85,7 +92,7 @@ def main(plan_path: Path) -> int:
         train(plan)
     except Exception as error:  # noqa: BLE001 - the process's boundary: the parent turns the file into a JobError
         traceback.print_exc()
-        plan.failure_path.write_text(json.dumps({"type": type(error).__name__, "message": str(error)}))
+        plan.failure_path.write_text(json.dumps(_report(error)))
         return 1
     return 0
 

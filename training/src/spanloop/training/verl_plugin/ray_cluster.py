@@ -18,10 +18,20 @@ from spanloop.training.job_spec import Device
 
 from .plan import TrainPlan
 
-_LOGICAL_CPUS = 4
-"""TransferQueue's controller and storage and verl's worker take one each; logical, not reserved."""
+_LOGICAL_CPUS = 8
+"""TransferQueue's two actors take one each and verl's resource pool up to three; logical, nothing is reserved."""
 _OBJECT_STORE_BYTES = 512 * 1024 * 1024
-_FORWARDED = ("VERL_", "OMP_", "HF_", "TRANSFORMERS_", "TRANSFER_QUEUE_", "TOKENIZERS_")
+_FORWARDED = (
+    "VERL_",
+    "OMP_",
+    "HF_",
+    "TRANSFORMERS_",
+    "TRANSFER_QUEUE_",
+    "TOKENIZERS_",
+    "TQ_",
+    "TQDM_",
+    "PYTHONWARNINGS",
+)
 
 
 @contextmanager
