@@ -4,81 +4,20 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
-from spanloop.semconv.environment import read_run_file
-
-from .support import SPANLOOP, Run
-
-SERVICES = ("clickhouse", "collector", "gateway", "scheduler", "dashboard")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def eventually(check: Callable[[], bool], timeout_s: float = 40) -> bool:
-    deadline_s = time.monotonic() + timeout_s
-    while time.monotonic() < deadline_s:
-        if check():
-            return True
-        time.sleep(0.1)
-    return False
-
-
-class Up:
-    """A running ``spanloop up``."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self.data_dir = data_dir
-        self.ports = {name: free_port() for name in ("collector", "gateway", "dashboard")}
-        options = [text for name, port in self.ports.items() for text in (f"--{name}-port", str(port))]
-        self.process = subprocess.Popen(
-            [str(SPANLOOP), "up", "--data-dir", str(data_dir), *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def pid_of(self, service: str) -> int | None:
-        found = read_run_file(self.data_dir, service)
-        return None if found is None else found.pid
-
-    def is_ready(self) -> bool:
-        assert self.process.poll() is None, self.process.communicate()
-        return all(self.pid_of(service) is not None for service in SERVICES)
-
-    def descendants(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-        self.process.communicate(timeout=60)
+from .support import SERVICES, Run, Up, eventually, everything_up, none_alive
 
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Up]:
-    running = Up(tmp_path / "data")
-    try:
-        assert eventually(running.is_ready, 90)
+    with everything_up(tmp_path / "data") as running:
         yield running
-    finally:
-        running.end()
-
-
-def none_alive(processes: list[psutil.Process]) -> bool:
-    return not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes)
 
 
 def test_everything_answers_and_one_ctrl_c_ends_it_all(up: Up) -> None:
