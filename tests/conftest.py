@@ -8,8 +8,8 @@ import pytest
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import DataDir, EmbeddedClickHouse, Store
-from spanloop.store.client import Address, Connection
 from spanloop.store.access import embedded_address
+from spanloop.store.client import Address, Connection
 
 MEMORY_CAP_BYTES = 1 << 30
 
