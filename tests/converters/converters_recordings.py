@@ -72,17 +72,3 @@ def as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value)
-
-
-def stored_frame(spans: pl.DataFrame, schema: Mapping[str, Any]) -> pl.DataFrame:
-    """``spans`` with every column of the table ``otel_traces``, as a block that the store takes."""
-    timed = spans.with_columns(
-        pl.col("Events.Name")
-        .list.eval(pl.lit(0, dtype=pl.Int64))
-        .cast(pl.List(frames.TIME_NS))
-        .alias("Events.Timestamp")
-    )
-    return timed.select(
-        pl.col(name) if name in timed.columns else pl.lit(None, dtype=dtype).alias(name)
-        for name, dtype in schema.items()
-    )

@@ -55,9 +55,9 @@ OPENING = (text("system", "You are helpful."), text("user", "What is the weather
 class World:
     """Collects rows; every method returns the id of what it made."""
 
-    spans: list[dict[str, Any]] = field(default_factory=list)
-    scores: list[dict[str, Any]] = field(default_factory=list)
-    generations: list[dict[str, Any]] = field(default_factory=list)
+    spans: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    scores: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    generations: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     clock_s: float = 0.0
 
     def span(
@@ -254,4 +254,14 @@ def _frame(rows: Sequence[Mapping[str, Any]], schema: pl.Schema) -> pl.DataFrame
     raw = {name: pl.Int64() if name in times else dtype for name, dtype in schema.items()}
     return pl.DataFrame([dict(row) for row in rows], schema=raw).with_columns(
         pl.col(name).cast(dtype) for name, dtype in times.items()
+    )
+
+
+def stored_frame(spans: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
+    """``spans`` with every column of the table ``otel_traces``, as a block that the store takes."""
+    times = pl.col("Events.Name").list.eval(pl.lit(0, dtype=pl.Int64)).cast(pl.List(frames.TIME_NS))
+    timed = spans.with_columns(times.alias("Events.Timestamp"))
+    return timed.select(
+        pl.col(name) if name in timed.columns else pl.lit(None, dtype=dtype).alias(name)
+        for name, dtype in schema.items()
     )

@@ -92,17 +92,9 @@ def test_the_openai_instrumentor_on_its_own() -> None:
 def test_sampling_parameters_and_finish_reasons_are_kept() -> None:
     _, converted = convert_recording("openllmetry_openai")
     first = converted.transitions.filter(pl.col("finish_reason") == "tool_call").sort("started_at").row(0, named=True)
-    assert {item["key"]: item["value"] for item in _items(first["sampling"])} == {
-        "temperature": "0.2",
-        "top_p": "0.9",
-        "max_tokens": "64",
-    }
+    assert first["sampling"] == {"temperature": "0.2", "top_p": "0.9", "max_tokens": "64"}
     assert (first["model"], first["policy_version"]) == ("gpt-4o-2024-08-06", "")
     assert (first["input_tokens"], first["output_tokens"]) == (21, 7)
-
-
-def _items(value: Any) -> list[dict[str, str]]:
-    return [{"key": key, "value": text} for key, text in value.items()] if isinstance(value, dict) else list(value)
 
 
 def test_unknown_message_parts_survive() -> None:

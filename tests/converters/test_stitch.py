@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from converters_world import OPENING, World, answers, asks, loop, text, trace_id
 
-from spanloop.converters import Converted, Options
+from spanloop.converters import Converted, Options, convert
 
 
 def shape(converted: Converted) -> list[list[str]]:
@@ -98,7 +98,7 @@ def test_a_conversation_id_joins_traces_until_the_conversation_starts_over() -> 
 
 
 @pytest.mark.parametrize(("joins", "episodes"), [(False, 2), (True, 1)])
-def test_a_session_joins_only_when_asked_to(joins: bool, episodes: int) -> None:
+def test_a_session_joins_only_when_asked_to(*, joins: bool, episodes: int) -> None:
     world = World()
     for number in range(2):
         opening = [OPENING[0], text("user", f"question {number}")]
@@ -168,8 +168,6 @@ def test_a_hundred_thousand_spans_deep() -> None:
         pl.lit([], dtype=base.schema["SpanAttributes"]).alias("SpanAttributes"),
     )
     deep = chain.join(middle, how="cross").select(base.columns)
-    from spanloop.converters import convert
-
     world.spans.clear()
     converted = convert(pl.concat([base, deep]), scores=world.score_frame(), generations=world.generation_frame())
     assert converted.episodes["episode_id"].to_list() == ["one"]
@@ -181,10 +179,13 @@ def test_ids_that_a_mock_server_repeats_do_not_glue_loops_together() -> None:
     for number in range(3):
         opening = [OPENING[0], text("user", f"question {number}")]
         said = asks("call_abc1", arguments={"query": "x"})
-        common = {"response_id": "chatcmpl-1"}
-        world.call(opening, said, trace=trace_id(f"a{number}"), **common)
+        same = "chatcmpl-1"
+        world.call(opening, said, trace=trace_id(f"a{number}"), response_id=same)
         world.call(
-            [*opening, said, answers("call_abc1", "ok")], text("assistant", "x"), trace=trace_id(f"b{number}"), **common
+            [*opening, said, answers("call_abc1", "ok")],
+            text("assistant", "x"),
+            trace=trace_id(f"b{number}"),
+            response_id=same,
         )
     assert world.convert().episodes["step_count"].to_list() == [2, 2, 2]
 

@@ -1,6 +1,7 @@
 """Tool calls that the policy got wrong before any tool ran: an unknown name, or arguments that cannot be."""
 
 import re
+from collections.abc import Mapping
 from typing import Final, cast
 
 from spanloop.semconv.enums import FaultOwner
@@ -67,7 +68,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 }
 
 
-def schema_violation(arguments: str, schema: dict[str, object]) -> str:
+def schema_violation(arguments: str, schema: Mapping[str, object]) -> str:
     """How ``arguments`` (a JSON object) breaks its schema's top level; empty when it does not.
 
     Looks at required names, types, enumerations, and unknown names where the schema forbids them.

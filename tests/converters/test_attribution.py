@@ -1,0 +1,266 @@
+import json
+
+import polars as pl
+import pytest
+from converters_world import OPENING, TOOLS, World, answers, asks, text, trace_id
+
+from spanloop.converters import Converted
+from spanloop.converters.attribution.bad_call import schema_violation
+from spanloop.converters.finish_reasons import canonical_finish_reason
+from spanloop.converters.tool_results import error_in_text
+
+TRACE = trace_id("t")
+
+
+def failure(converted: Converted) -> dict[str, object]:
+    assert converted.failures.height == 1, converted.failures
+    return converted.failures.row(0, named=True)
+
+
+def tool_says(content: str, arguments: object = None, name: str = "search") -> Converted:
+    """One tool call that is answered with ``content``, and a final answer."""
+    world = World()
+    said = asks("c1", name, arguments)
+    world.call(OPENING, said, trace=TRACE)
+    world.call([*OPENING, said, answers("c1", content)], text("assistant", "done"), trace=TRACE)
+    return world.convert()
+
+
+@pytest.mark.parametrize(
+    ("status", "error_type", "error_class", "owner"),
+    [
+        ("Error code: 429 - Rate limit reached", "RateLimitError", "rate_limit", "environment"),
+        ("Request timed out.", "APITimeoutError", "timeout", "environment"),
+        ("Error code: 500 - boom", "InternalServerError", "server_error", "environment"),
+        ("Connection error.", "APIConnectionError", "connection_error", "environment"),
+        ("Error code: 401 - bad key", "AuthenticationError", "authentication", "harness"),
+        ("Error code: 404 - no such model", "NotFoundError", "invalid_request", "harness"),
+        ("Error code: 400 - maximum context length is 4096 tokens", "BadRequestError", "context_overflow", "harness"),
+        ("strange", "SomethingElse", "model_call_error", "environment"),
+    ],
+)
+def test_failed_requests(status: str, error_type: str, error_class: str, owner: str) -> None:
+    world = World()
+    span = world.call(
+        OPENING, None, trace=TRACE, error=status, exception=(error_type, status), attributes={"error.type": error_type}
+    )
+    converted = world.convert()
+    row = failure(converted)
+    assert (row["error_class"], row["fault_owner"], row["span_id"]) == (error_class, owner, span)
+    assert (row["message"], row["is_recovered"]) == (status, False)
+    assert converted.transitions["untrainable_reason"].to_list() == ["request_failed"]
+    assert converted.episodes["outcome"].to_list() == ["failure"]
+
+
+@pytest.mark.parametrize(
+    ("content", "error_class", "owner"),
+    [
+        ("Error: ValueError: too much", "tool_error", "tool"),
+        ("Traceback (most recent call last):\n  boom\nKeyError: 'x'", "tool_error", "tool"),
+        ('{"error": "no such order"}', "tool_error", "tool"),
+        ('{"status": "error", "detail": "x"}', "tool_error", "tool"),
+        ("requests.exceptions.ConnectionError: refused", "connection_error", "environment"),
+        ("TimeoutError: took too long", "timeout", "environment"),
+        ("Error: HTTP 429 Too Many Requests", "rate_limit", "environment"),
+        ("Error: status code 502", "server_error", "environment"),
+        ("TypeError: search() got an unexpected keyword argument 'q'", "invalid_arguments", "policy"),
+        ("Error: 1 validation error for search", "invalid_arguments", "policy"),
+    ],
+)
+def test_tool_errors_by_their_text(content: str, error_class: str, owner: str) -> None:
+    converted = tool_says(content)
+    row = failure(converted)
+    assert (row["error_class"], row["fault_owner"], row["tool_name"]) == (error_class, owner, "search")
+    assert row["is_recovered"]
+    (result,) = json.loads(converted.transitions.sort("step").item(0, "tool_results"))
+    assert (result["status"], result["content"]) == ("error", content)
+    assert converted.transitions.sort("step")["tool_error_count"].to_list() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "27",
+        "",
+        '{"error": null, "value": 3}',
+        '{"errors": []}',
+        "No errors found.",
+        "The error rate is 3 %",
+        "Failure is not an option",
+        "errors: none of them",
+    ],
+)
+def test_answers_that_are_no_errors(content: str) -> None:
+    assert tool_says(content).failures.is_empty()
+
+
+def test_a_tool_span_that_failed_is_an_error_whatever_the_message_says() -> None:
+    world = World()
+    world.call(OPENING, asks("c1"), trace=TRACE)
+    tool = world.tool("c1", "", trace=TRACE, error="boom", exception=("ValueError", "boom"), duration_s=2.0)
+    world.call([*OPENING, asks("c1"), answers("c1", "Please try again.")], text("assistant", "x"), trace=TRACE)
+    converted = world.convert()
+    row = failure(converted)
+    assert (row["error_class"], row["fault_owner"], row["span_id"]) == ("tool_error", "tool", tool)
+    (result,) = json.loads(converted.transitions.sort("step").item(0, "tool_results"))
+    assert result == {
+        "tool_call_id": "c1",
+        "name": "search",
+        "status": "error",
+        "error_type": "ValueError",
+        "content": "Please try again.",
+        "duration_ns": 2_000_000_000,
+        "span_id": tool,
+    }
+
+
+def test_a_tool_span_without_an_id_is_found_by_its_name() -> None:
+    world = World()
+    world.call(OPENING, asks("c1"), trace=TRACE)
+    values = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "search", "gen_ai.tool.call.result": "42"}
+    world.span("execute_tool search", values, trace=TRACE)
+    (result,) = json.loads(world.convert().transitions.item(0, "tool_results"))
+    assert (result["status"], result["content"]) == ("ok", "42")
+
+
+def test_unknown_tools_and_malformed_arguments_are_the_policys() -> None:
+    row = failure(tool_says("Error: unknown tool reorder", name="reorder"))
+    assert (row["error_class"], row["fault_owner"]) == ("unknown_tool", "policy")
+    assert json.loads(str(row["evidence"]))["offered"] == "search"
+    row = failure(tool_says("Error: not valid JSON", arguments='{"query": '))
+    assert (row["error_class"], row["fault_owner"]) == ("invalid_arguments", "policy")
+    row = failure(tool_says("42", arguments="{'query': 'python repr'}"))
+    assert row["error_class"] == "invalid_arguments"
+
+
+def test_arguments_that_break_the_schema_are_the_policys_only_when_the_tool_failed() -> None:
+    assert tool_says("42", arguments={"limit": "three", "query": "x"}).failures.is_empty()
+    row = failure(tool_says("Error: ValueError: bad", arguments={"limit": "three", "query": "x"}))
+    assert (row["error_class"], row["fault_owner"]) == ("invalid_arguments", "policy")
+    assert row["message"] == "argument 'limit' is str, expected integer"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "violation"),
+    [
+        ({"query": "x"}, ""),
+        ({"query": "x", "extra": 1}, ""),
+        ({}, "required argument 'query' is missing"),
+        ({"query": 1}, "argument 'query' is int, expected string"),
+        ({"query": "x", "limit": True}, "argument 'limit' is bool, expected integer"),
+    ],
+)
+def test_schema_violations(arguments: dict[str, object], violation: str) -> None:
+    assert schema_violation(json.dumps(arguments), TOOLS[0]["parameters"]) == violation  # type: ignore[arg-type]
+
+
+def test_schema_violations_of_enumerations_and_closed_objects() -> None:
+    schema = {"properties": {"unit": {"enum": ["C", "F"]}}, "additionalProperties": False}
+    assert "expected one of" in schema_violation('{"unit": "K"}', schema)
+    assert schema_violation('{"other": 1}', schema) == "argument 'other' is not in the schema"
+
+
+def test_truncated_and_filtered_outputs() -> None:
+    for finish, error_class in (("length", "truncated_output"), ("content_filter", "content_filter")):
+        world = World()
+        world.call(OPENING, text("assistant", "Sun"), trace=TRACE, finish=finish)
+        converted = world.convert()
+        assert failure(converted)["error_class"] == error_class
+        assert converted.transitions["finish_reason"].to_list() == [finish]
+    world = World()
+    world.call(OPENING, text("assistant", "Sun"), trace=TRACE, finish="max_tokens")
+    assert world.convert().episodes.select("is_terminated", "is_truncated").row(0) == (False, True)
+
+
+def test_a_stream_without_a_finish_reason_is_incomplete() -> None:
+    world = World()
+    values = {"gen_ai.is_streaming": "true", "gen_ai.response.finish_reasons": "[]"}
+    world.call(OPENING, text("assistant", "It is"), trace=TRACE, attributes=values)
+    world.spans[0]["SpanAttributes"] = [
+        {"key": i["key"], "value": i["value"].replace('"stop"', '""')} for i in world.spans[0]["SpanAttributes"]
+    ]
+    converted = world.convert()
+    assert failure(converted)["error_class"] == "incomplete_stream"
+    assert converted.transitions["untrainable_reason"].to_list() == ["incomplete_stream"]
+
+
+def test_parallel_tool_calls_stay_one_action_with_a_result_each() -> None:
+    world = World()
+    both = asks("c1")
+    both["parts"].append({"type": "tool_call", "id": "c2", "name": "search", "arguments": {"query": "y"}})
+    world.call(OPENING, both, trace=TRACE)
+    world.call([*OPENING, both, answers("c1", "ok"), answers("c2", "Error: boom")], text("assistant", "x"), trace=TRACE)
+    converted = world.convert()
+    results = json.loads(converted.transitions.sort("step").item(0, "tool_results"))
+    assert [(r["tool_call_id"], r["status"]) for r in results] == [("c1", "ok"), ("c2", "error")]
+    assert converted.episodes.select("tool_call_count", "tool_error_count").row(0) == (2, 1)
+
+
+def test_the_same_failure_has_the_same_fingerprint_in_any_episode() -> None:
+    found = {
+        str(
+            failure(tool_says(f"Error: ValueError: refund of {amount} exceeds {limit} on order '{order}'"))[
+                "fingerprint"
+            ]
+        )
+        for amount, limit, order in ((500.0, 20, "A17"), (1, 3.5, "B02"))
+    }
+    assert len(found) == 1
+    other = str(failure(tool_says("Error: KeyError: no such order"))["fingerprint"])
+    assert other not in found
+
+
+def test_a_failure_that_ends_the_episode_is_not_recovered() -> None:
+    world = World()
+    world.call(OPENING, asks("c1"), trace=TRACE)
+    world.tool("c1", "", trace=TRACE, error="boom", exception=("ValueError", "boom"))
+    converted = world.convert()
+    assert not failure(converted)["is_recovered"]
+    assert converted.episodes.select("error_class", "fault_owner", "outcome").row(0) == (
+        "tool_error",
+        "tool",
+        "failure",
+    )
+
+
+def test_a_recovered_failure_does_not_decide_the_episode() -> None:
+    converted = tool_says("Error: ValueError: x")
+    assert converted.episodes.select("error_class", "outcome", "is_terminated").row(0) == ("", "unknown", True)
+    assert converted.transitions.sort("step")["error_class"].to_list() == ["tool_error", ""]
+    assert converted.transitions["is_trainable"].all()
+
+
+@pytest.mark.parametrize(
+    ("spelled", "canonical"),
+    [
+        ('["tool_call"]', "tool_call"),
+        ('["tool_calls"]', "tool_call"),
+        ("tool_use", "tool_call"),
+        ("FinishReason.STOP", "stop"),
+        ('["end_turn"]', "stop"),
+        ("MAX_TOKENS", "length"),
+        ('[""]', ""),
+        ("[]", ""),
+        ("null", ""),
+        ("('stop',)", "('stop',)"),
+        ("['stop']", "stop"),
+        ("something_new", "something_new"),
+    ],
+)
+def test_finish_reasons_of_all_spellings(spelled: str, canonical: str) -> None:
+    assert canonical_finish_reason(spelled) == canonical
+
+
+def test_text_rules_name_the_exception() -> None:
+    verdict = error_in_text("Error: openai.RateLimitError: slow down")
+    assert verdict is not None
+    assert (verdict.rule, verdict.error_type) == ("error_word", "RateLimitError")
+
+
+def test_failures_are_located_in_time_and_step() -> None:
+    converted = tool_says("Error: x: boom")
+    row = failure(converted)
+    first = converted.transitions.filter(pl.col("step") == 0).row(0, named=True)
+    assert (row["step"], row["trace_id"], row["span_id"]) == (0, first["trace_id"], first["span_id"])
+    assert row["rule"] == "tool_raised"
+    assert 0 < float(str(row["confidence"])) < 1

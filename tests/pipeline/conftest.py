@@ -1,0 +1,15 @@
+from collections.abc import Iterator
+
+import pytest
+from pipeline_feed import Feed
+
+from spanloop.store import Store
+from spanloop.store.client import Address, Connection
+
+
+@pytest.fixture
+def feed(store: Store, address: Address) -> Iterator[Feed]:
+    """Writes to ``store``, and reads what became of it."""
+    connection = Connection(address)
+    yield Feed(store, connection)
+    connection.close()
