@@ -3,6 +3,8 @@
 import os
 import signal
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,6 +28,21 @@ def folder(data_dir: DataDir, job_id: str) -> Path:
 
 def identities(path: Path) -> list[ProcessIdentity]:
     return [found for pid in path.read_text().split() if (found := ProcessIdentity.of(int(pid))) is not None]
+
+
+@contextmanager
+def running(*schedulers: Scheduler) -> Generator[None]:
+    """The schedulers run, each in a thread, as long as the block."""
+    with StopRequest() as stop:
+        threads = [threading.Thread(target=scheduler.run, args=(stop,)) for scheduler in schedulers]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
 
 
 def test_a_job_runs_reports_its_steps_and_registers_its_version(
@@ -250,17 +267,10 @@ def test_two_schedulers_never_run_one_job_twice(
     *, api: JobApi, spec: JobSpec, data_dir: DataDir, runner_of: RunnerOf
 ) -> None:
     jobs = [api.submit(spec) for _ in range(6)]
-    stop = StopRequest()
     settings = SchedulerSettings(poll_s=0.01, slots=2)
     schedulers = [Scheduler(data_dir, runner=runner_of("work", "2", "0.01"), settings=settings) for _ in range(2)]
-    threads = [threading.Thread(target=scheduler.run, args=(stop,)) for scheduler in schedulers]
-    with stop:
-        for thread in threads:
-            thread.start()
+    with running(*schedulers):
         wait_until(lambda: all(api.get(job.id).is_finished for job in jobs), timeout_s=60)
-        stop.set()
-        for thread in threads:
-            thread.join()
     for job in jobs:
         assert (api.get(job.id).state, api.get(job.id).attempt) == (JobState.SUCCEEDED, 1)
         assert (folder(data_dir, job.id) / "ledger").read_text() == "1\n2\n"
@@ -278,19 +288,15 @@ def test_the_loop_outlives_a_database_that_is_away_for_a_while(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     job = api.submit(spec)
-    stop = StopRequest()
-    with stop, make_scheduler(runner_of("work", "1", "0")) as scheduler:
-        thread = threading.Thread(target=scheduler.run, args=(stop,))
-        hidden = data_dir.path / "hidden.db"
+    hidden = data_dir.path / "hidden.db"
+    with make_scheduler(runner_of("work", "1", "0")) as scheduler:
         data_dir.control_db.rename(hidden)
         data_dir.control_db.mkdir()
-        thread.start()
-        wait_until(lambda: "unable to open" in caplog.text)
-        data_dir.control_db.rmdir()
-        hidden.rename(data_dir.control_db)
-        wait_until(lambda: api.get(job.id).is_finished)
-        stop.set()
-        thread.join()
+        with running(scheduler):
+            wait_until(lambda: "unable to open" in caplog.text)
+            data_dir.control_db.rmdir()
+            hidden.rename(data_dir.control_db)
+            wait_until(lambda: api.get(job.id).is_finished)
     assert api.get(job.id).state is JobState.SUCCEEDED
     assert caplog.text.count("unable to open") <= 2, "said once for each trouble, not at every look"
 
