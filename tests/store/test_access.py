@@ -2,16 +2,23 @@
 
 import json
 import os
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from uuid import uuid4
 
 import pytest
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
-from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, NotRunningError, StoreError
+from spanloop.semconv.errors import (
+    AlreadyRunningError,
+    ConfigurationError,
+    DataDirectoryError,
+    NotRunningError,
+    StoreError,
+)
 from spanloop.store import DataDir, connect
+from spanloop.store.claims import claim_port, is_claimed, server_lock
 from spanloop.store.client import Address
 
 
@@ -108,17 +115,46 @@ def test_another_layout_is_refused_before_a_server_starts(data_dir: DataDir) -> 
     assert not data_dir.clickhouse.exists()
 
 
-def test_a_run_file_of_somebody_else_is_a_clear_error(data_dir: DataDir) -> None:
-    data_dir.write(data_dir.run / "clickhouse.json", json.dumps({"url": "http://127.0.0.1:1", "pid": os.getpid()}))
-    data_dir.write(data_dir.clickhouse_secret, uuid4().hex)
-    with pytest.raises(StoreError, match="out of reach"):
+def test_a_run_file_left_by_a_crash_fools_nobody(data_dir: DataDir) -> None:
+    stale = json.dumps({"url": "http://127.0.0.1:1", "pid": os.getpid()})
+    data_dir.write(data_dir.run / "clickhouse.json", stale)
+    with pytest.raises(NotRunningError):
+        connect(data_dir)
+    with connect(data_dir, start=True) as store:
+        store.ping()
+
+
+def test_a_server_that_hangs_is_a_clear_error(data_dir: DataDir) -> None:
+    data_dir.write(data_dir.clickhouse_secret, "secret")
+    announced = data_dir.announce("clickhouse", "http://127.0.0.1:1")
+    with server_lock(data_dir), announced, pytest.raises(StoreError, match="out of reach"):
         connect(data_dir)
 
 
 def test_a_missing_password_is_a_clear_error(data_dir: DataDir) -> None:
-    with data_dir.announce("clickhouse", "http://127.0.0.1:1"):
+    with server_lock(data_dir), data_dir.announce("clickhouse", "http://127.0.0.1:1"):
         with pytest.raises(DataDirectoryError, match="password of the embedded ClickHouse cannot be read"):
             connect(data_dir)
         data_dir.clickhouse_secret.touch()
         with pytest.raises(DataDirectoryError, match="is empty"):
             connect(data_dir)
+
+
+def test_the_lock_is_seen_while_it_is_held(data_dir: DataDir) -> None:
+    assert not is_claimed(data_dir)
+    with server_lock(data_dir):
+        assert is_claimed(data_dir)
+        with pytest.raises(AlreadyRunningError, match=f"process {os.getpid()}"), server_lock(data_dir):
+            pass
+    assert not is_claimed(data_dir)
+
+
+def test_last_times_port_is_taken_again_if_it_is_free(data_dir: DataDir) -> None:
+    port = claim_port(data_dir, 0)
+    assert claim_port(data_dir, 0) == port
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        assert claim_port(data_dir, 0) != port
+    (data_dir.clickhouse_conf / "port").write_text("nonsense")
+    assert 0 < claim_port(data_dir, 0) < 65536

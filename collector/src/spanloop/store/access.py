@@ -6,6 +6,7 @@ from dataclasses import replace
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import AlreadyRunningError, NotRunningError
 
+from .claims import is_claimed
 from .client import Address
 from .datadir import DataDir
 from .embedded_config import USER, read_secret
@@ -42,7 +43,8 @@ def connect(data_dir: DataDir, *, start: bool = False) -> Store:
     if url := os.environ.get(CLICKHOUSE_URL_ENV):
         return Store.open(Address.parse(url))
     data_dir.open()
-    if data_dir.running("clickhouse") is not None:
+    # After a crash the process id in a run file can be another program's: only who holds the lock is the server.
+    if data_dir.running("clickhouse") is not None and is_claimed(data_dir):
         return Store.open(embedded_address(data_dir))
     if not start:
         raise NotRunningError(

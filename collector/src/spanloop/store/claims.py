@@ -46,6 +46,21 @@ def server_lock(data_dir: DataDir) -> Generator[None]:
         os.close(descriptor)
 
 
+def is_claimed(data_dir: DataDir) -> bool:
+    """Whether some process holds the lock of ``data_dir``'s embedded server."""
+    try:
+        descriptor = os.open(data_dir.clickhouse_conf / "lock", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def claim_port(data_dir: DataDir, port: int) -> int:
     """The port to listen on: ``port``, or for 0 the one of last time if it is free, else any free one.
 

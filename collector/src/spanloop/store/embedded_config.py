@@ -7,6 +7,8 @@ because the engine's own session is it; it may open listeners and sleep, and not
 import hashlib
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
@@ -20,6 +22,13 @@ _MEMORY_SHARE: Final = 0.25
 _MEMORY_CAP_MAX_BYTES: Final = 4 * 2**30
 _MEMORY_CAP_MIN_BYTES: Final = 512 * 2**20
 
+_CGROUP_LIMITS: Final = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+
+# clickhouse-local, which the engine is, ignores logger.level: only log-level keeps it from tracing every query.
+# It would also wait 5 s at the end for idle connections of clients that are still there.
 _CONFIG: Final = """<clickhouse>
   <listen_host>127.0.0.1</listen_host>
   <http_port>{port}</http_port>
@@ -38,6 +47,7 @@ _CONFIG: Final = """<clickhouse>
   </logger>
 </clickhouse>
 """
+# Form fields are parsed before anybody is logged in, so that their limit belongs to the default profile.
 _USERS: Final = """<clickhouse>
   <profiles>
     <default>
@@ -69,9 +79,16 @@ _USERS: Final = """<clickhouse>
 
 
 def default_memory_cap_bytes() -> int:
-    """A quarter of the machine's memory, at least 512 MiB and at most 4 GiB."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """A quarter of the memory of the machine or container, at least 512 MiB and at most 4 GiB."""
+    total = min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_container_limits_bytes())
     return max(_MEMORY_CAP_MIN_BYTES, min(_MEMORY_CAP_MAX_BYTES, int(total * _MEMORY_SHARE)))
+
+
+def _container_limits_bytes() -> Iterator[int]:
+    for path in _CGROUP_LIMITS:
+        # "max", or no such file, is no limit.
+        with suppress(OSError, ValueError):
+            yield int(path.read_text(encoding="ascii"))
 
 
 def write_config(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None:
