@@ -1,19 +1,19 @@
 """Fixtures of the dashboard's tests: a data directory whose ClickHouse is the session's, empty or seeded."""
 
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
+from uuid import uuid4
 
 import pytest
 import streamlit as st
-from dashboard_seeding import Seeded, seed, seed_control, seed_metrics
-from spanloop.dashboard.service import APP
+from dashboard_seeding import TRAINED_JOB, Seeded, seed, seed_control, seed_metrics
+
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import DataDir, Store
 from spanloop.store.client import Address
-from streamlit.testing.v1 import AppTest
-
-OpenPage = Callable[..., AppTest]
 
 
 @pytest.fixture(autouse=True)
@@ -32,48 +32,58 @@ def environment(data_dir: DataDir, address: Address, store: Store, monkeypatch: 
     return data_dir
 
 
-@pytest.fixture
-def seeded(environment: DataDir, store: Store, tmp_path: Path) -> Seeded:
-    """The same with rows in every table, models, jobs and schedules."""
-    found = seed(store)
-    job_ids = seed_control(environment, tmp_path / "scratch")
-    seed_metrics(store, job_ids[-1])
-    return found
+@pytest.fixture(scope="session")
+def seeded_address(clickhouse: Address) -> tuple[Address, Seeded]:
+    """A seeded database that tests only read, except for metrics of jobs of their own."""
+    own = replace(clickhouse, database=f"t_dashboard_{uuid4().hex[:8]}")
+    with Store.open(own) as store:
+        found = seed(store)
+        seed_metrics(store, TRAINED_JOB)
+    return own, found
+
+
+@pytest.fixture(scope="session")
+def seeded_control(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with models, jobs and schedules, to copy."""
+    directory = DataDir(tmp_path_factory.mktemp("control") / "data").open()
+    seed_control(directory, tmp_path_factory.mktemp("folders"))
+    return directory.path
 
 
 @pytest.fixture
-def open_page() -> OpenPage:
-    """Open a page of the app by its file's stem, with query parameters."""
+def seeded_environment(
+    seeded_address: tuple[Address, Seeded], seeded_control: Path, data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> DataDir:
+    """The dashboard's environment over the seeded store, with control state of the test's own."""
+    shutil.copytree(seeded_control, data_dir.path, dirs_exist_ok=True)
+    monkeypatch.setenv(DATA_DIR_ENV, str(data_dir.path))
+    monkeypatch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(seeded_address[0]))
+    return data_dir
 
-    def open_named(page: str, **query: str) -> AppTest:
-        app = AppTest.from_file(str(APP), default_timeout=30)
-        app.switch_page(f"pages/{page}.py")
-        for name, value in query.items():
-            app.query_params[name] = value
-        return app.run()
 
-    return open_named
+@pytest.fixture
+def seeded(seeded_environment: DataDir, seeded_address: tuple[Address, Seeded]) -> Seeded:
+    """What that store holds."""
+    assert seeded_environment.control_db.exists()
+    return seeded_address[1]
+
+
+@pytest.fixture
+def seeded_store(seeded_address: tuple[Address, Seeded]) -> Iterator[Store]:
+    """The seeded store, to look something up or to add metrics of one more job."""
+    with Store(seeded_address[0]) as store:
+        yield store
+
+
+@pytest.fixture
+def stopped(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> DataDir:
+    """The dashboard's environment with no ClickHouse running."""
+    monkeypatch.setenv(DATA_DIR_ENV, str(data_dir.path))
+    monkeypatch.delenv(CLICKHOUSE_URL_ENV, raising=False)
+    return data_dir
 
 
 def clickhouse_url(address: Address) -> str:
     """The address with its password, as the environment variable has it."""
     user, password = quote(address.user), quote(address.password, safe="")
     return f"{address.scheme}://{user}:{password}@{address.host}:{address.port}/{address.database}"
-
-
-def everything(app: AppTest) -> str:
-    """All text that a page shows outside tables and charts."""
-    kinds = (
-        app.title,
-        app.header,
-        app.subheader,
-        app.markdown,
-        app.caption,
-        app.error,
-        app.warning,
-        app.info,
-        app.success,
-    )
-    return "\n".join(str(element.value) for elements in kinds for element in elements) + "\n".join(
-        str(element.value) for element in app.code
-    )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+
 from spanloop.semconv.enums import JobKind
 from spanloop.store import DataDir, Store
 from spanloop.training.jobs import JobApi, JobSpec
@@ -16,6 +17,7 @@ VERSIONS: Final = ("shop-tiny@v1", "shop-tiny@v2", "shop-tiny@v3")
 SUCCESS_SHARE: Final = (0.35, 0.6, 0.85)
 TASKS: Final = ("refund-17", "stock-04", "price-22", "ship-09", "address-31", "cancel-12")
 SYSTEM: Final = "You are the assistant of a small shop. Use the tools; answer with one sentence."
+TRAINED_JOB: Final = "grpo-seeded"
 INJECTION: Final = '<img src=x onerror="document.title=1"> & <b>not bold</b>'
 
 
@@ -64,6 +66,12 @@ def seed(store: Store, *, now: datetime | None = None, per_version: int = 20) ->
         tombstone_id=tombstone.episode_id,
         fingerprint=failed.fingerprint,
     )
+
+
+def spans(count: int) -> list[dict[str, Any]]:
+    """Span rows of episodes that no pipeline has seen."""
+    now = datetime.now(UTC)
+    return [row for index in range(-(-count // 5)) for row in _Plan(0, index, now).spans()][:count]
 
 
 def seed_metrics(store: Store, job_id: str, *, steps: int = 30, learns: bool = True) -> None:
@@ -168,31 +176,28 @@ class _Plan:
         }
         error = {"error.type": message.split(":")[0]} if failed else {}
         return [
-            self._span("0", "", f"task {self.task_id}", 0, 4.2, shared),
+            self._span("0", "", f"task {self.task_id}", (0, 4.2), shared),
             self._span(
                 "1",
                 "0",
                 "openai.chat",
-                0.02,
-                1.3,
+                (0.02, 1.3),
                 shared | llm | {"gen_ai.response.id": f"chatcmpl-{self.episode_id[:6]}-0"},
             ),
             self._span(
                 "2",
                 "0",
                 f"execute_tool {tool or 'lookup_order'}",
-                1.35,
-                0.9,
+                (1.35, 0.9),
                 shared | call | error,
-                message if failed else "",
+                error=message if failed else "",
             ),
-            self._span("3", "2", "GET", 1.4, 0.8, {"http.request.method": "GET", "owner": owner}),
+            self._span("3", "2", "GET", (1.4, 0.8), {"http.request.method": "GET", "owner": owner}),
             self._span(
                 "4",
                 "0",
                 "openai.chat",
-                2.3,
-                1.1,
+                (2.3, 1.1),
                 shared | llm | {"gen_ai.response.id": f"chatcmpl-{self.episode_id[:6]}-1"},
             ),
         ]
@@ -202,11 +207,12 @@ class _Plan:
         number: str,
         parent: str,
         name: str,
-        offset_s: float,
-        took_s: float,
+        when_s: tuple[float, float],
         attributes: dict[str, str],
+        *,
         error: str = "",
     ) -> dict[str, Any]:
+        offset_s, took_s = when_s
         return {
             "Timestamp": self._at(offset_s),
             "TraceId": self.trace_id,

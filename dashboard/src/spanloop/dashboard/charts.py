@@ -7,7 +7,7 @@ import polars as pl
 
 from spanloop.dashboard.markup import AMBER, BLUE, GREEN, GREY, RED
 
-_HEIGHT: Final = 210
+_HEIGHT: Final = 240
 _ROW: Final = alt.Step(30)
 _OWNER_COLOURS: Final = {"policy": RED, "tool": AMBER, "environment": BLUE, "harness": "#8e4ec6", "user": GREY}
 

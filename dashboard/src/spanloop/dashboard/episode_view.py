@@ -63,7 +63,7 @@ def _head(head: reads.Episode) -> None:
         f"policy **{head.policy_version}**" if head.policy_version else "",
         f"agent **{head.agent_name}**" if head.agent_name else "",
         f"started {head.started_at:%Y-%m-%d %H:%M:%S} UTC",
-        "ended by the environment" if head.is_terminated else "cut short" if head.is_truncated else "",
+        "finished" if head.is_terminated else "cut short" if head.is_truncated else "",
     ]
     st.markdown(" · ".join(fact for fact in facts if fact))
     if head.error_class:

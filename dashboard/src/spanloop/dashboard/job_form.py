@@ -14,6 +14,9 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
 from spanloop.training.jobs import JobSpec
 
+NEXT_VIEW: Final = "jobs_next_view"
+"""Session state: the view that the page shows at its next run, because a widget cannot be set once it is drawn."""
+
 _KINDS: Final = {
     JobKind.GRPO: "GRPO: learn from rewards",
     JobKind.SFT: "SFT: imitate good episodes",
@@ -143,5 +146,5 @@ def _act(spec: JobSpec, firing: _Firing) -> None:
     else:
         schedule = api.schedule(spec, cron=firing.cron, at=firing.at)
         st.toast(f"Scheduled; it fires next at {schedule.next_at:%Y-%m-%d %H:%M} UTC.")
-        st.session_state["show_schedules"] = True
+        st.session_state[NEXT_VIEW] = "Schedules"
     st.rerun()

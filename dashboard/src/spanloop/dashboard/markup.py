@@ -104,9 +104,10 @@ def _span_notes(line: SpanLine) -> str:
     span = line.span
     notes: list[str] = []
     if span.is_error:
-        what = span.error_type or "error"
-        message = f": {one_line(span.status_message, 80)}" if span.status_message else ""
-        notes.append(f'<span style="color:{RED}"> ✕ {escape(what + message)}</span>')
+        known = (span.error_type or "error", one_line(span.status_message, 80))
+        # Many instrumentors begin the message with the type.
+        what = known[1] if known[1].startswith(known[0]) else ": ".join(part for part in known if part)
+        notes.append(f'<span style="color:{RED}"> ✕ {escape(what)}</span>')
     if span.dropped_attributes:
         notes.append(f'<span style="color:{AMBER}"> {span.dropped_attributes} attributes dropped</span>')
     if span.model and span.kind == "llm":

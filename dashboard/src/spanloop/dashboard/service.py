@@ -35,7 +35,9 @@ OPTIONS: Final[dict[str, object]] = {
     "client.toolbarMode": "minimal",
     "client.showErrorDetails": "type",
     # Streamlit's own accent is red, which here means failure.
-    "theme.primaryColor": "#3b82f6",
+    # Set for both, because a theme without variants would keep a dark browser light.
+    "theme.light.primaryColor": "#3b82f6",
+    "theme.dark.primaryColor": "#3b82f6",
     "theme.headingFontSizes": ["1.9rem", "1.4rem", "1.15rem"],
     "theme.metricValueFontSize": "1.6rem",
 }

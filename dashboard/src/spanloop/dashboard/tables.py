@@ -86,7 +86,7 @@ def failure_columns() -> Columns:
         ),
         "error_class": TextColumn("class", width=130),
         "tool_name": TextColumn("tool", width=110),
-        "message": TextColumn("message", width=330),
+        "message": TextColumn("message", width=300),
         "is_recovered": TextColumn("recovered", help="The episode went on and did not fail because of it", width=80),
         "task_id": TextColumn("task", width=110),
         "step": NumberColumn("step", width=50),

@@ -7,8 +7,9 @@ import polars as pl
 import streamlit as st
 from streamlit.column_config import CheckboxColumn, NumberColumn, TextColumn
 
-from spanloop.dashboard import markup, reads, tables
+from spanloop.dashboard import decoder, markup, reads, tables
 from spanloop.dashboard.views.formatting import DASH
+from spanloop.dashboard.views.tokens import with_texts
 from spanloop.store import Store
 
 _WINDOW: Final = 800
@@ -45,7 +46,11 @@ def show(store: Store, head: reads.Episode) -> None:
         st.error(f"This row's arrays are not parallel: {wrong}. Do not train on it.", icon=":material/error:")
     if window.prompt_tokens > len(window.prompt_tail) and first == 0:
         st.caption(f"The first {window.prompt_tokens - len(window.prompt_tail)} prompt tokens are not shown.")
+    version: str = rows.filter(pl.col("row_number") == row_number)["policy_version"][0]
     cells = window.cells()
+    decoded = decoder.texts(version, [cell.token_id for cell in cells])
+    if decoded is not None:
+        cells = with_texts(cells, decoded)
     st.html(markup.token_legend())
     st.html(markup.token_strip(cells))
     with st.expander("As a table"):
@@ -53,6 +58,7 @@ def show(store: Store, head: reads.Episode) -> None:
             {
                 "position": [cell.position for cell in cells],
                 "token": [cell.token_id for cell in cells],
+                "text": [cell.text for cell in cells],
                 "part": [cell.role for cell in cells],
                 "in_loss": [cell.role == "sampled" for cell in cells],
                 "logprob": [cell.logprob for cell in cells],
@@ -60,6 +66,7 @@ def show(store: Store, head: reads.Episode) -> None:
             schema={
                 "position": pl.Int64,
                 "token": pl.Int64,
+                "text": pl.String,
                 "part": pl.String,
                 "in_loss": pl.Boolean,
                 "logprob": pl.Float64,

@@ -1,7 +1,7 @@
 """One token row as cells: id, whether the loss counts it, how likely the policy found it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 TokenRole = Literal["prompt", "sampled", "given"]
@@ -63,3 +63,8 @@ class TokenWindow:
             role: TokenRole = "sampled" if is_sampled else "given"
             response.append(TokenCell(self.first_token + index, token_id, role, logprob))
         return prompt + response
+
+
+def with_texts(cells: list[TokenCell], texts: list[str]) -> list[TokenCell]:
+    """The cells with the text of each; ``texts`` is parallel to them."""
+    return [replace(cell, text=text) for cell, text in zip(cells, texts, strict=True)]

@@ -30,6 +30,8 @@ def render() -> None:
                 resources.command("up"),
                 icon=":material/pause_circle:",
             )
+        if job_form.NEXT_VIEW in st.session_state:
+            st.session_state["jobs_view"] = st.session_state.pop(job_form.NEXT_VIEW)
         view = st.segmented_control(
             "View",
             _VIEWS,

@@ -1,0 +1,56 @@
+"""Drives the app without a browser: open a page, read what it says, click a row."""
+
+from typing import Any
+
+import polars as pl
+from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Button
+
+from spanloop.dashboard.service import APP
+
+PAGES = ("overview", "episodes", "failures", "rewards", "jobs", "models")
+
+
+def open_page(page: str, **query: str) -> AppTest:
+    """Open a page by its file's stem, with query parameters."""
+    app = AppTest.from_file(str(APP), default_timeout=60)
+    app.switch_page(f"pages/{page}.py")
+    for name, value in query.items():
+        app.query_params[name] = value
+    return app.run()
+
+
+def text_of(app: AppTest) -> str:
+    """All that a page says outside tables and charts."""
+    groups = (
+        app.title,
+        app.subheader,
+        app.markdown,
+        app.caption,
+        app.error,
+        app.warning,
+        app.info,
+        app.success,
+        app.code,
+    )
+    return "\n".join(str(element.value) for group in groups for element in group) + "\n".join(
+        element.proto.body for element in app.html
+    )
+
+
+def table(app: AppTest, number: int = 0) -> pl.DataFrame:
+    """What the page's table of that number shows, with null for every missing value."""
+    shown: Any = app.dataframe[number].value
+    return pl.from_pandas(shown)
+
+
+def click_row(app: AppTest, key: str, row: int) -> AppTest:
+    """Click a cell of a row of the table with that key."""
+    selection: dict[str, Any] = {"rows": [], "columns": [], "cells": [(row, table(app).columns[0])]}
+    app.session_state[key] = {"selection": selection}
+    return app.run()
+
+
+def button(app: AppTest, label: str) -> Button:
+    """The button with that label."""
+    return next(found for found in app.button if found.label == label)

@@ -1,0 +1,165 @@
+"""Jobs, the form that really submits one, schedules and models."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from dashboard_driver import click_row, open_page, table, text_of
+from dashboard_seeding import Seeded, model_folder
+from streamlit.testing.v1 import AppTest
+
+from spanloop.semconv.enums import JobKind, JobState
+from spanloop.store import DataDir
+from spanloop.training.jobs import JobApi
+from spanloop.training.registry import Registry
+
+
+@pytest.fixture
+def with_model(stopped: DataDir, tmp_path: Path) -> DataDir:
+    """A data directory with one registered model and no ClickHouse: jobs do not need one."""
+    Registry(stopped).add("tiny", model_folder(tmp_path / "tiny"))
+    return stopped
+
+
+def open_form() -> AppTest:
+    return open_page("jobs", jobs_view="New job")
+
+
+def test_the_form_submits_a_job(with_model: DataDir) -> None:
+    app = open_form()
+    app.number_input(key="steps").set_value(3)
+    app.number_input(key="learning_rate").set_value(2e-5)
+    app.toggle(key="deploy").set_value(True)
+    app.text_input(key="task_ids").set_value("t1, t2")
+    app.button(key="submit").click().run()
+    assert not app.exception
+    assert not app.error
+    (job,) = JobApi(with_model).list()
+    assert job.state is JobState.QUEUED
+    assert (job.spec.kind, job.spec.base, job.spec.steps, job.spec.deploy) == (JobKind.GRPO, "tiny@v1", 3, True)
+    assert job.spec.learning_rate == pytest.approx(2e-5)
+    assert job.spec.task_ids == ("t1", "t2")
+    assert app.query_params["job"] == job.id
+    assert app.title[0].value == "Job"
+
+
+def test_the_form_submits_supervised_training(with_model: DataDir) -> None:
+    app = open_form()
+    app.button_group(key="kind").set_value(JobKind.SFT).run()
+    app.number_input(key="min_reward").set_value(0.5)
+    app.button(key="submit").click().run()
+    (job,) = JobApi(with_model).list()
+    assert (job.spec.kind, job.spec.min_reward) == (JobKind.SFT, 0.5)
+
+
+def test_wrong_values_are_named_and_nothing_is_submitted(with_model: DataDir) -> None:
+    app = open_form()
+    app.text_input(key="result_name").set_value("no spaces")
+    app.number_input(key="learning_rate").set_value(0.0)
+    app.button(key="submit").click().run()
+    assert "name:" in app.error[0].value
+    assert "learning_rate:" in app.error[0].value
+    assert JobApi(with_model).list() == ()
+
+
+def test_a_cron_schedule_is_made_and_a_wrong_one_refused(with_model: DataDir) -> None:
+    app = open_form()
+    app.button_group(key="when").set_value("Repeatedly").run()
+    app.text_input(key="cron").set_value("every night")
+    app.button(key="submit").click().run()
+    assert "'every night' is not a cron expression" in app.error[0].value
+    assert JobApi(with_model).schedules() == ()
+    app.text_input(key="cron").set_value("30 2 * * 1")
+    app.button(key="submit").click().run()
+    (schedule,) = JobApi(with_model).schedules()
+    assert schedule.cron == "30 2 * * 1"
+    assert app.query_params["jobs_view"] == "Schedules"
+
+
+def test_a_job_at_a_time_is_in_utc(with_model: DataDir) -> None:
+    app = open_form()
+    app.button_group(key="when").set_value("At a time").run()
+    app.datetime_input(key="at").set_value(datetime(2030, 1, 2, 3, 0))  # noqa: DTZ001 (what the widget gives)
+    app.button(key="submit").click().run()
+    (schedule,) = JobApi(with_model).schedules()
+    assert schedule.next_at == datetime(2030, 1, 2, 3, 0, tzinfo=UTC)
+
+
+@pytest.mark.usefixtures("stopped")
+def test_without_a_model_the_form_says_how_to_add_one() -> None:
+    app = open_form()
+    assert "nothing to train" in app.info[0].value
+    assert str(app.code[0].value).startswith("spanloop models add NAME FOLDER")
+
+
+def test_a_schedule_is_deleted(seeded: Seeded, seeded_environment: DataDir) -> None:
+    assert seeded.episodes
+    app = open_page("jobs", jobs_view="Schedules")
+    assert list(table(app)["fires"]) == ["0 3 * * *", "once"]
+    click_row(app, "schedules", 0)
+    app.button(key="delete_schedule").click().run()
+    assert not app.exception
+    assert [schedule.cron for schedule in JobApi(seeded_environment).schedules()] == [None]
+
+
+def test_the_list_opens_a_job_with_its_log(seeded: Seeded, seeded_environment: DataDir) -> None:
+    assert seeded.episodes
+    newest = JobApi(seeded_environment).list()[0]
+    app = open_page("jobs")
+    assert table(app)["job"][0] == newest.id
+    click_row(app, "jobs", 0)
+    assert app.query_params["job"] == newest.id
+    assert "step 30 critic/rewards/mean 1.000" in text_of(app)
+
+
+def test_a_job_is_cancelled_and_run_again(seeded: Seeded, seeded_environment: DataDir) -> None:
+    assert seeded.episodes
+    api = JobApi(seeded_environment)
+    job = api.list()[0]
+    app = open_page("jobs", job=job.id)
+    app.button(key="cancel").click().run()
+    assert api.get(job.id).state is JobState.CANCELLED
+    app.button(key="retry").click().run()
+    assert api.get(job.id).state is JobState.QUEUED
+    assert not app.exception
+
+
+@pytest.mark.usefixtures("stopped")
+def test_an_unknown_job_is_a_message() -> None:
+    app = open_page("jobs", job="nope")
+    assert not app.exception
+    assert "nope" in app.error[0].value
+
+
+def test_models_show_lineage_and_what_is_served(seeded: Seeded, seeded_environment: DataDir) -> None:
+    assert seeded.episodes
+    with seeded_environment.announce("gateway", "http://127.0.0.1:1"):
+        app = open_page("models")
+        shown = table(app)
+        assert list(shown["version"]) == ["shop-tiny@v1", "└ shop-tiny@v2", "\u2003└ shop-tiny@v3"]
+        assert list(shown["served"]) == ["", "", "● served"]
+        opened = open_page("models", model="shop-tiny@v2")
+    assert not opened.button(key="deploy").disabled
+    assert {metric.label: metric.value for metric in opened.metric}["Episodes"] == "20"
+
+
+def test_a_deployment_that_fails_is_a_message(seeded: Seeded, seeded_environment: DataDir) -> None:
+    assert seeded.episodes
+    with seeded_environment.announce("gateway", "http://127.0.0.1:9"):
+        app = open_page("models", model="shop-tiny@v2")
+        app.button(key="deploy").click().run()
+    assert not app.exception
+    assert app.error
+
+
+def test_nothing_can_be_deployed_without_a_gateway(seeded: Seeded) -> None:
+    assert seeded.episodes
+    app = open_page("models", model="shop-tiny@v2")
+    assert app.button(key="deploy").disabled
+    assert "the gateway does not run" in app.warning[0].value
+
+
+def test_an_unknown_model_is_a_message(seeded: Seeded) -> None:
+    assert seeded.episodes
+    app = open_page("models", model="shop-tiny@v9")
+    assert "shop-tiny@v9" in app.error[0].value

@@ -1,0 +1,96 @@
+"""The job form and what a job shows."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from spanloop.dashboard.views.formatting import DASH
+from spanloop.dashboard.views.jobs import FormErrors, JobForm, as_utc, log_lines, progress, to_spec, took
+from spanloop.semconv.enums import JobKind, JobState
+from spanloop.training.jobs import Job, JobSpec
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+FORM = JobForm(
+    kind=JobKind.GRPO,
+    base="tiny@v1",
+    name=" better ",
+    steps=3,
+    batch_groups=4,
+    learning_rate=1e-5,
+    max_episodes=50,
+    seed=7,
+    deploy=True,
+    task_ids="t1, t2,,",
+)
+JOB = Job(
+    id="j1",
+    spec=JobSpec(kind=JobKind.GRPO, base="tiny@v1"),
+    state=JobState.RUNNING,
+    attempt=1,
+    created_at=NOW,
+    started_at=NOW,
+    finished_at=None,
+    step=3,
+    steps_total=10,
+    error="",
+    model_version="",
+    schedule_id=None,
+)
+
+
+def test_a_filled_form_is_a_spec() -> None:
+    spec = to_spec(FORM)
+    assert isinstance(spec, JobSpec)
+    assert spec.name == "better"
+    assert spec.task_ids == ("t1", "t2")
+    assert (spec.steps, spec.batch_groups, spec.max_episodes, spec.seed, spec.deploy) == (3, 4, 50, 7, True)
+
+
+def test_every_mistake_is_named_at_once() -> None:
+    wrong = to_spec(replace(FORM, name="no spaces here", learning_rate=0.0, steps=0))
+    assert isinstance(wrong, FormErrors)
+    assert [message.split(":")[0] for message in wrong.messages] == ["name", "learning_rate", "steps"]
+    assert "got 0" in wrong.messages[2]
+
+
+def test_a_form_without_a_base_says_what_to_choose() -> None:
+    assert to_spec(replace(FORM, base="")) == FormErrors(("base: choose the model version to start from.",))
+
+
+def test_settings_of_the_other_kind_are_refused_by_the_spec() -> None:
+    wrong = to_spec(replace(FORM, kind=JobKind.SFT, group_size=4))
+    assert isinstance(wrong, FormErrors)
+    assert "group_size" in wrong.messages[0]
+
+
+def test_a_time_without_zone_is_utc() -> None:
+    assert as_utc(datetime(2026, 1, 1, 3)) == datetime(2026, 1, 1, 3, tzinfo=UTC)  # noqa: DTZ001 (what the form gives)
+    east = timezone(timedelta(hours=2))
+    assert as_utc(datetime(2026, 1, 1, 3, tzinfo=east)) == datetime(2026, 1, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("job", "share"),
+    [
+        (JOB, 0.3),
+        (replace(JOB, step=20), 1.0),
+        (replace(JOB, steps_total=0), 0.0),
+        (replace(JOB, state=JobState.SUCCEEDED, step=0), 1.0),
+    ],
+)
+def test_progress_is_a_share(job: Job, share: float) -> None:
+    assert progress(job) == pytest.approx(share)
+
+
+def test_time_runs_until_the_end() -> None:
+    assert took(replace(JOB, started_at=None), NOW) == DASH
+    assert took(JOB, NOW + timedelta(seconds=65)) == "1 min 05 s"
+    assert took(replace(JOB, finished_at=NOW + timedelta(seconds=5)), NOW + timedelta(days=1)) == "5.00 s"
+
+
+def test_a_log_is_what_a_terminal_would_leave() -> None:
+    raw = "\x1b[36m(pid=7)\x1b[0m start\r\nstep 1\rstep 2\rstep 3\r\n\x1b[2Kdone\n"
+    assert log_lines(raw, 10) == "(pid=7) start\nstep 3\ndone"
+    assert log_lines("a\nb\nc\n", 2) == "b\nc"
+    assert log_lines("", 5) == ""

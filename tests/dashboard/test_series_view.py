@@ -1,0 +1,54 @@
+"""Which curves a page shows first, and the buckets of its time axis."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanloop.dashboard.views.series import bucket_s, choose_metrics, covered_s, since_s
+
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_verls_reward_comes_first_and_the_losses_in_order() -> None:
+    names = ["actor/grad_norm", "actor/pg_loss", "critic/score/mean", "critic/rewards/mean", "perf/mfu"]
+    chosen = choose_metrics(names)
+    assert chosen.reward == "critic/rewards/mean"
+    assert chosen.others == ("actor/pg_loss", "actor/grad_norm")
+
+
+def test_score_stands_in_for_reward() -> None:
+    assert choose_metrics(["critic/score/mean"]).reward == "critic/score/mean"
+
+
+def test_a_supervised_job_has_losses_and_no_reward() -> None:
+    chosen = choose_metrics(["train/loss", "train/lr"])
+    assert chosen.reward == ""
+    assert chosen.others == ("train/loss",)
+
+
+def test_unknown_trainers_are_read_by_the_look_of_their_names() -> None:
+    chosen = choose_metrics(["my/reward/mean", "my/total_loss"])
+    assert chosen.reward == "my/reward/mean"
+    assert chosen.others == ("my/total_loss",)
+
+
+@pytest.mark.parametrize(("span_s", "size_s"), [(0, 60), (3_600, 300), (47 * 3_600, 4 * 3_600), (10**9, 30 * 86_400)])
+def test_buckets_have_sizes_that_people_read(span_s: float, size_s: int) -> None:
+    assert bucket_s(span_s) == size_s
+
+
+@given(st.floats(min_value=0, max_value=24 * 30 * 86_400))
+def test_there_are_never_too_many_buckets(span_s: float) -> None:
+    assert span_s / bucket_s(span_s) <= 24
+
+
+def test_a_range_begins_before_now_and_all_at_the_epoch() -> None:
+    assert since_s("24 h", 100_000) == 13_600
+    assert since_s("All", 100_000) == 0
+
+
+def test_covered_time() -> None:
+    assert covered_s([], []) == 0
+    assert covered_s([MOMENT, MOMENT], [MOMENT + timedelta(seconds=7), MOMENT]) == 7
