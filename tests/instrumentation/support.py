@@ -326,8 +326,8 @@ def announce(data_dir: Path, url: str) -> None:
     (data_dir / "run" / "collector.json").write_text(json.dumps({"url": url, "pid": os.getpid()}))
 
 
-def terminate(process: "subprocess.Popen[str]") -> None:
-    """SIGTERM, once the app has said that it is ready."""
+def terminate(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGTERM) -> None:
+    """Send the signal once the app has said that it is ready."""
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)

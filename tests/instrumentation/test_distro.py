@@ -260,8 +260,8 @@ def test_the_users_own_exporter_endpoint_headers_and_content_switch_are_respecte
 
 
 def test_a_protocol_without_its_exporter_is_one_line_and_the_app_runs(app: App) -> None:
-    ran = app.with_variables(OTEL_EXPORTER_OTLP_PROTOCOL="grpc").run(ONE_CALL)
-    assert (ran.stdout, ran.code) == ("hello\n", 0)
+    ran = app.with_variables(OTEL_EXPORTER_OTLP_PROTOCOL="grpc").run(MANUAL_SPAN)
+    assert (ran.stdout, ran.code) == ("working\n", 0)
     (line,) = ran.stderr_lines
     assert "otlp_proto_grpc" in line
 

@@ -2,10 +2,14 @@
 
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from .support import App, Receiver, announce, black_hole, refused_url, terminate
+
+if TYPE_CHECKING:
+    import subprocess
 
 HEAD = """
 import os, signal, sys, time
@@ -76,6 +80,17 @@ def test_an_exception_through_a_task_keeps_its_traceback_and_marks_the_span(
 def test_sigterm_flushes_and_kills_as_it_would(traced_app: App, receiver: Receiver, script: str) -> None:
     ran = traced_app.run(script, while_running=terminate)
     assert (ran.stdout, ran.stderr, ran.code) == ("", "", -signal.SIGTERM)
+    assert [span.name for span in receiver.spans] == ["recorded"]
+
+
+def test_ctrl_c_ends_as_it_would(traced_app: App, receiver: Receiver) -> None:
+    def interrupt(process: "subprocess.Popen[str]") -> None:
+        terminate(process, signal.SIGINT)
+
+    plain = traced_app.run(SLEEPS, instrumented=False, while_running=interrupt)
+    ran = traced_app.run(SLEEPS, while_running=interrupt)
+    assert plain.code == -signal.SIGINT
+    assert (ran.stdout, ran.stderr, ran.code) == (plain.stdout, plain.stderr, plain.code)
     assert [span.name for span in receiver.spans] == ["recorded"]
 
 

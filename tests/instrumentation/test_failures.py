@@ -33,14 +33,15 @@ client = openai.OpenAI()
 for step in range(3):
     answer = client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "hi"}])
     print(step, answer.choices[0].message.content, flush=True)
-    time.sleep(0.6)
+    time.sleep(0.45)
 open(os.environ["LAST_STATEMENT"], "w").write(str(time.time()))
 """
 MAX_EXIT_DELAY_S = 2.0
 
 
-@pytest.fixture(params=["refused", "black hole", "dies half-way", "unknown host", "500", "503", "nonsense"])
+@pytest.fixture
 def outage(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of a collector that fails in the way that the test's parameter names."""
     with ExitStack() as stack:
         match request.param:
             case "refused":
@@ -83,7 +84,15 @@ def _dying_after_one_request() -> Generator[Receiver]:
         reaper.join()
 
 
-@pytest.mark.parametrize("step_s", ["0", "0.7"])  # it fails at exit only, and during the run
+WAYS = ("refused", "black hole", "dies half-way", "unknown host", "500", "503", "nonsense")
+AT_EXIT = [pytest.param(way, "0", id=f"{way} at exit") for way in WAYS]
+DURING_THE_RUN = [
+    pytest.param(way, "0.7", id=f"{way} during the run", marks=() if way in WAYS[:3] else pytest.mark.slow)
+    for way in WAYS
+]
+
+
+@pytest.mark.parametrize(("outage", "step_s"), AT_EXIT + DURING_THE_RUN, indirect=["outage"])
 def test_stdout_and_exit_code_stay_and_the_exit_is_prompt(app: App, outage: str, step_s: str) -> None:
     ran = app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=outage).run(CHATTY_APP.replace("STEP_S", step_s))
     assert (ran.stdout, ran.code) == (CHATTY_OUTPUT, 0)

@@ -42,8 +42,10 @@ def tell(message: str) -> bool:
     Returns:
         True when the line was written.
     """
+    if os.getpid() != _notice.owner_pid:  # before the lock: another thread may have held it when the child was forked
+        return False
     with _notice.lock:
-        if _notice.is_spent or os.getpid() != _notice.owner_pid:
+        if _notice.is_spent:
             return False
         _notice.is_spent = True
     first_line = next(iter(message.strip().splitlines()), "")[:_MAX_LINE_CHARS]

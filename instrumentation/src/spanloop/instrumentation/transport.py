@@ -5,6 +5,7 @@ to. The standard library, because ``urllib3`` and ``requests`` write to loggers 
 stdout, and cost their import. ``abort()`` may be called from any thread and unblocks a request in flight.
 """
 
+import os
 import socket
 import ssl
 from http.client import HTTPConnection, HTTPSConnection
@@ -62,7 +63,7 @@ class Connection:
         """Drop a connection that belongs to the parent process, without a word on the wire."""
         http, self._http = self._http, None
         if http is not None and http.sock is not None:
-            http.sock.detach()
+            os.close(http.sock.detach())
 
     def abort(self) -> None:
         """Unblock a request in flight, from another thread."""
