@@ -18,7 +18,7 @@ SPANLOOP = Path(sys.executable).with_name("spanloop")
 Run = Callable[..., subprocess.CompletedProcess[str]]
 """``spanloop ARGUMENTS, NAME=VALUE`` as a process with an environment."""
 
-SERVICES = ("clickhouse", "collector", "gateway", "scheduler", "dashboard")
+SERVICES = ("clickhouse", "collector", "gateway", "pipeline", "scheduler", "dashboard")
 
 
 def free_port() -> int:

@@ -70,6 +70,9 @@ class Writer:
                     await self._drain_one()
                 elif self._stopping.is_set():
                     return
+                elif self._health.error:
+                    # Nothing waits, so nothing else would notice that the store is back.
+                    await self._try_to_connect()
         finally:
             if self._store is not None:
                 self._store.close()
@@ -141,16 +144,22 @@ class Writer:
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         """Disk work, repeated while the disk refuses: the block under way must not be forgotten."""
         pause_s = _FIRST_PAUSE_S
+        has_failed = False
         while True:
             try:
-                return await asyncio.to_thread(work)
+                done = await asyncio.to_thread(work)
             except OSError as error:
+                has_failed = True
                 self._health.failed(f"the spool's disk refuses: {error}")
                 _log.warning("the spool's disk refuses, retrying: %s", error)
                 if self._is_over():
                     raise
                 await self._pause(pause_s)
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            else:
+                if has_failed:
+                    self._health.connected()
+                return done
 
     async def _linger(self) -> None:
         """Give a block time to fill, so that ClickHouse gets few large ones."""

@@ -15,7 +15,8 @@ def convert(
 ) -> None:
     """Turn new spans into episodes, transitions, token trajectories and attributed failures.
 
-    Reads only what arrived since the last time. Running it twice changes nothing.
+    A running spanloop (spanloop up) does this by itself every few seconds; this is for a store that nobody watches,
+    or with --full after an update. Running it twice changes nothing.
     """
     from spanloop.pipeline import run
     from spanloop.store import connect

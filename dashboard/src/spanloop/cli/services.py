@@ -46,13 +46,15 @@ class Ports(NamedTuple):
             return cls(a.getsockname()[1], b.getsockname()[1], c.getsockname()[1])
 
 
-def services(ports: Ports, *, dashboard: bool = True) -> list[Service]:
+def services(ports: Ports, *, dashboard: bool = True, pipeline: bool = True) -> list[Service]:
     """Every service besides ClickHouse that the installed extras allow, in the order of their start."""
     found = [
         Service("collector", "spanloop.collector", ports.collector),
         Service("gateway", "spanloop.gateway", ports.gateway),
         Service("scheduler", "spanloop.training.scheduler", None),
     ]
+    if pipeline:
+        found.append(Service("pipeline", "spanloop.pipeline", None))
     if dashboard and find_spec("streamlit") is not None:
         found.append(Service("dashboard", "spanloop.dashboard", ports.dashboard))
     return found

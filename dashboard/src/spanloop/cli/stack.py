@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def running_stack(data_dir: "DataDir", ports: Ports, say: Say, *, dashboard: bool = True) -> Generator[Supervisor]:
+def running_stack(
+    data_dir: "DataDir", ports: Ports, say: Say, *, dashboard: bool = True, pipeline: bool = True
+) -> Generator[Supervisor]:
     """Everything that makes a spanloop, started in order and stopped in the opposite one.
 
     Args:
@@ -23,6 +25,7 @@ def running_stack(data_dir: "DataDir", ports: Ports, say: Say, *, dashboard: boo
         ports: Where to listen.
         say: Receives progress lines.
         dashboard: Whether to start the web pages (when their extra is installed).
+        pipeline: Whether spans are converted as they come.
 
     Raises:
         AlreadyRunningError: The data directory is in use.
@@ -31,7 +34,7 @@ def running_stack(data_dir: "DataDir", ports: Ports, say: Say, *, dashboard: boo
     """
     from spanloop.store import EmbeddedClickHouse, connect
 
-    wanted = services(ports, dashboard=dashboard)
+    wanted = services(ports, dashboard=dashboard, pipeline=pipeline)
     with ExitStack() as cleanup:
         cleanup.enter_context(only_one_up(data_dir))
         check_ports(wanted)

@@ -11,7 +11,7 @@ from .options import DataDirOption, data_directory
 if TYPE_CHECKING:
     from spanloop.store import DataDir
 
-SERVICES = ("clickhouse", "collector", "gateway", "scheduler", "dashboard")
+SERVICES = ("clickhouse", "collector", "gateway", "pipeline", "scheduler", "dashboard")
 
 
 def status(data_dir: DataDirOption = None) -> None:

@@ -38,7 +38,7 @@ def run_tiny(data_dir: "DataDir") -> bool:
     stages = Stages()
     with ExitStack() as services:
         with stages.stage("services up: ClickHouse, collector, gateway, scheduler"):
-            services.enter_context(running_stack(data_dir, Ports.free(), stages.note, dashboard=False))
+            services.enter_context(running_stack(data_dir, Ports.free(), stages.note, dashboard=False, pipeline=False))
         record = _loop(data_dir, stages)
         with stages.stage("the store was looked at"):
             found = findings(data_dir, record)

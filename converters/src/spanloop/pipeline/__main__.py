@@ -1,0 +1,87 @@
+"""``python -m spanloop.pipeline --data-dir D``: converts what has arrived, again and again, until SIGTERM.
+
+Invariant: an outage of ClickHouse, or a batch that it refuses, delays the conversion and loses nothing: the watermark
+stays where it was and the next round takes up there.
+"""
+
+import argparse
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+from typing import Final
+
+from spanloop.semconv.environment import default_data_dir
+from spanloop.semconv.errors import NotRunningError, SpanloopError, StoreError
+from spanloop.store import DataDir, connect
+
+from .run import run
+
+SERVICE: Final = "pipeline"
+INTERVAL_S: Final = 5.0
+
+_log: Final = logging.getLogger(SERVICE)
+
+
+def serve(data_dir: DataDir, *, interval_s: float, stop: threading.Event) -> None:
+    """Convert every ``interval_s`` seconds until ``stop`` is set.
+
+    Args:
+        data_dir: An opened data directory; its store is waited for.
+        interval_s: Pause between two rounds, seconds.
+        stop: Ends the loop after the running round.
+
+    Raises:
+        SpanloopError: Something that waiting does not mend, such as a store of a newer version.
+    """
+    with data_dir.announce(SERVICE, ""):
+        while not stop.is_set():
+            try:
+                _rounds(data_dir, interval_s, stop)
+            except (NotRunningError, StoreError) as error:
+                _log.warning("%s; trying again in %.0f s", error, interval_s)
+                stop.wait(interval_s)
+
+
+def _rounds(data_dir: DataDir, interval_s: float, stop: threading.Event) -> None:
+    with connect(data_dir) as store:
+        while not stop.is_set():
+            report = run(store)
+            if report.spans or report.episodes:
+                _log.info(
+                    "%d spans, %d episodes, %d transitions (%d trainable), %d failures",
+                    report.spans,
+                    report.episodes,
+                    report.transitions,
+                    report.trainable,
+                    report.failures,
+                )
+            stop.wait(interval_s)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; the answer is the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m spanloop.pipeline", description=__doc__)
+    parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (%(default)s)")
+    parser.add_argument("--interval-s", type=float, default=INTERVAL_S, help="seconds between rounds (%(default)s)")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    stop = threading.Event()
+
+    def ask_to_stop(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ask_to_stop)
+    try:
+        serve(DataDir(options.data_dir).open(), interval_s=options.interval_s, stop=stop)
+    except SpanloopError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
