@@ -89,6 +89,40 @@ def test_a_taken_port_gets_one_clear_error(served: tuple[DataDir, subprocess.Pop
     assert not (tmp_path / "other" / "run" / "clickhouse.json").exists()
 
 
+def test_a_port_taken_in_between_gets_one_clear_error(
+    served: tuple[DataDir, subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    port = embedded_address(served[0]).port
+    code = (
+        "import sys; from spanloop.store import embedded\n"
+        f"embedded.claim_port = lambda *_: {port}\n"
+        "code = embedded.main(['--data-dir', sys.argv[1]])\n"
+        "embedded.os._exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"Port {port} on 127.0.0.1 was taken while the embedded ClickHouse started.\n  next:")
+
+
+def test_another_program_on_the_data_gets_one_clear_error(tmp_path: Path) -> None:
+    code = (
+        "import sys; from spanloop.store.embedded import load_extension\n"
+        "print('loaded', flush=True)\n"
+        "load_extension().query('SELECT sleepEachRow(1) FROM numbers(60) SETTINGS max_block_size = 1, "
+        "function_sleep_max_microseconds_per_block = 0', 'TabSeparated', path=sys.argv[1])"
+    )
+    data_dir = DataDir(tmp_path).open()
+    with subprocess.Popen([sys.executable, "-c", code, str(data_dir.clickhouse)], stdout=subprocess.PIPE) as other:
+        while not (data_dir.clickhouse / "status").exists():
+            time.sleep(0.02)
+        second = run_to_its_end(tmp_path)
+        other.kill()
+    assert second.returncode == 3
+    assert second.stderr.startswith(f"Another program has {data_dir.clickhouse} open: 76. DB::Exception: Cannot lock")
+
+
 def test_another_layout_is_refused(tmp_path: Path) -> None:
     (tmp_path / "version.json").write_text(json.dumps({"layout": 99, "spanloop": "9.0"}))
     done = run_to_its_end(tmp_path)

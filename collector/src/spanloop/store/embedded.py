@@ -56,7 +56,7 @@ class Engine:
         self._data_dir = data_dir
         self._port = port
         self._failure = ""
-        self._log_from = 0
+        self._output = data_dir.clickhouse_conf / "clickhouse.out"
         self._thread = Thread(target=self._run, name="clickhouse", daemon=True)
 
     def start(self) -> None:
@@ -68,13 +68,12 @@ class Engine:
             DataDirectoryError: No space left.
             ServiceError: It ended for another reason, or does not answer.
         """
-        log = server_log(self._data_dir)
-        self._log_from = log.stat().st_size if log.exists() else 0
+        _divert_output(self._output)
         self._thread.start()
         deadline = time.monotonic() + _START_TIMEOUT_S
         while not self._answers():
             if not self._thread.is_alive():
-                raise self._why_it_ended()
+                raise self.failure()
             if time.monotonic() > deadline:
                 raise ServiceError(
                     f"The embedded ClickHouse does not answer on {HOST}:{self._port} after {_START_TIMEOUT_S:.0f} s.",
@@ -97,10 +96,6 @@ class Engine:
             self._thread.join(1)
         return not self._thread.is_alive()
 
-    def failure(self) -> SpanloopError:
-        """Why it ended without being asked to."""
-        return self._why_it_ended()
-
     def _run(self) -> None:
         sql = f"SYSTEM START LISTEN HTTP; {_SLEEP}"
         try:
@@ -122,22 +117,16 @@ class Engine:
             content: bytes = answer.read()
         return content
 
-    def _last_error(self) -> str:
-        log = server_log(self._data_dir)
-        if not log.exists():
-            return "no message"
-        written = log.read_bytes()[self._log_from :].decode(errors="replace").splitlines()
-        errors = [line.split("<Error>", 1)[1].strip() for line in written if "<Error>" in line]
-        return errors[-1] if errors else "no message"
-
-    def _why_it_ended(self) -> SpanloopError:
-        text = " ".join((self._failure or self._last_error()).split(", Stack trace")[0].split())[:1000]
+    def failure(self) -> SpanloopError:
+        """Why it ended without being asked to."""
+        said = self._failure or self._output.read_text(errors="replace").split("Code: ")[-1]
+        text = " ".join(said.split(", Stack trace")[0].split())[:1000] or "it said nothing"
         if "Address already in use" in text:
             return PortInUseError(
                 f"Port {self._port} on {HOST} was taken while the embedded ClickHouse started.",
                 next_step="Start it again, or give it another port.",
             )
-        if "CANNOT_OPEN_FILE" in text and "lock" in text.lower():
+        if "Cannot lock file" in text:
             return AlreadyRunningError(
                 f"Another program has {self._data_dir.clickhouse} open: {text}", next_step="Stop that program."
             )
@@ -212,6 +201,15 @@ def serve(data_dir: DataDir, *, port: int, memory_cap_bytes: int, supervised: bo
 def _raise_file_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _divert_output(path: Path) -> None:
+    """Send what the engine prints to a file of its own; Python's standard error stays where it was."""
+    sys.stderr.flush()
+    sys.stderr = open(os.dup(2), "w", buffering=1, encoding="utf-8")  # noqa: PTH123, SIM115 (for the process's life)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
 
 
 def _say(line: str) -> None:

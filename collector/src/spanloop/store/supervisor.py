@@ -44,7 +44,7 @@ class EmbeddedClickHouse:
 
     @property
     def restarts(self) -> int:
-        """How often a dead server was started again."""
+        """How often it was tried to start a dead server again."""
         return self._restarts
 
     @property
