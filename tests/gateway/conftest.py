@@ -49,7 +49,7 @@ def start_gateway(data_dir: DataDir) -> Generator[Callable[..., RunningGateway]]
 @pytest.fixture
 def gateway(start_gateway: Callable[..., RunningGateway], upstream: str) -> RunningGateway:
     """A gateway in front of the stand-in, without a ClickHouse."""
-    running = start_gateway(upstream=upstream, drain_timeout_s=5.0)
+    running = start_gateway(upstream=upstream, drain_timeout_s=30.0)
     wait_until(lambda: running.health()["engine"] == "serving")
     return running
 

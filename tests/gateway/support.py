@@ -79,10 +79,15 @@ class StandIn:
 
     root: Path
     token_delay_s: float = 0.0
+    paused: bool = False
+    """Whole answers wait until it is False."""
     break_after: int | None = None
     """End the connection after so many chunks of a stream, or instead of a whole answer."""
     refuse: tuple[int, dict[str, Any]] | None = None
     reload_changes_nothing: bool = False
+    reload_ruins: bool = False
+    """The weights are neither the old nor the new ones afterwards."""
+    has_dev_mode: bool = True
     healthy: bool = True
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
@@ -128,11 +133,15 @@ class StandIn:
 
     async def _reload(self, request: Request) -> Response:
         body = await request.json()
+        if not self.has_dev_mode:
+            return JSONResponse({"detail": "Not Found"}, status_code=404)
         self.calls.append("reload")
         for _ in range(50):  # the end of a request, or its abortion, takes a moment to arrive
             await asyncio.sleep(0.01 if self.running else 0)
         number = (Path(body["kwargs"]["weights_path"]) / "model.safetensors").read_text()
-        if not number.isdigit():
+        if self.reload_ruins:
+            self.weights = 99
+        if self.reload_ruins or not number.isdigit():
             return JSONResponse({"error": {"message": "cannot load", "code": 500}}, status_code=500)
         if not self.reload_changes_nothing:
             self.weights = int(number)
@@ -215,12 +224,12 @@ class StandIn:
 
     async def _pause(self, request: Request) -> None:
         waiting = asyncio.ensure_future(asyncio.sleep(self.token_delay_s))
-        while not waiting.done():
+        while self.paused or not waiting.done():
             if await request.is_disconnected():
                 self.aborted += 1
                 waiting.cancel()
                 raise ConnectionResetError
-            await asyncio.wait({waiting}, timeout=0.02)
+            await asyncio.sleep(min(0.02, self.token_delay_s or 0.02))
 
     @contextmanager
     def _counted(self, weights: int) -> Generator[None]:
@@ -366,13 +375,13 @@ def data_of(answer: httpx.Response) -> list[Any]:
     return [event if event == "[DONE]" else json.loads(event) for event in events]
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
     """Poll until the condition holds."""
-    clock = threading.Event()
-    for _ in range(int(timeout_s / 0.02)):
+    deadline_s = time.monotonic() + timeout_s
+    while time.monotonic() < deadline_s:
         if condition():
             return
-        clock.wait(0.02)
+        time.sleep(0.02)
     raise TimeoutError("the condition did not come true")
 
 

@@ -130,10 +130,10 @@ def test_a_caller_that_leaves_a_stream_aborts_the_engine_and_leaves_an_incomplet
 
 
 def test_a_caller_that_leaves_a_whole_answer_aborts_the_engine(gateway: RunningGateway, stand_in: StandIn) -> None:
-    stand_in.token_delay_s = 2.0
+    stand_in.paused = True
     with pytest.raises(httpx.ReadTimeout):
         gateway.chat(timeout_s=0.3)
-    wait_until(lambda: stand_in.aborted == 1, timeout_s=1.5)
+    wait_until(lambda: stand_in.aborted == 1)
     assert gateway.captures() == []
 
 

@@ -77,12 +77,12 @@ def test_a_request_that_outlasts_the_drain_is_asked_again_and_answered_by_the_ne
 ) -> None:
     gateway = start_gateway(upstream=upstream, drain_timeout_s=0.1)
     wait_until(lambda: gateway.health()["engine"] == "serving")
-    stand_in.token_delay_s = 0.5
+    stand_in.paused = True
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(gateway.chat)
         wait_until(lambda: stand_in.running == 1)
         deployed = deploy(gateway, write_model(tmp_path / "v2", 2))
-        stand_in.token_delay_s = 0.0
+        stand_in.paused = False
         answer = asked.result()
     assert deployed.json()["preempted"] == 1
     assert (answer.status_code, answer.json()["model"]) == (200, "m@v2")
@@ -108,7 +108,7 @@ def test_a_stream_that_outlasts_the_drain_ends_with_an_error_and_an_incomplete_c
 
 
 def test_requests_are_held_while_the_weights_change(gateway: RunningGateway, stand_in: StandIn, tmp_path: Path) -> None:
-    stand_in.token_delay_s = 0.1
+    stand_in.paused = True
     with ThreadPoolExecutor(3) as pool:
         running = pool.submit(gateway.chat)
         wait_until(lambda: stand_in.running == 1)
@@ -116,6 +116,7 @@ def test_requests_are_held_while_the_weights_change(gateway: RunningGateway, sta
         wait_until(lambda: gateway.health()["engine"] == "swapping")
         held = pool.submit(gateway.chat)
         wait_until(lambda: gateway.health()["held_requests"] == 1)
+        stand_in.paused = False
         assert running.result().json()["model"] == "stand-in@external"
         assert held.result().json()["model"] == "m@v2"
         assert swap.result().status_code == 200
@@ -161,6 +162,28 @@ def test_a_failed_reload_goes_back_to_the_old_weights(
     assert gateway.chat().json()["model"] == "stand-in@external"
     assert "cannot load" in gateway.admin("status").json()["error"]
     assert not (gateway.data_dir.gateway / "deployment.json").exists()
+
+
+def test_an_upstream_that_cannot_reload_goes_on_with_what_it_has(
+    gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
+) -> None:
+    stand_in.has_dev_mode = False
+    answer = deploy(gateway, write_model(tmp_path / "v2", 2))
+    assert answer.status_code == 500
+    assert "collective_rpc was answered 404" in answer.json()["error"]["message"]
+    assert gateway.chat().json()["model"] == "stand-in@external"
+
+
+def test_weights_that_are_neither_the_old_nor_the_new_ones_answer_nobody(
+    gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
+) -> None:
+    stand_in.reload_ruins = True
+    answer = deploy(gateway, write_model(tmp_path / "v2", 2))
+    assert answer.status_code == 500
+    assert "Going back to stand-in@external failed too" in answer.json()["error"]["message"]
+    refused = gateway.chat()
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_failed")
+    assert gateway.health()["status"] == "degraded"
 
 
 def test_the_last_deployment_is_kept_on_disk(gateway: RunningGateway, tmp_path: Path) -> None:

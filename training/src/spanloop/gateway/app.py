@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncGenerator
 from typing import Final
@@ -28,6 +29,8 @@ from .recorder import Recorder
 from .settings import GatewaySettings
 
 _CONNECT_TIMEOUT_S: Final = 5.0
+_TROUBLED: Final = frozenset({EngineState.RESTARTING, EngineState.FAILED})
+_log: Final = logging.getLogger(__name__)
 
 
 class Gateway:
@@ -79,6 +82,7 @@ class Gateway:
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
         drain = asyncio.create_task(self.recorder.run(), name="capture-writer")
+        drain.add_done_callback(_report_end)
         self.control.begin()
         try:
             yield
@@ -113,7 +117,7 @@ class Gateway:
         deployment = status.deployment
         return JSONResponse(
             {
-                "status": "ok" if status.state is EngineState.SERVING and not self.recorder.last_error else "degraded",
+                "status": "degraded" if status.state in _TROUBLED or self.recorder.last_error else "ok",
                 "engine": status.state.value,
                 "model": None if deployment is None else deployment.name,
                 "version": None if deployment is None else deployment.version,
@@ -160,6 +164,12 @@ class Gateway:
     def _too_large(self, size_bytes: int) -> AnswerError:
         limit = self._settings.max_body_bytes
         return AnswerError(413, f"The request has {size_bytes} bytes, expected at most {limit}.", code="too_large")
+
+
+def _report_end(writer: asyncio.Task[None]) -> None:
+    """The writer only ends when it is told to; captures go on piling up on disk otherwise."""
+    if not writer.cancelled() and (error := writer.exception()) is not None:
+        _log.error("the capture writer broke; captures stay on disk until the gateway is restarted", exc_info=error)
 
 
 async def _answer_error(_request: Request, error: Exception) -> Response:

@@ -88,6 +88,7 @@ class Control:
         self._state = EngineState.NO_DEPLOYMENT
         self._deployment: Deployment | None = None
         self._folder: ModelFolder | None = None
+        self._before_swap: tuple[float, ...] | None = None
         self._error = ""
         self._restarts = 0
         self._start_duration_s = 0.0
@@ -129,6 +130,7 @@ class Control:
             await self._end_keeper()
             self._state = EngineState.SWAPPING if was_serving else EngineState.STARTING
             self._gate.hold()
+            self._before_swap = None
             preempted = await self._gate.drain(self._settings.drain_timeout_s)
             try:
                 method = await self._bring_up(target, folder, was_serving=was_serving)
@@ -181,10 +183,10 @@ class Control:
 
     async def _hot_swap(self, target: Deployment) -> None:
         api, served_name = self._engine.api, self._engine.served_name
-        before = await api.probe(served_name)
+        self._before_swap = await api.probe(served_name)
         await api.reload_weights(target.path)
         # No request runs, so equal weights give equal numbers: equal numbers leave in doubt whether anything changed.
-        if await api.probe(served_name) == before:
+        if await api.probe(served_name) == self._before_swap:
             raise ServiceError(f"after reloading, {target.label} answers a fixed prompt exactly as before")
 
     async def _go_back(self, target: Deployment, previous: Deployment | None, cause: SpanloopError) -> ServiceError:
@@ -200,8 +202,8 @@ class Control:
         try:
             if self._engine.can_restart:
                 await self._engine.start(previous.path)
-            elif self._folder is not None and previous.path:
-                await self._engine.api.reload_weights(previous.path)
+            else:
+                await self._undo_swap(previous)
         except SpanloopError as error:
             self._fail(error)
             return ServiceError(
@@ -212,8 +214,24 @@ class Control:
         self._keep(is_up=True)
         return ServiceError(f"{what}\n{previous.label} serves again.", next_step=cause.next_step)
 
+    async def _undo_swap(self, previous: Deployment) -> None:
+        """Bring a foreign server, which may or may not have taken new weights, back to the previous ones."""
+        before, api, served_name = self._before_swap, self._engine.api, self._engine.served_name
+        if before is None or await api.probe(served_name) == before:
+            return
+        await api.reload_weights(previous.path)
+        if await api.probe(served_name) != before:
+            raise ServiceError(f"the upstream {api.base_url} does not answer like {previous.label} any more")
+
     def _keep(self, *, is_up: bool) -> None:
         self._keeper = asyncio.create_task(self._keep_up(is_up=is_up), name="engine-keeper")
+        self._keeper.add_done_callback(self._keeper_ended)
+
+    def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
+        """A bug in the keeper must be seen, and must not leave callers waiting at the gate."""
+        if not keeper.cancelled() and (error := keeper.exception()) is not None:
+            _log.error("the engine's keeper broke", exc_info=error)
+            self._fail(ServiceError(f"the engine's keeper broke: {error!r}"))
 
     async def _end_keeper(self) -> None:
         keeper, self._keeper = self._keeper, None

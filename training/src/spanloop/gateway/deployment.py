@@ -84,12 +84,8 @@ class ModelFolder:
             raise ConfigurationError(f"{path} is not a model folder: expected config.json and {' or '.join(_WEIGHTS)}.")
         fields = cast("dict[str, Any]", config)
         kept = {key: value for key, value in fields.items() if key not in _IDLE_CONFIG_KEYS}
-        text = hashlib.sha256()
-        for name in _TEXT_FILES:
-            file = path / name
-            text.update(name.encode() + (file.read_bytes() if file.is_file() else b"\0absent"))
         digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
-        return cls(digest, text.hexdigest(), fields.get("tie_word_embeddings") is False)
+        return cls(digest, _text_digest(path), fields.get("tie_word_embeddings") is False)
 
     def can_swap_to(self, other: "ModelFolder") -> bool:
         """Whether an engine that serves this folder can load the other's weights in place.
@@ -98,6 +94,20 @@ class ModelFolder:
         that is not surely untied is restarted.
         """
         return self == other and self.is_untied
+
+
+def _text_digest(path: Path) -> str:
+    text = hashlib.sha256()
+    for name in _TEXT_FILES:
+        file = path / name
+        try:
+            content = file.read_bytes()
+        except FileNotFoundError:
+            content = b"\0absent"
+        except OSError as error:
+            raise ConfigurationError(f"{file} cannot be read: {error.strerror}.") from error
+        text.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
+    return text.hexdigest()
 
 
 class DeploymentFile:

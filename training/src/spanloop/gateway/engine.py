@@ -20,7 +20,7 @@ import httpx
 
 from spanloop.semconv.errors import ServiceError
 
-from .serving import find_serving_environment, launch
+from .serving import Launch, find_serving_environment, launch
 from .settings import SERVED_NAME, EngineSettings
 from .vllm_api import VllmApi
 
@@ -111,21 +111,12 @@ class ChildEngine:
         await self.stop()
         serving = find_serving_environment()
         port = _free_port()
-        command = launch(serving, model_path, port, self._settings)
-        self._log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if self._log_path.exists():
-            self._log_path.replace(self._log_path.with_suffix(".log.1"))
         _log.info("starting %s %s for %s; its output: %s", serving.package, serving.version, model_path, self._log_path)
         started_at = time.monotonic()
-        with self._log_path.open("wb") as output:
-            self._process = await asyncio.create_subprocess_exec(
-                # By its file: what makes spanloop importable here need not be in the engine's environment.
-                sys.executable, "-I", str(Path(__file__).with_name("guard.py")),
-                str(os.getpid()), str(self._settings.stop_timeout_s), *command.command,
-                env=dict(command.environment),
-                stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
-                start_new_session=True,
-            )  # fmt: skip
+        try:
+            self._process = await self._spawn(launch(serving, model_path, port, self._settings))
+        except OSError as error:
+            raise ServiceError(f"vLLM cannot be started: {error}.", next_step="run `spanloop doctor`") from error
         self._api = VllmApi(f"http://127.0.0.1:{port}", self._client)
         try:
             await self._wait_healthy(self._api, started_at)
@@ -134,6 +125,20 @@ class ChildEngine:
             await self.stop()
             raise
         _log.info("the engine answers after %.1f s", time.monotonic() - started_at)
+
+    async def _spawn(self, command: Launch) -> asyncio.subprocess.Process:
+        self._log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._log_path.exists():
+            self._log_path.replace(self._log_path.with_suffix(".log.1"))
+        with self._log_path.open("wb") as output:
+            return await asyncio.create_subprocess_exec(
+                # By its file: what makes spanloop importable here need not be in the engine's environment.
+                sys.executable, "-I", str(Path(__file__).with_name("guard.py")),
+                str(os.getpid()), str(self._settings.stop_timeout_s), *command.command,
+                env=dict(command.environment),
+                stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True,
+            )  # fmt: skip
 
     async def stop(self) -> None:
         """End vLLM: SIGTERM, then SIGKILL after the stop timeout."""
