@@ -43,7 +43,6 @@ def _row(span: Mapping[str, Any]) -> dict[str, Any]:
         "ParentSpanId": (span["parent_id"] or "").removeprefix("0x"),
         "SpanName": span["name"],
         "ServiceName": resource.get("service.name", ""),
-        "ResourceAttributes": as_map(resource),
         "ScopeName": span.get("instrumentation_scope", {}).get("name", ""),
         "SpanAttributes": as_map(span["attributes"]),
         "Duration": end - start,

@@ -89,7 +89,6 @@ class World:
                 "ParentSpanId": parent,
                 "SpanName": name,
                 "ServiceName": service,
-                "ResourceAttributes": [],
                 "ScopeName": scope,
                 "SpanAttributes": _items(attributes),
                 "Duration": int(duration_s * SECOND_NS),

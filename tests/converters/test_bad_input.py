@@ -37,9 +37,7 @@ def test_output_schemas_hold_with_rows_too() -> None:
 def test_columns_that_are_not_there_are_empty() -> None:
     world = World()
     loop(world, "x", trace=TRACE)
-    spans = world.span_frame().drop(
-        "ResourceAttributes", "Events.Name", "Events.Attributes", "StatusMessage", "ScopeName"
-    )
+    spans = world.span_frame().drop("Events.Name", "Events.Attributes", "StatusMessage", "ScopeName")
     converted = convert(spans, scores=frames.empty(frames.SCORES), generations=frames.empty(frames.GENERATIONS))
     assert converted.transitions.height == 3
 

@@ -46,6 +46,7 @@ def _take_step(draw: st.DrawFn, world: World, loop: dict[str, Any]) -> None:
     where: dict[str, Any] = {"trace": trace, "attributes": loop["extra"], "response_id": response_id}
     where["dropped"] = draw(st.sampled_from([0, 0, 0, 1]))
     where["error"] = "boom" if said is None else ""
+    where["start_s"] = draw(st.sampled_from([None, None, None, 0.0, 1.0, 5.0]))
     span = world.call(loop["seen"], said, **where)
     loop["step"] += 1
     if draw(st.booleans()):

@@ -25,7 +25,6 @@ SPANS: Final = pl.Schema(
         "ParentSpanId": pl.String(),
         "SpanName": pl.String(),
         "ServiceName": pl.String(),
-        "ResourceAttributes": STRING_ITEMS,
         "ScopeName": pl.String(),
         "SpanAttributes": STRING_ITEMS,
         "Duration": pl.UInt64(),

@@ -101,11 +101,7 @@ def _canonical(frame: pl.DataFrame) -> pl.DataFrame:
         | attr(names.GEN_AI_REQUEST_MODEL).is_not_null()
     )
     return wide.select(
-        *(
-            name
-            for name in frames.SPANS
-            if name not in {"SpanAttributes", "ResourceAttributes", "Events.Name", "Events.Attributes"}
-        ),
+        *(name for name in frames.SPANS if name not in {"SpanAttributes", "Events.Name", "Events.Attributes"}),
         *(pl.col(column_of(key)).fill_null("").alias(name) for name, key in _COMMON.items()),
         *fields,
         *_exception_columns(),

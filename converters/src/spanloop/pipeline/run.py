@@ -26,9 +26,9 @@ _DEFAULTS: Final = Options()
 
 def run(
     store: Store,
-    full: bool = False,  # noqa: FBT001, FBT002 - the seam's signature
-    progress: Progress | None = None,
     *,
+    full: bool = False,
+    progress: Progress | None = None,
     options: Options = _DEFAULTS,
     batch_spans: int = BATCH_SPANS,
 ) -> Report:

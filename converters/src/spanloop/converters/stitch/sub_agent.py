@@ -26,10 +26,11 @@ def sub_agents(calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> Ite
     known = {call.key: call for call in calls}
     continued = set(parents.values())
     askers = _askers(calls, parents, known)
+    roots = _roots(calls, parents, known)
     for leaf in calls:
         if leaf.key in continued or not leaf.output or not leaf.output[0].text:
             continue
-        root = _root(leaf, parents, known)
+        root = roots[leaf.key]
         question = next((message.text for message in root.input if message.role == "user"), "")
         candidates = askers.get((question.strip(), leaf.output[0].text.strip()), ())
         within = [asker for asker, until_ns in candidates if asker.end_ns <= root.start_ns and leaf.end_ns <= until_ns]
@@ -37,12 +38,23 @@ def sub_agents(calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> Ite
             yield root, within[-1]
 
 
-def _root(call: Span, parents: Mapping[SpanKey, SpanKey], known: Mapping[SpanKey, Span]) -> Span:
-    seen = {call.key}
-    while (above := known.get(parents.get(call.key, ("", "")))) is not None and above.key not in seen:
-        seen.add(above.key)
-        call = above
-    return call
+def _roots(
+    calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey], known: Mapping[SpanKey, Span]
+) -> dict[SpanKey, Span]:
+    """The first call of each call's conversation; each call is looked at once, cycles end where they began."""
+    found: dict[SpanKey, Span] = {}
+    for call in calls:
+        path: dict[SpanKey, None] = {}
+        current = call
+        while current.key not in found and current.key not in path:
+            path[current.key] = None
+            above = known.get(parents.get(current.key, ("", "")))
+            if above is None:
+                break
+            current = above
+        root = found.get(current.key, current)
+        found.update(dict.fromkeys(path, root))
+    return found
 
 
 def _askers(
