@@ -4,8 +4,10 @@ import errno
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,17 @@ def test_data_without_a_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataDirectoryError, match=r"has no version\.json but holds spool"):
         DataDir(tmp_path).open()
     assert not (tmp_path / "version.json").exists()
+
+
+def test_services_that_start_together_open_it_together(tmp_path: Path) -> None:
+    def open_and_fill(_: int) -> None:
+        opened = DataDir(tmp_path / "new").open()
+        opened.spool.mkdir(exist_ok=True)
+
+    for _ in range(20):
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(open_and_fill, range(8)))
+        shutil.rmtree(tmp_path / "new")
 
 
 def test_files_of_others_are_no_hindrance(tmp_path: Path) -> None:

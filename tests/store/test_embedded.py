@@ -249,6 +249,12 @@ def test_what_was_stored_is_there_after_a_restart_on_the_same_port(tmp_path: Pat
     connection.close()
 
 
+def test_its_process_loads_neither_polars_nor_the_client_nor_a_second_engine() -> None:
+    code = "import sys, spanloop.store.embedded; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert not {"polars", "pyarrow", "clickhouse_connect", "chdb", "_chdb"} & set(loaded.stdout.split())
+
+
 def test_the_default_cap_is_a_share_of_the_memory() -> None:
     assert 512 << 20 <= default_memory_cap_bytes() <= min(4 << 30, max(512 << 20, psutil.virtual_memory().total // 4))
 

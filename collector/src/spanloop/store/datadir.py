@@ -172,7 +172,8 @@ class DataDir:
 
     def _refuse_unversioned(self) -> None:
         found = [name for name in _OWNED_NAMES if (self.path / name).exists()]
-        if found:
+        # Looked at again, because another process may have opened the same new directory in between.
+        if found and not self.version_file.exists():
             raise DataDirectoryError(
                 f"The data directory {self.path} has no version.json but holds {', '.join(found)}: "
                 "its layout is unknown.",

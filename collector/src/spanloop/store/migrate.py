@@ -97,10 +97,12 @@ def migrate(address: Address, todo: Sequence[Migration] | None = None) -> None:
 
 def _create_database(address: Address) -> None:
     connection = Connection(address, database="default")
+    doing = f"creating database {address.database!r}"
     try:
-        connection.command(
-            f"CREATE DATABASE IF NOT EXISTS `{address.database}`", doing=f"creating database {address.database!r}"
-        )
+        # Asked first: whoever owns just this database has no right to create one, even IF NOT EXISTS.
+        sql = "SELECT count() AS found FROM system.databases WHERE name = {name:String}"
+        if not connection.query(sql, doing=doing, parameters={"name": address.database})["found"][0]:
+            connection.command(f"CREATE DATABASE IF NOT EXISTS `{address.database}`", doing=doing)
     finally:
         connection.close()
 
