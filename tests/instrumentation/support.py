@@ -224,6 +224,16 @@ class FakeModel:
     headers: list[Mapping[str, str]] = field(default_factory=list[Mapping[str, str]])
 
 
+def _streamed(count: int, text: str) -> bytes:
+    """``text`` as server-sent events, one character each."""
+    head = {"id": f"chatcmpl-{count}", "object": "chat.completion.chunk", "created": 1, "model": "tiny@v1"}
+    deltas: list[tuple[Attributes, str | None]] = [({"role": "assistant", "content": ""}, None)]
+    deltas += [({"content": character}, None) for character in text]
+    deltas.append(({}, "stop"))
+    chunks = [{**head, "choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in deltas]
+    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks).encode() + b"data: [DONE]\n\n"
+
+
 @contextmanager
 def modelling() -> Generator[FakeModel]:
     model = FakeModel()
@@ -238,6 +248,9 @@ def modelling() -> Generator[FakeModel]:
                 count = len(model.requests)
             message = {"role": "assistant", **model.script[min(count, len(model.script)) - 1]}
             finish = "tool_calls" if message.get("tool_calls") else "stop"
+            if body.get("stream"):
+                self.respond(200, _streamed(count, message["content"]), {"content-type": "text/event-stream"})
+                return
             answer = {
                 "id": f"chatcmpl-{count}",
                 "object": "chat.completion",

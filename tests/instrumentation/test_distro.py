@@ -161,6 +161,40 @@ def test_a_task_stamps_what_happens_inside_across_threads(traced_app: App, recei
     }
 
 
+CONCURRENT_APP = """
+import asyncio, openai
+from spanloop.instrumentation import task
+
+client = openai.AsyncOpenAI()
+messages = [{"role": "user", "content": "hi"}]
+
+async def attempt(name):
+    async with task(name):
+        answer = await client.chat.completions.create(model="tiny", messages=messages)
+        stream = await client.chat.completions.create(model="tiny", messages=messages, stream=True)
+        streamed = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+        return answer.choices[0].message.content, streamed
+
+async def main():
+    print(await asyncio.gather(*(attempt(f"t{number}") for number in range(3))))
+
+asyncio.run(main())
+"""
+
+
+def test_concurrent_attempts_of_an_asyncio_app_keep_apart_streams_included(traced_app: App, receiver: Receiver) -> None:
+    ran = traced_app.run(CONCURRENT_APP)
+    assert (ran.stdout, ran.stderr, ran.code) == (f"{[('hello', 'hello')] * 3}\n", "", 0)
+    for number in range(3):
+        root = receiver.by_name(f"task t{number}")
+        calls_inside = [span for span in receiver.spans if span.parent_span_id == root.span_id]
+        assert [span.name for span in calls_inside] == ["openai.chat", "openai.chat"]
+        for span in calls_inside:
+            assert root.attributes.items() <= span.attributes.items()
+            (answer,) = json.loads(span.attributes["gen_ai.output.messages"])
+            assert answer["parts"] == [{"content": "hello", "type": "text"}]
+
+
 def test_a_process_can_be_an_attempt_by_its_environment(traced_app: App, receiver: Receiver) -> None:
     script = MANUAL_SPAN + "from spanloop.instrumentation import reward\nreward(1)\n"
     for _ in range(2):
@@ -264,6 +298,11 @@ def test_a_protocol_without_its_exporter_is_one_line_and_the_app_runs(app: App) 
     assert (ran.stdout, ran.code) == ("working\n", 0)
     (line,) = ran.stderr_lines
     assert "otlp_proto_grpc" in line
+
+
+def test_a_config_file_that_cannot_be_read_is_one_line_and_the_app_runs(app: App) -> None:
+    ran = app.with_variables(OTEL_CONFIG_FILE="absent.yaml").run(MANUAL_SPAN)
+    assert (ran.stdout, len(ran.stderr_lines), ran.code) == ("working\n", 1, 0)
 
 
 def test_the_app_sees_its_own_environment(traced_app: App) -> None:

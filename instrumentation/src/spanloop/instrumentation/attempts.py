@@ -63,7 +63,7 @@ def attempt_in(context: Context | None = None) -> Attempt | None:
     found = get_value(_ATTEMPT_KEY, context)
     if isinstance(found, Attempt):
         return found
-    return _from_baggage(context) or _of_process(os.getpid())
+    return _from_baggage(context) or _of_this_process()
 
 
 def _from_baggage(context: Context | None) -> Attempt | None:
@@ -79,13 +79,17 @@ def _from_baggage(context: Context | None) -> Attempt | None:
         return None
     if found.task_id or found.episode_id:
         return found
-    process = _of_process(os.getpid())
+    process = _of_this_process()
     return Attempt(process.task_id, process.episode_id, found.session_id) if process else found
 
 
-@cache
-def _of_process(pid: int) -> Attempt | None:
-    """The attempt that ``SPANLOOP_TASK_ID`` declares the whole process to be; a forked child is an attempt too."""
-    del pid
+def _of_this_process() -> Attempt | None:
+    """The attempt that ``SPANLOOP_TASK_ID`` declares the whole process to be; a forked child is one of its own."""
     task_id = os.environ.get(TASK_ID_ENV, "").strip()
-    return Attempt(task_id, new_episode_id()) if task_id else None
+    return _of_process(task_id, os.getpid()) if task_id else None
+
+
+@cache
+def _of_process(task_id: str, pid: int) -> Attempt:
+    del pid
+    return Attempt(task_id, new_episode_id())
