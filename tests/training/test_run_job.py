@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
 from training_running import Runner, ray_cluster
 from training_seeding import seed_groups
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from spanloop.semconv.enums import JobKind
 from spanloop.store import Store
@@ -23,6 +24,7 @@ from spanloop.training.control.processes import send
 from spanloop.training.dataset_manifest import load_manifest
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
+from spanloop.training.serving_copy import serving_path
 
 LOGPROB_TOLERANCE = 1e-3
 """Of the ratio between the engine's probability of a token and an independent forward pass's; float32 gives 1e-6."""
@@ -190,3 +192,29 @@ def test_a_ray_that_is_not_ours_is_used_and_survives(
         assert_trained(runner, store, job.id, loss="actor/pg_loss")
         with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=5):
             pass
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_tied_embeddings_stay_tied_and_are_served_untied(
+    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model, groups=1)
+    tied = tmp_path / "tied"
+    shutil.copytree(tiny_model, tied)
+    config = LlamaConfig.from_pretrained(tiny_model, tie_word_embeddings=True)
+    loader: Any = LlamaForCausalLM
+    loader(config).save_pretrained(tied)
+    registry = Registry(runner.data_dir)
+    registry.add("tied", tied)
+    job, status, log = runner.run(
+        JobSpec(kind=JobKind.SFT, base="tied", steps=2, learning_rate=1e-2), tmp_path / "log.txt"
+    )
+    assert status == 0, log
+    trained = registry.get(job.model_version)
+    assert "lm_head.weight" not in weights(trained.path)
+    served = weights(serving_path(trained))
+    assert served["lm_head.weight"].equal(weights(trained.path)["model.embed_tokens.weight"].to(torch.bfloat16))
+    assert not weights(trained.path)["model.embed_tokens.weight"].equal(
+        weights(registry.get("tied@v1").path)["model.embed_tokens.weight"]
+    )

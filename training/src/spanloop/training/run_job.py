@@ -60,7 +60,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     version = attempt.registry.get(job.model_version) if job.model_version else _train_and_register(attempt)
     if job.spec.deploy:
         _say(f"deploying {version.reference}")
-        deploy(data_dir, version.reference, job_id=job_id)
+        deploy(data_dir, version.reference, job_id=job_id, token=token)
     _clear_scratch(folder)
     _say(f"done: {version.reference}")
     return version

@@ -30,6 +30,7 @@ _OOM_SIGNS: Final = (
     "cannot allocate memory",
     "not enough memory",
 )
+_DISK_SIGNS: Final = ("no space left", "disk quota exceeded", "pytorchstreamwriter failed writing")
 _SOCKET_PATH_BYTES: Final = 40
 """Room that a temporary folder may take, so that Ray's socket paths below it stay under 107 bytes."""
 
@@ -95,7 +96,13 @@ def failure_of(run: VerlProcess) -> JobError:
     status = run.process.returncode
     kind, message, next_step = _reported(run.plan.failure_path)
     where = f"Job {run.plan.job_id} ({run.plan.kind})"
-    if status == -signal.SIGKILL or any(sign in f"{kind} {message}".lower() for sign in _OOM_SIGNS):
+    said = f"{kind} {message}".lower()
+    if any(sign in said for sign in _DISK_SIGNS):
+        return JobError(
+            f"{where} could not save: the disk is full. {_short(message)}",
+            next_step=f"Free some space, then spanloop jobs retry {run.plan.job_id}: it goes on from its checkpoint.",
+        )
+    if status == -signal.SIGKILL or any(sign in said for sign in _OOM_SIGNS):
         return JobError(
             f"{where} ran out of memory, or was killed: verl ended with status {status}. {_short(message)}",
             next_step="Lower batch_groups, max_prompt_tokens or max_response_tokens, or stop what else needs memory.",

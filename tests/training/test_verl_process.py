@@ -1,0 +1,81 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spanloop.semconv.enums import JobKind
+from spanloop.training.verl_plugin.plan import TrainPlan
+from spanloop.training.verl_process import VerlProcess, failure_of, ray_folder
+
+
+def plan(folder: Path) -> TrainPlan:
+    return TrainPlan(
+        kind=JobKind.GRPO,
+        job_id="job-1",
+        model_path=folder,
+        dataset_path=folder,
+        checkpoint_dir=folder,
+        metrics_path=folder / "metrics-1.jsonl",
+        failure_path=folder / "failure.json",
+        steps=1,
+        batch_size=1,
+        learning_rate=1e-6,
+        max_prompt_tokens=1,
+        max_response_tokens=1,
+        micro_batch_tokens=1,
+        save_every_steps=1,
+        ray_temp_dir=folder / "ray",
+        threads=1,
+    )
+
+
+def ended(folder: Path, code: str) -> VerlProcess:
+    process = subprocess.Popen([sys.executable, "-c", code])
+    process.wait()
+    return VerlProcess(process, plan(folder))
+
+
+@pytest.mark.parametrize(
+    ("report", "expected", "next_step"),
+    [
+        ({"type": "OutOfMemoryError", "message": "task was killed"}, "ran out of memory", "Lower batch_groups"),
+        (
+            {"type": "RuntimeError", "message": "DefaultCPUAllocator: can't allocate memory"},
+            "ran out of memory",
+            "Lower",
+        ),
+        ({"type": "OSError", "message": "[Errno 28] No space left on device"}, "the disk is full", "Free some space"),
+        ({"type": "JobError", "message": "no CUDA", "next_step": "use the CPU"}, "cannot run: no CUDA", "use the CPU"),
+        ({"type": "ValueError", "message": "odd"}, "failed inside verl: ValueError: odd", "spanloop jobs log job-1"),
+    ],
+)
+def test_a_report_becomes_an_error_with_a_next_step(
+    tmp_path: Path, report: dict[str, str], expected: str, next_step: str
+) -> None:
+    (tmp_path / "failure.json").write_text(json.dumps(report))
+    error = failure_of(ended(tmp_path, "raise SystemExit(1)"))
+    assert expected in error.what
+    assert error.what.startswith("Job job-1 (grpo) ")
+    assert error.next_step.startswith(next_step)
+
+
+def test_a_process_that_was_killed_reports_nothing_and_is_taken_for_out_of_memory(tmp_path: Path) -> None:
+    error = failure_of(ended(tmp_path, "import os; os.kill(os.getpid(), 9)"))
+    assert "status -9" in error.what
+
+
+def test_a_crash_without_a_report_names_its_status(tmp_path: Path) -> None:
+    assert "exit status 7 and no report" in failure_of(ended(tmp_path, "raise SystemExit(7)")).what
+
+
+def test_ray_s_folder_is_short_and_goes_with_what_a_killed_attempt_left(tmp_path: Path) -> None:
+    left = tmp_path / "ray"
+    left.mkdir()
+    (tmp_path / "plan.json").write_text(plan(tmp_path).model_dump_json())
+    with ray_folder(tmp_path / "plan.json") as folder:
+        assert not left.exists()
+        assert folder.is_dir()
+        assert len(str(folder)) < 64
+    assert not folder.exists()
