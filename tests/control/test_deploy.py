@@ -12,8 +12,13 @@ import pytest
 
 from spanloop.semconv.errors import ConfigurationError, JobError, NotRunningError, ServiceError
 from spanloop.store import DataDir
+from spanloop.training.control import leases, outcomes
+from spanloop.training.control.database import ControlDatabase
 from spanloop.training.deploy import deploy
+from spanloop.training.jobs import JobApi, JobSpec, LeaseLostError
 from spanloop.training.registry import ModelVersion, Registry
+
+from .support import FakeClock
 
 TOKEN = "s3cret"
 
@@ -131,3 +136,28 @@ def test_versions_that_are_not_there_are_refused_before_anybody_is_asked(
     with pytest.raises(JobError, match="is gone"):
         deploy(data_dir, "tiny", serving_path=as_it_is)
     assert gateway.asked == []
+
+
+def test_a_stale_runner_deploys_nothing(
+    *,
+    data_dir: DataDir,
+    registry: Registry,
+    gateway: Gateway,
+    api: JobApi,
+    spec: JobSpec,
+    database: ControlDatabase,
+    clock: FakeClock,
+) -> None:
+    job = api.submit(spec)
+    with database.write() as session:
+        lease = leases.take_next(session, owner="somebody", now=clock.now, until=clock.now)
+    assert lease is not None
+    deploy(data_dir, "tiny", job_id=job.id, token=lease.token, serving_path=as_it_is)
+    assert registry.deployments()[0].job_id == job.id
+    with database.write() as session:
+        outcomes.release(session, lease, now=clock.now)
+    with pytest.raises(LeaseLostError):
+        deploy(data_dir, "tiny", job_id=job.id, token=lease.token, serving_path=as_it_is)
+    with pytest.raises(LeaseLostError):
+        registry.record_deployment("tiny", job_id=job.id, token=lease.token)
+    assert len(gateway.asked) == len(registry.deployments()) == 1

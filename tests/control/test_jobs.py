@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.semconv.errors import ConfigurationError, JobError
+from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError
 from spanloop.store import DataDir
 from spanloop.training.control import leases, outcomes
 from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.tables import JobRow
 from spanloop.training.jobs import JobApi, JobSpec, JobState, LeaseLostError, report_progress
 
 from .support import FakeClock
@@ -141,3 +142,15 @@ def test_a_schedule_needs_exactly_one_kind_of_time(api: JobApi, spec: JobSpec, c
         api.schedule(spec, cron="* * * * *", at=clock.now)
     with pytest.raises(ConfigurationError, match=r"no time zone(?s:.*)\+00:00"):
         api.schedule(spec, at=datetime(2026, 1, 1))  # noqa: DTZ001 - the point
+
+
+def test_a_spec_of_another_version_is_refused_with_its_job(
+    api: JobApi, spec: JobSpec, database: ControlDatabase
+) -> None:
+    job = api.submit(spec)
+    with database.write() as session:
+        session.get_one(JobRow, job.id).spec = '{"kind": "grpo", "base": "tiny", "quantum": true}'
+    with pytest.raises(
+        DataDirectoryError, match=rf"{job.id} is not one(?s:.*)quantum: Extra(?s:.*)version of spanloop"
+    ):
+        api.list()

@@ -209,3 +209,15 @@ def test_adds_at_once_get_versions_of_their_own(registry: Registry, model_folder
     wait_until(lambda: all(process.poll() is not None for process in processes))
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert sorted(model.version for model in registry.list("tiny")) == ["v1", "v2", "v3", "v4"]
+
+
+def test_a_source_that_cannot_be_read_is_named_and_leaves_nothing(registry: Registry, model_folder: Path) -> None:
+    (model_folder / "model.safetensors").unlink()
+    os.mkfifo(model_folder / "model.safetensors")
+    with pytest.raises(JobError, match="no weights"):
+        registry.add("tiny", model_folder)
+    (model_folder / "model.safetensors").unlink()
+    (model_folder / "model.safetensors").symlink_to("/proc/self/mem")
+    with pytest.raises(DataDirectoryError, match="could not be copied"):
+        registry.add("tiny", model_folder)
+    assert [path.name for path in registry.get("tiny").path.parent.iterdir()] == ["v1"]

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.semconv.errors import DataDirectoryError
 from spanloop.store import DataDir
 from spanloop.training.control import leases
 from spanloop.training.control.database import ControlDatabase
@@ -299,6 +301,56 @@ def test_the_loop_outlives_a_database_that_is_away_for_a_while(
             wait_until(lambda: api.get(job.id).is_finished)
     assert api.get(job.id).state is JobState.SUCCEEDED
     assert caplog.text.count("unable to open") <= 2, "said once for each trouble, not at every look"
+
+
+def test_an_outcome_waits_for_a_database_that_is_away(
+    api: JobApi, spec: JobSpec, data_dir: DataDir, make_scheduler: MakeScheduler, runner_of: RunnerOf
+) -> None:
+    job = api.submit(spec)
+    hidden = data_dir.path / "hidden.db"
+    with make_scheduler(runner_of("fail")) as scheduler:
+        scheduler.tick()
+        data_dir.control_db.rename(hidden)
+        data_dir.control_db.mkdir()
+        wait_until(lambda: "loss is nan" in (folder(data_dir, job.id) / "log.txt").read_text())
+        for _ in range(20):
+            with pytest.raises(DataDirectoryError):
+                scheduler.tick()
+            time.sleep(0.02)
+        data_dir.control_db.rmdir()
+        hidden.rename(data_dir.control_db)
+        wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick)
+    assert api.get(job.id).state is JobState.FAILED
+    assert "exit status 7" in api.get(job.id).error
+
+
+def test_a_job_whose_scheduler_is_gone_can_still_be_cancelled(
+    *,
+    api: JobApi,
+    spec: JobSpec,
+    database: ControlDatabase,
+    clock: FakeClock,
+    make_scheduler: MakeScheduler,
+    runner_of: RunnerOf,
+) -> None:
+    job = api.submit(spec)
+    gone = str(ProcessIdentity.own()._replace(start_ticks=1))
+    with database.write() as session:
+        assert leases.take_next(session, owner=gone, now=clock.now, until=clock.now + timedelta(days=1))
+    assert api.cancel(job.id).state is JobState.CANCELLING
+    with make_scheduler(runner_of("sleep"), clock=clock) as scheduler:
+        scheduler.tick()
+    assert (api.get(job.id).state, api.get(job.id).attempt) == (JobState.CANCELLED, 1)
+
+
+@pytest.mark.parametrize(("status", "attempts"), [(1, 1), (3, 1), (130, 2), (143, 2)])
+def test_a_runner_that_says_that_it_was_ended_from_outside_is_started_again(
+    api: JobApi, spec: JobSpec, make_scheduler: MakeScheduler, status: int, attempts: int
+) -> None:
+    job = api.submit(spec.model_copy(update={"max_attempts": 2}))
+    with make_scheduler(("/bin/sh", "-c", f"exit {status}", "sh")) as scheduler:
+        wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick)
+    assert (api.get(job.id).state, api.get(job.id).attempt) == (JobState.FAILED, attempts)
 
 
 def test_a_stop_request_answers_to_its_signal() -> None:

@@ -27,6 +27,7 @@ def deploy(
     reference: str,
     *,
     job_id: str | None = None,
+    token: int | None = None,
     timeout_s: float = DEPLOY_TIMEOUT_S,
     serving_path: Callable[[ModelVersion], Path] | None = None,
 ) -> ModelVersion:
@@ -36,6 +37,7 @@ def deploy(
         data_dir: A ``DataDir`` or the path of one.
         reference: ``name@version``, or ``name`` for its newest version.
         job_id: The job that deploys, for the record.
+        token: The fencing token of the process that runs the job; with it, a stale runner deploys nothing.
         timeout_s: How long the gateway may take.
         serving_path: Gives the folder to serve; by default a copy with untied embeddings where the version needs one.
 
@@ -44,9 +46,11 @@ def deploy(
         NotRunningError: No gateway runs on this data directory.
         ConfigurationError: The gateway's admin token is missing or refused.
         ServiceError: The gateway could not serve it.
+        LeaseLostError: ``token`` is stale.
     """
     paths = ControlPaths.of(data_dir)
     registry = Registry(paths.root)
+    registry.check_lease(job_id, token)
     model = registry.get(reference)
     if not model.path.is_dir():
         raise JobError(
@@ -56,12 +60,12 @@ def deploy(
     gateway = read_run_file(paths.root, "gateway")
     if gateway is None:
         raise _not_running(paths.root)
-    token = _admin_token(paths.root)
+    admin_token = _admin_token(paths.root)
     folder = (serving_path or _untied_copy)(model)
     body = {"name": model.name, "version": model.version, "path": str(folder)}
-    answer = _post(f"{gateway.url.rstrip('/')}/admin/deploy", body, token, timeout_s=timeout_s, root=paths.root)
+    answer = _post(f"{gateway.url.rstrip('/')}/admin/deploy", body, admin_token, timeout_s=timeout_s, root=paths.root)
     _check(answer, model.reference)
-    registry.record_deployment(model.reference, job_id=job_id)
+    registry.record_deployment(model.reference, job_id=job_id, token=token)
     return model
 
 
@@ -83,12 +87,12 @@ def _admin_token(root: Path) -> str:
         ) from error
 
 
-def _post(url: str, body: dict[str, str], token: str, *, timeout_s: float, root: Path) -> httpx.Response:
+def _post(url: str, body: dict[str, str], admin_token: str, *, timeout_s: float, root: Path) -> httpx.Response:
     timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
     try:
         # trust_env off: a proxy of the environment must not get between us and our own gateway.
         with httpx.Client(timeout=timeout, trust_env=False) as client:
-            return client.post(url, json=body, headers={"Authorization": f"Bearer {token}"})
+            return client.post(url, json=body, headers={"Authorization": f"Bearer {admin_token}"})
     except httpx.ConnectError as error:
         raise _not_running(root) from error
     except httpx.TimeoutException as error:

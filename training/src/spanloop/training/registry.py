@@ -117,9 +117,8 @@ class Registry:
         if re.fullmatch(NAME_PATTERN, name) is None:
             raise ConfigurationError(f"{name!r} is no model name: expected {NAME_PATTERN}.")
         parent = None if parent is None else self.get(parent).reference
-        lease = None if job_id is None or token is None else Lease(job_id, token)
         with self._database.read() as session:
-            done = _version_of_job(session, job_id, lease)
+            done = _version_of_job(session, job_id, token)
         if done is not None:
             return self._value(done)
         check_model_folder(Path(source_path))
@@ -127,7 +126,7 @@ class Registry:
         try:
             with self._database.write() as session:
                 # Asked again under the writer's lock: the copy took its time.
-                row = _version_of_job(session, job_id, lease)
+                row = _version_of_job(session, job_id, token)
                 if row is None:
                     row = self._new_row(session, name, facts=facts, parent=parent, job_id=job_id, metadata=metadata)
                     put_in_place(temporary, self._folder(row))
@@ -168,15 +167,26 @@ class Registry:
         with self._database.read() as session:
             return tuple(self._value(row) for row in session.scalars(statement))
 
-    def record_deployment(self, reference: str, *, job_id: str | None = None) -> Deployment:
+    def check_lease(self, job_id: str | None, token: int | None) -> None:
+        """Raise when ``token`` is given and is no longer the job's; a look only, nothing is held.
+
+        Raises:
+            LeaseLostError: The lease is another's by now.
+        """
+        with self._database.read() as session:
+            _require_lease(session, job_id, token)
+
+    def record_deployment(self, reference: str, *, job_id: str | None = None, token: int | None = None) -> Deployment:
         """Note that the gateway serves ``reference`` now; ``spanloop.training.deploy.deploy`` calls this.
 
         Raises:
             JobError: There is no such version.
+            LeaseLostError: ``token`` is given and is stale.
         """
         model = self.get(reference)
         row = DeploymentRow(name=model.name, number=_number(model.version), deployed_at=self._clock(), job_id=job_id)
         with self._database.write() as session:
+            _require_lease(session, job_id, token)
             session.add(row)
         return _deployment(row)
 
@@ -235,14 +245,18 @@ class Registry:
         )
 
 
-def _version_of_job(session: Session, job_id: str | None, lease: Lease | None) -> ModelVersionRow | None:
+def _version_of_job(session: Session, job_id: str | None, token: int | None) -> ModelVersionRow | None:
     if job_id is None:
         return None
     if session.get(JobRow, job_id) is None:
         raise JobError(f"There is no job {job_id!r} that could register a model version.")
-    if lease is not None:
-        state_of(session, lease)
+    _require_lease(session, job_id, token)
     return session.scalars(select(ModelVersionRow).where(ModelVersionRow.job_id == job_id)).first()
+
+
+def _require_lease(session: Session, job_id: str | None, token: int | None) -> None:
+    if job_id is not None and token is not None:
+        state_of(session, Lease(job_id, token))
 
 
 def _deployment(row: DeploymentRow) -> Deployment:

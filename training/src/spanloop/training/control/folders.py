@@ -48,7 +48,7 @@ def copy_incoming(source: Path, parent: Path) -> tuple[Path, FolderFacts]:
     """Copy ``source`` to a temporary folder in ``parent`` and fsync all of it; links are followed.
 
     Raises:
-        DataDirectoryError: The disk has no room.
+        DataDirectoryError: The disk has no room, or a file cannot be read or written.
     """
     parent.mkdir(parents=True, exist_ok=True)
     clear_incoming(parent)
@@ -63,7 +63,10 @@ def copy_incoming(source: Path, parent: Path) -> tuple[Path, FolderFacts]:
         shutil.rmtree(temporary, ignore_errors=True)
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise _no_room(parent, size_bytes, shutil.disk_usage(parent).free) from error
-        raise
+        raise DataDirectoryError(
+            f"The model folder {source} could not be copied to {parent}: {error}.",
+            next_step="Check that the source is readable and the data directory writable by you.",
+        ) from error
     return temporary, FolderFacts(digest, size_bytes)
 
 

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 from spanloop.semconv.enums import JobState
 from spanloop.training.control.job_rows import find_job
 from spanloop.training.control.leases import Lease, LeaseLostError
+from spanloop.training.control.records import spec_of
 from spanloop.training.control.states import FINAL_STATES, move
-from spanloop.training.job_spec import JobSpec
 
 
 def succeed(session: Session, lease: Lease, *, now: datetime) -> JobState:
@@ -49,7 +49,7 @@ def interrupted(session: Session, lease: Lease, *, now: datetime, error: str) ->
         LeaseLostError: The lease is another's by now.
     """
     row = find_job(session, lease.job_id)
-    allowed = JobSpec.model_validate_json(row.spec).max_attempts
+    allowed = spec_of(row).max_attempts
     count = row.interruptions + 1
     if count < allowed:
         return _settle(session, lease, JobState.QUEUED, now=now, error=error, interruptions=count)

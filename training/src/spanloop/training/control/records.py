@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from pydantic import ValidationError
+
 from spanloop.semconv.enums import JobState
+from spanloop.semconv.errors import DataDirectoryError
 from spanloop.training.control.states import FINAL_STATES
 from spanloop.training.control.tables import JobRow, ScheduleRow
 from spanloop.training.job_spec import JobSpec
@@ -56,9 +59,26 @@ class Schedule:
     created_at: datetime
 
 
+def spec_of(row: JobRow | ScheduleRow) -> JobSpec:
+    """The spec in ``row``.
+
+    Raises:
+        DataDirectoryError: Another version of spanloop wrote it, with settings that this one does not know.
+    """
+    try:
+        return JobSpec.model_validate_json(row.spec)
+    except ValidationError as error:
+        owner = row.job_id if isinstance(row, JobRow) else row.schedule_id
+        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise DataDirectoryError(
+            f"The stored spec of {owner} is not one that this spanloop understands: {wrong}.",
+            next_step="Use the version of spanloop that wrote it, or another data directory (--data-dir).",
+        ) from error
+
+
 def job_of(row: JobRow) -> Job:
     """The job in ``row``."""
-    spec = JobSpec.model_validate_json(row.spec)
+    spec = spec_of(row)
     return Job(
         id=row.job_id,
         spec=spec,
@@ -79,7 +99,7 @@ def schedule_of(row: ScheduleRow) -> Schedule:
     """The schedule in ``row``."""
     return Schedule(
         id=row.schedule_id,
-        spec=JobSpec.model_validate_json(row.spec),
+        spec=spec_of(row),
         cron=row.cron or None,
         next_at=row.next_at,
         last_at=row.last_at,

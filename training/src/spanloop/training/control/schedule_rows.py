@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from spanloop.semconv.errors import JobError
 from spanloop.training.control.job_rows import insert_job, new_id
+from spanloop.training.control.records import spec_of
 from spanloop.training.control.tables import ScheduleRow
 from spanloop.training.job_spec import JobSpec
 from spanloop.training.schedules import next_firing
@@ -71,8 +72,7 @@ def _fire(session: Session, row: ScheduleRow, *, now: datetime) -> str:
     )
     if cast("CursorResult[Any]", result).rowcount == 0:
         return ""
-    spec = JobSpec.model_validate_json(row.spec)
-    job = insert_job(session, spec, now=now, schedule_id=row.schedule_id, fired_for=row.next_at)
+    job = insert_job(session, spec_of(row), now=now, schedule_id=row.schedule_id, fired_for=row.next_at)
     set_last = update(ScheduleRow).where(ScheduleRow.schedule_id == row.schedule_id).values(last_job_id=job.job_id)
     session.execute(set_last, execution_options={"synchronize_session": False})
     return job.job_id
