@@ -183,6 +183,23 @@ def test_sigterm_without_clickhouse_stops_in_time_and_keeps_the_spool(
     assert again.terminate() == 0
 
 
+def test_a_sender_that_goes_away_in_the_middle_leaves_nothing_behind(launch: Launcher) -> None:
+    collector: CollectorProcess = launch()
+    port = int(collector.url.rpartition(":")[2])
+    head = (
+        b"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: 1000\r\n\r\n"
+    )
+    for part in (b"", head[:40], head, head + b"x" * 10):
+        with socket.create_connection(("127.0.0.1", port)) as sender:
+            sender.sendall(part)
+    wait_for(lambda: collector.health()["spool"] is not None, "an answer")
+    body = trace_request(1).SerializeToString()
+    assert httpx.post(f"{collector.url}/v1/traces", content=body, headers=PROTOBUF).status_code == 200
+    assert collector.terminate() == 0
+    assert "Traceback" not in collector.log.read_text()
+    assert "1 requests wait" in collector.log.read_text()
+
+
 @pytest.mark.slow
 def test_sigterm_while_clickhouse_hangs_stops_in_time(launch: Launcher, data_dir: DataDir) -> None:
     with embedded(data_dir):

@@ -7,6 +7,7 @@ No request waits for ClickHouse.
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Final
@@ -21,7 +22,7 @@ from spanloop.store.spool import Spool, SpoolDiskError, SpoolFullError
 from .admission import Admission, Signal, admit
 from .health import Health
 from .metrics import Metrics
-from .otlp_http import JSON, RefusedError, RpcCode, accepted_response, read_body, refused_response
+from .otlp_http import JSON, RefusedError, RpcCode, accepted_response, read_body, reasons, refused_response
 from .settings import Settings
 from .wire import MalformedError
 
@@ -31,8 +32,26 @@ _INLINE_BYTES: Final = 256 * 1024
 """Bodies up to this are checked on the event loop (about a millisecond); larger ones in a thread."""
 
 
+class _Complaints:
+    """Warnings about requests, at most one a second: a sender that is wrong is wrong many times."""
+
+    def __init__(self) -> None:
+        self._next_s = 0.0
+        self._silent = 0
+
+    def warn(self, text: str) -> None:
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            self._silent += 1
+            return
+        more = f" (and {self._silent} complaints before it)" if self._silent else ""
+        _log.warning("%s%s", text, more)
+        self._next_s, self._silent = now_s + 1.0, 0
+
+
 def create_app(spool: Spool, metrics: Metrics, health: Health, settings: Settings) -> Starlette:
     """The app; the caller owns the spool and runs the writer."""
+    complaints = _Complaints()
 
     def receiver(signal: Signal) -> Callable[[Request], Awaitable[Response]]:
         async def receive(request: Request) -> Response:
@@ -43,12 +62,14 @@ def create_app(spool: Spool, metrics: Metrics, health: Health, settings: Setting
                     await _store(spool, signal, admission.body)
             except RefusedError as refused:
                 metrics.count("refused_requests_total", signal=signal, status=str(int(refused.status)))
-                _log.warning("refused %s with %d: %s", signal, refused.status, refused.message)
+                complaints.warn(f"refused {signal} with {int(refused.status)}: {refused.message}")
                 return refused_response(request, refused)
             except ClientDisconnect:
                 # Nobody is left to read an answer; the sender tries again.
                 return Response(status_code=HTTPStatus.BAD_REQUEST)
             _count(metrics, signal, admission)
+            if admission.rejected:
+                complaints.warn(f"rejected from {signal}: {reasons(admission)}")
             return accepted_response(signal, admission)
 
         return receive
@@ -99,5 +120,3 @@ def _count(metrics: Metrics, signal: Signal, admission: Admission) -> None:
     metrics.count("dropped_attributes_total", admission.dropped_attributes, signal=signal)
     for reason, count in admission.rejected.items():
         metrics.count("rejected_total", count, signal=signal, reason=reason)
-    if admission.rejected:
-        _log.warning("rejected %d of %s: %s", admission.rejected_total, signal, dict(admission.rejected))

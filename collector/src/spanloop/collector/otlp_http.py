@@ -78,10 +78,7 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
 
 def accepted_response(signal: Signal, admission: Admission) -> Response:
     """200, with the partial success that the specification asks for when items were rejected."""
-    message = ""
-    if admission.rejected:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(admission.rejected.items()))
-        message = f"rejected: {reasons}; the others are stored"
+    message = f"rejected: {reasons(admission)}; the others are stored" if admission.rejected else ""
     answer: ExportTraceServiceResponse | ExportLogsServiceResponse
     if signal is Signal.TRACES:
         answer = ExportTraceServiceResponse()
@@ -96,6 +93,11 @@ def accepted_response(signal: Signal, admission: Admission) -> Response:
                 ExportLogsPartialSuccess(rejected_log_records=admission.rejected_total, error_message=message)
             )
     return Response(serialize(answer), media_type=PROTOBUF)
+
+
+def reasons(admission: Admission) -> str:
+    """Why items were rejected, for a person: ``2 bad_trace_id, 1 undecodable``."""
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(admission.rejected.items()))
 
 
 def refused_response(request: Request, refused: RefusedError) -> Response:

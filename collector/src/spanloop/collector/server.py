@@ -7,6 +7,7 @@ flight answered, the run file gone, the writer drains for a while, and the spool
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import logging
 import os
 import signal
@@ -65,14 +66,14 @@ async def _serve(data_dir: DataDir, settings: Settings, listener: socket.socket,
     )
     server = _Server(config)
     _stop_on_signals(server)
-    host, port = listener.getsockname()[:2]
+    url = _reachable_url(listener)
     writing = asyncio.create_task(writer.run())
     writing.add_done_callback(lambda _: setattr(server, "should_exit", True))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         await _wait_for_start(server, serving)
-        with data_dir.announce("collector", f"http://{host}:{port}"):
-            _log.info("collector answers at http://%s:%d, spool %s", host, port, data_dir.spool)
+        with data_dir.announce("collector", url):
+            _log.info("collector answers at %s, spool %s", url, data_dir.spool)
             await serving
     finally:
         writer.stop()
@@ -101,6 +102,17 @@ def _stop_on_signals(server: uvicorn.Server) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, setattr, server, "should_exit", True)
+
+
+def _reachable_url(listener: socket.socket) -> str:
+    """Where a process of this machine reaches the listener: not at the wildcard address."""
+    name: tuple[str, int] = listener.getsockname()[:2]
+    host, port = name
+    if not ipaddress.ip_address(host).is_loopback:
+        _log.warning("listening on %s without authentication: whoever reaches it can write spans", host)
+    wildcards: dict[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - only compared
+    reachable = wildcards.get(host, host)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -53,6 +53,8 @@ class CursorFile:
         states = [state for state in slots if state is not None]
         if not states:
             cursor = cls(fd, CursorState(), is_damaged=not is_new and os.fstat(fd).st_size > 0)
+            # Both slots now, while there is room: a commit must not need space on a disk that has become full.
+            cursor.store(committed_seq=0)
             cursor.store(committed_seq=0)
             return cursor
         return cls(fd, max(states), is_damaged=False)

@@ -1,0 +1,185 @@
+"""The writer between a real spool and a real store, with the faults that only the moment between them knows."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from collecting import trace_request
+
+from spanloop.collector import Settings, Writer
+from spanloop.collector.blocks import PolarsStrategy
+from spanloop.collector.health import Health
+from spanloop.collector.metrics import Metrics
+from spanloop.semconv.errors import NotRunningError, StoreError
+from spanloop.store import Store
+from spanloop.store.client import Address, Connection
+from spanloop.store.spool import Spool
+
+MIB = 2**20
+SETTINGS = Settings(linger_s=0.01, block_bytes=300)
+
+
+class Faults(Store):
+    """A real store whose inserts fail as the test says: before they are made, or after, with the answer lost."""
+
+    plan: list[str]
+    log: list[tuple[str, str]]
+
+    def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> int:
+        fault = self.plan.pop(0) if self.plan else ""
+        self.log.append((token, fault))
+        if fault == "before":
+            raise StoreError("refused before it was made")
+        rows = super().insert(table, frame, token=token)
+        if fault == "answer lost":
+            raise StoreError("made, but the answer was lost")
+        return rows
+
+
+class Rig:
+    """One spool, one writer, and what became of it."""
+
+    def __init__(self, directory: Path, address: Address, plan: list[str]) -> None:
+        self.spool = Spool(directory, max_bytes=MIB)
+        self.metrics, self.health = Metrics(), Health()
+        self.plan, self.log = plan, list[tuple[str, str]]()
+        self._address = address
+        self.writer = Writer(self.spool, self._open, self.metrics, self.health, settings=SETTINGS)
+
+    def _open(self) -> Store:
+        store = Faults.open(self._address)
+        store.plan, store.log = self.plan, self.log
+        return store
+
+    async def drain(self) -> None:
+        """Run the writer until the spool is empty."""
+        running = asyncio.create_task(self.writer.run())
+        async with asyncio.timeout(20):
+            while self.spool.stats.records:
+                if running.done():
+                    await running
+                await asyncio.sleep(0.01)
+        self.writer.stop()
+        await running
+        self.spool.close()
+
+
+def stored(connection: Connection, address: Address) -> list[int]:
+    sql = f"SELECT SpanId AS id FROM `{address.database}`.otel_traces ORDER BY id"
+    return [int(found, 16) for found in connection.query(sql, doing="reading")["id"]]
+
+
+def wait_until_positive(metrics: Metrics, name: str) -> None:
+    while not metrics.get(name):
+        time.sleep(0.01)
+
+
+async def append(spool: Spool, *span_ids: int) -> None:
+    for span_id in span_ids:
+        await spool.append("traces", trace_request(span_id).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        [],
+        ["before"],
+        ["answer lost"],
+        ["before", "answer lost", "answer lost", ""],
+        ["", "answer lost", "", "before", "before"],
+    ],
+)
+async def test_every_span_is_stored_once_whatever_an_insert_does(
+    tmp_path: Path, address: Address, connection: Connection, plan: list[str]
+) -> None:
+    failures = sum(bool(fault) for fault in plan)
+    rig = Rig(tmp_path / "spool", address, plan)
+    await append(rig.spool, *range(1, 9))
+    await rig.drain()
+    assert stored(connection, address) == list(range(1, 9))
+    assert rig.metrics.get("inserted_total") == 8
+    assert rig.metrics.get("insert_failures_total") == failures
+    assert rig.health.error == ""
+
+
+async def test_nothing_newer_is_sent_before_an_unknown_outcome_is_resolved(
+    tmp_path: Path, address: Address, connection: Connection
+) -> None:
+    rig = Rig(tmp_path / "spool", address, ["", "answer lost", "answer lost", ""])
+    await append(rig.spool, *range(1, 9))
+    await rig.drain()
+    tokens = [token for token, _ in rig.log]
+    assert tokens[1] == tokens[2] == tokens[3]
+    later = tokens[4:]
+    assert later
+    assert len(set(tokens)) == len(later) + 2
+    assert stored(connection, address) == list(range(1, 9))
+
+
+async def test_a_crash_between_insert_and_commit_stores_nothing_twice(
+    tmp_path: Path, address: Address, connection: Connection, store: Store
+) -> None:
+    spool = Spool(tmp_path / "spool", max_bytes=MIB)
+    await append(spool, 1, 2, 3)
+    batch = spool.read(MIB)
+    assert batch is not None
+    assert PolarsStrategy().prepare(batch).send(store) == 3
+    spool.close()
+    rig = Rig(tmp_path / "spool", address, [])
+    await append(rig.spool, 4)
+    await rig.drain()
+    assert stored(connection, address) == [1, 2, 3, 4]
+
+
+async def test_a_record_that_became_unreadable_is_counted_and_passed(
+    tmp_path: Path, address: Address, connection: Connection
+) -> None:
+    rig = Rig(tmp_path / "spool", address, [])
+    await append(rig.spool, 1)
+    await rig.spool.append("traces", b"\xff no protobuf")
+    await append(rig.spool, 2)
+    await rig.drain()
+    assert stored(connection, address) == [1, 2]
+    assert rig.metrics.get("unreadable_records_total") == 1
+
+
+async def test_a_disk_that_refuses_the_commit_for_a_while_doubles_nothing(
+    tmp_path: Path, address: Address, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path / "spool", address, [])
+    await append(rig.spool, 1)
+    real = os.fdatasync
+    calls = 0
+
+    def failing_second_and_third(fd: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls in {2, 3}:
+            raise OSError(28, "No space left on device")
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", failing_second_and_third)
+    await rig.drain()
+    assert calls == 4
+    assert stored(connection, address) == [1]
+    assert rig.health.error == ""
+
+
+async def test_without_a_store_the_spool_keeps_everything_and_the_writer_stops_at_once(tmp_path: Path) -> None:
+    def refuse() -> Store:
+        raise NotRunningError("No ClickHouse runs.")
+
+    health, metrics = Health(), Metrics()
+    with Spool(tmp_path / "spool", max_bytes=MIB) as spool:
+        await append(spool, 1, 2)
+        writer = Writer(spool, refuse, metrics, health, settings=SETTINGS)
+        running = asyncio.create_task(writer.run())
+        async with asyncio.timeout(5):
+            await asyncio.to_thread(wait_until_positive, metrics, "insert_failures_total")
+            assert "No ClickHouse runs" in health.error
+            writer.stop()
+            await running
+        assert spool.stats.records == 2
