@@ -1,5 +1,6 @@
 """The overrides that every kind of job shares."""
 
+import re
 from pathlib import Path
 
 from spanloop.training.job_spec import Device
@@ -10,9 +11,13 @@ _ENDLESS_EPOCHS = 1_000_000
 
 
 def quoted(path: Path | str) -> str:
-    """``path`` as a Hydra value: single quotes keep spaces, commas and equal signs together."""
-    text = str(path).replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{text}'"
+    """``path`` as a Hydra value: single quotes keep spaces, commas and equal signs together.
+
+    Hydra takes a backslash for itself, except in a run of them before a quote.
+    """
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", str(path))
+    escaped = re.sub(r"(\\+)$", r"\1\1", escaped)
+    return f"'{escaped}'"
 
 
 def trainer_overrides(plan: TrainPlan) -> list[str]:

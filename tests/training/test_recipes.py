@@ -1,0 +1,87 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanloop.semconv.enums import JobKind
+from spanloop.training.job_spec import Device
+from spanloop.training.recipes.common import quoted
+from spanloop.training.recipes.grpo import grpo_overrides
+from spanloop.training.recipes.sft import sft_overrides
+from spanloop.training.train_plan import batch_size, save_interval
+from spanloop.training.verl_plugin.plan import TrainPlan
+
+RECIPES = {JobKind.GRPO: grpo_overrides, JobKind.SFT: sft_overrides}
+
+
+def plan(kind: JobKind, **changes: Any) -> TrainPlan:
+    folder = Path("/data dir, with=signs/it's [here]")
+    return TrainPlan(
+        kind=kind,
+        job_id="job-1",
+        model_path=folder / "model",
+        dataset_path=folder / "dataset.parquet",
+        checkpoint_dir=folder / "checkpoints",
+        metrics_path=folder / "metrics-1.jsonl",
+        failure_path=folder / "failure.json",
+        steps=7,
+        batch_size=3,
+        learning_rate=2.5e-6,
+        max_prompt_tokens=10,
+        max_response_tokens=20,
+        micro_batch_tokens=4096,
+        save_every_steps=2,
+        ray_temp_dir=folder / "ray",
+        threads=1,
+        device=Device.CPU,
+    ).model_copy(update=changes)
+
+
+def parsed(overrides: list[str]) -> dict[str, Any]:
+    return {
+        each.get_key_element().lstrip("+"): each.value() for each in OverridesParser.create().parse_overrides(overrides)
+    }
+
+
+@pytest.mark.parametrize("kind", list(JobKind))
+def test_what_the_plan_says_reaches_verl(kind: JobKind) -> None:
+    told = parsed(RECIPES[kind](plan(kind)))
+    assert told["trainer.total_training_steps"] == 7
+    assert told["trainer.save_freq"] == 2
+    assert told["trainer.device"] == "cpu"
+    assert told["trainer.resume_mode"] == "disable"
+    assert told["data.train_batch_size"] == 3
+    assert told["data.train_files"] == "/data dir, with=signs/it's [here]/dataset.parquet"
+    assert 2.5e-6 in {told.get("optim.lr"), told.get("actor_rollout_ref.actor.optim.lr")}
+
+
+@pytest.mark.parametrize("kind", list(JobKind))
+def test_an_earlier_checkpoint_is_resumed_from(kind: JobKind) -> None:
+    told = parsed(RECIPES[kind](plan(kind, resume_from=Path("/c/global_step_4"))))
+    assert told["trainer.resume_mode"] == "resume_path"
+    assert told["trainer.resume_from_path"] == "/c/global_step_4"
+
+
+@pytest.mark.parametrize("kind", list(JobKind))
+def test_cuda_keeps_verl_s_own_precision(kind: JobKind) -> None:
+    told = parsed(RECIPES[kind](plan(kind, device=Device.CUDA)))
+    assert told["trainer.device"] == "cuda"
+    assert not [key for key in told if "mixed_precision" in key]
+
+
+@given(st.text("ab/ ,='\"\\[]{}()é#%&;:~!-", min_size=1))
+def test_any_path_survives_hydra_s_syntax(text: str) -> None:
+    assert OverridesParser.create().parse_override(f"key={quoted(text)}").value() == text
+
+
+def test_a_batch_is_never_larger_than_the_data() -> None:
+    assert [batch_size(5, 8), batch_size(8, 5), batch_size(1, 1)] == [5, 5, 1]
+    with pytest.raises(ValueError, match="a batch of 8 out of 0"):
+        batch_size(0, 8)
+
+
+def test_a_kill_costs_at_most_a_fifth() -> None:
+    assert [save_interval(steps) for steps in (1, 5, 6, 60)] == [1, 1, 2, 12]
