@@ -1,5 +1,7 @@
 """Damaged files: everything whole is delivered, everything else is counted and set aside, nothing is made up."""
 
+import errno
+import os
 import shutil
 import tempfile
 import time
@@ -135,6 +137,27 @@ def test_a_flip_while_the_spool_is_open_costs_one_record(tmp_path: Path) -> None
     assert [record.body for record in batch.records] == [b"next"]
     assert journal.stats.quarantined == 1
     journal.close()
+
+
+def test_a_page_that_the_disk_cannot_read_costs_its_records_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = [b"%03d" % at + b"x" * 500 for at in range(100)]
+    fill(tmp_path / "spool", bodies, segment_bytes=10**6)
+    bad_page = range(5 * 4096, 6 * 4096)
+    real_pread = os.pread
+
+    def pread(fd: int, size_bytes: int, offset: int) -> bytes:
+        if offset < bad_page.stop and offset + size_bytes > bad_page.start:
+            raise OSError(errno.EIO, "Input/output error")
+        return real_pread(fd, size_bytes, offset)
+
+    monkeypatch.setattr(os, "pread", pread)
+    found, quarantined = drain(tmp_path / "spool")
+    size_bytes = frame_bytes("traces", bodies[0])
+    hit = {at for at in range(100) if at * size_bytes < bad_page.stop and (at + 1) * size_bytes > bad_page.start}
+    assert found == [body for at, body in enumerate(bodies) if at not in hit]
+    assert 1 <= quarantined <= len(hit)
 
 
 def test_a_spool_of_nothing_but_damage_is_empty(tmp_path: Path) -> None:

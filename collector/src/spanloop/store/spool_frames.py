@@ -7,6 +7,7 @@ CRC-32 (zlib) guards header and payload apart: a flipped payload does not cost t
 neighbours.
 """
 
+import errno
 import os
 import struct
 import zlib
@@ -19,6 +20,7 @@ HEADER_BYTES: Final = _FIELDS.size + _HEADER_CRC.size
 MAX_BODY_BYTES: Final = 2**32 - 1
 MAX_KIND_BYTES: Final = 2**16 - 1
 _RESYNC_CHUNK_BYTES: Final = 1 << 20
+_PAGE_BYTES: Final = 4096
 
 
 class Record(NamedTuple):
@@ -73,7 +75,7 @@ def encode_frame(marker: bytes, record: Record) -> tuple[bytes, bytes]:
 
 def read_frame(fd: int, offset: int, end: int, marker: bytes) -> Frame | Damage:
     """The frame at ``offset``, or the damage there; ``end`` is where the readable part of the file ends."""
-    header = _parse_header(os.pread(fd, min(HEADER_BYTES, end - offset), offset), marker)
+    header = _parse_header(read_bytes(fd, min(HEADER_BYTES, end - offset), offset), marker)
     if header is None:
         following = _next_header(fd, offset + 1, end, marker)
         return Damage(offset, end, "torn") if following is None else Damage(offset, following, "flipped")
@@ -81,11 +83,31 @@ def read_frame(fd: int, offset: int, end: int, marker: bytes) -> Frame | Damage:
     frame_end = payload_offset + header.kind_bytes + header.body_bytes
     if frame_end > end:
         return Damage(offset, end, "torn")
-    payload = os.pread(fd, frame_end - payload_offset, payload_offset)
+    payload = read_bytes(fd, frame_end - payload_offset, payload_offset)
     if len(payload) != frame_end - payload_offset or zlib.crc32(payload) != header.payload_crc:
         return Damage(offset, frame_end, "flipped")
     kind = payload[: header.kind_bytes].decode()
     return Frame(offset, frame_end, Record(kind, payload[header.kind_bytes :], header.seq, header.accepted_ns))
+
+
+def read_bytes(fd: int, size_bytes: int, offset: int) -> bytes:
+    """Like ``os.pread``, but with zeros for pages that the disk cannot read: one bad sector is damage, not the end.
+
+    Raises:
+        OSError: Anything but an unreadable page.
+    """
+    try:
+        return os.pread(fd, size_bytes, offset)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        if size_bytes <= _PAGE_BYTES:
+            return bytes(size_bytes)
+    # From page border to page border, so that each bad page is met alone.
+    first = _PAGE_BYTES - offset % _PAGE_BYTES
+    starts = [offset, *range(offset + first, offset + size_bytes, _PAGE_BYTES)]
+    ends = [*starts[1:], offset + size_bytes]
+    return b"".join(read_bytes(fd, end - start, start) for start, end in zip(starts, ends, strict=True))
 
 
 def _parse_header(raw: bytes, marker: bytes) -> _Header | None:
@@ -101,14 +123,14 @@ def _parse_header(raw: bytes, marker: bytes) -> _Header | None:
 def _next_header(fd: int, offset: int, end: int, marker: bytes) -> int | None:
     """Offset of the first intact header at or after ``offset``."""
     while offset + HEADER_BYTES <= end:
-        chunk = os.pread(fd, min(_RESYNC_CHUNK_BYTES, end - offset), offset)
+        chunk = read_bytes(fd, min(_RESYNC_CHUNK_BYTES, end - offset), offset)
         found = chunk.find(marker)
         if found < 0:
             # A marker may straddle two chunks.
             offset += max(len(chunk) - MARKER_BYTES + 1, 1)
             continue
         candidate = offset + found
-        if _parse_header(os.pread(fd, min(HEADER_BYTES, end - candidate), candidate), marker) is not None:
+        if _parse_header(read_bytes(fd, min(HEADER_BYTES, end - candidate), candidate), marker) is not None:
             return candidate
         offset = candidate + 1
     return None

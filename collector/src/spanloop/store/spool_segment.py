@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from .spool_frames import MARKER_BYTES, Damage, Frame, Record, encode_frame, read_frame
+from .spool_frames import MARKER_BYTES, Damage, Frame, Record, encode_frame, read_bytes, read_frame
 
 _log = logging.getLogger(__name__)
 _NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{16})\.segment")
@@ -98,7 +98,7 @@ class Segment:
         )  # fmt: skip
         try:
             target.parent.mkdir(exist_ok=True)
-            target.write_bytes(os.pread(self._fd, damage.end - damage.offset, damage.offset))
+            target.write_bytes(read_bytes(self._fd, damage.end - damage.offset, damage.offset))
         except OSError as error:
             # The copy is for a person to look at; a full disk must not keep the neighbours from being drained.
             _log.warning("spool: could not copy the unreadable bytes to %s: %s", target, error)
