@@ -29,7 +29,7 @@ from spanloop.semconv.environment import read_run_file
 from spanloop.store import DataDir
 from spanloop.store.spool import Spool
 
-START_TIMEOUT_S = 170.0
+START_TIMEOUT_S = 400.0
 PROMPT_IDS = [1, 5, 9]
 WORDS = ("alpha", " beta\u2028gamma", " delta", "")
 """What each token says; U+2028 must survive the way through, the last one is the end of turn."""

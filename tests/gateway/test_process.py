@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from spanloop.gateway import guard
-from spanloop.gateway.__main__ import main
+from spanloop.gateway.__main__ import bind, main
 from spanloop.store import DataDir
 
 from .support import Process, StandIn, captures, descendants, is_alive, wait_until, write_model
@@ -75,6 +75,13 @@ def test_a_port_in_use_is_exit_status_3_and_one_sentence(data_dir: DataDir, capf
         assert main(["--data-dir", str(data_dir.path), "--port", str(port)]) == 3
     assert f"The gateway cannot listen on 127.0.0.1:{port}: another process does." in capfd.readouterr().err
     assert not (data_dir.run / "gateway.json").exists()
+
+
+def test_answers_do_not_wait_for_the_callers_acknowledgement() -> None:
+    with bind("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 def test_without_a_deployment_it_says_what_to_do_and_stops_cleanly(data_dir: DataDir) -> None:

@@ -36,7 +36,7 @@ MAKE_MODEL = (
 TOOLS: list[Any] = [tool.definition() for tool in SHOP_TOOLS]
 QUESTION: list[Any] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question("apple", 3)}]
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(500)
 
 
 def serving_is_missing() -> bool:
@@ -211,7 +211,7 @@ def test_vllm_dies_and_comes_back_by_itself(served: Process) -> None:
     answer = httpx.post(f"{served.url}/v1/chat/completions", json=body)
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "engine_restarting"
-    wait_until(lambda: served.health()["engine"] == "serving", timeout_s=170)
+    wait_until(lambda: served.health()["engine"] == "serving", timeout_s=400)
     assert served.health()["restarts"] == 1
     assert ask(served).model == "tiny@v1"
 
