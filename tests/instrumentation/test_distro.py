@@ -319,6 +319,20 @@ def test_a_strict_interpreter_finds_nothing_to_warn_about(
     assert receiver.by_name("manual")
 
 
+def test_another_packages_configurator_does_not_take_over(traced_app: App, receiver: Receiver) -> None:
+    rival = traced_app.directory / "rival"
+    (rival / "rival-1.0.dist-info").mkdir(parents=True)
+    (rival / "rival-1.0.dist-info" / "METADATA").write_text("Name: rival\nVersion: 1.0\n")
+    (rival / "rival-1.0.dist-info" / "entry_points.txt").write_text(
+        "[opentelemetry_configurator]\nrival = rival:Rival\n"
+    )
+    (rival / "rival.py").write_text("def Rival():\n    raise ValueError\n")
+    script = MANUAL_SPAN + "import os; print('OTEL_PYTHON_CONFIGURATOR' in os.environ)\n"
+    ran = traced_app.with_variables(PYTHONPATH=str(rival)).run(script)
+    assert (ran.stdout, ran.stderr, ran.code) == ("working\nFalse\n", "", 0)
+    assert receiver.by_name("manual")
+
+
 HEAVY = (
     "torch",
     "ray",

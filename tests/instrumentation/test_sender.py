@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from spanloop.instrumentation import exporters, notice
 from spanloop.instrumentation.endpoint import OtlpSettings, Signal, TlsFiles
 from spanloop.instrumentation.exporters import SpanloopSpanExporter, pieces_that_fit
+from spanloop.instrumentation.lifetime import EXIT_BUDGET_S, ExitBudget
 from spanloop.instrumentation.sender import Rejected, Sender
 from spanloop.instrumentation.transport import Connection
 
@@ -201,3 +202,16 @@ def test_a_large_batch_goes_out_in_several_requests(receiver: Receiver, monkeypa
     assert [span.name for span in receiver.spans] == [f"s{number}" for number in range(16)]
     assert 4 <= len(receiver.requests) <= 8
     assert max(request.size_bytes for request in receiver.requests) <= 40_000
+
+
+def test_the_exit_budget_is_one_clock_and_starts_anew_long_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("spanloop.instrumentation.lifetime.time.monotonic", lambda: now)
+    budget = ExitBudget()
+    assert budget.remaining_s() == EXIT_BUDGET_S
+    now += 0.75 * EXIT_BUDGET_S
+    assert budget.remaining_s() == pytest.approx(0.25 * EXIT_BUDGET_S)
+    now += EXIT_BUDGET_S
+    assert 0 < budget.remaining_s() < 0.1
+    now += 60
+    assert budget.remaining_s() == EXIT_BUDGET_S

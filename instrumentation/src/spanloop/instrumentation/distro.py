@@ -4,7 +4,7 @@ Invariant: neither raises. With ``OTEL_SDK_DISABLED=true`` nothing at all is cha
 """
 
 import os
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from opentelemetry.instrumentation.distro import BaseDistro  # type: ignore[attr-defined]  # the module is untyped
 from opentelemetry.sdk._configuration import _OTelSDKConfigurator  # pyright: ignore[reportPrivateUsage]  # for distros
@@ -13,6 +13,9 @@ from opentelemetry.util._importlib_metadata import EntryPoint
 from spanloop.instrumentation.guard import guard, quiet_logs
 from spanloop.instrumentation.instrumentors import Instrumentors
 from spanloop.instrumentation.notice import claim
+
+_CONFIGURATOR_ENV: Final = "OTEL_PYTHON_CONFIGURATOR"
+_OURS: Final = "spanloop"
 
 
 def is_disabled() -> bool:
@@ -23,6 +26,8 @@ def is_disabled() -> bool:
 class SpanloopDistro(BaseDistro):  # type: ignore[misc]
     """Decides which instrumentors are switched on, and keeps OpenTelemetry quiet."""
 
+    has_chosen_configurator: ClassVar[bool] = False
+
     def __init__(self) -> None:
         self._instrumentors = Instrumentors()
 
@@ -32,6 +37,14 @@ class SpanloopDistro(BaseDistro):  # type: ignore[misc]
         if not is_disabled():
             quiet_logs()
             claim()
+            self._choose_our_configurator()
+
+    @classmethod
+    def _choose_our_configurator(cls) -> None:
+        """Where another package brings a configurator too, OpenTelemetry would take whichever it finds first."""
+        if _CONFIGURATOR_ENV not in os.environ:
+            os.environ[_CONFIGURATOR_ENV] = _OURS
+            cls.has_chosen_configurator = True
 
     @guard("an instrumentor was not switched on", None)
     def load_instrumentor(self, entry_point: EntryPoint, **kwargs: Any) -> None:
@@ -45,6 +58,8 @@ class SpanloopConfigurator(_OTelSDKConfigurator):
 
     @guard("telemetry was not set up", None)
     def _configure(self, **kwargs: Any) -> None:
+        if SpanloopDistro.has_chosen_configurator:  # the app sees its own environment
+            del os.environ[_CONFIGURATOR_ENV]
         if is_disabled():
             return
         from spanloop.instrumentation.setup import plan_setup  # noqa: PLC0415  the encoders, only where they are used

@@ -20,16 +20,20 @@ _SCHEDULE_DELAY_MS: Final = 1000  # OpenTelemetry's 5 s for spans is five second
 
 
 class ExitBudget:
-    """One clock for every exporter of the process: it starts with the first one that shuts down."""
+    """One clock for every exporter of the process: it starts with the first one that shuts down.
+
+    An app may shut one provider down long before it ends; the others then get a clock of their own.
+    """
 
     def __init__(self) -> None:
         self._ends_at: float | None = None
 
     def remaining_s(self) -> float:
         """What is left of the budget; starts the clock."""
-        if self._ends_at is None:
-            self._ends_at = time.monotonic() + EXIT_BUDGET_S
-        return max(self._ends_at - time.monotonic(), _LEAST_JOIN_S)
+        now = time.monotonic()
+        if self._ends_at is None or now > self._ends_at + EXIT_BUDGET_S:
+            self._ends_at = now + EXIT_BUDGET_S
+        return max(self._ends_at - now, _LEAST_JOIN_S)
 
 
 @runtime_checkable

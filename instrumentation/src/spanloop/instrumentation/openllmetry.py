@@ -67,9 +67,9 @@ def _run_without_loop(coroutine: Coroutine[Any, Any, object]) -> None:
 
 def _without_headers(set_attributes: Callable[..., None]) -> Callable[..., None]:
     @wraps(set_attributes)
-    def set_all_but_headers(span: Any, arguments: MutableMapping[str, Any], *rest: Any) -> None:
+    def set_all_but_headers(span: Any, arguments: MutableMapping[str, Any], *rest: Any, **named: Any) -> None:
         shown = {name: value for name, value in arguments.items() if name not in _HEADER_ARGUMENTS}
-        set_attributes(span, shown, *rest)
+        set_attributes(span, shown, *rest, **named)
 
     return set_all_but_headers
 
