@@ -14,7 +14,7 @@ PAGES = ("overview", "episodes", "failures", "rewards", "jobs", "models")
 def open_page(page: str, **query: str) -> AppTest:
     """Open a page by its file's stem, with query parameters."""
     app = AppTest.from_file(str(APP), default_timeout=60)
-    app.switch_page(f"pages/{page}.py")
+    app.switch_page(f"sections/{page}.py")
     for name, value in query.items():
         app.query_params[name] = value
     return app.run()
@@ -41,7 +41,7 @@ def text_of(app: AppTest) -> str:
 def table(app: AppTest, number: int = 0) -> pl.DataFrame:
     """What the page's table of that number shows, with null for every missing value."""
     shown: Any = app.dataframe[number].value
-    return pl.from_pandas(shown)
+    return pl.from_pandas(shown)  # pyright: ignore[reportUnknownVariableType] (polars' overloads over Any)
 
 
 def click_row(app: AppTest, key: str, row: int) -> AppTest:

@@ -12,9 +12,11 @@ import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from dashboard_seeding import Seeded
+from playwright.sync_api import sync_playwright
 
 from spanloop.dashboard.__main__ import main
 from spanloop.dashboard.service import OPTIONS, check_port
@@ -124,6 +126,21 @@ def test_a_real_browser_draws_charts_and_opens_a_row(
         sizes = screenshots(url, tmp_path / "shots", "overview", "episode-spans")
     assert set(sizes) == {"overview", "episode-spans"}
     assert min(sizes.values()) > 20_000
+
+
+@needs_chromium
+def test_a_deep_link_on_a_cold_server_works_and_nothing_comes_from_elsewhere(stopped: DataDir) -> None:
+    with dashboard(stopped) as (url, _), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        page = browser.new_page()
+        hosts: set[str] = set()
+        page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
+        page.goto(f"{url}/jobs?jobs_view=Schedules")
+        page.get_by_role("heading", name="Jobs", exact=True).wait_for()
+        page.get_by_role("link", name="Episodes", exact=True).wait_for()
+        page.get_by_text("No schedule.").wait_for()
+        browser.close()
+    assert {host for host in hosts if host} == {urlsplit(url).netloc}
 
 
 @needs_chromium

@@ -59,7 +59,7 @@ def _part(part: Part) -> None:
                 st.html(markup.text_block(part.content))
         case "tool_call":
             call = f" · `{short_id(part.call_id, 14)}`" if part.call_id else ""
-            st.markdown(f":material/build: calls **{_plain(part.name)}**{call}")
+            st.markdown(f":material/build: calls **{markup.plain(part.name)}**{call}")
             st.code(markup.cut(pretty_json(part.content)), language="json", wrap_lines=True)
         case "tool_call_response":
             st.code(markup.cut(pretty_json(part.content)), language="json", wrap_lines=True)
@@ -72,13 +72,8 @@ def _tool_result(result: ToolResult) -> None:
     took = f" · {duration(result.duration_ns)}" if result.duration_ns else ""
     with st.chat_message("tool", avatar=_AVATARS["tool"]):
         if result.is_error:
-            kind = f" · {_plain(result.error_type)}" if result.error_type else ""
-            st.markdown(f":red[✕ **{_plain(result.name)}** failed{kind}]{took}")
+            kind = f" · {markup.plain(result.error_type)}" if result.error_type else ""
+            st.markdown(f":red[✕ **{markup.plain(result.name)}** failed{kind}]{took}")
         else:
-            st.markdown(f"**{_plain(result.name)}** returned{took}")
+            st.markdown(f"**{markup.plain(result.name)}** returned{took}")
         st.code(markup.cut(pretty_json(result.content)), language=None, wrap_lines=True)
-
-
-def _plain(text: str) -> str:
-    # Names come from spans: whatever Markdown they hold is shown, not obeyed.
-    return "".join(f"\\{character}" if character in r"\`*_{}[]()<>#+!|~$:" else character for character in text)

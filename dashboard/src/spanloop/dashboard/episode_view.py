@@ -9,6 +9,7 @@ from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import markup, reads, resources, tables, token_view
 from spanloop.dashboard.chat_view import chat
+from spanloop.dashboard.markup import plain
 from spanloop.dashboard.page import nothing_yet
 from spanloop.dashboard.views.formatting import count, duration, signed
 from spanloop.dashboard.views.spans import layout_tree
@@ -59,15 +60,15 @@ def _head(head: reads.Episode) -> None:
     outcome = {"success": ":green[✓ success]", "failure": ":red[✕ failure]"}.get(head.outcome, ":gray[unknown outcome]")
     facts = [
         outcome,
-        f"task **{head.task_id}**" if head.task_id else "",
-        f"policy **{head.policy_version}**" if head.policy_version else "",
-        f"agent **{head.agent_name}**" if head.agent_name else "",
+        f"task **{plain(head.task_id)}**" if head.task_id else "",
+        f"policy **{plain(head.policy_version)}**" if head.policy_version else "",
+        f"agent **{plain(head.agent_name)}**" if head.agent_name else "",
         f"started {head.started_at:%Y-%m-%d %H:%M:%S} UTC",
         "finished" if head.is_terminated else "cut short" if head.is_truncated else "",
     ]
     st.markdown(" · ".join(fact for fact in facts if fact))
     if head.error_class:
-        st.markdown(f":red[Decided by a failure of the **{head.fault_owner}**: {head.error_class}]")
+        st.markdown(f":red[Decided by a failure of the **{plain(head.fault_owner)}**: {plain(head.error_class)}]")
     columns = st.columns(6)
     columns[0].metric("Reward", signed(head.reward))
     columns[1].metric("Steps", head.step_count)
@@ -125,7 +126,7 @@ def _spans(store: Store, head: reads.Episode) -> None:
 
 
 def _key_values(title: str, values: dict[str, str]) -> None:
-    st.markdown(f"**{title}**")
+    st.markdown(f"**{plain(title)}**")
     frame = pl.DataFrame(
         {"name": list(values), "value": [value[:20_000] for value in values.values()]},
         schema={"name": pl.String, "value": pl.String},
@@ -212,15 +213,16 @@ def _failures(store: Store, head: reads.Episode) -> None:
         return
     for row in found.iter_rows(named=True):
         recovered = ":gray[recovered]" if row["is_recovered"] else ":red[not recovered]"
-        tool = f" · tool **{row['tool_name']}**" if row["tool_name"] else ""
+        tool = f" · tool **{plain(row['tool_name'])}**" if row["tool_name"] else ""
         with st.container(border=True):
-            st.markdown(f"Step {row['step']} · **{row['fault_owner']}** · {row['error_class']}{tool} · {recovered}")
+            owner, error_class = plain(row["fault_owner"]), plain(row["error_class"])
+            st.markdown(f"Step {row['step']} · **{owner}** · {error_class}{tool} · {recovered}")
             st.html(markup.text_block(row["message"]))
-            st.caption(f"rule {row['rule']} · confidence {row['confidence']:.0%} · span {row['span_id']}")
+            st.caption(f"rule {plain(row['rule'])} · confidence {row['confidence']:.0%} · span {row['span_id']}")
             with st.expander("Evidence: what the rule saw"):
                 st.code(markup.cut(row["evidence"]), language="json", wrap_lines=True)
             st.page_link(
-                "pages/failures.py",
+                "sections/failures.py",
                 label="Others like it",
                 icon=":material/stacks:",
                 query_params={"group": row["fingerprint"]},

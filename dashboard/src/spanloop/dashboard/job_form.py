@@ -8,6 +8,7 @@ from typing import Final
 import streamlit as st
 
 from spanloop.dashboard import resources
+from spanloop.dashboard.markup import plain
 from spanloop.dashboard.page import nothing_yet, problem
 from spanloop.dashboard.views.jobs import FormErrors, JobForm, When, as_utc, to_spec
 from spanloop.semconv.enums import JobKind
@@ -48,7 +49,7 @@ def show() -> None:
         return
     spec = to_spec(form)
     if isinstance(spec, FormErrors):
-        st.error("\n".join(f"- {message}" for message in spec.messages))
+        st.error("\n".join(f"- {plain(message)}" for message in spec.messages))
         return
     try:
         _act(spec, firing)
@@ -142,6 +143,7 @@ def _act(spec: JobSpec, firing: _Firing) -> None:
     api = resources.job_api()
     if firing == _Firing():
         job = api.submit(spec)
+        st.session_state[NEXT_VIEW] = "Jobs"
         st.query_params["job"] = job.id
     else:
         schedule = api.schedule(spec, cron=firing.cron, at=firing.at)

@@ -52,7 +52,8 @@ def _live(job_id: str) -> None:
     _state(job)
     _buttons(job)
     if job.error:
-        st.error(job.error, icon=":material/error:")
+        st.markdown(":red[**Why it stopped**]")
+        st.code(job.error, language=None, wrap_lines=True)
     log = log_lines(api.log(job_id), _LOG_LINES)
     st.markdown("**Log**")
     if log:
@@ -92,11 +93,11 @@ def _links(job: Job) -> None:
     with st.container(horizontal=True):
         if job.step:
             st.page_link(
-                "pages/rewards.py", label="Its curves", icon=":material/trending_up:", query_params={"job": job.id}
+                "sections/rewards.py", label="Its curves", icon=":material/trending_up:", query_params={"job": job.id}
             )
         if job.model_version:
             st.page_link(
-                "pages/models.py",
+                "sections/models.py",
                 label=f"What it made: {job.model_version}",
                 icon=":material/deployed_code:",
                 query_params={"model": job.model_version},

@@ -18,6 +18,7 @@ AMBER: Final = "#d98a1f"
 GREY: Final = "#8b8d98"
 
 _BAR_COLOURS: Final[dict[SpanKind, str]] = {"llm": BLUE, "tool": AMBER, "agent": GREY, "task": GREY, "other": GREY}
+_MARKDOWN: Final = frozenset("\\`*_[]<>#|~$")
 _MAX_INDENT: Final = 14
 _LINE: Final = "border-top:1px solid rgba(128,128,128,.18)"
 _GRID: Final = (
@@ -66,6 +67,11 @@ def text_block(text: str, *, at_most: int = 20_000) -> str:
     rest = len(text) - at_most
     more = f'<div style="opacity:.6">… {rest:,} more characters</div>' if rest > 0 else ""
     return f'<div style="white-space:pre-wrap;overflow-wrap:anywhere">{escape(text[:at_most])}</div>{more}'
+
+
+def plain(text: str) -> str:
+    """Text for a Markdown element, shown as it is: names and errors from outside must not become links or images."""
+    return "".join(f"\\{character}" if character in _MARKDOWN else character for character in text)
 
 
 def cut(text: str, at_most: int = 20_000) -> str:

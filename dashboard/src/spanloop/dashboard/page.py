@@ -11,6 +11,7 @@ from typing import Final
 import streamlit as st
 
 from spanloop.dashboard import resources
+from spanloop.dashboard.markup import plain
 from spanloop.dashboard.views.series import RANGES, since_s
 from spanloop.semconv.errors import NotRunningError, SpanloopError, StoreError
 
@@ -22,7 +23,7 @@ def page(title: str, subtitle: str = "") -> Generator[None]:
     """Draw the title; turn an error of ours inside the block into a message."""
     st.title(title, anchor=False)
     if subtitle:
-        st.caption(subtitle)
+        st.caption(plain(subtitle))
     try:
         yield
     except SpanloopError as error:
@@ -31,19 +32,19 @@ def page(title: str, subtitle: str = "") -> Generator[None]:
 
 def problem(error: SpanloopError) -> None:
     """What went wrong and what to do next."""
-    st.error(error.what, icon=":material/error:")
+    st.error(plain(error.what), icon=":material/error:")
     if isinstance(error, NotRunningError):
         next_step("Start spanloop on this data directory, then reload:", resources.command("up"))
         return
     if error.next_step:
-        st.caption(f"Next: {error.next_step}")
+        st.caption(f"Next: {plain(error.next_step)}")
     if isinstance(error, StoreError):
         next_step("Is ClickHouse still running? This says what is:", resources.command("status"))
 
 
 def nothing_yet(what: str, how: str, command: str) -> None:
     """An empty page: what is missing and the command that brings it."""
-    st.info(what, icon=":material/inbox:")
+    st.info(plain(what), icon=":material/inbox:")
     next_step(how, command)
 
 

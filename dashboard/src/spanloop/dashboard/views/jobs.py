@@ -31,6 +31,7 @@ STATE_COLOURS: Final = {
     JobState.CANCELLED: "gray",
 }
 
+_NAME_RULE: Final = "only letters, digits, '.', '_' and '-', beginning with a letter or digit"
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
@@ -124,5 +125,5 @@ def _redrawn(text: str) -> list[str]:
 
 def _message(location: tuple[int | str, ...], message: str, got: Any) -> str:
     where = ".".join(str(part) for part in location)
-    text = message.removeprefix("Value error, ")
+    text = _NAME_RULE if "pattern" in message else message.removeprefix("Value error, ")
     return f"{where}: {text} (got {got!r})." if where else f"{text}."

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import streamlit as st
 
-_PAGES = Path(__file__).parent / "pages"
+# Not called "pages": Streamlit would offer the files of such a folder by itself to whoever opens a deep link before
+# this script has run once.
+_PAGES = Path(__file__).parent / "sections"
+
+# Drawn here, because an emoji or a named symbol would be fetched from another host.
+_ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="#3b82f6" stroke-width="3">'
+    '<circle cx="7.5" cy="12" r="5"/><circle cx="16.5" cy="12" r="5"/></svg>'
+)
 
 # Streamlit leaves room above a page for a hero; these pages begin with their content.
 _STYLE = "<style>[data-testid=stMainBlockContainer]{padding-top:4.5rem;padding-bottom:3rem}</style>"
@@ -13,7 +21,7 @@ _STYLE = "<style>[data-testid=stMainBlockContainer]{padding-top:4.5rem;padding-b
 
 def main() -> None:
     """Draw the navigation, then the page that was asked for."""
-    st.set_page_config(page_title="spanloop", page_icon=":material/all_inclusive:", layout="wide")
+    st.set_page_config(page_title="spanloop", page_icon=_ICON, layout="wide")
     st.html(_STYLE)
     chosen = st.navigation(
         [

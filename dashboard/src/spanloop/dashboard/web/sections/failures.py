@@ -6,6 +6,7 @@ import streamlit as st
 from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import charts, markup, reads, resources, tables
+from spanloop.dashboard.markup import plain
 from spanloop.dashboard.page import nothing_yet, page, time_range
 from spanloop.semconv.enums import FaultOwner
 from spanloop.store import Store
@@ -115,8 +116,9 @@ def _group(store: Store, fingerprint: str) -> None:
         )
         return
     newest = members.row(0, named=True)
-    tool = f" · tool **{newest['tool_name']}**" if newest["tool_name"] else ""
-    st.markdown(f"Owner **{newest['fault_owner']}** · class **{newest['error_class']}**{tool}")
+    tool = f" · tool **{plain(newest['tool_name'])}**" if newest["tool_name"] else ""
+    owner, error_class = plain(newest["fault_owner"]), plain(newest["error_class"])
+    st.markdown(f"Owner **{owner}** · class **{error_class}**{tool}")
     st.html(markup.text_block(newest["message"]))
     recovered = int(members["is_recovered"].sum())
     columns = st.columns(4)
@@ -132,7 +134,7 @@ def _group(store: Store, fingerprint: str) -> None:
         tables.failures(members), members["episode_id"].to_list(), key="members", columns=tables.failure_columns()
     )
     if picked:
-        st.switch_page("pages/episodes.py", query_params={"episode": picked, "view": "Failures"})
+        st.switch_page("sections/episodes.py", query_params={"episode": picked, "view": "Failures"})
 
 
 render()

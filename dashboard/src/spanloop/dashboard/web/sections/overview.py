@@ -118,7 +118,7 @@ def _latest_failures(store: Store, since: int) -> None:
         columns=tables.failure_columns(),
     )
     if chosen:
-        st.switch_page("pages/episodes.py", query_params={"episode": chosen})
+        st.switch_page("sections/episodes.py", query_params={"episode": chosen})
 
 
 @st.fragment(run_every=10)

@@ -2,7 +2,7 @@
 # pyright: reportUnknownMemberType=false
 
 import streamlit as st
-from streamlit.column_config import CheckboxColumn, ProgressColumn, TextColumn
+from streamlit.column_config import ProgressColumn, TextColumn
 
 from spanloop.dashboard import job_form, job_view, resources, tables
 from spanloop.dashboard.page import missing, nothing_yet, page
@@ -120,7 +120,7 @@ def _schedule_row(schedule: Schedule) -> dict[str, object]:
         "kind": str(schedule.spec.kind),
         "base": schedule.spec.base,
         "steps": schedule.spec.steps,
-        "deploy": schedule.spec.deploy,
+        "deploy": "yes" if schedule.spec.deploy else "no",
         "schedule": schedule.id,
     }
 
@@ -131,7 +131,7 @@ def _schedule_columns() -> tables.Columns:
         "next_at": tables.when("next", "Empty: it has fired for the last time"),
         "last_at": tables.when("last"),
         "base": TextColumn("from"),
-        "deploy": CheckboxColumn("deploy"),
+        "deploy": TextColumn("deploy", help="Serve the new version afterwards"),
     }
 
 

@@ -104,11 +104,17 @@ def _version(model: ModelVersion, serving: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         _deploy_button(model, serving)
         st.page_link(
-            "pages/episodes.py", label="Its episodes", icon=":material/forum:", query_params={"policy": model.reference}
+            "sections/episodes.py",
+            label="Its episodes",
+            icon=":material/forum:",
+            query_params={"policy": model.reference},
         )
         if model.job_id:
             st.page_link(
-                "pages/jobs.py", label="Its job", icon=":material/model_training:", query_params={"job": model.job_id}
+                "sections/jobs.py",
+                label="Its job",
+                icon=":material/model_training:",
+                query_params={"job": model.job_id},
             )
 
 

@@ -1,0 +1,17 @@
+"""Text from outside inside Markdown."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanloop.dashboard.markup import plain
+
+
+def test_markdown_of_others_is_shown_and_not_obeyed() -> None:
+    assert plain("![x](http://evil) **b** $x$") == r"!\[x\](http://evil) \*\*b\*\* \$x\$"
+
+
+@given(st.text())
+def test_nothing_is_lost(text: str) -> None:
+    assert re.sub(r"\\(.)", r"\1", plain(text), flags=re.DOTALL) == text
