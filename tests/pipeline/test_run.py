@@ -258,3 +258,28 @@ def test_many_traces_do_not_outgrow_a_request(store: Store, feed: Feed) -> None:
     feed.send()
     report = run(store)
     assert (report.spans, report.episodes) == (2_500, 2_500)
+
+
+def test_an_episode_that_falls_apart_keeps_both_halves(store: Store, feed: Feed) -> None:
+    world = feed.world
+    shared = trace_id("shared")
+    world.call(OPENING, text("assistant", "x"), trace=shared, attributes={"spanloop.episode.id": "one"})
+    world.call(OPENING, text("assistant", "y"), trace=shared)
+    feed.send()
+    run(store)
+    assert [(e["episode_id"], e["step_count"]) for e in feed.episodes()] == [("one", 2)]
+    world.span("task", {"spanloop.episode.id": "two"}, trace=shared)
+    feed.send()
+    run(store)
+    assert sorted((e["episode_id"], e["step_count"]) for e in feed.episodes()) == sorted([("one", 1), (shared, 1)])
+
+
+def test_a_loop_that_spans_two_batches_is_joined_among_many_neighbours(store: Store, feed: Feed) -> None:
+    world = feed.world
+    for number in range(60):
+        world.call([text("user", f"{number}")], text("assistant", "x"), trace=f"{number:032x}", duration_s=0.1)
+        if number in {20, 40}:
+            loop(world, f"l{number}", duration_s=0.1)
+    feed.send()
+    run(store, batch_spans=21)
+    assert sorted(e["step_count"] for e in feed.episodes()) == [1] * 60 + [3] * 2

@@ -43,7 +43,12 @@ class Converted(NamedTuple):
 
 
 def convert(
-    spans: pl.DataFrame, *, scores: pl.DataFrame, generations: pl.DataFrame, options: Options = _DEFAULTS
+    spans: pl.DataFrame,
+    *,
+    scores: pl.DataFrame,
+    generations: pl.DataFrame,
+    options: Options = _DEFAULTS,
+    traces: frozenset[str] | None = None,
 ) -> Converted:
     """Convert all of ``spans`` into episodes, transitions, token rows and failures.
 
@@ -52,6 +57,8 @@ def convert(
         scores: Rows of ``scores``; withdrawn ones (``is_deleted``) count for the revision only.
         generations: Rows of ``generations``.
         options: What counts as success, and what joins traces.
+        traces: Build only episodes that hold a span of one of these; the other spans are there to be stitched to, and
+            those that are not come out nowhere. None builds all.
 
     Raises:
         polars.exceptions.PolarsError: When a column has a type that cannot be cast to its schema's.
@@ -59,6 +66,9 @@ def convert(
     normalised = normalise(spans)
     collapsed = collapse(normalised.spans)
     stitched = stitch(collapsed.spans, session_is_episode=options.session_is_episode)
+    if traces is not None:
+        wanted = [group for group in stitched.groups if any(s.trace_id in traces for s in group.spans)]
+        stitched = stitched._replace(groups=wanted)
     captures = join_captures(collapsed.spans, read_generations(generations))
     episodes = _episodes(stitched, captures)
     joined = join_scores(episodes, read_scores(scores))

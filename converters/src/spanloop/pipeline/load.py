@@ -18,8 +18,8 @@ STITCH_WINDOW_NS: Final = 30 * 60 * 1_000_000_000
 RELATED_WINDOW_NS: Final = 24 * 3_600 * 1_000_000_000
 """How far apart in time the traces of one named episode or conversation may be."""
 
-MAX_NEIGHBOURS: Final = 20_000
-"""Traces loaded only because they are near in time; the nearest first."""
+MAX_NEIGHBOURS: Final = 5_000
+"""Traces loaded only because they are near in time, the nearest first; bounds memory."""
 
 _IDS_PER_QUERY: Final = 2_000
 """Bound parameters travel in the request, whose size ClickHouse limits."""
@@ -32,6 +32,8 @@ class Batch(NamedTuple):
     started_ns: int
     ended_ns: int
     new_spans: int
+    bare_services: frozenset[str]
+    """Services of model calls that no app context holds together."""
 
 
 class Loaded(NamedTuple):
@@ -42,6 +44,8 @@ class Loaded(NamedTuple):
     generations: pl.DataFrame
     stored: pl.DataFrame
     """Newest revisions of the episodes that hold any of the traces: see ``pipeline_stored.sql``."""
+    concerned: frozenset[str]
+    """The batch's traces and all traces of stored episodes that hold one of them: what must be written anew."""
 
 
 def batches(store: Store, *, since_us: int, until_us: int, counted_since_us: int, max_spans: int) -> list[Batch]:
@@ -55,6 +59,7 @@ def batches(store: Store, *, since_us: int, until_us: int, counted_since_us: int
             started_ns=int(part["started_ns"].min() or 0),  # type: ignore[arg-type]
             ended_ns=int(part["ended_ns"].max() or 0),  # type: ignore[arg-type]
             new_spans=int(part["new_spans"].sum()),
+            bare_services=frozenset(part["bare_services"].explode(empty_as_null=False).to_list()),
         )
         for part in found
     ]
@@ -66,10 +71,19 @@ def load(store: Store, batch: Batch) -> Loaded:
     trace_ids |= _relatives(store, batch)
     trace_ids |= _neighbours(store, batch)
     stored = stored_episodes(store, trace_ids=trace_ids)
+    concerned = set(batch.trace_ids)
     for row in stored.filter(pl.col("is_deleted") == 0)["trace_ids"].to_list():
         trace_ids.update(row)
+        if not batch.trace_ids.isdisjoint(row):
+            concerned.update(row)
     spans = _concat(store.query("pipeline_spans", trace_ids=ids) for ids in _parts(trace_ids))
-    return Loaded(spans, _scores(store, spans, trace_ids), _generations(store, spans, trace_ids), stored)
+    return Loaded(
+        spans=spans,
+        scores=_scores(store, spans, trace_ids),
+        generations=_generations(store, spans, trace_ids),
+        stored=stored,
+        concerned=frozenset(concerned),
+    )
 
 
 def stored_episodes(store: Store, *, trace_ids: Iterable[str] = (), episode_ids: Iterable[str] = ()) -> pl.DataFrame:
@@ -96,19 +110,17 @@ def _relatives(store: Store, batch: Batch) -> set[str]:
 
 
 def _neighbours(store: Store, batch: Batch) -> set[str]:
-    found: set[str] = set()
-    for ids in _parts(batch.trace_ids):
-        found.update(
-            store.query(
-                "pipeline_neighbours",
-                trace_ids=ids,
-                from_ns=_bounded(batch.started_ns - STITCH_WINDOW_NS),
-                until_ns=_bounded(batch.ended_ns + STITCH_WINDOW_NS),
-                middle_ns=(batch.started_ns + batch.ended_ns) // 2,
-                max_traces=MAX_NEIGHBOURS,
-            )["trace_id"].to_list()
-        )
-    return found
+    if not batch.bare_services:
+        return set()
+    found = store.query(
+        "pipeline_neighbours",
+        services=sorted(batch.bare_services),
+        from_ns=batch.started_ns,
+        until_ns=batch.ended_ns,
+        window_ns=STITCH_WINDOW_NS,
+        max_traces=len(batch.trace_ids) + MAX_NEIGHBOURS,
+    )
+    return set(found["trace_id"].to_list())
 
 
 def _bounded(moment_ns: int) -> int:

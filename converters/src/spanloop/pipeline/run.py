@@ -58,7 +58,13 @@ def run(
     report = Report()
     for batch in work:
         loaded = load(store, batch)
-        converted = convert(loaded.spans, scores=loaded.scores, generations=loaded.generations, options=options)
+        converted = convert(
+            loaded.spans,
+            scores=loaded.scores,
+            generations=loaded.generations,
+            options=options,
+            traces=loaded.concerned,
+        )
         report += write(store, converted, loaded, touched=batch.trace_ids, full=full)
         report += Report(spans=batch.new_spans)
         if progress is not None:

@@ -36,17 +36,16 @@ class _Plan(NamedTuple):
 
 
 def write(store: Store, converted: Converted, loaded: Loaded, *, touched: frozenset[str], full: bool) -> Report:
-    """Store the episodes of ``converted`` that hold a touched trace and differ from what is stored.
+    """Store the episodes of ``converted`` that differ from what is stored.
 
     Args:
         store: Where to.
-        converted: All episodes that the loaded spans make.
+        converted: The episodes that hold a touched trace.
         loaded: What they were made of.
-        touched: Traces that the batch is about; episodes without any of them may be incomplete here.
+        touched: Traces that the batch is about: their rejections are reported.
         full: Write unchanged episodes too, under the revision that they have.
     """
-    concerned = converted.episodes.filter(pl.col("trace_ids").list.set_intersection(sorted(touched)).list.len() > 0)
-    plan = _plan(store, converted.episodes, concerned, loaded.stored, full=full)
+    plan = _plan(store, converted.episodes, loaded.stored, full=full)
     written: dict[str, pl.DataFrame] = {}
     for table in _ROW_TABLES:
         rows = cast("pl.DataFrame", getattr(converted, table))
@@ -65,9 +64,7 @@ def _renumber(rows: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _plan(
-    store: Store, computed: pl.DataFrame, concerned: pl.DataFrame, by_trace: pl.DataFrame, *, full: bool
-) -> _Plan:
+def _plan(store: Store, concerned: pl.DataFrame, by_trace: pl.DataFrame, *, full: bool) -> _Plan:
     by_id = stored_episodes(store, episode_ids=concerned["episode_id"].to_list())
     stored = _read_stored(pl.concat([by_trace, by_id]).unique("episode_id", maintain_order=True))
     revisions: dict[str, int] = {}
@@ -81,7 +78,7 @@ def _plan(
         {"episode_id": list(revisions), "revision": list(revisions.values())},
         schema={"episode_id": pl.String, "revision": pl.UInt64},
     )
-    return _Plan(frame, _tombstones(computed, concerned, stored))
+    return _Plan(frame, _tombstones(concerned, stored))
 
 
 def _revision(
@@ -103,9 +100,9 @@ def _read_stored(frame: pl.DataFrame) -> dict[str, _Stored]:
     }
 
 
-def _tombstones(computed: pl.DataFrame, concerned: pl.DataFrame, stored: dict[str, _Stored]) -> pl.DataFrame:
+def _tombstones(concerned: pl.DataFrame, stored: dict[str, _Stored]) -> pl.DataFrame:
     """Stored episodes whose traces now belong to others."""
-    present = set(computed["episode_id"].to_list())
+    present = set(concerned["episode_id"].to_list())
     heirs = {
         str(trace_id): int(revision)
         for revision, trace_ids in concerned.select("revision", "trace_ids").iter_rows()

@@ -1,4 +1,4 @@
--- Traces that new spans, scores or captures concern, oldest first, with how many spans they have and how many are new.
+-- Traces that new spans, scores or captures concern, oldest first, how many spans they have and how many are new, and the services of calls without an episode id.
 WITH
     fromUnixTimestamp64Micro({since_us:Int64}, 'UTC') AS since,
     fromUnixTimestamp64Micro({until_us:Int64}, 'UTC') AS until,
@@ -9,7 +9,11 @@ SELECT
     toUnixTimestamp64Nano(min(Timestamp)) AS started_ns,
     toUnixTimestamp64Nano(max(Timestamp)) AS ended_ns,
     count() AS spans,
-    countIf(IngestedAt > fromUnixTimestamp64Micro({counted_since_us:Int64}, 'UTC')) AS new_spans
+    countIf(IngestedAt > fromUnixTimestamp64Micro({counted_since_us:Int64}, 'UTC')) AS new_spans,
+    groupUniqArrayIf(
+        toString(ServiceName),
+        SpanloopEpisodeId = '' AND GenAiOperation IN ('chat', 'text_completion', 'generate_content')
+    ) AS bare_services
 FROM otel_traces
 WHERE TraceId IN (
     SELECT TraceId FROM otel_traces WHERE IngestedAt > since AND IngestedAt <= until

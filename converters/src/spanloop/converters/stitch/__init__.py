@@ -32,6 +32,11 @@ class Group(NamedTuple):
     context: list[Span]
     """All other spans, by start."""
 
+    @property
+    def spans(self) -> list[Span]:
+        """Every span of the episode."""
+        return [*self.calls, *self.context]
+
 
 class Stitched(NamedTuple):
     """Episodes by id, who continues whom, and the spans of traces without a model call."""
