@@ -33,7 +33,7 @@ class MakeScheduler(Protocol):
     ) -> AbstractContextManager[Scheduler]: ...
 
 
-def wait_until(holds: Callable[[], bool], *, timeout_s: float = 20.0, each: Callable[[], None] | None = None) -> None:
+def wait_until(holds: Callable[[], bool], *, timeout_s: float = 60.0, each: Callable[[], None] | None = None) -> None:
     """Wait for something that other processes bring about."""
     give_up_at = time.monotonic() + timeout_s
     while not holds():

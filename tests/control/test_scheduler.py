@@ -134,7 +134,7 @@ def test_a_cancelled_job_ends_within_seconds_with_all_its_processes(
             started += identities(folder(data_dir, job.id) / "family")
         assert len(started) == (3 if behaviour == "family" else 1)
         api.cancel(job.id)
-        wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick, timeout_s=5)
+        wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick, timeout_s=10)
     assert api.get(job.id).state is JobState.CANCELLED
     assert [process for process in started if process.is_running()] == []
 
@@ -180,6 +180,29 @@ def test_a_scheduler_that_stops_queues_its_job_again_without_blame(
             assert process.token == attempt
         assert (api.get(job.id).state, api.get(job.id).attempt) == (JobState.QUEUED, attempt)
         wait_until(lambda: not any(found.is_running() for found in _recorded(data_dir, job.id)))
+
+
+def test_a_job_that_ended_well_just_when_the_scheduler_stops_has_succeeded(
+    api: JobApi, spec: JobSpec, data_dir: DataDir, make_scheduler: MakeScheduler, runner_of: RunnerOf
+) -> None:
+    job = api.submit(spec)
+    with make_scheduler(runner_of("work", "1", "0")) as scheduler:
+        scheduler.tick()
+        wait_until(lambda: bool(_recorded(data_dir, job.id)))
+        (runner,) = _recorded(data_dir, job.id)
+        wait_until(lambda: not runner.is_running())
+    assert (api.get(job.id).state, api.get(job.id).model_version) == (JobState.SUCCEEDED, "tiny@v2")
+    assert (folder(data_dir, job.id) / "ledger").read_text() == "1\n"
+
+
+def test_a_job_without_its_log_still_ends(
+    api: JobApi, spec: JobSpec, data_dir: DataDir, make_scheduler: MakeScheduler
+) -> None:
+    job = api.submit(spec)
+    with make_scheduler(("/bin/sh", "-c", 'rm -r "$1"; exit 1', "sh", str(data_dir.jobs))) as scheduler:
+        wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick)
+    assert api.get(job.id).state is JobState.FAILED
+    assert "log.txt is gone" in api.get(job.id).error
 
 
 def _recorded(data_dir: DataDir, job_id: str) -> list[ProcessIdentity]:
@@ -272,7 +295,7 @@ def test_two_schedulers_never_run_one_job_twice(
     settings = SchedulerSettings(poll_s=0.01, slots=2)
     schedulers = [Scheduler(data_dir, runner=runner_of("work", "2", "0.01"), settings=settings) for _ in range(2)]
     with running(*schedulers):
-        wait_until(lambda: all(api.get(job.id).is_finished for job in jobs), timeout_s=60)
+        wait_until(lambda: all(api.get(job.id).is_finished for job in jobs), timeout_s=90)
     for job in jobs:
         assert (api.get(job.id).state, api.get(job.id).attempt) == (JobState.SUCCEEDED, 1)
         assert (folder(data_dir, job.id) / "ledger").read_text() == "1\n2\n"

@@ -84,11 +84,14 @@ class RunningJob:
         return status
 
     def log_tail(self) -> str:
-        """The last lines that this attempt printed."""
-        with self._log_path.open("rb") as log:
-            size_bytes = log.seek(0, os.SEEK_END)
-            log.seek(max(self._log_start, size_bytes - ERROR_TAIL_BYTES))
-            text = log.read(ERROR_TAIL_BYTES).decode(errors="replace")
+        """The last lines that this attempt printed; when somebody has removed the log, that is what it says."""
+        try:
+            with self._log_path.open("rb") as log:
+                size_bytes = log.seek(0, os.SEEK_END)
+                log.seek(max(self._log_start, size_bytes - ERROR_TAIL_BYTES))
+                text = log.read(ERROR_TAIL_BYTES).decode(errors="replace")
+        except FileNotFoundError:
+            return f"({self._log_path} is gone)"
         return "\n".join(text.strip().splitlines()[-ERROR_TAIL_LINES:])
 
     def _has_exited(self) -> bool:

@@ -127,14 +127,16 @@ class Scheduler:
         for running in self._running.values():
             running.ask_end(grace_s=self._settings.grace_s)
         for lease, running in list(self._running.items()):
-            running.end(grace_s=self._settings.grace_s)
+            status = running.end(grace_s=self._settings.grace_s)
             self._forget(lease)
-            self._release(lease)
+            self._release(lease, status)
 
-    def _release(self, lease: Lease) -> None:
+    def _release(self, lease: Lease, status: int) -> None:
+        # A runner that ended well while we stopped has done its work; every other status may be our own doing.
+        settle = outcomes.succeed if status == 0 else outcomes.release
         try:
             with self._database.write() as session:
-                state = outcomes.release(session, lease, now=self._clock())
+                state = settle(session, lease, now=self._clock())
         except LeaseLostError:
             log.warning("job %s: another scheduler has it", lease.job_id)
         except DataDirectoryError as error:
@@ -224,7 +226,7 @@ class Scheduler:
                 error = f"The job ended with exit status {status}. Its last lines:\n{running.log_tail()}"
                 state = outcomes.fail(session, lease, now=now, error=error)
             else:
-                error = f"The job was killed by {_signal_name(status)}. Its last lines:\n{running.log_tail()}"
+                error = f"The job was killed by {_killer(status)}. Its last lines:\n{running.log_tail()}"
                 state = outcomes.interrupted(session, lease, now=now, error=error)
         self._forget(lease)
         log.info("job %s: %s after exit status %d", lease.job_id, state, status)
@@ -237,8 +239,10 @@ class Scheduler:
         self._renewed_at.pop(lease, None)
 
 
-def _signal_name(status: int) -> str:
+def _killer(status: int) -> str:
     number = status - SHELL_SIGNAL_BASE if status > 0 else -status
+    if number == signal.SIGKILL:
+        return "SIGKILL: somebody did, or the kernel, for want of memory"
     try:
         return signal.Signals(number).name
     except ValueError:
