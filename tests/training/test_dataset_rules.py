@@ -9,25 +9,24 @@ from hypothesis import strategies as st
 from spanloop.semconv.enums import JobKind
 from spanloop.training.dataset_rules import Rejection, Rules, Selection, Tally, select_rows
 
-SCHEMA: pl.Schema = pl.Schema(
-    {
-        "episode_id": pl.String,
-        "revision": pl.UInt64,
-        "task_id": pl.String,
-        "group_id": pl.String,
-        "started_at": pl.Datetime("ns", "UTC"),
-        "reward": pl.Float64,
-        "trajectory_id": pl.String,
-        "row_number": pl.UInt32,
-        "policy_version": pl.String,
-        "prompt_token_ids": pl.List(pl.UInt32),
-        "response_token_ids": pl.List(pl.UInt32),
-        "loss_mask": pl.List(pl.UInt8),
-        "logprobs": pl.List(pl.Float32),
-        "is_trainable": pl.Boolean,
-        "untrainable_reason": pl.String,
-    }
-)
+COLUMNS: dict[str, pl.DataType] = {
+    "episode_id": pl.String(),
+    "revision": pl.UInt64(),
+    "task_id": pl.String(),
+    "group_id": pl.String(),
+    "started_at": pl.Datetime("ns", "UTC"),
+    "reward": pl.Float64(),
+    "trajectory_id": pl.String(),
+    "row_number": pl.UInt32(),
+    "policy_version": pl.String(),
+    "prompt_token_ids": pl.List(pl.UInt32()),
+    "response_token_ids": pl.List(pl.UInt32()),
+    "loss_mask": pl.List(pl.UInt8),
+    "logprobs": pl.List(pl.Float32),
+    "is_trainable": pl.Boolean(),
+    "untrainable_reason": pl.String(),
+}
+SCHEMA = pl.Schema(COLUMNS)
 
 
 def row(

@@ -202,9 +202,9 @@ def test_tied_embeddings_stay_tied_and_are_served_untied(
     seed_groups(store, tiny_model, groups=1)
     tied = tmp_path / "tied"
     shutil.copytree(tiny_model, tied)
-    config = LlamaConfig.from_pretrained(tiny_model, tie_word_embeddings=True)
-    loader: Any = LlamaForCausalLM
-    loader(config).save_pretrained(tied)
+    configs: Any = LlamaConfig
+    models: Any = LlamaForCausalLM
+    models(configs.from_pretrained(tiny_model, tie_word_embeddings=True)).save_pretrained(tied)
     registry = Registry(runner.data_dir)
     registry.add("tied", tied)
     job, status, log = runner.run(
