@@ -266,3 +266,16 @@ def test_a_missing_wheel_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ConfigurationError, match="needs the wheel chdb-core") as missing:
         load_extension()
     assert "pip install 'spanloop[server]'" in missing.value.next_step
+
+
+def test_a_pause_of_the_process_does_not_end_it(tmp_path: Path) -> None:
+    with serving(tmp_path) as (data_dir, process):
+        for _ in range(3):
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.8)
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.2)
+        assert process.poll() is None
+        found = data_dir.running("clickhouse")
+        assert found is not None
+        assert found.pid == process.pid
