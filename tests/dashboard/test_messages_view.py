@@ -59,6 +59,20 @@ def test_a_diverged_prompt_is_shown_whole_and_says_so() -> None:
     assert [message.role for message in second.new_messages] == ["user"]
 
 
+def test_the_outer_conversation_goes_on_after_a_sub_agent() -> None:
+    inner = {"role": "user", "parts": [{"type": "text", "content": "only this"}]}
+    _, second, third = conversation(
+        [
+            record(0, [SYSTEM, QUESTION], CALL, [RESULT]),
+            record(1, [inner], FINAL),
+            record(2, [SYSTEM, QUESTION, CALL, ANSWER], FINAL),
+        ]
+    )
+    assert second.is_restart
+    assert not third.is_restart
+    assert third.new_messages == ()
+
+
 def test_agents_have_conversations_of_their_own() -> None:
     _, other = conversation([record(0, [SYSTEM], FINAL, agent="a"), record(1, [QUESTION], FINAL, agent="b")])
     assert not other.is_restart

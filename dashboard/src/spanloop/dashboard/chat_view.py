@@ -29,7 +29,7 @@ def _turn(turn: Turn, *, several_agents: bool) -> None:
     agent = f" · {turn.agent_name}" if several_agents and turn.agent_name else ""
     st.caption(f"step {turn.step}{agent}")
     if turn.is_restart:
-        st.caption(":orange[The prompt does not continue the step before; all of it is shown.]")
+        st.caption(":orange[A prompt that continues no step shown so far; all of it is shown.]")
     for message in turn.new_messages:
         _message(message)
     _message(turn.action)

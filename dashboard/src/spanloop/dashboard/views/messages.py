@@ -5,6 +5,7 @@ most of all when it is broken.
 """
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard, cast
 
@@ -68,6 +69,15 @@ class Turn:
     tool_results: tuple[ToolResult, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What an earlier turn showed."""
+
+    state: tuple[Message, ...]
+    call_ids: frozenset[str]
+    """Tool calls whose results it showed."""
+
+
 def parse_messages(text: str) -> tuple[Message, ...]:
     """The messages of a state; anything that is not a list of messages comes back as one raw message."""
     if not text:
@@ -99,31 +109,29 @@ def parse_tool_results(text: str) -> tuple[ToolResult, ...]:
 
 
 def conversation(steps: list[StepRecord]) -> list[Turn]:
-    """Turns that show each message once: a state that begins with its agent's previous state shows only the rest.
+    """Turns that show each message once: a state that extends an earlier state of its agent shows only the rest.
 
-    The previous action and the tool responses that answer it are left out of the rest, because the previous turn
-    shows them (with their errors) already.
+    The newest earlier state that fits is taken, so that a sub-agent between two steps does not make the outer
+    conversation begin again. The action and the tool responses that the earlier turn showed are left out of the rest.
     """
     turns: list[Turn] = []
-    previous: dict[str, tuple[tuple[Message, ...], frozenset[str]]] = {}
+    earlier: defaultdict[str, list[_Seen]] = defaultdict(list)
     for record in steps:
         state = parse_messages(record.state)
-        action = parse_action(record.action)
         results = parse_tool_results(record.tool_results)
-        before, shown_calls = previous.get(record.agent_name, ((), frozenset()))
-        continues = state[: len(before)] == before
-        new = _unseen(state[len(before) :], shown_calls) if continues and before else state
+        seen = earlier[record.agent_name]
+        before = next((past for past in reversed(seen) if past.state and state[: len(past.state)] == past.state), None)
         turns.append(
             Turn(
                 step=record.step,
                 agent_name=record.agent_name,
-                is_restart=bool(before) and not continues,
-                new_messages=new,
-                action=action,
+                is_restart=bool(seen) and before is None,
+                new_messages=_unseen(state[len(before.state) :], before.call_ids) if before else state,
+                action=parse_action(record.action),
                 tool_results=results,
             )
         )
-        previous[record.agent_name] = (state, frozenset(result.call_id for result in results if result.call_id))
+        seen.append(_Seen(state, frozenset(result.call_id for result in results if result.call_id)))
     return turns
 
 

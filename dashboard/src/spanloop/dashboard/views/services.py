@@ -10,6 +10,7 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_run_file
 SERVICES: Final = {
     "clickhouse": "stores everything",
     "collector": "takes spans in",
+    "pipeline": "makes episodes",
     "gateway": "serves the policy",
     "scheduler": "runs jobs",
     "dashboard": "shows this",
