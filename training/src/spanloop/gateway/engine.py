@@ -160,8 +160,10 @@ class ChildEngine:
         if self._process is None:
             return "the engine (vLLM) does not run"
         status = await self._process.wait()
-        how = f"signal {status - 128}" if status > 128 else f"exit status {status}"
-        return f"the engine (vLLM) ended with {how}: {self._last_words()}"
+        if status > 128:
+            # Whatever its log ends with, it did not end because of that.
+            return f"the engine (vLLM) was ended by signal {status - 128}"
+        return f"the engine (vLLM) ended with exit status {status}: {self._last_words()}"
 
     async def _wait_healthy(self, api: VllmApi, started_at: float) -> None:
         process = self._process
