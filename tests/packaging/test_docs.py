@@ -1,0 +1,37 @@
+"""The documents say what is so."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROMISES = re.findall(r"`(tests/\S+\.py)::(\w+)`", (ROOT / "docs" / "promises.md").read_text())
+DOCUMENTS = [path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]]
+
+
+@pytest.mark.parametrize(("file", "test"), PROMISES)
+def test_every_promise_names_a_test_that_exists(file: str, test: str) -> None:
+    tree = ast.parse((ROOT / file).read_text())
+    names = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    assert test in names
+
+
+def test_every_dependency_is_justified() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    requirements = [
+        *project["project"]["dependencies"],
+        *(line for extra in project["project"]["optional-dependencies"].values() for line in extra),
+        *project["dependency-groups"]["dev"],
+    ]
+    names = {match[0] for line in requirements if (match := re.match(r"[\w.-]+", line)) and match[0] != "spanloop"}
+    text = (ROOT / "docs" / "dependencies.md").read_text().replace(", -sdk", ", opentelemetry-sdk")
+    assert not [name for name in sorted(names) if not re.search(rf"[|, ]{re.escape(name)}[|, ]", text)]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / document).read_text()):
+        assert (ROOT / document.parent / target).exists(), target
