@@ -109,6 +109,7 @@ def totals(store: Store, since_s: int) -> Totals:
     if not row["spans"] and row["last_ingested_at"] is not None and row["last_ingested_at"].timestamp() == 0:
         row["last_ingested_at"] = None
     mean = row.pop("mean_reward")
+    del row["counted"]
     return Totals(**row, mean_reward=_finite(mean))
 
 

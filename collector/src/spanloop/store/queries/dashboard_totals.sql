@@ -18,6 +18,11 @@ SELECT
     avg(reward) AS mean_reward,
     (SELECT count() FROM otel_traces WHERE Timestamp >= since) AS spans,
     (SELECT max(IngestedAt) FROM otel_traces) AS last_ingested_at,
-    (SELECT count() FROM transitions FINAL WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM current)) AS transitions,
-    (SELECT countIf(is_trainable) FROM transitions FINAL WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM current)) AS trainable_transitions
+    (
+        SELECT (count(), countIf(is_trainable))
+        FROM transitions FINAL
+        WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM current)
+    ) AS counted,
+    counted.1 AS transitions,
+    counted.2 AS trainable_transitions
 FROM current
