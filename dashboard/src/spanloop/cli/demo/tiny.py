@@ -122,7 +122,7 @@ def _train(data_dir: "DataDir", stages: Stages, base: str) -> tuple[str, str]:
         steps=_TRAINING_STEPS,
         batch_groups=4,
         group_size=_ATTEMPTS,
-        learning_rate=1e-3,
+        learning_rate=3e-4,
         max_prompt_tokens=512,
         max_response_tokens=512,
         deploy=True,

@@ -1,0 +1,77 @@
+"""The dashboard in a real browser, on what the tiny demo stored: every page, and a job from the form to its end.
+
+``SPANLOOP_SCREENSHOTS=folder`` keeps the pictures; ``make screenshots`` does so.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+from spanloop.semconv.enums import JobState
+from spanloop.training.jobs import JobApi
+
+from ..cli.support import SPANLOOP, Up, eventually, everything_up
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = Path("/usr/bin/chromium")
+JOB_TIMEOUT_S = 300
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1200),
+    pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Chromium (apt-get install chromium)"),
+]
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """A running spanloop on the data of a tiny demo."""
+    data_dir = tmp_path_factory.mktemp("pages") / "data"
+    command = [str(SPANLOOP), "demo", "--tiny", "--data-dir", str(data_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    with everything_up(data_dir) as running:
+        yield running
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield browser.new_page(viewport={"width": 1280, "height": 900})
+        browser.close()
+
+
+def test_a_job_is_scheduled_from_the_page_and_seen_to_finish(up: Up, page: Page, tmp_path: Path) -> None:
+    pictures = Path(os.environ.get("SPANLOOP_SCREENSHOTS", tmp_path))
+    page.goto(f"http://127.0.0.1:{up.ports['dashboard']}/jobs?jobs_view=New+job")
+    page.get_by_role("spinbutton", name="Steps", exact=True).fill("2")
+    page.get_by_role("spinbutton", name="Steps", exact=True).press("Enter")
+    page.get_by_role("spinbutton", name="Groups in a batch").fill("2")
+    page.get_by_role("spinbutton", name="Groups in a batch").press("Enter")
+    page.wait_for_timeout(1000)
+    page.get_by_role("button", name="Start it").click()
+    page.get_by_text("running").first.wait_for(timeout=60_000)
+    page.wait_for_timeout(3000)
+    page.screenshot(path=pictures / "job-running.png")
+
+    api = JobApi(up.data_dir)
+    newest = api.list(limit=1)[0]
+    ended = {JobState.SUCCEEDED, JobState.FAILED}
+    assert eventually(lambda: api.get(newest.id).state in ended, JOB_TIMEOUT_S)
+    assert api.get(newest.id).state is JobState.SUCCEEDED, api.get(newest.id).error
+    page.get_by_text("succeeded").first.wait_for(timeout=30_000)
+    page.screenshot(path=pictures / "job-succeeded.png")
+
+
+def test_every_page_opens_on_the_demos_data(up: Up, tmp_path: Path) -> None:
+    pictures = Path(os.environ.get("SPANLOOP_SCREENSHOTS", tmp_path))
+    command = [sys.executable, str(ROOT / "docs" / "screenshots.py"), "--out", str(pictures)]
+    command += ["--url", f"http://127.0.0.1:{up.ports['dashboard']}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
