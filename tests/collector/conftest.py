@@ -5,11 +5,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from collecting import App, CollectorProcess, Launcher
 
 from spanloop.collector import Settings
 from spanloop.store import DataDir
 from spanloop.store.client import Address, Connection
+
+from .collecting import App, CollectorProcess, Launcher
 
 
 @pytest.fixture

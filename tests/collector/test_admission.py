@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import pytest
-from collecting import trace_request
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -13,6 +12,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanloop.collector.admission import Admission, RejectReason, Signal, admit
 from spanloop.collector.wire import MalformedError
+
+from .collecting import trace_request
 
 YEAR_2106_NS = 2**32 * 10**9
 

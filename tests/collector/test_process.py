@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 
 import httpx
 import pytest
-from collecting import CollectorProcess, Launcher, trace_request
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
@@ -23,6 +22,8 @@ from spanloop.semconv.errors import NotRunningError, StoreError
 from spanloop.store import DataDir, EmbeddedClickHouse, connect
 from spanloop.store.access import embedded_address
 from spanloop.store.client import Address, Connection
+
+from .collecting import CollectorProcess, Launcher, trace_request
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 

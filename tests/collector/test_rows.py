@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import polars as pl
 import pytest
-from collecting import trace_request
 from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -20,6 +19,8 @@ from spanloop.collector.trace_rows import TraceRows
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.store.spool import Batch, Record
+
+from .collecting import trace_request
 
 START = datetime(2026, 9, 21, 13, 46, 40, tzinfo=UTC)
 START_NS = int(START.timestamp()) * 10**9

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from collecting import trace_request
 
 from spanloop.collector import Settings, Writer
 from spanloop.collector.blocks import PolarsStrategy
@@ -17,6 +16,8 @@ from spanloop.semconv.errors import NotRunningError, StoreError
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.spool import Spool
+
+from .collecting import trace_request
 
 MIB = 2**20
 SETTINGS = Settings(linger_s=0.01, block_bytes=300)

@@ -5,11 +5,12 @@ from datetime import timedelta
 from typing import Any
 
 import polars as pl
-from converters_world import START, World, stored_frame
 
 from spanloop.converters import frames
 from spanloop.store import Store
 from spanloop.store.client import Connection
+
+from .converters_world import START, World, stored_frame
 
 
 class Feed:

@@ -2,12 +2,13 @@ import json
 
 import polars as pl
 import pytest
-from converters_world import OPENING, TOOLS, World, answers, asks, text, trace_id
 
 from spanloop.converters import Converted
 from spanloop.converters.attribution.bad_call import schema_violation
 from spanloop.converters.finish_reasons import canonical_finish_reason
 from spanloop.converters.tool_results import error_in_text
+
+from .converters_world import OPENING, TOOLS, World, answers, asks, text, trace_id
 
 TRACE = trace_id("t")
 

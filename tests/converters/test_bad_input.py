@@ -4,10 +4,11 @@ import json
 
 import polars as pl
 import pytest
-from converters_world import OPENING, World, asks, loop, text, trace_id
 
 from spanloop.converters import convert, frames
 from spanloop.converters.messages import MalformedMessagesError, parse_messages
+
+from .converters_world import OPENING, World, asks, loop, text, trace_id
 
 TRACE = trace_id("t")
 

@@ -5,11 +5,12 @@ import random
 from typing import Any
 
 import polars as pl
-from converters_world import World, answers, asks, text, trace_id
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spanloop.converters import Converted, convert
+
+from .converters_world import World, answers, asks, text, trace_id
 
 LAWS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

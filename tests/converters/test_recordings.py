@@ -3,11 +3,12 @@
 import json
 from typing import Any
 
-import converters_recordings as recordings
 import polars as pl
 import pytest
 
 from spanloop.converters import Converted, convert, frames
+
+from . import converters_recordings as recordings
 
 
 def convert_recording(name: str) -> tuple[dict[str, Any], Converted]:

@@ -2,9 +2,10 @@ import math
 
 import polars as pl
 import pytest
-from converters_world import OPENING, World, answers, asks, loop, text, trace_id
 
 from spanloop.converters import Options
+
+from .converters_world import OPENING, World, answers, asks, loop, text, trace_id
 
 TRACE = trace_id("t")
 

@@ -2,9 +2,10 @@ import json
 
 import polars as pl
 import pytest
-from converters_world import OPENING, World, answers, asks, loop, text, trace_id
 
 from spanloop.converters import Converted, Options, convert
+
+from .converters_world import OPENING, World, answers, asks, loop, text, trace_id
 
 
 def shape(converted: Converted) -> list[list[str]]:

@@ -2,7 +2,8 @@
 
 import polars as pl
 import pytest
-from converters_world import OPENING, World, answers, asks, text, trace_id
+
+from .converters_world import OPENING, World, answers, asks, text, trace_id
 
 TRACE = trace_id("t")
 

@@ -9,11 +9,12 @@ from uuid import uuid4
 
 import pytest
 import streamlit as st
-from dashboard_seeding import TRAINED_JOB, Seeded, seed, seed_control, seed_metrics
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import DataDir, Store
 from spanloop.store.client import Address
+
+from .dashboard_seeding import TRAINED_JOB, Seeded, seed, seed_control, seed_metrics
 
 
 @pytest.fixture(autouse=True)

@@ -1,11 +1,12 @@
 """The episode list and one episode."""
 
 import pytest
-from dashboard_driver import button, click_row, open_page, table, text_of
-from dashboard_seeding import INJECTION, Seeded, insert, seed
 
 from spanloop.store import DataDir, Store
 from spanloop.training.registry import Registry
+
+from .dashboard_driver import button, click_row, open_page, table, text_of
+from .dashboard_seeding import INJECTION, Seeded, insert, seed
 
 VIEWS = ("Conversation", "Spans", "Rewards", "Transitions", "Tokens", "Failures")
 

@@ -4,14 +4,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from dashboard_driver import click_row, open_page, table, text_of
-from dashboard_seeding import Seeded, model_folder
 from streamlit.testing.v1 import AppTest
 
 from spanloop.semconv.enums import JobKind, JobState
 from spanloop.store import DataDir
 from spanloop.training.jobs import JobApi
 from spanloop.training.registry import Registry
+
+from .dashboard_driver import click_row, open_page, table, text_of
+from .dashboard_seeding import Seeded, model_folder
 
 
 @pytest.fixture

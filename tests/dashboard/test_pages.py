@@ -1,10 +1,11 @@
 """Every page over a real store: seeded, empty, down."""
 
 import pytest
-from dashboard_driver import PAGES, button, click_row, open_page, table, text_of
-from dashboard_seeding import Seeded, insert, seed_metrics, spans
 
 from spanloop.store import DataDir, Store
+
+from .dashboard_driver import PAGES, button, click_row, open_page, table, text_of
+from .dashboard_seeding import Seeded, insert, seed_metrics, spans
 
 
 @pytest.mark.usefixtures("seeded")

@@ -15,13 +15,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from dashboard_seeding import Seeded
 from playwright.sync_api import sync_playwright
 
 from spanloop.dashboard.__main__ import main
 from spanloop.dashboard.service import OPTIONS, check_port
 from spanloop.semconv.errors import ConfigurationError, PortInUseError
 from spanloop.store import DataDir
+
+from .dashboard_seeding import Seeded
 
 SCREENSHOTS = Path(__file__).parents[2] / "docs" / "screenshots.py"
 CHROMIUM = Path("/usr/bin/chromium")

@@ -1,10 +1,11 @@
 from collections.abc import Iterator
 
 import pytest
-from pipeline_feed import Feed
 
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
+
+from ..converters.pipeline_feed import Feed
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@ from typing import Any
 
 import polars as pl
 import pytest
-from converters_world import OPENING, loop, text, trace_id
-from pipeline_feed import Feed
 from polars.testing import assert_frame_equal
 
 from spanloop.pipeline import Report, run
 from spanloop.store import Store
+
+from ..converters.converters_world import OPENING, loop, text, trace_id
+from ..converters.pipeline_feed import Feed
 
 TABLES = ("transitions", "trajectories", "failures")
 

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from training_running import Runner
 
 from spanloop.store import DataDir
 from spanloop.store.client import Address
 from spanloop.training.registry import Registry
 from spanloop.training.tiny import build_tiny_model
+
+from .training_running import Runner
 
 
 @pytest.fixture(scope="session")

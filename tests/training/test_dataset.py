@@ -3,7 +3,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from training_seeding import REVISION, STARTED_AT, episode_row, insert, seed_groups
 
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
@@ -12,6 +11,8 @@ from spanloop.training.base_model import BaseModelFacts, read_base_model
 from spanloop.training.dataset import COLUMNS, export_dataset
 from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, load_manifest
 from spanloop.training.job_spec import JobSpec
+
+from .training_seeding import REVISION, STARTED_AT, episode_row, insert, seed_groups
 
 GRPO = JobSpec(kind=JobKind.GRPO, base="tiny")
 

@@ -11,8 +11,6 @@ import polars as pl
 import pytest
 import torch
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
-from training_running import Runner, ray_cluster
-from training_seeding import seed_groups
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from spanloop.semconv.enums import JobKind
@@ -25,6 +23,9 @@ from spanloop.training.dataset_manifest import load_manifest
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
 from spanloop.training.serving_copy import serving_path
+
+from .training_running import Runner, ray_cluster
+from .training_seeding import seed_groups
 
 LOGPROB_TOLERANCE = 1e-3
 """Of the ratio between the engine's probability of a token and an independent forward pass's; float32 gives 1e-6."""

@@ -31,7 +31,7 @@ class UntrainableReason(StrEnum):
     INCOMPLETE_STREAM = "incomplete_stream"
     REQUEST_FAILED = "request_failed"
     AMBIGUOUS_CAPTURE = "ambiguous_capture"
-    TOKEN_MISMATCH = "token_mismatch"
+    TOKEN_MISMATCH = "token_mismatch"  # noqa: S105 - model tokens, no secret
     MALFORMED_MESSAGES = "malformed_messages"
     ENVIRONMENT_FAULT = "environment_fault"
 
