@@ -193,7 +193,8 @@ def test_swapped_weights_answer_like_freshly_loaded_ones(served: Process, models
 
 
 def test_a_caller_that_leaves_leaves_an_incomplete_capture_and_a_working_engine(served: Process) -> None:
-    stream = ask(served, stream=True, max_tokens=800, extra_body={"ignore_eos": True})
+    # Without tools: the parser of tool calls holds text back, and the fifth chunk may be the last.
+    stream = ask(served, stream=True, tools=None, max_tokens=800, extra_body={"ignore_eos": True})
     for count, _chunk in enumerate(stream):
         if count == 5:
             stream.close()

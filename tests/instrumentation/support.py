@@ -340,7 +340,8 @@ def announce(data_dir: Path, url: str) -> None:
 
 
 def terminate(process: "subprocess.Popen[str]", number: signal.Signals = signal.SIGTERM) -> None:
-    """Send the signal once the app has said that it is ready."""
+    """Send the signal once the app has said that it is ready and has gone on to its next statement."""
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
+    time.sleep(0.3)  # a traceback names the line that was interrupted
     process.send_signal(number)
