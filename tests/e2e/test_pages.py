@@ -6,6 +6,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,14 +30,14 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """A running spanloop on the data of a tiny demo."""
-    data_dir = tmp_path_factory.mktemp("pages") / "data"
-    command = [str(SPANLOOP), "demo", "--tiny", "--data-dir", str(data_dir)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr + done.stdout
-    with everything_up(data_dir) as running:
-        yield running
+def up() -> Iterator[Up]:
+    """A running spanloop on the data of a tiny demo, in a folder whose name may be seen in a picture."""
+    with tempfile.TemporaryDirectory(prefix="spanloop-") as folder:
+        command = [str(SPANLOOP), "demo", "--tiny", "--data-dir", folder]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stderr + done.stdout
+        with everything_up(Path(folder)) as running:
+            yield running
 
 
 @pytest.fixture
