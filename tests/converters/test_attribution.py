@@ -1,4 +1,6 @@
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 import pytest
@@ -93,6 +95,76 @@ def test_tool_errors_by_their_text(content: str, error_class: str, owner: str) -
 )
 def test_answers_that_are_no_errors(content: str) -> None:
     assert tool_says(content).failures.is_empty()
+
+
+FRUIT = [OPENING[0], text("user", "What do 3 apples cost?")]
+PRICE = {"name": "price", "parameters": {"properties": {"query": {"type": "string"}}, "required": ["query"]}}
+
+
+def refused(content: str, arguments: object, seen: Sequence[dict[str, Any]] = FRUIT, **tool: Any) -> dict[str, object]:
+    """The failure of one call of ``price`` that is answered with ``content``."""
+    world = World()
+    said = asks("c1", "price", arguments)
+    world.call(seen, said, trace=TRACE, tools=[PRICE | tool])
+    world.call([*seen, said, answers("c1", content)], text("assistant", "x"), trace=TRACE, tools=[PRICE | tool])
+    return failure(world.convert())
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "confidence"),
+    [
+        ("Error: KeyError: no item 'kumquat'", {"query": "kumquat"}, 0.75),
+        ("KeyError: 'kumquat'", {"query": "kumquat"}, 0.75),
+        ("ValueError: 'Kumquat' is not a valid item", {"query": "kumquat"}, 0.75),
+        ('{"error": "order ZX-81 not found"}', {"query": "x", "deep": [{"id": "ZX-81"}]}, 0.75),
+        ("Error: no such order: 4711", {"query": "apples", "order": 4711}, 0.5),
+    ],
+)
+def test_a_value_that_the_policy_made_up_is_the_policys_fault(
+    content: str, arguments: dict[str, Any], confidence: float
+) -> None:
+    row = refused(content, arguments)
+    assert (row["error_class"], row["fault_owner"], row["rule"]) == ("made_up_argument", "policy", "made_up")
+    assert 0.8 * confidence < float(str(row["confidence"])) <= confidence
+    assert json.loads(str(row["evidence"]))["not_given"]
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments"),
+    [
+        ("KeyError: 'apple'", {"query": "apple"}),
+        ("KeyError: 'APPLES'", {"query": "APPLES"}),
+        ("KeyError: 'weight'", {"query": "kumquat"}),
+        ("Error executing price(query='kumquat'): KeyError: 'weight'", {"query": "kumquat"}),
+        ("RuntimeError: out of paper while printing kumquat", {"query": "kumquat"}),
+        ("ValueError: 500 exceeds the amount paid", {"query": "apples", "amount": 500}),
+        ("KeyError: ''", {"query": ""}),
+    ],
+)
+def test_what_the_policy_was_given_or_the_error_does_not_name_stays_the_tools(
+    content: str, arguments: dict[str, Any]
+) -> None:
+    row = refused(content, arguments)
+    assert (row["error_class"], row["fault_owner"]) == ("tool_error", "tool")
+
+
+def test_tool_responses_and_definitions_are_given_and_the_policys_own_words_are_not() -> None:
+    error = "KeyError: 'kumquat'"
+    assert refused(error, {"query": "kumquat"}, description="For example kumquat.")["fault_owner"] == "tool"
+    told = [*FRUIT, asks("c0", "price"), answers("c0", '["kumquat", "plum"]')]
+    assert refused(error, {"query": "kumquat"}, told)["fault_owner"] == "tool"
+    guessed = [*FRUIT, text("assistant", "They surely sell kumquat."), text("user", "Go on.")]
+    assert refused(error, {"query": "kumquat"}, guessed)["fault_owner"] == "policy"
+
+
+def test_where_not_all_that_was_given_can_be_read_nothing_is_called_made_up() -> None:
+    picture = {"role": "user", "parts": [{"type": "uri", "modality": "image", "uri": "https://x/y.png"}]}
+    assert refused("KeyError: 'kumquat'", {"query": "kumquat"}, [*FRUIT, picture])["fault_owner"] == "tool"
+
+
+def test_an_outage_is_the_environments_even_where_it_names_a_made_up_value() -> None:
+    row = refused("ConnectionError: host kumquat not found", {"query": "kumquat"})
+    assert (row["error_class"], row["fault_owner"]) == ("connection_error", "environment")
 
 
 def test_a_tool_span_that_failed_is_an_error_whatever_the_message_says() -> None:

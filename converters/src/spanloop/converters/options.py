@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-CONVERTER_VERSION: Final = "1"
+CONVERTER_VERSION: Final = "2"
 """Goes up whenever the same spans would give other rows; the pipeline then reconverts what it touches."""
 
 

@@ -23,6 +23,8 @@ class ErrorClass(StrEnum):
     """The action calls a tool that it was not offered."""
     INVALID_ARGUMENTS = "invalid_arguments"
     """Arguments that are no JSON object, or that the tool's signature refuses."""
+    MADE_UP_ARGUMENT = "made_up_argument"
+    """The tool cannot find, or does not take, a value that the policy was never given."""
     TOOL_ERROR = "tool_error"
     """The tool ran and raised, or answered with an error."""
     TIMEOUT = "timeout"

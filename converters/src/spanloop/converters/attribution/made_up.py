@@ -1,0 +1,114 @@
+"""A tool that could not find, or would not take, a value that the policy made up.
+
+The policy's: the error says that something is not there or not acceptable, it names an argument's value, and a word
+of that value occurs nowhere in what the policy was given (system and user messages, tool responses, tool
+definitions). What the policy itself said before is no source. Stays with the tool: an error that names no argument's
+value (the tool's own bug), a value that was given to the policy (whoever gave it did so wrongly), and a number that
+is merely refused, because amounts are computed. Nothing is said where part of what was given cannot be read.
+
+Two lookalikes lower the confidence: a value that is digits only may be a date or an id in another spelling.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, cast
+
+from spanloop.semconv.enums import FaultOwner
+
+from ..messages import Message, parse_json
+from ..spans import Span
+from .base import ErrorClass, Finding, ToolCallRule, ToolScene
+
+_MISSING: Final = re.compile(
+    r"not[ -]?found|does ?n[o']t exist|no such|\bno \w+ ['\"`]|unknown|unrecognized|KeyError|IndexError|LookupError"
+    r"|DoesNotExist|\bNotFound",
+    re.IGNORECASE,
+)
+_REFUSED: Final = re.compile(
+    r"invalid|not (?:a )?valid|unsupported|must be|expected|cannot parse|could not (?:parse|convert)|ValueError"
+    r"|ValidationError",
+    re.IGNORECASE,
+)
+_WORD: Final = re.compile(r"[^\W_]+")
+_READABLE_PARTS: Final = frozenset({"text", "tool_call", "tool_call_response"})
+
+
+def _made_up(scene: ToolScene) -> Finding | None:
+    result, span = scene.result, scene.step.span
+    if result is None or not result.is_error or not scene.call.is_valid or not span.input or span.problem is not None:
+        return None
+    kind = f"{result.error_type}: {result.content}"
+    is_missing = _MISSING.search(kind) is not None
+    if not is_missing and not _REFUSED.search(kind):
+        return None
+    named = [
+        (name, value)
+        for name, value in _values(scene.call.arguments)
+        if (is_missing or isinstance(value, str)) and _names(_own_words(result.content, result.error_type), str(value))
+    ]
+    given = _given(span) if named else None
+    if given is None:
+        return None
+    for name, value in named:
+        strange = [word for word in _WORD.findall(str(value).casefold()) if word not in given]
+        if strange:
+            confidence = 0.75 if any(character.isalpha() for character in str(value)) else 0.5
+            evidence = {
+                "argument": name,
+                "value": str(value),
+                "not_given": ", ".join(strange),
+                "arguments": scene.call.arguments,
+                "result": result.content[:500],
+            }
+            return Finding(
+                ErrorClass.MADE_UP_ARGUMENT,
+                FaultOwner.POLICY,
+                confidence * result.confidence,
+                result.content,
+                evidence,
+            )
+    return None
+
+
+def _values(arguments: str) -> Iterator[tuple[str, str | int | float]]:
+    """(argument, text or number in it), of every argument, nested ones included."""
+    given = cast("dict[str, object]", parse_json(arguments))
+    waiting = [(name, value) for name, value in reversed(given.items())]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [(name, inner) for inner in cast("dict[str, object]", value).values()]
+        elif isinstance(value, list):
+            waiting += [(name, inner) for inner in cast("list[object]", value)]
+        elif isinstance(value, str | int | float) and not isinstance(value, bool):
+            yield name, value
+
+
+def _own_words(content: str, error_type: str) -> str:
+    """The error's own message: frameworks put the whole call, with its arguments, before the exception's name."""
+    _, found, message = content.rpartition(f"{error_type}:") if error_type else ("", "", "")
+    return message if found else content
+
+
+def _names(text: str, value: str) -> bool:
+    stripped = value.strip()
+    return bool(stripped) and re.search(rf"(?<!\w){re.escape(stripped)}(?!\w)", text, re.IGNORECASE) is not None
+
+
+def _given(span: Span) -> str | None:
+    """All text that the policy did not write itself; None when part of it cannot be read."""
+    given = [message for message in span.input if message.role != "assistant"]
+    if not all(_is_readable(message) for message in given):
+        return None
+    texts = [message.text for message in given]
+    texts += [response.content for message in given for response in message.tool_responses]
+    return "\n".join([span.tools, *texts]).casefold()
+
+
+def _is_readable(message: Message) -> bool:
+    parts = cast("dict[str, list[object]]", parse_json(message.json)).get("parts", [])
+    kinds = [cast("dict[str, object]", part).get("type") if isinstance(part, dict) else "text" for part in parts]
+    return _READABLE_PARTS.issuperset(kinds)
+
+
+MADE_UP: Final = ToolCallRule("made_up", _made_up)
