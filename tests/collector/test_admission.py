@@ -134,11 +134,12 @@ def nested(depth: int) -> AnyValue:
     return value
 
 
-def test_a_value_nested_too_deeply_costs_only_its_span() -> None:
+@pytest.mark.parametrize("depth", [48, 49, 60])  # the first two fit the span alone, but not the span in its request
+def test_a_value_nested_too_deeply_costs_only_its_span(depth: int) -> None:
     request = trace_request(1, 2, 3)
     pair = spans_of(request)[1].attributes.add()
     pair.key = "deep"
-    pair.value.CopyFrom(nested(60))
+    pair.value.CopyFrom(nested(depth))
     admission, kept = admitted(request.SerializeToString())
     assert (admission.accepted, admission.rejected) == (2, {RejectReason.UNDECODABLE: 1})
     assert [span.name for span in kept] == ["span 1", "span 3"]

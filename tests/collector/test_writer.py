@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -20,7 +21,7 @@ from spanloop.store.spool import Spool
 from .collecting import trace_request
 
 MIB = 2**20
-SETTINGS = Settings(linger_s=0.01, block_bytes=300)
+SETTINGS = Settings(linger_s=0.01, block_bytes=300, drain_timeout_s=60)
 
 
 class Faults(Store):
@@ -73,8 +74,8 @@ def stored(connection: Connection, address: Address) -> list[int]:
     return [int(found, 16) for found in connection.query(sql, doing="reading")["id"]]
 
 
-def wait_until_positive(metrics: Metrics, name: str) -> None:
-    while not metrics.get(name):
+def wait_until(condition: Callable[[], bool]) -> None:
+    while not condition():
         time.sleep(0.01)
 
 
@@ -169,6 +170,40 @@ async def test_a_disk_that_refuses_the_commit_for_a_while_doubles_nothing(
     assert rig.health.error == ""
 
 
+async def test_a_stopping_writer_sends_every_block_that_waits(
+    tmp_path: Path, address: Address, connection: Connection
+) -> None:
+    rig = Rig(tmp_path / "spool", address, [])
+    await append(rig.spool, *range(1, 9))
+    rig.health.connected()
+    rig.writer.stop()
+    async with asyncio.timeout(60):
+        await rig.writer.run()
+    rig.spool.close()
+    assert len(rig.log) > 1
+    assert stored(connection, address) == list(range(1, 9))
+
+
+async def test_a_disk_that_refuses_to_the_end_stops_the_writer_without_an_error(
+    tmp_path: Path, address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(tmp_path / "spool", address, [])
+    await append(rig.spool, 1)
+
+    def failing(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", failing)
+        running = asyncio.create_task(rig.writer.run())
+        async with asyncio.timeout(30):
+            await asyncio.to_thread(wait_until, lambda: "No space left" in rig.health.error)
+            rig.writer.stop()
+            await running
+    assert rig.spool.stats.records == 1
+    rig.spool.close()
+
+
 async def test_without_a_store_the_spool_keeps_everything_and_the_writer_stops_at_once(tmp_path: Path) -> None:
     def refuse() -> Store:
         raise NotRunningError("No ClickHouse runs.")
@@ -179,7 +214,7 @@ async def test_without_a_store_the_spool_keeps_everything_and_the_writer_stops_a
         writer = Writer(spool, refuse, metrics, health, settings=SETTINGS)
         running = asyncio.create_task(writer.run())
         async with asyncio.timeout(5):
-            await asyncio.to_thread(wait_until_positive, metrics, "insert_failures_total")
+            await asyncio.to_thread(wait_until, lambda: metrics.get("insert_failures_total") > 0)
             assert "No ClickHouse runs" in health.error
             writer.stop()
             await running

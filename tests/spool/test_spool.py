@@ -165,6 +165,7 @@ async def test_wait_wakes_on_an_append_and_on_what_an_earlier_process_left(tmp_p
         waiting = asyncio.create_task(spool.wait(5))
         await spool.append("traces", b"x")
         assert await waiting
+        assert await spool.wait(0)
     with Spool(tmp_path / "spool", max_bytes=MIB) as spool:
         assert await spool.wait(0.01)
         drain(spool)

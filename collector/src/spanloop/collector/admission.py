@@ -76,7 +76,7 @@ def _admit_traces(body: bytes) -> Admission:
     try:
         request = parse(ExportTraceServiceRequest, body)
     except MalformedError:
-        body, repaired, rejected[RejectReason.UNDECODABLE] = salvage(body, Span)
+        body, repaired, rejected[RejectReason.UNDECODABLE] = salvage(body, ExportTraceServiceRequest)
         request = parse(ExportTraceServiceRequest, body)
     accepted = 0
     for resource_spans in request.resource_spans:
@@ -97,7 +97,7 @@ def _admit_logs(body: bytes) -> Admission:
     try:
         request = parse(ExportLogsServiceRequest, body)
     except MalformedError:
-        body, repaired, rejected[RejectReason.UNDECODABLE] = salvage(body, LogRecord)
+        body, repaired, rejected[RejectReason.UNDECODABLE] = salvage(body, ExportLogsServiceRequest)
         request = parse(ExportLogsServiceRequest, body)
     accepted = 0
     for resource_logs in request.resource_logs:

@@ -9,19 +9,23 @@ item) with the same field numbers.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
-from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
-from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from .wire import LENGTH_DELIMITED, Field, MalformedError, encode_field, fields, parse
 
-_CONTEXT_FIELD: Final = 1  # resource or scope
 _CHILDREN_FIELD: Final = 2  # scopes of a resource, items of a scope
+_RESOURCE: Final = (1, 1)
+_SCOPE: Final = (1, 2, 1)
+_ITEM: Final = (1, 2, 2)
 _MAX_DEPTH: Final = 100  # the protobuf runtime's own limit
+
+_RequestType = type[ExportTraceServiceRequest] | type[ExportLogsServiceRequest]
+_Path = tuple[int, ...]
+"""Field numbers from the request down to a message in it."""
 
 
 class Salvaged(NamedTuple):
@@ -41,7 +45,7 @@ class _Counts:
         self.undecodable = 0
 
 
-def salvage(body: bytes, item_type: type[Span] | type[LogRecord]) -> Salvaged:
+def salvage(body: bytes, request_type: _RequestType) -> Salvaged:
     """Take a refused body apart.
 
     Raises:
@@ -49,7 +53,7 @@ def salvage(body: bytes, item_type: type[Span] | type[LogRecord]) -> Salvaged:
     """
     counts = _Counts()
     out = b"".join(
-        encode_field(1, _resource_items(field.payload, item_type, counts))
+        encode_field(1, _resource_items(field.payload, request_type, counts))
         for field in _delimited(body)
         if field.number == 1
     )
@@ -58,23 +62,23 @@ def salvage(body: bytes, item_type: type[Span] | type[LogRecord]) -> Salvaged:
     return Salvaged(out, counts.repaired, counts.undecodable)
 
 
-def _resource_items(data: bytes, item_type: type[Span] | type[LogRecord], counts: _Counts) -> bytes:
+def _resource_items(data: bytes, request_type: _RequestType, counts: _Counts) -> bytes:
     out: list[bytes] = []
     for field in _delimited(data):
         if field.number == _CHILDREN_FIELD:
-            out.append(encode_field(_CHILDREN_FIELD, _scope_items(field.payload, item_type, counts)))
+            out.append(encode_field(_CHILDREN_FIELD, _scope_items(field.payload, request_type, counts)))
         else:
-            out.append(_context(field, Resource, counts))
+            out.append(_context(field, request_type, _RESOURCE, counts))
     return b"".join(out)
 
 
-def _scope_items(data: bytes, item_type: type[Span] | type[LogRecord], counts: _Counts) -> bytes:
+def _scope_items(data: bytes, request_type: _RequestType, counts: _Counts) -> bytes:
     out: list[bytes] = []
     for field in _delimited(data):
         if field.number != _CHILDREN_FIELD:
-            out.append(_context(field, InstrumentationScope, counts))
+            out.append(_context(field, request_type, _SCOPE, counts))
             continue
-        item = _mend(field.payload, item_type)
+        item = _mend(field.payload, request_type, _ITEM)
         if item is None:
             counts.undecodable += 1
             continue
@@ -84,30 +88,37 @@ def _scope_items(data: bytes, item_type: type[Span] | type[LogRecord], counts: _
     return b"".join(out)
 
 
-def _context(field: Field, message_type: type[Resource] | type[InstrumentationScope], counts: _Counts) -> bytes:
+def _context(field: Field, request_type: _RequestType, path: _Path, counts: _Counts) -> bytes:
     """Resource, scope or schema url; left out when nothing of it can be kept, because the items matter more."""
-    is_context = field.number == _CONTEXT_FIELD
-    payload = (_mend(field.payload, message_type) or b"") if is_context else _utf8(field.payload)
+    is_context = field.number == path[-1]
+    payload = (_mend(field.payload, request_type, path) or b"") if is_context else _utf8(field.payload)
     counts.repaired += payload != field.payload
     return encode_field(field.number, payload)
 
 
-def _mend(
-    payload: bytes, message_type: type[Span] | type[LogRecord] | type[Resource] | type[InstrumentationScope]
-) -> bytes | None:
+def _mend(payload: bytes, request_type: _RequestType, path: _Path) -> bytes | None:
     """The payload if it parses, else a repaired one, else None."""
-    try:
-        parse(message_type, payload)
-    except MalformedError:
-        pass
-    else:
+    if _parses(payload, request_type, path):
         return payload
+    descriptor = request_type.DESCRIPTOR
+    for number in path:
+        descriptor = cast("Descriptor", descriptor.fields_by_number[number].message_type)
     try:
-        repaired = _repair(payload, message_type.DESCRIPTOR, 0)
-        parse(message_type, repaired)
+        repaired = _repair(payload, descriptor, len(path))
     except MalformedError:
         return None
-    return repaired
+    return repaired if _parses(repaired, request_type, path) else None
+
+
+def _parses(payload: bytes, request_type: _RequestType, path: _Path) -> bool:
+    """Whether the runtime takes the message at its place in a request: the envelope counts for the depth too."""
+    for number in reversed(path):
+        payload = encode_field(number, payload)
+    try:
+        parse(request_type, payload)
+    except MalformedError:
+        return False
+    return True
 
 
 def _repair(data: bytes, descriptor: Descriptor, depth: int) -> bytes:

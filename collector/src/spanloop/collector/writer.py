@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from spanloop.semconv.errors import SpanloopError
 from spanloop.store import Store
-from spanloop.store.spool import Batch, Spool
+from spanloop.store.spool import Spool
 
 from .blocks import BlockStrategy, PolarsStrategy, PreparedBlock
 from .health import Health
@@ -85,14 +85,15 @@ class Writer:
         self._stopping.set()
 
     async def _drain_one(self) -> None:
-        batch = await self._in_thread(lambda: self._spool.read(self._settings.block_bytes))
+        batch = await self._on_disk(lambda: self._spool.read(self._settings.block_bytes))
         if batch is None:
             self._spool.rearm()
             return
-        block = await self._in_thread(lambda: self._strategy.prepare(batch))
+        block = await asyncio.to_thread(self._strategy.prepare, batch)
         if await self._deliver(block):
             self._metrics.count("unreadable_records_total", block.unreadable)
-            await self._commit(batch)
+            await self._on_disk(lambda: self._spool.commit(batch))
+            self._spool.rearm()
 
     async def _deliver(self, block: PreparedBlock) -> bool:
         """Send until confirmed; False when the collector stops first."""
@@ -118,10 +119,6 @@ class Writer:
             self._store = self._connect()
         return block.send(self._store)
 
-    async def _commit(self, batch: Batch) -> None:
-        await self._in_thread(lambda: self._spool.commit(batch))
-        self._spool.rearm()
-
     async def _try_to_connect(self) -> None:
         """Say in the health report whether the store is there before the first span comes."""
         try:
@@ -141,8 +138,8 @@ class Writer:
             self._store.close()
             self._store = None
 
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        """Disk work, repeated while the disk refuses: the block under way must not be forgotten."""
+    async def _on_disk(self, work: Callable[[], _T]) -> _T | None:
+        """Repeat while the disk refuses: the block under way must not be forgotten. None when the collector stops."""
         pause_s = _FIRST_PAUSE_S
         has_failed = False
         while True:
@@ -153,7 +150,7 @@ class Writer:
                 self._health.failed(f"the spool's disk refuses: {error}")
                 _log.warning("the spool's disk refuses, retrying: %s", error)
                 if self._is_over():
-                    raise
+                    return None
                 await self._pause(pause_s)
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
             else:

@@ -99,7 +99,9 @@ class Spool:
         await waiting.done
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait until there is something to read; False when the time is up."""
+        """Wait until there is something to read; False when the time is up. ``timeout_s`` 0 only asks."""
+        if self._readable.is_set():  # `wait_for` does not even look when it has no time
+            return True
         try:
             await asyncio.wait_for(self._readable.wait(), timeout_s)
         except TimeoutError:
