@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from spanloop.pipeline import Report, run
+from spanloop.pipeline import Report, run, turn
 from spanloop.store import Store
 
 from ..converters.converters_world import OPENING, loop, text, trace_id
@@ -203,6 +203,8 @@ def test_a_run_that_dies_between_two_inserts_is_mended_by_the_next(
     calls = iter(range(100))
 
     def insert(table: str, frame: pl.DataFrame, **options: Any) -> int:
+        if table == "pipeline_state" and frame.item(0, "name") == turn.NAME:
+            return original(table, frame, **options)
         if next(calls) >= survived:
             raise CrashError(table)
         return original(table, frame, **options)

@@ -2,6 +2,7 @@
 
 Invariant: the watermark moves only after everything before it is stored, and everything is stored under keys that
 depend on the data alone; so a run that dies anywhere is mended by the next one, and a second run changes nothing.
+Runs at the same time take turns: what one of them has read is never written after another has written something newer.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Final
 from spanloop.converters import Options, convert
 from spanloop.store import Store
 
-from . import state
+from . import state, turn
 from .load import batches, load
 from .report import Report
 from .write import write
@@ -44,16 +45,40 @@ def run(
     Raises:
         StoreError: ClickHouse refused or is out of reach; the next run takes up where this one stopped.
     """
-    known = state.START if full else state.load(store)
-    since_us = max(0, known.until_us - state.OVERLAP_US)
-    arrived = state.arrivals(store, since_us)
-    if not full and (arrived.until_us, arrived.arrived) == known:
+    again: state.Watermark | None = state.START if full else None
+    if again is None and _nothing_new(store):
         return Report()
-    ahead = state.arrivals(store, max(0, arrived.until_us - state.OVERLAP_US))
-    watermark = state.Watermark(arrived.until_us, ahead.arrived)
-    work = batches(
-        store, since_us=since_us, until_us=arrived.until_us, counted_since_us=known.until_us, max_spans=batch_spans
-    )
+    while True:
+        with turn.held(store) as mine:
+            if again is None and _nothing_new(store):
+                return Report()
+            known = again or state.load(store)
+            try:
+                return _convert(store, mine, known, full=full, progress=progress, options=options, size=batch_spans)
+            except turn.TurnLostError:
+                again = known
+
+
+def _nothing_new(store: Store) -> bool:
+    known = state.load(store)
+    arrived = state.arrivals(store, max(0, known.until_us - state.OVERLAP_US))
+    return (arrived.until_us, arrived.arrived) == known
+
+
+def _convert(
+    store: Store,
+    mine: turn.Turn,
+    known: state.Watermark,
+    *,
+    full: bool,
+    progress: Progress | None,
+    options: Options,
+    size: int,
+) -> Report:
+    since_us = max(0, known.until_us - state.OVERLAP_US)
+    until_us = state.arrivals(store, since_us).until_us
+    ahead = state.arrivals(store, max(0, until_us - state.OVERLAP_US))
+    work = batches(store, since_us=since_us, until_us=until_us, counted_since_us=known.until_us, max_spans=size)
     total = sum(batch.new_spans for batch in work)
     report = Report()
     for batch in work:
@@ -65,9 +90,11 @@ def run(
             options=options,
             traces=loaded.concerned,
         )
+        mine.renew()
         report += write(store, converted, loaded, touched=batch.trace_ids, full=full)
         report += Report(spans=batch.new_spans)
         if progress is not None:
             progress(report.spans, total)
-    state.save(store, watermark)
+    mine.renew()
+    state.save(store, state.Watermark(until_us, ahead.arrived))
     return report

@@ -1,0 +1,6 @@
+-- Who converts at the moment (empty: nobody), and how many seconds ago that was last said, by the server's clock.
+SELECT
+    value AS owner,
+    (toUnixTimestamp64Micro(now64(6, 'UTC')) - toUnixTimestamp64Micro(updated_at)) / 1e6 AS age_s
+FROM pipeline_state FINAL
+WHERE name = {name:String}
