@@ -1,3 +1,4 @@
+import random
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from spanloop.training.dataset import COLUMNS, export_dataset
 from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, load_manifest
 from spanloop.training.job_spec import JobSpec
 
-from .training_seeding import REVISION, STARTED_AT, episode_row, insert, seed_groups
+from .training_seeding import REVISION, STARTED_AT, episode_row, insert, seed_groups, trajectory, transition_row
 
 GRPO = JobSpec(kind=JobKind.GRPO, base="tiny")
 
@@ -34,6 +35,55 @@ def test_an_export_is_pinned_and_counted(store: Store, tiny_model: Path, base: B
     assert tuple(data.columns) == COLUMNS
     assert data.height == 24
     assert load_manifest(tmp_path) == manifest
+
+
+@pytest.mark.parametrize(
+    ("sampling", "temperature", "refused"),
+    [
+        ({}, 1.0, {}),
+        ({"temperature": "0.7", "max_tokens": "64"}, 0.7, {}),
+        ({"temperature": "0"}, None, {"greedy_sampling": 6}),
+        ({"top_p": "0.9"}, None, {"truncated_sampling": 6}),
+    ],
+)
+def test_grpo_takes_the_sampling_of_a_row_s_steps_from_the_store(
+    *,
+    store: Store,
+    tiny_model: Path,
+    base: BaseModelFacts,
+    tmp_path: Path,
+    sampling: dict[str, str],
+    temperature: float | None,
+    refused: dict[str, int],
+) -> None:
+    seed_groups(store, tiny_model, groups=1, sampling=sampling)
+    only_varied = GRPO.model_copy(update={"task_ids": ("task-0",)})
+    if refused:
+        with pytest.raises(JobError, match="cannot be recomputed") as caught:
+            export_dataset(store, only_varied, base, job_id="j", folder=tmp_path)
+        assert all(f"{reason} {count}" in str(caught.value) for reason, count in refused.items())
+    else:
+        manifest = export_dataset(store, only_varied, base, job_id="j", folder=tmp_path)
+        assert (manifest.temperature, manifest.rows.rejected) == (temperature, refused)
+    imitation = only_varied.model_copy(update={"kind": JobKind.SFT})
+    manifest = export_dataset(store, imitation, base, job_id="k", folder=tmp_path)
+    assert (manifest.temperature, manifest.rows.accepted) == (None, 6)
+
+
+def test_a_row_is_sampled_as_its_own_agent_s_steps_are(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    warm, greedy = {"temperature": "0.7"}, {"temperature": "0"}
+    for number in range(2):
+        episode = f"e-{number}"
+        row = trajectory(tiny_model, random.Random(0), episode=episode, group="g", row_number=0, prompt=[5, 6])
+        insert(store, "episodes", [episode_row(episode, "g", number, float(number))])
+        insert(store, "trajectories", [row | {"first_step": 1, "last_step": 3}])
+        steps = [transition_row(episode, "g", step, warm if 1 <= step <= 3 else greedy) for step in range(5)]
+        steps[2] |= {"agent_name": "critic", "sampling": transition_row(episode, "g", 2, greedy)["sampling"]}
+        insert(store, "transitions", steps)
+    manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    assert (manifest.temperature, manifest.rows.accepted) == (0.7, 2)
 
 
 def test_new_data_does_not_change_what_a_retry_trains_on(

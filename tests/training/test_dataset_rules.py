@@ -1,3 +1,4 @@
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,6 +26,7 @@ COLUMNS: dict[str, pl.DataType] = {
     "logprobs": pl.List(pl.Float32),
     "is_trainable": pl.Boolean(),
     "untrainable_reason": pl.String(),
+    "sampling": pl.List(pl.String),
 }
 SCHEMA = pl.Schema(COLUMNS)
 
@@ -48,6 +50,7 @@ def row(
         "logprobs": [-0.5, -0.5],
         "is_trainable": True,
         "untrainable_reason": "",
+        "sampling": ["{}"],
     } | changes
 
 
@@ -65,6 +68,11 @@ def rules(kind: JobKind = JobKind.GRPO, **changes: Any) -> Rules:
 
 def select(rows: list[dict[str, Any]], given_rules: Rules) -> Selection:
     return select_rows(pl.DataFrame(rows, schema=SCHEMA, orient="row"), given_rules)
+
+
+def sampled(**parameters: str | None) -> str:
+    """``transitions.sampling`` of one step."""
+    return json.dumps({name: text for name, text in parameters.items() if text is not None})
 
 
 def pair(**changes: Any) -> list[dict[str, Any]]:
@@ -111,6 +119,10 @@ def test_a_healthy_group_is_accepted_whole() -> None:
             },
             Rejection.CONTEXT_TOO_LONG,
         ),
+        ({"sampling": [sampled(temperature="0")]}, Rejection.GREEDY_SAMPLING),
+        ({"sampling": [sampled(top_k="40")]}, Rejection.TRUNCATED_SAMPLING),
+        ({"sampling": [sampled(temperature="0.7")]}, Rejection.OTHER_TEMPERATURE),
+        ({"sampling": ["{}", sampled(temperature="0.7")]}, Rejection.OTHER_TEMPERATURE),
         ({"reward": None}, Rejection.NO_REWARD),
         ({"reward": float("nan")}, Rejection.NO_REWARD),
         ({"group_id": ""}, Rejection.NO_GROUP),
@@ -152,6 +164,43 @@ def test_a_large_group_is_split_evenly_and_loses_nobody() -> None:
     sizes = selection.rows.group_by("group_id").len().sort("group_id").rows()
     assert sizes == [("g#1", 5), ("g#2", 4)]
     assert selection.row_tally.accepted == 9
+    assert selection.group_tally == Tally(1, {})
+
+
+@pytest.mark.parametrize(
+    ("temperatures", "expected"),
+    [
+        (["0.7", "0.7", None], 0.7),
+        ([None, None, "0.7"], 1.0),
+        (["0.7", "1.0", None], 1.0),
+        (["0.7", "0.699999988079071"], 0.7),
+        (["0.5", "0.9"], 0.9),
+    ],
+)
+def test_a_job_has_the_temperature_that_most_rows_have(temperatures: list[str | None], expected: float) -> None:
+    rows = [
+        row(f"{number}{side}", f"g{number}", float(side), sampling=[sampled(temperature=temperature)])
+        for number, temperature in enumerate(temperatures)
+        for side in (0, 1)
+    ]
+    selection = select(rows, rules())
+    assert selection.temperature == expected
+    assert selection.row_tally.total == len(rows)
+    assert selection.group_tally.total == len(temperatures)
+    assert set(selection.row_tally.rejected) <= {Rejection.OTHER_TEMPERATURE}
+    assert selection.rows.filter(pl.col("temperature") != expected).is_empty()
+
+
+def test_rows_that_cannot_be_trained_on_have_no_say_in_the_temperature() -> None:
+    rows = [*pair(), *(row(f"x{number}", reward=None, sampling=[sampled(temperature="0.2")]) for number in range(9))]
+    selection = select(rows, rules())
+    assert (selection.temperature, selection.row_tally) == (1.0, Tally(3, {Rejection.NO_REWARD: 9}))
+
+
+def test_sft_does_not_care_how_a_row_was_sampled() -> None:
+    rows = [row("a", sampling=[sampled(temperature="0")]), row("b", sampling=[sampled(top_p="0.5")])]
+    selection = select(rows, rules(JobKind.SFT))
+    assert (selection.temperature, selection.row_tally) == (None, Tally(2, {}))
 
 
 def test_sft_takes_every_episode_unless_a_reward_is_asked_for() -> None:
@@ -194,6 +243,8 @@ def test_accepted_plus_rejected_is_what_came_in(rows: list[dict[str, Any]], kind
     assert selection.episode_tally.total == len({each["episode_id"] for each in rows})
     assert selection.episode_tally.accepted == selection.rows["episode_id"].n_unique()
     if kind is JobKind.GRPO:
-        assert selection.group_tally.accepted == selection.rows["group_id"].n_unique()
+        assert selection.group_tally.total == len({each["group_id"] for each in rows})
+        accepted = selection.rows["group_id"].str.split("#").list.first()
+        assert selection.group_tally.accepted == accepted.n_unique()
         sizes = selection.rows.group_by("group_id").agg(pl.col("episode_id").n_unique())["episode_id"].to_list()
         assert all(2 <= size <= group_size for size in sizes)

@@ -58,6 +58,11 @@ def test_what_the_plan_says_reaches_verl(kind: JobKind) -> None:
     assert 2.5e-6 in {told.get("optim.lr"), told.get("actor_rollout_ref.actor.optim.lr")}
 
 
+def test_grpo_recomputes_at_the_temperature_of_the_rows() -> None:
+    told = parsed(grpo_overrides(plan(JobKind.GRPO, temperature=0.7)))
+    assert told["actor_rollout_ref.rollout.temperature"] == 0.7
+
+
 @pytest.mark.parametrize("kind", list(JobKind))
 def test_an_earlier_checkpoint_is_resumed_from(kind: JobKind) -> None:
     told = parsed(RECIPES[kind](plan(kind, resume_from=Path("/c/global_step_4"))))

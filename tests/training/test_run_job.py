@@ -73,11 +73,12 @@ def at(metrics: pl.DataFrame, step: int, name: str) -> float:
 
 @pytest.mark.timeout(300)
 def test_grpo_trains_stored_groups(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
-    seed_groups(store, tiny_model)
+    seed_groups(store, tiny_model, sampling={"temperature": "0.7"})
     job, status, log = runner.run(grpo(), tmp_path / "log.txt")
     assert status == 0, log
+    assert "temperature: 0.7" in log
     metrics = assert_trained(runner, store, job.id, loss="actor/pg_loss")
-    # before the first update the engine's log-probabilities are those of an independent forward pass
+    # before the first update the engine's log-probabilities are those of an independent forward pass at 0.7
     assert at(metrics, 1, "rollout_corr/rollout_is_max") == pytest.approx(1, abs=LOGPROB_TOLERANCE)
     assert at(metrics, 1, "rollout_corr/rollout_is_min") == pytest.approx(1, abs=LOGPROB_TOLERANCE)
     assert at(metrics, 3, "rollout_corr/rollout_is_max") > 1 + LOGPROB_TOLERANCE

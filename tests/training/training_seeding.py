@@ -1,9 +1,11 @@
 """Synthetic episodes whose log-probabilities are a real model's own, inserted the way the pipeline does."""
 
 import random
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -22,21 +24,30 @@ def _model(path: Path) -> Any:
     return loader.from_pretrained(path, dtype=torch.float32)
 
 
-def token_logprobs(model_path: Path, prompt: list[int], response: list[int]) -> list[float]:
+def token_logprobs(
+    model_path: Path, prompt: list[int], response: list[int], *, temperature: float = 1.0
+) -> list[float]:
     """Natural log-probability of each response token: one plain forward pass of one unpadded sequence."""
     with torch.no_grad():
         logits = _model(model_path)(torch.tensor([prompt + response])).logits[0]
-    scores = logits.log_softmax(-1)
+    scores = (logits / temperature).log_softmax(-1)
     return [float(scores[len(prompt) + index - 1, token]) for index, token in enumerate(response)]
 
 
 def trajectory(
-    model_path: Path, rng: random.Random, *, episode: str, group: str, row_number: int, prompt: list[int]
+    model_path: Path,
+    rng: random.Random,
+    *,
+    episode: str,
+    group: str,
+    row_number: int,
+    prompt: list[int],
+    temperature: float = 1.0,
 ) -> dict[str, object]:
     """One row of ``trajectories``: sampled tokens around a stretch of tool output that the loss leaves out."""
     response = [rng.randrange(3, 300) for _ in range(rng.randrange(12, 24))]
     mask = [0 if 4 <= index < 7 else 1 for index in range(len(response))]
-    logprobs = token_logprobs(model_path, prompt, response)
+    logprobs = token_logprobs(model_path, prompt, response, temperature=temperature)
     return {
         "trajectory_id": f"{episode}/{row_number}",
         "episode_id": episode,
@@ -94,15 +105,37 @@ def episode_row(episode: str, group: str, number: int, reward: float | None) -> 
 
 
 def insert(store: Store, table: str, rows: list[dict[str, object]]) -> None:
-    """Insert dictionaries with the table's own column types."""
-    schema = store.schema(table)
-    store.insert(table, pl.DataFrame(rows, schema={name: schema[name] for name in rows[0]}))
+    """Insert dictionaries with the table's own column types; what they leave out has the column's default."""
+    store.insert(table, pl.DataFrame(rows, schema=store.schema(table)))
 
 
-def seed_groups(store: Store, model_path: Path, *, groups: int = 4, episodes: int = 4, seed: int = 0) -> None:
+def transition_row(episode: str, group: str, step: int, sampling: Mapping[str, str]) -> dict[str, object]:
+    """One row of ``transitions``, as far as training reads it."""
+    return {
+        "transition_id": f"{episode}/{step}",
+        "episode_id": episode,
+        "revision": REVISION,
+        "step": step,
+        "task_id": group,
+        "group_id": group,
+        "sampling": [{"key": name, "value": text} for name, text in sampling.items()],
+    }
+
+
+def seed_groups(
+    store: Store,
+    model_path: Path,
+    *,
+    groups: int = 4,
+    episodes: int = 4,
+    seed: int = 0,
+    sampling: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Trainable groups of varied reward, every second episode of two rows; one group that never varies."""
     rng = random.Random(seed)
+    temperature = float(sampling.get("temperature", "1"))
     rows: list[dict[str, object]] = []
+    steps: list[dict[str, object]] = []
     heads: list[dict[str, object]] = []
     for group_number in range(groups + 1):
         group = f"task-{group_number}"
@@ -111,9 +144,19 @@ def seed_groups(store: Store, model_path: Path, *, groups: int = 4, episodes: in
             episode = f"{group}-episode-{number}"
             reward = 1.0 if group_number == groups else float(number % 2)
             heads.append(episode_row(episode, group, number, reward))
-            rows += [
-                trajectory(model_path, rng, episode=episode, group=group, row_number=row, prompt=prompt + [9] * row)
-                for row in range(1 + number % 2)
-            ]
+            for row in range(1 + number % 2):
+                steps.append(transition_row(episode, group, row, sampling))
+                rows.append(
+                    trajectory(
+                        model_path,
+                        rng,
+                        episode=episode,
+                        group=group,
+                        row_number=row,
+                        prompt=prompt + [9] * row,
+                        temperature=temperature or 1.0,
+                    )
+                )
     insert(store, "episodes", heads)
     insert(store, "trajectories", rows)
+    insert(store, "transitions", steps)

@@ -16,7 +16,7 @@ _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-
 _SAMPLING_FIELDS: Final = (
     "temperature", "top_p", "top_k", "min_p", "seed", "n", "max_tokens", "max_completion_tokens", "min_tokens", "stop",
     "stop_token_ids", "frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias", "tool_choice",
-    "response_format", "ignore_eos", "bad_words", "allowed_token_ids",
+    "response_format", "structured_outputs", "ignore_eos", "bad_words", "allowed_token_ids",
 )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ COLUMNS: Final = (
 )
 """Columns of the data file. ``session`` numbers the episodes of a group, ``row_number`` the rows of an episode."""
 
+_UNUSABLE_SAMPLING: Final = frozenset[str]({Rejection.GREEDY_SAMPLING, Rejection.TRUNCATED_SAMPLING})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -108,6 +109,8 @@ def _manifest(
         rows=Count.of(selection.row_tally),
         episodes=Count.of(selection.episode_tally),
         groups=Count.of(selection.group_tally),
+        prompt_groups=rows["group_id"].n_unique() if spec.kind is JobKind.GRPO else 0,
+        temperature=selection.temperature,
         longest_prompt_tokens=_largest(prompt_tokens),
         longest_response_tokens=_largest(response_tokens),
         longest_row_tokens=_largest(prompt_tokens + response_tokens),
@@ -136,6 +139,12 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
     elif Rejection.REWARD_CONSTANT in reasons:
         what = "the reward never varies within a group, so there is nothing to prefer"
         step = "Collect more episodes of each task, or a reward that tells good from bad."
+    elif reasons & _UNUSABLE_SAMPLING:
+        what = "the log-probabilities of how the policy sampled cannot be recomputed"
+        step = (
+            "For grpo let the app sample at a temperature above 0, without top_p, top_k, min_p, penalties, logit_bias "
+            "or a forced format; or train with sft."
+        )
     elif Rejection.GROUP_TOO_SMALL in reasons:
         what = "no group has two trainable episodes, which a relative advantage needs"
         step = "Run each task at least twice (a task id or an equal first prompt makes a group), or train with sft."

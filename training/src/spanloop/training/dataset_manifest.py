@@ -60,7 +60,11 @@ class Manifest(BaseModel):
     rows: Count
     episodes: Count
     groups: Count
-    """Prompt groups after splitting; all zero for sft."""
+    """All zero for sft."""
+    prompt_groups: int
+    """Accepted groups after splitting: what batches are made of; 0 for sft."""
+    temperature: float | None
+    """That the rows were sampled at, and that grpo recomputes their log-probabilities at; None for sft."""
     longest_prompt_tokens: int
     longest_response_tokens: int
     longest_row_tokens: int
@@ -74,7 +78,9 @@ class Manifest(BaseModel):
     def summary(self) -> str:
         """One line for the log and for error messages."""
         text = f"rows: {self.rows}; episodes: {self.episodes}"
-        return f"{text}; groups: {self.groups}" if self.kind is JobKind.GRPO else text
+        if self.kind is not JobKind.GRPO:
+            return text
+        return f"{text}; groups: {self.groups}; temperature: {self.temperature:g}"
 
 
 def load_manifest(folder: Path) -> Manifest | None:

@@ -12,6 +12,8 @@ import polars as pl
 
 from spanloop.semconv.enums import JobKind
 
+from .sampling import sampling_of
+
 REWARD_TOLERANCE: Final = 1e-6
 """Rewards of a group that lie closer together than this do not vary."""
 
@@ -35,6 +37,12 @@ class Rejection(StrEnum):
     RESPONSE_TOO_LONG = "response_too_long"
     CONTEXT_TOO_LONG = "longer_than_context"
     """Prompt and response together exceed what the base model can attend to."""
+    GREEDY_SAMPLING = "greedy_sampling"
+    """grpo: sampled at temperature 0, where the policy had no choice that a ratio could weigh."""
+    TRUNCATED_SAMPLING = "truncated_sampling"
+    """grpo: top_p, top_k, min_p, a penalty, a bias or a forced format bent the distribution that was sampled from."""
+    OTHER_TEMPERATURE = "other_temperature"
+    """grpo: the row's steps were not all sampled at the temperature that most rows of the job have."""
     NO_REWARD = "no_reward"
     """The episode was never scored, or its score is not a finite number."""
     BELOW_MIN_REWARD = "below_min_reward"
@@ -88,13 +96,18 @@ class Selection(NamedTuple):
     row_tally: Tally
     episode_tally: Tally
     group_tally: Tally
+    """Of groups as they came in; one that was split is accepted when any of its parts is."""
+    temperature: float | None
+    """grpo: the one that all accepted rows were sampled at; None for sft, and when nothing was accepted."""
 
 
 def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
     """Apply ``rules`` to the answer of the query ``training_trajectories``."""
-    judged = frame.with_columns(reason=_row_reason(rules))
+    temperature = None
+    judged = _with_sampling(frame).with_columns(reason=_row_reason(rules))
     if rules.kind is JobKind.GRPO:
-        judged = _judge_groups(judged, rules.group_size)
+        temperature = _usual_temperature(judged)
+        judged = _judge_groups(_judge_temperature(judged, temperature), rules.group_size)
     else:
         judged = judged.with_columns(session=pl.lit(0, pl.UInt32), part=pl.col("group_id"))
     accepted = judged.filter(pl.col("reason") == "").with_columns(group_id=pl.col("part")).drop("part", "reason")
@@ -103,7 +116,28 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
         row_tally=_tally(judged, "reason"),
         episode_tally=_tally(_first_unless_accepted(judged, "episode_id"), "reason"),
         group_tally=_tally(_group_reasons(judged, rules.kind), "reason"),
+        temperature=temperature if accepted.height else None,
     )
+
+
+def _with_sampling(frame: pl.DataFrame) -> pl.DataFrame:
+    found = [sampling_of(steps or ()) for steps in frame["sampling"].to_list()]
+    return frame.with_columns(
+        pl.Series("temperature", [each.temperature for each in found], dtype=pl.Float64),
+        pl.Series("is_truncated", [each.is_truncated for each in found], dtype=pl.Boolean),
+    )
+
+
+def _usual_temperature(judged: pl.DataFrame) -> float | None:
+    """What most rows that break no rule have; the higher one of two that are equally common."""
+    usable = judged.filter(pl.col("reason") == "").group_by("temperature").len().sort("len", "temperature")
+    return float(usable["temperature"][-1]) if usable.height else None
+
+
+def _judge_temperature(judged: pl.DataFrame, temperature: float | None) -> pl.DataFrame:
+    is_other = (pl.col("reason") == "") & (pl.col("temperature") != pl.lit(temperature, pl.Float64))
+    reason = pl.when(is_other).then(pl.lit(Rejection.OTHER_TEMPERATURE.value)).otherwise(pl.col("reason"))
+    return judged.with_columns(reason=reason)
 
 
 def _row_reason(rules: Rules) -> pl.Expr:
@@ -130,6 +164,9 @@ def _row_reason(rules: Rules) -> pl.Expr:
         usable = (logprobs.list.len() == response_tokens) & logprobs.list.eval(pl.element().is_finite()).list.all()
         checks += [
             (~usable, Rejection.NO_LOGPROBS),
+            (pl.col("is_truncated"), Rejection.TRUNCATED_SAMPLING),
+            (pl.col("temperature").is_null(), Rejection.OTHER_TEMPERATURE),
+            (pl.col("temperature") == 0, Rejection.GREEDY_SAMPLING),
             (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
             (pl.col("group_id") == "", Rejection.NO_GROUP),
         ]
@@ -179,15 +216,15 @@ def _part_name() -> pl.Expr:
 
 
 def _group_reasons(judged: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
-    """One row for each group, or part of one; a group without a trainable episode has no parts."""
+    """One row for each group: accepted when any of its parts is, else why none is."""
     if kind is not JobKind.GRPO:
         return pl.DataFrame(schema={"reason": pl.String})
-    judged_as_group = {Rejection.GROUP_TOO_SMALL.value, Rejection.REWARD_CONSTANT.value, ""}
-    as_group = judged.filter(pl.col("reason").is_in(judged_as_group))
-    parts = as_group.unique("part").select("reason")
-    lost = judged.join(as_group, on="group_id", how="anti").unique("group_id")
-    # with_columns first: selecting a literal alone gives one row even from an empty frame
-    return pl.concat([parts, lost.with_columns(reason=pl.lit(Rejection.NO_TRAINABLE_EPISODE.value)).select("reason")])
+    # An episode's own reasons do not speak for its group.
+    own = ~pl.col("reason").is_in(["", Rejection.GROUP_TOO_SMALL.value, Rejection.REWARD_CONSTANT.value])
+    reason = pl.when(own).then(pl.lit(Rejection.NO_TRAINABLE_EPISODE.value)).otherwise(pl.col("reason"))
+    order = pl.col("reason").replace_strict({"": 0, Rejection.NO_TRAINABLE_EPISODE.value: 2}, default=1)
+    ranked = judged.with_columns(reason=reason).with_columns(order=order).sort("order", "reason")
+    return ranked.unique("group_id", keep="first").select("reason")
 
 
 def _first_unless_accepted(judged: pl.DataFrame, key: str) -> pl.DataFrame:

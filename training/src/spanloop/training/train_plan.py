@@ -12,6 +12,7 @@ from .checkpoints import latest_checkpoint
 from .dataset_manifest import DATA_NAME, Manifest
 from .job_spec import JobSpec
 from .metrics import metrics_path
+from .sampling import DEFAULT_TEMPERATURE
 from .verl_plugin.plan import TrainPlan
 
 _MICRO_BATCH_TOKENS: Final = 4096
@@ -25,7 +26,7 @@ def make_plan(
     """The plan of one attempt; it goes on from the newest whole checkpoint in ``folder``."""
     checkpoint_dir = folder / "checkpoints"
     checkpoint = latest_checkpoint(checkpoint_dir)
-    units = manifest.groups.accepted if spec.kind is JobKind.GRPO else manifest.rows.accepted
+    units = manifest.prompt_groups if spec.kind is JobKind.GRPO else manifest.rows.accepted
     return TrainPlan(
         kind=spec.kind,
         job_id=manifest.job_id,
@@ -39,6 +40,7 @@ def make_plan(
         batch_size=batch_size(units, spec.batch_groups),
         epochs=spec.epochs,
         learning_rate=spec.learning_rate,
+        temperature=manifest.temperature or DEFAULT_TEMPERATURE,
         seed=spec.seed,
         max_prompt_tokens=manifest.longest_prompt_tokens,
         max_response_tokens=manifest.longest_response_tokens,

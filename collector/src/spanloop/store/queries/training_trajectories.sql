@@ -1,4 +1,5 @@
 -- The current token rows of the episodes that a training job asks for; an episode without rows comes once, without a trajectory_id.
+-- sampling: how the steps between the row's first and last, by the same agent, were sampled; each once, as a JSON object.
 WITH chosen AS (
     SELECT episode_id, revision, task_id, group_id, policy_version, reward, started_at
     FROM episodes FINAL
@@ -30,11 +31,20 @@ SELECT
     t.loss_mask AS loss_mask,
     t.logprobs AS logprobs,
     t.is_trainable AS is_trainable,
-    t.untrainable_reason AS untrainable_reason
+    t.untrainable_reason AS untrainable_reason,
+    arrayDistinct(
+        arrayMap(each -> each.2, arrayFilter(each -> each.1 BETWEEN t.first_step AND t.last_step, s.steps))
+    ) AS sampling
 FROM chosen
 LEFT JOIN (
     SELECT *
     FROM trajectories FINAL
     WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM chosen)
 ) AS t ON t.episode_id = chosen.episode_id AND t.revision = chosen.revision
+LEFT JOIN (
+    SELECT episode_id, revision, agent_name, groupArray((step, toJSONString(sampling))) AS steps
+    FROM transitions FINAL
+    WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM chosen)
+    GROUP BY episode_id, revision, agent_name
+) AS s ON s.episode_id = t.episode_id AND s.revision = t.revision AND s.agent_name = t.agent_name
 ORDER BY group_id, started_at, episode_id, row_number

@@ -4,6 +4,7 @@ Group-relative advantages without division by the group's standard deviation (Li
 setting that learned on small models, while std normalisation amplifies nearly equal rewards). The policy's
 log-probabilities are recomputed at the start of each step, and the sampler's own ones (``rollout_log_probs``)
 correct for the difference by truncated importance sampling per token, so rows of an older policy stay usable.
+Both are of the distribution at the temperature that the rows were sampled at.
 """
 
 from spanloop.training.verl_plugin.plan import TrainPlan
@@ -49,7 +50,7 @@ def grpo_overrides(plan: TrainPlan) -> list[str]:
         # the dataset holds each group's rows, so verl must not repeat prompts
         f"{rollout}.n=1",
         f"{rollout}.nnodes=1",
-        f"{rollout}.temperature=1.0",
+        f"{rollout}.temperature={plan.temperature}",
         f"{rollout}.tensor_model_parallel_size=1",
         f"{rollout}.log_prob_use_dynamic_bsz=True",
         f"{rollout}.log_prob_max_token_len_per_gpu={tokens}",

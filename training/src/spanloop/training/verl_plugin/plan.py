@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from spanloop.semconv.enums import JobKind
 from spanloop.training.job_spec import Device
+from spanloop.training.sampling import DEFAULT_TEMPERATURE
 
 
 class TrainPlan(BaseModel):
@@ -39,6 +40,8 @@ class TrainPlan(BaseModel):
     epochs: int = Field(ge=1, default=1)
     """Passes over each batch; GRPO only."""
     learning_rate: float = Field(gt=0)
+    temperature: float = Field(gt=0, default=DEFAULT_TEMPERATURE)
+    """That the rows were sampled at; GRPO only."""
     seed: int = 0
     max_prompt_tokens: int = Field(ge=1)
     max_response_tokens: int = Field(ge=1)
