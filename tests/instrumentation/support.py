@@ -327,6 +327,16 @@ class App:
         return Ran(stdout, stderr, process.returncode, delay_s)
 
 
+def promptly(run: Callable[[], Ran], within_s: float) -> Ran:
+    """The first of three runs that exits in time, else the last: a busy machine may slow one of them down."""
+    ran = run()
+    for _ in range(2):
+        if ran.exit_delay_s <= within_s:
+            break
+        ran = run()
+    return ran
+
+
 def clean_environment() -> dict[str, str]:
     """This process's environment without anything that would configure telemetry."""
     ours = ("OTEL_", "SPANLOOP_", "TRACELOOP_", "OPENAI_", "PYTHON")

@@ -300,6 +300,26 @@ def test_a_protocol_without_its_exporter_is_one_line_and_the_app_runs(app: App) 
     assert "otlp_proto_grpc" in line
 
 
+def test_metrics_without_their_exporter_are_one_line_and_cost_no_span(traced_app: App, receiver: Receiver) -> None:
+    # The first distribution of a name on the path counts: this one has no entry points.
+    shadow = traced_app.directory / "shadow" / "opentelemetry_exporter_otlp_proto_http-0.dist-info"
+    shadow.mkdir(parents=True)
+    (shadow / "METADATA").write_text("Name: opentelemetry-exporter-otlp-proto-http\nVersion: 0\n")
+    ran = traced_app.with_variables(OTEL_METRICS_EXPORTER="otlp", PYTHONPATH=str(shadow.parent)).run(MANUAL_SPAN)
+    assert (ran.stdout, ran.code) == ("working\n", 0)
+    (line,) = ran.stderr_lines
+    assert "pip install opentelemetry-exporter-otlp-proto-http" in line
+    assert receiver.by_name("manual")
+
+
+def test_metrics_go_where_the_user_says(traced_app: App, receiver: Receiver) -> None:
+    script = MANUAL_SPAN + "from opentelemetry import metrics\nmetrics.get_meter('app').create_counter('c').add(1)\n"
+    variables = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url}
+    ran = traced_app.with_variables(**variables).run(script)
+    assert (ran.stdout, ran.stderr, ran.code) == ("working\n", "", 0)
+    assert sorted(request.path for request in receiver.requests) == ["/v1/metrics", "/v1/traces"]
+
+
 def test_a_config_file_that_cannot_be_read_is_one_line_and_the_app_runs(app: App) -> None:
     ran = app.with_variables(OTEL_CONFIG_FILE="absent.yaml").run(MANUAL_SPAN)
     assert (ran.stdout, len(ran.stderr_lines), ran.code) == ("working\n", 1, 0)

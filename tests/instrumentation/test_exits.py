@@ -1,12 +1,13 @@
 """However an app ends, it ends as it would without us, and what it had recorded is sent."""
 
 import signal
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from .support import App, Receiver, announce, black_hole, refused_url, terminate
+from .support import App, Receiver, announce, black_hole, promptly, refused_url, terminate
 
 if TYPE_CHECKING:
     import subprocess
@@ -104,10 +105,27 @@ def test_sigterm_is_prompt_without_a_collector(app: App) -> None:
     with black_hole() as hole:
         for url in (refused_url(), hole):
             announce(Path(app.environment["SPANLOOP_DATA_DIR"]), url)
-            ran = app.run(SLEEPS, while_running=terminate)
+            ran = promptly(lambda: app.run(SLEEPS, while_running=terminate), MAX_EXIT_DELAY_S)
             assert (ran.stdout, ran.code) == ("", -signal.SIGTERM)
             assert len(ran.stderr_lines) <= 1
             assert ran.exit_delay_s <= MAX_EXIT_DELAY_S
+
+
+def test_ctrl_c_during_the_flush_leaves_it_a_death_by_sigterm(app: App) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(30)
+        announce(Path(app.environment["SPANLOOP_DATA_DIR"]), f"http://127.0.0.1:{listener.getsockname()[1]}")
+
+        def interrupt_the_flush(process: "subprocess.Popen[str]") -> None:
+            terminate(process)
+            peer, _ = listener.accept()
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+            peer.close()
+
+        ran = app.with_variables(OTEL_BSP_SCHEDULE_DELAY="60000").run(SLEEPS, while_running=interrupt_the_flush)
+    assert (ran.stdout, ran.code) == ("", -signal.SIGTERM)
+    assert "KeyboardInterrupt" not in ran.stderr
 
 
 FORKS = (

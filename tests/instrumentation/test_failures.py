@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from .support import App, Receiver, black_hole, receiving, refused_url
+from .support import App, Receiver, black_hole, promptly, receiving, refused_url
 
 CHATTY_APP = """
 import logging, os, sys, time
@@ -94,7 +94,8 @@ DURING_THE_RUN = [
 
 @pytest.mark.parametrize(("outage", "step_s"), AT_EXIT + DURING_THE_RUN, indirect=["outage"])
 def test_stdout_and_exit_code_stay_and_the_exit_is_prompt(app: App, outage: str, step_s: str) -> None:
-    ran = app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=outage).run(CHATTY_APP.replace("STEP_S", step_s))
+    unlucky, script = app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=outage), CHATTY_APP.replace("STEP_S", step_s)
+    ran = promptly(lambda: unlucky.run(script), MAX_EXIT_DELAY_S)
     assert (ran.stdout, ran.code) == (CHATTY_OUTPUT, 0)
     assert len(ran.stderr_lines) <= 1, ran.stderr
     assert all(line.startswith("spanloop: ") for line in ran.stderr_lines)
@@ -109,7 +110,8 @@ def test_the_app_itself_says_the_same_without_us(app: App) -> None:
 def test_a_model_app_whose_collector_dies_is_none_the_wiser(app: App) -> None:
     plain = app.run(MODEL_APP, instrumented=False)
     with _dying_after_one_request() as receiver:
-        ran = app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url).run(MODEL_APP)
+        unlucky = app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
+        ran = promptly(lambda: unlucky.run(MODEL_APP), plain.exit_delay_s + MAX_EXIT_DELAY_S)
     assert (ran.stdout, ran.code) == (plain.stdout, plain.code)
     assert len(ran.stderr_lines) == 1, ran.stderr
     assert ran.exit_delay_s <= plain.exit_delay_s + MAX_EXIT_DELAY_S
@@ -123,6 +125,12 @@ def test_the_line_says_what_to_do(app: App) -> None:
         f"spanloop: no collector answers at {url}/v1/logs (Connection refused): telemetry of this run is lost. "
         "Start one with `spanloop up`, or point OTEL_EXPORTER_OTLP_ENDPOINT at one\n"
     )
+
+
+def test_an_endpoint_that_is_no_url_is_said_to_be_none(app: App) -> None:
+    ran = app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT="localhost:4318").run(CHATTY_APP.replace("STEP_S", "0"))
+    (line,) = ran.stderr_lines
+    assert "localhost:4318/v1/logs (expected a URL like http://host:port)" in line
 
 
 def test_a_quiet_app_says_nothing_at_all(app: App) -> None:

@@ -82,9 +82,8 @@ def test_a_collector_that_asks_for_too_much_patience_is_given_up(
     sender: Sender, receiver: Receiver, told: list[str]
 ) -> None:
     receiver.answer = lambda _count: (503, b"", {"retry-after": "3600"})
-    started = time.monotonic()
     assert not sender.send(b"")
-    assert time.monotonic() - started < 2
+    assert len(receiver.requests) == 1
     assert len(told) == 1
 
 
@@ -98,16 +97,16 @@ def test_no_wait_is_longer_than_the_timeout(told: list[str]) -> None:
     with black_hole() as url:
         started = time.monotonic()
         assert not _sender(url, timeout_s=0.5).send(b"")
-        assert 0.4 < time.monotonic() - started < 2
+        assert 0.4 < time.monotonic() - started < 8
     assert len(told) == 1
 
 
 def test_in_a_hurry_a_failure_is_final() -> None:
-    sender = _sender(refused_url())
+    sender = _sender(refused_url(), timeout_s=30)
     sender.hurry()
     started = time.monotonic()
     assert not sender.send(b"")
-    assert time.monotonic() - started < 0.5
+    assert time.monotonic() - started < 15
 
 
 def test_hurrying_wakes_a_sender_that_waits() -> None:
@@ -117,8 +116,13 @@ def test_hurrying_wakes_a_sender_that_waits() -> None:
     thread.start()
     time.sleep(0.6)
     sender.hurry()
-    thread.join(1)
+    thread.join(15)
     assert outcome == [False]
+
+
+def _wait_until_connected(sender: Sender) -> None:
+    while (http := sender._connection._http) is None or http.sock is None:  # pyright: ignore[reportPrivateUsage]
+        time.sleep(0.01)
 
 
 def test_closing_unblocks_a_request_in_flight() -> None:
@@ -126,9 +130,9 @@ def test_closing_unblocks_a_request_in_flight() -> None:
         sender = _sender(url, timeout_s=30)
         thread = threading.Thread(target=sender.send, args=(b"",))
         thread.start()
-        time.sleep(0.3)
+        _wait_until_connected(sender)
         sender.close()
-        thread.join(1)
+        thread.join(15)
         assert not thread.is_alive()
 
 

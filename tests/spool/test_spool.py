@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.semconv.errors import AlreadyRunningError
+from spanloop.semconv.errors import AlreadyRunningError, DataDirectoryError
 from spanloop.store.spool import Batch, Spool, SpoolDiskError, SpoolFullError
 
 MIB = 2**20
@@ -250,6 +250,15 @@ async def test_a_failing_cursor_leaves_the_block_under_way(tmp_path: Path, monke
         assert take(spool) == batch
         spool.commit(batch)
         assert spool.read(MIB) is None
+
+
+def test_a_spool_on_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fdatasync", failing)
+    with pytest.raises(DataDirectoryError, match="No space is left"):
+        Spool(tmp_path / "spool", max_bytes=MIB)
 
 
 LIMITED_DISK = """

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Self
 
 from spanloop.semconv.errors import DataDirectoryError
 
+from .datadir import disk_error
 from .spool_frames import MAX_BODY_BYTES, MAX_KIND_BYTES, Record, frame_bytes
 from .spool_journal import Batch, Journal, SpoolStats
 
@@ -52,7 +53,7 @@ class Spool:
 
     Raises:
         AlreadyRunningError: Another process has this spool open.
-        OSError: The directory cannot be read or written.
+        DataDirectoryError: The directory cannot be read or written, or its disk is full.
     """
 
     def __init__(self, directory: Path, *, max_bytes: int, segment_bytes: int | None = None) -> None:
@@ -60,7 +61,10 @@ class Spool:
         self._max_bytes = max_bytes
         if segment_bytes is None:
             segment_bytes = max(1, min(_SEGMENT_BYTES, max_bytes // 4))
-        self._journal = Journal(directory, segment_bytes=segment_bytes)
+        try:
+            self._journal = Journal(directory, segment_bytes=segment_bytes)
+        except OSError as error:
+            raise disk_error(directory, error) from error
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="spool-fsync")
         self._queue: list[_Waiting] = []
         self._queued_bytes = 0

@@ -1,7 +1,7 @@
 """Gets one signal's encoded batches to the collector, or gives up in time and says so once.
 
-Invariant: ``send()`` never raises and never takes longer than the configured timeout; while the process is in a hurry
-(it exits) it does not wait for anything that has already failed.
+Invariant: ``send()`` never raises; it tries nothing again after the configured timeout, which also bounds each single
+wait on the network. While the process is in a hurry (it exits) it does not wait for anything that has already failed.
 """
 
 import gzip

@@ -2,7 +2,7 @@
 
 Invariant: a signal that the user configured (``OTEL_TRACES_EXPORTER``, ``OTEL_LOGS_EXPORTER``, ``OTEL_CONFIG_FILE``) is
 set up as the user said, by OpenTelemetry; ours are only the defaults, the OTLP/HTTP exporters, the stamps and the
-bound on the exit. The environment that the app sees is not changed.
+bound on the exit. Metrics are the user's alone. The environment that the app sees is not changed.
 """
 
 import os
@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import entry_points
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -18,14 +19,15 @@ from opentelemetry._logs import get_logger_provider
 from spanloop.instrumentation.endpoint import Signal, settings_from_environment
 from spanloop.instrumentation.exporters import SpanloopLogExporter, SpanloopSpanExporter
 from spanloop.instrumentation.lifetime import BoundedLogProcessor, BoundedSpanProcessor
+from spanloop.instrumentation.notice import tell
 from spanloop.instrumentation.sender import Sender
 from spanloop.instrumentation.service import default_service_name, names_service_itself
 from spanloop.instrumentation.stamping import AttemptLogProcessor, AttemptSpanProcessor
 from spanloop.instrumentation.termination import Termination
 
-_OURS: Final = frozenset({"otlp", "otlp_proto_http"})
 _HTTP: Final = "http/protobuf"
 _CONFIG_FILE_ENV: Final = "OTEL_CONFIG_FILE"
+_METRICS_ENV: Final = "OTEL_METRICS_EXPORTER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ def plan_setup() -> Generator[Plan]:
         overrides = {
             f"OTEL_{signal.upper()}_EXPORTER": ",".join(names) or "none" for signal, (_, names) in yours.items()
         }
+        overrides[_METRICS_ENV] = ",".join(_metrics_exporters()) or "none"
         if not os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL"):
             overrides["OTEL_EXPORTER_OTLP_PROTOCOL"] = _HTTP
         with _environment(overrides):
@@ -98,16 +101,32 @@ def _plan(*, with_traces: bool, with_logs: bool) -> Plan:
 
 def _exporters_left_to_opentelemetry(signal: Signal) -> tuple[bool, list[str]]:
     """Whether our exporter serves ``signal``, and the names of those that OpenTelemetry sets up besides."""
-    wanted = os.environ.get(f"OTEL_{signal.upper()}_EXPORTER", "").strip() or "otlp"
-    names = [name.strip() for name in wanted.split(",") if name.strip() not in {"", "none"}]
-    protocol = (
-        os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL")
-        or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
-        or _HTTP
-    ).strip()
-    if protocol != _HTTP:
-        return "otlp_proto_http" in names, [name for name in names if name != "otlp_proto_http"]
-    return any(name in _OURS for name in names), [name for name in names if name not in _OURS]
+    names, http = _exporters_wanted(signal) or ["otlp"], _names_of_otlp_http(signal)
+    return any(name in http for name in names), [name for name in names if name not in {*http, "none"}]
+
+
+def _metrics_exporters() -> list[str]:
+    """Those that the user wants. An OTLP/HTTP exporter that is not installed must not cost the spans."""
+    names, http = _exporters_wanted("metrics"), _names_of_otlp_http("metrics")
+    if http.isdisjoint(names) or entry_points(group="opentelemetry_metrics_exporter", name="otlp_proto_http"):
+        return names
+    tell(
+        f"metrics are not exported: {_METRICS_ENV} asks for an exporter that spanloop does not bring "
+        "(pip install opentelemetry-exporter-otlp-proto-http). Spans and log events are"
+    )
+    return [name for name in names if name not in http]
+
+
+def _exporters_wanted(signal: str) -> list[str]:
+    named = os.environ.get(f"OTEL_{signal.upper()}_EXPORTER", "").split(",")
+    return [name.strip() for name in named if name.strip()]
+
+
+def _names_of_otlp_http(signal: str) -> frozenset[str]:
+    """The exporter names that mean OTLP/HTTP: plain ``otlp`` means what the protocol variables say, by default that."""
+    specific = os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL")
+    protocol = specific or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or _HTTP
+    return frozenset({"otlp", "otlp_proto_http"} if protocol.strip() == _HTTP else {"otlp_proto_http"})
 
 
 def _add_stamps() -> None:

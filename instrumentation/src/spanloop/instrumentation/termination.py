@@ -40,12 +40,13 @@ class Termination:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if not self._is_running:
-            self._is_running = True
-            self._flush_in_time()
-            self._is_running = False
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+        try:
+            if not self._is_running:  # a second signal does not wait for the flush
+                self._is_running = True
+                self._flush_in_time()
+        finally:  # whatever comes meanwhile, Ctrl-C included
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
     @guard("multiprocessing children will lose their last spans", None)
     def _watch_children(self, util: Any) -> None:

@@ -1,8 +1,9 @@
 """One HTTP connection for OTLP requests, over the standard library only.
 
-Invariant: nothing in here logs, raises anything but ``OSError`` and ``HTTPException``, or waits longer than it was told
-to. The standard library, because ``urllib3`` and ``requests`` write to loggers that the app may have pointed at its
-stdout, and cost their import. ``abort()`` may be called from any thread and unblocks a request in flight.
+Invariant: nothing in here logs; only ``OSError``, ``HTTPException`` and ``ValueError`` leave it; no single wait is
+longer than it was told to be. The standard library, because ``urllib3`` and ``requests`` write to loggers that the app
+may have pointed at its stdout, and cost their import. ``abort()`` may be called from any thread and unblocks a request
+in flight.
 """
 
 import os
@@ -40,6 +41,7 @@ class Connection:
         Raises:
             OSError: No connection, or it broke or timed out.
             http.client.HTTPException: The answer is not HTTP.
+            ValueError: No usable URL or header.
         """
         parts = urlsplit(url)
         is_reused = self._prepare(url, parts, timeout_s)
@@ -85,8 +87,10 @@ class Connection:
         return False
 
     def _open(self, parts: SplitResult, timeout_s: float) -> HTTPConnection:
-        host = parts.hostname or ""
-        if parts.scheme != "https":
+        host = parts.hostname
+        if parts.scheme not in {"http", "https"} or not host:
+            raise ValueError("expected a URL like http://host:port")
+        if parts.scheme == "http":
             return HTTPConnection(host, parts.port, timeout=timeout_s)
         context = ssl.create_default_context(cafile=self._tls.certificate or None)
         if self._tls.client_certificate:
