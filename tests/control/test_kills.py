@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -143,10 +143,12 @@ def test_kill_9_of_the_job_starts_it_again_where_it_was(
         pid = data_dir.jobs / job.id / "pid"
         wait_until(lambda: pid.exists() and pid.read_text() != "")
         time.sleep(delay_s)
-        os.kill(int(pid.read_text()), signal.SIGKILL)
+        # On a quick machine the job has ended before the late instants: then there is nothing to kill.
+        with suppress(ProcessLookupError):
+            os.kill(int(pid.read_text()), signal.SIGKILL)
         wait_until(lambda: api.get(job.id).is_finished)
         assert scheduler.stop() == 0
-    assert api.get(job.id).attempt == 2
+    assert api.get(job.id).attempt == 2 or delay_s >= STEPS * STEP_S
     assert_ran_once(data_dir, job, registry, api)
 
 
