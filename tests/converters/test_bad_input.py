@@ -188,3 +188,32 @@ def test_equal_messages_have_equal_digests_however_they_are_spelled() -> None:
 def test_what_is_no_list_of_messages_is_refused(broken: str) -> None:
     with pytest.raises(MalformedMessagesError):
         parse_messages(broken)
+
+
+@pytest.mark.parametrize(
+    ("count", "stored"), [("4294967295", 2**32 - 1), ("99999999999", 0), ("9" * 5_000, 0), ("x", 0)]
+)
+def test_token_counts_that_no_column_holds_count_as_absent(count: str, stored: int) -> None:
+    world = World()
+    world.call(OPENING, text("assistant", "x"), trace=TRACE, attributes={"gen_ai.usage.input_tokens": count})
+    assert world.convert().transitions["input_tokens"].to_list() == [stored]
+
+
+@pytest.mark.parametrize(("duration", "stored"), [(2**64 - 1_000, 0), (2**63 - 1, 2**63 - 1)])
+def test_a_span_that_ends_before_it_starts_or_never_costs_nobody_else(duration: int, stored: int) -> None:
+    world = World()
+    world.call(OPENING, None, trace=TRACE, error="boom")
+    world.spans[0]["Duration"] = duration
+    start_ns = world.spans[0]["Timestamp"]
+    world.call(OPENING, text("assistant", "x"), trace=trace_id("other"))
+    first = world.convert().transitions.filter(pl.col("trace_id") == TRACE)
+    assert first["duration_ns"].to_list() == [min(stored, 2**63 - 1 - start_ns)]
+
+
+def test_content_nested_almost_too_deep_to_decode_is_malformed_or_read() -> None:
+    world = World()
+    for depth in range(800, 1_000):
+        nested = f"{'[' * depth}{']' * depth}"
+        said = f'[{{"role": "assistant", "parts": [{{"type": "new", "v": {nested}}}]}}]'
+        world.call(OPENING, None, trace=TRACE, attributes={"gen_ai.output.messages": said})
+    assert set(world.convert().transitions["untrainable_reason"].to_list()) == {"", "malformed_messages"}

@@ -4,7 +4,6 @@ Invariant: accepted + rejected = rows that came in, in any order of rows. A span
 once, as of its first arrival, so that a repeated delivery changes no revision.
 """
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple, cast
 
 import polars as pl
@@ -35,6 +34,8 @@ _COMMON: Final = {
 }
 _SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
 _UNSUPPORTED: Final = "unsupported"
+_LATEST_NS: Final = 2**63 - 1
+_MOST_TOKENS: Final = 2**32 - 1
 
 
 class Normalised(NamedTuple):
@@ -175,7 +176,7 @@ def _span(row: dict[str, object], reader: MessageReader) -> Span:
         kind=kind,
         service_name=text["ServiceName"],
         start_ns=_number(row["Timestamp"]),
-        duration_ns=_number(row["Duration"]),
+        duration_ns=_duration(_number(row["Timestamp"]), _number(row["Duration"])),
         ingested_us=_number(row["IngestedAt"]),
         is_error=is_error,
         status_message=text["StatusMessage"],
@@ -220,7 +221,7 @@ def _content(text: dict[str, str], reader: MessageReader, dropped_attributes: in
         said = reader.read(text["output_messages"]) if text["output_messages"] else ()
         attribute = names.GEN_AI_TOOL_DEFINITIONS
         tools = _tools(text["tools"])
-    except MalformedMessagesError as error:
+    except (MalformedMessagesError, RecursionError) as error:
         problem = Problem(UntrainableReason.MALFORMED_MESSAGES, f"{where}, attribute {attribute}: {error}")
         return _Content((), (), "[]", problem)
     return _Content(seen, said, tools, _problem(where, seen, said, dropped_attributes))
@@ -284,11 +285,12 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
+def _duration(start_ns: int, duration_ns: int) -> int:
+    """The duration, with an end that 64 bits can hold; 0 for an end before the start, which wraps to 2^63 and more."""
+    return 0 if duration_ns > _LATEST_NS else min(duration_ns, _LATEST_NS - start_ns)
+
+
 def _count(text: str) -> int:
-    """A token count out of an attribute; 0 when it is absent or no whole number."""
-    return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def llm_spans(spans: Iterable[Span]) -> list[Span]:
-    """The model calls among ``spans``, in their order."""
-    return [span for span in spans if span.kind is SpanKind.LLM]
+    """A token count out of an attribute; 0 when it is absent, no whole number, or none that 32 bits can hold."""
+    found = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(_MOST_TOKENS)) else 0
+    return found if found <= _MOST_TOKENS else 0
