@@ -19,6 +19,10 @@ from torch.distributed import fsdp
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
 
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
 class _CpuModule(ModuleType):
     """Answers for ``torch.cuda`` on a machine without one: one device, no memory to account for."""
 
@@ -48,14 +52,10 @@ class _CpuModule(ModuleType):
         return (0, 0)
 
     @staticmethod
-    def _nothing(*_: Any, **__: Any) -> None:
-        return None
-
-    @staticmethod
     def _zero(*_: Any) -> int:
         return 0
 
-    set_device = synchronize = empty_cache = ipc_collect = reset_peak_memory_stats = _nothing
+    set_device = synchronize = empty_cache = ipc_collect = reset_peak_memory_stats = staticmethod(_nothing)
     memory_allocated = max_memory_allocated = memory_reserved = max_memory_reserved = _zero
 
 
@@ -164,11 +164,15 @@ class _UnpinnedOffloadPolicy(fsdp.CPUOffloadPolicy):
 
 
 def _mend_verl() -> None:
-    import verl.utils.distributed as verl_distributed  # noqa: PLC0415 - must follow the registration above
+    import verl.utils.debug as verl_debug  # noqa: PLC0415 - must follow the registration above
+    import verl.utils.distributed as verl_distributed  # noqa: PLC0415
 
     # verl builds the backend string "cpu:gloo,{device}:{backend}", and torch rejects "cpu:gloo,cpu:gloo"
     verl_distributed.initialize_global_process_group_ray = _gloo_group_ray
     verl_distributed.initialize_global_process_group = _gloo_group
+    # both speak of a GPU's memory and a GPU's cores, on every job's log
+    verl_distributed.set_numa_affinity = _nothing
+    verl_debug.log_gpu_memory_usage = _nothing
     setattr(fsdp, "CPUOffloadPolicy", _UnpinnedOffloadPolicy)  # noqa: B010 - a class cannot be assigned to, for mypy
 
 

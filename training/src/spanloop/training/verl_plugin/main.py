@@ -42,6 +42,9 @@ def prepare_environment(plan: TrainPlan) -> None:
         "TQ_NUM_THREADS": str(plan.threads),
         "RAY_COLOR_PREFIX": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
+        # verl's worker is such an actor by design, and torch's own export calls what torch warns of.
+        "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC": "0",
+        "TORCH_LOGS": "-torch.fx._symbolic_trace",
     }
     if plan.device is Device.CPU:
         settings |= {

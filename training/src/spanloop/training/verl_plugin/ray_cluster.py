@@ -30,6 +30,8 @@ _FORWARDED = (
     "TOKENIZERS_",
     "TQ_",
     "TQDM_",
+    "TORCH_LOGS",
+    "RAY_WARN_",
     "PYTHONWARNINGS",
 )
 
