@@ -128,6 +128,24 @@ def test_a_late_score_makes_a_new_revision(store: Store, feed: Feed) -> None:
     assert feed.episodes()[0]["reward"] == 1.0
 
 
+def test_a_score_of_a_session_with_several_episodes_judges_none_however_they_arrive(store: Store, feed: Feed) -> None:
+    world = feed.world
+    loop(world, "a", trace=trace_id("a"), attributes={"session.id": "s"})
+    world.score(1.0, session_id="s")
+    feed.send()
+    run(store)
+    assert [episode["reward"] for episode in feed.episodes()] == [1.0]
+    loop(world, "b", trace=trace_id("b"), attributes={"session.id": "s"})
+    feed.send()
+    report = run(store)
+    assert world.convert().episodes["reward"].to_list() == [None, None]
+    assert [episode["reward"] for episode in feed.episodes()] == [None, None]
+    assert report.rejected == {"score_ambiguous": 1}
+    before = snapshot(feed)
+    run(store, full=True, batch_spans=1)
+    assert_same(snapshot(feed), before)
+
+
 def test_a_late_capture_brings_the_tokens(store: Store, feed: Feed) -> None:
     loop(feed.world, "a", trace=trace_id("a"))
     feed.send()

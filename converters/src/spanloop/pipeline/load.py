@@ -45,7 +45,8 @@ class Loaded(NamedTuple):
     stored: pl.DataFrame
     """Newest revisions of the episodes that hold any of the traces: see ``pipeline_stored.sql``."""
     concerned: frozenset[str]
-    """The batch's traces and all traces of stored episodes that hold one of them: what must be written anew."""
+    """What must be written anew: the batch's traces, those that a score of a whole session judges together with them,
+    and all traces of stored episodes that hold one of these."""
 
 
 def batches(store: Store, *, since_us: int, until_us: int, counted_since_us: int, max_spans: int) -> list[Batch]:
@@ -67,14 +68,13 @@ def batches(store: Store, *, since_us: int, until_us: int, counted_since_us: int
 
 def load(store: Store, batch: Batch) -> Loaded:
     """Everything that decides about the episodes of ``batch``."""
-    trace_ids = set(batch.trace_ids)
-    trace_ids |= _relatives(store, batch)
-    trace_ids |= _neighbours(store, batch)
+    judged = batch.trace_ids | _companions(store, batch)
+    trace_ids = {*judged, *_relatives(store, batch), *_neighbours(store, batch)}
     stored = stored_episodes(store, trace_ids=trace_ids)
-    concerned = set(batch.trace_ids)
+    concerned = set(judged)
     for row in stored.filter(pl.col("is_deleted") == 0)["trace_ids"].to_list():
         trace_ids.update(row)
-        if not batch.trace_ids.isdisjoint(row):
+        if not judged.isdisjoint(row):
             concerned.update(row)
     spans = _concat(store.query("pipeline_spans", trace_ids=ids) for ids in _parts(trace_ids))
     return Loaded(
@@ -93,6 +93,11 @@ def stored_episodes(store: Store, *, trace_ids: Iterable[str] = (), episode_ids:
     if not found:
         return store.query("pipeline_stored", episode_ids=[], trace_ids=[])
     return _concat(found).unique("episode_id", maintain_order=True)
+
+
+def _companions(store: Store, batch: Batch) -> set[str]:
+    parts = [store.query("pipeline_companions", trace_ids=ids) for ids in _parts(batch.trace_ids)]
+    return {str(trace_id) for part in parts for trace_id in part["trace_id"]}
 
 
 def _relatives(store: Store, batch: Batch) -> set[str]:

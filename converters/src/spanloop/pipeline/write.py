@@ -2,11 +2,10 @@
 
 Invariant: an episode's row is written after all rows of its revision, so a reader of current revisions never sees
 half of one. Writing the same conversion again writes nothing, or the same rows under the same keys. A revision never
-stands for two contents: where the spans of a stored revision changed without a newer member (batches, another
-converter version), the number goes one up.
+stands for two contents: where the spans or the outcome of a stored revision changed without a newer member (batches,
+a score that no longer counts, another converter version), the number goes one up.
 """
 
-from hashlib import blake2b
 from typing import Final, NamedTuple, cast
 
 import polars as pl
@@ -21,11 +20,20 @@ from .report import Report, count_reasons
 _ROW_TABLES: Final = ("transitions", "trajectories", "failures")
 
 
+class _Content(NamedTuple):
+    """What a revision was made of, and what came out."""
+
+    converter_version: str
+    span_count: int
+    trace_ids: tuple[str, ...]
+    outcome: str
+    reward: float | None
+
+
 class _Stored(NamedTuple):
     revision: int
     is_deleted: bool
-    content: tuple[str, int, tuple[str, ...]]
-    """Converter version, span count and traces: what a revision was made of."""
+    content: _Content
 
 
 class _Plan(NamedTuple):
@@ -50,10 +58,9 @@ def write(store: Store, converted: Converted, loaded: Loaded, *, touched: frozen
     for table in _ROW_TABLES:
         rows = cast("pl.DataFrame", getattr(converted, table))
         written[table] = _renumber(rows, plan.revisions)
-        store.insert(table, written[table], token=_token(table, written[table]))
+        store.insert(table, written[table])
     episodes = _renumber(converted.episodes, plan.revisions).with_columns(pl.lit(0, dtype=pl.UInt8).alias("is_deleted"))
-    everything = pl.concat([episodes, plan.tombstones])
-    store.insert("episodes", everything, token=_token("episodes", everything))
+    store.insert("episodes", pl.concat([episodes, plan.tombstones]))
     return _report(written, plan, converted.rejected, touched)
 
 
@@ -68,9 +75,9 @@ def _plan(store: Store, concerned: pl.DataFrame, by_trace: pl.DataFrame, *, full
     by_id = stored_episodes(store, episode_ids=concerned["episode_id"].to_list())
     stored = _read_stored(pl.concat([by_trace, by_id]).unique("episode_id", maintain_order=True))
     revisions: dict[str, int] = {}
-    columns = ("episode_id", "revision", "span_count", "trace_ids")
-    for episode_id, natural, span_count, trace_ids in concerned.select(columns).iter_rows():
-        content = (CONVERTER_VERSION, int(span_count), tuple(trace_ids))
+    columns = ("episode_id", "revision", "span_count", "trace_ids", "outcome", "reward")
+    for episode_id, natural, span_count, trace_ids, outcome, reward in concerned.select(columns).iter_rows():
+        content = _Content(CONVERTER_VERSION, span_count, tuple(trace_ids), outcome, reward)
         revision = _revision(int(natural), content, stored.get(str(episode_id)), full=full)
         if revision is not None:
             revisions[str(episode_id)] = revision
@@ -81,9 +88,7 @@ def _plan(store: Store, concerned: pl.DataFrame, by_trace: pl.DataFrame, *, full
     return _Plan(frame, _tombstones(concerned, stored))
 
 
-def _revision(
-    natural: int, content: tuple[str, int, tuple[str, ...]], stored: _Stored | None, *, full: bool
-) -> int | None:
+def _revision(natural: int, content: _Content, stored: _Stored | None, *, full: bool) -> int | None:
     """The revision to write an episode under; None when it is stored as it is."""
     if stored is None or natural > stored.revision:
         return natural
@@ -93,10 +98,15 @@ def _revision(
 
 
 def _read_stored(frame: pl.DataFrame) -> dict[str, _Stored]:
-    columns = ("episode_id", "revision", "is_deleted", "converter_version", "span_count", "trace_ids")
     return {
-        str(episode_id): _Stored(int(revision), bool(is_deleted), (str(version), int(span_count), tuple(trace_ids)))
-        for episode_id, revision, is_deleted, version, span_count, trace_ids in frame.select(columns).iter_rows()
+        row["episode_id"]: _Stored(
+            revision=row["revision"],
+            is_deleted=bool(row["is_deleted"]),
+            content=_Content(
+                row["converter_version"], row["span_count"], tuple(row["trace_ids"]), row["outcome"], row["reward"]
+            ),
+        )
+        for row in frame.iter_rows(named=True)
     }
 
 
@@ -110,7 +120,7 @@ def _tombstones(concerned: pl.DataFrame, stored: dict[str, _Stored]) -> pl.DataF
     }
     rows: list[dict[str, object]] = []
     for episode_id, found in sorted(stored.items()):
-        inherited = [heirs[trace_id] for trace_id in found.content[2] if trace_id in heirs]
+        inherited = [heirs[trace_id] for trace_id in found.content.trace_ids if trace_id in heirs]
         if episode_id not in present and not found.is_deleted and inherited:
             revision = max(found.revision + 1, *inherited)
             rows.append(
@@ -124,17 +134,11 @@ def _tombstones(concerned: pl.DataFrame, stored: dict[str, _Stored]) -> pl.DataF
     return pl.DataFrame(rows, schema={**EPISODES, "is_deleted": pl.UInt8})
 
 
-def _token(table: str, rows: pl.DataFrame) -> str:
-    """The same for the same block: its table, and which rows of which revisions it holds."""
-    found = blake2b(f"{table} {CONVERTER_VERSION}".encode(), digest_size=16)
-    for episode_id, revision in rows.select("episode_id", "revision").iter_rows():
-        found.update(f"\n{episode_id} {revision}".encode())
-    return found.hexdigest()
-
-
 def _report(written: dict[str, pl.DataFrame], plan: _Plan, rejected: pl.DataFrame, touched: frozenset[str]) -> Report:
     reasons = written["transitions"]["untrainable_reason"]
-    concerned = rejected.filter(pl.col("trace_id").is_in(sorted(touched)))
+    # Of the scores that name no trace, those without an episode may judge one that this batch does not look at.
+    of_no_trace = (pl.col("trace_id") == "") & (pl.col("reason") != "score_without_episode")
+    concerned = rejected.filter(pl.col("trace_id").is_in(sorted(touched)) | of_no_trace)
     return Report(
         episodes=plan.revisions.height,
         tombstones=plan.tombstones.height,

@@ -5,7 +5,9 @@ SELECT
     is_deleted,
     converter_version,
     span_count,
-    trace_ids
+    trace_ids,
+    outcome,
+    reward
 FROM episodes FINAL
 WHERE episode_id IN {episode_ids:Array(String)} OR hasAny(trace_ids, {trace_ids:Array(String)})
 ORDER BY episode_id
