@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +114,17 @@ def stored(connection: Connection, database: str) -> int:
     return int(connection.query(f"SELECT count() AS n FROM `{database}`.otel_traces", doing="counting")["n"].item())
 
 
+def wait_for(condition: Callable[[], bool], what: str, collector: subprocess.Popen[bytes]) -> None:
+    """Return when the condition holds; end the benchmark when it cannot any more."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        if collector.poll() is not None:
+            raise SystemExit(f"the collector ended with exit code {collector.returncode} before {what}")
+        if time.monotonic() > deadline:
+            raise SystemExit(f"after {TIMEOUT_S} s there is still no sign of {what}")
+        time.sleep(0.05)
+
+
 def cpu_s(*pids: int) -> float:
     """User and system time of processes so far."""
     times = [psutil.Process(pid).cpu_times() for pid in pids]
@@ -142,13 +153,12 @@ def through_the_collector(data_dir: DataDir, address: Address, clickhouse_pid: i
     collector = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     connection = Connection(address, database="default")
     try:
-        deadline = time.monotonic() + TIMEOUT_S
-        while (running := data_dir.running("collector")) is None:
-            time.sleep(0.05)
+        wait_for(lambda: data_dir.running("collector") is not None, "its first answer", collector)
+        running = data_dir.running("collector")
+        assert running is not None
         port = int(running.url.rpartition(":")[2])
         send(port, bodies[:1])
-        while stored(connection, address.database) < BATCH_SPANS:
-            time.sleep(0.05)
+        wait_for(lambda: stored(connection, address.database) >= BATCH_SPANS, "the first batch", collector)
         rest = bodies[1:]
         span_count = len(rest) * BATCH_SPANS
         cpu_before_s = cpu_s(collector.pid, clickhouse_pid)
@@ -157,10 +167,8 @@ def through_the_collector(data_dir: DataDir, address: Address, clickhouse_pid: i
             parts = [rest[at::CONNECTIONS] for at in range(CONNECTIONS)]
             waited_s = sorted(wait for part in pool.map(send, [port] * CONNECTIONS, parts) for wait in part)
         acknowledged_s = time.perf_counter() - start
-        while stored(connection, address.database) < len(bodies) * BATCH_SPANS:
-            if time.monotonic() > deadline:
-                raise SystemExit(f"not all spans are queryable after {TIMEOUT_S} s")
-            time.sleep(0.05)
+        total = len(bodies) * BATCH_SPANS
+        wait_for(lambda: stored(connection, address.database) >= total, "the last batch", collector)
         wall_s = time.perf_counter() - start
         used_s = cpu_s(collector.pid, clickhouse_pid) - cpu_before_s
     finally:

@@ -30,7 +30,7 @@ from spanloop.store.client import Connection
 CAP_BYTES = 600 << 20
 
 
-def until(condition: Callable[[], object], *, timeout_s: float = 30.0) -> None:
+def until(condition: Callable[[], object], *, timeout_s: float = 60.0) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "it did not come true in time"

@@ -61,7 +61,7 @@ def named_query(name: str) -> NamedQuery:
     except KeyError:
         raise StoreError(
             f"There is no query {name!r} in spanloop.store.",
-            next_step=f"Use one of {', '.join(sorted(_catalogue()))}, or add store/queries/{name}.sql.",
+            next_step=f"Use one of {', '.join(query_names())}, or add store/queries/{name}.sql.",
         ) from None
 
 

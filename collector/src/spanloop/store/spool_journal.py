@@ -34,11 +34,6 @@ class Batch(NamedTuple):
     records: tuple[Record, ...]
     """Oldest first; empty only when every record of the block was damaged after the block was first read."""
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the bodies."""
-        return sum(len(record.body) for record in self.records)
-
 
 class SpoolStats(NamedTuple):
     """A spool's fill at one moment."""

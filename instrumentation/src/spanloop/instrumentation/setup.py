@@ -111,8 +111,8 @@ def _metrics_exporters() -> list[str]:
     if http.isdisjoint(names) or entry_points(group="opentelemetry_metrics_exporter", name="otlp_proto_http"):
         return names
     tell(
-        f"metrics are not exported: {_METRICS_ENV} asks for an exporter that spanloop does not bring "
-        "(pip install opentelemetry-exporter-otlp-proto-http). Spans and log events are"
+        f"no metrics are sent by OTLP/HTTP: {_METRICS_ENV} asks for it, and spanloop does not bring the exporter "
+        "(pip install opentelemetry-exporter-otlp-proto-http). Spans and log events are sent"
     )
     return [name for name in names if name not in http]
 

@@ -1,8 +1,9 @@
 """Ends that Python's ``atexit`` does not see: SIGTERM, and the children of ``multiprocessing``.
 
 Invariant: an app without a handler of its own still dies of SIGTERM, with the same exit status, at most
-``EXIT_BUDGET_S`` later; an app that installs one replaces ours. A flush runs in a thread of its own, started below
-``threading``: the signal may have interrupted the main thread while it held one of the locks that a flush needs.
+``EXIT_BUDGET_S`` after its main thread is back in Python (no handler in Python can interrupt a long call in C); an app
+that installs one replaces ours. A flush runs in a thread of its own, started below ``threading``: the signal may have
+interrupted the main thread while it held one of the locks that a flush needs.
 """
 
 import _thread

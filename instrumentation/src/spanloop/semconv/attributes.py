@@ -8,7 +8,6 @@ from typing import Final
 
 # --- OpenTelemetry: generative AI
 GEN_AI_OPERATION_NAME: Final = "gen_ai.operation.name"
-GEN_AI_PROVIDER_NAME: Final = "gen_ai.provider.name"
 GEN_AI_CONVERSATION_ID: Final = "gen_ai.conversation.id"
 GEN_AI_AGENT_NAME: Final = "gen_ai.agent.name"
 GEN_AI_REQUEST_MODEL: Final = "gen_ai.request.model"
@@ -42,7 +41,6 @@ EXCEPTION_EVENT_NAME: Final = "exception"
 EXCEPTION_TYPE: Final = "exception.type"
 EXCEPTION_MESSAGE: Final = "exception.message"
 SESSION_ID: Final = "session.id"
-USER_ID: Final = "user.id"
 SERVICE_NAME: Final = "service.name"
 
 # --- spanloop's own
