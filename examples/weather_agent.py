@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from openai import OpenAI
+from openai import APIConnectionError, OpenAI
 
 MAX_STEPS = 8
 WEATHER = {
@@ -89,6 +89,17 @@ def answer(client: OpenAI, model: str, question: str) -> str:
     return f"(no answer after {MAX_STEPS} steps)"
 
 
+def first_model(client: OpenAI) -> str:
+    """The model that the endpoint serves."""
+    try:
+        served = client.models.list().data
+    except APIConnectionError:
+        sys.exit(f"Nothing answers at {client.base_url}; start it (spanloop up) or set OPENAI_BASE_URL.")
+    if not served:
+        sys.exit(f"{client.base_url} serves no model now; deploy one (spanloop models deploy NAME) or try again soon.")
+    return served[0].id
+
+
 def main() -> None:
     """Answer the question on the command line."""
     question = " ".join(sys.argv[1:]) or "Should I cycle in Bergen or in Oslo today?"
@@ -96,7 +107,7 @@ def main() -> None:
         base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8010/v1"),
         api_key=os.environ.get("OPENAI_API_KEY", "not-needed"),
     )
-    model = os.environ.get("OPENAI_MODEL") or client.models.list().data[0].id
+    model = os.environ.get("OPENAI_MODEL") or first_model(client)
     print(question)
     print(answer(client, model, question))
 

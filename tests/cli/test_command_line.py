@@ -1,12 +1,15 @@
 """What a person sees who types a command: help that teaches, errors with a next step, exit codes."""
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from .support import Run
+from spanloop.cli import app as command_tree
+
+from .support import Run, free_port
 
 COMMANDS = [
     ["up"],
@@ -17,7 +20,9 @@ COMMANDS = [
     ["train"],
     ["jobs", "list"],
     ["jobs", "log"],
+    ["jobs", "wait"],
     ["models", "add"],
+    ["models", "deploy"],
 ]
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -28,6 +33,7 @@ def test_every_command_explains_itself(spanloop: Run, command: list[str]) -> Non
     assert done.returncode == 0
     assert "Usage" in done.stdout
     assert len(done.stdout.splitlines()) > 5
+    assert "Example: spanloop" in done.stdout
 
 
 def test_help_imports_no_heavy_part() -> None:
@@ -74,6 +80,63 @@ def test_settings_that_do_not_fit_are_named(spanloop: Run) -> None:
     done = spanloop("train", "tiny", "--steps", "0", "--min-reward", "1")
     assert done.returncode == 2
     assert "steps" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["train", "tiny", "--at", "2020-01-01"], "has passed"),
+        (["train", "tiny", "--at", "2099-01-01", "--cron", "0 3 * * *"], "not both"),
+        (["train", "tiny", "--wait", "--cron", "0 3 * * *"], "--wait"),
+        (["up", "--collector-port", "70000"], "65535"),
+        (["up", "--collector-port", "0"], "--collector-port"),
+    ],
+    ids=["past", "two times", "wait for later", "port too high", "port zero"],
+)
+def test_arguments_that_make_no_sense_are_refused(spanloop: Run, arguments: list[str], said: str) -> None:
+    done = spanloop(*arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_one_port_for_two_services_is_refused_before_anything_starts(spanloop: Run) -> None:
+    port = str(free_port())
+    done = spanloop("up", "--collector-port", port, "--gateway-port", port)
+    assert done.returncode == 3
+    assert "asked for twice" in done.stderr
+    assert "starting" not in done.stderr
+
+
+def test_up_with_an_unknown_model_starts_nothing(spanloop: Run) -> None:
+    done = spanloop("up", "--model", "nobody")
+    assert done.returncode == 1
+    assert "nobody" in done.stderr
+    assert "starting" not in done.stderr
+
+
+def test_a_model_without_a_chat_template_is_added_with_a_warning(spanloop: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    done = spanloop("models", "add", "mute", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "mute@v1"
+    assert "no chat template" in done.stderr
+    (folder / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
+    assert "chat template" not in spanloop("models", "add", "mute", str(folder)).stderr
+
+
+def test_a_full_disk_is_one_message(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/data/models/tiny/v1/model.safetensors")
+
+    monkeypatch.setattr(command_tree, "app", refuse)
+    with pytest.raises(SystemExit) as caught:
+        command_tree.run()
+    assert caught.value.code == 4
+    assert "No space is left for /data/models/tiny/v1/model.safetensors" in capsys.readouterr().err
 
 
 def test_a_data_directory_of_another_layout_is_refused(spanloop: Run, tmp_path: Path) -> None:

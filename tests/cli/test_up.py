@@ -57,6 +57,24 @@ def test_a_service_that_dies_is_started_again(up: Up) -> None:
     assert eventually(lambda: json.load(urllib.request.urlopen(health_url, timeout=10))["status"] == "ok")
 
 
+@pytest.mark.parametrize("said", ["starting ClickHouse", "the store is ready", "starting collector"])
+def test_ctrl_c_while_it_starts_ends_it_at_once(tmp_path: Path, said: str) -> None:
+    running = Up(tmp_path / "data")
+    assert running.process.stderr is not None
+    for line in running.process.stderr:
+        if said in line:
+            break
+    children = running.descendants()
+    running.process.send_signal(signal.SIGINT)
+    out, rest = running.process.communicate(timeout=40)
+    assert running.process.returncode == 130
+    assert not out
+    assert "stopped before everything was up" in rest
+    assert "Traceback" not in rest
+    assert eventually(lambda: none_alive(children))
+    assert not any(running.pid_of(service) for service in SERVICES)
+
+
 def test_kill_9_of_up_leaves_nothing_running(up: Up) -> None:
     children = up.descendants()
     up.process.kill()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from spanloop.dashboard.views.formatting import DASH
-from spanloop.dashboard.views.jobs import FormErrors, JobForm, as_utc, log_lines, progress, to_spec, took
+from spanloop.dashboard.views.jobs import FormErrors, JobForm, as_utc, headline, log_lines, progress, to_spec, took
 from spanloop.semconv.enums import JobKind, JobState
 from spanloop.training.jobs import Job, JobSpec
 
@@ -94,3 +94,23 @@ def test_a_log_is_what_a_terminal_would_leave() -> None:
     assert log_lines(raw, 10) == "(pid=7) start\nstep 3\ndone"
     assert log_lines("a\nb\nc\n", 2) == "b\nc"
     assert log_lines("", 5) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("", ""),
+        (
+            "The job ended with exit status 1. Its last lines:\na line\n\x1b[31mNo data.\x1b[0m\n  next: Run it.",
+            "No data.",
+        ),
+        (
+            "The job was killed by SIGKILL. Its last lines:\nrun_job: training 3 steps of 8",
+            "The job was killed by SIGKILL.",
+        ),
+        ("The job ended with exit status 1. Its last lines:\n", "The job ended with exit status 1."),
+        ("The scheduler\nwas killed.", "The scheduler was killed."),
+    ],
+)
+def test_an_error_has_one_line_that_says_why(error: str, expected: str) -> None:
+    assert headline(error) == expected

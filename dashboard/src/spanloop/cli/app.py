@@ -1,27 +1,34 @@
 """The command tree. Subcommands live in modules of their own and import the parts they need when they run."""
 
+import errno
+import logging
 import sys
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Final, NoReturn
 
 import typer
 
-from spanloop.semconv.errors import SpanloopError
+from spanloop.semconv.errors import DataDirectoryError, SpanloopError
 
 from . import convert, doctor, jobs, models, status, train, up
-from .console import err
+from .console import print_error
 from .demo import command as demo
 
 app = typer.Typer(
     name="spanloop",
     help="Spans in, better agents out.\n\n"
     "Start everything with `spanloop up`, run your app under `opentelemetry-instrument`, look at the dashboard, "
-    "train on what failed.",
+    "train on what failed.\n\n"
+    "Exit codes: 0 done, 1 the work failed, 2 wrong arguments or settings, 3 a service does not run or cannot start, "
+    "4 the data directory cannot be used, 5 ClickHouse is out of reach, 130 stopped by Ctrl-C.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 def _version(value: bool) -> None:
@@ -48,10 +55,19 @@ app.add_typer(models.app, name="models", rich_help_panel="Learn")
 
 def run() -> None:
     """Run the command line and exit; a ``SpanloopError`` is one message and its exit code, never a traceback."""
+    # A library's log record would otherwise land on stderr beside our own message.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         app(standalone_mode=True)
     except SpanloopError as error:
-        err.print(f"[bold red]error:[/bold red] {error.what}", markup=True)
-        if error.next_step:
-            err.print(f"  [bold]next:[/bold] {error.next_step}")
-        sys.exit(error.exit_code)
+        _fail(error)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        where = f" for {error.filename}" if error.filename else ""
+        _fail(DataDirectoryError(f"No space is left{where}.", next_step="Free disk space, then run the command again."))
+
+
+def _fail(error: SpanloopError) -> NoReturn:
+    print_error(error)
+    sys.exit(error.exit_code)

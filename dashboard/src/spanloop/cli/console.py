@@ -1,22 +1,63 @@
-"""How the command line talks: results on stdout, everything else on stderr, so that output can be piped."""
+"""How the command line talks: results on stdout, everything else on stderr, so that output can be piped.
+
+What comes from outside (names, paths, error texts) is never read as markup: print it with ``markup=False`` or through
+``escape``, or a ``[train]`` in it would vanish.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
-out = Console(highlight=False, soft_wrap=True)
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from spanloop.semconv.errors import SpanloopError
+
+_PIPE_WIDTH: Final = 4_096
+"""Columns of an output that is no terminal: rows are for a program, which wants whole ids."""
+
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 """Results."""
 
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 """Progress, notes and errors."""
 
 
+def print_table(titles: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, numbers: "Sequence[str]" = ()) -> None:
+    """Print rows on stdout. The first column is never shortened, because it is what is copied.
+
+    Args:
+        titles: Of the columns.
+        rows: Plain text.
+        numbers: The titles of columns that are aligned to the right.
+    """
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for index, title in enumerate(titles):
+        table.add_column(title, no_wrap=index == 0, overflow="fold", justify="right" if title in numbers else "left")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    out.print(table)
+
+
+def print_error(error: "SpanloopError") -> None:
+    """One message and its next step, on stderr."""
+    err.print(f"[bold red]error:[/bold red] {escape(error.what)}")
+    if error.next_step:
+        err.print(f"  [bold]next:[/bold] {escape(error.next_step)}")
+
+
 def progress_bar() -> Progress:
-    """A progress display for work with a known or unknown number of steps."""
+    """A progress display for work with a known or unknown number of steps; a task's ``note`` stands behind the bar."""
     return Progress(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=32),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
         console=err,
     )

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from .checks import Check, all_checks
 from .console import out
@@ -16,6 +17,8 @@ def doctor(
     """Check this machine: extras, serving environment, device, ports, data directory, running services.
 
     Exit code 1 when something that spanloop needs is missing.
+
+    Example: `spanloop doctor --fix`
     """
     checks = all_checks(data_dir)
     if fix:
@@ -31,6 +34,6 @@ def doctor(
 
 def _print(check: Check) -> None:
     mark = "[green]✓[/green]" if check.ok else "[red]✗[/red]" if check.needed else "[yellow]-[/yellow]"
-    out.print(f"{mark} {check.name}: {check.found}")
+    out.print(f"{mark} {check.name}: {escape(check.found)}")
     if not check.ok and check.mend:
-        out.print(f"    mend: [bold]{check.mend}[/bold]")
+        out.print(f"    mend: [bold]{escape(check.mend)}[/bold]")

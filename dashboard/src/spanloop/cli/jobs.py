@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
+from rich.markup import escape
 
-from .console import err, out
-from .follow import follow
-from .options import DataDirOption, data_directory
+from .console import err, out, print_table
+from .follow import follow as follow_job
+from .follow import follow_log
+from .options import DataDirOption, command, data_directory
 
 if TYPE_CHECKING:
     from spanloop.training.jobs import JobApi
@@ -28,26 +29,40 @@ def list_jobs(
     data_dir: DataDirOption = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many, the newest first.")] = 20,
 ) -> None:
-    """Show the newest jobs."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("job", "kind", "base", "state", "step", "result", "error"):
-        table.add_column(title)
+    """Show the newest jobs.
+
+    Example: `spanloop jobs list --limit 5`
+    """
+    from spanloop.dashboard.views.jobs import headline
+
+    directory = data_directory(data_dir)
     jobs = _api(data_dir).list(limit=limit)
-    for job in jobs:
-        reason = (job.error or "").splitlines()
-        step = f"{job.step}/{job.steps_total or '?'}"
-        table.add_row(
-            job.id, job.spec.kind, job.spec.base, job.state, step, job.model_version or "", reason[0] if reason else ""
-        )
     if not jobs:
-        err.print("no jobs yet; queue one with: spanloop train NAME")
+        err.print(f"no jobs yet; queue one with: {command('train NAME', directory)}", markup=False)
         return
-    out.print(table)
+    print_table(
+        ("job", "kind", "base", "state", "step", "result", "error"),
+        (
+            (
+                job.id,
+                job.spec.kind,
+                job.spec.base,
+                job.state,
+                f"{job.step}/{job.steps_total or '?'}",
+                job.model_version or "",
+                headline(job.error),
+            )
+            for job in jobs
+        ),
+    )
 
 
 @app.command()
 def show(job: JobArgument, data_dir: DataDirOption = None) -> None:
-    """Show one job with its whole spec."""
+    """Show one job with its whole spec.
+
+    Example: `spanloop jobs show grpo-20261120-081402-e9822c24`
+    """
     found = _api(data_dir).get(job)
     out.print_json(found.spec.model_dump_json())
     for name in (
@@ -61,47 +76,80 @@ def show(job: JobArgument, data_dir: DataDirOption = None) -> None:
         "model_version",
         "error",
     ):
-        out.print(f"[dim]{name}[/dim] {getattr(found, name)}")
+        value = getattr(found, name)
+        out.print(f"[dim]{name}[/dim] {escape('-' if value in {None, ''} else str(value))}")
 
 
 @app.command()
-def log(job: JobArgument, data_dir: DataDirOption = None) -> None:
-    """Print the end of what a job printed."""
-    out.print(_api(data_dir).log(job), markup=False)
+def log(
+    job: JobArgument,
+    data_dir: DataDirOption = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print it from its first line, and go on until the job ends.")
+    ] = False,
+) -> None:
+    """Print the end of what a job printed.
+
+    Example: `spanloop jobs log --follow grpo-20261120-081402-e9822c24`
+    """
+    if follow:
+        follow_log(_api(data_dir), data_directory(data_dir), job)
+    else:
+        typer.echo(_api(data_dir).log(job), nl=False)
 
 
 @app.command()
 def wait(job: JobArgument, data_dir: DataDirOption = None) -> None:
-    """Follow a job until it ends; exit code 1 when it fails."""
-    follow(_api(data_dir), job)
+    """Follow a job until it ends; exit code 1 when it fails. Ctrl-C ends the watching, not the job.
+
+    Example: `spanloop jobs wait grpo-20261120-081402-e9822c24`
+    """
+    follow_job(_api(data_dir), data_directory(data_dir), job)
 
 
 @app.command()
 def cancel(job: JobArgument, data_dir: DataDirOption = None) -> None:
-    """Cancel a queued or running job."""
-    out.print(f"{job} {_api(data_dir).cancel(job).state}")
+    """Cancel a queued job at once, a running one within seconds; a finished one stays as it is.
+
+    Example: `spanloop jobs cancel grpo-20261120-081402-e9822c24`
+    """
+    out.print(f"{job} {_api(data_dir).cancel(job).state}", markup=False)
 
 
 @app.command()
 def retry(job: JobArgument, data_dir: DataDirOption = None) -> None:
-    """Queue a failed or cancelled job again; it goes on from its last checkpoint."""
-    out.print(f"{job} {_api(data_dir).retry(job).state}")
+    """Queue a failed or cancelled job again; it goes on from its last checkpoint.
+
+    Example: `spanloop jobs retry grpo-20261120-081402-e9822c24`
+    """
+    out.print(f"{job} {_api(data_dir).retry(job).state}", markup=False)
 
 
 @app.command()
 def schedules(data_dir: DataDirOption = None) -> None:
-    """Show what is scheduled."""
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for title in ("schedule", "kind", "base", "cron", "next (UTC)"):
-        table.add_column(title)
+    """Show what is scheduled.
+
+    Example: `spanloop jobs schedules`
+    """
     found = _api(data_dir).schedules()
-    for each in found:
-        due = f"{each.next_at:%Y-%m-%d %H:%M}" if each.next_at else "never again"
-        table.add_row(each.id, each.spec.kind, each.spec.base, each.cron or "once", due)
     if not found:
-        err.print("nothing is scheduled; add one with: spanloop train NAME --cron '0 3 * * *'")
+        hint = command("train NAME --cron '0 3 * * *'", data_directory(data_dir))
+        err.print(f"nothing is scheduled; add one with: {hint}", markup=False)
         return
-    out.print(table)
+    print_table(
+        ("schedule", "kind", "base", "cron", "next (UTC)", "last job"),
+        (
+            (
+                each.id,
+                each.spec.kind,
+                each.spec.base,
+                each.cron or "once",
+                f"{each.next_at:%Y-%m-%d %H:%M}" if each.next_at else "never again",
+                each.last_job_id or "",
+            )
+            for each in found
+        ),
+    )
 
 
 @app.command()
@@ -109,6 +157,9 @@ def unschedule(
     schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="As listed by 'schedules'.")],
     data_dir: DataDirOption = None,
 ) -> None:
-    """Forget a schedule; the jobs that it submitted stay."""
+    """Forget a schedule; the jobs that it submitted stay.
+
+    Example: `spanloop jobs unschedule schedule-20261120-081343-bb85b936`
+    """
     _api(data_dir).unschedule(schedule)
-    out.print(f"{schedule} removed")
+    out.print(f"{schedule} removed", markup=False)

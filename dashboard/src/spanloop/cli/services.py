@@ -66,9 +66,16 @@ def check_ports(wanted: list[Service]) -> None:
     Raises:
         PortInUseError: Names the port, who holds it, and the option that moves it.
     """
+    claimed: dict[int, str] = {}
     for service in wanted:
         if service.port is None:
             continue
+        other = claimed.setdefault(service.port, service.name)
+        if other != service.name:
+            raise PortInUseError(
+                f"Port {service.port} is asked for twice: for the {other} and for the {service.name}.",
+                next_step=f"Choose another port: spanloop up --{service.name}-port PORT",
+            )
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

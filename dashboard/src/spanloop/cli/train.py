@@ -1,6 +1,6 @@
 """``spanloop train``: queue or schedule a training job from the command line."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +10,7 @@ from spanloop.semconv.errors import ConfigurationError
 
 from .console import err, out
 from .follow import follow
-from .options import DataDirOption, ModelArgument, data_directory
+from .options import DataDirOption, ModelArgument, command, data_directory
 
 
 def train(
@@ -33,8 +33,18 @@ def train(
     """Train a model on what the store holds, now or on a schedule.
 
     The scheduler of a running spanloop (spanloop up) does the work; this command only asks for it.
+
+    Example: `spanloop train tiny --steps 20 --deploy --wait`
     """
     from spanloop.training.jobs import JobApi
+
+    if at is not None and cron is not None:
+        raise typer.BadParameter("give --at or --cron, not both")
+    starts_at = at.astimezone() if at else None
+    if starts_at is not None and starts_at < datetime.now(UTC):
+        raise typer.BadParameter(f"{starts_at:%Y-%m-%d %H:%M %Z} has passed; leave --at out to start now")
+    if wait and (starts_at or cron):
+        raise typer.BadParameter("--wait follows a job that starts now; leave out --at and --cron")
 
     directory = data_directory(data_dir)
     spec = _spec(
@@ -50,15 +60,17 @@ def train(
     )
     api = JobApi(directory)
     if at is not None or cron is not None:
-        schedule = api.schedule(spec, cron=cron, at=at.astimezone() if at else None)
-        out.print(f"schedule {schedule.id}: next at {schedule.next_at:%Y-%m-%d %H:%M} UTC")
+        schedule = api.schedule(spec, cron=cron, at=starts_at)
+        out.print(f"schedule {schedule.id}: next at {schedule.next_at:%Y-%m-%d %H:%M} UTC", markup=False)
         return
     job = api.submit(spec)
-    out.print(job.id)
+    out.print(job.id, markup=False)
     if directory.running("scheduler") is None:
-        err.print(f"no scheduler runs on {directory.path}; the job waits until: spanloop up")
+        err.print(f"no scheduler runs; the job waits until: {command('up', directory)}", markup=False)
     if wait:
-        follow(api, job.id)
+        follow(api, directory, job.id)
+    else:
+        err.print(f"watch it with: {command(f'jobs wait {job.id}', directory)}", markup=False)
 
 
 def _spec(**given: Any) -> Any:

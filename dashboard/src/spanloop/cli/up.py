@@ -4,19 +4,25 @@ import signal
 import threading
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from rich.markup import escape
 
 from spanloop.semconv.environment import COLLECTOR_PORT, DASHBOARD_PORT, GATEWAY_PORT
 
 from .console import err, out
+from .models import deploy_with_progress
 from .options import CollectorPortOption, DashboardPortOption, DataDirOption, GatewayPortOption, data_directory
 from .services import Ports
 from .stack import running_stack
 
 if TYPE_CHECKING:
     from spanloop.store import DataDir
+
+    from .supervisor import Supervisor
+
+_INTERRUPTED: Final = 130
 
 
 def up(
@@ -30,30 +36,52 @@ def up(
     """Start everything here: ClickHouse, collector, gateway, scheduler and dashboard. One Ctrl-C stops it all.
 
     Then, in another terminal: `opentelemetry-instrument python your_app.py`
+
+    Example: `spanloop up --model tiny`
     """
-    stop = threading.Event()
-
-    def ask_to_stop(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ask_to_stop)
+    stop = _StopRequest()
     directory = data_directory(data_dir)
-    ports = Ports(collector_port, gateway_port, dashboard_port)
-    with running_stack(directory, ports, _say, dashboard=dashboard) as supervisor:
-        if model:
-            from spanloop.training.deploy import deploy
+    if model:
+        from spanloop.training.registry import Registry
 
-            _say(f"deploying {model}")
-            deploy(directory, model)
-        _print_addresses(directory)
-        err.print("[bold]up[/bold]; Ctrl-C stops everything")
-        supervisor.watch(stop)
-        err.print("stopping")
+        Registry(directory).get(model)  # a name that does not exist is refused before anything starts
+    ports = Ports(collector_port, gateway_port, dashboard_port)
+    try:
+        with running_stack(directory, ports, _say, dashboard=dashboard) as supervisor:
+            if model:
+                deploy_with_progress(directory, model)
+            _print_addresses(directory)
+            err.print("[bold]up[/bold]; Ctrl-C stops everything")
+            stop.wait(supervisor)
+            err.print("stopping")
+    except KeyboardInterrupt:
+        err.print("stopped before everything was up")
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+class _StopRequest:
+    """SIGINT or SIGTERM: breaks off the start at once, and ends the watching in order. A second one changes nothing."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._is_watching = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def wait(self, supervisor: "Supervisor") -> None:
+        """Return when a signal has come; restart what dies until then."""
+        self._is_watching = True
+        supervisor.watch(self._asked)
+
+    def _ask(self, _number: int, _frame: FrameType | None) -> None:
+        is_first = not self._asked.is_set()
+        self._asked.set()
+        if is_first and not self._is_watching:
+            raise KeyboardInterrupt
 
 
 def _say(line: str) -> None:
-    err.print(f"[dim]·[/dim] {line}")
+    err.print(f"[dim]·[/dim] {escape(line)}")
 
 
 def _print_addresses(directory: "DataDir") -> None:
@@ -65,7 +93,7 @@ def _print_addresses(directory: "DataDir") -> None:
     }
     for name, note in notes.items():
         if (running := directory.running(name)) is not None:
-            out.print(f"[bold]{name:10}[/bold]  {running.url:24}  [dim]{note.format(url=running.url)}[/dim]")
+            out.print(f"[bold]{name:10}[/bold]  {running.url:24}  [dim]{escape(note.format(url=running.url))}[/dim]")
 
 
 def _short(path: Path) -> str:

@@ -51,6 +51,9 @@ def show() -> None:
     if isinstance(spec, FormErrors):
         st.error("\n".join(f"- {plain(message)}" for message in spec.messages))
         return
+    if firing.at is not None and firing.at < resources.now():
+        st.error(f"{firing.at:%Y-%m-%d %H:%M} UTC has passed; choose a later time, or “Now”.")
+        return
     try:
         _act(spec, firing)
     except SpanloopError as error:

@@ -24,8 +24,13 @@ class Stages:
         """Time what happens inside; notes said meanwhile are added to the line."""
         began_s = time.monotonic()
         self.notes.clear()
-        with err.status(title):
-            yield
+        with err.status(title) as spinner:
+            try:
+                yield
+            except KeyboardInterrupt:
+                spinner.stop()
+                err.print("stopping what was started")
+                raise
         note = f" [dim]({'; '.join(self.notes)})[/dim]" if self.notes else ""
         err.print(f"[green]✓[/green] {title}{note} [dim]{time.monotonic() - began_s:.1f} s[/dim]")
 

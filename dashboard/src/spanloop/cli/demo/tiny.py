@@ -11,6 +11,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rich.markup import escape
+
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import ServiceError
 
@@ -129,14 +131,14 @@ def _train(data_dir: "DataDir", stages: Stages, base: str) -> tuple[str, str]:
     )
     with stages.stage("verl trains on them through Ray, and the new weights are served"):
         api = JobApi(data_dir)
-        job = await_job(api, api.submit(spec).id, lambda _: None)
+        job = await_job(api, data_dir, api.submit(spec).id, lambda _: None)
     return job.id, str(job.model_version)
 
 
 def _report(found: list[Finding], stages: Stages) -> bool:
     for each in found:
         mark = "[green]✓[/green]" if each.ok else "[red]✗[/red]"
-        out.print(f"{mark} {each.claim}: [dim]{each.seen}[/dim]")
+        out.print(f"{mark} {escape(each.claim)}: [dim]{escape(each.seen)}[/dim]")
     failed = sum(not each.ok for each in found)
     verdict = "[green]all hold[/green]" if not failed else f"[red]{failed} do not hold[/red]"
     out.print(f"{len(found)} checks, {verdict}; the tiny demo took {stages.elapsed_s:.0f} s")

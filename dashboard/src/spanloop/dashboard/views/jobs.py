@@ -32,6 +32,9 @@ STATE_COLOURS: Final = {
 }
 
 _NAME_RULE: Final = "only letters, digits, '.', '_' and '-', beginning with a letter or digit"
+_BY_ITSELF: Final = "exit status"
+_LAST_LINES: Final = "Its last lines:"
+"""What the scheduler writes before what the job printed."""
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
@@ -111,6 +114,16 @@ def took(job: Job, now: datetime) -> str:
         return DASH
     end = job.finished_at or now
     return duration(max(0, int((end - job.started_at).total_seconds() * 1e9)))
+
+
+def headline(error: str | None) -> str:
+    """The one line of a job's error that says why.
+
+    Of a job that ended by itself it is the last line that it printed, without its next step; else the scheduler's own.
+    """
+    why, _, printed = _ANSI.sub("", error or "").partition(_LAST_LINES)
+    lines = [line.strip() for line in printed.splitlines() if line.strip() and not line.strip().startswith("next:")]
+    return lines[-1] if lines and _BY_ITSELF in why else " ".join(why.split())
 
 
 def log_lines(text: str, at_most: int) -> str:

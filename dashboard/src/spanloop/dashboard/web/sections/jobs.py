@@ -7,7 +7,7 @@ from streamlit.column_config import ProgressColumn, TextColumn
 from spanloop.dashboard import job_form, job_view, resources, tables
 from spanloop.dashboard.page import missing, nothing_yet, page
 from spanloop.dashboard.views.formatting import one_line
-from spanloop.dashboard.views.jobs import STATE_MARKS, progress, took
+from spanloop.dashboard.views.jobs import STATE_MARKS, headline, progress, took
 from spanloop.training.jobs import Job, Schedule
 
 _VIEWS = ("Jobs", "New job", "Schedules")
@@ -53,9 +53,7 @@ def render() -> None:
 def _jobs() -> None:
     jobs = resources.job_api().list(limit=200)
     if not jobs:
-        nothing_yet(
-            "No job yet.", "Schedule one with the form above, or on the command line:", resources.command("train")
-        )
+        nothing_yet("No job yet.", "Make one under “New job”, or on the command line:", resources.command("train NAME"))
         return
     picked = tables.pick_row(
         tables.frame([_job_row(job) for job in jobs]), [job.id for job in jobs], key="jobs", columns=_job_columns()
@@ -75,7 +73,7 @@ def _job_row(job: Job) -> dict[str, object]:
         "result": job.model_version,
         "created_at": job.created_at,
         "took": took(job, resources.now()),
-        "error": one_line(job.error, 200),
+        "error": one_line(headline(job.error), 200),
         "job": job.id,
     }
 

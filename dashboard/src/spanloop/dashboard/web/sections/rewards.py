@@ -24,7 +24,7 @@ def render() -> None:
 def _training(store: Store) -> None:
     jobs = reads.metric_jobs(store)
     if jobs.is_empty():
-        nothing_yet("No training metric yet.", "A job writes them at every step:", resources.command("train"))
+        nothing_yet("No training metric yet.", "A job writes them at every step:", resources.command("train NAME"))
         return
     ids: list[str] = jobs["job_id"].to_list()
     labels = _job_labels(ids)

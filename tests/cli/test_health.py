@@ -1,0 +1,58 @@
+"""What the command line reads off the services' health pages."""
+
+import json
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+from spanloop.cli import health
+from spanloop.store import DataDir
+
+
+@contextmanager
+def service(data_dir: DataDir, name: str, said: dict[str, Any]) -> Generator[None]:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(said).encode())
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 (the base names it so)
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        with data_dir.announce(name, f"http://127.0.0.1:{server.server_port}"):
+            yield
+        server.shutdown()
+        thread.join()
+
+
+def test_what_is_served_and_what_waits(tmp_path: Path) -> None:
+    data_dir = DataDir(tmp_path).open()
+    gateway = {
+        "engine": "serving",
+        "model": "tiny",
+        "version": "v2",
+        "error": "",
+        "captures": {"waiting_bytes": 7},
+    }
+    with service(data_dir, "gateway", gateway):
+        assert health.engine(data_dir) == health.Engine("serving", "tiny@v2", "", 7)
+    with service(data_dir, "gateway", gateway | {"model": "", "version": ""}):
+        found = health.engine(data_dir)
+        assert found is not None
+        assert not found.model
+    collector = {"spool": {"bytes": 12, "oldest_age_s": 3.5}, "store": "down"}
+    with service(data_dir, "collector", collector):
+        assert health.spool(data_dir) == health.Spool(12, 3.5, "down")
+
+
+def test_nothing_is_known_of_a_service_that_does_not_answer(tmp_path: Path) -> None:
+    data_dir = DataDir(tmp_path).open()
+    assert health.engine(data_dir) is None
+    with data_dir.announce("collector", "http://127.0.0.1:9"):
+        assert health.spool(data_dir) is None
