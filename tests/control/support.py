@@ -10,6 +10,8 @@ from typing import Protocol
 from spanloop.training.control.loop import Scheduler
 
 RunnerOf = Callable[..., tuple[str, ...]]
+OF_ANOTHER_VERSION = '{"kind": "grpo", "base": "tiny", "quantum": true}'
+"""A stored spec that this spanloop does not understand."""
 
 
 @dataclass

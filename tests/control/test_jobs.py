@@ -9,10 +9,10 @@ from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobE
 from spanloop.store import DataDir
 from spanloop.training.control import leases, outcomes
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.tables import JobRow
+from spanloop.training.control.tables import JobRow, ScheduleRow
 from spanloop.training.jobs import JobApi, JobSpec, JobState, LeaseLostError, report_progress
 
-from .support import FakeClock
+from .support import OF_ANOTHER_VERSION, FakeClock
 
 HOUR = timedelta(hours=1)
 
@@ -144,13 +144,20 @@ def test_a_schedule_needs_exactly_one_kind_of_time(api: JobApi, spec: JobSpec, c
         api.schedule(spec, at=datetime(2026, 1, 1))  # noqa: DTZ001 - the point
 
 
-def test_a_spec_of_another_version_is_refused_with_its_job(
-    api: JobApi, spec: JobSpec, database: ControlDatabase
+def test_a_spec_of_another_version_is_refused_and_costs_its_neighbours_nothing(
+    api: JobApi, spec: JobSpec, database: ControlDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
-    job = api.submit(spec)
+    before, job, after = (api.submit(spec) for _ in range(3))
+    kept, nightly = (api.schedule(spec, cron="0 3 * * *") for _ in range(2))
     with database.write() as session:
-        session.get_one(JobRow, job.id).spec = '{"kind": "grpo", "base": "tiny", "quantum": true}'
+        session.get_one(JobRow, job.id).spec = OF_ANOTHER_VERSION
+        session.get_one(ScheduleRow, nightly.id).spec = OF_ANOTHER_VERSION
     with pytest.raises(
         DataDirectoryError, match=rf"{job.id} is not one(?s:.*)quantum: Extra(?s:.*)version of spanloop"
     ):
-        api.list()
+        api.get(job.id)
+    assert {found.id for found in api.list()} == {before.id, after.id}
+    assert api.schedules() == (kept,)
+    api.list()
+    assert [job.id in text for text in caplog.messages] == [True, False]
+    assert nightly.id in caplog.messages[1]

@@ -17,11 +17,12 @@ from spanloop.training.control import leases
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.processes import ProcessIdentity
 from spanloop.training.control.stop import StopRequest
+from spanloop.training.control.tables import JobRow
 from spanloop.training.jobs import JobApi, JobSpec, JobState
 from spanloop.training.registry import Registry
 from spanloop.training.scheduler import Scheduler, SchedulerSettings
 
-from .support import FakeClock, MakeScheduler, RunnerOf, wait_until
+from .support import OF_ANOTHER_VERSION, FakeClock, MakeScheduler, RunnerOf, wait_until
 
 
 def folder(data_dir: DataDir, job_id: str) -> Path:
@@ -103,6 +104,38 @@ def test_a_runner_that_cannot_be_started_fails_the_job(
         wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick)
     assert api.get(job.id).state is JobState.FAILED
     assert "/no/such/program" in api.get(job.id).error
+
+
+def test_a_job_of_another_version_fails_and_the_next_one_runs(
+    api: JobApi, spec: JobSpec, database: ControlDatabase, make_scheduler: MakeScheduler, runner_of: RunnerOf
+) -> None:
+    foreign, own = api.submit(spec), api.submit(spec)
+    with database.write() as session:
+        session.get_one(JobRow, foreign.id).spec = OF_ANOTHER_VERSION
+    with make_scheduler(runner_of("work", "1", "0.02")) as scheduler:
+        wait_until(lambda: api.get(own.id).is_finished, each=scheduler.tick)
+    assert api.get(own.id).state == JobState.SUCCEEDED
+    with database.read() as session:
+        row = session.get_one(JobRow, foreign.id)
+        assert row.state == JobState.FAILED
+        assert "quantum" in row.error
+
+
+def test_a_job_of_another_version_whose_scheduler_is_gone_fails(
+    api: JobApi, spec: JobSpec, database: ControlDatabase, make_scheduler: MakeScheduler, clock: FakeClock
+) -> None:
+    job = api.submit(spec)
+    with database.write() as session:
+        leases.take_next(session, owner="elsewhere", now=clock.now, until=clock.now)
+        session.get_one(JobRow, job.id).spec = OF_ANOTHER_VERSION
+    clock.forward(seconds=1)
+    with make_scheduler(("no-runner",), clock=clock) as scheduler:
+        scheduler.tick()
+    with database.read() as session:
+        row = session.get_one(JobRow, job.id)
+        assert row.state == JobState.FAILED
+        assert "went away" in row.error
+        assert "quantum" in row.error
 
 
 def test_a_folder_that_cannot_be_made_fails_the_job(

@@ -13,10 +13,11 @@ from spanloop.store import DataDir
 from spanloop.training.control import job_rows, schedule_rows
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.paths import ControlPaths
+from spanloop.training.control.tables import ScheduleRow
 from spanloop.training.jobs import JobApi, JobSpec
 from spanloop.training.schedules import next_firing
 
-from .support import FakeClock, MakeScheduler, RunnerOf
+from .support import OF_ANOTHER_VERSION, FakeClock, MakeScheduler, RunnerOf
 
 instants = st.datetimes(datetime(2020, 1, 1), datetime(2035, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 crons = st.sampled_from(["* * * * *", "*/7 * * * *", "0 3 * * *", "30 2 * * 0", "0 0 29 2 *", "15 14 1 * *"])
@@ -96,6 +97,19 @@ def test_a_crash_while_it_fires_loses_and_doubles_nothing(
         fire_and_die()
     assert api.list() == ()
     assert len(fire(data_dir, clock.now)) == 1
+
+
+def test_a_schedule_of_another_version_stays_due_and_holds_up_nobody(
+    api: JobApi, spec: JobSpec, database: ControlDatabase, data_dir: DataDir, clock: FakeClock
+) -> None:
+    foreign, own = api.schedule(spec, cron="0 * * * *"), api.schedule(spec, cron="0 * * * *")
+    with database.write() as session:
+        session.get_one(ScheduleRow, foreign.id).spec = OF_ANOTHER_VERSION
+    clock.forward(hours=1)
+    (job_id,) = fire(data_dir, clock.now)
+    assert api.get(job_id).schedule_id == own.id
+    with database.read() as session:
+        assert session.get_one(ScheduleRow, foreign.id).next_at == foreign.next_at
 
 
 def test_many_schedulers_at_once_submit_one_job(

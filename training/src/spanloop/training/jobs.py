@@ -16,7 +16,7 @@ from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.leases import LeaseLostError
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.progress import job_token, report_progress
-from spanloop.training.control.records import Job, Schedule, job_of, schedule_of
+from spanloop.training.control.records import Job, Schedule, job_of, readable, schedule_of
 from spanloop.training.job_spec import Device, JobSpec
 from spanloop.training.registry import Registry
 from spanloop.training.schedules import check_cron, check_instant, next_firing
@@ -72,14 +72,15 @@ class JobApi:
 
         Raises:
             JobError: There is no such job.
+            DataDirectoryError: Another version of spanloop stored it.
         """
         with self._database.read() as session:
             return job_of(job_rows.find_job(session, job_id))
 
     def list(self, *, limit: int = 1000) -> tuple[Job, ...]:
-        """The newest jobs, newest first."""
+        """The newest jobs, newest first; those that another version of spanloop stored are logged and left out."""
         with self._database.read() as session:
-            return tuple(job_of(row) for row in job_rows.all_jobs(session, limit=limit))
+            return tuple(readable(job_rows.all_jobs(session, limit=limit), job_of))
 
     def cancel(self, job_id: str) -> Job:
         """Cancel a queued job at once, a running one within seconds; a finished one stays as it is.
@@ -150,9 +151,12 @@ class JobApi:
             return schedule_of(row)
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """All schedules, oldest first; those that have fired for the last time have no ``next_at``."""
+        """All schedules, oldest first; those that have fired for the last time have no ``next_at``.
+
+        What another version of spanloop stored is logged and left out.
+        """
         with self._database.read() as session:
-            return tuple(schedule_of(row) for row in schedule_rows.all_schedules(session))
+            return tuple(readable(schedule_rows.all_schedules(session), schedule_of))
 
     def unschedule(self, schedule_id: str) -> None:
         """Forget a schedule; jobs that it has submitted stay.

@@ -152,9 +152,15 @@ class Scheduler:
                 return False
         with self._database.write() as session:
             lease = leases.take_next(session, owner=self._owner, now=now, until=self._lease_until(now))
-            job = None if lease is None else job_of(find_job(session, lease.job_id))
-        if lease is None or job is None:
-            return False
+            if lease is None:
+                return False
+            try:
+                job = job_of(find_job(session, lease.job_id))
+            except DataDirectoryError as error:
+                # Another version's spec: the jobs behind it must not wait for it.
+                outcomes.fail(session, lease, now=now, error=str(error))
+                log.error("job %s: %s", lease.job_id, error)  # noqa: TRY400
+                return True
         try:
             self._running[lease] = self._launch(lease, job, now)
         except OSError as error:

@@ -9,6 +9,7 @@ from datetime import datetime
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.enums import JobState
+from spanloop.semconv.errors import DataDirectoryError
 from spanloop.training.control.job_rows import find_job
 from spanloop.training.control.leases import Lease, LeaseLostError
 from spanloop.training.control.records import spec_of
@@ -49,8 +50,12 @@ def interrupted(session: Session, lease: Lease, *, now: datetime, error: str) ->
         LeaseLostError: The lease is another's by now.
     """
     row = find_job(session, lease.job_id)
-    allowed = spec_of(row).max_attempts
     count = row.interruptions + 1
+    try:
+        allowed = spec_of(row).max_attempts
+    except DataDirectoryError as unreadable:
+        # Starting it again would fail for this reason.
+        return _settle(session, lease, JobState.FAILED, now=now, error=f"{error}\n{unreadable}", interruptions=count)
     if count < allowed:
         return _settle(session, lease, JobState.QUEUED, now=now, error=error, interruptions=count)
     error = f"{error}\nIt was started {count} times, which is all that max_attempts allows."

@@ -1,7 +1,11 @@
 """Jobs and schedules as values, and how they are read from their rows."""
 
+import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -10,6 +14,10 @@ from spanloop.semconv.errors import DataDirectoryError
 from spanloop.training.control.states import FINAL_STATES
 from spanloop.training.control.tables import JobRow, ScheduleRow
 from spanloop.training.job_spec import JobSpec
+
+log = logging.getLogger(__name__)
+Row = TypeVar("Row", JobRow, ScheduleRow)
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,22 @@ def spec_of(row: JobRow | ScheduleRow) -> JobSpec:
             f"The stored spec of {owner} is not one that this spanloop understands: {wrong}.",
             next_step="Use the version of spanloop that wrote it, or another data directory (--data-dir).",
         ) from error
+
+
+def readable(rows: Iterable[Row], value_of: Callable[[Row], Value]) -> list[Value]:
+    """What ``value_of`` makes of the rows; those that another version of spanloop wrote are logged and left out."""
+    found: list[Value] = []
+    for row in rows:
+        try:
+            found.append(value_of(row))
+        except DataDirectoryError as error:
+            _warn_once(str(error))
+    return found
+
+
+@cache
+def _warn_once(text: str) -> None:
+    log.warning("left out: %s", text)
 
 
 def job_of(row: JobRow) -> Job:
