@@ -5,9 +5,9 @@ item that cannot is counted under its reason and never costs its neighbours. An 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -18,6 +18,8 @@ from .redaction import drop_from_logs, drop_from_traces, may_leak
 from .salvage import salvage
 from .wire import MalformedError, parse, serialize
 
+_Request = TypeVar("_Request", ExportTraceServiceRequest, ExportLogsServiceRequest)
+_Item = TypeVar("_Item", Span, LogRecord)
 _TRACE_ID_BYTES: Final = 16
 _SPAN_ID_BYTES: Final = 8
 _ZERO_TRACE_ID: Final = bytes(_TRACE_ID_BYTES)
@@ -71,45 +73,39 @@ def admit(signal: Signal, body: bytes) -> Admission:
 
 
 def _admit_traces(body: bytes) -> Admission:
-    rejected: Counter[RejectReason] = Counter()
-    repaired = 0
-    try:
-        request = parse(ExportTraceServiceRequest, body)
-    except MalformedError:
-        body, repaired, rejected[RejectReason.UNDECODABLE] = salvage(body, ExportTraceServiceRequest)
-        request = parse(ExportTraceServiceRequest, body)
-    accepted = 0
-    for resource_spans in request.resource_spans:
-        for scope_spans in resource_spans.scope_spans:
-            spans = scope_spans.spans
-            faults = {at: fault for at, span in enumerate(spans) if (fault := _span_fault(span)) is not None}
-            accepted += len(spans) - len(faults)
-            rejected.update(faults.values())
-            for at in reversed(faults):
-                del spans[at]
+    request, body, repaired, rejected = _open(ExportTraceServiceRequest, body)
+    scopes = (scope_spans for resource_spans in request.resource_spans for scope_spans in resource_spans.scope_spans)
+    accepted = sum(_sift(scope_spans.spans, _span_fault, rejected) for scope_spans in scopes)
     dropped = drop_from_traces(request) if may_leak(body) else 0
     return _admission(request, body, accepted=accepted, rejected=rejected, repaired=repaired, dropped=dropped)
 
 
 def _admit_logs(body: bytes) -> Admission:
-    rejected: Counter[RejectReason] = Counter()
-    repaired = 0
-    try:
-        request = parse(ExportLogsServiceRequest, body)
-    except MalformedError:
-        body, repaired, rejected[RejectReason.UNDECODABLE] = salvage(body, ExportLogsServiceRequest)
-        request = parse(ExportLogsServiceRequest, body)
-    accepted = 0
-    for resource_logs in request.resource_logs:
-        for scope_logs in resource_logs.scope_logs:
-            records = scope_logs.log_records
-            faults = {at: fault for at, record in enumerate(records) if (fault := _log_fault(record)) is not None}
-            accepted += len(records) - len(faults)
-            rejected.update(faults.values())
-            for at in reversed(faults):
-                del records[at]
+    request, body, repaired, rejected = _open(ExportLogsServiceRequest, body)
+    scopes = (scope_logs for resource_logs in request.resource_logs for scope_logs in resource_logs.scope_logs)
+    accepted = sum(_sift(scope_logs.log_records, _log_fault, rejected) for scope_logs in scopes)
     dropped = drop_from_logs(request) if may_leak(body) else 0
     return _admission(request, body, accepted=accepted, rejected=rejected, repaired=repaired, dropped=dropped)
+
+
+def _open(request_type: type[_Request], body: bytes) -> tuple[_Request, bytes, int, Counter[RejectReason]]:
+    """The request, the body that it was parsed from, how much of it was repaired, and what was rejected."""
+    try:
+        return parse(request_type, body), body, 0, Counter()
+    except MalformedError:
+        body, repaired, undecodable = salvage(body, request_type)
+    return parse(request_type, body), body, repaired, Counter({RejectReason.UNDECODABLE: undecodable})
+
+
+def _sift(
+    items: MutableSequence[_Item], fault_of: Callable[[_Item], RejectReason | None], rejected: Counter[RejectReason]
+) -> int:
+    """Take the faulty items out; returns how many stay."""
+    faults = {at: fault for at, item in enumerate(items) if (fault := fault_of(item)) is not None}
+    rejected.update(faults.values())
+    for at in reversed(faults):
+        del items[at]
+    return len(items)
 
 
 def _admission(
