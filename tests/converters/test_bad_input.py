@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from spanloop.converters import convert, frames
-from spanloop.converters.messages import MalformedMessagesError, parse_messages
+from spanloop.converters.messages import MalformedMessagesError, MessageReader, parse_messages
 
 from .converters_world import OPENING, World, asks, loop, text, trace_id
 
@@ -148,6 +148,23 @@ def test_a_sub_agents_own_call_within_a_call_is_no_duplicate() -> None:
     outer = world.call(OPENING, text("assistant", "x"), trace=TRACE, start_s=1, duration_s=4)
     world.call([text("user", "other")], text("assistant", "y"), trace=TRACE, parent=outer, start_s=2, duration_s=1)
     assert world.convert().transitions.height == 2
+
+
+def test_a_history_that_was_read_before_reads_the_same_as_on_its_own() -> None:
+    history = [text("system", "s"), text("user", "u"), asks("c1"), text("user", "go on"), asks("c2")]
+    lists = [json.dumps(history[:length]) for length in (3, 2, 5, 4, 3)]
+    lists += [
+        json.dumps([*history[:3], text("user", "other")]),
+        json.dumps(history, indent=1),
+        "[]",
+        json.dumps(history),
+    ]
+    reader = MessageReader()
+    for each in lists:
+        assert reader.read(each) == parse_messages(each)
+    for broken in (json.dumps(history)[:-1], json.dumps(history)[:-1] + ", 1]", json.dumps(history) + "x"):
+        with pytest.raises(MalformedMessagesError):
+            reader.read(broken)
 
 
 def test_messages_in_chat_form_and_unknown_parts() -> None:

@@ -1,5 +1,6 @@
 """Every spelling of a finish reason, mapped to OpenTelemetry's."""
 
+from functools import lru_cache
 from typing import Final, cast
 
 from .messages import MalformedMessagesError, parse_json
@@ -33,6 +34,7 @@ _SPELLINGS: Final = {
 }
 
 
+@lru_cache(maxsize=256)
 def canonical_finish_reason(text: str) -> str:
     """The reason in OpenTelemetry's spelling; one that nobody knows stays as it is, in lower case.
 

@@ -6,7 +6,7 @@ the order of object keys do not count, so that an output equals its later appear
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, NamedTuple, cast
@@ -14,7 +14,12 @@ from typing import Final, NamedTuple, cast
 REDACTED_MARKERS: Final = ("__REDACTED__", "[REDACTED]", "<REDACTED>")
 _ROLES: Final = {"developer": "system", "human": "user", "ai": "assistant", "model": "assistant", "function": "tool"}
 _DECODER: Final = json.JSONDecoder()
+_READABLE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ESCAPED: Final = json.JSONEncoder(separators=(",", ":"))
+_SORTED: Final = json.JSONEncoder(sort_keys=True)
 _WHITESPACE: Final = frozenset(" \t\n\r")
+_BEGINNING: Final = 3
+"""So many messages tell one conversation from another: system, user, first answer."""
 
 
 class MalformedMessagesError(ValueError):
@@ -55,11 +60,11 @@ class Message:
 
 def dump(value: object) -> str:
     """Compact JSON, readable where UTF-8 can carry it, escaped where it cannot (lone surrogates)."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _READABLE.encode(value)
     try:
         text.encode()
     except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"))
+        return _ESCAPED.encode(value)
     return text
 
 
@@ -75,14 +80,23 @@ def parse_json(text: str) -> object:
         raise MalformedMessagesError(f"not JSON: {error}; got {text[:80]!r}") from error
 
 
-class MessageReader:
-    """Reads lists of messages; a message that was read before costs its decoding only.
+class _Read(NamedTuple):
+    """A list of messages that was read, and where its last one ended."""
 
-    Agents send their whole history with every call, so most messages of a batch are repeated, byte for byte.
+    text: str
+    messages: list[Message]
+
+
+class MessageReader:
+    """Reads lists of messages. Agents send their whole history with every call: what was read before is not read again.
+
+    A list that starts with one that was read goes on behind it (found by the text of its first three messages); a
+    message that was read in another list costs its decoding only.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, Message] = {}
+        self._begun: dict[str, _Read] = {}
 
     def read(self, text: str) -> tuple[Message, ...]:
         """Messages out of ``[{"role", "parts": […], "finish_reason"?}, …]``.
@@ -91,13 +105,26 @@ class MessageReader:
             MalformedMessagesError: When the text is not JSON or not a list of such objects.
         """
         found: list[Message] = []
-        for item, start, end in _items(text):
-            piece = text[start:end]
-            message = self._known.get(piece)
-            if message is None:
-                message = self._known[piece] = _message(item)
-            found.append(message)
+        beginning, end = "", 0
+        position = _open(text)
+        while position is not None:
+            item, end = _scan(text, position)
+            found.append(self._message(item, text[position:end]))
+            if len(found) == _BEGINNING:
+                beginning = text[:end]
+                before = self._begun.get(beginning)
+                if before is not None and text.startswith(before.text):
+                    found, end = before.messages.copy(), len(before.text)
+            position = _next(text, end)
+        if beginning:
+            self._begun[beginning] = _Read(text[:end], found)
         return tuple(found)
+
+    def _message(self, item: object, piece: str) -> Message:
+        message = self._known.get(piece)
+        if message is None:
+            message = self._known[piece] = _message(item)
+        return message
 
 
 def parse_messages(text: str) -> tuple[Message, ...]:
@@ -105,23 +132,28 @@ def parse_messages(text: str) -> tuple[Message, ...]:
     return MessageReader().read(text)
 
 
-def _items(text: str) -> Iterator[tuple[object, int, int]]:
-    """The elements of a JSON list, with where each begins and ends."""
+def _open(text: str) -> int | None:
+    """Where the first element of a JSON list begins; None when it is empty."""
     position = _skip(text, 0)
     if text[position : position + 1] != "[":
         found = parse_json(text)
         raise MalformedMessagesError(f"expected a list of messages, got {type(found).__name__}")
     position = _skip(text, position + 1)
-    if text[position : position + 1] != "]":
-        while True:
-            item, end = _scan(text, position)
-            yield item, position, end
-            position = _skip(text, end)
-            if text[position : position + 1] != ",":
-                break
-            position = _skip(text, position + 1)
-    if text[position : position + 1] != "]" or _skip(text, position + 1) != len(text):
+    return None if _ends(text, position) else position
+
+
+def _next(text: str, end: int) -> int | None:
+    """Where the element begins that follows the one that ended at ``end``; None when that was the last."""
+    position = _skip(text, end)
+    if text[position : position + 1] == ",":
+        return _skip(text, position + 1)
+    if not _ends(text, position):
         raise MalformedMessagesError(f"not JSON: expected the end of a list at {position}; got {text[:80]!r}")
+    return None
+
+
+def _ends(text: str, position: int) -> bool:
+    return text[position : position + 1] == "]" and _skip(text, position + 1) == len(text)
 
 
 def _scan(text: str, position: int) -> tuple[object, int]:
@@ -186,7 +218,7 @@ def _view(fields: dict[str, object], role: str, parts: list[object]) -> Message:
                 responses.append(response)
                 seen.append(f"response:{response.content}")
             case _:
-                seen.append(json.dumps(found, sort_keys=True))
+                seen.append(_SORTED.encode(found))
     text = "".join(texts)
     seen.append(f"text:{text.strip()}")
     return Message(
@@ -222,7 +254,7 @@ def _tool_call(part: dict[str, object]) -> ToolCall:
 
 
 def _canonical(call: ToolCall) -> str:
-    return json.dumps(json.loads(call.arguments), sort_keys=True) if call.is_valid else call.arguments
+    return _SORTED.encode(json.loads(call.arguments)) if call.is_valid else call.arguments
 
 
 def _is_redacted(text: str) -> bool:

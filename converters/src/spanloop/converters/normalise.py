@@ -4,7 +4,8 @@ Invariant: accepted + rejected = rows that came in, in any order of rows. A span
 once, as of its first arrival, so that a repeated delivery changes no revision.
 """
 
-from typing import Final, NamedTuple, cast
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
 
@@ -146,10 +147,12 @@ def _exception_columns() -> tuple[pl.Expr, ...]:
 
 def _read(frame: pl.DataFrame) -> list[Span]:
     timed = frame.with_columns(
-        pl.col("Timestamp").cast(pl.Int64), pl.col("IngestedAt").cast(pl.Int64), pl.col("Duration").fill_null(0)
+        pl.col(pl.String).fill_null(""),
+        pl.col("Timestamp", "IngestedAt").cast(pl.Int64),
+        pl.col("Duration", "DroppedAttributesCount").fill_null(0),
     )
     reader = MessageReader()
-    return [_span(cast("dict[str, object]", row), reader) for row in timed.iter_rows(named=True)]
+    return [_span(row, reader) for row in timed.iter_rows(named=True)]
 
 
 class _Content(NamedTuple):
@@ -159,11 +162,11 @@ class _Content(NamedTuple):
     problem: Problem | None
 
 
-def _span(row: dict[str, object], reader: MessageReader) -> Span:
-    text = {name: value if isinstance(value, str) else "" for name, value in row.items()}
+def _span(row: dict[str, Any], reader: MessageReader) -> Span:
+    text = cast("dict[str, str]", row)
     kind = SpanKind(text["kind"] or SpanKind.OTHER)
     is_error = text["StatusCode"].lower() in {"error", "status_code_error"}
-    dropped = _number(row["DroppedAttributesCount"])
+    dropped = int(row["DroppedAttributesCount"])
     content = _content(text, reader, dropped) if kind is SpanKind.LLM else _NO_CONTENT
     reason = canonical_finish_reason(text["finish_reasons"]) or next(
         (canonical_finish_reason(message.finish_reason) for message in content.output), ""
@@ -175,9 +178,9 @@ def _span(row: dict[str, object], reader: MessageReader) -> Span:
         name=text["SpanName"],
         kind=kind,
         service_name=text["ServiceName"],
-        start_ns=_number(row["Timestamp"]),
-        duration_ns=_duration(_number(row["Timestamp"]), _number(row["Duration"])),
-        ingested_us=_number(row["IngestedAt"]),
+        start_ns=row["Timestamp"],
+        duration_ns=_duration(row["Timestamp"], row["Duration"]),
+        ingested_us=row["IngestedAt"],
         is_error=is_error,
         status_message=text["StatusMessage"],
         error_type=text["error_type"],
@@ -244,6 +247,7 @@ def _problem(
     return None
 
 
+@lru_cache(maxsize=256)
 def _tools(text: str) -> str:
     """Tool definitions as ``[{"name", "description", "parameters"}]``.
 
@@ -279,10 +283,6 @@ def _exception(event_names: object, event_attributes: object) -> ExceptionInfo:
             values = {item["key"]: item["value"] for item in items or ()}
             found = ExceptionInfo(values.get(names.EXCEPTION_TYPE, ""), values.get(names.EXCEPTION_MESSAGE, ""))
     return found
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _duration(start_ns: int, duration_ns: int) -> int:

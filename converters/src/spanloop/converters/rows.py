@@ -10,7 +10,6 @@ from typing import Final
 
 from spanloop.semconv.enums import TokenSource
 
-from . import frames
 from .attribution import Failure, decisive, is_incomplete
 from .finish_reasons import LENGTH
 from .messages import digest, dump, join_json
@@ -104,7 +103,7 @@ def episode_row(judged: Judged) -> Values:
         sum(step.span.output_tokens for step in steps),
         judged.outcome,
         judged.rewards.value,
-        frames.as_float_map(judged.rewards.breakdown),
+        dict(sorted(judged.rewards.breakdown.items())),
         has_ended(last),
         not has_ended(last),
         str(decided_by.finding.error_class) if decided_by else "",
@@ -149,11 +148,11 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, states: lis
         dump([result.as_json() for result in step.results]),
         "" if step.following is None else states[step.following],
         reward,
-        frames.as_float_map(breakdown),
+        dict(sorted(breakdown.items())),
         is_last and has_ended(step),
         is_last and not has_ended(step),
         span.finish_reason,
-        frames.as_map({**sampling, **dict(span.sampling)}),
+        {**sampling, **dict(span.sampling)},
         str(TokenSource.CAPTURED if tokens else TokenSource.NONE),
         step.capture.join,
         tokens.prompt_token_ids if tokens else [],

@@ -51,9 +51,15 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
     home = homes(spans)
     calls = [span for span in spans if span.kind is SpanKind.LLM]
     found = Continuations()
+
+    def within_a_home(span: Span) -> str:
+        return home[span.key]
+
+    def across_traces(span: Span) -> str:
+        return "*" if home[span.key].startswith("t:") else ""
+
     for rule in RULES:
-        found.match(rule, calls, lambda span: home[span.key])
-        found.match(rule, calls, lambda span: "*" if home[span.key].startswith("t:") else "")
+        found.match(rule, calls, (within_a_home, across_traces))
     sets = UnionFind(home.values())
     for child, parent in found.parents.items():
         sets.union(home[child], home[parent])

@@ -21,25 +21,40 @@ class Continuations:
         self.parents: dict[SpanKey, SpanKey] = {}
         self._claimed: set[SpanKey] = set()
 
-    def match(self, rule: StitchRule, calls: Sequence[Span], scope: Callable[[Span], str]) -> None:
+    def match(self, rule: StitchRule, calls: Sequence[Span], scopes: Sequence[Callable[[Span], str]]) -> None:
         """Find a predecessor, by one rule, for every call that has none yet.
 
         Args:
             rule: Names the keys.
             calls: In the order of start and id.
-            scope: Calls meet only within one scope; an empty scope takes no part.
+            scopes: One sweep each, in this order. Calls meet only within one scope; an empty scope takes no part.
         """
+        waiting = [
+            (call, keys) for call in calls if call.key not in self.parents and (keys := list(rule.awaited(call)))
+        ]
+        wanted = {key for _, keys in waiting for key in keys}
+        if not wanted:
+            return
+        produced = [(call, key) for call in calls for key in dict.fromkeys(rule.produced(call)) if key in wanted]
+        for scope in scopes:
+            self._sweep(waiting, produced, scope)
+
+    def _sweep(
+        self,
+        waiting: Iterable[tuple[Span, Sequence[Key]]],
+        produced: Iterable[tuple[Span, Key]],
+        scope: Callable[[Span], str],
+    ) -> None:
         producers: dict[tuple[str, Key], list[Span]] = defaultdict(list)
-        for call in calls:
+        for call, key in produced:
             if room := scope(call):
-                for key in dict.fromkeys(rule.produced(call)):
-                    producers[room, key].append(call)
+                producers[room, key].append(call)
         buckets = {key: _Bucket(found) for key, found in producers.items()}
-        for call in calls:
+        for call, keys in waiting:
             room = scope(call)
             if not room or call.key in self.parents:
                 continue
-            for key in rule.awaited(call):
+            for key in keys:
                 bucket = buckets.get((room, key))
                 found = bucket.take(call, self._claimed) if bucket else None
                 if found is not None:

@@ -28,9 +28,9 @@ def _answered(span: Span) -> Iterator[str]:
 
 
 def _emitted_after(span: Span) -> Iterator[Key]:
-    digests = list(after(span))
-    for identity in _emitted(span):
-        for digest in digests:
+    identities = list(_emitted(span))
+    for digest in after(span) if identities else ():
+        for identity in identities:
             yield (identity, digest)
 
 
