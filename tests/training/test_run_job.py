@@ -24,7 +24,7 @@ from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
 from spanloop.training.serving_copy import serving_path
 
-from .training_running import Runner, ray_cluster
+from .training_running import Runner, other_trainer, ray_cluster
 from .training_seeding import seed_groups
 
 LOGPROB_TOLERANCE = 1e-3
@@ -182,7 +182,7 @@ def test_a_stopped_job_leaves_no_process(runner: Runner, store: Store, tiny_mode
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_ray_that_is_not_ours_is_used_and_survives(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +192,11 @@ def test_a_ray_that_is_not_ours_is_used_and_survives(
         job, status, log = runner.run(grpo(ray_address=address), tmp_path / "log.txt")
         assert status == 0, log
         assert_trained(runner, store, job.id, loss="actor/pg_loss")
+        with other_trainer(address):
+            _, status, log = runner.run(grpo(ray_address=address), tmp_path / "second.txt")
+            assert status == 1
+            assert f"another job trains with TransferQueue on the Ray cluster {address}" in log
+            assert "next: Retry when it has ended" in log
         with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=5):
             pass
 

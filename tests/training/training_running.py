@@ -45,6 +45,19 @@ def ray_cluster() -> Generator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def other_trainer(address: str) -> Generator[None]:
+    """A job of somebody else's that has its TransferQueue on the cluster at ``address``; it outlives the block."""
+    code = (
+        f"import sys, ray, transfer_queue; ray.init({address!r}); transfer_queue.init(); print('up'); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert b"up\n" in process.stdout
+        yield
+        assert process.poll() is None
+
+
 class Runner(NamedTuple):
     """A data directory and the ClickHouse that its jobs use."""
 

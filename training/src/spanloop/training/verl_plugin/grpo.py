@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from spanloop.semconv.errors import JobError
 from spanloop.training.recipes.grpo import grpo_overrides
 
 from .plan import TrainPlan
@@ -25,11 +26,28 @@ def train(plan: TrainPlan) -> None:
 
         config = compose("ppo_trainer", grpo_overrides(plan))
         config.transfer_queue.enable = True
-        queue = background.submit(partial(tq.init, config.transfer_queue))
+        queue = background.submit(partial(_start_queue, plan, config.transfer_queue))
         _fit(plan, config, queue)
         if plan.ray_address:
             # On a cluster of its own nothing is left to tidy up, and closing takes a second.
             tq.close()
+
+
+def _start_queue(plan: TrainPlan, config: Any) -> None:
+    """Start this job's TransferQueue, which has one fixed name on a Ray cluster.
+
+    Raises:
+        JobError: Another job's holds the name: with two trainers in one queue each would train on the other's rows.
+    """
+    import transfer_queue as tq  # noqa: PLC0415
+
+    tq.init(config)
+    # Only whoever made the controller made storage; a name taken in the same instant is seen here too.
+    if not tq.interface._TQ_STORAGE:  # noqa: SLF001 - no public call tells the two apart
+        raise JobError(
+            f"another job trains with TransferQueue on the Ray cluster {plan.ray_address}.",
+            next_step="Retry when it has ended, or submit without ray_address, for a cluster of the job's own.",
+        )
 
 
 def _fit(plan: TrainPlan, config: Any, queue: Future[Any]) -> None:
