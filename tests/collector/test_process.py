@@ -253,6 +253,22 @@ def test_a_taken_port_is_said_with_the_next_step(data_dir: DataDir) -> None:
     assert data_dir.running("collector") is None
 
 
+def test_what_is_no_port_is_said(data_dir: DataDir) -> None:
+    ended = run_to_end(data_dir, 70000)
+    assert ended.returncode == 2
+    assert "70000 is no port, expected 0 to 65535" in ended.stderr
+
+
+def test_a_full_disk_is_said_at_the_start(data_dir: DataDir) -> None:
+    limit = "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY));"
+    code = limit + "runpy.run_module('spanloop.collector', run_name='__main__', alter_sys=True)"
+    command = [sys.executable, "-B", "-c", code, "--data-dir", str(data_dir.path), "--port", "0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 4
+    assert ended.stderr.startswith("No space is left for the data directory")
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_second_collector_on_one_data_directory_is_refused(launch: Launcher, data_dir: DataDir) -> None:
     first: CollectorProcess = launch()
     url = first.url

@@ -25,6 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
         help="answer 503 when as much waits for ClickHouse; default: %(default)s",
     )  # fmt: skip
     options = parser.parse_args(arguments)
+    if not 0 <= options.port < 65536:
+        parser.error(f"argument --port: {options.port} is no port, expected 0 to 65535")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = Settings(host=options.host, port=options.port, spool_limit_bytes=options.spool_limit_bytes)
     try:
