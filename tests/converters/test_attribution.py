@@ -269,6 +269,23 @@ def test_parallel_tool_calls_stay_one_action_with_a_result_each() -> None:
     assert converted.episodes.select("tool_call_count", "tool_error_count").row(0) == (2, 1)
 
 
+def test_parallel_tool_calls_without_ids_keep_their_own_results() -> None:
+    world = World()
+    both = asks("")
+    both["parts"].append({"type": "tool_call", "name": "search", "arguments": {"query": "y"}})
+    world.call(OPENING, both, trace=TRACE)
+    first = world.tool("", "ok", trace=TRACE)
+    second = world.tool("", "", trace=TRACE, error="boom", exception=("ValueError", "boom"))
+    world.call([*OPENING, both, answers("", "ok"), answers("", "boom")], text("assistant", "x"), trace=TRACE)
+    converted = world.convert()
+    results = json.loads(converted.transitions.sort("step").item(0, "tool_results"))
+    assert [(r["span_id"], r["status"], r["content"]) for r in results] == [
+        (first, "ok", "ok"),
+        (second, "error", "boom"),
+    ]
+    assert failure(converted)["span_id"] == second
+
+
 def test_the_same_failure_has_the_same_fingerprint_in_any_episode() -> None:
     found = {
         str(

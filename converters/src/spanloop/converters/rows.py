@@ -70,8 +70,7 @@ def has_ended(step: Step) -> bool:
     span = step.span
     if span.has_failed or is_incomplete(step) or not span.output or span.finish_reason == LENGTH:
         return False
-    answered = {result.tool_call_id for result in step.results if not result.is_error}
-    return all(call.id in answered for call in span.output[0].tool_calls)
+    return sum(not result.is_error for result in step.results) == len(span.output[0].tool_calls)
 
 
 def episode_row(judged: Judged) -> Values:

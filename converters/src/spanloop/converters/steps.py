@@ -172,11 +172,8 @@ def _results_of(
     asked = call.output[0].tool_calls if call.output else ()
     if not asked:
         return ()
-    spans: dict[str, Span] = {}
-    for tool_call in asked:
-        waiting = by_id.get(tool_call.id) or by_name.get(tool_call.name)
-        if waiting:
-            spans[tool_call.id] = waiting.popleft()
+    queues = [by_id.get(tool_call.id) or by_name.get(tool_call.name) for tool_call in asked]
+    spans = [waiting.popleft() if waiting else None for waiting in queues]
     news = after.input[len(call.input) :] if after else ()
     responses = [response for message in news for response in message.tool_responses]
     shown = {response.id: response.content for response in responses if response.id}

@@ -15,6 +15,8 @@ from .spans import Span
 class ToolResult(NamedTuple):
     """One tool call and its answer."""
 
+    position: int
+    """Of the call among the action's: an id may be empty, or given twice."""
     tool_call_id: str
     name: str
     is_error: bool
@@ -118,29 +120,28 @@ def _error_in_object(content: str) -> Verdict | None:
 
 
 def tool_results(
-    calls: Sequence[ToolCall], spans: Mapping[str, Span], shown: Mapping[str, str], unnamed: Sequence[str]
+    calls: Sequence[ToolCall], spans: Sequence[Span | None], shown: Mapping[str, str], unnamed: Sequence[str]
 ) -> tuple[ToolResult, ...]:
     """One result for each call that has a span or an answer; a call without either has none.
 
     Args:
         calls: The action's tool calls.
-        spans: Tool call id → ``execute_tool`` span.
+        spans: The ``execute_tool`` span of each call, or None.
         shown: Tool call id → content of the tool message in the next input.
         unnamed: Contents of tool messages without an id, in their order: they answer the calls in theirs.
     """
     rest = iter(unnamed)
     found: list[ToolResult] = []
-    for call in calls:
-        span = spans.get(call.id)
+    for position, (call, span) in enumerate(zip(calls, spans, strict=True)):
         content = shown.get(call.id)
         if content is None and call.id not in shown:
             content = next(rest, None)
         if span is not None or content is not None:
-            found.append(_result(call, span, content))
+            found.append(_result(position, call, span, content))
     return tuple(found)
 
 
-def _result(call: ToolCall, span: Span | None, shown: str | None) -> ToolResult:
+def _result(position: int, call: ToolCall, span: Span | None, shown: str | None) -> ToolResult:
     content = shown if shown is not None else (span.tool_result if span else "")
     verdict = error_in_text(content)
     error_type, confidence, evidence = "", 1.0, ""
@@ -151,6 +152,7 @@ def _result(call: ToolCall, span: Span | None, shown: str | None) -> ToolResult:
     elif verdict is not None:
         error_type, confidence, evidence = verdict.error_type, verdict.confidence, verdict.rule
     return ToolResult(
+        position=position,
         tool_call_id=call.id,
         name=call.name,
         is_error=bool(evidence),

@@ -109,10 +109,10 @@ def _of_tools(step: Step, course: _Course) -> Iterator[Failure]:
     calls = step.span.output[0].tool_calls if step.span.output else ()
     if not calls or step.span.has_failed or is_incomplete(step):
         return
-    results = {result.tool_call_id: result for result in step.results}
+    results = {result.position: result for result in step.results}
     offered = offered_tools(step.span.tools)
-    for call in calls:
-        scene = ToolScene(step, call, results.get(call.id), offered)
+    for position, call in enumerate(calls):
+        scene = ToolScene(step, call, results.get(position), offered)
         for rule in TOOL_CALL_RULES:
             finding = rule.see(scene)
             if finding is not None:
