@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.instrumentation import notice
+
 from .support import App, FakeModel, Receiver, announce, clean_environment, modelling, receiving
 
 
@@ -39,3 +41,17 @@ def traced_app(app: App, receiver: Receiver) -> App:
     """A user's app on a machine where spanloop runs."""
     announce(Path(app.environment["SPANLOOP_DATA_DIR"]), receiver.url)
     return app
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lines that this process would have written to stderr."""
+    lines: list[str] = []
+
+    def write(line: str) -> bool:
+        lines.append(line)
+        return True
+
+    monkeypatch.setattr(notice, "_notice", notice.Notice())
+    monkeypatch.setattr(notice, "_write", write)
+    return lines

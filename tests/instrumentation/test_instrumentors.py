@@ -39,19 +39,6 @@ class Broken(Preferred):
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    lines: list[str] = []
-
-    def write(line: str) -> bool:
-        lines.append(line)
-        return True
-
-    monkeypatch.setattr(notice, "_notice", notice.Notice())
-    monkeypatch.setattr(notice, "_write", write)
-    return lines
-
-
-@pytest.fixture
 def switched_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, object]]]:
     """Which instrumentors were switched on; ``fake_library`` is what they instrument."""
     (tmp_path / "fake_instrumentors.py").write_text(SOURCE)

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from spanloop.instrumentation import exporters, notice
+from spanloop.instrumentation import exporters
 from spanloop.instrumentation.endpoint import OtlpSettings, Signal, TlsFiles
 from spanloop.instrumentation.exporters import SpanloopSpanExporter, pieces_that_fit
 from spanloop.instrumentation.lifetime import EXIT_BUDGET_S, ExitBudget
@@ -23,18 +23,7 @@ from spanloop.instrumentation.transport import Connection
 
 from .support import Receiver, announce, black_hole, receiving, refused_url
 
-
-@pytest.fixture(autouse=True)
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    lines: list[str] = []
-
-    def write(line: str) -> bool:
-        lines.append(line)
-        return True
-
-    monkeypatch.setattr(notice, "_notice", notice.Notice())
-    monkeypatch.setattr(notice, "_write", write)
-    return lines
+pytestmark = pytest.mark.usefixtures("told")
 
 
 def _sender(url: str, timeout_s: float = 5.0) -> Sender:

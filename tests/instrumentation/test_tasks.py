@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import spanloop.instrumentation
-from spanloop.instrumentation import Attempt, notice, reward, task
+from spanloop.instrumentation import Attempt, reward, task
 from spanloop.instrumentation.stamping import AttemptLogProcessor, AttemptSpanProcessor
 
 EPISODE = "spanloop.episode.id"
@@ -54,19 +54,6 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
     yield here
     here.tracing.shutdown()
     here.logging.shutdown()
-
-
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    lines: list[str] = []
-
-    def write(line: str) -> bool:
-        lines.append(line)
-        return True
-
-    monkeypatch.setattr(notice, "_notice", notice.Notice())
-    monkeypatch.setattr(notice, "_write", write)
-    return lines
 
 
 def _span(name: str) -> None:
