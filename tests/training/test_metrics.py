@@ -4,7 +4,7 @@ from pathlib import Path
 import polars as pl
 
 from spanloop.store import Store
-from spanloop.training.metrics import MetricsTail, MetricsWriter, StepMetrics, parse_line
+from spanloop.training.metrics import MetricsTail, MetricsWriter, StepMetrics, logged_steps, metrics_path, parse_line
 
 
 def test_only_complete_lines_are_read_and_each_once(tmp_path: Path) -> None:
@@ -17,6 +17,12 @@ def test_only_complete_lines_are_read_and_each_once(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'ta":{"actor/loss":0.25}}\n')
     assert tail.read() == [StepMetrics(2, {"actor/loss": 0.25})]
+
+
+def test_of_a_step_that_was_done_again_the_last_attempt_s_values_come_last(tmp_path: Path) -> None:
+    for attempt in (10, 2, 1):
+        metrics_path(tmp_path, attempt).write_text(f'{{"step":3,"data":{{"actor/loss":{attempt}}}}}\n')
+    assert [step.values["actor/loss"] for step in logged_steps(tmp_path)] == [1, 2, 10]
 
 
 def test_null_is_not_a_number_and_text_is_no_metric() -> None:

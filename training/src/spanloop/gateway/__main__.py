@@ -48,7 +48,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
     parser.add_argument("--data-dir", default=str(default.data_dir), help="default: %(default)s")
     parser.add_argument("--host", default=default.host, help="address to listen on; default: %(default)s")
     parser.add_argument("--port", type=int, default=GATEWAY_PORT, help="0: a free one; default: %(default)s")
-    parser.add_argument("--upstream", default="", help="URL of a running vLLM server to use instead of starting one")
+    parser.add_argument(
+        "--upstream",
+        default="",
+        help="URL of a running vLLM server to use instead of starting one; to train on what it samples, it needs "
+        "--logprobs-mode processed_logprobs --generation-config vllm",
+    )
     parser.add_argument("--dtype", default=engine.dtype, help="as vLLM's; default: %(default)s")
     parser.add_argument(
         "--kv-cache-gib", type=int, default=engine.kv_cache_gib, help="key/value cache on a CPU; default: %(default)s"

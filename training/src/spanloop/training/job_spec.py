@@ -73,7 +73,7 @@ class JobSpec(BaseModel):
 
     ray_address: str = ""
     """grpo: a running Ray cluster (``host:port`` or ``ray://host:port``) whose machines see the data directory under
-    the same path; empty starts one for this job alone and ends it."""
+    the same path, and which trains one grpo job at a time; empty starts one for this job alone and ends it."""
 
     deploy: bool = False
     """Serve the new version when training has succeeded; the job fails when the gateway does not take it."""

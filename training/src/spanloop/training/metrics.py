@@ -17,7 +17,7 @@ from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
 
 TABLE: Final = "training_metrics"
-FILE_PATTERN: Final = "metrics-*.jsonl"
+_FILE_PREFIX: Final = "metrics-"
 _MUST_BE_FINITE: Final = ("actor/pg_loss", "actor/loss", "actor/grad_norm", "train/loss", "train/grad_norm")
 
 
@@ -37,7 +37,14 @@ class StepMetrics(NamedTuple):
 
 def metrics_path(folder: Path, attempt: int) -> Path:
     """Where verl logs in attempt number ``attempt``; verl truncates its file when it starts."""
-    return folder / f"metrics-{attempt}.jsonl"
+    return folder / f"{_FILE_PREFIX}{attempt}.jsonl"
+
+
+def logged_steps(folder: Path) -> list[StepMetrics]:
+    """What all attempts logged, in the order of attempts: of a step that was done again the last counts."""
+    paths = folder.glob(f"{_FILE_PREFIX}*.jsonl")
+    in_order = sorted(paths, key=lambda path: int(path.stem.removeprefix(_FILE_PREFIX)))
+    return [step for path in in_order for step in MetricsTail(path).read()]
 
 
 def parse_line(line: bytes) -> StepMetrics:

@@ -25,7 +25,7 @@ from .dataset import export_dataset
 from .dataset_manifest import Manifest, load_manifest
 from .deploy import deploy
 from .jobs import Job, JobApi, job_token, report_progress
-from .metrics import FILE_PATTERN, MetricsTail, MetricsWriter
+from .metrics import MetricsTail, MetricsWriter, logged_steps
 from .registry import ModelVersion, Registry
 from .train_plan import make_plan
 from .verl_plugin.plan import TrainPlan
@@ -70,8 +70,7 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
     with connect(attempt.data_dir) as store:
         manifest, base = _dataset(attempt, store)
         writer = MetricsWriter(store, attempt.job.id)
-        for path in sorted(attempt.folder.glob(FILE_PATTERN)):
-            writer.add(MetricsTail(path).read())
+        writer.add(logged_steps(attempt.folder))
         checkpoint = latest_checkpoint(attempt.folder / "checkpoints")
         if checkpoint is None or checkpoint.step < attempt.job.spec.steps:
             checkpoint = _train(attempt, manifest, base, writer)
@@ -162,8 +161,7 @@ def _finished(plan: TrainPlan) -> Checkpoint:
 
 
 def _final_metrics(folder: Path) -> list[tuple[str, float]]:
-    steps = [step for path in sorted(folder.glob(FILE_PATTERN)) for step in MetricsTail(path).read()]
-    last = max(steps, key=lambda step: step.step)
+    last = max(reversed(logged_steps(folder)), key=lambda step: step.step)
     return [(name, value) for name, value in sorted(last.values.items()) if value == value]  # noqa: PLR0124 - NaN
 
 

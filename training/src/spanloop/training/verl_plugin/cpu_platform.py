@@ -1,7 +1,7 @@
 # pyright: basic
 """A CPU platform for verl 0.9.1, which has none.
 
-Importing this module registers platform ``cpu`` through verl's own plugin API and mends the two places where stock
+Importing this module registers platform ``cpu`` through verl's own plugin API and mends the places where stock
 verl assumes an accelerator. verl imports it in every process of a CPU job because ``VERL_USE_EXTERNAL_MODULES``
 names it; a CUDA job never loads it. Nothing is changed unless ``VERL_PLATFORM`` says ``cpu``.
 """
