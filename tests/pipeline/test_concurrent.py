@@ -92,8 +92,8 @@ def test_a_run_that_lost_its_turn_does_its_work_again(
     feed.send([0, 2])
     stolen: list[str] = []
 
-    def load_and_be_robbed(store_: Store, batch: load.Batch) -> load.Loaded:
-        loaded = load.load(store_, batch)
+    def load_and_be_robbed(store_: Store, batch: load.Batch, **options: bool) -> load.Loaded:
+        loaded = load.load(store_, batch, **options)
         if not stolen:
             feed.send([1])
             stolen.append("another run took over, wrote, and is gone")
@@ -116,8 +116,8 @@ def test_a_run_with_an_older_view_does_not_undo_a_newer_one(
     module = importlib.import_module("spanloop.pipeline.run")
     others: list[threading.Thread] = []
 
-    def load_then_stall(store_: Store, batch: load.Batch) -> load.Loaded:
-        loaded = load.load(store_, batch)
+    def load_then_stall(store_: Store, batch: load.Batch, **options: bool) -> load.Loaded:
+        loaded = load.load(store_, batch, **options)
         if not others:
             feed.send([1])
             others.append(threading.Thread(target=run, args=(store,)))

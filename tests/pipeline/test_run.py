@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from spanloop.converters import Options
 from spanloop.pipeline import Report, run, turn
 from spanloop.store import Store
 
@@ -144,6 +145,21 @@ def test_a_score_of_a_session_with_several_episodes_judges_none_however_they_arr
     before = snapshot(feed)
     run(store, full=True, batch_spans=1)
     assert_same(snapshot(feed), before)
+
+
+@pytest.mark.parametrize(("joins", "steps"), [(True, [3]), (False, [1, 1, 1])])
+def test_a_session_is_an_episode_over_runs_where_that_was_chosen(
+    store: Store, feed: Feed, *, joins: bool, steps: list[int]
+) -> None:
+    for number in range(3):
+        seen = [OPENING[0], text("user", f"question {number}")]
+        world_trace = trace_id(f"t{number}")
+        feed.world.call(
+            seen, text("assistant", "x"), trace=world_trace, attributes={"session.id": "s"}, start_s=number * 3600
+        )
+        feed.send()
+        run(store, options=Options(session_is_episode=joins))
+    assert [episode["step_count"] for episode in feed.episodes()] == steps
 
 
 def test_a_late_capture_brings_the_tokens(store: Store, feed: Feed) -> None:

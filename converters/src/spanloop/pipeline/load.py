@@ -66,10 +66,10 @@ def batches(store: Store, *, since_us: int, until_us: int, counted_since_us: int
     ]
 
 
-def load(store: Store, batch: Batch) -> Loaded:
-    """Everything that decides about the episodes of ``batch``."""
+def load(store: Store, batch: Batch, *, session_is_episode: bool = False) -> Loaded:
+    """Everything that decides about the episodes of ``batch``; all of a session where a session is an episode."""
     judged = batch.trace_ids | _companions(store, batch)
-    trace_ids = {*judged, *_relatives(store, batch), *_neighbours(store, batch)}
+    trace_ids = {*judged, *_relatives(store, batch, by_session=session_is_episode), *_neighbours(store, batch)}
     stored = stored_episodes(store, trace_ids=trace_ids)
     concerned = set(judged)
     for row in stored.filter(pl.col("is_deleted") == 0)["trace_ids"].to_list():
@@ -100,7 +100,7 @@ def _companions(store: Store, batch: Batch) -> set[str]:
     return {str(trace_id) for part in parts for trace_id in part["trace_id"]}
 
 
-def _relatives(store: Store, batch: Batch) -> set[str]:
+def _relatives(store: Store, batch: Batch, *, by_session: bool) -> set[str]:
     found: set[str] = set()
     for ids in _parts(batch.trace_ids):
         found.update(
@@ -109,6 +109,7 @@ def _relatives(store: Store, batch: Batch) -> set[str]:
                 trace_ids=ids,
                 from_ns=_bounded(batch.started_ns - RELATED_WINDOW_NS),
                 until_ns=_bounded(batch.ended_ns + RELATED_WINDOW_NS),
+                by_session=by_session,
             )["trace_id"].to_list()
         )
     return found

@@ -82,7 +82,7 @@ def _convert(
     total = sum(batch.new_spans for batch in work)
     report = Report()
     for batch in work:
-        loaded = load(store, batch)
+        loaded = load(store, batch, session_is_episode=options.session_is_episode)
         converted = convert(
             loaded.spans,
             scores=loaded.scores,

@@ -17,7 +17,6 @@ LLM_OPERATIONS: Final = ("chat", "text_completion", "generate_content")
 _AGENT_OPERATIONS: Final = ("invoke_agent", "create_agent")
 
 SEED: Final = "gen_ai.request.seed"
-CHOICE_COUNT: Final = "gen_ai.request.choice.count"
 
 KIND: Final = (
     pl.when(attr(names.GEN_AI_OPERATION_NAME).is_in(LLM_OPERATIONS))
