@@ -39,9 +39,9 @@ def eventually(check: Callable[[], bool], timeout_s: float = 40) -> bool:
 class Up:
     """A running ``spanloop up``."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, ports: dict[str, int] | None = None) -> None:
         self.data_dir = data_dir
-        self.ports = {name: free_port() for name in ("collector", "gateway", "dashboard")}
+        self.ports = ports or {name: free_port() for name in ("collector", "gateway", "dashboard")}
         options = [text for name, port in self.ports.items() for text in (f"--{name}-port", str(port))]
         self.process = subprocess.Popen(
             [str(SPANLOOP), "up", "--data-dir", str(data_dir), *options],

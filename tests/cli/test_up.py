@@ -3,13 +3,19 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from spanloop.cli.stack import check_room
+from spanloop.semconv.errors import DataDirectoryError
+from spanloop.store import DataDir
 
 from .support import SERVICES, Run, Up, eventually, everything_up, none_alive
 
@@ -82,3 +88,27 @@ def test_kill_9_of_up_leaves_nothing_running(up: Up) -> None:
     assert eventually(lambda: none_alive(children), 30), [each for each in children if each.is_running()]
     with contextlib.suppress(subprocess.TimeoutExpired):
         up.process.communicate(timeout=5)
+
+
+def test_up_right_after_kill_9_waits_for_what_is_left(up: Up) -> None:
+    up.process.kill()
+    up.process.wait()
+    left = {up.pid_of(service) for service in SERVICES}
+    again = Up(up.data_dir, up.ports)
+    try:
+        assert eventually(lambda: again.is_ready() and not left & {up.pid_of(service) for service in SERVICES}, 90)
+    finally:
+        again.end()
+    assert again.process.returncode == 0
+
+
+def _almost_full(_: object) -> SimpleNamespace:
+    return SimpleNamespace(free=10)
+
+
+def test_a_full_disk_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data_dir = DataDir(tmp_path).open()
+    check_room(data_dir)
+    monkeypatch.setattr(shutil, "disk_usage", _almost_full)
+    with pytest.raises(DataDirectoryError, match="0 MiB are free"):
+        check_room(data_dir)

@@ -1,11 +1,15 @@
 """A whole spanloop as a context manager: ClickHouse first, then the services around it."""
 
 import os
+import shutil
+import threading
+import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.semconv.errors import DataDirectoryError
 
 from .services import Ports, check_ports, services
 from .supervisor import Say, Supervisor, only_one_up
@@ -13,10 +17,54 @@ from .supervisor import Say, Supervisor, only_one_up
 if TYPE_CHECKING:
     from spanloop.store import DataDir
 
+_ENDING_TIMEOUT_S: Final = 12.0
+"""A service stops within 10 s of the SIGTERM that the kernel sends it when its ``up`` dies."""
+
+_POLL_S: Final = 0.1
+_LEAST_FREE_BYTES: Final = 64 * 2**20
+"""ClickHouse needs about this much to start; with less it ends without a word."""
+
+
+def check_room(data_dir: "DataDir") -> None:
+    """Refuse before anything starts when the disk is full.
+
+    Raises:
+        DataDirectoryError: Says how much is free.
+    """
+    free_bytes = shutil.disk_usage(data_dir.path).free
+    if free_bytes < _LEAST_FREE_BYTES:
+        raise DataDirectoryError(
+            f"The disk of {data_dir.path} is full: {free_bytes / 2**20:.0f} MiB are free, "
+            f"and at least {_LEAST_FREE_BYTES / 2**20:.0f} MiB are needed to start.",
+            next_step="Free disk space, or name a directory on another disk with --data-dir.",
+        )
+
+
+def _await_predecessors(data_dir: "DataDir", names: list[str], say: Say, stop: threading.Event) -> None:
+    """Let the services of an ``up`` that was killed end; whoever holds the lock is the only one who may run them."""
+    deadline_s = time.monotonic() + _ENDING_TIMEOUT_S
+    has_said = False
+    while time.monotonic() < deadline_s:
+        alive = [name for name in names if data_dir.running(name) is not None]
+        if not alive:
+            return
+        if stop.is_set():
+            raise KeyboardInterrupt
+        if not has_said:
+            say(f"waiting for what an earlier spanloop left to end: {', '.join(alive)}")
+            has_said = True
+        time.sleep(_POLL_S)
+
 
 @contextmanager
 def running_stack(
-    data_dir: "DataDir", ports: Ports, say: Say, *, dashboard: bool = True, pipeline: bool = True
+    data_dir: "DataDir",
+    ports: Ports,
+    say: Say,
+    *,
+    dashboard: bool = True,
+    pipeline: bool = True,
+    stop: threading.Event | None = None,
 ) -> Generator[Supervisor]:
     """Everything that makes a spanloop, started in order and stopped in the opposite one.
 
@@ -26,18 +74,24 @@ def running_stack(
         say: Receives progress lines.
         dashboard: Whether to start the web pages (when their extra is installed).
         pipeline: Whether spans are converted as they come.
+        stop: Breaks off the start when it is set.
 
     Raises:
         AlreadyRunningError: The data directory is in use.
         PortInUseError: A port is taken.
+        DataDirectoryError: The disk is full.
         ServiceError: A service could not start.
+        KeyboardInterrupt: ``stop`` was set while it started.
     """
     from spanloop.store import EmbeddedClickHouse, connect
 
+    stop = stop or threading.Event()
     wanted = services(ports, dashboard=dashboard, pipeline=pipeline)
     with ExitStack() as cleanup:
         cleanup.enter_context(only_one_up(data_dir))
+        _await_predecessors(data_dir, ["clickhouse", *(service.name for service in wanted)], say, stop)
         check_ports(wanted)
+        check_room(data_dir)
         if not os.environ.get(CLICKHOUSE_URL_ENV):
             say("starting ClickHouse")
             cleanup.enter_context(EmbeddedClickHouse(data_dir))
@@ -46,5 +100,5 @@ def running_stack(
         supervisor = Supervisor(data_dir, wanted, say)
         cleanup.callback(supervisor.stop)
         say(f"starting {', '.join(service.name for service in wanted)}")
-        supervisor.start()
+        supervisor.start(stop)
         yield supervisor

@@ -1,6 +1,7 @@
 """``spanloop status``: what runs, what is served, what is stored, what waits."""
 
 import os
+import shutil
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -17,6 +18,7 @@ from .options import DataDirOption, command, data_directory
 if TYPE_CHECKING:
     from spanloop.store import DataDir
 
+_LITTLE_FREE_BYTES: Final = 2**30
 _OPEN: Final = {JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING}
 
 
@@ -37,6 +39,7 @@ def status(data_dir: DataDirOption = None) -> None:
     _print_store(directory)
     _print_waiting(directory, engine)
     _print_jobs(directory)
+    _print_disk(directory)
 
 
 def _print_services(directory: "DataDir") -> bool:
@@ -96,3 +99,9 @@ def _print_jobs(directory: "DataDir") -> None:
         out.print(f"[bold]job[/bold] {escape(f'{job.id}  {job.spec.kind} of {job.spec.base}  {job.state}  {where}')}")
     if not jobs:
         out.print("[bold]jobs[/bold] none open")
+
+
+def _print_disk(directory: "DataDir") -> None:
+    free_bytes = shutil.disk_usage(directory.path).free
+    if free_bytes < _LITTLE_FREE_BYTES:
+        out.print(f"[yellow]disk[/yellow] only {free_bytes / 2**20:,.0f} MiB are free; a full disk refuses spans")

@@ -53,16 +53,17 @@ class Supervisor:
         self._say = say
         self._children: list[_Child] = []
 
-    def start(self) -> None:
+    def start(self, stop: threading.Event) -> None:
         """Start every service and wait until each answers.
 
         Raises:
             ServiceError: One ended or did not answer; its last words are in the message.
+            KeyboardInterrupt: ``stop`` was set meanwhile.
         """
         self._children = [self._launch(service) for service in self._services]
         deadline_s = time.monotonic() + _READY_TIMEOUT_S
         for child in self._children:
-            self._await_ready(child, deadline_s)
+            self._await_ready(child, deadline_s, stop)
 
     def watch(self, stop: threading.Event) -> None:
         """Restart what dies, until ``stop`` is set.
@@ -88,11 +89,13 @@ class Supervisor:
         )
         return _Child(service, process, start, time.monotonic())
 
-    def _await_ready(self, child: _Child, deadline_s: float) -> None:
+    def _await_ready(self, child: _Child, deadline_s: float, stop: threading.Event) -> None:
         while True:
             found = self._data_dir.running(child.service.name)
             if found is not None and found.pid == child.process.pid:
                 return
+            if stop.is_set():
+                raise KeyboardInterrupt
             if child.process.poll() is not None:
                 raise ServiceError(f"The {child.service.name} ended while starting.\n{self._last_words(child)}")
             if time.monotonic() > deadline_s:

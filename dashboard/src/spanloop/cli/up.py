@@ -2,6 +2,8 @@
 
 import signal
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
@@ -19,8 +21,6 @@ from .stack import running_stack
 
 if TYPE_CHECKING:
     from spanloop.store import DataDir
-
-    from .supervisor import Supervisor
 
 _INTERRUPTED: Final = 130
 
@@ -47,12 +47,13 @@ def up(
         Registry(directory).get(model)  # a name that does not exist is refused before anything starts
     ports = Ports(collector_port, gateway_port, dashboard_port)
     try:
-        with running_stack(directory, ports, _say, dashboard=dashboard) as supervisor:
+        with running_stack(directory, ports, _say, dashboard=dashboard, stop=stop.asked) as supervisor:
             if model:
-                deploy_with_progress(directory, model)
+                with stop.raising():
+                    deploy_with_progress(directory, model)
             _print_addresses(directory)
             err.print("[bold]up[/bold]; Ctrl-C stops everything")
-            stop.wait(supervisor)
+            supervisor.watch(stop.asked)
             err.print("stopping")
     except KeyboardInterrupt:
         err.print("stopped before everything was up")
@@ -60,23 +61,31 @@ def up(
 
 
 class _StopRequest:
-    """SIGINT or SIGTERM: breaks off the start at once, and ends the watching in order. A second one changes nothing."""
+    """SIGINT or SIGTERM, as an event that whatever waits here looks at.
+
+    An exception out of the handler could strike anywhere, inside a callback that swallows it too; it is raised only
+    while a deployment waits for an answer.
+    """
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
-        self._is_watching = False
+        self.asked = threading.Event()
+        self._may_raise = False
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._ask)
 
-    def wait(self, supervisor: "Supervisor") -> None:
-        """Return when a signal has come; restart what dies until then."""
-        self._is_watching = True
-        supervisor.watch(self._asked)
+    @contextmanager
+    def raising(self) -> Generator[None]:
+        """A signal inside the block is a ``KeyboardInterrupt``."""
+        self._may_raise = True
+        try:
+            yield
+        finally:
+            self._may_raise = False
 
     def _ask(self, _number: int, _frame: FrameType | None) -> None:
-        is_first = not self._asked.is_set()
-        self._asked.set()
-        if is_first and not self._is_watching:
+        self.asked.set()
+        if self._may_raise:
+            self._may_raise = False
             raise KeyboardInterrupt
 
 
