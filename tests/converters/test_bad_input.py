@@ -1,5 +1,6 @@
 """What is broken is rejected or made untrainable where it is, and costs nothing else."""
 
+import gc
 import json
 
 import polars as pl
@@ -21,6 +22,24 @@ def test_nothing_makes_nothing() -> None:
     assert converted.trajectories.schema == frames.TRAJECTORIES
     assert converted.failures.schema == frames.FAILURES
     assert converted.rejected.schema == frames.REJECTED
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_collection_of_cycles_is_left_as_it_was_even_by_an_error(*, is_on: bool) -> None:
+    was_on = gc.isenabled()
+    (gc.enable if is_on else gc.disable)()
+    try:
+        World().convert()
+        assert gc.isenabled() == is_on
+        with pytest.raises(pl.exceptions.PolarsError):
+            convert(
+                pl.DataFrame({"Duration": ["x"]}),
+                scores=frames.empty(frames.SCORES),
+                generations=frames.empty(frames.GENERATIONS),
+            )
+        assert gc.isenabled() == is_on
+    finally:
+        (gc.enable if was_on else gc.disable)()
 
 
 def test_output_schemas_hold_with_rows_too() -> None:

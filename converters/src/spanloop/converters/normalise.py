@@ -36,6 +36,7 @@ _COMMON: Final = {
 _SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
 _UNSUPPORTED: Final = "unsupported"
 _LATEST_NS: Final = 2**63 - 1
+_NO_EXCEPTION: Final = ExceptionInfo("", "")
 _MOST_TOKENS: Final = 2**32 - 1
 
 
@@ -273,11 +274,11 @@ def _tool(item: object) -> dict[str, object]:
 
 def _exception(event_names: object, event_attributes: object) -> ExceptionInfo:
     if not isinstance(event_names, list) or not isinstance(event_attributes, list):
-        return ExceptionInfo("", "")
+        return _NO_EXCEPTION
     events = zip(
         cast("list[str]", event_names), cast("list[list[dict[str, str]] | None]", event_attributes), strict=False
     )
-    found = ExceptionInfo("", "")
+    found = _NO_EXCEPTION
     for name, items in events:
         if name == names.EXCEPTION_EVENT_NAME:
             values = {item["key"]: item["value"] for item in items or ()}
