@@ -59,7 +59,7 @@ class SchedulerProcess:
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(timeout=10)
+        return self.process.wait(timeout=60)
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def test_a_second_scheduler_is_refused_with_the_first_ones_pid(
     with start(runner_of("sleep")) as first:
         wait_until(lambda: data_dir.running("scheduler") is not None)
         with start(runner_of("sleep")) as second:
-            assert second.process.wait(timeout=20) == 3
+            assert second.process.wait(timeout=60) == 3
         said = first.log.read_text()
         assert f"already runs on the data directory {data_dir.path}, pid {first.process.pid}" in said
         assert "Traceback" not in said

@@ -167,7 +167,7 @@ def test_a_cancelled_job_ends_within_seconds_with_all_its_processes(
             started += identities(folder(data_dir, job.id) / "family")
         assert len(started) == (3 if behaviour == "family" else 1)
         api.cancel(job.id)
-        wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick, timeout_s=10)
+        wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick)
     assert api.get(job.id).state is JobState.CANCELLED
     assert [process for process in started if process.is_running()] == []
 

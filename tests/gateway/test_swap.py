@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,23 +45,26 @@ def test_swaps_under_load_drop_nothing_and_every_version_is_right(
     stop = threading.Event()
     folders = {f"v{number}": write_model(tmp_path / f"v{number}", number) for number in range(2, 6)}
 
-    def ask(worker: int) -> list[str]:
-        models: list[str] = []
+    models: list[str] = []
+
+    def ask(worker: int) -> None:
         while not stop.is_set():
             answer = gateway.chat(stream=worker % 2 == 0)
             assert answer.status_code == 200, answer.text
             document = data_of(answer)[0] if worker % 2 == 0 else answer.json()
             models.append(document["model"])
-        return models
 
     with ThreadPoolExecutor(8) as pool:
         workers = [pool.submit(ask, number) for number in range(8)]
-        for version, folder in folders.items():
-            time.sleep(0.15)
-            assert deploy(gateway, folder, version).json()["method"] == "hot_swap"
-        time.sleep(0.15)
-        stop.set()
-        models = [model for worker in workers for model in worker.result()]
+        try:
+            wait_until(lambda: "stand-in@external" in models)
+            for version, folder in folders.items():
+                assert deploy(gateway, folder, version).json()["method"] == "hot_swap"
+                wait_until(lambda label=f"m@{version}": label in models)  # type: ignore[misc]
+        finally:
+            stop.set()
+        for worker in workers:
+            worker.result()
     captures = gateway.captures()
     assert len(captures) == len(models)
     assert set(models) == {"stand-in@external", "m@v2", "m@v3", "m@v4", "m@v5"}
@@ -94,14 +96,14 @@ def test_a_stream_that_outlasts_the_drain_ends_with_an_error_and_an_incomplete_c
 ) -> None:
     gateway = start_gateway(upstream=upstream, drain_timeout_s=0.1)
     wait_until(lambda: gateway.health()["engine"] == "serving")
-    stand_in.token_delay_s = 0.3
-    with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(gateway.chat, stream=True)
-        wait_until(lambda: stand_in.running == 1)
-        time.sleep(0.4)
+    stand_in.token_delay_s = 30.0
+    body = {"messages": [{"role": "user", "content": "x"}], "stream": True}
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=60) as answer:
+        pieces = answer.iter_raw()
+        delivered = next(pieces)
         deploy(gateway, write_model(tmp_path / "v2", 2))
-        events = data_of(asked.result())
-    assert events[-1]["error"]["code"] == "model_replaced"
+        *_, last = (delivered + b"".join(pieces)).strip().split(b"\n\n")
+    assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "model_replaced"
     (capture,) = gateway.captures()
     assert capture.policy_version == "stand-in@external"
     assert not capture.is_complete

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -148,23 +147,27 @@ def test_tool_calls_parse_and_their_tokens_are_captured(served: Process) -> None
 def test_hot_swap_under_load_drops_nothing_and_versions_are_right(served: Process, models: dict[str, Path]) -> None:
     stop = threading.Event()
 
-    def work(number: int) -> list[str]:
-        seen: list[str] = []
+    ids: list[str] = []
+
+    def work(number: int) -> None:
         while not stop.is_set():
             if number % 2:
-                seen.append(ask(served).id)
+                ids.append(ask(served).id)
             else:
-                seen.append([chunk.id for chunk in ask(served, stream=True)][-1])
-        return seen
+                ids.append([chunk.id for chunk in ask(served, stream=True)][-1])
 
     with ThreadPoolExecutor(4) as pool:
         workers = [pool.submit(work, number) for number in range(4)]
-        for version in ("v2", "v3", "v1", "v2"):
-            time.sleep(0.5)
-            assert served.deploy(version, models[version])["method"] == "hot_swap"
-        time.sleep(0.5)
-        stop.set()
-        ids = [response_id for worker in workers for response_id in worker.result()]
+        try:
+            for version in ("v2", "v3", "v1", "v2"):
+                # each worker may still have had one answer of the version before under way
+                enough = len(ids) + 2 * len(workers)
+                wait_until(lambda enough=enough: len(ids) >= enough, timeout_s=120)  # type: ignore[misc]
+                assert served.deploy(version, models[version])["method"] == "hot_swap"
+        finally:
+            stop.set()
+        for worker in workers:
+            worker.result()
     found = {capture.response_id: capture for capture in captures(served)}
     assert len(set(ids)) == len(ids)
     answers: dict[str, dict[tuple[int, ...], list[float]]] = {}

@@ -177,7 +177,7 @@ def test_a_stopped_job_leaves_no_process(runner: Runner, store: Store, tiny_mode
     process, mark = runner.start(job.id, tmp_path / "log.txt")
     wait_until(lambda: len(members(None, mark)) > 4, timeout_s=240)
     send(signal.SIGTERM, [found for found in members(None, mark) if found.pid == process.pid])
-    assert process.wait(timeout=10) == 128 + signal.SIGTERM
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
     assert members(None, mark) == []
 
 
