@@ -14,30 +14,13 @@ from spanloop.training.recipes.sft import sft_overrides
 from spanloop.training.train_plan import batch_size, save_interval
 from spanloop.training.verl_plugin.plan import TrainPlan
 
+from .training_running import a_plan
+
 RECIPES = {JobKind.GRPO: grpo_overrides, JobKind.SFT: sft_overrides}
 
 
 def plan(kind: JobKind, **changes: Any) -> TrainPlan:
-    folder = Path("/data dir, with=signs/it's [here]")
-    return TrainPlan(
-        kind=kind,
-        job_id="job-1",
-        model_path=folder / "model",
-        dataset_path=folder / "dataset.parquet",
-        checkpoint_dir=folder / "checkpoints",
-        metrics_path=folder / "metrics-1.jsonl",
-        failure_path=folder / "failure.json",
-        steps=7,
-        batch_size=3,
-        learning_rate=2.5e-6,
-        max_prompt_tokens=10,
-        max_response_tokens=20,
-        micro_batch_tokens=4096,
-        save_every_steps=2,
-        ray_temp_dir=folder / "ray",
-        threads=1,
-        device=Device.CPU,
-    ).model_copy(update=changes)
+    return a_plan(Path("/data dir, with=signs/it's [here]"), kind=kind, **{"device": Device.CPU, **changes})
 
 
 def parsed(overrides: list[str]) -> dict[str, Any]:

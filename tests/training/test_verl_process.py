@@ -5,36 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.semconv.enums import JobKind
-from spanloop.training.verl_plugin.plan import TrainPlan
 from spanloop.training.verl_process import VerlProcess, failure_of, ray_folder
 
-
-def plan(folder: Path) -> TrainPlan:
-    return TrainPlan(
-        kind=JobKind.GRPO,
-        job_id="job-1",
-        model_path=folder,
-        dataset_path=folder,
-        checkpoint_dir=folder,
-        metrics_path=folder / "metrics-1.jsonl",
-        failure_path=folder / "failure.json",
-        steps=1,
-        batch_size=1,
-        learning_rate=1e-6,
-        max_prompt_tokens=1,
-        max_response_tokens=1,
-        micro_batch_tokens=1,
-        save_every_steps=1,
-        ray_temp_dir=folder / "ray",
-        threads=1,
-    )
+from .training_running import a_plan
 
 
 def ended(folder: Path, code: str) -> VerlProcess:
     process = subprocess.Popen([sys.executable, "-c", code])
     process.wait()
-    return VerlProcess(process, plan(folder))
+    return VerlProcess(process, a_plan(folder))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +52,7 @@ def test_a_crash_without_a_report_names_its_status(tmp_path: Path) -> None:
 def test_ray_s_folder_is_short_and_goes_with_what_a_killed_attempt_left(tmp_path: Path) -> None:
     left = tmp_path / "ray"
     left.mkdir()
-    (tmp_path / "plan.json").write_text(plan(tmp_path).model_dump_json())
+    (tmp_path / "plan.json").write_text(a_plan(tmp_path).model_dump_json())
     with ray_folder(tmp_path / "plan.json") as folder:
         assert not left.exists()
         assert folder.is_dir()

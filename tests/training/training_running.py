@@ -10,8 +10,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from spanloop.semconv.enums import JobKind
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import DataDir
 from spanloop.store.client import Address
@@ -22,6 +23,29 @@ from spanloop.training.control.leases import Lease, take_next
 from spanloop.training.control.outcomes import interrupted
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.jobs import Job, JobApi, JobSpec
+from spanloop.training.verl_plugin.plan import TrainPlan
+
+
+def a_plan(folder: Path, **changes: Any) -> TrainPlan:
+    """A plan whose files all lie in ``folder``."""
+    return TrainPlan(
+        kind=JobKind.GRPO,
+        job_id="job-1",
+        model_path=folder / "model",
+        dataset_path=folder / "dataset.parquet",
+        checkpoint_dir=folder / "checkpoints",
+        metrics_path=folder / "metrics-1.jsonl",
+        failure_path=folder / "failure.json",
+        steps=7,
+        batch_size=3,
+        learning_rate=2.5e-6,
+        max_prompt_tokens=10,
+        max_response_tokens=20,
+        micro_batch_tokens=4096,
+        save_every_steps=2,
+        ray_temp_dir=folder / "ray",
+        threads=1,
+    ).model_copy(update=changes)
 
 
 @contextmanager

@@ -41,7 +41,6 @@ class Admin:
         control: What they act on.
         metrics: Counted into.
         token: What the caller must show.
-        status: The gateway's status document.
     """
 
     def __init__(self, control: Control, metrics: Metrics, token: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 _HELP = {
     "requests_total": "Answered chat requests by HTTP status; 499: the caller went away.",
     "request_seconds_total": "Time from a request's arrival to the end of its answer.",
+    "repeated_total": "Requests asked again because a swap took the engine away.",
     "captures_total": "Choices whose tokens were stored, by whether they are complete.",
     "captures_lost_total": "Choices that were delivered although their tokens could not be stored.",
     "tokens_total": "Captured tokens.",

@@ -89,7 +89,6 @@ def _render_plain(messages: list[Message]) -> str:
 
 
 def _tokenizer(corpus: list[str]) -> PreTrainedTokenizerFast:
-
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -117,7 +116,6 @@ def _tokenizer(corpus: list[str]) -> PreTrainedTokenizerFast:
 
 
 def _config(vocabulary_size: int) -> LlamaConfig:
-
     return LlamaConfig(
         vocab_size=vocabulary_size,
         hidden_size=64,
@@ -137,7 +135,6 @@ def _config(vocabulary_size: int) -> LlamaConfig:
 def _train(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, rng: random.Random, training_steps: int
 ) -> None:
-
     optimizer = torch.optim.AdamW(model.parameters(), lr=8e-3, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(1, training_steps))
     model.train()
@@ -161,6 +158,5 @@ def _row(tokenizer: PreTrainedTokenizerFast, rng: random.Random) -> list[int]:
 
 
 def _padded(rows: list[list[int]], fill: int) -> torch.Tensor:
-
     width = max(map(len, rows))
     return torch.tensor([row + [fill] * (width - len(row)) for row in rows])
