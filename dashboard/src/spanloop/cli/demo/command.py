@@ -9,6 +9,7 @@ import typer
 
 from spanloop.semconv.errors import ConfigurationError
 
+from ..checks import require_everything
 from ..console import err
 from ..options import command, data_directory
 
@@ -39,6 +40,7 @@ def demo(
 
     from .tiny import run_tiny
 
+    require_everything()
     path = data_dir or Path(tempfile.mkdtemp(prefix="spanloop-demo-"))
     is_kept = True
     try:
