@@ -1,6 +1,7 @@
 """Requests through the gateway: what the engine is asked, what the caller sees, what is stored."""
 
 import json
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -207,6 +208,12 @@ def test_a_malformed_request_is_a_400_that_says_what_is_wrong(gateway: RunningGa
 def test_a_request_that_is_too_large_is_a_413(start_gateway: Callable[..., RunningGateway], upstream: str) -> None:
     gateway = start_gateway(upstream=upstream, max_body_bytes=100)
     assert gateway.chat(user="x" * 200).status_code == 413
+    # one that names no length is refused before its end, which never comes
+    url = httpx.URL(gateway.url)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection((url.host, url.port or 80), timeout=60) as connection:
+        connection.sendall(head + b"c8\r\n" + b"x" * 200 + b"\r\n")
+        assert b" 413 " in connection.recv(4096)
 
 
 def test_captures_reach_clickhouse_as_rows(

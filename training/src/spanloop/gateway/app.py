@@ -97,11 +97,14 @@ class Gateway:
     async def _chat(self, request: Request) -> ChatAnswer:
         length = request.headers.get("content-length", "0")
         if length.isdigit() and int(length) > self._settings.max_body_bytes:
-            raise self._too_large(int(length))
-        body = await request.body()
-        if len(body) > self._settings.max_body_bytes:
-            raise self._too_large(len(body))
-        chat = ChatRequest.parse(body, request.headers.get("traceparent"))
+            raise self._too_large()
+        body = bytearray()
+        # A chunked body names no length: it must not fill the memory before it is refused.
+        async for piece in request.stream():
+            body += piece
+            if len(body) > self._settings.max_body_bytes:
+                raise self._too_large()
+        chat = ChatRequest.parse(bytes(body), request.headers.get("traceparent"))
         return ChatAnswer(chat, self, request.headers.get("authorization", ""))
 
     async def _models(self, _request: Request) -> Response:
@@ -161,9 +164,9 @@ class Gateway:
     def _connect(self) -> Store:
         return connect(self._data_dir)
 
-    def _too_large(self, size_bytes: int) -> AnswerError:
+    def _too_large(self) -> AnswerError:
         limit = self._settings.max_body_bytes
-        return AnswerError(413, f"The request has {size_bytes} bytes, expected at most {limit}.", code="too_large")
+        return AnswerError(413, f"The request is larger than the {limit} bytes that are accepted.", code="too_large")
 
 
 def _report_end(writer: asyncio.Task[None]) -> None:
