@@ -148,6 +148,17 @@ def test_a_token_sent_twice_is_stored_once_in_the_views_target_too(
     assert scores.unique().rows() == [("reward", 0.5, "task-1", "otel_log")]
 
 
+def test_scores_of_one_instant_for_several_responses_stay_apart(
+    store: Store, connection: Connection, frame_of: Any
+) -> None:
+    logs: list[dict[str, Any]] = [reward_log(0) | {"TraceId": "", "SpanId": ""} for _ in range(3)]
+    for number, log in enumerate(logs):
+        log["LogAttributes"] = {**log["LogAttributes"], "gen_ai.response.id": f"response-{number}"}
+    store.insert("otel_logs", frame_of("otel_logs", logs))
+    found = connection.query("SELECT response_id FROM scores FINAL ORDER BY response_id", doing="reading scores")
+    assert found["response_id"].to_list() == ["response-0", "response-1", "response-2"]
+
+
 def test_a_block_that_the_view_lost_is_filled_in_by_the_retry(
     store: Store, connection: Connection, frame_of: Any
 ) -> None:

@@ -118,7 +118,11 @@ SETTINGS non_replicated_deduplication_window = 1000;
 -- OpenTelemetry's carrier of a reward is the log event gen_ai.evaluation.result.
 CREATE MATERIALIZED VIEW IF NOT EXISTS scores_from_logs TO scores AS
 SELECT
-    lower(hex(sipHash128(TraceId, SpanId, toUnixTimestamp64Nano(Timestamp), LogAttributes['gen_ai.evaluation.name']))) AS score_id,
+    lower(hex(sipHash128(
+        TraceId, SpanId, toUnixTimestamp64Nano(Timestamp), LogAttributes['gen_ai.evaluation.name'],
+        LogAttributes['gen_ai.response.id'], LogAttributes['session.id'],
+        LogAttributes['spanloop.episode.id'], LogAttributes['spanloop.task.id']
+    ))) AS score_id,
     LogAttributes['gen_ai.evaluation.name'] AS name,
     toFloat64OrDefault(LogAttributes['gen_ai.evaluation.score.value'], nan) AS value,
     LogAttributes['gen_ai.evaluation.score.label'] AS label,
