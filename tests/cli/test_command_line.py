@@ -195,7 +195,7 @@ def test_a_missing_extra_is_named(tmp_path: Path, missing: str, extra: str, comm
         [sys.executable, "-c", hide, *command.split()],
         capture_output=True,
         text=True,
-        env={**os.environ, "SPANLOOP_DATA_DIR": str(tmp_path / "data")},
+        env={**os.environ, "SPANLOOP_DATA_DIR": str(tmp_path / "data"), "TMPDIR": str(tmp_path)},
         check=False,
     )
     assert done.returncode == 2, done.stderr
