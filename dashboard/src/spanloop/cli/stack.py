@@ -4,12 +4,12 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
-from spanloop.semconv.errors import DataDirectoryError
+from spanloop.semconv.errors import AlreadyRunningError, DataDirectoryError, PortInUseError, SpanloopError
 
 from .services import Ports, check_ports, services
 from .supervisor import Say, Supervisor, only_one_up
@@ -40,20 +40,48 @@ def check_room(data_dir: "DataDir") -> None:
         )
 
 
-def _await_predecessors(data_dir: "DataDir", names: list[str], say: Say, stop: threading.Event) -> None:
-    """Let the services of an ``up`` that was killed end; whoever holds the lock is the only one who may run them."""
+def _await_predecessors(data_dir: "DataDir", names: list[str], say: Say, stop: threading.Event) -> bool:
+    """Let the services of an ``up`` that was killed end; whoever holds the lock is the only one who may run them.
+
+    Returns:
+        Whether there were any.
+    """
     deadline_s = time.monotonic() + _ENDING_TIMEOUT_S
-    has_said = False
+    has_waited = False
     while time.monotonic() < deadline_s:
         alive = [name for name in names if data_dir.running(name) is not None]
         if not alive:
-            return
-        if stop.is_set():
-            raise KeyboardInterrupt
-        if not has_said:
+            break
+        if not has_waited:
             say(f"waiting for what an earlier spanloop left to end: {', '.join(alive)}")
-            has_said = True
-        time.sleep(_POLL_S)
+            has_waited = True
+        _pause(stop)
+    return has_waited
+
+
+def _insist(
+    action: Callable[[], object], refusal: type[SpanloopError], timeout_s: float, stop: threading.Event
+) -> None:
+    """Try again while it is refused: an ending service gives its port or lock back only after its run file is gone.
+
+    Raises:
+        SpanloopError: The refusal, when it still stands after ``timeout_s``.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            action()
+        except refusal:
+            if time.monotonic() >= deadline_s:
+                raise
+        else:
+            return
+        _pause(stop)
+
+
+def _pause(stop: threading.Event) -> None:
+    if stop.wait(_POLL_S):
+        raise KeyboardInterrupt
 
 
 @contextmanager
@@ -89,12 +117,18 @@ def running_stack(
     wanted = services(ports, dashboard=dashboard, pipeline=pipeline)
     with ExitStack() as cleanup:
         cleanup.enter_context(only_one_up(data_dir))
-        _await_predecessors(data_dir, ["clickhouse", *(service.name for service in wanted)], say, stop)
-        check_ports(wanted)
+        names = ["clickhouse", *(service.name for service in wanted)]
+        has_waited = _await_predecessors(data_dir, names, say, stop)
+        _insist(lambda: check_ports(wanted), PortInUseError, _ENDING_TIMEOUT_S if has_waited else 0, stop)
         check_room(data_dir)
         if not os.environ.get(CLICKHOUSE_URL_ENV):
             say("starting ClickHouse")
-            cleanup.enter_context(EmbeddedClickHouse(data_dir))
+            _insist(
+                lambda: cleanup.enter_context(EmbeddedClickHouse(data_dir)),
+                AlreadyRunningError,
+                _ENDING_TIMEOUT_S,
+                stop,
+            )
         with connect(data_dir):
             say("the store is ready")
         supervisor = Supervisor(data_dir, wanted, say)
