@@ -55,7 +55,7 @@ def deploy(
     if not model.path.is_dir():
         raise JobError(
             f"The folder of {model.reference} is gone: {model.path}.",
-            next_step="Restore it from a backup, or deploy another version that spanloop models lists.",
+            next_step="Restore it from a backup, or deploy another version of: spanloop models list",
         )
     gateway = read_run_file(paths.root, "gateway")
     if gateway is None:

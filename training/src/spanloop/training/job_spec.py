@@ -72,8 +72,8 @@ class JobSpec(BaseModel):
     """Where the job computes."""
 
     ray_address: str = ""
-    """grpo: a running Ray cluster (``host:port`` or ``ray://host:port``) whose machines see the data directory under
-    the same path, and which trains one grpo job at a time; empty starts one for this job alone and ends it."""
+    """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines see the data directory under the
+    same path, and which trains one grpo job at a time; empty starts one for this job alone and ends it."""
 
     deploy: bool = False
     """Serve the new version when training has succeeded; the job fails when the gateway does not take it."""
@@ -104,11 +104,7 @@ class JobSpec(BaseModel):
             raise ValueError(message)
         if self.kind is JobKind.SFT:
             fields = type(self).model_fields
-            changed = [
-                field
-                for field in ("group_size", "epochs", "ray_address")
-                if getattr(self, field) != fields[field].default
-            ]
+            changed = [field for field in ("group_size", "epochs") if getattr(self, field) != fields[field].default]
             if changed:
                 message = f"{', '.join(changed)}: a setting of grpo that sft does not use"
                 raise ValueError(message)

@@ -153,7 +153,7 @@ class Registry:
         if row is None:
             raise JobError(
                 f"There is no model version {reference!r}.",
-                next_step="spanloop models lists the versions there are; spanloop models add NAME FOLDER adds one.",
+                next_step="See which there are: spanloop models list; add one: spanloop models add NAME FOLDER",
             )
         return self._value(row)
 

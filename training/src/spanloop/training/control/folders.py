@@ -133,5 +133,5 @@ def _fsync(folder: Path) -> None:
 def _no_room(parent: Path, size_bytes: int, free_bytes: int) -> DataDirectoryError:
     return DataDirectoryError(
         f"No room for a model of {size_bytes} bytes in {parent}: {free_bytes} bytes are free.",
-        next_step="Free disk space, for example by removing old versions that spanloop models lists.",
+        next_step="Free disk space, for example by removing old versions: spanloop models list",
     )

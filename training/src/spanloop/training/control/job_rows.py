@@ -58,7 +58,7 @@ def find_job(session: Session, job_id: str) -> JobRow:
     """
     row = session.get(JobRow, job_id, populate_existing=True)
     if row is None:
-        raise JobError(f"There is no job {job_id!r}.", next_step="spanloop jobs lists the jobs there are.")
+        raise JobError(f"There is no job {job_id!r}.", next_step="See them: spanloop jobs list")
     return row
 
 

@@ -48,7 +48,7 @@ def delete_schedule(session: Session, schedule_id: str) -> None:
     """
     result = session.execute(delete(ScheduleRow).where(ScheduleRow.schedule_id == schedule_id))
     if cast("CursorResult[Any]", result).rowcount == 0:
-        raise JobError(f"There is no schedule {schedule_id!r}.", next_step="spanloop jobs lists the schedules.")
+        raise JobError(f"There is no schedule {schedule_id!r}.", next_step="See them: spanloop jobs schedules")
 
 
 def any_due(session: Session, *, now: datetime) -> bool:

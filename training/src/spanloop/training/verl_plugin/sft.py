@@ -1,8 +1,9 @@
 # pyright: basic
 # mypy: disable-error-code="no-untyped-call"
-"""SFT on verl's trainer: one process, one data-parallel rank, no Ray.
+"""SFT on verl's trainer: one Ray task, one data-parallel rank.
 
-verl's SFT trainer is written for ``torchrun``; with one rank the variables that ``torchrun`` would set are enough.
+verl's SFT trainer is written for ``torchrun``; with one rank the variables that ``torchrun`` would set are enough. Its
+variant for Ray loads data with eight processes whatever the machine, so the trainer runs as a task of ours instead.
 """
 
 import os
@@ -10,15 +11,30 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import ray
+from ray.exceptions import RayTaskError
+
 from spanloop.training.checkpoints import mark_complete
+from spanloop.training.job_spec import Device
 from spanloop.training.recipes.sft import sft_overrides
 
 from .compose import compose
 from .plan import TrainPlan
+from .ray_cluster import ray_session
 
 
 def train(plan: TrainPlan) -> None:
     """Run the whole job of ``plan``; its last checkpoint holds the result."""
+    with ray_session(plan):
+        task: Any = ray.remote(num_cpus=1, num_gpus=int(plan.device is Device.CUDA), max_retries=0)(_fit)
+        try:
+            ray.get(task.remote(plan))
+        except RayTaskError as error:
+            # The reason as itself, as it would be without Ray in between.
+            raise (error.cause or error) from error
+
+
+def _fit(plan: TrainPlan) -> None:
     _become_only_rank()
     from verl.trainer.sft_trainer import SFTTrainer  # noqa: PLC0415 - reads the rank when it is imported
     from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group  # noqa: PLC0415
