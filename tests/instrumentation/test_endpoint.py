@@ -83,7 +83,7 @@ def test_a_senseless_timeout_is_the_default(text: str) -> None:
         (["python3.11", "-u", "-X", "dev", "-W", "error", "app/agent.py", "-m", "x"], "agent"),
         (["python", "-m", "pkg.tool", "--flag"], "pkg.tool"),
         (["python", "-mpkg"], "pkg"),
-        (["python", "/opt/venv/bin/uvicorn", "app:app"], "uvicorn"),
+        (["python", "venv/bin/uvicorn", "app:app"], "uvicorn"),
         (["python", "/srv/agent/__main__.py"], "agent"),
         (["python", "/srv/agent/"], "agent"),
         (["python", "bundle.pyz"], "bundle"),

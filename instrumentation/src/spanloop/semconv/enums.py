@@ -19,7 +19,7 @@ class TokenSource(StrEnum):
     CAPTURED = "captured"
     """Sampled by our gateway's engine and captured there: exact, with logprobs."""
     NONE = "none"
-    """No ids are known; text can be tokenised at training time (offline)."""
+    """No ids are known: the transition can be read, and no job trains on it yet."""
 
 
 class UntrainableReason(StrEnum):
