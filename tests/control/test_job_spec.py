@@ -19,6 +19,8 @@ specs = st.builds(
     steps=st.integers(1, 10_000),
     seed=st.integers(0, 2**31 - 1),
     deploy=st.booleans(),
+    pause_serving=st.booleans(),
+    task_prefix=st.text(max_size=256),
     task_ids=st.lists(st.text(), max_size=3).map(tuple),
     since=st.one_of(st.none(), st.datetimes(timezones=st.just(UTC))),
 )

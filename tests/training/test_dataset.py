@@ -115,6 +115,8 @@ def test_a_revision_that_is_not_current_is_left_out(
     ("filters", "episodes"),
     [
         ({"task_ids": ("task-1", "task-2")}, 8),
+        ({"task_prefix": "task-2"}, 4),
+        ({"task_ids": ("task-1", "task-2"), "task_prefix": "task-1"}, 4),
         ({"since": STARTED_AT + timedelta(seconds=2)}, 8),
         ({"policy_version": "tiny@v1"}, 16),
         ({"max_episodes": 10}, 8),

@@ -54,6 +54,7 @@ def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id:
     frame = store.query(
         QUERY,
         task_ids=list(spec.task_ids),
+        task_prefix=spec.task_prefix,
         since=since,
         policy_version=spec.policy_version,
         max_episodes=spec.max_episodes,
@@ -64,6 +65,7 @@ def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id:
     selection.rows.select(COLUMNS).write_parquet(data_path)
     parameters: dict[str, JsonValue] = {
         "task_ids": list(spec.task_ids),
+        "task_prefix": spec.task_prefix,
         "since": since.isoformat(),
         "policy_version": spec.policy_version,
         "max_episodes": spec.max_episodes,

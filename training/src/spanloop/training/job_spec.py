@@ -78,8 +78,15 @@ class JobSpec(BaseModel):
     deploy: bool = False
     """Serve the new version when training has succeeded; the job fails when the gateway does not take it."""
 
+    pause_serving: bool = False
+    """vLLM is stopped while the job trains, and serves again afterwards: where memory or cores are short. The gateway
+    answers 503 meanwhile."""
+
     task_ids: tuple[str, ...] = ()
     """Only episodes of these tasks; empty means all."""
+
+    task_prefix: Annotated[str, StringConstraints(max_length=256)] = ""
+    """Only episodes whose task id starts with this, so that a test set is never trained on; empty means all."""
 
     policy_version: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN}@{VERSION_PATTERN})?$")] = ""
     """Only episodes that this version (``name@version``) acted in; empty means any."""

@@ -5,6 +5,7 @@ WITH chosen AS (
     FROM episodes FINAL
     WHERE is_deleted = 0
         AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task_id))
+        AND startsWith(task_id, {task_prefix:String})
         AND started_at >= {since:DateTime64(9, 'UTC')}
         AND (
             {policy_version:String} = ''
