@@ -56,12 +56,11 @@ def test_has_every_part_with_its_types(wheel_names: list[str], part: str) -> Non
 
 
 def test_has_the_files_that_are_not_python(wheel_names: list[str]) -> None:
-    packaged = {name for name in wheel_names if name.endswith(".sql")}
-    in_tree = {
-        str(path.relative_to(ROOT / "collector" / "src")) for path in (ROOT / "collector" / "src").rglob("*.sql")
-    }
-    assert packaged == in_tree
-    assert packaged
+    for part, suffix in (("collector", ".sql"), ("training", ".jinja")):
+        packaged = {name for name in wheel_names if name.endswith(suffix)}
+        source = ROOT / part / "src"
+        assert packaged == {str(path.relative_to(source)) for path in source.rglob(f"*{suffix}")}
+        assert packaged
 
 
 def test_sdist_has_the_licence_and_no_tests(built: Path) -> None:
