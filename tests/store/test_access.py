@@ -32,7 +32,7 @@ def test_a_url_is_used_and_its_database_made(
     monkeypatch.setenv(CLICKHOUSE_URL_ENV, with_password(address))
     with connect(data_dir) as store:
         assert store.database == address.database
-        assert store.query("store_counts").height == 10
+        assert store.query("store_counts").height > 10
     assert not data_dir.clickhouse.exists()
 
 

@@ -79,7 +79,7 @@ def test_a_killed_server_comes_back_and_open_stores_go_on(data_dir: DataDir) -> 
         dead = kill(server)
         until(lambda: server.pid not in {None, dead} and data_dir.running("clickhouse") is not None)
         store.ping()
-        assert store.query("store_counts").height == 10
+        assert store.query("store_counts").height > 10
         assert server.restarts == 1
 
 

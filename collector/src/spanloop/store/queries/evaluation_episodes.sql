@@ -1,0 +1,7 @@
+-- The episodes of one stored evaluation, those that do not count too, by task.
+SELECT
+    episode_id, revision, task_id, left_out, is_success, reward, error_class, error_classes,
+    tool_calls, failed_tool_calls
+FROM evaluation_episodes FINAL
+WHERE evaluation_id = {evaluation_id:String} AND evaluation_revision = {evaluation_revision:UInt64}
+ORDER BY task_id, episode_id

@@ -1,0 +1,7 @@
+-- How many counted episodes of one stored evaluation had an unrecovered failure of each class.
+SELECT class AS error_class, count() AS episodes, countIf(e.error_class = class) AS decided
+FROM evaluation_episodes AS e FINAL
+ARRAY JOIN error_classes AS class
+WHERE evaluation_id = {evaluation_id:String} AND evaluation_revision = {evaluation_revision:UInt64} AND left_out = ''
+GROUP BY class
+ORDER BY episodes DESC, class
