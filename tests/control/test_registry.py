@@ -39,6 +39,20 @@ def test_versions_count_up_and_keep_their_lineage(
     assert registry.list("other") == ()
 
 
+def test_a_lineage_begins_with_the_first_ancestor(registry: Registry, model_folder: Path) -> None:
+    registry.add("tiny", model_folder, parent="tiny@v1")
+    registry.add("tiny", model_folder, parent="tiny@v1")
+    registry.add("small", model_folder, parent="tiny@v3")
+    for reference, expected in (
+        ("small", ["tiny@v1", "tiny@v3", "small@v1"]),
+        ("tiny@v2", ["tiny@v1", "tiny@v2"]),
+        ("tiny@v1", ["tiny@v1"]),
+    ):
+        assert [version.reference for version in registry.lineage(reference)] == expected
+    with pytest.raises(JobError, match="'small@v2'"):
+        registry.lineage("small@v2")
+
+
 def test_the_weights_hash_sees_weights_only(registry: Registry, model_folder: Path) -> None:
     (model_folder / "README.md").write_text("other words")
     assert registry.add("copy", model_folder).weights_sha256 == registry.get("tiny").weights_sha256

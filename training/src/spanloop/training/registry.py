@@ -167,6 +167,19 @@ class Registry:
         with self._database.read() as session:
             return tuple(self._value(row) for row in session.scalars(statement))
 
+    def lineage(self, reference: str) -> tuple[ModelVersion, ...]:
+        """The version and what it was trained from, the first ancestor first.
+
+        Raises:
+            ConfigurationError: ``reference`` is no reference.
+            JobError: There is no such version.
+        """
+        found = [self.get(reference)]
+        # A version's parent was there before it, so this ends.
+        while (parent := found[-1].parent) is not None:
+            found.append(self.get(parent))
+        return tuple(reversed(found))
+
     def check_lease(self, job_id: str | None, token: int | None) -> None:
         """Raise when ``token`` is given and is no longer the job's; a look only, nothing is held.
 
