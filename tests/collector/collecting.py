@@ -11,8 +11,10 @@ from pathlib import Path
 import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from spanloop.collector import Settings, create_app
+from spanloop.collector import Settings, create_app, dead_letters
+from spanloop.collector.dead_letters import DeadLetter
 from spanloop.collector.health import Health
+from spanloop.collector.intake import Intake
 from spanloop.collector.metrics import Metrics
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import DataDir
@@ -73,7 +75,9 @@ class App:
     def __init__(self, directory: Path, settings: Settings) -> None:
         self.metrics = Metrics()
         self.spool = Spool(directory, max_bytes=settings.spool_limit_bytes)
-        app = create_app(self.spool, self.metrics, Health(), settings)
+        self.health = Health(directory)
+        self.intake = Intake(self.spool, self.metrics, self.health, settings)
+        app = create_app(self.intake)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://collector")
 
     async def post(self, body: bytes, path: str = "/v1/traces", **headers: str) -> httpx.Response:
@@ -81,6 +85,15 @@ class App:
         return await self.client.post(path, content=body, headers={"content-type": "application/x-protobuf"} | named)
 
     def spooled(self) -> list[tuple[str, bytes]]:
+        """What was accepted."""
+        return [(kind, body) for kind, body in self._records() if kind != dead_letters.KIND]
+
+    def dead_letters(self) -> list[DeadLetter]:
+        """What was not."""
+        bodies = [body for kind, body in self._records() if kind == dead_letters.KIND]
+        return [letter for body in bodies for letter in dead_letters.decode(body)]
+
+    def _records(self) -> list[tuple[str, bytes]]:
         batch = self.spool.read(2**30)
         return [] if batch is None else [(record.kind, record.body) for record in batch.records]
 

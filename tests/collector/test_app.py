@@ -2,18 +2,20 @@
 
 import asyncio
 import gzip
-import json
+import os
 import zlib
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
+from backports import zstd
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 
+from spanloop.collector import health, otlp_http
 from spanloop.collector.wire import fields
 
 from .collecting import App, trace_request
@@ -91,8 +93,16 @@ async def test_rejected_spans_are_a_partial_success(app: App) -> None:
     again = ExportTraceServiceRequest()
     again.MergeFromString(stored)
     assert [span.name for span in again.resource_spans[0].scope_spans[0].spans] == ["span 2", "span 3"]
+    (letter,) = app.dead_letters()
+    assert (letter.reason, letter.item_count, letter.trace_ids) == ("bad_trace_id", 1, (b"short".hex(),))
+    assert "got 5 bytes" in letter.detail
+    kept = ExportTraceServiceRequest()
+    kept.MergeFromString(letter.raw)
+    assert [span.name for span in kept.resource_spans[0].scope_spans[0].spans] == ["span 1"]
+    assert kept.resource_spans[0].resource == again.resource_spans[0].resource
 
 
+ZSTD_BOMB = zstd.compress(bytes(200 * 2**20))
 HOSTILE: dict[str, tuple[bytes, dict[str, str], int]] = {
     "garbage": (b"\xff\xfe\x01garbage", {}, 400),
     "truncated gzip": (gzip.compress(b"x" * 1000)[:-9], {"content_encoding": "gzip"}, 400),
@@ -100,12 +110,24 @@ HOSTILE: dict[str, tuple[bytes, dict[str, str], int]] = {
     "corrupt gzip": (gzip.compress(b"x" * 1000)[:-4] + b"1234", {"content_encoding": "gzip"}, 400),
     "junk behind gzip": (gzip.compress(b"") + b"junk", {"content_encoding": "gzip"}, 400),
     "gzip bomb": (gzip.compress(bytes(200 * 2**20), 9), {"content_encoding": "gzip"}, 413),
+    "no zstd": (b"not zstd", {"content_encoding": "zstd"}, 400),
+    "truncated zstd": (zstd.compress(b"x" * 1000)[:-3], {"content_encoding": "zstd"}, 400),
+    "junk behind zstd": (zstd.compress(b"") + b"junk", {"content_encoding": "zstd"}, 400),
+    "zstd bomb": (ZSTD_BOMB, {"content_encoding": "zstd"}, 413),
+    "zstd with a window of 128 MiB": (
+        zstd.compress(
+            b"x", options={zstd.CompressionParameter.window_log: 27, zstd.CompressionParameter.content_size_flag: 0}
+        ),
+        {"content_encoding": "zstd"},
+        400,
+    ),
     "large": (bytes(2**20 + 1), {}, 413),
     "brotli": (b"x", {"content_encoding": "br"}, 415),
     "zlib": (zlib.compress(b"x"), {"content_encoding": "deflate"}, 415),
     "text": (b"x", {"content_type": "text/plain"}, 415),
     "no type": (b"x", {"content_type": ""}, 415),
 }
+"""Body, headers, expected status."""
 
 
 @pytest.mark.parametrize(("body", "headers", "status"), HOSTILE.values(), ids=HOSTILE)
@@ -119,12 +141,63 @@ async def test_hostile_requests_are_refused_whole(
     assert "retry-after" not in response.headers
     assert app.spooled() == []
     assert app.metrics.get("refused_requests_total", signal=path[4:], status=str(status)) == 1
+    assert app.intake.budget.held_bytes == 0
 
 
-async def test_json_is_refused_in_json_with_the_way_out(app: App) -> None:
-    response = await app.post(b"{}", content_type="application/json; charset=utf-8")
-    assert (response.status_code, response.headers["content-type"]) == (415, "application/json")
-    assert "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf" in json.loads(response.content)["message"]
+async def test_a_body_that_is_no_request_is_kept_whole(app: App) -> None:
+    assert (await app.post(b"\xff\xfe\x01garbage")).status_code == 400
+    assert (await app.post(b"{", content_type="application/json")).status_code == 400
+    found = [(letter.reason, letter.content_type, letter.raw) for letter in app.dead_letters()]
+    assert found == [
+        ("malformed_body", PROTOBUF, b"\xff\xfe\x01garbage"),
+        ("malformed_body", "application/json", b"{"),
+    ]
+
+
+async def test_a_body_that_cannot_be_redacted_is_not_kept(app: App) -> None:
+    assert (await app.post(b"\xff gen_ai.headers: Authorization hunter2")).status_code == 400
+    (letter,) = app.dead_letters()
+    assert (letter.raw, "withheld" in letter.detail) == (b"", True)
+
+
+async def test_zstd_also_in_several_frames_and_pieces(app: App) -> None:
+    first, second = trace_request(1).SerializeToString(), trace_request(2).SerializeToString()
+    body = zstd.compress(first) + zstd.compress(second)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for at in range(0, len(body), 5):
+            yield body[at : at + 5]
+
+    headers = {"content-type": PROTOBUF, "content-encoding": "zstd"}
+    trace_answer(await app.client.post("/v1/traces", content=pieces(), headers=headers))
+    assert app.spooled() == [("traces", first + second)]
+
+
+async def test_what_is_too_much_at_once_is_told_to_come_back(app: App) -> None:
+    app.intake.budget.take(app.intake.settings.memory_limit_bytes - 100)
+    small = trace_request(1).SerializeToString()
+    assert len(small) < 100
+    large = trace_request(*range(1, 20)).SerializeToString()
+    refused = await app.post(large)
+    assert refused.status_code == 503
+    assert int(refused.headers["retry-after"]) > 0
+    assert refused.headers["connection"] == "close"
+    trace_answer(await app.post(small))
+    assert app.spooled() == [("traces", small)]
+
+
+async def test_a_body_that_trickles_is_given_up(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otlp_http, "_PATIENCE_S", 0.05)
+    may_end = asyncio.Event()
+
+    async def trickle() -> AsyncIterator[bytes]:
+        yield b"\x0a"
+        await may_end.wait()
+
+    refused = await app.client.post("/v1/traces", content=trickle(), headers={"content-type": PROTOBUF})
+    assert refused.status_code == 503
+    assert "too slowly" in rpc_message(refused)
+    assert app.intake.budget.held_bytes == 0
 
 
 async def test_a_full_spool_says_when_to_come_back(app: App) -> None:
@@ -139,8 +212,39 @@ async def test_a_full_spool_says_when_to_come_back(app: App) -> None:
 
 
 async def test_other_paths_and_methods(app: App) -> None:
-    assert (await app.post(b"", "/v1/metrics")).status_code == 404
+    metrics = await app.post(b"", "/v1/metrics")
+    assert metrics.status_code == 404
+    assert "OTEL_METRICS_EXPORTER=none" in rpc_message(metrics)
+    elsewhere = await app.post(b"{}", "/v1/nope", content_type="application/json")
+    assert elsewhere.status_code == 404
+    assert "/v1/traces" in elsewhere.json()["message"]
     assert (await app.client.get("/v1/traces")).status_code == 405
+
+
+async def test_a_full_disk_is_a_degraded_health_until_there_is_room(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    body = trace_request(1).SerializeToString()
+    app.health.connected()
+    assert (await app.client.get("/healthz")).json()["status"] == "ok"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", full)
+        refused = await app.post(body)
+    assert refused.status_code == 503
+    report = (await app.client.get("/healthz")).json()
+    assert (report["status"], "No space left" in report["disk"]) == ("degraded", True)
+    trace_answer(await app.post(body))
+    report = (await app.client.get("/healthz")).json()
+    assert (report["status"], report["disk"]) == ("ok", "ok")
+
+
+async def test_a_disk_with_no_room_is_seen_before_a_request_is_refused(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "_LEAST_FREE_BYTES", 2**70)
+    report = (await app.client.get("/healthz")).json()
+    assert (report["status"], "bytes are free" in report["disk"]) == ("degraded", True)
 
 
 async def test_health_and_metrics(app: App) -> None:

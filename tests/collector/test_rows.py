@@ -1,5 +1,6 @@
 """Spans and log records as rows: every column, in a real table."""
 
+import base64
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -180,8 +181,11 @@ def test_a_record_that_cannot_be_read_costs_only_itself() -> None:
         prepared(("traces", good), ("traces", b"\xff"), ("profiles", good), ("traces", good))
     )
     assert block.unreadable == 2
-    ((table, frame),) = block.frames
+    (table, frame), (letters_table, letters) = block.frames
     assert (table, frame.height) == ("otel_traces", 4)
+    assert letters_table == "dead_letters"
+    assert letters["reason"].to_list() == ["unreadable_record"] * 2
+    assert letters["raw_base64"].to_list() == ["/w==", base64.b64encode(good).decode()]
 
 
 def test_an_end_before_the_start_is_no_duration() -> None:

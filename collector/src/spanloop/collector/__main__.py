@@ -24,11 +24,25 @@ def main(arguments: list[str] | None = None) -> int:
         "--spool-limit-bytes", type=int, default=defaults.spool_limit_bytes,
         help="answer 503 when as much waits for ClickHouse; default: %(default)s",
     )  # fmt: skip
+    parser.add_argument(
+        "--body-limit-bytes", type=int, default=defaults.body_limit_bytes,
+        help="refuse larger requests with 413, counted after decompression; default: %(default)s",
+    )  # fmt: skip
+    parser.add_argument(
+        "--memory-limit-bytes", type=int, default=defaults.memory_limit_bytes,
+        help="answer 503 when bodies of as many bytes are in memory; default: %(default)s",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     if not 0 <= options.port < 65536:
         parser.error(f"argument --port: {options.port} is no port, expected 0 to 65535")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    settings = Settings(host=options.host, port=options.port, spool_limit_bytes=options.spool_limit_bytes)
+    settings = Settings(
+        host=options.host,
+        port=options.port,
+        spool_limit_bytes=options.spool_limit_bytes,
+        body_limit_bytes=options.body_limit_bytes,
+        memory_limit_bytes=options.memory_limit_bytes,
+    )
     try:
         run(DataDir(options.data_dir), settings)
     except SpanloopError as error:

@@ -1,61 +1,57 @@
 """The door: decides what of a request is accepted, before anything is stored or answered.
 
 Invariant: accepted + rejected = the items of the request. Every accepted item can be represented in ClickHouse; an
-item that cannot is counted under its reason and never costs its neighbours. An accepted body parses again.
+item that cannot is counted under its reason, kept as a dead letter, and never costs its neighbours. An accepted body
+parses again.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, MutableSequence
-from enum import StrEnum
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping, MutableSequence
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from .dead_letters import DeadLetter, RejectReason, Signal, first_ids
+from .otlp_json import decode_logs, decode_traces
 from .redaction import drop_from_logs, drop_from_traces, may_leak
 from .salvage import salvage
 from .wire import MalformedError, parse, serialize
 
-_Request = TypeVar("_Request", ExportTraceServiceRequest, ExportLogsServiceRequest)
-_Item = TypeVar("_Item", Span, LogRecord)
+__all__ = ["JSON", "PROTOBUF", "Admission", "RejectReason", "Signal", "admit", "letter_of_items", "malformed_letter"]
+
+PROTOBUF: Final = "application/x-protobuf"
+JSON: Final = "application/json"
+_Request: TypeAlias = ExportTraceServiceRequest | ExportLogsServiceRequest
+_Item: TypeAlias = Span | LogRecord
 _TRACE_ID_BYTES: Final = 16
 _SPAN_ID_BYTES: Final = 8
 _ZERO_TRACE_ID: Final = bytes(_TRACE_ID_BYTES)
 _ZERO_SPAN_ID: Final = bytes(_SPAN_ID_BYTES)
 _TIME_LIMIT_NS: Final = 2**32 * 10**9
 """2106-02-07: the table's key and TTL count seconds in 32 bits; later times would wrap, and expire at once."""
-
-
-class Signal(StrEnum):
-    """What a request carries; also the ``kind`` of its record in the spool."""
-
-    TRACES = "traces"
-    LOGS = "logs"
-
-
-class RejectReason(StrEnum):
-    """Why an item was not accepted."""
-
-    BAD_TRACE_ID = "bad_trace_id"
-    BAD_SPAN_ID = "bad_span_id"
-    BAD_PARENT_SPAN_ID = "bad_parent_span_id"
-    TIMESTAMP_OUT_OF_RANGE = "timestamp_out_of_range"
-    UNDECODABLE = "undecodable"
+_EXPECTED: Final[Mapping[RejectReason, str]] = {
+    RejectReason.BAD_TRACE_ID: "expected a trace id of 16 bytes that are not all zero",
+    RejectReason.BAD_SPAN_ID: "expected a span id of 8 bytes that are not all zero",
+    RejectReason.BAD_PARENT_SPAN_ID: "expected a parent span id of 8 bytes, or none",
+    RejectReason.TIMESTAMP_OUT_OF_RANGE: "expected nanoseconds since 1970 that are before 2106-02-07",
+}
 
 
 class Admission(NamedTuple):
     """What the door let in."""
 
     body: bytes
-    """The accepted items as a request of the same signal; the request itself when nothing had to change."""
+    """The accepted items as a protobuf request of the same signal; the request itself when nothing had to change."""
     accepted: int
     rejected: Mapping[RejectReason, int]
     repaired: int
     """Items (and resources) whose bad UTF-8 was replaced."""
     dropped_attributes: int
     """Attributes removed because they are known to carry secrets."""
+    dead_letters: tuple[DeadLetter, ...] = ()
+    """The rejected items, one letter for each reason."""
 
     @property
     def rejected_total(self) -> int:
@@ -63,63 +59,135 @@ class Admission(NamedTuple):
         return sum(self.rejected.values())
 
 
-def admit(signal: Signal, body: bytes) -> Admission:
+class _Opened(NamedTuple):
+    """A body that parses, and what it took."""
+
+    body: bytes
+    request: _Request
+    repaired: int
+    letters: tuple[DeadLetter, ...]
+
+
+def admit(signal: Signal, body: bytes, content_type: str = PROTOBUF) -> Admission:
     """Check one decompressed request.
+
+    Args:
+        signal: What the sender says it is.
+        body: The request.
+        content_type: `PROTOBUF` or `JSON`.
 
     Raises:
         MalformedError: It is no request of this signal at all.
     """
-    return _admit_traces(body) if signal is Signal.TRACES else _admit_logs(body)
+    opened = _open_json(signal, body) if content_type == JSON else _open(signal, body)
+    request = opened.request
+    dropped = _redact(request) if may_leak(opened.body) else 0
+    reasons = {fault for items in _item_lists(request) for item in items if (fault := _fault(item)) is not None}
+    letters = [*opened.letters, *(_letter(signal, request, reason) for reason in sorted(reasons))]
+    if reasons:
+        _keep(request, lambda item: _fault(item) is None)
+    return Admission(
+        body=serialize(request) if dropped or reasons else opened.body,
+        accepted=sum(len(items) for items in _item_lists(request)),
+        rejected={letter.reason: letter.item_count for letter in letters},
+        repaired=opened.repaired,
+        dropped_attributes=dropped,
+        dead_letters=tuple(letters),
+    )
 
 
-def _admit_traces(body: bytes) -> Admission:
-    request, body, repaired, rejected = _open(ExportTraceServiceRequest, body)
-    scopes = (scope_spans for resource_spans in request.resource_spans for scope_spans in resource_spans.scope_spans)
-    accepted = sum(_sift(scope_spans.spans, _span_fault, rejected) for scope_spans in scopes)
-    dropped = drop_from_traces(request) if may_leak(body) else 0
-    return _admission(request, body, accepted=accepted, rejected=rejected, repaired=repaired, dropped=dropped)
+def malformed_letter(signal: Signal, body: bytes, content_type: str, error: MalformedError) -> DeadLetter:
+    """The dead letter of a whole body that `admit` refused."""
+    return _raw_letter(signal, RejectReason.MALFORMED_BODY, str(error), content_type, body, item_count=0)
 
 
-def _admit_logs(body: bytes) -> Admission:
-    request, body, repaired, rejected = _open(ExportLogsServiceRequest, body)
-    scopes = (scope_logs for resource_logs in request.resource_logs for scope_logs in resource_logs.scope_logs)
-    accepted = sum(_sift(scope_logs.log_records, _log_fault, rejected) for scope_logs in scopes)
-    dropped = drop_from_logs(request) if may_leak(body) else 0
-    return _admission(request, body, accepted=accepted, rejected=rejected, repaired=repaired, dropped=dropped)
+def letter_of_items(signal: Signal, request: _Request, reason: RejectReason, detail: str) -> DeadLetter:
+    """The dead letter of every item of a request."""
+    spans = [item for items in _item_lists(request) for item in items]
+    return DeadLetter(
+        signal=signal,
+        reason=reason,
+        detail=detail,
+        content_type=PROTOBUF,
+        raw=serialize(request),
+        item_count=len(spans),
+        trace_ids=first_ids([span.trace_id for span in spans]),
+        span_ids=first_ids([span.span_id for span in spans]),
+    )
 
 
-def _open(request_type: type[_Request], body: bytes) -> tuple[_Request, bytes, int, Counter[RejectReason]]:
-    """The request, the body that it was parsed from, how much of it was repaired, and what was rejected."""
+def _open(signal: Signal, body: bytes) -> _Opened:
+    request_type = _REQUESTS[signal]
     try:
-        return parse(request_type, body), body, 0, Counter()
+        return _Opened(body, parse(request_type, body), 0, ())
     except MalformedError:
-        body, repaired, undecodable = salvage(body, request_type)
-    return parse(request_type, body), body, repaired, Counter({RejectReason.UNDECODABLE: undecodable})
+        salvaged = salvage(body, request_type)
+    letters: tuple[DeadLetter, ...] = ()
+    if salvaged.undecodable:
+        detail = "expected protobuf that the runtime reads: whole fields, values nested at most some 45 deep"
+        letters = (
+            _raw_letter(
+                signal, RejectReason.UNDECODABLE, detail, PROTOBUF, salvaged.left_out, item_count=salvaged.undecodable
+            ),
+        )
+    return _Opened(salvaged.body, parse(request_type, salvaged.body), salvaged.repaired, letters)
 
 
-def _sift(
-    items: MutableSequence[_Item], fault_of: Callable[[_Item], RejectReason | None], rejected: Counter[RejectReason]
-) -> int:
-    """Take the faulty items out; returns how many stay."""
-    faults = {at: fault for at, item in enumerate(items) if (fault := fault_of(item)) is not None}
-    rejected.update(faults.values())
-    for at in reversed(faults):
-        del items[at]
-    return len(items)
+def _open_json(signal: Signal, body: bytes) -> _Opened:
+    decoded = decode_traces(body) if signal is Signal.TRACES else decode_logs(body)
+    opened = _open(signal, decoded.body)
+    if not decoded.undecodable:
+        return opened
+    letter = _raw_letter(
+        signal, RejectReason.UNDECODABLE, decoded.detail, JSON, decoded.left_out, item_count=decoded.undecodable
+    )
+    return opened._replace(letters=(letter, *opened.letters))
 
 
-def _admission(
-    request: ExportTraceServiceRequest | ExportLogsServiceRequest,
-    body: bytes,
-    *,
-    accepted: int,
-    rejected: Counter[RejectReason],
-    repaired: int,
-    dropped: int,
-) -> Admission:
-    counts = {reason: count for reason, count in rejected.items() if count}
-    is_changed = dropped or any(reason is not RejectReason.UNDECODABLE for reason in counts)
-    return Admission(serialize(request) if is_changed else body, accepted, counts, repaired, dropped)
+def _raw_letter(
+    signal: Signal, reason: RejectReason, detail: str, content_type: str, raw: bytes, *, item_count: int
+) -> DeadLetter:
+    """A letter of bytes that nobody could read, and so nobody could redact."""
+    if may_leak(raw):
+        detail, raw = f"{detail} (withheld: {len(raw)} bytes that name an attribute known to carry secrets)", b""
+    return DeadLetter(signal, reason, detail, content_type, raw, item_count)
+
+
+def _letter(signal: Signal, request: _Request, reason: RejectReason) -> DeadLetter:
+    """The items that have this fault, in their envelope."""
+    only = _REQUESTS[signal]()
+    only.MergeFromString(serialize(request))
+    _keep(only, lambda item: _fault(item) is reason)
+    first = next(item for items in _item_lists(only) for item in items)
+    return letter_of_items(signal, only, reason, f"{_EXPECTED[reason]}; got {_got(first, reason)}")
+
+
+def _keep(request: _Request, is_kept: Callable[[_Item], bool]) -> None:
+    for items in _item_lists(request):
+        kept = [item for item in items if is_kept(item)]
+        if len(kept) < len(items):
+            # All at once: taking many out one by one moves the rest as many times.
+            del items[:]
+            items.extend(kept)
+
+
+def _item_lists(request: _Request) -> Iterator[MutableSequence[_Item]]:
+    if isinstance(request, ExportTraceServiceRequest):
+        for resource_spans in request.resource_spans:
+            for scope_spans in resource_spans.scope_spans:
+                yield cast("MutableSequence[_Item]", scope_spans.spans)
+    else:
+        for resource_logs in request.resource_logs:
+            for scope_logs in resource_logs.scope_logs:
+                yield cast("MutableSequence[_Item]", scope_logs.log_records)
+
+
+def _redact(request: _Request) -> int:
+    return drop_from_traces(request) if isinstance(request, ExportTraceServiceRequest) else drop_from_logs(request)
+
+
+def _fault(item: _Item) -> RejectReason | None:
+    return _span_fault(item) if isinstance(item, Span) else _log_fault(item)
 
 
 def _span_fault(span: Span) -> RejectReason | None:
@@ -129,8 +197,7 @@ def _span_fault(span: Span) -> RejectReason | None:
         return RejectReason.BAD_SPAN_ID
     if len(span.parent_span_id) not in {0, _SPAN_ID_BYTES}:
         return RejectReason.BAD_PARENT_SPAN_ID
-    times = (span.start_time_unix_nano, *(event.time_unix_nano for event in span.events))
-    return _time_fault(times)
+    return RejectReason.TIMESTAMP_OUT_OF_RANGE if max(_span_times(span)) >= _TIME_LIMIT_NS else None
 
 
 def _log_fault(record: LogRecord) -> RejectReason | None:
@@ -139,8 +206,29 @@ def _log_fault(record: LogRecord) -> RejectReason | None:
         return RejectReason.BAD_TRACE_ID
     if len(record.span_id) not in {0, _SPAN_ID_BYTES}:
         return RejectReason.BAD_SPAN_ID
-    return _time_fault((record.time_unix_nano or record.observed_time_unix_nano,))
+    return RejectReason.TIMESTAMP_OUT_OF_RANGE if _log_time(record) >= _TIME_LIMIT_NS else None
 
 
-def _time_fault(times_ns: Iterable[int]) -> RejectReason | None:
-    return RejectReason.TIMESTAMP_OUT_OF_RANGE if max(times_ns) >= _TIME_LIMIT_NS else None
+def _span_times(span: Span) -> tuple[int, ...]:
+    return (span.start_time_unix_nano, *(event.time_unix_nano for event in span.events))
+
+
+def _log_time(record: LogRecord) -> int:
+    return record.time_unix_nano or record.observed_time_unix_nano
+
+
+def _got(item: _Item, reason: RejectReason) -> str:
+    """What the first faulty item has instead."""
+    if reason is RejectReason.TIMESTAMP_OUT_OF_RANGE:
+        return str(max(_span_times(item)) if isinstance(item, Span) else _log_time(item))
+    if reason is RejectReason.BAD_PARENT_SPAN_ID and isinstance(item, Span):
+        found = item.parent_span_id
+    else:
+        found = item.trace_id if reason is RejectReason.BAD_TRACE_ID else item.span_id
+    return f"{len(found)} bytes, hex {found[:32].hex() or 'none'}"
+
+
+_REQUESTS: Final[Mapping[Signal, type[ExportTraceServiceRequest] | type[ExportLogsServiceRequest]]] = {
+    Signal.TRACES: ExportTraceServiceRequest,
+    Signal.LOGS: ExportLogsServiceRequest,
+}

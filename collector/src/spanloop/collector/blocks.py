@@ -12,9 +12,11 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.store import Store
-from spanloop.store.spool import Batch
+from spanloop.store.spool import Batch, Record
 
-from .admission import Signal
+from . import dead_letters
+from .admission import PROTOBUF
+from .dead_letters import DeadLetter, DeadLetterRows, RejectReason, Signal
 from .log_rows import LogRows
 from .trace_rows import TraceRows
 from .wire import parse
@@ -60,17 +62,29 @@ class PolarsStrategy:
 
     def prepare(self, batch: Batch) -> FrameBlock:
         """Parse every record. The door has checked them: what fails here is of another spanloop or a bug of ours."""
-        traces, logs = TraceRows(), LogRows()
+        traces, logs, letters = TraceRows(), LogRows(), DeadLetterRows()
         unreadable = 0
         for record in batch.records:
             try:
-                if Signal(record.kind) is Signal.TRACES:
+                if record.kind == dead_letters.KIND:
+                    for letter in dead_letters.decode(record.body):
+                        letters.add(letter, record.accepted_ns)
+                elif Signal(record.kind) is Signal.TRACES:
                     traces.add(parse(ExportTraceServiceRequest, record.body))
                 else:
                     logs.add(parse(ExportLogsServiceRequest, record.body))
             except ValueError as error:  # an unknown kind, or MalformedError
                 unreadable += 1
-                _log.error("spool record %d of block %s is left out: %s", record.seq, batch.block_id, error)
-        frames = (("otel_traces", traces.to_frame()), ("otel_logs", logs.to_frame()))
+                letters.add(_unreadable(record, error), record.accepted_ns)
+                _log.error("spool record %d of block %s becomes a dead letter: %s", record.seq, batch.block_id, error)
+        frames = (
+            ("otel_traces", traces.to_frame()),
+            ("otel_logs", logs.to_frame()),
+            (dead_letters.TABLE, letters.to_frame()),
+        )
         filled = tuple((table, frame) for table, frame in frames if not frame.is_empty())
         return FrameBlock(batch.block_id, filled, unreadable)
+
+
+def _unreadable(record: Record, error: ValueError) -> DeadLetter:
+    return DeadLetter(record.kind, RejectReason.UNREADABLE_RECORD, str(error), PROTOBUF, record.body, item_count=0)

@@ -1,19 +1,32 @@
-"""What ``/healthz`` says: whether acknowledged spans reach ClickHouse, and if not, why.
+"""What ``/healthz`` says: whether acknowledged spans reach ClickHouse and new ones find room, and if not, why.
 
 A collector that answers is healthy for its senders even while ClickHouse is away: then the status is ``degraded``.
 """
 
+import os
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
 
 from spanloop.store.spool import SpoolStats
 
+_LEAST_FREE_BYTES: Final = 16 * 2**20
+
 
 class Health:
-    """Written by the writer, read by the app; both are on one event loop."""
+    """Written by writer and intake, read by the app; all are on one event loop.
 
-    def __init__(self) -> None:
+    Args:
+        spool_directory: Whose disk is looked at for free space; None looks at none.
+    """
+
+    def __init__(self, spool_directory: Path | None = None) -> None:
+        self._spool_directory = spool_directory
         self._error = "not connected to the store yet"
+        self._spool_error = ""
         self._last_insert_at: datetime | None = None
+        self.grpc_url = ""
+        """Where gRPC answers; empty when it does not."""
 
     @property
     def error(self) -> str:
@@ -33,11 +46,32 @@ class Health:
         """The store cannot be reached or refuses blocks."""
         self._error = error
 
+    def spool_refused(self, error: str) -> None:
+        """The spool is full, or its disk refuses."""
+        self._spool_error = error
+
+    def spool_accepted(self) -> None:
+        """A request is on disk."""
+        self._spool_error = ""
+
     def report(self, spool: SpoolStats) -> dict[str, object]:
         """The JSON body."""
+        spool_error = self._spool_error or self._little_room()
         return {
-            "status": "degraded" if self._error else "ok",
+            "status": "degraded" if self._error or spool_error else "ok",
             "store": self._error or "ok",
+            "disk": spool_error or "ok",
             "spool": spool._asdict(),
             "last_insert": None if self._last_insert_at is None else self._last_insert_at.isoformat(),
+            "grpc": self.grpc_url or None,
         }
+
+    def _little_room(self) -> str:
+        """Why the next request may be refused, before one is."""
+        if self._spool_directory is None:
+            return ""
+        disk = os.statvfs(self._spool_directory)
+        free_bytes = disk.f_bavail * disk.f_frsize
+        if free_bytes >= _LEAST_FREE_BYTES:
+            return ""
+        return f"the disk of {self._spool_directory} is full: {free_bytes} bytes are free"

@@ -14,6 +14,7 @@ _HELP: Final[Mapping[str, tuple[str, str]]] = {
     "accepted_total": ("counter", "Spans or log records that are on disk."),
     "rejected_total": ("counter", "Spans or log records that were refused, by reason."),
     "refused_requests_total": ("counter", "Requests that were refused as a whole, by HTTP status."),
+    "dead_letters_total": ("counter", "Dead letters that were kept, by reason: bodies, or all items of a request."),
     "repaired_total": ("counter", "Items whose invalid UTF-8 was replaced."),
     "dropped_attributes_total": ("counter", "Attributes removed because they are known to carry secrets."),
     "inserted_total": ("counter", "Rows that ClickHouse has confirmed."),
@@ -23,6 +24,7 @@ _HELP: Final[Mapping[str, tuple[str, str]]] = {
     "spool_bytes": ("gauge", "Bytes on disk that wait for ClickHouse."),
     "spool_records": ("gauge", "Requests on disk that wait for ClickHouse."),
     "spool_oldest_age_seconds": ("gauge", "Age of the oldest waiting request."),
+    "bodies_in_memory_bytes": ("gauge", "Bytes of request bodies that are not on disk yet."),
     "spool_quarantined": ("gauge", "Damaged stretches of the spool that were set aside."),
 }
 

@@ -1,13 +1,12 @@
 """OTLP over HTTP: reading a request's body and writing the specified answers.
 
-Invariant: a body that `read_body` returns is complete, decompressed and within the limit, whatever the peer sent.
-Every answer, errors included, is in the encoding of the request where we speak it: protobuf, or JSON for a JSON sender.
+Invariant: a body that `read_body` returns is complete, decompressed and within the limits of size, memory and time,
+whatever the peer sent. Every answer, errors included, is in the encoding of the request where we speak it: JSON for a
+JSON sender, else protobuf.
 """
 
+import asyncio
 import json
-import zlib
-from collections.abc import AsyncIterator
-from enum import IntEnum
 from http import HTTPStatus
 from typing import Final
 
@@ -22,63 +21,67 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .admission import Admission, Signal
+from .admission import JSON, PROTOBUF, Admission, Signal
+from .decompress import DECODERS
+from .intake import reasons
+from .refusal import BodyShare, RefusedError, RpcCode, unavailable
+from .settings import Settings
 from .wire import encode_field, serialize, write_varint
 
-PROTOBUF: Final = "application/x-protobuf"
-JSON: Final = "application/json"
-_GZIP_WINDOW_BITS: Final = 31
-_IDENTITY: Final = frozenset({"", "identity"})
+_PATIENCE_S: Final = 10.0
+_LEAST_BYTES_PER_S: Final = 32 * 1024
 
 
-class RpcCode(IntEnum):
-    """The google.rpc codes that we answer with."""
-
-    INVALID_ARGUMENT = 3
-    RESOURCE_EXHAUSTED = 8
-    UNIMPLEMENTED = 12
-    UNAVAILABLE = 14
-
-
-class RefusedError(Exception):
-    """A request that is refused as a whole, with the answer's parts."""
-
-    def __init__(self, status: HTTPStatus, code: RpcCode, message: str, *, retry_after_s: int | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.message = message
-        self.retry_after_s = retry_after_s
-        """None tells the sender that trying again is of no use."""
-
-
-async def read_body(request: Request, limit_bytes: int) -> bytes:
+async def read_body(request: Request, settings: Settings, share: BodyShare) -> bytes:
     """The decompressed body.
 
+    Args:
+        request: Its head was read, its body not yet.
+        settings: The size limit.
+        share: Grows with what is held.
+
     Raises:
-        RefusedError: Other content type or encoding, too large, or not what its encoding says.
+        RefusedError: Other content type or encoding, too large, too slow, too much at once, or not what its encoding
+            says.
         ClientDisconnect: The sender went away in the middle.
     """
     _check_content_type(request)
     encoding = request.headers.get("content-encoding", "").strip().lower()
-    if encoding == "gzip":
-        return await _gunzip(request.stream(), limit_bytes)
-    if encoding not in _IDENTITY:
+    if encoding not in DECODERS:
         raise RefusedError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             RpcCode.UNIMPLEMENTED,
-            f"content encoding {encoding!r} is not supported; send gzip or none",
+            f"content encoding {encoding!r} is not supported; send gzip, zstd or none",
         )
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        _check_size(len(body), limit_bytes)
-    return bytes(body)
+    decoder = DECODERS[encoding](settings.body_limit_bytes)
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + _PATIENCE_S
+    try:
+        async with asyncio.timeout_at(end_s) as limit:
+            async for piece in request.stream():
+                share.grow_to(decoder.feed(piece))
+                # A sender that trickles holds memory for as long as it likes, so time is earned by bytes.
+                end_s += len(piece) / _LEAST_BYTES_PER_S
+                limit.reschedule(end_s)
+    except TimeoutError as error:
+        raise unavailable(
+            f"the body came too slowly: after {_PATIENCE_S:.0f} s at least {_LEAST_BYTES_PER_S} bytes/s are expected",
+            is_hanging=True,
+        ) from error
+    return decoder.finish()
 
 
-def accepted_response(signal: Signal, admission: Admission) -> Response:
+def accepted_response(signal: Signal, admission: Admission, content_type: str) -> Response:
     """200, with the partial success that the specification asks for when items were rejected."""
-    message = f"rejected: {reasons(admission)}; the others are stored" if admission.rejected else ""
+    return Response(
+        _json_answer(signal, admission) if content_type == JSON else protobuf_answer(signal, admission),
+        media_type=content_type,
+    )
+
+
+def protobuf_answer(signal: Signal, admission: Admission) -> bytes:
+    """The Export…ServiceResponse."""
+    message = _message(admission)
     answer: ExportTraceServiceResponse | ExportLogsServiceResponse
     if signal is Signal.TRACES:
         answer = ExportTraceServiceResponse()
@@ -92,76 +95,54 @@ def accepted_response(signal: Signal, admission: Admission) -> Response:
             answer.partial_success.CopyFrom(
                 ExportLogsPartialSuccess(rejected_log_records=admission.rejected_total, error_message=message)
             )
-    return Response(serialize(answer), media_type=PROTOBUF)
-
-
-def reasons(admission: Admission) -> str:
-    """Why items were rejected, for a person: ``2 bad_trace_id, 1 undecodable``."""
-    return ", ".join(f"{count} {reason}" for reason, count in sorted(admission.rejected.items()))
+    return serialize(answer)
 
 
 def refused_response(request: Request, refused: RefusedError) -> Response:
     """The google.rpc.Status answer of a refused request."""
     headers = {} if refused.retry_after_s is None else {"Retry-After": str(refused.retry_after_s)}
-    if content_type(request) == JSON:
+    if refused.is_hanging:
+        headers["Connection"] = "close"
+    if content_type_of(request) == JSON:
         body = json.dumps({"code": int(refused.code), "message": refused.message}).encode()
         return Response(body, refused.status, headers, JSON)
-    return Response(_rpc_status(refused.code, refused.message), refused.status, headers, PROTOBUF)
+    return Response(rpc_status(refused), refused.status, headers, PROTOBUF)
 
 
-def content_type(request: Request) -> str:
+def content_type_of(request: Request) -> str:
     """The media type without its parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _rpc_status(code: RpcCode, message: str) -> bytes:
-    """google.rpc.Status: its two fields, code (1, varint) and message (2), are all that we use of it."""
-    return write_varint(1 << 3) + write_varint(code) + encode_field(2, message.encode())
+def rpc_status(refused: RefusedError) -> bytes:
+    """google.rpc.Status: code (1, varint), message (2), and for what may be tried again a RetryInfo in details (3)."""
+    status = write_varint(1 << 3) + write_varint(refused.code) + encode_field(2, refused.message.encode())
+    if refused.retry_after_s is None:
+        return status
+    duration = write_varint(1 << 3) + write_varint(refused.retry_after_s)
+    retry_info = encode_field(1, b"type.googleapis.com/google.rpc.RetryInfo") + encode_field(
+        2, encode_field(1, duration)
+    )
+    return status + encode_field(3, retry_info)
+
+
+def _json_answer(signal: Signal, admission: Admission) -> bytes:
+    if not admission.rejected:
+        return b"{}"
+    name = "rejectedSpans" if signal is Signal.TRACES else "rejectedLogRecords"
+    partial = {name: str(admission.rejected_total), "errorMessage": _message(admission)}  # int64 is text in JSON
+    return json.dumps({"partialSuccess": partial}).encode()
+
+
+def _message(admission: Admission) -> str:
+    return f"rejected: {reasons(admission)}; kept as dead letters, the others are stored" if admission.rejected else ""
 
 
 def _check_content_type(request: Request) -> None:
-    found = content_type(request)
-    if found == PROTOBUF:
-        return
-    hint = " (OTLP/JSON is not supported yet: set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf)" if found == JSON else ""
-    raise RefusedError(
-        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-        RpcCode.UNIMPLEMENTED,
-        f"content type {found!r} is not supported; expected {PROTOBUF}{hint}",
-    )
-
-
-async def _gunzip(stream: AsyncIterator[bytes], limit_bytes: int) -> bytes:
-    """Decompress, bounded at every step; several gzip members in a row are one body."""
-    body = bytearray()
-    received_bytes = 0
-    member = zlib.decompressobj(_GZIP_WINDOW_BITS)
-    is_started = False
-    try:
-        async for received in stream:
-            received_bytes += len(received)
-            _check_size(received_bytes, limit_bytes)
-            chunk = received
-            while chunk:
-                if member.eof:
-                    member = zlib.decompressobj(_GZIP_WINDOW_BITS)
-                is_started = True
-                body += member.decompress(chunk, limit_bytes - len(body) + 1)
-                _check_size(len(body), limit_bytes)
-                chunk = member.unused_data if member.eof else member.unconsumed_tail
-    except zlib.error as error:
-        raise RefusedError(HTTPStatus.BAD_REQUEST, RpcCode.INVALID_ARGUMENT, f"not gzip: {error}") from error
-    if is_started and not member.eof:
+    found = content_type_of(request)
+    if found not in {PROTOBUF, JSON}:
         raise RefusedError(
-            HTTPStatus.BAD_REQUEST, RpcCode.INVALID_ARGUMENT, f"gzip ends early, after {received_bytes} bytes"
-        )
-    return bytes(body)
-
-
-def _check_size(size_bytes: int, limit_bytes: int) -> None:
-    if size_bytes > limit_bytes:
-        raise RefusedError(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            RpcCode.RESOURCE_EXHAUSTED,
-            f"the body is larger than {limit_bytes} bytes after decompression; send smaller batches",
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            RpcCode.UNIMPLEMENTED,
+            f"content type {found!r} is not supported; expected {PROTOBUF} or {JSON}",
         )

@@ -36,6 +36,8 @@ class Salvaged(NamedTuple):
     """Items, resources and scopes that were changed to make them parse."""
     undecodable: int
     """Items that are not in the body any more."""
+    left_out: bytes
+    """Those items as they came, in their envelope; empty when there are none."""
 
 
 class _Counts:
@@ -45,6 +47,14 @@ class _Counts:
         self.undecodable = 0
 
 
+class _Pair(NamedTuple):
+    """One message of the envelope, twice: with the items that could be kept, and with those that could not."""
+
+    kept: bytes
+    left_out: bytes
+    """Empty when every item was kept."""
+
+
 def salvage(body: bytes, request_type: _RequestType) -> Salvaged:
     """Take a refused body apart.
 
@@ -52,40 +62,48 @@ def salvage(body: bytes, request_type: _RequestType) -> Salvaged:
         MalformedError: Not even the envelope is protobuf, or not one item could be kept.
     """
     counts = _Counts()
-    out = b"".join(
-        encode_field(1, _resource_items(field.payload, request_type, counts))
-        for field in _delimited(body)
-        if field.number == 1
-    )
+    pairs = [_resource_items(field.payload, request_type, counts) for field in _delimited(body) if field.number == 1]
     if not counts.kept:
         raise MalformedError(f"none of {counts.undecodable} items in {len(body)} bytes could be decoded")
-    return Salvaged(out, counts.repaired, counts.undecodable)
+    kept = b"".join(encode_field(1, pair.kept) for pair in pairs)
+    left_out = b"".join(encode_field(1, pair.left_out) for pair in pairs if pair.left_out)
+    return Salvaged(kept, counts.repaired, counts.undecodable, left_out)
 
 
-def _resource_items(data: bytes, request_type: _RequestType, counts: _Counts) -> bytes:
-    out: list[bytes] = []
+def _resource_items(data: bytes, request_type: _RequestType, counts: _Counts) -> _Pair:
+    kept: list[bytes] = []
+    context: list[bytes] = []
+    bad: list[bytes] = []
     for field in _delimited(data):
         if field.number == _CHILDREN_FIELD:
-            out.append(encode_field(_CHILDREN_FIELD, _scope_items(field.payload, request_type, counts)))
+            scope = _scope_items(field.payload, request_type, counts)
+            kept.append(encode_field(_CHILDREN_FIELD, scope.kept))
+            if scope.left_out:
+                bad.append(encode_field(_CHILDREN_FIELD, scope.left_out))
         else:
-            out.append(_context(field, request_type, _RESOURCE, counts))
-    return b"".join(out)
+            kept.append(_context(field, request_type, _RESOURCE, counts))
+            context.append(field.raw)
+    return _Pair(b"".join(kept), b"".join([*context, *bad]) if bad else b"")
 
 
-def _scope_items(data: bytes, request_type: _RequestType, counts: _Counts) -> bytes:
-    out: list[bytes] = []
+def _scope_items(data: bytes, request_type: _RequestType, counts: _Counts) -> _Pair:
+    kept: list[bytes] = []
+    context: list[bytes] = []
+    bad: list[bytes] = []
     for field in _delimited(data):
         if field.number != _CHILDREN_FIELD:
-            out.append(_context(field, request_type, _SCOPE, counts))
+            kept.append(_context(field, request_type, _SCOPE, counts))
+            context.append(field.raw)
             continue
         item = _mend(field.payload, request_type, _ITEM)
         if item is None:
             counts.undecodable += 1
+            bad.append(field.raw)
             continue
         counts.kept += 1
         counts.repaired += item != field.payload
-        out.append(encode_field(_CHILDREN_FIELD, item))
-    return b"".join(out)
+        kept.append(encode_field(_CHILDREN_FIELD, item))
+    return _Pair(b"".join(kept), b"".join([*context, *bad]) if bad else b"")
 
 
 def _context(field: Field, request_type: _RequestType, path: _Path, counts: _Counts) -> bytes:

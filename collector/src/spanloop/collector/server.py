@@ -22,7 +22,9 @@ from spanloop.store import DataDir, Store, connect
 from spanloop.store.spool import Spool
 
 from .app import create_app
+from .connections import IDLE_S, PatientProtocol, allow_many_connections
 from .health import Health
+from .intake import Intake
 from .metrics import Metrics
 from .settings import Settings
 from .writer import Writer
@@ -54,16 +56,18 @@ def run(data_dir: DataDir, settings: Settings) -> None:
 
 
 async def _serve(data_dir: DataDir, settings: Settings, listener: socket.socket, spool: Spool) -> None:
-    metrics, health = Metrics(), Health()
+    metrics, health = Metrics(), Health(data_dir.spool)
+    intake = Intake(spool, metrics, health, settings)
 
     def open_store() -> Store:
         return connect(data_dir)
 
     writer = Writer(spool, open_store, metrics, health, settings=settings)
-    app = create_app(spool, metrics, health, settings)
+    allow_many_connections()
     config = uvicorn.Config(
-        app, lifespan="off", access_log=False, log_config=None, timeout_keep_alive=75, timeout_graceful_shutdown=3
-    )
+        create_app(intake), http=PatientProtocol, lifespan="off", access_log=False, log_config=None,
+        timeout_keep_alive=IDLE_S, timeout_graceful_shutdown=3,
+    )  # fmt: skip
     server = _Server(config)
     _stop_on_signals(server)
     url = _reachable_url(listener)
@@ -77,6 +81,7 @@ async def _serve(data_dir: DataDir, settings: Settings, listener: socket.socket,
             await serving
     finally:
         writer.stop()
+        intake.close()
         await asyncio.wait({writing}, timeout=settings.drain_timeout_s + _GRACE_S)
         waiting = spool.stats.records
         left = f"{waiting} requests wait in the spool" if waiting else "the spool is empty"

@@ -15,6 +15,8 @@ class Settings:
     """0 lets the system choose; the run file then says which."""
     body_limit_bytes: int = 64 * 2**20
     """Most bytes of one request, compressed and again decompressed; the specification recommends 64 MiB."""
+    memory_limit_bytes: int = 256 * 2**20
+    """Most bytes of bodies in memory at once, decompressed and not yet on disk; above it requests get 503."""
     spool_limit_bytes: int = 4 * 2**30
     """Most acknowledged bytes that may wait for ClickHouse; above it requests get 503 and their senders retry."""
     block_bytes: int = 16 * 2**20

@@ -5,9 +5,10 @@ Invariant: nothing outside this module sees an untyped protobuf call, and malfor
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol, TypeVar, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
+from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 VARINT: Final = 0
@@ -57,6 +58,20 @@ def parse(message_type: type[M], body: bytes) -> M:
     except DecodeError as error:
         raise MalformedError(f"{message_type.__name__} of {len(body)} bytes: {error}") from error
     return message
+
+
+def parse_json(message_type: type[M], data: Mapping[str, object]) -> M:
+    """Read protobuf's own JSON mapping; unknown fields are ignored.
+
+    Raises:
+        MalformedError: A field of the wrong type or out of its range.
+    """
+    message: Any = message_type()
+    try:
+        json_format.ParseDict(dict(data), message, ignore_unknown_fields=True)
+    except json_format.ParseError as error:
+        raise MalformedError(str(error)) from error
+    return cast("M", message)
 
 
 def serialize(message: object) -> bytes:

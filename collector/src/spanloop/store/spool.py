@@ -9,6 +9,7 @@ Used by the collector (``spool/``) and the gateway (``generations/``).
 
 import asyncio
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -35,8 +36,7 @@ class SpoolDiskError(DataDirectoryError):
 
 
 class _Waiting(NamedTuple):
-    kind: str
-    body: bytes
+    items: tuple[tuple[str, bytes], ...]
     accepted_ns: int
     size_bytes: int
     done: asyncio.Future[None]
@@ -84,9 +84,18 @@ class Spool:
             SpoolFullError: ``max_bytes`` are waiting already.
             SpoolDiskError: Disk full or broken; nothing was acknowledged.
         """
-        if len(body) > MAX_BODY_BYTES or len(kind.encode()) > MAX_KIND_BYTES:
-            raise ValueError(f"spool record of {len(body)} bytes: expected at most {MAX_BODY_BYTES}")
-        size_bytes = frame_bytes(kind, body)
+        await self.append_all([(kind, body)])
+
+    async def append_all(self, items: Sequence[tuple[str, bytes]]) -> None:
+        """Return when all of these (kind, body) records are on disk; when it raises, none of them counts.
+
+        Raises:
+            SpoolFullError, SpoolDiskError: As `append`.
+        """
+        for kind, body in items:
+            if len(body) > MAX_BODY_BYTES or len(kind.encode()) > MAX_KIND_BYTES:
+                raise ValueError(f"spool record of {len(body)} bytes: expected at most {MAX_BODY_BYTES}")
+        size_bytes = sum(frame_bytes(kind, body) for kind, body in items)
         waiting_bytes = self._journal.pending_bytes + self._queued_bytes
         if waiting_bytes + size_bytes > self._max_bytes:
             raise SpoolFullError(
@@ -95,7 +104,7 @@ class Spool:
                 next_step="see whether ClickHouse answers (`spanloop status`); senders retry by themselves",
             )
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(kind, body, time.time_ns(), size_bytes, loop.create_future())
+        waiting = _Waiting(tuple(items), time.time_ns(), size_bytes, loop.create_future())
         self._queue.append(waiting)
         self._queued_bytes += size_bytes
         if self._flusher is None or self._flusher.done():
@@ -159,7 +168,7 @@ class Spool:
         loop = asyncio.get_running_loop()
         while self._queue:
             group = self._take_group()
-            items = [(waiting.kind, waiting.body, waiting.accepted_ns) for waiting in group]
+            items = [(kind, body, waiting.accepted_ns) for waiting in group for kind, body in waiting.items]
             failure: Exception | None = None
             try:
                 await loop.run_in_executor(self._executor, self._journal.write, items)

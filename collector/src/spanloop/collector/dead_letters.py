@@ -1,0 +1,157 @@
+"""What could not be accepted, kept so that it can be looked at and sent again.
+
+Invariant: an item or a body that was refused for what it holds is in the spool before its sender is told, and from
+there it goes to the table ``dead_letters``. Its ``raw`` bytes are a whole request body in ``content_type``: an item
+keeps its envelope, so replaying is sending. The same bytes refused for the same reason are one row.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import polars as pl
+
+from .wire import MalformedError
+
+KIND: Final = "dead_letters"
+"""The ``kind`` of their records in the spool."""
+TABLE: Final = "dead_letters"
+_MAX_IDS: Final = 100
+_MAX_DETAIL: Final = 2000
+
+
+class Signal(StrEnum):
+    """What a request carries; also the ``kind`` of its record in the spool."""
+
+    TRACES = "traces"
+    LOGS = "logs"
+
+
+class RejectReason(StrEnum):
+    """Why an item or a body was not accepted."""
+
+    BAD_TRACE_ID = "bad_trace_id"
+    BAD_SPAN_ID = "bad_span_id"
+    BAD_PARENT_SPAN_ID = "bad_parent_span_id"
+    TIMESTAMP_OUT_OF_RANGE = "timestamp_out_of_range"
+    UNDECODABLE = "undecodable"
+    MALFORMED_BODY = "malformed_body"
+    """The body is no request at all."""
+    REFUSED_BY_CLICKHOUSE = "refused_by_clickhouse"
+    """ClickHouse refuses the row whenever it is sent, and takes its neighbours."""
+    UNREADABLE_RECORD = "unreadable_record"
+    """A record of the spool that the writer does not understand: of another spanloop, or a mistake of ours."""
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """The refused items of one request that have one reason, or a whole body."""
+
+    signal: str
+    reason: RejectReason
+    detail: str
+    """For a person: got and expected, of the first item."""
+    content_type: str
+    raw: bytes
+    """A request body that holds these items and nothing else."""
+    item_count: int = 1
+    trace_ids: tuple[str, ...] = ()
+    """Lower-case hex, of the first 100 items, without repetition; empty where the body could not be read."""
+    span_ids: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """32 hex digits that depend on nothing but the content."""
+        head = f"{self.signal} {self.reason} {self.content_type}\n".encode()
+        return hashlib.sha256(head + self.raw).hexdigest()[:32]
+
+
+def first_ids(ids: Sequence[bytes]) -> tuple[str, ...]:
+    """Ids as a dead letter keeps them."""
+    return tuple(dict.fromkeys(each.hex() for each in ids[:_MAX_IDS]))
+
+
+def encode(letters: Sequence[DeadLetter]) -> bytes:
+    """Dead letters as one record of the spool: a line of JSON, then the raw bytes."""
+    heads = [
+        {
+            "signal": letter.signal,
+            "reason": letter.reason,
+            "detail": letter.detail[:_MAX_DETAIL],
+            "content_type": letter.content_type,
+            "item_count": letter.item_count,
+            "trace_ids": letter.trace_ids,
+            "span_ids": letter.span_ids,
+            "raw_bytes": len(letter.raw),
+        }
+        for letter in letters
+    ]
+    return json.dumps(heads).encode() + b"\n" + b"".join(letter.raw for letter in letters)
+
+
+def decode(record: bytes) -> list[DeadLetter]:
+    """What `encode` wrote.
+
+    Raises:
+        MalformedError: Something else wrote it.
+    """
+    line, _, raw = record.partition(b"\n")
+    letters: list[DeadLetter] = []
+    try:
+        for head in json.loads(line):
+            size_bytes = int(head["raw_bytes"])
+            if len(raw) < size_bytes:
+                raise MalformedError(f"dead letter of {size_bytes} bytes in a record that has {len(raw)} left")
+            letters.append(
+                DeadLetter(
+                    signal=str(head["signal"]),
+                    reason=RejectReason(head["reason"]),
+                    detail=str(head["detail"]),
+                    content_type=str(head["content_type"]),
+                    raw=raw[:size_bytes],
+                    item_count=int(head["item_count"]),
+                    trace_ids=tuple(map(str, head["trace_ids"])),
+                    span_ids=tuple(map(str, head["span_ids"])),
+                )
+            )
+            raw = raw[size_bytes:]
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedError(f"no dead letters in {len(record)} bytes: {error}") from error
+    return letters
+
+
+class DeadLetterRows:
+    """Collects dead letters and gives them as one frame."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, object]] = []
+
+    def add(self, letter: DeadLetter, received_ns: int) -> None:
+        """Append one, refused at that time."""
+        self._rows.append(
+            {
+                "dead_letter_id": letter.id,
+                "received_at": received_ns,
+                "signal": letter.signal,
+                "reason": str(letter.reason),
+                "detail": letter.detail,
+                "content_type": letter.content_type,
+                "raw_base64": base64.b64encode(letter.raw).decode(),
+                "item_count": letter.item_count,
+                "trace_ids": list(letter.trace_ids),
+                "span_ids": list(letter.span_ids),
+            }
+        )
+
+    def to_frame(self) -> pl.DataFrame:
+        """All rows so far, with the columns of ``dead_letters`` that have no default."""
+        schema = {
+            "dead_letter_id": pl.String(), "received_at": pl.Datetime("ns", "UTC"), "signal": pl.String(),
+            "reason": pl.String(), "detail": pl.String(), "content_type": pl.String(), "raw_base64": pl.String(),
+            "item_count": pl.UInt32(), "trace_ids": pl.List(pl.String()), "span_ids": pl.List(pl.String()),
+        }  # fmt: skip
+        return pl.DataFrame(self._rows, schema=schema)

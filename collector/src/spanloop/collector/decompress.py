@@ -1,0 +1,113 @@
+"""Content encodings: bodies come in compressed pieces and are never held larger than the limit.
+
+Invariant: whatever the pieces claim, at most ``limit_bytes`` + 1 decompressed bytes exist. Several gzip members or
+zstd frames in a row are one body, as both formats say.
+"""
+
+import zlib
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
+
+from .refusal import invalid, too_large
+
+_GZIP_WINDOW_BITS: Final = 31
+_ZSTD_WINDOW_LOG: Final = 23
+"""8 MiB, which RFC 8878 recommends every decoder to take; a frame may ask for gigabytes."""
+
+
+class Decoder(Protocol):
+    """Takes the pieces of one body."""
+
+    def feed(self, piece: bytes) -> int:
+        """Take a piece; returns the decompressed size so far. Raises RefusedError."""
+        ...
+
+    def finish(self) -> bytes:
+        """The decompressed body. Raises RefusedError when it ends too early."""
+        ...
+
+
+class _Plain:
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._pieces: list[bytes] = []
+        self._size_bytes = 0
+
+    def feed(self, piece: bytes) -> int:
+        self._size_bytes += len(piece)
+        if self._size_bytes > self._limit_bytes:
+            raise too_large(self._limit_bytes)
+        self._pieces.append(piece)
+        return self._size_bytes
+
+    def finish(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+class _Gzip:
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._body = bytearray()
+        self._received_bytes = 0
+        self._member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+
+    def feed(self, piece: bytes) -> int:
+        self._received_bytes += len(piece)
+        try:
+            while piece:
+                if self._member.eof:
+                    self._member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+                self._body += self._member.decompress(piece, self._limit_bytes - len(self._body) + 1)
+                if max(len(self._body), self._received_bytes) > self._limit_bytes:
+                    raise too_large(self._limit_bytes)
+                piece = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+        except zlib.error as error:
+            raise invalid(f"not gzip: {error}") from error
+        return len(self._body)
+
+    def finish(self) -> bytes:
+        if self._received_bytes and not self._member.eof:
+            raise invalid(f"gzip ends early, after {self._received_bytes} bytes")
+        return bytes(self._body)
+
+
+class _Zstd:
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._body = bytearray()
+        self._received_bytes = 0
+        self._frame = _zstd_frame()
+
+    def feed(self, piece: bytes) -> int:
+        self._received_bytes += len(piece)
+        try:
+            while piece or not (self._frame.eof or self._frame.needs_input):
+                if self._frame.eof:
+                    self._frame = _zstd_frame()
+                self._body += self._frame.decompress(piece, self._limit_bytes - len(self._body) + 1)
+                if max(len(self._body), self._received_bytes) > self._limit_bytes:
+                    raise too_large(self._limit_bytes)
+                piece = self._frame.unused_data if self._frame.eof else b""
+        except ZstdError as error:
+            raise invalid(f"not zstd: {error}") from error
+        return len(self._body)
+
+    def finish(self) -> bytes:
+        if self._received_bytes and not self._frame.eof:
+            raise invalid(f"zstd ends early, after {self._received_bytes} bytes")
+        return bytes(self._body)
+
+
+def _zstd_frame() -> ZstdDecompressor:
+    return ZstdDecompressor(options={DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG})
+
+
+DECODERS: Final[dict[str, Callable[[int], Decoder]]] = {
+    "": _Plain,
+    "identity": _Plain,
+    "gzip": _Gzip,
+    "zstd": _Zstd,
+}
+"""Content encoding to its decoder, made with the limit in bytes."""

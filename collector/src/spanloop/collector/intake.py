@@ -1,0 +1,127 @@
+"""The one road of every request, whatever it came by: check, keep on disk, count.
+
+Invariant: when `Intake.receive` returns, every accepted item is on disk and every rejected one is kept as a dead
+letter; both are one group in the spool. When it raises, nothing of the request is accepted: a body that cannot be read
+is a dead letter, and everything else is the sender's to send again. No request waits for ClickHouse.
+"""
+
+import asyncio
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from spanloop.store.spool import Spool, SpoolDiskError, SpoolFullError
+
+from . import dead_letters
+from .admission import Admission, Signal, admit, malformed_letter
+from .health import Health
+from .metrics import Metrics
+from .refusal import BodyBudget, RefusedError, invalid, unavailable
+from .settings import Settings
+from .wire import MalformedError
+
+_log = logging.getLogger(__name__)
+_INLINE_BYTES: Final = 256 * 1024
+"""Bodies up to this are checked on the event loop (about a millisecond); larger ones, and JSON, in a thread."""
+_INLINE_JSON_BYTES: Final = 8 * 1024
+_CHECKERS: Final = 2
+"""Threads that check large bodies. A parsed body is several times its size: only so many exist at once."""
+
+
+class _Complaints:
+    """Warnings about requests, at most one a second: a sender that is wrong is wrong many times."""
+
+    def __init__(self) -> None:
+        self._next_s = 0.0
+        self._silent = 0
+
+    def warn(self, text: str) -> None:
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            self._silent += 1
+            return
+        more = f" (and {self._silent} complaints before it)" if self._silent else ""
+        _log.warning("%s%s", text, more)
+        self._next_s, self._silent = now_s + 1.0, 0
+
+
+class Intake:
+    """What HTTP and gRPC hand their bodies to; lives on one event loop.
+
+    Args:
+        spool: Where accepted bodies and dead letters go; the caller owns it.
+        metrics: Counts items and refusals.
+        health: Learns when the spool's disk refuses.
+        settings: The limits.
+    """
+
+    def __init__(self, spool: Spool, metrics: Metrics, health: Health, settings: Settings) -> None:
+        self.spool = spool
+        self.metrics = metrics
+        self.health = health
+        self.settings = settings
+        self.budget = BodyBudget(settings.memory_limit_bytes)
+        self._complaints = _Complaints()
+        self._checkers = ThreadPoolExecutor(_CHECKERS, thread_name_prefix="check")
+
+    async def receive(self, signal: Signal, body: bytes, content_type: str) -> Admission:
+        """Take one decompressed request.
+
+        Raises:
+            RefusedError: No request of this signal, or the spool cannot take it.
+        """
+        try:
+            admission = await self._admit(signal, body, content_type)
+        except MalformedError as error:
+            letter = malformed_letter(signal, body, content_type, error)
+            await self._store([(dead_letters.KIND, dead_letters.encode([letter]))])
+            self.metrics.count("dead_letters_total", signal=signal, reason=letter.reason)
+            raise invalid(f"not an OTLP {signal} request: {error}") from error
+        records: list[tuple[str, bytes]] = [(signal, admission.body)] if admission.accepted else []
+        if admission.dead_letters:
+            records.append((dead_letters.KIND, dead_letters.encode(admission.dead_letters)))
+        if records:
+            await self._store(records)
+        self._count(signal, admission)
+        return admission
+
+    def refused(self, signal: Signal, refused: RefusedError) -> None:
+        """Count and log a request that was refused."""
+        self.metrics.count("refused_requests_total", signal=signal, status=str(int(refused.status)))
+        self._complaints.warn(f"refused {signal} with {int(refused.status)}: {refused.message}")
+
+    def close(self) -> None:
+        """End the threads."""
+        self._checkers.shutdown(wait=False, cancel_futures=True)
+
+    async def _admit(self, signal: Signal, body: bytes, content_type: str) -> Admission:
+        inline_bytes = _INLINE_JSON_BYTES if content_type == "application/json" else _INLINE_BYTES
+        if len(body) <= inline_bytes:
+            return admit(signal, body, content_type)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._checkers, admit, signal, body, content_type)
+
+    async def _store(self, records: list[tuple[str, bytes]]) -> None:
+        try:
+            await self.spool.append_all(records)
+        except (SpoolFullError, SpoolDiskError) as error:
+            self.health.spool_refused(error.what)
+            raise unavailable(error.what) from error
+        self.health.spool_accepted()
+
+    def _count(self, signal: Signal, admission: Admission) -> None:
+        metrics = self.metrics
+        metrics.count("accepted_total", admission.accepted, signal=signal)
+        metrics.count("repaired_total", admission.repaired, signal=signal)
+        metrics.count("dropped_attributes_total", admission.dropped_attributes, signal=signal)
+        for letter in admission.dead_letters:
+            metrics.count("rejected_total", letter.item_count, signal=signal, reason=letter.reason)
+            metrics.count("dead_letters_total", signal=signal, reason=letter.reason)
+        if admission.rejected:
+            self._complaints.warn(f"rejected from {signal}: {reasons(admission)}; see `spanloop dead-letters list`")
+
+
+def reasons(admission: Admission) -> str:
+    """Why items were rejected, for a person: ``2 bad_trace_id, 1 undecodable``."""
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(admission.rejected.items()))
