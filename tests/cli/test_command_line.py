@@ -19,6 +19,7 @@ COMMANDS = [
     ["status"],
     ["doctor"],
     ["demo"],
+    ["import"],
     ["convert"],
     ["train"],
     ["jobs", "list"],

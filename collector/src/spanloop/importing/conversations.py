@@ -1,0 +1,296 @@
+"""Conversations in OpenAI's message format, one a line → the spans that a live agent would have sent, and a score.
+
+A line is an object with ``messages`` or ``traj``, optionally ``tools``, ``reward``, ``task_id``, ``agent`` or ``name``,
+``model``, and ``timestamp`` (ISO 8601, or seconds since the epoch). Each assistant message is one model call: what
+stood before it is its input. Each tool message is one tool call. All hang below one ``invoke_agent`` span.
+
+Invariant: every id depends on the line's content alone: all of it but ``reward``, and which repetition of the same
+content it is. So importing a file again changes nothing, and with another reward only that. How long anything took is
+not known: the spans of a conversation follow each other by a microsecond, in order, and have no duration.
+"""
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, cast
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
+
+from spanloop.semconv import attributes as names
+
+from .parcels import Score, iso_nanoseconds, key_values, utf8
+from .report import BadItemError
+
+MESSAGE_KEYS: Final = ("messages", "traj")
+_ROLES: Final = {"function": "tool", "developer": "system"}
+_KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
+_SERVICE_NAME: Final = "imported"
+_ORDER_NS: Final = 1_000
+"""Between one span's moment and the next one's: only their order is known."""
+
+
+class Conversation(NamedTuple):
+    """One line as spans."""
+
+    request: ExportTraceServiceRequest
+    score: Score | None
+
+
+class _Call(NamedTuple):
+    """A tool call that an answer is awaited for."""
+
+    name: str
+    arguments: str
+
+
+class ConversationReader:
+    """Reads the lines of one file, and tells repetitions of one content apart."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[bytes] = Counter()
+
+    def read(self, line: Mapping[str, object], *, default_time_ns: int) -> Conversation:
+        """One line.
+
+        Args:
+            line: The decoded JSON object.
+            default_time_ns: When it happened, if the line does not say.
+
+        Raises:
+            BadItemError: Something of it is not what it should be; nothing of it is used.
+        """
+        key = next((key for key in MESSAGE_KEYS if line.get(key) is not None), MESSAGE_KEYS[0])
+        messages = [_message(item, f"{key}[{at}]") for at, item in enumerate(_list(line.get(key), key))]
+        if not any(message["role"] == "assistant" for message in messages):
+            raise BadItemError("no_model_call", key, f"{len(messages)} messages", "at least one of role assistant")
+        reward = _reward(line.get("reward"))
+        started_ns = _time(line, default_time_ns)
+        tools = _tools(line.get("tools"))
+        task_id = _plain_text(line.get("task_id"), "task_id")
+        agent = _plain_text(line.get("agent"), "agent") or _plain_text(line.get("name"), "name")
+        model = _plain_text(line.get("model"), "model")
+        identity = self._identity(line)
+        episode_key = f"import-{identity.hex()}"
+        common = {names.SPANLOOP_EPISODE_ID: episode_key, names.SPANLOOP_TASK_ID: task_id}
+        spans = [
+            _span(identity, number, started_ns, attributes | {key: value for key, value in common.items() if value})
+            for number, attributes in enumerate(_attributes(messages, agent=agent, model=model, tools=tools))
+        ]
+        resource = Resource(attributes=key_values({names.SERVICE_NAME: _SERVICE_NAME}))
+        scope = InstrumentationScope(name="spanloop.importing")
+        request = ExportTraceServiceRequest(
+            resource_spans=[ResourceSpans(resource=resource, scope_spans=[ScopeSpans(scope=scope, spans=spans)])]
+        )
+        if reward is None:
+            return Conversation(request, None)
+        score_id = hashlib.blake2b(identity + b"reward", digest_size=16).hexdigest()
+        scored_ns = started_ns + len(spans) * _ORDER_NS
+        return Conversation(request, Score(score_id, reward, identity.hex(), episode_key, utf8(task_id), scored_ns))
+
+    def _identity(self, line: Mapping[str, object]) -> bytes:
+        content = json.dumps({key: line[key] for key in line if key != "reward"}, sort_keys=True)
+        digest = hashlib.blake2b(content.encode(), digest_size=16).digest()
+        repetition = self._seen[digest]
+        self._seen[digest] += 1
+        return hashlib.blake2b(digest + repetition.to_bytes(8, "big"), digest_size=16).digest()
+
+
+def _attributes(
+    messages: Sequence[Mapping[str, object]], *, agent: str, model: str, tools: str
+) -> Iterator[dict[str, object]]:
+    """The attributes of each span, the agent's own first, then in the order of the messages."""
+    yield _filled({names.GEN_AI_OPERATION_NAME: "invoke_agent", names.GEN_AI_AGENT_NAME: agent})
+    # What one model call sends is what the one before sent and a little more: pieces are encoded once.
+    so_far: list[str] = []
+    asked: dict[str, _Call] = {}
+    for message in messages:
+        canonical = {key: message[key] for key in ("role", "parts")}
+        speaker = str(message["name"] or agent)
+        if message["role"] == "assistant":
+            calls = {str(part["id"]): part for part in _parts(message) if part["type"] == "tool_call"}
+            asked |= {key: _Call(str(part["name"]), str(part["arguments"])) for key, part in calls.items()}
+            reason = str(message["finish_reason"] or ("tool_call" if calls else "stop"))
+            yield _filled(
+                {
+                    names.GEN_AI_OPERATION_NAME: "chat",
+                    names.GEN_AI_AGENT_NAME: speaker,
+                    names.GEN_AI_REQUEST_MODEL: model,
+                    names.GEN_AI_RESPONSE_MODEL: model,
+                    names.GEN_AI_RESPONSE_FINISH_REASONS: [reason],
+                    names.GEN_AI_TOOL_DEFINITIONS: tools,
+                    names.GEN_AI_INPUT_MESSAGES: f"[{','.join(so_far)}]",
+                    names.GEN_AI_OUTPUT_MESSAGES: f"[{_json({**canonical, 'finish_reason': reason})}]",
+                }
+            )
+        elif message["role"] == "tool":
+            for part in _parts(message):
+                call_id = str(part["id"])
+                call = asked.get(call_id, _Call("", ""))
+                yield _filled(
+                    {
+                        names.GEN_AI_OPERATION_NAME: "execute_tool",
+                        names.GEN_AI_AGENT_NAME: agent,
+                        names.GEN_AI_TOOL_NAME: message["name"] or call.name,
+                        names.GEN_AI_TOOL_CALL_ID: call_id,
+                        names.GEN_AI_TOOL_CALL_ARGUMENTS: call.arguments,
+                        names.GEN_AI_TOOL_CALL_RESULT: part["response"],
+                    }
+                )
+        so_far.append(_json(canonical))
+
+
+def _span(identity: bytes, number: int, started_ns: int, attributes: dict[str, object]) -> Span:
+    operation = str(attributes[names.GEN_AI_OPERATION_NAME])
+    subject = attributes.get(
+        {"chat": names.GEN_AI_REQUEST_MODEL, "execute_tool": names.GEN_AI_TOOL_NAME}.get(
+            operation, names.GEN_AI_AGENT_NAME
+        ),
+        "",
+    )
+    moment_ns = started_ns + number * _ORDER_NS
+    return Span(
+        trace_id=identity,
+        span_id=_span_id(identity, number),
+        parent_span_id=_span_id(identity, 0) if number else b"",
+        name=utf8(f"{operation} {subject}".strip()),
+        kind=Span.SpanKind.ValueType(3 if operation == "chat" else 1),
+        start_time_unix_nano=moment_ns,
+        end_time_unix_nano=moment_ns,
+        attributes=key_values(attributes),
+    )
+
+
+def _span_id(identity: bytes, number: int) -> bytes:
+    return hashlib.blake2b(identity + number.to_bytes(8, "big"), digest_size=8).digest()
+
+
+def _message(item: object, where: str) -> Mapping[str, object]:
+    """``{"role", "parts", "name", "finish_reason"}``, with OpenTelemetry's parts."""
+    if not isinstance(item, dict):
+        raise BadItemError("bad_message", where, item, "an object with role and content")
+    fields = cast("dict[str, object]", item)
+    said = fields.get("role")
+    role = _ROLES.get(said, said) if isinstance(said, str) else None
+    if role not in _KNOWN_ROLES:
+        raise BadItemError("bad_message", f"{where}.role", said, f"one of {', '.join(sorted(_KNOWN_ROLES))}")
+    name = _plain_text(fields.get("name"), f"{where}.name")
+    content = _content(fields.get("content"), f"{where}.content")
+    if role == "tool":
+        response = content[0]["content"] if len(content) == 1 and content[0]["type"] == "text" else _json(content)
+        call_id = _plain_text(fields.get("tool_call_id"), f"{where}.tool_call_id")
+        parts = [{"type": "tool_call_response", "id": call_id, "response": response if content else ""}]
+    else:
+        parts = content + (_tool_calls(fields, where) if role == "assistant" else [])
+    reason = _plain_text(fields.get("finish_reason"), f"{where}.finish_reason")
+    return {"role": role, "parts": parts, "name": name, "finish_reason": reason}
+
+
+def _content(content: object, where: str) -> list[dict[str, object]]:
+    if content is None or content == "":
+        return []
+    if isinstance(content, str):
+        return [{"type": "text", "content": content}]
+    return [_part(item, f"{where}[{at}]") for at, item in enumerate(_list(content, where))]
+
+
+def _part(item: object, where: str) -> dict[str, object]:
+    if isinstance(item, str):
+        return {"type": "text", "content": item}
+    if not isinstance(item, dict):
+        raise BadItemError("bad_message", where, item, "text or a content part")
+    part = cast("dict[str, object]", item)
+    text = part.get("text", part.get("content"))
+    # What is no text (images, audio) is kept as it is.
+    return {"type": "text", "content": text} if isinstance(text, str) else {"type": "unknown", **part}
+
+
+def _tool_calls(fields: Mapping[str, object], where: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    calls = fields.get("tool_calls")
+    for at, item in enumerate(_list(calls, f"{where}.tool_calls") if calls is not None else []):
+        call = cast("dict[str, object]", item) if isinstance(item, dict) else {}
+        found.append(_tool_call(call.get("function"), call.get("id"), f"{where}.tool_calls[{at}]"))
+    if (legacy := fields.get("function_call")) is not None:
+        found.append(_tool_call(legacy, None, f"{where}.function_call"))
+    return found
+
+
+def _tool_call(function: object, call_id: object, where: str) -> dict[str, object]:
+    fields = cast("dict[str, object]", function) if isinstance(function, dict) else {}
+    name, arguments = fields.get("name"), fields.get("arguments")
+    if not isinstance(name, str):
+        raise BadItemError("bad_message", f"{where}.function.name", name, "the name of the tool")
+    # Arguments that are no JSON are what the model said, and are kept.
+    text = arguments if isinstance(arguments, str) else "" if arguments is None else _json(arguments)
+    return {"type": "tool_call", "id": _plain_text(call_id, f"{where}.id"), "name": name, "arguments": text}
+
+
+def _parts(message: Mapping[str, object]) -> list[dict[str, object]]:
+    return cast("list[dict[str, object]]", message["parts"])
+
+
+def _tools(value: object) -> str:
+    """Tool definitions as OpenTelemetry has them: the ``function`` of each of OpenAI's."""
+    if value is None:
+        return ""
+    found: list[object] = []
+    for at, item in enumerate(_list(value, "tools")):
+        tool = cast("dict[str, object]", item) if isinstance(item, dict) else {}
+        function = tool.get("function", tool)
+        fields = cast("dict[str, object]", function) if isinstance(function, dict) else {}
+        if not isinstance(fields.get("name"), str):
+            raise BadItemError("bad_tools", f"tools[{at}]", fields or tool, "a tool definition with a name")
+        found.append({"type": "function", **fields})
+    return _json(found) if found else ""
+
+
+def _reward(value: object) -> float | None:
+    if value is None:
+        return None
+    try:
+        found = float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        found = math.inf
+    if not math.isfinite(found):
+        raise BadItemError("bad_reward", "reward", value, "a finite number")
+    return found
+
+
+def _time(line: Mapping[str, object], default_ns: int) -> int:
+    value = line.get("timestamp")
+    if value is None:
+        return default_ns
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 <= value < 2**33:
+            raise BadItemError("bad_time", "timestamp", value, "seconds since 1970, or an ISO 8601 time")
+        return int(value * 1_000_000) * 1_000
+    return iso_nanoseconds(value, "timestamp")
+
+
+def _plain_text(value: object, where: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise BadItemError("wrong_type", where, value, "text")
+
+
+def _list(value: object, where: str) -> Sequence[object]:
+    if not isinstance(value, list):
+        raise BadItemError("wrong_type", where, value, "a list")
+    return cast("list[object]", value)
+
+
+def _filled(attributes: Mapping[str, object]) -> dict[str, object]:
+    return {key: value for key, value in attributes.items() if value is not None and value != ""}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

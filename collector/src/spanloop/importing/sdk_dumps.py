@@ -1,0 +1,188 @@
+"""Spans and log records as OpenTelemetry's Python SDK prints them (``ConsoleSpanExporter``, ``to_json``) → OTLP.
+
+Invariant: what the dump says is kept; what it does not say (dropped counts, span flags) is absent. A field of the wrong
+type is rejected with its name, never guessed.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, cast
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs, SeverityNumber
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
+
+from .parcels import any_value, iso_nanoseconds, key_values, utf8
+from .report import BadItemError
+
+_KINDS: Final = {"INTERNAL": 1, "SERVER": 2, "CLIENT": 3, "PRODUCER": 4, "CONSUMER": 5}
+_STATUSES: Final = {"UNSET": 0, "OK": 1, "ERROR": 2}
+_TRACE_STATE_ITEM: Final = re.compile(r"\{key=([^,{}]*), value=([^{}]*)\}")
+_TRACE_ID_DIGITS: Final = 32
+_SPAN_ID_DIGITS: Final = 16
+_BYTE: Final = 0xFF
+_SEVERITIES: Final = 24
+
+
+class _Context(NamedTuple):
+    """What stands around a span or log record."""
+
+    resource: Resource
+    schema_url: str
+    scope: InstrumentationScope
+    scope_schema_url: str
+
+
+def span_request(dumped: Mapping[str, object]) -> ExportTraceServiceRequest:
+    """One dumped span as a request of its own.
+
+    Raises:
+        BadItemError: A field is missing or of the wrong type.
+    """
+    ids = _mapping(dumped, "context")
+    status = _mapping(dumped, "status")
+    code = str(status.get("status_code", "UNSET")).upper()
+    span = Span(
+        trace_id=_id(ids.get("trace_id"), _TRACE_ID_DIGITS, "context.trace_id"),
+        span_id=_id(ids.get("span_id"), _SPAN_ID_DIGITS, "context.span_id"),
+        parent_span_id=_optional_id(dumped.get("parent_id"), _SPAN_ID_DIGITS, "parent_id"),
+        trace_state=_trace_state(ids.get("trace_state")),
+        name=_text(dumped, "name"),
+        kind=Span.SpanKind.ValueType(_KINDS.get(str(dumped.get("kind", "")).rpartition(".")[2].upper(), 0)),
+        start_time_unix_nano=iso_nanoseconds(dumped.get("start_time"), "start_time"),
+        end_time_unix_nano=iso_nanoseconds(dumped.get("end_time"), "end_time"),
+        attributes=key_values(_mapping(dumped, "attributes")),
+        events=[_event(event, f"events[{at}]") for at, event in enumerate(_items(dumped, "events"))],
+        links=[_link(link, f"links[{at}]") for at, link in enumerate(_items(dumped, "links"))],
+        status=Status(code=Status.StatusCode.ValueType(_STATUSES.get(code, 0)), message=_text(status, "description")),
+    )
+    around = _context(dumped)
+    spans = ScopeSpans(scope=around.scope, schema_url=around.scope_schema_url, spans=[span])
+    return ExportTraceServiceRequest(
+        resource_spans=[ResourceSpans(resource=around.resource, schema_url=around.schema_url, scope_spans=[spans])]
+    )
+
+
+def log_request(dumped: Mapping[str, object]) -> ExportLogsServiceRequest:
+    """One dumped log record as a request of its own.
+
+    Raises:
+        BadItemError: A field is missing or of the wrong type.
+    """
+    time, observed = dumped.get("timestamp"), dumped.get("observed_timestamp")
+    severity = min(max(_number(dumped, "severity_number"), 0), _SEVERITIES)
+    record = LogRecord(
+        time_unix_nano=iso_nanoseconds(time, "timestamp") if time else 0,
+        observed_time_unix_nano=iso_nanoseconds(observed, "observed_timestamp") if observed or not time else 0,
+        severity_text=_text(dumped, "severity_text"),
+        severity_number=SeverityNumber.ValueType(severity),
+        body=any_value(dumped.get("body")),
+        attributes=key_values(_mapping(dumped, "attributes")),
+        flags=_number(dumped, "trace_flags") & _BYTE,
+        trace_id=_optional_id(dumped.get("trace_id"), _TRACE_ID_DIGITS, "trace_id"),
+        span_id=_optional_id(dumped.get("span_id"), _SPAN_ID_DIGITS, "span_id"),
+        event_name=_text(dumped, "event_name"),
+    )
+    around = _context(dumped)
+    records = ScopeLogs(scope=around.scope, schema_url=around.scope_schema_url, log_records=[record])
+    return ExportLogsServiceRequest(
+        resource_logs=[ResourceLogs(resource=around.resource, schema_url=around.schema_url, scope_logs=[records])]
+    )
+
+
+def _context(dumped: Mapping[str, object]) -> _Context:
+    resource, scope = _mapping(dumped, "resource"), _mapping(dumped, "instrumentation_scope")
+    return _Context(
+        Resource(attributes=key_values(_mapping(resource, "attributes"))),
+        _text(resource, "schema_url"),
+        InstrumentationScope(
+            name=_text(scope, "name"),
+            version=_text(scope, "version"),
+            attributes=key_values(_mapping(scope, "attributes")),
+        ),
+        _text(scope, "schema_url"),
+    )
+
+
+def _event(event: Mapping[str, object], where: str) -> Span.Event:
+    return Span.Event(
+        time_unix_nano=iso_nanoseconds(event.get("timestamp"), f"{where}.timestamp"),
+        name=_text(event, "name"),
+        attributes=key_values(_mapping(event, "attributes")),
+    )
+
+
+def _link(link: Mapping[str, object], where: str) -> Span.Link:
+    ids = _mapping(link, "context")
+    return Span.Link(
+        trace_id=_id(ids.get("trace_id"), _TRACE_ID_DIGITS, f"{where}.context.trace_id"),
+        span_id=_id(ids.get("span_id"), _SPAN_ID_DIGITS, f"{where}.context.span_id"),
+        trace_state=_trace_state(ids.get("trace_state")),
+        attributes=key_values(_mapping(link, "attributes")),
+    )
+
+
+def _id(value: object, digits: int, where: str) -> bytes:
+    expected = f"{digits} hexadecimal digits"
+    if not isinstance(value, str):
+        raise BadItemError("bad_id", where, value, expected)
+    try:
+        found = bytes.fromhex(value.lower().removeprefix("0x"))
+    except ValueError:
+        raise BadItemError("bad_id", where, value, expected) from None
+    if len(found) * 2 != digits:
+        raise BadItemError("bad_id", where, value, expected)
+    return found
+
+
+def _optional_id(value: object, digits: int, where: str) -> bytes:
+    return b"" if value is None or not value else _id(value, digits, where)
+
+
+def _trace_state(value: object) -> str:
+    """``a=1,b=2`` out of the SDK's ``['{key=a, value=1}', '{key=b, value=2}']``."""
+    return ",".join(f"{key}={found}" for key, found in _TRACE_STATE_ITEM.findall(str(value or "")))
+
+
+def _mapping(fields: Mapping[str, object], name: str) -> Mapping[str, object]:
+    """The object of that name; an absent one is empty."""
+    value = fields.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise BadItemError("wrong_type", name, value, "an object")
+    return cast("Mapping[str, object]", value)
+
+
+def _items(fields: Mapping[str, object], name: str) -> Sequence[Mapping[str, object]]:
+    value = fields.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise BadItemError("wrong_type", name, value, "a list of objects")
+    found = cast("list[object]", value)
+    for at, item in enumerate(found):
+        if not isinstance(item, dict):
+            raise BadItemError("wrong_type", f"{name}[{at}]", item, "an object")
+    return cast("list[Mapping[str, object]]", found)
+
+
+def _text(fields: Mapping[str, object], name: str) -> str:
+    value = fields.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadItemError("wrong_type", name, value, "text")
+    return utf8(value)
+
+
+def _number(fields: Mapping[str, object], name: str) -> int:
+    value = fields.get(name)
+    if value is None:
+        return 0
+    if not isinstance(value, int):
+        raise BadItemError("wrong_type", name, value, "an integer")
+    return value

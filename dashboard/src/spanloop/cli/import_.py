@@ -1,0 +1,75 @@
+"""``spanloop import``: existing spans and conversations into the store."""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from .console import err, print_table, progress_bar
+from .options import DataDirOption, command, data_directory
+
+if TYPE_CHECKING:
+    from spanloop.importing import Reject
+
+_SHOWN: Final = 10
+_KIB: Final = 1024
+
+PathsArgument = Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files, or folders of files; .gz is fine.")]
+RejectsOption = Annotated[
+    Path | None, typer.Option("--rejects", help="Write everything that was not imported to this file, as JSON lines.")
+]
+
+
+def import_(paths: PathsArgument, data_dir: DataDirOption = None, rejects: RejectsOption = None) -> None:
+    """Import existing spans, log records and conversations.
+
+    Takes OTLP requests (JSON, one a file or one a line, or protobuf), what the OpenTelemetry SDK's console exporter
+    prints, and conversations in OpenAI's message format: JSON lines with `messages` or `traj`, optionally `tools`,
+    `reward`, `task_id`, `agent` or `name`, `model` and `timestamp`. Importing again changes nothing. Exit code 1 when
+    something was not imported.
+
+    Example: `spanloop import trajectories.jsonl.gz exported-spans/`
+    """
+    from spanloop.importing import import_paths
+    from spanloop.store import connect
+
+    directory = data_directory(data_dir)
+    shown = 0
+    with ExitStack() as stack:
+        # A file that cannot be written is said before the work, not after it.
+        kept = stack.enter_context(rejects.open("w", encoding="utf-8")) if rejects else None
+
+        def on_reject(reject: "Reject") -> None:
+            nonlocal shown
+            shown += 1
+            if shown <= _SHOWN:
+                err.print(str(reject), markup=False)
+            if kept is not None:
+                kept.write(json.dumps(reject._asdict() | reject.place._asdict() | {"place": str(reject.place)}) + "\n")
+
+        store = stack.enter_context(connect(directory, start=True))
+        bar = stack.enter_context(progress_bar())
+        task = bar.add_task("importing (KiB)", total=None, note="")
+
+        def progress(done_bytes: int, all_bytes: int) -> None:
+            bar.update(task, completed=done_bytes // _KIB, total=max(1, all_bytes // _KIB))
+
+        report = import_paths(store, paths, on_reject=on_reject, progress=progress)
+    if shown > _SHOWN:
+        more = "they are all in " + str(rejects) if rejects else "--rejects FILE keeps them all"
+        err.print(f"… and {shown - _SHOWN:,} more; {more}", markup=False)
+    kinds = [kind for kind in report.new if report.new[kind] or report.known[kind]]
+    rows = [(kind, f"{report.new[kind]:,}", f"{report.known[kind]:,}") for kind in kinds]
+    print_table(("imported", "new", "already there"), rows, numbers=("new", "already there"))
+    reasons = [(reason, f"{count:,}") for reason, count in sorted(report.rejected.items())]
+    if reasons:
+        print_table(("rejected", "items"), reasons, numbers=("items",))
+    err.print(f"{report.input:,} items: {report.accepted:,} accepted, {report.rejected_total:,} rejected")
+    if sum(report.new.values()):
+        err.print(
+            f"a running spanloop converts them by itself; else run: {command('convert', directory)}", markup=False
+        )
+    if report.rejected_total:
+        raise typer.Exit(1)

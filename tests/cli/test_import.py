@@ -1,0 +1,30 @@
+"""``spanloop import`` as a person types it."""
+
+import json
+from pathlib import Path
+
+from .support import Run
+
+GOOD = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}], "reward": 1}
+
+
+def test_what_is_good_is_imported_and_what_is_not_is_said(spanloop: Run, tmp_path: Path) -> None:
+    path, rejects = tmp_path / "episodes.jsonl", tmp_path / "rejects.jsonl"
+    path.write_text("\n".join([json.dumps(GOOD), "{no json", json.dumps({"messages": []})]))
+    done = spanloop("import", str(path), "--rejects", str(rejects))
+    assert done.returncode == 1
+    assert f"{path}:2: not_json" in done.stderr
+    assert "3 items: 1 accepted, 2 rejected" in done.stderr
+    assert [json.loads(line)["line"] for line in rejects.read_text().splitlines()] == [2, 3]
+    path.write_text(json.dumps(GOOD))
+    again = spanloop("import", str(path))
+    assert again.returncode == 0
+    assert "1 items: 1 accepted, 0 rejected" in again.stderr
+    assert again.stdout.split() == ["imported", "new", "already", "there", "conversations", "0", "1",
+                                    "spans", "of", "conversations", "0", "2", "scores", "0", "1"]  # fmt: skip
+
+
+def test_a_path_that_is_not_there_is_said(spanloop: Run, tmp_path: Path) -> None:
+    done = spanloop("import", str(tmp_path / "nothing.jsonl"))
+    assert done.returncode == 2
+    assert f"There is no file {tmp_path / 'nothing.jsonl'} to import." in done.stderr
