@@ -1,130 +1,144 @@
 """Failures of an episode: what went wrong, whose fault it was, and whether the episode got over it.
 
 Invariant: one failure at most for each model call and for each tool call, by the first rule of the registry that
-sees one. Only what decided the episode is unrecovered.
+sees one; what no single call shows is added by the rules that look at the episode. Only what decided the episode is
+unrecovered.
 """
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from hashlib import blake2b
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from spanloop.semconv.enums import FaultOwner
 
 from ..messages import parse_json
+from ..spans import Span, SpanKind
 from ..steps import Episode, Step
 from .bad_call import MALFORMED_ARGUMENTS, REFUSED_ARGUMENTS, UNKNOWN_TOOL
-from .base import ErrorClass, Finding, ToolScene
-from .broken_output import FILTERED_OUTPUT, INCOMPLETE_STREAM, TRUNCATED_OUTPUT, is_incomplete
-from .ending import WRONG_ANSWER
+from .base import EndingRule, EpisodeRule, ErrorClass, Finding, ModelCallRule, Rules, Sighting, ToolCallRule, ToolScene
+from .broken_output import FILTERED_OUTPUT, INCOMPLETE_STREAM, MALFORMED_OUTPUT, TRUNCATED_OUTPUT, is_incomplete
+from .causes import deciding_chain, decisive, with_chains
+from .course import Course, course_of
+from .crash import CRASH
+from .ending import DECLINED, STOPPED, WRONG_ANSWER
 from .failed_request import FAILED_REQUEST
-from .made_up import MADE_UP
-from .tool_failure import TOOL_ENVIRONMENT, TOOL_RAISED
+from .failure import Failure
+from .judge import Ask, AskedJudge, judged_ending
+from .loop import LOOP
+from .made_up import MADE_UP, WRONGLY_GIVEN
+from .tool_failure import BROKEN_CODE, CANNOT_BE, TOOL_ENVIRONMENT, TOOL_RAISED, UNANSWERED
 
-MODEL_CALL_RULES: Final = (FAILED_REQUEST, INCOMPLETE_STREAM, TRUNCATED_OUTPUT, FILTERED_OUTPUT)
-TOOL_CALL_RULES: Final = (UNKNOWN_TOOL, MALFORMED_ARGUMENTS, REFUSED_ARGUMENTS, TOOL_ENVIRONMENT, MADE_UP, TOOL_RAISED)
-ENDING_RULES: Final = (WRONG_ANSWER,)
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """One thing that went wrong in an episode."""
-
-    step: Step
-    trace_id: str
-    span_id: str
-    """The culprit: the model call when the policy is to blame, else the span that failed."""
-    tool_name: str
-    rule: str
-    finding: Finding
-    is_recovered: bool
-    occurred_ns: int
-
-    @property
-    def fingerprint(self) -> str:
-        """The same for the same failure in any episode: numbers, ids and quoted values do not count."""
-        shape = _VALUES.sub("#", self.finding.message[:400])
-        text = f"{self.finding.error_class}\0{self.finding.owner}\0{self.tool_name}\0{self.rule}\0{shape}"
-        return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+RULES: Final = Rules(
+    model_calls=(FAILED_REQUEST, INCOMPLETE_STREAM, TRUNCATED_OUTPUT, FILTERED_OUTPUT, MALFORMED_OUTPUT),
+    tool_calls=(
+        UNKNOWN_TOOL,
+        MALFORMED_ARGUMENTS,
+        REFUSED_ARGUMENTS,
+        TOOL_ENVIRONMENT,
+        MADE_UP,
+        WRONGLY_GIVEN,
+        BROKEN_CODE,
+        CANNOT_BE,
+        TOOL_RAISED,
+        UNANSWERED,
+    ),
+    episodes=(LOOP, CRASH),
+    endings=(STOPPED, DECLINED, WRONG_ANSWER),
+)
+"""In order of precedence. A rule of your own: ``RULES._replace(tool_calls=(MINE, *RULES.tool_calls))``."""
 
 
-_VALUES: Final = re.compile(r"'[^']*'|\"[^\"]*\"|\b[0-9a-fA-F]{8,}\b|\b[A-Z]*-?\d[\w.:-]*")
-
-
-class _Course(NamedTuple):
-    """How the episode went, as far as recovery is concerned."""
-
-    last_index: int
-    ended_well: bool
-    """Whether the last call came to an answer."""
-    has_failed: bool
-    last_success: dict[str, int]
-    """Tool name → the last step at which it worked."""
-
-
-def attribute(episode: Episode, *, has_failed: bool, reward: float | None) -> tuple[Failure, ...]:
+def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules: Rules = RULES) -> tuple[Failure, ...]:
     """The failures of ``episode`` in the order of its steps.
 
     Args:
         episode: Its steps and spans.
         has_failed: Whether the reward says that the episode failed.
         reward: The episode's reward, for the evidence.
+        rules: What is looked for.
     """
-    course = _course(episode, has_failed=has_failed)
-    found = [failure for step in episode.steps for failure in (*_of_call(step, course), *_of_tools(step, course))]
+    course = course_of(episode, has_failed=has_failed)
+    tools = {span.key: span for span in episode.context if span.kind is SpanKind.TOOL}
+    found: list[Failure] = []
+    for step in episode.steps:
+        found += _of_call(step, course, rules)
+        for scene in _scenes(step, episode, tools):
+            found += _of_tool(scene, course, rules)
+    found += _of_episode(episode, course, rules)
+    found.sort(key=lambda failure: failure.step.index)
     if has_failed and all(failure.is_recovered for failure in found):
-        last = episode.steps[-1]
-        for rule in ENDING_RULES:
-            finding = rule.see(episode, reward)
-            if finding is not None:
-                found.append(_failure(last, rule.name, finding, is_recovered=False))
-                break
-    return tuple(found)
+        found += _of_ending(episode, reward, rules)
+    return with_chains(episode, found, reward)
 
 
-def _course(episode: Episode, *, has_failed: bool) -> _Course:
-    last = episode.steps[-1]
-    worked = {result.name: step.index for step in episode.steps for result in step.results if not result.is_error}
-    ended_well = not last.span.has_failed and not is_incomplete(last) and bool(last.span.output)
-    return _Course(last.index, ended_well, has_failed, worked)
-
-
-def decisive(failures: tuple[Failure, ...]) -> Failure | None:
-    """The failure that decided the episode: the first that it did not get over."""
-    return next((failure for failure in failures if not failure.is_recovered), None)
-
-
-def _of_call(step: Step, course: _Course) -> Iterator[Failure]:
-    for rule in MODEL_CALL_RULES:
+def _of_call(step: Step, course: Course, rules: Rules) -> Iterator[Failure]:
+    for rule in rules.model_calls:
         finding = rule.see(step)
         if finding is not None:
-            recovered = _went_on(step, course) and not course.has_failed
-            yield _failure(step, rule.name, finding, is_recovered=recovered)
+            yield _failure(step, rule.name, finding, is_recovered=course.got_over_call(step, finding))
             return
 
 
-def _of_tools(step: Step, course: _Course) -> Iterator[Failure]:
+def _scenes(step: Step, episode: Episode, tools: Mapping[tuple[str, str], Span]) -> Iterator[ToolScene]:
     calls = step.span.output[0].tool_calls if step.span.output else ()
     if not calls or step.span.has_failed or is_incomplete(step):
         return
     results = {result.position: result for result in step.results}
     offered = offered_tools(step.span.tools)
     for position, call in enumerate(calls):
-        scene = ToolScene(step, call, results.get(position), offered)
-        for rule in TOOL_CALL_RULES:
-            finding = rule.see(scene)
-            if finding is not None:
-                worked_later = course.last_success.get(call.name, -1) > step.index
-                recovered = _went_on(step, course) and (not course.has_failed or worked_later)
-                yield _failure(step, rule.name, finding, is_recovered=recovered, scene=scene)
-                break
+        result = results.get(position)
+        tool = tools.get((result.trace_id, result.span_id)) if result else None
+        yield ToolScene(step, call, result, tool, offered, is_continued=result is None and _is_continued(step, episode))
 
 
-def _went_on(step: Step, course: _Course) -> bool:
-    """Whether the episode took a later step and came to an answer."""
-    return course.last_index > step.index and course.ended_well
+def _of_tool(scene: ToolScene, course: Course, rules: Rules) -> Iterator[Failure]:
+    for rule in rules.tool_calls:
+        finding = rule.see(scene)
+        if finding is not None:
+            is_known = not scene.offered or scene.call.name in scene.offered
+            recovered = course.got_over_tool(scene.step, scene.call.name, is_known=is_known)
+            yield _failure(scene.step, rule.name, finding, is_recovered=recovered, scene=scene)
+            return
+
+
+def _is_continued(step: Step, episode: Episode) -> bool:
+    if step.following is None:
+        return False
+    call, after = step.span, episode.steps[step.following].span
+    count = len(call.input)
+    if not count or len(after.input) <= count or after.input_chain[count - 1] != call.input_chain[-1]:
+        return False
+    return after.input[count].digest == call.output[0].digest
+
+
+def _of_episode(episode: Episode, course: Course, rules: Rules) -> Iterator[Failure]:
+    for rule in rules.episodes:
+        for sighting in rule.see(episode):
+            later = any(step.span.start_ns >= sighting.culprit.end_ns for step in episode.steps)
+            is_own = sighting.finding.owner is FaultOwner.POLICY
+            recovered = later and course.went_on(sighting.step) and not (course.has_failed and is_own)
+            yield _sighted(sighting, rule.name, is_recovered=recovered)
+
+
+def _of_ending(episode: Episode, reward: float | None, rules: Rules) -> list[Failure]:
+    for rule in rules.endings:
+        sighting = rule.see(episode, reward)
+        if sighting is not None:
+            return [_sighted(sighting, rule.name, is_recovered=False)]
+    return []
+
+
+def _sighted(sighting: Sighting, rule: str, *, is_recovered: bool) -> Failure:
+    return Failure(
+        step=sighting.step,
+        trace_id=sighting.culprit.trace_id,
+        span_id=sighting.culprit.span_id,
+        tool_name=sighting.tool_name,
+        rule=rule,
+        finding=sighting.finding,
+        is_recovered=is_recovered,
+        occurred_ns=sighting.culprit.end_ns,
+    )
 
 
 def _failure(step: Step, rule: str, finding: Finding, *, is_recovered: bool, scene: ToolScene | None = None) -> Failure:
@@ -155,4 +169,24 @@ def offered_tools(tools: str) -> dict[str, dict[str, object]]:
     return found
 
 
-__all__ = ["ErrorClass", "Failure", "Finding", "attribute", "decisive", "is_incomplete", "offered_tools"]
+__all__ = [
+    "RULES",
+    "Ask",
+    "AskedJudge",
+    "EndingRule",
+    "EpisodeRule",
+    "ErrorClass",
+    "Failure",
+    "Finding",
+    "ModelCallRule",
+    "Rules",
+    "Sighting",
+    "ToolCallRule",
+    "ToolScene",
+    "attribute",
+    "deciding_chain",
+    "decisive",
+    "is_incomplete",
+    "judged_ending",
+    "offered_tools",
+]

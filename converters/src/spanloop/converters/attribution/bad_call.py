@@ -25,11 +25,11 @@ _REFUSED: Final = re.compile(
 
 def _unknown(scene: ToolScene) -> Finding | None:
     name = scene.call.name
-    evidence = {"tool": name, "offered": ", ".join(sorted(scene.offered))}
+    evidence: dict[str, object] = {"tool": name, "offered": ", ".join(sorted(scene.offered))}
     message = f"the action calls {name!r}, which it was not offered"
     if scene.offered and name not in scene.offered:
         return Finding(ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, 0.97, message, evidence)
-    if not scene.offered and scene.result and scene.result.is_error and _UNKNOWN.search(scene.result.content):
+    if not scene.offered and scene.result and scene.result.is_error and _UNKNOWN.search(scene.error):
         return Finding(
             ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, 0.85, message, evidence | {"result": scene.result.content}
         )
@@ -39,7 +39,7 @@ def _unknown(scene: ToolScene) -> Finding | None:
 def _malformed(scene: ToolScene) -> Finding | None:
     if scene.call.is_valid:
         return None
-    evidence = {"arguments": scene.call.arguments, "expected": "a JSON object"}
+    evidence: dict[str, object] = {"arguments": scene.call.arguments, "expected": "a JSON object"}
     message = f"the arguments of {scene.call.name!r} are not a JSON object"
     return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.95, message, evidence)
 
@@ -50,10 +50,14 @@ def _refused(scene: ToolScene) -> Finding | None:
     if result is None or not result.is_error or not scene.call.is_valid:
         return None
     wrong = schema_violation(scene.call.arguments, scene.offered.get(scene.call.name, {}))
-    said = _REFUSED.search(result.content)
+    said = _REFUSED.search(scene.error)
     if not wrong and not said:
         return None
-    evidence = {"arguments": scene.call.arguments, "violation": wrong, "result": result.content[:500]}
+    evidence: dict[str, object] = {
+        "arguments": scene.call.arguments,
+        "violation": wrong,
+        "result": result.content[:500],
+    }
     message = wrong or result.content
     return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.9 if wrong else 0.8, message, evidence)
 

@@ -1,10 +1,10 @@
 """What an attribution rule is, and the taxonomy that rules speak.
 
-Invariant: a rule looks at one thing (a model call, a tool call, an episode's end), and says nothing or gives one
-finding with class, owner, confidence and evidence. Rules never punish: they name.
+Invariant: a rule looks at one thing (a model call, a tool call, an episode as a whole, an episode's end), and says
+nothing or gives findings with class, owner, confidence and evidence. Rules never punish: they name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -12,12 +12,13 @@ from typing import NamedTuple
 from spanloop.semconv.enums import FaultOwner
 
 from ..messages import ToolCall
+from ..spans import Span
 from ..steps import Episode, Step
 from ..tool_results import ToolResult
 
 
 class ErrorClass(StrEnum):
-    """What went wrong. Open: a later rule may add a class."""
+    """What went wrong. Open: a rule of a user's own may name any other class."""
 
     UNKNOWN_TOOL = "unknown_tool"
     """The action calls a tool that it was not offered."""
@@ -25,8 +26,16 @@ class ErrorClass(StrEnum):
     """Arguments that are no JSON object, or that the tool's signature refuses."""
     MADE_UP_ARGUMENT = "made_up_argument"
     """The tool cannot find, or does not take, a value that the policy was never given."""
+    REFUSED_ACTION = "refused_action"
+    """The tool works, and says in words that what the action asks for cannot be done."""
+    INVALID_CODE = "invalid_code"
+    """Code or a query that the policy wrote and that does not run."""
+    INVALID_USER_INPUT = "invalid_user_input"
+    """The tool cannot find an identifier that the user gave."""
     TOOL_ERROR = "tool_error"
     """The tool ran and raised, or answered with an error."""
+    MISSING_RESULT = "missing_result"
+    """A tool call went unanswered, and the model was asked again as if it had never been made."""
     TIMEOUT = "timeout"
     RATE_LIMIT = "rate_limit"
     SERVER_ERROR = "server_error"
@@ -39,8 +48,20 @@ class ErrorClass(StrEnum):
     CONTENT_FILTER = "content_filter"
     TRUNCATED_OUTPUT = "truncated_output"
     INCOMPLETE_STREAM = "incomplete_stream"
+    MALFORMED_OUTPUT = "malformed_output"
+    """An answer in no form that the harness reads: a tool call as plain text, or nothing at all."""
     MODEL_CALL_ERROR = "model_call_error"
     """A failed model call that no other class fits."""
+    LOOP = "loop"
+    """The same actions with the same answers, again and again."""
+    HARNESS_CRASH = "harness_crash"
+    """The program around model and tools raised."""
+    CANCELLED = "cancelled"
+    """Somebody stopped the program."""
+    STEP_LIMIT = "step_limit"
+    """The episode stopped in mid-action: no turns were left."""
+    REFUSAL = "refusal"
+    """The policy declined to do the task."""
     WRONG_ANSWER = "wrong_answer"
     """The episode ended in order and its reward says that it failed."""
 
@@ -48,12 +69,24 @@ class ErrorClass(StrEnum):
 class Finding(NamedTuple):
     """What a rule saw."""
 
-    error_class: ErrorClass
+    error_class: str
+    """An ``ErrorClass``, or a class of a rule's own."""
     owner: FaultOwner
     confidence: float
     """0 to 1."""
     message: str
-    evidence: dict[str, str]
+    evidence: dict[str, object]
+    """What the rule saw, as JSON values."""
+
+
+class Sighting(NamedTuple):
+    """A finding that a rule placed by itself."""
+
+    step: Step
+    """The action during or after which it happened."""
+    finding: Finding
+    culprit: Span
+    tool_name: str = ""
 
 
 class ToolScene(NamedTuple):
@@ -62,8 +95,22 @@ class ToolScene(NamedTuple):
     step: Step
     call: ToolCall
     result: ToolResult | None
+    tool: Span | None
+    """The tool's own span, where one was recorded."""
     offered: dict[str, dict[str, object]]
     """Tool name → JSON schema of its parameters; empty when definitions were not captured."""
+    is_continued: bool
+    """Whether a call without a result is part of a later step's input, message for message."""
+
+    @property
+    def error(self) -> str:
+        """All that is said of the error, by the tool's span and by what the model was shown; empty without one."""
+        if self.result is None or not self.result.is_error:
+            return ""
+        said = [self.result.error_type, self.result.content]
+        if self.tool is not None:
+            said[1:1] = [self.tool.exception.message, self.tool.status_message]
+        return " ".join(dict.fromkeys(text for text in said if text))
 
 
 @dataclass(frozen=True)
@@ -83,6 +130,14 @@ class ToolCallRule:
 
 
 @dataclass(frozen=True)
+class EpisodeRule:
+    """Looks at an episode as a whole, for what no single call shows."""
+
+    name: str
+    see: Callable[[Episode], Iterable[Sighting]]
+
+
+@dataclass(frozen=True)
 class EndingRule:
     """Looks at how an episode ended that nothing else explains.
 
@@ -90,4 +145,13 @@ class EndingRule:
     """
 
     name: str
-    see: Callable[[Episode, float | None], Finding | None]
+    see: Callable[[Episode, float | None], Sighting | None]
+
+
+class Rules(NamedTuple):
+    """A registry. Of each kind, the first rule that sees something about a call speaks; all episode rules speak."""
+
+    model_calls: tuple[ModelCallRule, ...]
+    tool_calls: tuple[ToolCallRule, ...]
+    episodes: tuple[EpisodeRule, ...]
+    endings: tuple[EndingRule, ...]

@@ -1,10 +1,15 @@
-"""A model call that answered, but not to its end: the stream broke, the limit cut it, or a filter did."""
+"""A model call that answered, but not to its end or in no form that can be read.
 
-from typing import Final
+The stream broke, the limit cut it, a filter did, or a tool call came as plain text.
+"""
+
+import re
+from typing import Final, cast
 
 from spanloop.semconv.enums import FaultOwner, UntrainableReason
 
-from ..finish_reasons import CONTENT_FILTER, LENGTH
+from ..finish_reasons import CONTENT_FILTER, LENGTH, TOOL_CALL
+from ..messages import Message, parse_json
 from ..steps import Step
 from .base import ErrorClass, Finding, ModelCallRule
 
@@ -35,17 +40,59 @@ def _truncated(step: Step) -> Finding | None:
     if step.span.finish_reason != LENGTH:
         return None
     limit = dict(step.span.sampling).get("max_tokens", "")
-    evidence = {"finish_reason": LENGTH, "max_tokens": limit, "output_tokens": str(step.span.output_tokens)}
+    evidence: dict[str, object] = {
+        "finish_reason": LENGTH,
+        "max_tokens": limit,
+        "output_tokens": str(step.span.output_tokens),
+    }
     return Finding(ErrorClass.TRUNCATED_OUTPUT, FaultOwner.POLICY, 0.6, "the output hit its token limit", evidence)
 
 
 def _filtered(step: Step) -> Finding | None:
     if step.span.finish_reason != CONTENT_FILTER:
         return None
-    evidence = {"finish_reason": CONTENT_FILTER}
+    evidence: dict[str, object] = {"finish_reason": CONTENT_FILTER}
     return Finding(ErrorClass.CONTENT_FILTER, FaultOwner.POLICY, 0.5, "a content filter cut the output", evidence)
+
+
+_CALL_AS_TEXT: Final = re.compile(
+    r"<\|?(?:tool_call|tool_calls|function_call|function_calls|tool_use|python_tag|invoke)\b"
+    r"|<function=|\[TOOL_CALLS?\]|^\s*(?:```(?:json|tool_call|tool_code)?\s*)?\{\s*\"(?:name|tool|function|tool_name)\"\s*:"
+    r"\s*\"[\w.-]+\"\s*,\s*\"(?:arguments|parameters|args|input|tool_input)\"\s*:",
+)
+"""A tool call as models write one that their parser did not take."""
+
+
+def _malformed(step: Step) -> Finding | None:
+    span = step.span
+    if span.problem is not None or not span.output or span.output[0].tool_calls:
+        return None
+    said = span.output[0]
+    evidence: dict[str, object] = {"finish_reason": span.finish_reason, "output": said.text[:500]}
+    if found := _CALL_AS_TEXT.search(said.text):
+        evidence["found"] = found.group(0)
+        message = "the output holds a tool call as plain text"
+        confidence = 0.9 if span.tools != "[]" else 0.6
+        return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, confidence, message, evidence)
+    if span.finish_reason == TOOL_CALL:
+        message = "the output ends for a tool call and holds none"
+        return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.8, message, evidence)
+    if not has_parts(said):
+        message = "the output holds neither text nor a tool call"
+        return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.7, message, evidence)
+    return None
+
+
+def has_parts(message: Message) -> bool:
+    """Whether a message says anything: text, a tool call, or a part of another kind."""
+    if message.text.strip() or message.tool_calls or message.tool_responses:
+        return True
+    fields = cast("dict[str, list[object]]", parse_json(message.json))
+    kinds = [cast("dict[str, object]", part).get("type") for part in fields.get("parts", []) if isinstance(part, dict)]
+    return any(kind not in {"text", "reasoning"} for kind in kinds)
 
 
 INCOMPLETE_STREAM: Final = ModelCallRule("incomplete_stream", _incomplete)
 TRUNCATED_OUTPUT: Final = ModelCallRule("truncated_output", _truncated)
 FILTERED_OUTPUT: Final = ModelCallRule("filtered_output", _filtered)
+MALFORMED_OUTPUT: Final = ModelCallRule("malformed_output", _malformed)

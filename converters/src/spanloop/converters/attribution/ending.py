@@ -1,21 +1,69 @@
-"""An episode that ended in order and still failed: the answer was wrong, as far as the reward can tell."""
+"""An episode that failed although nothing in it did: what its last answer shows, as far as the reward can tell.
 
+A reward says that the answer is wrong and not where it went wrong: the last step of the policy is named, at a
+confidence that says so.
+"""
+
+import re
 from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
 
 from ..steps import Episode
-from .base import EndingRule, ErrorClass, Finding
+from .answer import origin_of_answer
+from .base import EndingRule, ErrorClass, Finding, Sighting
+
+_DECLINED: Final = re.compile(
+    r"\b(?:i(?:'m| am)|we(?:'re| are)) (?:sorry|afraid|unable|not able)\b.{0,90}?\b(?:assist|help|comply|fulfil|do that|complete (?:this|that|the|your) (?:task|request))"
+    r"|\bi (?:can(?:'t|not)|won't|will not|must decline to|am unable to|am not able to) "
+    r"(?:assist|help|comply|do that|fulfil|complete (?:this|that|the|your) (?:task|request)"
+    r"|provide (?:that|this|assistance))",
+    re.IGNORECASE | re.DOTALL,
+)
+_DECLINES_WITHIN: Final = 300
+"""Characters from the start of an answer within which a refusal is said."""
 
 
-def _wrong(episode: Episode, reward: float | None) -> Finding | None:
+def _stopped(episode: Episode, reward: float | None) -> Sighting | None:
+    """The last action is a tool call: nobody asked the policy for an answer."""
+    last = episode.steps[-1]
+    calls = last.span.output[0].tool_calls if last.span.output else ()
+    if not calls:
+        return None
+    evidence: dict[str, object] = {
+        "reward": repr(reward),
+        "steps": len(episode.steps),
+        "calls": [call.name for call in calls],
+        "answered": len(last.results),
+    }
+    message = "the episode stopped after a tool call, before an answer"
+    return Sighting(last, Finding(ErrorClass.STEP_LIMIT, FaultOwner.POLICY, 0.4, message, evidence), last.span)
+
+
+def _declined(episode: Episode, reward: float | None) -> Sighting | None:
+    last = episode.steps[-1]
+    said = last.span.output[0].text if last.span.output else ""
+    found = _DECLINED.search(said[:_DECLINES_WITHIN].replace("\u2019", "'"))
+    if found is None:
+        return None
+    evidence: dict[str, object] = {"reward": repr(reward), "said": found.group(0), "answer": said[:500]}
+    message = "the policy declined to do the task"
+    return Sighting(last, Finding(ErrorClass.REFUSAL, FaultOwner.POLICY, 0.7, message, evidence), last.span)
+
+
+def _wrong(episode: Episode, reward: float | None) -> Sighting | None:
     if reward is None:
         return None
-    last = episode.steps[-1].span
-    said = last.output[0].text if last.output else ""
-    evidence = {"reward": repr(reward), "answer": said[:500]}
+    last = episode.steps[-1]
+    said = last.span.output[0].text if last.span.output else ""
+    evidence: dict[str, object] = {"reward": repr(reward), "answer": said[:500]}
     message = f"the episode ended in order with reward {reward:g}"
-    return Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, 0.5, message, evidence)
+    origin = origin_of_answer(episode)
+    if origin is not None:
+        last, evidence["value"] = origin
+    return Sighting(last, Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, 0.5, message, evidence), last.span)
 
 
+STOPPED: Final = EndingRule("stopped_in_action", _stopped)
+DECLINED: Final = EndingRule("declined", _declined)
 WRONG_ANSWER: Final = EndingRule("wrong_answer", _wrong)

@@ -79,8 +79,9 @@ def _see(step: Step) -> Finding | None:
     message = span.exception.message or span.status_message or span.error_type
     text = f"{span.error_type} {span.exception.type} {message}"
     error_class, owner, confidence = classify(text) or (ErrorClass.MODEL_CALL_ERROR, FaultOwner.ENVIRONMENT, 0.5)
-    evidence = {"error.type": span.error_type, "exception.type": span.exception.type, "status": span.status_message}
-    return Finding(error_class, owner, confidence, message, {key: value for key, value in evidence.items() if value})
+    said = {"error.type": span.error_type, "exception.type": span.exception.type, "status": span.status_message}
+    evidence: dict[str, object] = {key: value for key, value in said.items() if value}
+    return Finding(error_class, owner, confidence, message, evidence)
 
 
 FAILED_REQUEST: Final = ModelCallRule("failed_request", _see)

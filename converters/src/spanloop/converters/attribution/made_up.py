@@ -6,6 +6,9 @@ definitions). What the policy itself said before is no source. Stays with the to
 value (the tool's own bug), a value that was given to the policy (whoever gave it did so wrongly), and a number that
 is merely refused, because amounts are computed. Nothing is said where part of what was given cannot be read.
 
+An identifier (letters and digits, or six digits and more) that is not there and that only the user named is the
+user's mistake; a plain word is not, because one may ask for what does not exist.
+
 Two lookalikes lower the confidence: a value that is digits only may be a date or an id in another spelling.
 """
 
@@ -30,44 +33,80 @@ _REFUSED: Final = re.compile(
     re.IGNORECASE,
 )
 _WORD: Final = re.compile(r"[^\W_]+")
+_IDENTIFIER: Final = re.compile(r"(?=.*\d)(?:(?=.*[A-Za-z])[\w#-]{4,}|\d{6,})")
 _READABLE_PARTS: Final = frozenset({"text", "tool_call", "tool_call_response"})
 
 
 def _made_up(scene: ToolScene) -> Finding | None:
-    result, span = scene.result, scene.step.span
-    if result is None or not result.is_error or not scene.call.is_valid or not span.input or span.problem is not None:
-        return None
-    kind = f"{result.error_type}: {result.content}"
-    is_missing = _MISSING.search(kind) is not None
-    if not is_missing and not _REFUSED.search(kind):
-        return None
-    named = [
-        (name, value)
-        for name, value in _values(scene.call.arguments)
-        if (is_missing or isinstance(value, str)) and _names(_own_words(result.content, result.error_type), str(value))
-    ]
-    given = _given(span) if named else None
-    if given is None:
+    named = _named(scene)
+    given = _given(scene.step.span) if named else None
+    if given is None or scene.result is None:
         return None
     for name, value in named:
         strange = [word for word in _WORD.findall(str(value).casefold()) if word not in given]
         if strange:
             confidence = 0.75 if any(character.isalpha() for character in str(value)) else 0.5
-            evidence = {
+            evidence: dict[str, object] = {
                 "argument": name,
                 "value": str(value),
                 "not_given": ", ".join(strange),
                 "arguments": scene.call.arguments,
-                "result": result.content[:500],
+                "result": scene.result.content[:500],
             }
             return Finding(
                 ErrorClass.MADE_UP_ARGUMENT,
                 FaultOwner.POLICY,
-                confidence * result.confidence,
-                result.content,
+                confidence * scene.result.confidence,
+                scene.result.content,
                 evidence,
             )
     return None
+
+
+def _wrongly_given(scene: ToolScene) -> Finding | None:
+    """An identifier that is not there, and that only the user ever named."""
+    result, span = scene.result, scene.step.span
+    if result is None or not _MISSING.search(f"{result.error_type}: {result.content}"):
+        return None
+    for name, value in _named(scene):
+        text = str(value)
+        if not _IDENTIFIER.fullmatch(text.strip()):
+            continue
+        by_user = [index for index, message in enumerate(span.input) if _says(message, "user", text)]
+        by_others = any(
+            _says(message, "system", text) or any(_names(answer.content, text) for answer in message.tool_responses)
+            for message in span.input
+        )
+        if by_user and not by_others and not _names(span.tools, text):
+            evidence: dict[str, object] = {
+                "argument": name,
+                "value": text,
+                "message": by_user[0],
+                "result": result.content[:500],
+            }
+            confidence = 0.7 * result.confidence
+            return Finding(ErrorClass.INVALID_USER_INPUT, FaultOwner.USER, confidence, result.content, evidence)
+    return None
+
+
+def _says(message: Message, role: str, value: str) -> bool:
+    return message.role == role and _names(message.text, value)
+
+
+def _named(scene: ToolScene) -> list[tuple[str, str | int | float]]:
+    """(argument, value) of those values that an error about something missing or unacceptable names."""
+    result, span = scene.result, scene.step.span
+    if result is None or not result.is_error or not scene.call.is_valid or not span.input or span.problem is not None:
+        return []
+    kind = f"{result.error_type}: {result.content}"
+    is_missing = _MISSING.search(kind) is not None
+    if not is_missing and not _REFUSED.search(kind):
+        return []
+    return [
+        (name, value)
+        for name, value in _values(scene.call.arguments)
+        if (is_missing or isinstance(value, str)) and _names(_own_words(result.content, result.error_type), str(value))
+    ]
 
 
 def _values(arguments: str) -> Iterator[tuple[str, str | int | float]]:
@@ -112,3 +151,4 @@ def _is_readable(message: Message) -> bool:
 
 
 MADE_UP: Final = ToolCallRule("made_up", _made_up)
+WRONGLY_GIVEN: Final = ToolCallRule("wrongly_given", _wrongly_given)

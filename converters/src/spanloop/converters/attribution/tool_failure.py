@@ -1,4 +1,8 @@
-"""A tool that was called properly and failed: its surroundings are to blame when the text says so, else the tool."""
+"""A tool that was called properly and failed: its surroundings are to blame when the text says so, else the tool.
+
+Three kinds are the policy's all the same: code of its own that does not run, an action that a working tool says
+cannot be done, and what ``bad_call`` and ``made_up`` see.
+"""
 
 import re
 from typing import Final
@@ -28,17 +32,62 @@ _ENVIRONMENT: Final = (
     ),
 )
 
+_RUNS_CODE: Final = re.compile(
+    r"python|code|interpreter|execut|shell|bash|terminal|jupyter|notebook|\bsql\b|_sql|sql_|query_db|run_query",
+    re.IGNORECASE,
+)
+_CODE_ARGUMENT: Final = re.compile(r'"(?:code|script|source|command|cmd|sql|program)"\s*:')
+_BROKEN_CODE: Final = re.compile(
+    r"\b(?:SyntaxError|IndentationError|NameError|TypeError|AttributeError|KeyError|IndexError|ValueError"
+    r"|ZeroDivisionError|UnboundLocalError|ImportError|ModuleNotFoundError|AssertionError|RecursionError)\b"
+    r"|syntax error|no such (?:column|table|function)|unknown column|command not found|exit ?code:? ?[1-9]",
+    re.IGNORECASE,
+)
+
+_CANNOT_BE: Final = re.compile(
+    r"\bnot enough\b|\binsufficient\b|does not add up|do(?:es)? not match|\bcannot be\b|\bcan't be\b"
+    r"|not (?:allowed|permitted)|\balready (?:been |exists|cancel|book|closed|used)|\bexceeds\b|not (?:currently )?available\b"
+    r"|\bout of stock\b|not eligible|must (?:be|have|not)\b|no longer\b|has expired",
+    re.IGNORECASE,
+)
+_RAISED: Final = re.compile(r"Traceback|\b[A-Z]\w*(?:Error|Exception)\b")
+
+
+def environment_fault(text: str) -> ErrorClass | None:
+    """The class of a fault of the surroundings that an error's text tells of."""
+    return next((error_class for error_class, pattern in _ENVIRONMENT if pattern.search(text)), None)
+
 
 def _environment(scene: ToolScene) -> Finding | None:
     result = scene.result
     if result is None or not result.is_error:
         return None
-    text = f"{result.error_type} {result.content}"
-    for error_class, pattern in _ENVIRONMENT:
-        if pattern.search(text):
-            confidence = 0.9 * result.confidence
-            return Finding(error_class, FaultOwner.ENVIRONMENT, confidence, result.content, _evidence(scene))
-    return None
+    error_class = environment_fault(scene.error)
+    if error_class is None:
+        return None
+    return Finding(error_class, FaultOwner.ENVIRONMENT, 0.9 * result.confidence, result.content, _evidence(scene))
+
+
+def _broken_code(scene: ToolScene) -> Finding | None:
+    """Code that the policy wrote raised in the tool that ran it."""
+    result, call = scene.result, scene.call
+    if result is None or not result.is_error or not _CODE_ARGUMENT.search(call.arguments):
+        return None
+    if not _RUNS_CODE.search(call.name) or not _BROKEN_CODE.search(scene.error):
+        return None
+    confidence = 0.85 * result.confidence
+    return Finding(ErrorClass.INVALID_CODE, FaultOwner.POLICY, confidence, result.content, _evidence(scene))
+
+
+def _cannot_be(scene: ToolScene) -> Finding | None:
+    """The tool did not break: it says in words, without an exception, that the action cannot be done."""
+    result = scene.result
+    if result is None or not result.is_error or result.evidence == "span status" or result.error_type:
+        return None
+    if _RAISED.search(result.content) or not _CANNOT_BE.search(result.content):
+        return None
+    confidence = 0.65 * result.confidence
+    return Finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, confidence, result.content, _evidence(scene))
 
 
 def _raised(scene: ToolScene) -> Finding | None:
@@ -48,17 +97,32 @@ def _raised(scene: ToolScene) -> Finding | None:
     return Finding(ErrorClass.TOOL_ERROR, FaultOwner.TOOL, 0.7 * result.confidence, result.content, _evidence(scene))
 
 
-def _evidence(scene: ToolScene) -> dict[str, str]:
+def _unanswered(scene: ToolScene) -> Finding | None:
+    """The model was asked again without an answer to its call: whoever runs the tools lost it."""
+    if scene.result is not None or not scene.is_continued:
+        return None
+    evidence: dict[str, object] = {"arguments": scene.call.arguments, "tool_call_id": scene.call.id}
+    message = f"nobody answered the call of {scene.call.name!r}"
+    return Finding(ErrorClass.MISSING_RESULT, FaultOwner.HARNESS, 0.6, message, evidence)
+
+
+def _evidence(scene: ToolScene) -> dict[str, object]:
     result = scene.result
     if result is None:
         return {}
-    return {
+    evidence: dict[str, object] = {
         "arguments": scene.call.arguments,
         "error_type": result.error_type,
         "result": result.content[:500],
         "seen_by": result.evidence,
     }
+    if scene.tool is not None and scene.tool.exception.message:
+        evidence["exception"] = scene.tool.exception.message[:500]
+    return evidence
 
 
 TOOL_ENVIRONMENT: Final = ToolCallRule("tool_environment", _environment)
+BROKEN_CODE: Final = ToolCallRule("broken_code", _broken_code)
+CANNOT_BE: Final = ToolCallRule("cannot_be", _cannot_be)
 TOOL_RAISED: Final = ToolCallRule("tool_raised", _raised)
+UNANSWERED: Final = ToolCallRule("unanswered", _unanswered)

@@ -1,0 +1,1 @@
+"""Episodes of an airline agent: read, broken on purpose, told as spans."""

@@ -1,0 +1,124 @@
+"""Episodes as scripts that can be changed and then told as spans."""
+
+import gzip
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Message = dict[str, Any]
+Raised = tuple[str, str]
+"""Type and message of an exception."""
+
+
+@dataclass
+class Turn:
+    """One model call and what followed it."""
+
+    said: Message | None
+    """None when the call failed."""
+    finish: str = "stop"
+    raised: Raised | None = None
+    is_streaming: bool = False
+    answer: str | None = None
+    """Of the tool, as the model is shown it; None without an answer."""
+    tool_raised: Raised | None = None
+    then: list[Message] = field(default_factory=list[Message])
+    """What the user said next."""
+
+    @property
+    def call(self) -> Message | None:
+        """The tool call, if there is one."""
+        parts = self.said["parts"] if self.said else []
+        return next((part for part in parts if part["type"] == "tool_call"), None)
+
+
+@dataclass
+class Script:
+    """An episode that can be told as spans."""
+
+    opening: list[Message]
+    turns: list[Turn]
+    tools: list[Message]
+    reward: float | None
+    raised: Raised | None = None
+    """What the program around it raised."""
+
+
+def read_scripts(path: Path) -> list[Script]:
+    """Episodes as ``{"reward", "traj": [OpenAI messages]}``, one a line; made-up ones when there is no file."""
+    if not path.exists():
+        print(f"airline episodes: made up, no file {path}")
+        return [_made_up_episode(number) for number in range(120)]
+    with gzip.open(path, "rt") as lines:
+        found = [json.loads(line) for line in lines]
+    tools = _tools([call for each in found for message in each["traj"] for call in message.get("tool_calls") or ()])
+    return [_script(each, tools) for each in found]
+
+
+def _script(found: Message, tools: list[Message]) -> Script:
+    script = Script([], [], tools, float(found["reward"]))
+    for message in found["traj"]:
+        role, content = message["role"], message.get("content") or ""
+        if role == "assistant":
+            calls = message.get("tool_calls") or ()
+            asked = [
+                asks(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"])) for call in calls
+            ]
+            said = asked[0] if asked else says(content)
+            script.turns.append(Turn(said, finish="tool_call" if asked else "stop"))
+        elif role == "tool" and script.turns:
+            script.turns[-1].answer = content
+        else:
+            after = script.turns[-1].then if script.turns else script.opening
+            after.append({"role": role, "parts": [{"type": "text", "content": content}]})
+    script.turns[-1].then = []
+    return script
+
+
+def _made_up_episode(number: int) -> Script:
+    tools = [
+        {
+            "name": name,
+            "parameters": {"type": "object", "properties": {"user_id": {"type": "string"}}, "required": ["user_id"]},
+        }
+        for name in ("get_user_details", "cancel", "rebook")
+    ]
+    user = f"anna_kern_{4000 + number}"
+    opening = [
+        {"role": "system", "parts": [{"type": "text", "content": "You help passengers."}]},
+        {"role": "user", "parts": [{"type": "text", "content": f"I am {user}, please cancel my flight {number}."}]},
+    ]
+    turns = [
+        Turn(asks(f"{number}-{n}", name, {"user_id": user}), finish="tool_call", answer=f'{{"{name}": {n}}}')
+        for n, name in enumerate(("get_user_details", "rebook", "cancel"))
+    ]
+    return Script(opening, [*turns, Turn(says("Your flight is cancelled."))], tools, float(number % 2))
+
+
+def _tools(calls: Sequence[Message]) -> list[Message]:
+    """Definitions as far as the calls tell: types of arguments, and those that are always given."""
+    kinds = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
+    given: dict[str, list[Message]] = {}
+    for call in calls:
+        given.setdefault(call["function"]["name"], []).append(json.loads(call["function"]["arguments"]))
+    found: list[Message] = []
+    for name, examples in sorted(given.items()):
+        types = {key: {type(each[key]) for each in examples if key in each} for each in examples for key in each}
+        properties = {key: {"type": kinds[next(iter(t))]} if len(t) == 1 else {} for key, t in sorted(types.items())}
+        required = sorted(key for key in types if all(key in each for each in examples))
+        parameters = {"type": "object", "properties": properties, "required": required}
+        found.append({"type": "function", "name": name, "parameters": parameters})
+    return found
+
+
+def says(text: str) -> Message:
+    """An answer in words; none at all for an empty text."""
+    return {"role": "assistant", "parts": [{"type": "text", "content": text}] if text else []}
+
+
+def asks(identity: str, name: str, arguments: object) -> Message:
+    """A tool call."""
+    part = {"type": "tool_call", "id": identity, "name": name, "arguments": arguments}
+    return {"role": "assistant", "parts": [part]}

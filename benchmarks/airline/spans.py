@@ -1,0 +1,90 @@
+"""Scripts as rows of ``otel_traces``."""
+
+import json
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from .script import Message, Raised, Turn
+
+START_NS: Final = 1_795_000_000_000_000_000
+SECOND_NS: Final = 1_000_000_000
+
+
+class Place(NamedTuple):
+    """Where a span stands."""
+
+    trace: str
+    own: str
+    parent: str
+    start_ns: int
+    duration_ns: int = SECOND_NS // 2
+
+
+def call_span(place: Place, seen: Sequence[Message], turn: Turn, tools: Sequence[Message]) -> Message:
+    """The model call of a turn; its place's own id is the response's too."""
+    values: Message = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "airline",
+        "gen_ai.is_streaming": turn.is_streaming,
+        "gen_ai.input.messages": list(seen),
+        "gen_ai.tool.definitions": list(tools),
+    }
+    if turn.said is not None:
+        finish = turn.finish
+        values |= {
+            "gen_ai.response.id": f"{place.trace}-{place.own}",
+            "gen_ai.response.finish_reasons": [finish],
+            "gen_ai.output.messages": [{**turn.said, "finish_reason": finish}],
+        }
+    elif turn.raised:
+        values["error.type"] = turn.raised[0]
+    return span(place, "chat", values, turn.raised)
+
+
+def tool_span(place: Place, turn: Turn) -> Message:
+    """The tool call of a turn."""
+    call = turn.call or {}
+    values: Message = {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": call["name"],
+        "gen_ai.tool.call.id": call["id"],
+    }
+    if turn.answer is not None and turn.tool_raised is None:
+        values["gen_ai.tool.call.result"] = turn.answer
+    return span(place, "execute_tool", values, turn.tool_raised)
+
+
+def span(place: Place, name: str, values: Message, raised: Raised | None = None) -> Message:
+    """One row."""
+    event = {"exception.type": raised[0], "exception.message": raised[1]} if raised else {}
+    return {
+        "Timestamp": place.start_ns,
+        "TraceId": place.trace,
+        "SpanId": place.own,
+        "ParentSpanId": place.parent,
+        "SpanName": name,
+        "ServiceName": "airline",
+        "ScopeName": "",
+        "SpanAttributes": _items(values),
+        "Duration": place.duration_ns,
+        "StatusCode": "Error" if raised else "Unset",
+        "StatusMessage": raised[1] if raised else "",
+        "Events.Name": ["exception"] if raised else [],
+        "Events.Attributes": [_items(event)] if raised else [],
+        "DroppedAttributesCount": 0,
+        "IngestedAt": place.start_ns // 1_000,
+    }
+
+
+def _items(values: Message) -> list[Message]:
+    return [{"key": key, "value": v if isinstance(v, str) else json.dumps(v)} for key, v in values.items()]
+
+
+def identity(trace: str, number: int, *, is_tool: bool = False) -> str:
+    """The span id of turn ``number``."""
+    return f"{trace[-8:]}{number * 2 + is_tool + 1:08x}"
+
+
+def score(trace: str, value: float) -> Message:
+    """A row of ``scores``: the reward of a trace."""
+    return {"score_id": trace, "name": "reward", "value": value, "trace_id": trace, "scored_at": START_NS}

@@ -1,0 +1,56 @@
+"""Where the answer of an episode came from: the first step that said what the last one repeats.
+
+Agents hand an answer on: one works it out, others confirm it and repeat it. If it is wrong, the step that first said
+it is nearer to the cause than the one that said it last. Only what can be told apart from ordinary words is followed:
+a value that the answer marks as such, or a number.
+"""
+
+import re
+from typing import Final
+
+from ..steps import Episode, Step
+
+_MARKED: Final = (
+    re.compile(r"\\boxed\{+\s*([^{}]+?)\s*\}"),
+    re.compile(r"(?:final |correct )?answer(?: is|:)\s*:?\s*\W*([^\n]{1,80}?)\W*(?:\.\s|\.?$|\n)", re.IGNORECASE),
+    re.compile(r"\*\*([^*\n]{1,60})\*\*(?!\s*:)"),
+    re.compile(
+        r"(?:therefore|thus|hence|so|in total)\b[^\n]{0,200}?\b(?:is|are|was|were|=)\s+\W*([^\n.]{1,60}?)\W*(?:\.|\n|$)",
+        re.IGNORECASE,
+    ),
+)
+"""Ways to mark a result, the plainest first; the last match counts."""
+
+_NUMBER: Final = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w])")
+
+
+def origin_of_answer(episode: Episode) -> tuple[Step, str] | None:
+    """The step that first said the final answer, or got it from a tool, and the answer; None where it has no value."""
+    for last in reversed(episode.steps):
+        value = _value(last.span.output[0].text if last.span.output else "")
+        if value:
+            given = "\n".join(message.text for message in episode.steps[0].span.input)
+            if _says(given, value):
+                return None
+            return next(step for step in episode.steps if step is last or _brought(step, value)), value
+    return None
+
+
+def _value(text: str) -> str:
+    """What the text gives as its result; empty when nothing stands out."""
+    for pattern in _MARKED:
+        found = [match.group(1).strip() for match in pattern.finditer(text)]
+        if found and any(character.isalnum() for character in found[-1]):
+            numbers = _NUMBER.findall(found[-1])
+            return numbers[-1] if len(numbers) == 1 else found[-1]
+    numbers = _NUMBER.findall(text)
+    return numbers[-1] if len(set(numbers)) == 1 else ""
+
+
+def _brought(step: Step, value: str) -> bool:
+    said = step.span.output[0].text if step.span.output else ""
+    return _says(said, value) or any(_says(result.content, value) for result in step.results)
+
+
+def _says(text: str, value: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w)", text, re.IGNORECASE) is not None

@@ -1,0 +1,112 @@
+"""From the first cause to the last symptom.
+
+Invariant: the failure that decided an episode is the root of the chain that leads to how it ended. A failure leads to
+a later one where the same tool failed in the same way, or where the later one can be a mere consequence (the program
+gave up, or was stopped) and nothing worked between the two. Of several chains that the episode did not get over, the
+last one decided it, because after it nothing mended the outcome.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from ..steps import Episode
+from .base import ErrorClass
+from .course import made_progress
+from .failure import Failure
+
+_CONSEQUENCES: Final = frozenset({ErrorClass.HARNESS_CRASH, ErrorClass.STEP_LIMIT, ErrorClass.CANCELLED})
+"""What a program does when something else has gone wrong."""
+
+
+class Ending(NamedTuple):
+    """How the episode ended: the symptom of whatever caused it."""
+
+    step: int
+    span_id: str
+    what: str
+
+
+def ending_of(episode: Episode, reward: float | None) -> Ending:
+    """The symptom, in words."""
+    last = episode.steps[-1]
+    span = last.span
+    if span.has_failed:
+        what = f"the last model call failed: {span.exception.message or span.status_message or span.error_type}"
+    elif not span.output:
+        what = "the last model call gave no answer"
+    elif span.output[0].tool_calls:
+        what = "the episode stopped after a tool call"
+    else:
+        what = "the episode ended with an answer"
+    return Ending(last.index, span.span_id, what if reward is None else f"{what}; reward {reward:g}")
+
+
+def decisive(failures: Sequence[Failure]) -> Failure | None:
+    """The failure that decided the episode: the root of the last chain that it did not get over."""
+    chain = deciding_chain(failures)
+    return chain[0] if chain else None
+
+
+def deciding_chain(failures: Sequence[Failure]) -> list[Failure]:
+    """The failures of the last chain that the episode did not get over, root first; empty without one.
+
+    Args:
+        failures: Of one episode, in the order of steps.
+    """
+    open_ones = [failure for failure in failures if not failure.is_recovered]
+    if not open_ones:
+        return []
+    chain = [open_ones[-1]]
+    for earlier in reversed(open_ones[:-1]):
+        if _leads_to(earlier, chain[-1]):
+            chain.append(earlier)
+    return chain[::-1]
+
+
+def _leads_to(earlier: Failure, later: Failure) -> bool:
+    cause, effect = earlier.finding.error_class, later.finding.error_class
+    if effect == ErrorClass.STEP_LIMIT and cause == ErrorClass.LOOP:
+        return True
+    if effect in _CONSEQUENCES and earlier.progress == later.progress:
+        return True
+    return (earlier.tool_name, cause) == (later.tool_name, effect)
+
+
+def with_chains(episode: Episode, failures: Sequence[Failure], reward: float | None) -> tuple[Failure, ...]:
+    """``failures`` with the chain that each belongs to in its evidence, from root cause to symptom."""
+    if not failures:
+        return ()
+    failures = _with_progress(episode, failures)
+    deciding = deciding_chain(failures)
+    ending = ending_of(episode, reward)
+    links: list[dict[str, object]] = [_link(failure) for failure in deciding]
+    links.append({"step": ending.step, "span_id": ending.span_id, "what": ending.what})
+    found: list[Failure] = []
+    for failure in failures:
+        own = links if failure in deciding else [_link(failure)]
+        if failure.is_recovered:
+            own = [*own, {"what": "recovered"}]
+        evidence = {**failure.finding.evidence, "chain": own}
+        found.append(replace(failure, finding=failure.finding._replace(evidence=evidence)))
+    return tuple(found)
+
+
+def _with_progress(episode: Episode, failures: Sequence[Failure]) -> list[Failure]:
+    failed = {failure.step.index for failure in failures}
+    before: list[int] = []
+    count = 0
+    for step in episode.steps:
+        before.append(count)
+        count += step.index not in failed and made_progress(step)
+    return [replace(failure, progress=before[failure.step.index]) for failure in failures]
+
+
+def _link(failure: Failure) -> dict[str, object]:
+    return {
+        "step": failure.step.index,
+        "span_id": failure.span_id,
+        "error_class": str(failure.finding.error_class),
+        "owner": str(failure.finding.owner),
+        "what": failure.finding.message[:200],
+    }

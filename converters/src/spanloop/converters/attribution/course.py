@@ -1,0 +1,78 @@
+"""How an episode went, as far as recovery is concerned.
+
+Invariant: what the episode got over did not decide it. Without a reward that says otherwise, an episode that came
+to an answer got over everything before. One that failed got over a fault only where the same thing worked later:
+the tool, or (for a request that its service failed) the next request of the same conversation.
+"""
+
+from dataclasses import dataclass
+
+from spanloop.semconv.enums import FaultOwner
+
+from ..steps import Episode, Step, Thread
+from .base import Finding
+from .broken_output import is_incomplete
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The facts that recovery depends on."""
+
+    last_index: int
+    ended_well: bool
+    """Whether the last call came to an answer."""
+    has_failed: bool
+    """Whether the reward says that the episode failed."""
+    tool_worked: dict[str, int]
+    """Tool name → the last step at which it worked."""
+    any_tool_worked: dict[Thread, int]
+    """Thread → the last step at which every tool call worked."""
+    answered: dict[Thread, int]
+    """Thread → the last step that gave a whole answer."""
+
+    def got_over_call(self, step: Step, finding: Finding) -> bool:
+        """Whether the episode got over what was wrong with a model call."""
+        if not self.has_failed:
+            return self.went_on(step)
+        is_own = finding.owner is FaultOwner.POLICY
+        return not is_own and self.answered.get(step.thread, -1) > step.index
+
+    def got_over_tool(self, step: Step, tool_name: str, *, is_known: bool) -> bool:
+        """Whether the episode got over a failed tool call; for a tool that does not exist, another one has to work."""
+        worked = self.tool_worked.get(tool_name, -1) if is_known else self.any_tool_worked.get(step.thread, -1)
+        return self.went_on(step) and (not self.has_failed or worked > step.index)
+
+    def went_on(self, step: Step) -> bool:
+        """Whether the episode took a later step and came to an answer."""
+        return self.last_index > step.index and self.ended_well
+
+
+def course_of(episode: Episode, *, has_failed: bool) -> Course:
+    """The course of ``episode``."""
+    last = episode.steps[-1]
+    ended_well = not last.span.has_failed and not is_incomplete(last) and bool(last.span.output)
+    tool_worked: dict[str, int] = {}
+    any_tool_worked: dict[Thread, int] = {}
+    answered: dict[Thread, int] = {}
+    for step in episode.steps:
+        if has_answered(step):
+            answered[step.thread] = step.index
+        for result in step.results:
+            if not result.is_error:
+                tool_worked[result.name] = step.index
+        if step.results and not any(result.is_error for result in step.results):
+            any_tool_worked[step.thread] = step.index
+    return Course(last.index, ended_well, has_failed, tool_worked, any_tool_worked, answered)
+
+
+def has_answered(step: Step) -> bool:
+    """Whether the model call gave a whole answer."""
+    return not step.span.has_failed and not is_incomplete(step) and bool(step.span.output)
+
+
+def made_progress(step: Step) -> bool:
+    """Whether the step gave a whole answer and none of its tool calls failed."""
+    if not has_answered(step):
+        return False
+    calls = step.span.output[0].tool_calls
+    return not any(result.is_error for result in step.results) and (not calls or bool(step.results))

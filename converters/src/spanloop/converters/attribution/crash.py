@@ -1,0 +1,99 @@
+"""What raised around the model calls: the program itself, a tool that no action asked for, or somebody who stopped it.
+
+An exception on its way up marks every span that it passes; the innermost one is where it was raised. Seen here is
+one that was raised in no model call and in no tool call of an action: those have rules of their own.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from spanloop.semconv.enums import FaultOwner
+
+from ..spans import Span, SpanKind
+from ..steps import Episode, Step
+from .base import EpisodeRule, ErrorClass, Finding, Sighting
+from .tool_failure import environment_fault
+
+_CANCELLED: Final = re.compile(r"KeyboardInterrupt|CancelledError|Cancelled\b|SIGINT|interrupted by (?:the )?user")
+_LIMIT: Final = re.compile(
+    r"MaxTurns|max(?:imum)?[ _]?(?:turns|iterations|steps)|RecursionError|recursion limit|(?:iteration|step|turn)s? limit",
+    re.IGNORECASE,
+)
+_UNREADABLE: Final = re.compile(
+    r"OutputParser|JSONDecodeError|could not parse (?:the )?(?:llm|model|output)|ModelBehaviorError"
+    r"|UnexpectedModelBehavior"
+)
+
+Key = tuple[str, str]
+
+
+def _see(episode: Episode) -> Iterator[Sighting]:
+    failed = [span for span in episode.context if span.has_failed]
+    if not failed:
+        return
+    asked = {(result.trace_id, result.span_id) for step in episode.steps for result in step.results}
+    spans = {span.key: span for span in episode.spans}
+    below: dict[Key, list[Span]] = defaultdict(list)
+    for span in spans.values():
+        if span.has_failed:
+            below[span.trace_id, span.parent_span_id].append(span)
+    for span in failed:
+        if span.key in asked or _is_within_call(span, spans) or _came_from_below(span, below[span.key]):
+            continue
+        yield _sighting(span, _step_of(span, episode.steps))
+
+
+def _is_within_call(span: Span, spans: Mapping[Key, Span]) -> bool:
+    """Whether the span lies right below a model call or a tool, which tells of it: an HTTP request, say."""
+    above = spans.get((span.trace_id, span.parent_span_id))
+    return above is not None and above.kind in {SpanKind.LLM, SpanKind.TOOL}
+
+
+def _came_from_below(span: Span, children: Sequence[Span]) -> bool:
+    """Whether a child that failed explains the failure."""
+    if not children:
+        return False
+    own = _said(span)
+    return not own or any(not _said(child) or _said(child) in own or own in _said(child) for child in children)
+
+
+def _said(span: Span) -> str:
+    return span.exception.message or span.status_message
+
+
+def _step_of(span: Span, steps: Sequence[Step]) -> Step:
+    """The newest step that had begun when the span ended; the first if none had."""
+    begun = [step for step in steps if step.span.start_ns <= span.end_ns]
+    return max(begun, key=lambda step: (step.span.start_ns, step.index)) if begun else steps[0]
+
+
+def _sighting(span: Span, step: Step) -> Sighting:
+    message = _said(span) or span.error_type or f"span {span.name!r} failed"
+    said = {"span": span.name, "error.type": span.error_type, "exception.type": span.exception.type}
+    evidence: dict[str, object] = {key: value for key, value in said.items() if value}
+    text = f"{span.error_type} {span.exception.type} {message}"
+    error_class, owner, confidence = _classify(text, is_tool=span.kind is SpanKind.TOOL)
+    culprit = step.span if owner is FaultOwner.POLICY else span
+    return Sighting(step, Finding(error_class, owner, confidence, message, evidence), culprit, span.tool_name)
+
+
+def _classify(text: str, *, is_tool: bool) -> tuple[ErrorClass, FaultOwner, float]:
+    if _CANCELLED.search(text):
+        return ErrorClass.CANCELLED, FaultOwner.USER, 0.7
+    if _LIMIT.search(text):
+        return ErrorClass.STEP_LIMIT, FaultOwner.POLICY, 0.6
+    if not is_tool and _UNREADABLE.search(text):
+        return ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.6
+    found = environment_fault(text)
+    if found is not None:
+        return found, FaultOwner.ENVIRONMENT, 0.8
+    return (
+        (ErrorClass.TOOL_ERROR, FaultOwner.TOOL, 0.7)
+        if is_tool
+        else (ErrorClass.HARNESS_CRASH, FaultOwner.HARNESS, 0.8)
+    )
+
+
+CRASH: Final = EpisodeRule("crash", _see)
