@@ -128,7 +128,7 @@ async def test_a_crash_between_insert_and_commit_stores_nothing_twice(
     await append(spool, 1, 2, 3)
     batch = spool.read(MIB)
     assert batch is not None
-    assert PolarsStrategy().prepare(batch).send(store) == 3
+    assert PolarsStrategy().prepare(batch).send(store).rows == 3
     spool.close()
     rig = Rig(tmp_path / "spool", address, [])
     await append(rig.spool, 4)

@@ -6,6 +6,7 @@ parses again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, MutableSequence
+from itertools import count
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -114,6 +115,22 @@ def letter_of_items(signal: Signal, request: _Request, reason: RejectReason, det
         trace_ids=first_ids([span.trace_id for span in spans]),
         span_ids=first_ids([span.span_id for span in spans]),
     )
+
+
+def count_items(signal: Signal, body: bytes) -> int:
+    """Spans or log records of a body; none when it is no request: the writer has left that one out."""
+    try:
+        return sum(len(items) for items in _item_lists(parse(_REQUESTS[signal], body)))
+    except MalformedError:
+        return 0
+
+
+def pick(signal: Signal, body: bytes, at: int) -> _Request:
+    """One item of a request that parses, in its envelope; ``at`` counts from 0."""
+    request = parse(_REQUESTS[signal], body)
+    numbers = count()
+    _keep(request, lambda _: next(numbers) == at)
+    return request
 
 
 def _open(signal: Signal, body: bytes) -> _Opened:

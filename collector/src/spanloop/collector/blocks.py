@@ -1,27 +1,41 @@
 """How a block of spooled bodies becomes rows: the writer's exchangeable strategy.
 
 Invariant: sending a prepared block twice stores it once. The token of each part is the block's id and the part's
-table; the same block always gives the same parts.
+table; the same block always gives the same parts. A row that ClickHouse refuses for good becomes a dead letter, and
+its neighbours are stored.
 """
 
 import logging
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
 import polars as pl
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
 from spanloop.store.spool import Batch, Record
 
 from . import dead_letters
-from .admission import PROTOBUF
+from .admission import PROTOBUF, count_items, letter_of_items, pick
 from .dead_letters import DeadLetter, DeadLetterRows, RejectReason, Signal
 from .log_rows import LogRows
+from .refused_rows import RefusedRanges, is_for_good
 from .trace_rows import TraceRows
 from .wire import parse
 
 _log = logging.getLogger(__name__)
+_TABLES: Final = {Signal.TRACES: "otel_traces", Signal.LOGS: "otel_logs"}
+
+
+class Sent(NamedTuple):
+    """What became of a block."""
+
+    rows: int
+    """Spans and log records that are stored."""
+    refused: int
+    """Spans and log records that ClickHouse refuses for good; they are dead letters."""
 
 
 class PreparedBlock(Protocol):
@@ -29,11 +43,11 @@ class PreparedBlock(Protocol):
 
     @property
     def unreadable(self) -> int:
-        """Records that could not be turned into rows."""
+        """Records that could not be turned into rows; they are dead letters."""
         ...
 
-    def send(self, store: Store) -> int:
-        """Insert it; returns the rows. Raises StoreError when the outcome is a failure or unknown."""
+    def send(self, store: Store) -> Sent:
+        """Insert it. Raises StoreError when the outcome is an outage or unknown: then send it again."""
         ...
 
 
@@ -46,19 +60,85 @@ class BlockStrategy(Protocol):
 
 
 class FrameBlock(NamedTuple):
-    """A block as frames, one for each table."""
+    """A block as frames."""
 
-    block_id: str
-    frames: tuple[tuple[str, pl.DataFrame], ...]
+    batch: Batch
+    frames: tuple[tuple[Signal, pl.DataFrame], ...]
+    """Rows in the order of the records' items."""
+    letters: pl.DataFrame
     unreadable: int
+    refused: RefusedRanges
 
-    def send(self, store: Store) -> int:
+    def send(self, store: Store) -> Sent:
         """Insert the frames, each under its own token."""
-        return sum(store.insert(table, frame, token=f"{self.block_id}-{table}") for table, frame in self.frames)
+        rows = 0
+        bad: list[tuple[Signal, int, str]] = []
+        for signal, frame in self.frames:
+            for first, end, error in self._send_range(store, signal, frame, 0, frame.height):
+                if error:
+                    bad.append((signal, first, error))
+                else:
+                    rows += end - first
+        self._send_letters(store, self.letters, "")
+        if bad:
+            _log.error("ClickHouse refuses %d rows for good; they become dead letters: %s", len(bad), bad[0][2])
+            refused = DeadLetterRows()
+            for signal, row, error in bad:
+                refused.add(*self._letter(signal, row, error))
+            self._send_letters(store, refused.to_frame(), "-refused")
+        return Sent(rows, len(bad))
+
+    def _send_range(
+        self, store: Store, signal: Signal, frame: pl.DataFrame, first: int, end: int
+    ) -> Iterator[tuple[int, int, str]]:
+        """Store a range of rows; gives the ranges that are stored (with no error), and the single rows that are not."""
+        token = f"{self.batch.block_id}-{_TABLES[signal]}"
+        if end - first < frame.height:
+            token += f"-{first}-{end}"
+        detail = "refused before a restart"
+        if token not in self.refused:
+            try:
+                store.insert(_TABLES[signal], frame[first:end], token=token)
+            except StoreError as error:
+                if not is_for_good(error):
+                    raise
+                detail = error.what
+                self.refused.add(self.batch.block_id, token)
+            else:
+                yield first, end, ""
+                return
+        if end - first == 1:
+            yield first, end, detail
+            return
+        middle = (first + end) // 2
+        yield from self._send_range(store, signal, frame, first, middle)
+        yield from self._send_range(store, signal, frame, middle, end)
+
+    def _send_letters(self, store: Store, letters: pl.DataFrame, which: str) -> None:
+        if not letters.is_empty():
+            store.insert(dead_letters.TABLE, letters, token=f"{self.batch.block_id}-{dead_letters.TABLE}{which}")
+
+    def _letter(self, signal: Signal, row: int, error: str) -> tuple[DeadLetter, int]:
+        """The dead letter of one row, and when it was received."""
+        for record in self.batch.records:
+            items = count_items(signal, record.body) if record.kind == signal else 0
+            if row < items:
+                request = pick(signal, record.body, row)
+                letter = letter_of_items(signal, request, RejectReason.REFUSED_BY_CLICKHOUSE, error)
+                return letter, record.accepted_ns
+            row -= items
+        raise AssertionError(f"block {self.batch.block_id} has no row {row} of {signal}")
 
 
 class PolarsStrategy:
-    """Parses in Python and inserts polars frames."""
+    """Parses in Python and inserts polars frames.
+
+    Args:
+        refused: Remembers which ranges of rows were refused for good.
+    """
+
+    def __init__(self, refused: RefusedRanges | None = None) -> None:
+        self._refused = refused or RefusedRanges()
 
     def prepare(self, batch: Batch) -> FrameBlock:
         """Parse every record. The door has checked them: what fails here is of another spanloop or a bug of ours."""
@@ -77,13 +157,12 @@ class PolarsStrategy:
                 unreadable += 1
                 letters.add(_unreadable(record, error), record.accepted_ns)
                 _log.error("spool record %d of block %s becomes a dead letter: %s", record.seq, batch.block_id, error)
-        frames = (
-            ("otel_traces", traces.to_frame()),
-            ("otel_logs", logs.to_frame()),
-            (dead_letters.TABLE, letters.to_frame()),
-        )
-        filled = tuple((table, frame) for table, frame in frames if not frame.is_empty())
-        return FrameBlock(batch.block_id, filled, unreadable)
+        frames = _filled(((Signal.TRACES, traces.to_frame()), (Signal.LOGS, logs.to_frame())))
+        return FrameBlock(batch, frames, letters.to_frame(), unreadable, self._refused)
+
+
+def _filled(frames: Sequence[tuple[Signal, pl.DataFrame]]) -> tuple[tuple[Signal, pl.DataFrame], ...]:
+    return tuple((signal, frame) for signal, frame in frames if not frame.is_empty())
 
 
 def _unreadable(record: Record, error: ValueError) -> DeadLetter:

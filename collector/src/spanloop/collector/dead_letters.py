@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, cast
 
 import polars as pl
 
@@ -102,7 +102,7 @@ def decode(record: bytes) -> list[DeadLetter]:
     line, _, raw = record.partition(b"\n")
     letters: list[DeadLetter] = []
     try:
-        for head in json.loads(line):
+        for head in _heads(line):
             size_bytes = int(head["raw_bytes"])
             if len(raw) < size_bytes:
                 raise MalformedError(f"dead letter of {size_bytes} bytes in a record that has {len(raw)} left")
@@ -122,6 +122,13 @@ def decode(record: bytes) -> list[DeadLetter]:
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedError(f"no dead letters in {len(record)} bytes: {error}") from error
     return letters
+
+
+def _heads(line: bytes) -> list[dict[str, Any]]:
+    heads: object = json.loads(line)
+    if not isinstance(heads, list):
+        raise TypeError(f"got {line[:40]!r}, expected a list")
+    return cast("list[dict[str, Any]]", heads)
 
 
 class DeadLetterRows:

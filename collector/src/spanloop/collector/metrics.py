@@ -18,6 +18,7 @@ _HELP: Final[Mapping[str, tuple[str, str]]] = {
     "repaired_total": ("counter", "Items whose invalid UTF-8 was replaced."),
     "dropped_attributes_total": ("counter", "Attributes removed because they are known to carry secrets."),
     "inserted_total": ("counter", "Rows that ClickHouse has confirmed."),
+    "refused_rows_total": ("counter", "Rows that ClickHouse refuses for good; they are dead letters."),
     "unreadable_records_total": ("counter", "Records of the spool that the writer could not turn into rows."),
     "insert_failures_total": ("counter", "Attempts to insert a block that failed; each is retried."),
     "last_insert_timestamp_seconds": ("gauge", "When ClickHouse last confirmed a block; 0 before the first."),

@@ -22,10 +22,12 @@ from spanloop.store import DataDir, Store, connect
 from spanloop.store.spool import Spool
 
 from .app import create_app
+from .blocks import PolarsStrategy
 from .connections import IDLE_S, PatientProtocol, allow_many_connections
 from .health import Health
 from .intake import Intake
 from .metrics import Metrics
+from .refused_rows import RefusedRanges
 from .settings import Settings
 from .writer import Writer
 
@@ -62,7 +64,8 @@ async def _serve(data_dir: DataDir, settings: Settings, listener: socket.socket,
     def open_store() -> Store:
         return connect(data_dir)
 
-    writer = Writer(spool, open_store, metrics, health, settings=settings)
+    strategy = PolarsStrategy(RefusedRanges(data_dir.spool / "refused"))
+    writer = Writer(spool, open_store, metrics, health, settings=settings, strategy=strategy)
     allow_many_connections()
     config = uvicorn.Config(
         create_app(intake), http=PatientProtocol, lifespan="off", access_log=False, log_config=None,

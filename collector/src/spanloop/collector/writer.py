@@ -15,7 +15,7 @@ from spanloop.semconv.errors import SpanloopError
 from spanloop.store import Store
 from spanloop.store.spool import Spool
 
-from .blocks import BlockStrategy, PolarsStrategy, PreparedBlock
+from .blocks import BlockStrategy, PolarsStrategy, PreparedBlock, Sent
 from .health import Health
 from .metrics import Metrics
 from .settings import Settings
@@ -100,7 +100,7 @@ class Writer:
         pause_s = _FIRST_PAUSE_S
         while not self._is_over():
             try:
-                rows = await asyncio.to_thread(self._send, block)
+                sent = await asyncio.to_thread(self._send, block)
             except SpanloopError as error:
                 self._fail(error)
                 await self._pause(pause_s)
@@ -109,12 +109,13 @@ class Writer:
             if self._health.error:
                 _log.info("ClickHouse takes blocks again")
             self._health.inserted()
-            self._metrics.count("inserted_total", rows)
+            self._metrics.count("inserted_total", sent.rows)
+            self._metrics.count("refused_rows_total", sent.refused)
             self._metrics.set("last_insert_timestamp_seconds", time.time())
             return True
         return False
 
-    def _send(self, block: PreparedBlock) -> int:
+    def _send(self, block: PreparedBlock) -> Sent:
         if self._store is None:
             self._store = self._connect()
         return block.send(self._store)

@@ -10,7 +10,7 @@ import typer
 
 from spanloop.semconv.errors import DataDirectoryError, SpanloopError
 
-from . import convert, doctor, import_, jobs, models, status, train, up
+from . import convert, dead_letters, doctor, import_, jobs, models, status, train, up
 from .console import print_error
 from .demo import command as demo
 
@@ -47,6 +47,7 @@ app.command(rich_help_panel="Run")(up.up)
 app.command(rich_help_panel="Run")(status.status)
 app.command(rich_help_panel="Run")(doctor.doctor)
 app.command(rich_help_panel="Run")(demo.demo)
+app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Run")
 app.command("import", rich_help_panel="Learn")(import_.import_)
 app.command(rich_help_panel="Learn")(convert.convert)
 app.command(rich_help_panel="Learn")(train.train)

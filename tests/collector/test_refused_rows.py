@@ -1,0 +1,144 @@
+"""Rows that ClickHouse refuses for good: found, kept as dead letters, and never in their neighbours' way."""
+
+import base64
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import polars as pl
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from spanloop.collector.blocks import PolarsStrategy
+from spanloop.collector.refused_rows import RefusedRanges, is_for_good
+from spanloop.semconv.errors import DataDirectoryError, StoreError
+from spanloop.store import Store
+from spanloop.store.client import Address, Connection
+from spanloop.store.spool import Batch, Record
+
+from .collecting import trace_request
+from .test_writer import Faults, Rig, append, stored
+
+BAD = (3, 4, 11)
+
+
+@pytest.fixture
+def strict(store: Store, connection: Connection) -> Iterator[str]:
+    """A table that refuses some spans; gives its name."""
+    table = f"`{store.database}`.otel_traces"
+    names = ", ".join(f"'span {at}'" for at in BAD)
+    connection.command(f"ALTER TABLE {table} ADD CONSTRAINT c CHECK SpanName NOT IN ({names})", doing="being strict")
+    yield table
+    connection.command(f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS c", doing="being lenient")
+
+
+def block(*bodies: bytes) -> Batch:
+    return Batch("ab" * 16, tuple(Record("traces", body, at, time.time_ns()) for at, body in enumerate(bodies, 1)))
+
+
+BLOCK = block(
+    trace_request(*range(1, 8)).SerializeToString(),
+    b"\xff no request",
+    trace_request(8).SerializeToString(),
+    trace_request(*range(9, 14), trace_id=2).SerializeToString(),
+)
+GOOD = [at for at in range(1, 14) if at not in BAD]
+
+
+def letters(store: Store, reason: str) -> list[dict[str, object]]:
+    return store.query("dead_letter_list", reason=reason, with_replayed=0, limit=100).to_dicts()
+
+
+@pytest.mark.usefixtures("strict")
+def test_bad_rows_become_dead_letters_and_the_rest_is_stored(
+    store: Store, connection: Connection, address: Address
+) -> None:
+    sent = PolarsStrategy().prepare(BLOCK).send(store)
+    assert sent == (len(GOOD), len(BAD))
+    assert stored(connection, address) == GOOD
+    kept: list[str] = []
+    for found in letters(store, "refused_by_clickhouse"):
+        assert (found["item_count"], "469" in str(found["detail"])) == (1, True)
+        (row,) = store.query("dead_letter_show", prefix=found["dead_letter_id"]).to_dicts()
+        request = ExportTraceServiceRequest()
+        request.MergeFromString(base64.b64decode(str(row["raw_base64"])))
+        assert request.resource_spans[0].resource.attributes[0].key == "service.name"
+        (span,) = (span for scope in request.resource_spans[0].scope_spans for span in scope.spans)
+        assert row["span_ids"] == [span.span_id.hex()]
+        kept.append(span.name)
+    assert sorted(kept) == sorted(f"span {at}" for at in BAD)
+    assert len(letters(store, "unreadable_record")) == 1
+
+
+@pytest.mark.parametrize("attempts", range(1, 13))
+def test_a_crash_at_any_attempt_and_a_changed_mind_store_nothing_twice(
+    strict: str, connection: Connection, address: Address, tmp_path: Path, attempts: int
+) -> None:
+    """The n-th insert ends with its answer lost; then the table takes everything, and the block goes again."""
+    with Faults.open(address) as store:
+        store.plan, store.log = [*([""] * (attempts - 1)), "answer lost"], []
+        with suppress(StoreError):  # an insert that is refused has no answer to lose: then the block is done
+            PolarsStrategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).send(store)
+        connection.command(f"ALTER TABLE {strict} DROP CONSTRAINT c", doing="being lenient")
+        PolarsStrategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).send(store)
+        dead = [
+            int(span_id, 16)
+            for row in letters(store, "refused_by_clickhouse")
+            for shown in store.query("dead_letter_show", prefix=row["dead_letter_id"]).to_dicts()
+            for span_id in shown["span_ids"]
+        ]
+    assert sorted([*stored(connection, address), *dead]) == list(range(1, 14))
+
+
+async def test_the_writer_goes_on_behind_a_bad_row(
+    strict: str, tmp_path: Path, address: Address, connection: Connection
+) -> None:
+    rig = Rig(tmp_path / "spool", address, [])
+    await append(rig.spool, *range(1, 14))
+    await rig.drain()
+    assert strict
+    assert stored(connection, address) == GOOD
+    assert rig.metrics.get("inserted_total") == len(GOOD)
+    assert rig.metrics.get("refused_rows_total") == len(BAD)
+    assert rig.metrics.get("insert_failures_total") == 0
+
+
+def test_an_outage_is_no_bad_row(address: Address) -> None:
+    with Store.open(address) as opened:
+        with pytest.raises(StoreError) as missing:
+            opened.insert("otel_traces", pl.DataFrame({"nonsense": [1]}))
+        assert not is_for_good(missing.value)
+    assert not is_for_good(StoreError("out of reach"))
+
+
+def test_a_view_that_fails_is_mended_by_a_person_not_by_splitting(
+    store: Store, connection: Connection, address: Address
+) -> None:
+    database = f"`{address.database}`"
+    connection.command(f"CREATE TABLE {database}.numbers (n UInt32) ENGINE = MergeTree ORDER BY n", doing="making")
+    view = f"CREATE MATERIALIZED VIEW {database}.v TO {database}.numbers AS SELECT toUInt32(SpanName) AS n"
+    connection.command(f"{view} FROM {database}.otel_traces", doing="making")
+    prepared = PolarsStrategy().prepare(block(trace_request(1, 2).SerializeToString()))
+    with pytest.raises(StoreError, match="while pushing to view"):
+        prepared.send(store)
+    connection.command(f"DROP TABLE {database}.v", doing="mending")
+    assert prepared.send(store).refused == 0
+    assert stored(connection, address) == [1, 2]
+
+
+def test_ranges_of_another_block_are_forgotten_and_half_a_line_does_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "refused"
+    ranges = RefusedRanges(path)
+    ranges.add("aa", "aa-otel_traces")
+    ranges.add("aa", "aa-otel_traces-0-5")
+    assert "aa-otel_traces" in RefusedRanges(path)
+    ranges.add("bb", "bb-otel_traces")
+    with path.open("a") as file:
+        file.write("bb-otel_tr")
+    again = RefusedRanges(path)
+    assert ("aa-otel_traces" in again, "bb-otel_traces" in again, "bb-otel_tr" in again) == (False, True, False)
+    missing = RefusedRanges(tmp_path / "none" / "refused")
+    with pytest.raises(DataDirectoryError):
+        missing.add("cc", "cc")
+    assert "cc" not in missing
