@@ -1,6 +1,7 @@
 """SmolLM2's template with tools: a turn in the history reads as it was sampled, so prompts continue each other."""
 
 import json
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,7 +86,7 @@ def test_the_next_prompt_continues_prompt_and_response(
     start = [*system, ASK]
     prompt = render(TEMPLATE, start, tools=tools, add_generation_prompt=True)
     following = render(TEMPLATE, [*start, in_history(*turn), *after], tools=tools, add_generation_prompt=True)
-    assert following.startswith(f"{prompt}{sampled(*turn)}{END}\n<|im_start|>user\n")
+    assert following.startswith(f"{prompt}{sampled(*turn)}{END}\n<|im_start|>{after[0]['role']}\n")
     assert following.endswith(f"{END}\n<|im_start|>assistant\n")
 
 
@@ -126,9 +127,9 @@ def test_without_a_system_message_the_models_own_is_there() -> None:
 
 def test_results_in_a_row_are_one_turn() -> None:
     text = render(TEMPLATE, [ASK, in_history("", Call("now", {}), Call("now", {})), RESULT, RESULT, ASK])
-    assert text.count("<|im_start|>user") == 3
+    assert text.count("<|im_start|>tool") == 1
     assert (
-        "<|im_start|>user\n<tool_response>\nsunny <b>\n</tool_response>\n<tool_response>\nsunny <b>\n</tool_response>"
+        "<|im_start|>tool\n<tool_response>\nsunny <b>\n</tool_response>\n<tool_response>\nsunny <b>\n</tool_response>"
         f"{END}\n<|im_start|>user\n"
     ) in text
 
@@ -142,11 +143,12 @@ def test_a_definition_without_its_envelope_and_arguments_as_text_are_taken() -> 
 
 @pytest.fixture(scope="session")
 def smollm2(pytestconfig: pytest.Config) -> Path:
-    """The real model, got once and kept with pytest's cache."""
+    """The real model with the template of today, got once and kept with pytest's cache."""
     if pytestconfig.cache is None:
         pytest.skip("pytest keeps no cache here")
     try:
-        return fetch_model("smollm2", pytestconfig.cache.mkdir("models") / "smollm2", print)
+        folder = f"smollm2-{zlib.crc32(TEMPLATE.encode()):x}"
+        return fetch_model("smollm2", pytestconfig.cache.mkdir("models") / folder, print)
     except ServiceError as error:
         pytest.skip(f"no model to be had: {error}")
 
