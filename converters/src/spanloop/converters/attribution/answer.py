@@ -15,7 +15,8 @@ _MARKED: Final = (
     re.compile(r"(?:final |correct )?answer(?: is|:)\s*:?\s*\W*([^\n]{1,80}?)\W*(?:\.\s|\.?$|\n)", re.IGNORECASE),
     re.compile(r"\*\*([^*\n]{1,60})\*\*(?!\s*:)"),
     re.compile(
-        r"(?:therefore|thus|hence|so|in total)\b[^\n]{0,200}?\b(?:is|are|was|were|=)\s+\W*([^\n.]{1,60}?)\W*(?:\.|\n|$)",
+        r"(?:therefore|thus|hence|so|in total)\b[^\n]{0,200}?\b(?:is|are|was|were|=)\s+\W*"
+        r"([^\n.]{1,60}?)\W*(?:\.|\n|$)",
         re.IGNORECASE,
     ),
 )

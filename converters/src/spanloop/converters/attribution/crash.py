@@ -18,7 +18,8 @@ from .tool_failure import environment_fault
 
 _CANCELLED: Final = re.compile(r"KeyboardInterrupt|CancelledError|Cancelled\b|SIGINT|interrupted by (?:the )?user")
 _LIMIT: Final = re.compile(
-    r"MaxTurns|max(?:imum)?[ _]?(?:turns|iterations|steps)|RecursionError|recursion limit|(?:iteration|step|turn)s? limit",
+    r"MaxTurns|max(?:imum)?[ _]?(?:turns|iterations|steps)|RecursionError|recursion limit"
+    r"|(?:iteration|step|turn)s? limit",
     re.IGNORECASE,
 )
 _UNREADABLE: Final = re.compile(

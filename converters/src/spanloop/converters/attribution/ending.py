@@ -14,7 +14,9 @@ from .answer import origin_of_answer
 from .base import EndingRule, ErrorClass, Finding, Sighting
 
 _DECLINED: Final = re.compile(
-    r"\b(?:i(?:'m| am)|we(?:'re| are)) (?:sorry|afraid|unable|not able)\b.{0,90}?\b(?:assist|help|comply|fulfil|do that|complete (?:this|that|the|your) (?:task|request))"
+    r"\b(?:i(?:'m| am)|we(?:'re| are)) "
+    r"(?:(?:sorry|afraid)\b.{0,40}?\b(?:can't|cannot|unable|not able|won't|will not)|unable|not able)\b.{0,40}?"
+    r"\b(?:assist|help|comply|fulfil|do that|complete (?:this|that|the|your) (?:task|request))"
     r"|\bi (?:can(?:'t|not)|won't|will not|must decline to|am unable to|am not able to) "
     r"(?:assist|help|comply|do that|fulfil|complete (?:this|that|the|your) (?:task|request)"
     r"|provide (?:that|this|assistance))",

@@ -80,16 +80,19 @@ def judged_ending(judge: AskedJudge) -> EndingRule:
 
 def question(episode: Episode, reward: float | None) -> str:
     """What the judge is asked."""
-    shown = "\n\n".join(_shown(step) for step in episode.steps)
-    start = "\n\n".join(
-        f"[{message.role}]\n{_cut(message.text)}" for message in episode.steps[0].span.input if message.text
-    )
     return _QUESTION.format(
         reward="" if reward is None else f"Its reward was {reward:g}.\n",
-        steps=f"{start}\n\n{shown}",
+        steps=transcript(episode),
         classes=", ".join(ErrorClass),
         owners=", ".join(FaultOwner),
     )
+
+
+def transcript(episode: Episode) -> str:
+    """An episode in words, long messages cut in the middle."""
+    first = episode.steps[0].span.input
+    start = [f"[{message.role}]\n{_cut(message.text)}" for message in first if message.text]
+    return "\n\n".join([*start, *(_shown(step) for step in episode.steps)])
 
 
 def _shown(step: Step) -> str:

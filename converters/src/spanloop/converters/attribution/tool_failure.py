@@ -46,8 +46,8 @@ _BROKEN_CODE: Final = re.compile(
 
 _CANNOT_BE: Final = re.compile(
     r"\bnot enough\b|\binsufficient\b|does not add up|do(?:es)? not match|\bcannot be\b|\bcan't be\b"
-    r"|not (?:allowed|permitted)|\balready (?:been |exists|cancel|book|closed|used)|\bexceeds\b|not (?:currently )?available\b"
-    r"|\bout of stock\b|not eligible|must (?:be|have|not)\b|no longer\b|has expired",
+    r"|not (?:allowed|permitted)|\balready (?:been |exists|cancel|book|closed|used)|\bexceeds\b"
+    r"|not (?:currently )?available\b|\bout of stock\b|not eligible|must (?:be|have|not)\b|no longer\b|has expired",
     re.IGNORECASE,
 )
 _RAISED: Final = re.compile(r"Traceback|\b[A-Z]\w*(?:Error|Exception)\b")

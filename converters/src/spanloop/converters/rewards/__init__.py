@@ -1,7 +1,48 @@
-"""Rewards: where they come from (``scores``), and how they reach the steps (``credit``)."""
+"""Rewards: scores from outside, reward functions, and how they reach the steps.
 
+``scores`` and ``span_scores`` read what others judged, ``compute`` asks reward functions (``loading`` finds them by
+name), ``credit`` gives the steps their share.
+"""
+
+from .agent import AgentReward, Expectation, Penalties, Weights
+from .attempt import Attempt, Judgement, NamedReward, RewardFunction
 from .base import NO_REWARDS, REWARD_NAME, Rewards, Score
+from .compute import add_computed
 from .credit import broadcast
+from .loading import reward_functions
+from .match import Exact, JsonSchema, Numeric
+from .measures import Cost, Latency, Price
+from .rubric import Rubric
 from .scores import Joined, join_scores, read_scores
+from .span_scores import scores_in_spans
+from .sql import SqlMatch
 
-__all__ = ["NO_REWARDS", "REWARD_NAME", "Joined", "Rewards", "Score", "broadcast", "join_scores", "read_scores"]
+__all__ = [
+    "NO_REWARDS",
+    "REWARD_NAME",
+    "AgentReward",
+    "Attempt",
+    "Cost",
+    "Exact",
+    "Expectation",
+    "Joined",
+    "JsonSchema",
+    "Judgement",
+    "Latency",
+    "NamedReward",
+    "Numeric",
+    "Penalties",
+    "Price",
+    "RewardFunction",
+    "Rewards",
+    "Rubric",
+    "Score",
+    "SqlMatch",
+    "Weights",
+    "add_computed",
+    "broadcast",
+    "join_scores",
+    "read_scores",
+    "reward_functions",
+    "scores_in_spans",
+]

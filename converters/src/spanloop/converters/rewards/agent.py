@@ -1,0 +1,196 @@
+"""The composite reward of a tool-using agent: five weighted components and four penalties, each configurable.
+
+``reward = Σ w·c / Σ w + Σ penalty·count``, over the components that apply, clipped to ``[least, most]``. Components lie
+between 0 and 1:
+
+- completion: the answer is the expected one; without an expected one, what was scored from outside; else whether the
+  episode ended with an answer.
+- tool_selection: F1 of the called tool names against the expected ones, as multisets. Does not apply without them.
+- efficiency: expected steps over steps, at most 1; without them, the share of tool calls that were not redundant.
+- timing: the time allowed over the time taken, at most 1.
+- format: the share of model calls whose output could be read.
+
+Weights of components that do not apply are shared out among the others. Only mistakes of the policy's own are
+penalised: a tool that timed out costs nothing, an episode that took longer than ``timeout_s`` does.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from math import fsum
+from types import MappingProxyType
+from typing import Final
+
+from spanloop.semconv.errors import ConfigurationError
+
+from ..attribution import ErrorClass
+from ..messages import digest, dump, parse_json
+from .attempt import Attempt, Call, Judgement
+from .match import same_text
+
+_FORMAT_ERRORS: Final = frozenset(
+    {ErrorClass.INVALID_ARGUMENTS, ErrorClass.MALFORMED_OUTPUT, ErrorClass.TRUNCATED_OUTPUT}
+)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Shares of the components; they need not add up to 1. A weight of 0 leaves a component out."""
+
+    completion: float = 0.4
+    tool_selection: float = 0.25
+    efficiency: float = 0.15
+    timing: float = 0.10
+    format: float = 0.10
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """What each occurrence adds to the reward: at most 0."""
+
+    wrong_tool: float = -0.3
+    """A call of a tool that was not offered, or (where tools are expected) of one that is not expected."""
+    redundant_call: float = -0.2
+    """A call that had been answered already, with the same arguments."""
+    format_error: float = -0.1
+    """An output that cannot be read: broken arguments, a call as plain text, a cut."""
+    timeout: float = -0.5
+    """The episode took longer than ``timeout_s``; once."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What is known of a task beforehand; None for what is not."""
+
+    answer: str | None = None
+    tools: Sequence[str] | None = None
+    """Names in any order, with repetitions."""
+    steps: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class AgentReward:
+    """A reward function, made with its settings.
+
+    Raises:
+        ConfigurationError: When a weight is negative, none is positive, or a penalty is positive.
+    """
+
+    expectations: Mapping[str, Expectation] = field(default_factory=lambda: MappingProxyType({}))
+    """By task id."""
+    weights: Weights = field(default_factory=Weights)
+    penalties: Penalties = field(default_factory=Penalties)
+    seconds: float = 30.0
+    """Time allowed where a task says nothing."""
+    timeout_s: float = 300.0
+    least: float = -1.0
+    most: float = 1.0
+
+    def __post_init__(self) -> None:
+        weights = [float(getattr(self.weights, each.name)) for each in fields(self.weights)]
+        penalties = [float(getattr(self.penalties, each.name)) for each in fields(self.penalties)]
+        if not all(0 <= weight < float("inf") for weight in weights) or not any(weights):
+            raise ConfigurationError(
+                f"Weights {weights} of a reward cannot be used, expected numbers of at least 0 and one above.",
+                next_step="Give every component a weight of 0 or more.",
+            )
+        if not all(-float("inf") < penalty <= 0 for penalty in penalties):
+            raise ConfigurationError(
+                f"Penalties {penalties} of a reward cannot be used, expected numbers of at most 0.",
+                next_step="Give every penalty as what it adds: -0.3, not 0.3.",
+            )
+
+    def __call__(self, attempt: Attempt) -> Judgement:
+        """The reward of one attempt, with every component's and penalty's contribution."""
+        expected = self.expectations.get(attempt.task_id, Expectation())
+        calls = attempt.calls
+        redundant = count_redundant(calls)
+        measured = {
+            "completion": _completion(attempt, expected),
+            "tool_selection": _tool_selection(calls, expected),
+            "efficiency": _efficiency(attempt, expected, len(calls), redundant),
+            "timing": min(1.0, _over(expected.seconds or self.seconds, attempt.duration_s)),
+            "format": 1.0 - _misshapen_steps(attempt) / len(attempt.episode.steps),
+        }
+        weights = {name: getattr(self.weights, name) for name, value in measured.items() if value is not None}
+        total = fsum(weights.values())
+        found = {
+            name: weights[name] * value / total
+            for name, value in measured.items()
+            if value is not None and total and weights[name]
+        }
+        counts = {
+            "wrong_tool": _wrong_tools(attempt, calls, expected),
+            "redundant_call": redundant,
+            "format_error": _format_errors(attempt),
+            "timeout": int(attempt.duration_s > self.timeout_s),
+        }
+        found |= {name: getattr(self.penalties, name) * count for name, count in counts.items() if count}
+        raw = fsum(found.values())
+        value = min(max(raw, self.least), self.most)
+        if value != raw:
+            found["clipped"] = value - raw
+        return Judgement(value, found)
+
+
+def _completion(attempt: Attempt, expected: Expectation) -> float:
+    if expected.answer is not None:
+        return float(same_text(attempt.answer, expected.answer))
+    if attempt.scores.value is not None:
+        return min(max(attempt.scores.value, 0.0), 1.0)
+    last = attempt.episode.steps[-1].span
+    return float(bool(last.output) and not last.has_failed and not last.output[0].tool_calls)
+
+
+def _tool_selection(calls: Sequence[Call], expected: Expectation) -> float | None:
+    return None if expected.tools is None else f1([each.call.name for each in calls], expected.tools)
+
+
+def f1(got: Sequence[str], expected: Sequence[str]) -> float:
+    """F1 = 2·|got ∩ expected| / (|got| + |expected|) of two multisets; 1 for two empty ones (van Rijsbergen, 1979)."""
+    total = len(got) + len(expected)
+    shared = sum((Counter(got) & Counter(expected)).values())
+    return 2 * shared / total if total else 1.0
+
+
+def _efficiency(attempt: Attempt, expected: Expectation, calls: int, redundant: int) -> float:
+    if expected.steps is not None:
+        return min(1.0, _over(expected.steps, len(attempt.episode.steps)))
+    return 1.0 - redundant / calls if calls else 1.0
+
+
+def _over(allowed: float, taken: float) -> float:
+    return allowed / taken if taken > 0 else 1.0
+
+
+def count_redundant(calls: Sequence[Call]) -> int:
+    """Calls of which an earlier one, with the same name and arguments, had already been answered without an error.
+
+    An answer that differs from the one before makes a call worth while.
+    """
+    answered: dict[bytes, str] = {}
+    redundant = 0
+    for each in calls:
+        if each.result is None or each.result.is_error:
+            continue
+        arguments = dump(parse_json(each.call.arguments)) if each.call.is_valid else each.call.arguments
+        key = digest([each.call.name, arguments])
+        redundant += answered.get(key) == each.result.content
+        answered[key] = each.result.content
+    return redundant
+
+
+def _wrong_tools(attempt: Attempt, calls: Sequence[Call], expected: Expectation) -> int:
+    unknown = sum(failure.finding.error_class == ErrorClass.UNKNOWN_TOOL for failure in attempt.failures)
+    if expected.tools is None:
+        return unknown
+    return max(unknown, sum(each.call.name not in expected.tools for each in calls))
+
+
+def _format_errors(attempt: Attempt) -> int:
+    return sum(failure.finding.error_class in _FORMAT_ERRORS for failure in attempt.failures)
+
+
+def _misshapen_steps(attempt: Attempt) -> int:
+    return len({f.step.index for f in attempt.failures if f.finding.error_class in _FORMAT_ERRORS})

@@ -1,0 +1,103 @@
+"""What a reward function gets, what it gives, and what it may ask about an episode.
+
+Invariant: a judgement's components add up to its value, so that a reward can always be taken apart.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from ..attribution import Failure, attribute
+from ..messages import ToolCall
+from ..steps import Episode, Step
+from ..tool_results import ToolResult
+from .base import Rewards
+
+
+class Judgement(NamedTuple):
+    """What a reward function says of an attempt."""
+
+    value: float
+    components: dict[str, float]
+    """Name → contribution; they add up to ``value``. Empty for a reward of one piece."""
+    label: str = ""
+    """``success`` or ``failure``, where the function knows; empty leaves it to the threshold."""
+
+
+class Call(NamedTuple):
+    """A tool call in its place."""
+
+    step: Step
+    call: ToolCall
+    result: ToolResult | None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One episode as a reward function sees it."""
+
+    episode: Episode
+    scores: Rewards
+    """What was scored from outside."""
+
+    @property
+    def task_id(self) -> str:
+        """The task; empty without one."""
+        return self.episode.task_id
+
+    @property
+    def answer(self) -> str:
+        """Text of the last answer; empty when the last call gave none."""
+        output = self.episode.steps[-1].span.output
+        return output[0].text if output else ""
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from the first start to the last end of a span."""
+        spans = self.episode.spans
+        return (max(span.end_ns for span in spans) - min(span.start_ns for span in spans)) / 1e9
+
+    @property
+    def calls(self) -> list[Call]:
+        """Every tool call in order."""
+        found: list[Call] = []
+        for step in self.episode.steps:
+            results = {result.position: result for result in step.results}
+            calls = step.span.output[0].tool_calls if step.span.output else ()
+            found += [Call(step, call, results.get(position)) for position, call in enumerate(calls)]
+        return found
+
+    @cached_property
+    def failures(self) -> tuple[Failure, ...]:
+        """What went wrong on the way, whatever the outcome."""
+        return attribute(self.episode, has_failed=False, reward=None)
+
+
+RewardFunction = Callable[[Attempt], Judgement | float | None]
+"""None: nothing to say about this attempt."""
+
+
+class NamedReward(NamedTuple):
+    """A reward function under the name that its reward is stored by."""
+
+    name: str
+    function: RewardFunction
+
+
+def judgement(found: Judgement | float) -> Judgement:
+    """What a reward function gave, as a judgement.
+
+    Raises:
+        ValueError: When the value or a component is not finite, or the components do not add up to the value.
+    """
+    made = found if isinstance(found, Judgement) else Judgement(float(found), {})
+    values = {"value": made.value, **made.components}
+    for name, value in values.items():
+        if not math.isfinite(value):
+            raise ValueError(f"{name} is {value!r}, expected a finite number")
+    total = math.fsum(made.components.values())
+    if made.components and not math.isclose(total, made.value, rel_tol=1e-6, abs_tol=1e-9):
+        raise ValueError(f"components add up to {total!r}, expected the value {made.value!r}")
+    return made

@@ -1,0 +1,73 @@
+"""Reward functions over episodes, beside what was scored from outside.
+
+Invariant: a reward function touches no episode but the one it is asked about, and one that raises or gives what is
+no number costs exactly that reward: it is rejected by name, with the episode, and everything else stands. A score from
+outside wins over a function of the same name.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from ..spans import Rejected
+from ..steps import Episode
+from .attempt import Attempt, Judgement, NamedReward, judgement
+from .base import NO_REWARDS, REWARD_NAME, Rewards
+from .scores import Joined, main_reward
+
+
+def add_computed(joined: Joined, episodes: Iterable[Episode], functions: Sequence[NamedReward]) -> Joined:
+    """``joined`` with what ``functions`` say of each episode.
+
+    A function's value counts like a score of its name. Its components are in the breakdown as ``name/component`` and
+    count for nothing else.
+    """
+    if not functions:
+        return joined
+    rewards = dict(joined.rewards)
+    rejected = list(joined.rejected)
+    for episode in episodes:
+        scored = rewards.get(episode.episode_id, NO_REWARDS)
+        found: dict[str, Judgement] = {}
+        for named in functions:
+            made = _ask(named, Attempt(episode, scored))
+            if isinstance(made, Rejected):
+                rejected.append(made)
+            elif made is not None:
+                found[named.name] = made
+        if found:
+            rewards[episode.episode_id] = _joined(scored, found)
+    return Joined(rewards, rejected)
+
+
+def _ask(named: NamedReward, attempt: Attempt) -> Judgement | Rejected | None:
+    last = attempt.episode.steps[-1].span
+    where = f"reward function {named.name!r}, episode {attempt.episode.episode_id}"
+    try:
+        found = named.function(attempt)
+    except Exception as error:  # noqa: BLE001 - the border to a user's code: one bad reward costs exactly one
+        return Rejected(last.trace_id, last.span_id, "reward_failed", f"{where}: {type(error).__name__}: {error}")
+    if found is None:
+        return None
+    try:
+        return judgement(found)
+    except (TypeError, ValueError) as error:
+        return Rejected(last.trace_id, last.span_id, "reward_invalid", f"{where}: {error}")
+
+
+def _joined(scored: Rewards, found: dict[str, Judgement]) -> Rewards:
+    values = {**{name: made.value for name, made in found.items()}, **scored.breakdown}
+    components = {
+        f"{name}/{component}": value
+        for name, made in found.items()
+        if name not in scored.breakdown
+        for component, value in made.components.items()
+    }
+    label = scored.label if REWARD_NAME in scored.breakdown or values == scored.breakdown else ""
+    if not label and (only := _main(values, found)) is not None:
+        label = only.label
+    return scored._replace(value=main_reward(values), breakdown={**values, **components}, label=label)
+
+
+def _main(values: dict[str, float], found: dict[str, Judgement]) -> Judgement | None:
+    """The judgement that is the reward by itself."""
+    name = REWARD_NAME if REWARD_NAME in values else next(iter(values)) if len(values) == 1 else ""
+    return found.get(name)

@@ -1,0 +1,71 @@
+"""Rewards for how cheaply and how fast an attempt got there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from spanloop.semconv.errors import ConfigurationError
+
+from .attempt import Attempt, Judgement
+
+
+@dataclass(frozen=True)
+class Latency:
+    """``min(1, seconds / taken)``: 1 within the time allowed, a half at twice the time.
+
+    Raises:
+        ConfigurationError: When ``seconds`` is not above 0.
+    """
+
+    seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        _check("seconds", self.seconds)
+
+    def __call__(self, attempt: Attempt) -> float:
+        """The reward of one attempt."""
+        taken = attempt.duration_s
+        return min(1.0, self.seconds / taken) if taken > 0 else 1.0
+
+
+class Price(NamedTuple):
+    """Of a million tokens, in any one currency."""
+
+    input: float
+    output: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """``min(1, budget / cost)``, where the cost is that of all model calls by token counts and prices.
+
+    Raises:
+        ConfigurationError: When ``budget`` is not above 0.
+    """
+
+    prices: Mapping[str, Price]
+    """Model name → price; a name without its ``@version`` does for all versions. No reward where one is missing."""
+    budget: float
+
+    def __post_init__(self) -> None:
+        _check("budget", self.budget)
+
+    def __call__(self, attempt: Attempt) -> Judgement | None:
+        """The reward of one attempt; None where a price or all token counts are missing."""
+        cost = tokens = 0.0
+        for step in attempt.episode.steps:
+            price = self.prices.get(step.model) or self.prices.get(step.model.partition("@")[0])
+            if price is None:
+                return None
+            cost += (step.span.input_tokens * price.input + step.span.output_tokens * price.output) / 1e6
+            tokens += step.span.input_tokens + step.span.output_tokens
+        if not tokens:
+            return None
+        return Judgement(min(1.0, self.budget / cost) if cost > 0 else 1.0, {})
+
+
+def _check(name: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise ConfigurationError(
+            f"{name} of a reward is {value!r}, expected a number above 0.", next_step=f"Give {name} in its unit."
+        )

@@ -1,0 +1,99 @@
+"""Execution match: a query is right when it brings what the reference query brings, whatever it looks like.
+
+Both run on one SQLite database, opened read-only, with everything but reading refused and a limit on work. Rows are
+compared as a multiset, in order only where the reference orders them; numbers are compared with a tolerance. (The
+metric is the execution accuracy of Spider: Yu et al., 2018, https://arxiv.org/abs/1809.08887.)
+"""
+
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from .attempt import Attempt, Judgement
+from .match import fenced
+
+Row = tuple[object, ...]
+
+_ALLOWED: Final = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_STEPS_A_CHECK: Final = 10_000
+_ORDERED: Final = re.compile(r"\border\s+by\b[^()]*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class SqlMatch:
+    """1 when the answer's query brings the reference's rows; a share of it for a query that runs."""
+
+    database: Path
+    expected: Mapping[str, str]
+    """Task id → reference query."""
+    for_running: float = 0.0
+    """Of the reward, for a query that runs and brings something else."""
+    most_rows: int = 100_000
+    most_steps: int = 50_000_000
+    """Virtual machine instructions of SQLite, about a second."""
+
+    def __call__(self, attempt: Attempt) -> Judgement | None:
+        """The reward of one attempt.
+
+        Raises:
+            sqlite3.Error: When the reference query does not run: that is no fault of the attempt.
+        """
+        wanted = self.expected.get(attempt.task_id)
+        if wanted is None:
+            return None
+        reference = self.rows(wanted)
+        try:
+            got = self.rows(query_in(attempt.answer))
+        except (sqlite3.Error, ValueError):
+            return Judgement(0.0, {"runs": 0.0, "rows": 0.0})
+        is_same = same_rows(got, reference, in_order=bool(_ORDERED.search(wanted)))
+        right = (1.0 - self.for_running) * is_same
+        return Judgement(self.for_running + right, {"runs": self.for_running, "rows": right})
+
+    def rows(self, query: str) -> list[Row]:
+        """What one query brings.
+
+        Raises:
+            sqlite3.Error: When it does not run, writes, or works for too long.
+            ValueError: When it brings too many rows.
+        """
+        left = self.most_steps // _STEPS_A_CHECK
+
+        def check() -> int:
+            nonlocal left
+            left -= 1
+            return left < 0
+
+        uri = f"file:{quote(str(self.database.absolute()))}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            connection.set_authorizer(_authorise)
+            connection.set_progress_handler(check, _STEPS_A_CHECK)
+            found: list[Row] = connection.execute(query).fetchmany(self.most_rows + 1)
+        if len(found) > self.most_rows:
+            raise ValueError(f"the query brings more than {self.most_rows} rows")
+        return found
+
+
+def _authorise(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+
+
+def query_in(answer: str) -> str:
+    """The query in an answer: its last code fence, or the whole text, without a final semicolon."""
+    return fenced(answer).rstrip().rstrip(";")
+
+
+def same_rows(got: Sequence[Row], expected: Sequence[Row], *, in_order: bool) -> bool:
+    """Whether two results hold the same rows, numbers to nine digits."""
+    ours, theirs = [_comparable(row) for row in got], [_comparable(row) for row in expected]
+    return ours == theirs if in_order else Counter(ours) == Counter(theirs)
+
+
+def _comparable(row: Row) -> Row:
+    return tuple(float(f"{value:.9g}") if isinstance(value, int | float) else value for value in row)
