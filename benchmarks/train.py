@@ -1,12 +1,18 @@
-"""What verl's GRPO step costs on stored trajectories, as a ratio against the least that any trainer must do.
+"""What verl's GRPO step costs on stored trajectories, as a ratio against plain torch on the same rows.
 
-    python benchmarks/train.py [--quick]
+    python benchmarks/train.py [--quick] [--threads 2]
 
-Named baseline, in this process: forward, backward and AdamW step of the same rows with plain torch, padded, on as many
-threads. A Llama of random weights, groups of eight rows that share a prompt. ``ratio plain=0.5`` says that verl takes
-half as many tokens per second through a whole step (log-probabilities recomputed, bookkeeping; checkpoints left out) as
-the plain loop; ``update`` is the same for verl's update of the actor alone. ``start_s`` is the job's time outside its
-steps: Ray, imports, loading, shutting down.
+The model is SmolLM2-135M's architecture with random weights and its whole vocabulary. The rows are those of an agent:
+one long prompt that all rows share (instructions, tools), a question for each group of eight, short answers.
+
+Two named baselines in this process, both with the threads and the precision of the job: forward, backward and AdamW
+step of a plain loop over padded rows, logits of responses only; and the same with each group's prompt computed once
+(its keys and values cached, its answers on top). ``ratio plain=2`` says that verl takes twice as many tokens per
+second through a whole step (bookkeeping included, checkpoints left out) as the first, ``shared=`` the same for the
+second; ``update`` counts the actor's update alone. ``start_s`` is the job's time outside its steps: Ray, imports,
+loading, saving, shutting down; ``peak_gb`` the memory of all its processes (proportional set size).
+
+Without ``--quick``, a table of what each of the engine's choices brings, forward and backward only.
 """
 
 import argparse
@@ -16,61 +22,88 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
+import psutil
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from spanloop.semconv.enums import JobKind
 from spanloop.training.job_spec import Device
 from spanloop.training.metrics import MetricsTail
 from spanloop.training.tiny import build_tiny_model
+from spanloop.training.train_plan import MICRO_BATCH_TOKENS, computes_bfloat16
+from spanloop.training.verl_plugin.packed_batch import micro_batches, pack_batch
 from spanloop.training.verl_plugin.plan import TrainPlan
+from spanloop.training.verl_plugin.token_logprobs import token_logprobs
+from spanloop.training.verl_plugin.tree_attention import ATTENTION, tree_attention
 
 GROUP_SIZE = 8
-PROMPT_TOKENS, RESPONSE_TOKENS = 160, 48
-THREADS = 1
+SYSTEM_TOKENS, QUESTION_TOKENS, RESPONSE_TOKENS = 400, 50, 70
+PROMPT_TOKENS = SYSTEM_TOKENS + QUESTION_TOKENS
+VOCABULARY = 49_152
+
+
+class Shape(NamedTuple):
+    """How much of it: layers of the model, prompt groups in a batch, steps of the job."""
+
+    layers: int
+    groups: int
+    steps: int
+
+    @property
+    def tokens(self) -> int:
+        """Of all rows of a batch, prompts counted for each."""
+        return self.groups * GROUP_SIZE * (PROMPT_TOKENS + RESPONSE_TOKENS)
+
+
+QUICK, FULL = Shape(layers=10, groups=2, steps=3), Shape(layers=30, groups=8, steps=4)
 
 
 def main() -> None:
-    """Run the job, then the baseline, and print the ratios."""
+    """Run the job, then the baselines, and print the ratios."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a smaller model and fewer steps; half a minute")
+    parser.add_argument("--quick", action="store_true", help="a third of the layers, a quarter of the rows")
+    parser.add_argument("--threads", type=int, default=1, help="OpenMP threads of the job and of the baselines")
     arguments = parser.parse_args()
-    layers, hidden, groups, steps = (2, 128, 2, 3) if arguments.quick else (8, 384, 8, 5)
+    shape = QUICK if arguments.quick else FULL
+    torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory(prefix="train-", dir="/tmp") as name:
         folder = Path(name)
-        make_model(folder / "model", layers=layers, hidden=hidden)
-        rows = make_rows(groups)
+        make_model(folder / "model", layers=shape.layers)
+        rows = make_rows(shape.groups)
         rows.write_parquet(folder / "dataset.parquet")
-        timings, job_s = run_verl(folder, groups, steps)
-        baseline_s = statistics.median(run_baseline(folder / "model", rows, steps)[1:])
-    # the first step of either warms up
-    update_s = statistics.median(timing["timing_s/update_actor"] for timing in timings[1:])
-    step_s = statistics.median(
-        timing["timing_s/step"] - timing.get("timing_s/save_checkpoint", 0.0) for timing in timings[1:]
-    )
-    start_s = job_s - sum(timing["timing_s/step"] for timing in timings)
-    tokens = rows.height * (PROMPT_TOKENS + RESPONSE_TOKENS)
-    print(f"verl tokens_per_s={tokens / step_s:.0f} start_s={start_s:.1f}")
-    print(f"plain tokens_per_s={tokens / baseline_s:.0f} update={baseline_s / update_s:.2f}")
-    print(f"ratio plain={baseline_s / step_s:.2f}")
+        job = run_verl(folder, shape, arguments.threads)
+        baselines = Baselines(folder / "model", rows)
+        plain_s, shared_s = baselines.seconds(baselines.plain_step), baselines.seconds(baselines.sharing_step)
+        print(f"verl tokens_per_s={shape.tokens / job.step_s:.0f} start_s={job.start_s:.1f} peak_gb={job.peak_gb:.1f}")
+        print(f"plain tokens_per_s={shape.tokens / plain_s:.0f} update={plain_s / job.update_s:.2f}")
+        print(f"sharing tokens_per_s={shape.tokens / shared_s:.0f} update={shared_s / job.update_s:.2f}")
+        if not arguments.quick:
+            print_variants(folder / "model", rows)
+    print(f"ratio plain={plain_s / job.step_s:.2f} shared={shared_s / job.step_s:.2f}")
 
 
-def make_model(path: Path, *, layers: int, hidden: int) -> None:
-    """A Llama of random weights with the tiny model's tokenizer."""
+def make_model(path: Path, *, layers: int) -> None:
+    """SmolLM2-135M's architecture, random weights, and the tiny model's tokenizer (token ids are all that counts)."""
     build_tiny_model(path, training_steps=0)
-    vocabulary = len(PreTrainedTokenizerFast.from_pretrained(path))
     config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=hidden,
-        intermediate_size=hidden * 3,
+        vocab_size=VOCABULARY,
+        hidden_size=576,
+        intermediate_size=1536,
         num_hidden_layers=layers,
-        num_attention_heads=4,
-        max_position_embeddings=1024,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=8192,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
     )
     LlamaForCausalLM(config).save_pretrained(path)
 
@@ -78,18 +111,23 @@ def make_model(path: Path, *, layers: int, hidden: int) -> None:
 def make_rows(groups: int) -> pl.DataFrame:
     """Rows as ``spanloop.training.dataset`` exports them."""
     rng = random.Random(0)
+
+    def some(length: int) -> list[int]:
+        return [rng.randrange(3, VOCABULARY) for _ in range(length)]
+
+    system = some(SYSTEM_TOKENS)
     rows: list[dict[str, Any]] = []
     for group in range(groups):
-        prompt = [rng.randrange(3, 300) for _ in range(PROMPT_TOKENS)]
+        prompt = system + some(QUESTION_TOKENS)
         rows += [
             {
                 "group_id": f"g{group}",
                 "session": session,
                 "row_number": 0,
                 "prompt_token_ids": prompt,
-                "response_token_ids": [rng.randrange(3, 300) for _ in range(RESPONSE_TOKENS)],
+                "response_token_ids": some(RESPONSE_TOKENS),
                 "loss_mask": [1] * RESPONSE_TOKENS,
-                "logprobs": [-6.0] * RESPONSE_TOKENS,
+                "logprobs": [-11.0] * RESPONSE_TOKENS,
                 "reward": float(session % 2),
             }
             for session in range(GROUP_SIZE)
@@ -97,8 +135,17 @@ def make_rows(groups: int) -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def run_verl(folder: Path, groups: int, steps: int) -> tuple[list[dict[str, float]], float]:
-    """Verl's timings of each step, and the seconds of the whole subprocess."""
+class Job(NamedTuple):
+    """What the verl job took; medians of its steps without the first, which warms up."""
+
+    step_s: float
+    update_s: float
+    start_s: float
+    peak_gb: float
+
+
+def run_verl(folder: Path, shape: Shape, threads: int) -> Job:
+    """Train ``shape.steps`` steps in verl's subprocess."""
     plan = TrainPlan(
         kind=JobKind.GRPO,
         job_id="benchmark",
@@ -107,52 +154,170 @@ def run_verl(folder: Path, groups: int, steps: int) -> tuple[list[dict[str, floa
         checkpoint_dir=folder / "checkpoints",
         metrics_path=folder / "metrics.jsonl",
         failure_path=folder / "failure.json",
-        steps=steps,
-        batch_size=groups,
+        steps=shape.steps,
+        batch_size=shape.groups,
         learning_rate=1e-5,
         max_prompt_tokens=PROMPT_TOKENS,
         max_response_tokens=RESPONSE_TOKENS,
-        micro_batch_tokens=4096,
-        save_every_steps=steps,
+        micro_batch_tokens=MICRO_BATCH_TOKENS,
+        bfloat16=computes_bfloat16(),
+        save_every_steps=shape.steps,
         ray_temp_dir=folder / "ray",
-        threads=THREADS,
+        threads=threads,
         device=Device.CPU,
     )
     (folder / "plan.json").write_text(plan.model_dump_json())
     command = [sys.executable, "-m", "spanloop.training.verl_plugin.main", str(folder / "plan.json")]
     started_s = time.monotonic()
-    environment = os.environ | {"PYTHONWARNINGS": "ignore"}
     with (folder / "log.txt").open("wb") as log:
-        status = subprocess.run(command, stdout=log, stderr=log, env=environment, check=False).returncode
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"PYTHONWARNINGS": "ignore"})
+        peak = PeakMemory(process.pid)
+        status = process.wait()
+        job_s = time.monotonic() - started_s
+        peak_gb = peak.stop()
     if status != 0:
         raise SystemExit((folder / "log.txt").read_text())
-    timings = [dict(step.values) for step in MetricsTail(plan.metrics_path).read()]
-    return timings, time.monotonic() - started_s
+    steps = [dict(step.values) for step in MetricsTail(plan.metrics_path).read()]
+    return Job(
+        step_s=statistics.median(step["timing_s/step"] - step.get("timing_s/save_checkpoint", 0) for step in steps[1:]),
+        update_s=statistics.median(step["timing_s/update_actor"] for step in steps[1:]),
+        start_s=job_s - sum(step["timing_s/step"] - step.get("timing_s/save_checkpoint", 0) for step in steps),
+        peak_gb=peak_gb,
+    )
 
 
-def run_baseline(model_path: Path, rows: pl.DataFrame, steps: int) -> list[float]:
-    """Seconds of each plain step on the same rows."""
-    torch.set_num_threads(THREADS)
+class PeakMemory:
+    """Watches the memory of a process and all that it starts, each shared page counted once."""
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._peak_bytes = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._over.wait(1.0):
+            try:
+                members = [self._root, *self._root.children(recursive=True)]
+            except psutil.Error:
+                continue
+            self._peak_bytes = max(self._peak_bytes, sum(map(self._bytes, members)))
+
+    @staticmethod
+    def _bytes(process: psutil.Process) -> int:
+        try:
+            return int(process.memory_full_info().pss)
+        except psutil.Error:
+            return 0
+
+    def stop(self) -> float:
+        """The peak in GB."""
+        self._over.set()
+        self._thread.join()
+        return self._peak_bytes / 1e9
+
+
+class Baselines:
+    """GRPO steps as plain torch would take them on these rows."""
+
+    def __init__(self, model_path: Path, rows: pl.DataFrame) -> None:
+        self.model = load(model_path)
+        self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-5)
+        prompts, responses = rows["prompt_token_ids"].to_list(), rows["response_token_ids"].to_list()
+        self._tokens = torch.tensor([prompt + response for prompt, response in zip(prompts, responses, strict=True)])
+        rewards = torch.tensor(rows["reward"].to_list())
+        self._advantages = (rewards - rewards.view(-1, GROUP_SIZE).mean(1).repeat_interleave(GROUP_SIZE))[:, None]
+
+    def seconds(self, step: Callable[[], None]) -> float:
+        """Of one step, after one that warms up."""
+        times = []
+        for _ in range(2):
+            started_s = time.monotonic()
+            self._optimizer.zero_grad()
+            step()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self._optimizer.step()
+            times.append(time.monotonic() - started_s)
+        return min(times)
+
+    def plain_step(self) -> None:
+        """Eight whole rows at a time."""
+        for part in torch.arange(len(self._tokens)).split(GROUP_SIZE):
+            with autocast(computes_bfloat16()):
+                logits = self.model(self._tokens[part], logits_to_keep=RESPONSE_TOKENS + 1, use_cache=False).logits
+            self._backward(part, logits[:, :-1])
+
+    def sharing_step(self) -> None:
+        """A group at a time: its prompt once, its responses on top of the prompt's keys and values."""
+        for part in torch.arange(len(self._tokens)).split(GROUP_SIZE):
+            prompt, responses = self._tokens[part[:1], :PROMPT_TOKENS], self._tokens[part, PROMPT_TOKENS:]
+            with autocast(computes_bfloat16()):
+                cache: Any = DynamicCache(config=self.model.config)
+                first = self.model(prompt, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+                cache.batch_repeat_interleave(GROUP_SIZE)
+                rest = self.model(responses[:, :-1], past_key_values=cache, use_cache=True).logits
+            self._backward(part, torch.cat([first.expand(GROUP_SIZE, -1, -1), rest], 1))
+
+    def _backward(self, part: torch.Tensor, logits: torch.Tensor) -> None:
+        scores = logits.float().log_softmax(-1)
+        chosen = scores.gather(2, self._tokens[part][:, PROMPT_TOKENS:, None]).squeeze(2)
+        (-(self._advantages[part] * chosen).sum() / (len(self._tokens) * RESPONSE_TOKENS)).backward()
+
+
+def load(model_path: Path) -> Any:
+    """The model in float32."""
     loader: Any = LlamaForCausalLM
-    model = loader.from_pretrained(model_path, dtype=torch.float32)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
-    prompts, responses = rows["prompt_token_ids"].to_list(), rows["response_token_ids"].to_list()
-    tokens = torch.tensor([prompt + response for prompt, response in zip(prompts, responses, strict=True)])
-    rewards = torch.tensor(rows["reward"].to_list())
-    advantages = (rewards - rewards.view(-1, GROUP_SIZE).mean(1).repeat_interleave(GROUP_SIZE))[:, None]
-    seconds: list[float] = []
-    for _ in range(steps):
-        started_s = time.monotonic()
-        optimizer.zero_grad()
-        for part in torch.arange(len(tokens)).split(16):
-            scores = model(tokens[part]).logits[:, PROMPT_TOKENS - 1 : -1].log_softmax(-1)
-            chosen = scores.gather(2, tokens[part][:, PROMPT_TOKENS:, None]).squeeze(2)
-            (-(advantages[part] * chosen).sum() / (len(tokens) * RESPONSE_TOKENS)).backward()
-        optimizer.step()
-        seconds.append(time.monotonic() - started_s)
-    return seconds
+    return loader.from_pretrained(model_path, dtype=torch.float32)
+
+
+def autocast(bfloat16: bool) -> AbstractContextManager[Any]:  # noqa: FBT001
+    """Forward in bfloat16 or as it is."""
+    return torch.autocast("cpu", torch.bfloat16) if bfloat16 else nullcontext()
+
+
+def print_variants(model_path: Path, rows: pl.DataFrame) -> None:
+    """Tokens per second of one group's rows, forward and backward, with each choice of the engine turned."""
+    ALL_ATTENTION_FUNCTIONS.register(ATTENTION, tree_attention)
+    model = load(model_path)
+    model.set_attn_implementation(ATTENTION)
+    group = rows.head(2 * GROUP_SIZE)
+    sequences = [torch.tensor(row["prompt_token_ids"] + row["response_token_ids"]) for row in group.to_dicts()]
+    print("| compute | prompts | logits | tokens/s |\n|---|---|---|---|")
+    for bfloat16 in (False, True):
+        for share in (False, True):
+            for all_logits in (True, False):
+                variant_s = min(variant_seconds(model, sequences, bfloat16, share, all_logits) for _ in range(2))
+                names = ("bfloat16" if bfloat16 else "float32", "shared" if share else "for each row")
+                speed = sum(map(len, sequences)) / variant_s
+                print(f"| {' | '.join(names)} | {'all' if all_logits else 'responses'} | {speed:.0f} |", flush=True)
+
+
+def variant_seconds(
+    model: Any,
+    sequences: list[torch.Tensor],
+    bfloat16: bool,  # noqa: FBT001
+    share: bool,  # noqa: FBT001
+    all_logits: bool,  # noqa: FBT001
+) -> float:
+    """Seconds of forward and backward over ``sequences``."""
+    model.zero_grad()
+    started_s = time.monotonic()
+    for part in micro_batches(sequences, MICRO_BATCH_TOKENS, share=share):
+        chosen = [sequences[index] for index in part]
+        wanted = PROMPT_TOKENS + RESPONSE_TOKENS if all_logits else RESPONSE_TOKENS
+        batch = pack_batch(chosen, [torch.ones(wanted)] * len(chosen), share=share)
+        with autocast(bfloat16):
+            logits = model(
+                input_ids=batch.input_ids,
+                position_ids=batch.position_ids,
+                logits_to_keep=batch.logits_at,
+                packed_rows=batch.layout,
+                use_cache=False,
+            ).logits[0]
+        token_logprobs(logits, batch.rows, batch.labels).mean().backward()
+    return time.monotonic() - started_s
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
     main()

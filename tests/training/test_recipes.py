@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from spanloop.semconv.enums import JobKind
 from spanloop.training.job_spec import Device
 from spanloop.training.recipes.common import quoted
-from spanloop.training.recipes.grpo import grpo_overrides
+from spanloop.training.recipes.grpo import SINGLE_UPDATE_LOSS, grpo_overrides
 from spanloop.training.recipes.sft import sft_overrides
-from spanloop.training.train_plan import batch_size, save_interval
+from spanloop.training.train_plan import batch_size, computes_bfloat16, save_interval
 from spanloop.training.verl_plugin.plan import TrainPlan
 
 from .training_running import a_plan
@@ -57,7 +57,40 @@ def test_an_earlier_checkpoint_is_resumed_from(kind: JobKind) -> None:
 def test_cuda_keeps_verl_s_own_precision(kind: JobKind) -> None:
     told = parsed(RECIPES[kind](plan(kind, device=Device.CUDA)))
     assert told["trainer.device"] == "cuda"
-    assert not [key for key in told if "mixed_precision" in key]
+    assert not [key for key in told if "mixed_precision" in key or "external_lib" in key]
+
+
+@pytest.mark.parametrize("kind", list(JobKind))
+def test_a_cpu_computes_in_what_the_plan_says(kind: JobKind) -> None:
+    for bfloat16, expected in ((True, "bf16"), (False, "fp32")):
+        told = parsed(RECIPES[kind](plan(kind, bfloat16=bfloat16)))
+        assert [value for key, value in told.items() if key.endswith("mixed_precision.param_dtype")] == [expected]
+
+
+def test_log_probabilities_are_recomputed_only_for_several_passes() -> None:
+    bypass, loss = "algorithm.rollout_correction.bypass_mode", "actor_rollout_ref.actor.policy_loss.loss_mode"
+    once = parsed(grpo_overrides(plan(JobKind.GRPO)))
+    assert (once[bypass], once[loss]) == (True, SINGLE_UPDATE_LOSS)
+    for changes in ({"epochs": 2}, {"device": Device.CUDA}):
+        told = parsed(grpo_overrides(plan(JobKind.GRPO, **changes)))
+        assert told[bypass] is False
+        assert loss not in told
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("flags\t\t: fpu sse avx512f avx512_bf16 amx_tile", True),
+        ("flags\t\t: fpu sse avx512f", False),
+        ("Features\t: fp asimd bf16 sve", True),
+        ("bogomips\t: bf16", False),
+    ],
+)
+def test_bfloat16_is_used_where_the_cpu_has_it(tmp_path: Path, line: str, expected: bool) -> None:  # noqa: FBT001
+    path = tmp_path / "cpuinfo"
+    path.write_text(f"processor\t: 0\n{line}\n")
+    assert computes_bfloat16(path) is expected
+    assert computes_bfloat16(tmp_path / "missing") is False
 
 
 @given(st.text("ab/ ,='\"\\[]{}()é#%&;:~!-", min_size=1))

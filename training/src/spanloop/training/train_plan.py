@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +16,11 @@ from .metrics import metrics_path
 from .sampling import DEFAULT_TEMPERATURE
 from .verl_plugin.plan import TrainPlan
 
-_MICRO_BATCH_TOKENS: Final = 4096
+MICRO_BATCH_TOKENS: Final = 4096
 """Tokens in one forward pass. Logits are the peak: 4096 tokens of a 50,000-word vocabulary are 0.8 GB in float32."""
 _SAVES_A_JOB: Final = 5
+_BFLOAT16_FLAGS: Final = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+"""The kernel's names of the instructions: x86 in two forms, ARM."""
 
 
 def make_plan(
@@ -44,11 +47,12 @@ def make_plan(
         seed=spec.seed,
         max_prompt_tokens=manifest.longest_prompt_tokens,
         max_response_tokens=manifest.longest_response_tokens,
-        micro_batch_tokens=max(_MICRO_BATCH_TOKENS, manifest.longest_row_tokens),
+        bfloat16=computes_bfloat16(),
+        micro_batch_tokens=max(MICRO_BATCH_TOKENS, manifest.longest_row_tokens),
         save_every_steps=save_interval(spec.steps),
         ray_address=spec.ray_address,
         ray_temp_dir=ray_folder,
-        threads=training_threads(),
+        threads=training_threads(whole_machine=spec.pause_serving),
         device=spec.device,
     )
 
@@ -68,6 +72,19 @@ def save_interval(steps: int) -> int:
     return max(1, math.ceil(steps / _SAVES_A_JOB))
 
 
-def training_threads() -> int:
-    """OpenMP threads: all cores but one, because threads that wait for a busy core cost more than they give."""
-    return max(1, len(os.sched_getaffinity(0)) - 1)
+def training_threads(*, whole_machine: bool) -> int:
+    """OpenMP threads: all cores but one, because threads that wait for a busy core cost more than they give.
+
+    Args:
+        whole_machine: Nothing else works while the job trains, so that no core needs to be left free.
+    """
+    return max(1, len(os.sched_getaffinity(0)) - (0 if whole_machine else 1))
+
+
+def computes_bfloat16(cpu_info: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether this machine's CPU multiplies bfloat16 in hardware: without that it is slower than float32."""
+    try:
+        found = re.findall(r"^(?:flags|Features)\s*:(.*)$", cpu_info.read_text(), re.MULTILINE)
+    except OSError:
+        return False
+    return any(not _BFLOAT16_FLAGS.isdisjoint(line.split()) for line in found)

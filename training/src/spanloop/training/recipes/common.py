@@ -8,6 +8,7 @@ from spanloop.training.verl_plugin.plan import TrainPlan
 
 _ENDLESS_EPOCHS = 1_000_000
 """verl stops at the number of steps; epochs only bound its loop."""
+_CPU_ENGINE = "spanloop.training.verl_plugin.cpu_engine"
 
 
 def quoted(path: Path | str) -> str:
@@ -46,7 +47,8 @@ def trainer_overrides(plan: TrainPlan) -> list[str]:
 def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
     """Model and FSDP2 engine; ``model`` and ``engine`` are where verl's configuration keeps them.
 
-    The weights are float32 throughout on a CPU. On CUDA verl's default stays: float32 master, bfloat16 compute.
+    Weights, gradients and optimiser are float32. Forward and backward passes are bfloat16, verl's default, except on
+    a CPU without instructions for it.
     """
     overrides = [
         f"{model}.path={quoted(plan.model_path)}",
@@ -56,7 +58,10 @@ def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
     ]
     if plan.device is Device.CPU:
         overrides += [
+            f"{model}.external_lib={_CPU_ENGINE}",
             f"{model}.enable_gradient_checkpointing=False",
-            f"+{engine}.mixed_precision.param_dtype=fp32",
+            # one rank holds all weights anyway; gathered once a step rather than twice for each micro-batch
+            f"{engine}.reshard_after_forward=False",
+            f"+{engine}.mixed_precision.param_dtype={'bf16' if plan.bfloat16 else 'fp32'}",
         ]
     return overrides

@@ -1,15 +1,24 @@
 """GRPO over stored groups.
 
 Group-relative advantages without division by the group's standard deviation (Liu et al. 2025, "Dr. GRPO"; the
-setting that learned on small models, while std normalisation amplifies nearly equal rewards). The policy's
-log-probabilities are recomputed at the start of each step, and the sampler's own ones (``rollout_log_probs``)
-correct for the difference by truncated importance sampling per token, so rows of an older policy stay usable.
-Both are of the distribution at the temperature that the rows were sampled at.
+setting that learned on small models, while std normalisation amplifies nearly equal rewards). The sampler's own
+log-probabilities (``rollout_log_probs``) correct for the difference to the policy at the start of each step by
+truncated importance sampling per token, so rows of an older policy stay usable. Both are of the distribution at the
+temperature that the rows were sampled at. With several passes over a batch the policy's are recomputed before the
+first; a single pass computes them anyway (:mod:`~spanloop.training.verl_plugin.single_pass`).
 """
 
+from typing import Final
+
+from spanloop.training.job_spec import Device
 from spanloop.training.verl_plugin.plan import TrainPlan
 
 from .common import engine_overrides, quoted, trainer_overrides
+
+SINGLE_UPDATE_LOSS: Final = "spanloop_single_update"
+"""verl's name for the loss of :mod:`~spanloop.training.verl_plugin.single_pass`."""
+TRUNCATE_WEIGHTS_AT: Final = 2.0
+"""Importance weights are cut off here (truncated importance sampling)."""
 
 
 def grpo_overrides(plan: TrainPlan) -> list[str]:
@@ -17,6 +26,8 @@ def grpo_overrides(plan: TrainPlan) -> list[str]:
     actor = "actor_rollout_ref.actor"
     rollout = "actor_rollout_ref.rollout"
     tokens = plan.micro_batch_tokens
+    # on CUDA verl's engine is the stock one, which recomputes
+    single_pass = plan.epochs == 1 and plan.device is Device.CPU
     return [
         *trainer_overrides(plan),
         *engine_overrides(plan, model="actor_rollout_ref.model", engine=f"{actor}.fsdp_config"),
@@ -59,8 +70,9 @@ def grpo_overrides(plan: TrainPlan) -> list[str]:
         "algorithm.norm_adv_by_std_in_grpo=False",
         "algorithm.use_kl_in_reward=False",
         "algorithm.rollout_correction.rollout_is=token",
-        "algorithm.rollout_correction.rollout_is_threshold=2.0",
-        "algorithm.rollout_correction.bypass_mode=False",
+        f"algorithm.rollout_correction.rollout_is_threshold={TRUNCATE_WEIGHTS_AT}",
+        f"algorithm.rollout_correction.bypass_mode={single_pass}",
+        *([f"{actor}.policy_loss.loss_mode={SINGLE_UPDATE_LOSS}"] if single_pass else []),
         "reward.num_workers=0",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
     ]

@@ -49,8 +49,6 @@ def prepare_environment(plan: TrainPlan) -> None:
     if plan.device is Device.CPU:
         settings |= {
             "VERL_PLATFORM": "cpu",
-            # verl registers its FSDP2 engine for cuda; on the CPU platform the same engine is wanted.
-            "VERL_ENGINE_DEVICE": "cuda",
             "VERL_USE_EXTERNAL_MODULES": _CPU_PLATFORM,
             "CUDA_VISIBLE_DEVICES": "",
         }

@@ -46,7 +46,9 @@ class TrainPlan(BaseModel):
     max_prompt_tokens: int = Field(ge=1)
     max_response_tokens: int = Field(ge=1)
     micro_batch_tokens: int = Field(ge=1)
-    """Tokens in one forward pass; at least the longest row."""
+    """Tokens computed in one forward pass (shared ones once); at least the longest row."""
+    bfloat16: bool = False
+    """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does."""
     save_every_steps: int = Field(ge=1)
     ray_address: str = ""
     """An existing Ray cluster; empty starts one for this job alone."""

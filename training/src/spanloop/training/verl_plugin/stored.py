@@ -26,10 +26,14 @@ from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 from spanloop.training.checkpoints import mark_complete
 
+from .single_pass import GAP, mean_gap
+
 TRAINER_MODE = "spanloop_stored"
 """``trainer.v1.trainer_mode`` of :class:`StoredTrainer`."""
 ROLLOUT_NAME = "none"
 """``rollout.name``: there is no rollout engine; verl still looks its class up."""
+_CORRECTION = "rollout_corr/"
+"""What verl calls its metrics of the sampler against the engine."""
 
 RolloutReplicaRegistry.register(ROLLOUT_NAME, lambda: RolloutReplica)
 
@@ -72,7 +76,19 @@ class StoredTrainer(PPOTrainer):
         # Groups differ in size and episodes in rows: the mini-batch is whatever the batch holds.
         with open_dict(self.config):
             self.config.actor_rollout_ref.actor.ppo_mini_batch_size = len(batch)
-        return super()._update_actor(batch, metrics)
+        updated = super()._update_actor(batch, metrics)
+        # what the actor itself measured against the sampler (see single_pass) goes by verl's name for it
+        for name in [name for name in metrics if name.startswith(f"actor/{_CORRECTION}")]:
+            metrics[name.removeprefix("actor/")] = metrics.pop(name)
+        return updated
+
+    def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        batch = super()._compute_old_log_prob(batch, metrics)
+        if not self.config.algorithm.rollout_correction.bypass_mode:
+            fields = ["old_log_probs", "rollout_log_probs", "response_mask"]
+            data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+            metrics[GAP] = mean_gap(*(data[field].to_padded_tensor(0.0) for field in fields))
+        return batch
 
     _unmarked: Path | None = None
 

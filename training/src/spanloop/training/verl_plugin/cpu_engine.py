@@ -1,0 +1,139 @@
+# pyright: basic
+"""verl's FSDP2 engine on a CPU, computing each shared prompt once and logits only where a loss needs them.
+
+verl loads this module in the process that trains, because the recipes name it as the model's ``external_lib``; that
+registers the engine for device ``cpu`` and the policy loss of :mod:`.single_pass`. Stock verl on CUDA never sees it.
+
+What verl hands over and gets back is unchanged: rows in, one number for each of their tokens out, zero for tokens
+that the loss mask leaves out. Micro-batches are cut by the tokens that are really computed.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from verl.utils import tensordict_utils as tu
+from verl.workers.engine import EngineRegistry
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+from verl.workers.engine.utils import postprocess_batch_func, prepare_micro_batches
+
+from .packed_batch import micro_batches, pack_batch
+from .single_pass import sampler_gap
+from .token_logprobs import entropies, token_logprobs
+from .tree_attention import ATTENTION, tree_attention
+
+ALL_ATTENTION_FUNCTIONS.register(ATTENTION, tree_attention)
+
+_FAMILIES = frozenset({"llama", "qwen2", "qwen3"})
+"""Model types whose attention is known to be plain causal attention with the mask that :mod:`.tree_attention` has."""
+
+
+def why_unshared(config: Any) -> str:
+    """Why a model of this transformers configuration is trained without sharing; empty when it is not."""
+    if config.model_type not in _FAMILIES:
+        return f"models of type {config.model_type!r} are not known to work with it"
+    if any(layer != "full_attention" for layer in getattr(config, "layer_types", None) or ()):
+        return "some of its layers do not attend to the whole past"
+    if getattr(config, "attention_dropout", 0.0):
+        return "it has attention dropout"
+    return ""
+
+
+_STOCK: Any = FSDPEngineWithLMHead
+"""verl's decorator loses the class's type."""
+
+
+@EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
+class CpuEngine(_STOCK):  # type: ignore[misc]
+    """One data-parallel rank on a CPU."""
+
+    _shares = False
+
+    def _build_module(self) -> Any:
+        module = super()._build_module()
+        reason = why_unshared(module.config)
+        self._shares = not reason
+        if self._shares:
+            module.set_attn_implementation(ATTENTION)
+        else:
+            print(f"spanloop: prompts are not shared between rows of this model: {reason}", flush=True)  # noqa: T201 - the job's log
+        return module
+
+    def forward_backward_batch(
+        self,
+        data: Any,
+        loss_function: Callable[..., Any] | None,
+        forward_only: bool = False,  # noqa: FBT001, FBT002 - verl's signature
+    ) -> Any:
+        """Forward, and backward unless ``forward_only``, over all of ``data``; verl's outputs and metrics."""
+        tu.assign_non_tensor(data, sp_size=1, dp_size=1, batch_num_tokens=data["loss_mask"].sum().item())
+        parts, indices = self._micro_batches(data)
+        outputs: list[dict[str, Any]] = []
+        for number, part in enumerate(parts):
+            last = number == len(parts) - 1
+            with torch.no_grad() if forward_only else self._gradient_sync_context(is_last_micro_batch=last):
+                loss, output = self.forward_step(part, loss_function=loss_function, forward_only=forward_only)
+                if not forward_only:
+                    loss.backward()
+            outputs.append(output)
+        result: Any = postprocess_batch_func(output_lst=outputs, indices=indices, data=data)
+        if not forward_only:
+            logprobs = result["model_output"].get("log_probs")
+            if logprobs is not None and "rollout_log_probs" in data:
+                result["metrics"] |= sampler_gap(logprobs, data)
+            result["model_output"] = {}
+        return result
+
+    def _micro_batches(self, data: Any) -> Any:
+        if not self._shares:
+            return prepare_micro_batches(data=data, dp_group=self.get_data_parallel_group())
+        indices = micro_batches(_rows(data["input_ids"]), data["max_token_len_per_gpu"])
+        return [tu.index_select_tensor_dict(data, part) for part in indices], indices
+
+    def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the model is called with, and what :meth:`prepare_model_outputs` needs."""
+        if not self._shares:
+            stock: tuple[dict[str, Any], dict[str, Any]] = super().prepare_model_inputs(micro_batch)
+            return stock
+        batch = pack_batch(_rows(micro_batch["input_ids"]), _rows(micro_batch["loss_mask"]))
+        inputs = {
+            "input_ids": batch.input_ids,
+            "position_ids": batch.position_ids,
+            "attention_mask": None,
+            "logits_to_keep": batch.logits_at,
+            "packed_rows": batch.layout,
+        }
+        return inputs, {"batch": batch}
+
+    def prepare_model_outputs(
+        self, output: Any, output_args: dict[str, Any], micro_batch: Any, logits_processor_func: Any
+    ) -> dict[str, torch.Tensor]:
+        """Log-probabilities, and entropies where they are asked for, as verl's nested tensors."""
+        if not self._shares:
+            stock: dict[str, torch.Tensor] = super().prepare_model_outputs(
+                output, output_args, micro_batch, logits_processor_func
+            )
+            return stock
+        batch = output_args["batch"]
+        logits = output.logits.squeeze(0)
+        temperature = _one_temperature(micro_batch["temperature"])
+        logprobs = token_logprobs(logits, batch.rows, batch.labels, temperature)
+        found = {"log_probs": logprobs}
+        if tu.get_non_tensor_data(data=micro_batch, key="calculate_entropy", default=False):
+            found["entropy"] = entropies(logits, temperature)[batch.rows]
+        return {
+            name: torch.nested.nested_tensor_from_jagged(batch.scatter(values), batch.offsets)
+            for name, values in found.items()
+        }
+
+
+def _rows(nested: Any) -> list[torch.Tensor]:
+    return list(nested.unbind())
+
+
+def _one_temperature(temperature: Any) -> float:
+    values = torch.as_tensor(temperature, dtype=torch.float64).unique()
+    if len(values) != 1:
+        raise ValueError(f"a micro-batch of rows sampled at temperatures {values.tolist()}: expected one")
+    return float(values)

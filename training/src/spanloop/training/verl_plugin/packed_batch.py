@@ -1,0 +1,91 @@
+# pyright: basic
+"""What one forward pass computes for some rows: packed tokens in, log-probabilities of the wanted tokens out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from .prefix_tree import PackedRows, common_beginning, in_order, pack
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """Rows ready for the model, and which of its logits are needed for what.
+
+    Attributes:
+        layout: Where the rows' tokens lie.
+        input_ids: Shape ``(1, tokens)``.
+        position_ids: Shape ``(1, tokens)``.
+        logits_at: Packed positions whose logits are needed, ascending, at least one.
+        rows: For each wanted token the index into ``logits_at`` of the token before it.
+        labels: The wanted tokens, parallel to ``rows``.
+        slots: Where each belongs among all tokens of the rows one after the other: at the token before it, as
+            verl's losses expect.
+        offsets: Of the rows among all their tokens, shape ``(number of rows + 1,)``.
+    """
+
+    layout: PackedRows
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor
+    logits_at: torch.Tensor
+    rows: torch.Tensor
+    labels: torch.Tensor
+    slots: torch.Tensor
+    offsets: torch.Tensor
+
+    def scatter(self, values: torch.Tensor) -> torch.Tensor:
+        """``values`` of the wanted tokens as one number for each token of each row, zero where none was wanted."""
+        empty = torch.zeros(int(self.offsets[-1]), dtype=values.dtype)
+        return empty.index_put((self.slots,), values)
+
+
+def pack_batch(rows: Sequence[torch.Tensor], masks: Sequence[torch.Tensor], *, share: bool = True) -> PackedBatch:
+    """Pack ``rows`` of token ids; log-probabilities are wanted of the tokens that ``masks`` mark.
+
+    Args:
+        rows: int64, one dimension each, none empty.
+        masks: For each row a mask of its last tokens, as many as the mask is long; the prompt's may be left out.
+            A row's first token has nothing before it and is never wanted.
+        share: Whether common beginnings are computed once.
+    """
+    layout = pack(rows, share=share)
+    before = [_wanted(row, mask) - 1 for row, mask in zip(rows, masks, strict=True)]
+    lengths = torch.tensor([0, *(len(row) for row in rows)])
+    offsets = lengths.cumsum(0)
+    packed = torch.cat([where[index] for where, index in zip(layout.where, before, strict=True)])
+    # one position when nothing is wanted, so that the loss still depends on the weights
+    logits_at, inverse = packed.unique(return_inverse=True) if len(packed) else (torch.zeros(1).long(), packed)
+    return PackedBatch(
+        layout=layout,
+        input_ids=layout.input_ids(rows)[None],
+        position_ids=layout.position_ids()[None],
+        logits_at=logits_at,
+        rows=inverse,
+        labels=torch.cat([row[index + 1] for row, index in zip(rows, before, strict=True)]),
+        slots=torch.cat([index + offset for index, offset in zip(before, offsets[:-1], strict=True)]),
+        offsets=offsets,
+    )
+
+
+def _wanted(row: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    wanted = mask.nonzero().squeeze(1) + (len(row) - len(mask))
+    return wanted[wanted > 0]
+
+
+def micro_batches(rows: Sequence[torch.Tensor], limit_tokens: int, *, share: bool = True) -> list[list[int]]:
+    """Split rows so that each part packs into at most ``limit_tokens`` tokens; rows that share stay together.
+
+    A row that is longer than the limit is a part by itself.
+    """
+    parts: list[list[int]] = []
+    tokens = 0
+    for index in in_order(rows):
+        row = rows[index]
+        shared = common_beginning(rows[parts[-1][-1]], row) if share and parts else 0
+        if not parts or tokens + len(row) - shared > limit_tokens:
+            parts.append([])
+            tokens, shared = 0, 0
+        parts[-1].append(index)
+        tokens += len(row) - shared
+    return parts

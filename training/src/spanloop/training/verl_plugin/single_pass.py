@@ -1,0 +1,73 @@
+# pyright: basic
+"""The policy gradient of a batch that is passed over once.
+
+With one update of a batch, the policy at the start of the step is the policy that the update differentiates, so the
+log-probabilities that PPO would recompute beforehand are the ones of the update's own forward pass, held constant:
+loss and gradient are those of verl's decoupled objective (ratio 1, truncated importance weight against the sampler),
+for two thirds of the compute.
+"""
+
+from typing import Any
+
+import torch
+from verl.trainer.ppo.core_algos import agg_loss, register_policy_loss
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
+from verl.workers.utils.padding import response_from_nested
+
+from spanloop.training.recipes.grpo import SINGLE_UPDATE_LOSS, TRUNCATE_WEIGHTS_AT
+
+GAP = "rollout_corr/logprob_abs_diff_mean"
+"""Metric: mean over the trained tokens of ``|log p_engine - log p_sampler|``, in nats, before the step's update."""
+
+
+@register_policy_loss(SINGLE_UPDATE_LOSS)
+def single_pass_loss(  # noqa: PLR0917 - verl's signature
+    old_log_prob: torch.Tensor,
+    log_prob: torch.Tensor,
+    advantages: torch.Tensor,
+    response_mask: torch.Tensor,
+    loss_agg_mode: str = "token-mean",
+    config: Any = None,
+    rollout_is_weights: torch.Tensor | None = None,  # noqa: ARG001
+) -> tuple[torch.Tensor, dict[str, Any]]:
+    """Verl's policy loss interface; all tensors (rows, response tokens), ``old_log_prob`` the sampler's."""
+    now = log_prob.detach()
+    weights = (now - old_log_prob).exp().clamp(max=TRUNCATE_WEIGHTS_AT)
+    ratio = (log_prob - now).exp()
+    loss = agg_loss(
+        loss_mat=-advantages * ratio * weights,
+        loss_mask=response_mask,
+        loss_agg_mode=loss_agg_mode,
+        **config.global_batch_info,
+    )
+    return loss, {}
+
+
+def sampler_gap(log_probs: torch.Tensor, data: Any) -> dict[str, list[float]]:
+    """How the engine's log-probabilities of a whole batch differ from the sampler's.
+
+    Args:
+        log_probs: Nested, one number for each token of each row.
+        data: verl's batch, with nested ``rollout_log_probs`` and ``response_mask``.
+
+    Returns:
+        verl's own ``rollout_corr/`` metrics, and :data:`GAP`.
+    """
+    mask = data["response_mask"]
+    engine, sampler, wanted = (
+        each.to_padded_tensor(0.0) for each in (response_from_nested(log_probs, mask), data["rollout_log_probs"], mask)
+    )
+    _, _, found = compute_rollout_correction_and_rejection_mask(
+        old_log_prob=engine,
+        rollout_log_prob=sampler,
+        response_mask=wanted,
+        rollout_is="token",
+        rollout_is_threshold=TRUNCATE_WEIGHTS_AT,
+    )
+    return {name: [value] for name, value in found.items()} | {GAP: [mean_gap(engine, sampler, wanted)]}
+
+
+def mean_gap(engine: torch.Tensor, sampler: torch.Tensor, mask: torch.Tensor) -> float:
+    """Mean absolute difference where ``mask`` is set; padded tensors of one shape."""
+    chosen = mask.bool()
+    return (engine[chosen] - sampler[chosen]).abs().mean().item()
