@@ -20,6 +20,7 @@ COMMANDS = [
     ["doctor"],
     ["demo"],
     ["import"],
+    ["store", "attach"],
     ["convert"],
     ["train"],
     ["dead-letters", "list"],

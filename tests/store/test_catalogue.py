@@ -83,6 +83,8 @@ def example(kind: str) -> object:
         return []
     if kind.startswith(("Date", "Nullable(Date")):
         return datetime(2024, 1, 1, tzinfo=UTC)
+    if kind == "Identifier":
+        return "otel_traces"
     return "x" if "String" in kind else 1
 
 

@@ -4,7 +4,8 @@ Everything passes the collector's own door (`spanloop.collector.admission`) and 
 goes to ClickHouse directly and not through the collector's spool, because only the store can say what is there already.
 """
 
+from .attached import ForeignTable
 from .report import Place, Reject, Report
 from .run import import_paths
 
-__all__ = ["Place", "Reject", "Report", "import_paths"]
+__all__ = ["ForeignTable", "Place", "Reject", "Report", "import_paths"]

@@ -44,7 +44,12 @@ def store_spans(store: Store, requests: Iterable[ExportTraceServiceRequest]) -> 
     rows = TraceRows()
     for request in requests:
         rows.add(request)
-    return _store(store, _SPANS, rows.to_frame())
+    return store_span_rows(store, rows.to_frame())
+
+
+def store_span_rows(store: Store, frame: pl.DataFrame) -> list[bool]:
+    """As `store_spans`, for rows of ``otel_traces``."""
+    return _store(store, _SPANS, frame)
 
 
 def store_logs(store: Store, requests: Iterable[ExportLogsServiceRequest]) -> list[bool]:

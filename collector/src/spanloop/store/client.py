@@ -61,8 +61,8 @@ class Address:
     database: str
 
     @classmethod
-    def parse(cls, url: str) -> "Address":
-        """Read ``http(s)://user:password@host:port/database``.
+    def parse(cls, url: str, *, default_database: str = DEFAULT_DATABASE) -> "Address":
+        """Read ``http(s)://user:password@host:port/database``; the last part may be left out.
 
         Raises:
             ConfigurationError: Not such a URL.
@@ -74,7 +74,7 @@ class Address:
             raise _bad_url(str(error)) from error
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise _bad_url(f"scheme {parts.scheme!r}, host {parts.hostname!r}")
-        database = unquote(parts.path.strip("/")) or DEFAULT_DATABASE
+        database = unquote(parts.path.strip("/")) or default_database
         if "/" in database or "`" in database or parts.query or parts.fragment:
             raise _bad_url(f"path {parts.path!r}, query {parts.query!r}")
         return cls(

@@ -1,0 +1,77 @@
+"""``spanloop store``: what concerns the store itself."""
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .console import err, print_table, progress_bar
+from .options import DataDirOption, command, data_directory
+
+if TYPE_CHECKING:
+    from spanloop.importing import ForeignTable, Report
+    from spanloop.store import Store
+
+app = typer.Typer(help="Read spans out of a ClickHouse that is already there.", no_args_is_help=True)
+
+
+@app.callback()
+def _store() -> None: ...
+
+
+@app.command()
+def attach(
+    url: Annotated[
+        str,
+        typer.Argument(
+            envvar="SPANLOOP_ATTACH_URL",
+            metavar="URL",
+            help="Its ClickHouse: http(s)://user:password@host:port/database. A user who may only read is enough.",
+        ),
+    ],
+    table: Annotated[str, typer.Option(help="The exporter's traces table.")] = "otel_traces",
+    since: Annotated[
+        datetime | None, typer.Option(help="Read spans that started since then (UTC).", show_default="where it stopped")
+    ] = None,
+    follow: Annotated[
+        float | None, typer.Option(min=0.1, metavar="SECONDS", help="Go on, and look again every so many seconds.")
+    ] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Take over the spans of a running OpenTelemetry Collector with a ClickHouse exporter.
+
+    Reads every trace with a model call from the exporter's table (its Map variant), and changes nothing there. The next
+    call takes what is new. Put the URL into SPANLOOP_ATTACH_URL to keep its password out of the shell's history.
+
+    Example: `spanloop store attach http://reader@otel-db:8123/otel --table otel_traces --follow 30`
+    """
+    from spanloop.importing import ForeignTable
+    from spanloop.store import connect
+
+    directory = data_directory(data_dir)
+    start = None if since is None else since.replace(tzinfo=UTC) if since.tzinfo is None else since
+    with ForeignTable(url, table) as foreign, connect(directory, start=True) as store:
+        report = _read(foreign, store, start)
+        rows = [
+            ("new", f"{report.new['spans']:,}"),
+            ("already there", f"{report.known['spans']:,}"),
+            *((f"rejected: {reason}", f"{count:,}") for reason, count in sorted(report.rejected.items())),
+        ]
+        print_table(("spans", "count"), rows, numbers=("count",))
+        err.print(
+            f"a running spanloop converts them by itself; else run: {command('convert', directory)}", markup=False
+        )
+        while follow is not None:
+            time.sleep(follow)
+            report = _read(foreign, store, None)
+            if report.new["spans"]:
+                err.print(f"{datetime.now(UTC):%H:%M:%S} {report.new['spans']:,} new spans", markup=False)
+
+
+def _read(foreign: "ForeignTable", store: "Store", since: datetime | None) -> "Report":
+    with progress_bar() as bar:
+        task = bar.add_task("reading", total=None, note="")
+        return foreign.read_new(
+            store, since=since, progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )

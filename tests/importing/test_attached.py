@@ -1,0 +1,170 @@
+"""Somebody's exporter table: its Map variant is read whole and once, everything else is refused with its reason."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from urllib.parse import quote
+from uuid import uuid4
+
+import pytest
+
+from spanloop.importing import ForeignTable
+from spanloop.pipeline import run as convert
+from spanloop.semconv.errors import ConfigurationError, StoreError
+from spanloop.store import Store
+from spanloop.store.client import Address, Connection
+
+ATTRIBUTES = "Map(LowCardinality(String), String)"
+# The table that exporter/clickhouseexporter of opentelemetry-collector-contrib makes (Map variant).
+EXPORTER_TABLE = """
+CREATE TABLE otel_traces (
+    Timestamp DateTime64(9), TraceId String, SpanId String, ParentSpanId String, TraceState String,
+    SpanName LowCardinality(String), SpanKind LowCardinality(String), ServiceName LowCardinality(String),
+    ResourceAttributes {map}, ScopeName String, ScopeVersion String, SpanAttributes {map}, Duration UInt64,
+    StatusCode LowCardinality(String), StatusMessage String,
+    Events Nested (Timestamp DateTime64(9), Name LowCardinality(String), Attributes {map}),
+    Links Nested (TraceId String, SpanId String, TraceState String, Attributes {map}),
+    INDEX idx_trace_id TraceId TYPE bloom_filter(0.001) GRANULARITY 1
+) ENGINE = MergeTree PARTITION BY toDate(Timestamp) ORDER BY (ServiceName, SpanName, toDateTime(Timestamp))
+"""
+EXPORTER_INSERT = """
+INSERT INTO otel_traces (
+    Timestamp, TraceId, SpanId, ParentSpanId, TraceState, SpanName, SpanKind, ServiceName, ResourceAttributes,
+    ScopeName, ScopeVersion, SpanAttributes, Duration, StatusCode, StatusMessage, Events.Timestamp, Events.Name,
+    Events.Attributes, Links.TraceId, Links.SpanId, Links.TraceState, Links.Attributes
+) VALUES (
+    {moment:String}, {trace_id:String}, {span_id:String}, '', '', 'chat', 'Client', 'app', {'service.name': 'app'},
+    'lib', '1', mapFromArrays({keys:Array(String)}, {values:Array(String)}), 5, 'Error', 'no luck',
+    ['2026-01-02 03:04:05.5'], ['exception'], [{'exception.type': 'E'}], ['l'], ['m'], [''], [{'k': 'v'}]
+)
+"""
+CHAT = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.input.messages": '[{"role":"user","parts":[{"type":"text","content":"hi"}]}]',
+    "gen_ai.headers": "{'authorization': 'Bearer secret'}",
+}
+
+
+class Foreign:
+    """Their database, with an exporter that writes into it."""
+
+    def __init__(self, address: Address) -> None:
+        user, password = quote(address.user), quote(address.password)
+        self.url = f"http://{user}:{password}@{address.host}:{address.port}/{address.database}"
+        Connection(address, database="default").command(f"CREATE DATABASE `{address.database}`", doing="preparing")
+        self.connection = Connection(address)
+
+    def make(self, sql: str) -> None:
+        self.connection.command(sql, doing="preparing")
+
+    def export(
+        self, number: int, attributes: dict[str, str], *, trace: int = 1, moment: str = "2026-01-02 03:04:05.123456789"
+    ) -> None:
+        content = {"keys": list(attributes), "values": list(attributes.values())}
+        ids = {"trace_id": f"{trace:032x}", "span_id": f"{number:016x}"}
+        self.connection.command(EXPORTER_INSERT, doing="exporting", parameters={"moment": moment, **content, **ids})
+
+
+@pytest.fixture
+def foreign(clickhouse: Address) -> Iterator[Foreign]:
+    own = replace(clickhouse, database=f"theirs_{uuid4().hex[:12]}")
+    made = Foreign(own)
+    yield made
+    made.connection.close()
+    Connection(own, database="default").command(f"DROP DATABASE `{own.database}`", doing="cleaning up")
+
+
+def test_what_the_exporter_wrote_is_read_once_and_whole(store: Store, foreign: Foreign) -> None:
+    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    foreign.export(1, CHAT)
+    foreign.export(2, {})
+    foreign.export(3, {"http.method": "GET"}, trace=2)
+    with ForeignTable(foreign.url, "otel_traces") as table:
+        first = table.read_new(store)
+        assert (first.input, first.new["spans"], first.rejected.total()) == (2, 2, 0)
+        foreign.export(4, CHAT, trace=3)
+        second = table.read_new(store)
+        assert (second.new["spans"], second.known["spans"]) == (1, 2)
+    row = store.query("trace_spans", trace_id=f"{1:032x}").sort("SpanId").row(0, named=True)
+    assert (row["GenAiOperation"], row["SpanKind"], row["StatusCode"], row["Duration"]) == (
+        "chat",
+        "Client",
+        "Error",
+        5,
+    )
+    assert row["Timestamp"].microsecond == 123456
+    assert "gen_ai.headers" not in row["SpanAttributes"]
+    assert row["Events.Attributes"] == [{"exception.type": "E"}]
+    assert row["Links.Attributes"] == [{"k": "v"}]
+    assert convert(store).transitions == 2
+
+
+def test_a_late_span_is_not_missed_and_since_reads_again(store: Store, foreign: Foreign) -> None:
+    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    foreign.export(1, CHAT)
+    with ForeignTable(foreign.url, "otel_traces") as table:
+        table.read_new(store)
+        foreign.export(2, CHAT, trace=2, moment="2026-01-02 02:00:00")
+        assert table.read_new(store).new["spans"] == 1
+        foreign.export(3, CHAT, trace=3, moment="2025-06-01 00:00:00")
+        assert table.read_new(store).new["spans"] == 0
+        assert table.read_new(store, since=datetime(2025, 1, 1, tzinfo=UTC)).new["spans"] == 1
+
+
+def test_a_large_hour_is_read_in_parts_and_bad_rows_are_counted(
+    store: Store, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spanloop.importing.attached._PART_SPANS", 2)
+    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    for number in range(1, 8):
+        foreign.export(number, CHAT, trace=number)
+    foreign.export(9, CHAT, trace=2**130)
+    seen: list[tuple[int, int]] = []
+    with ForeignTable(foreign.url, "otel_traces") as table:
+        report = table.read_new(store, progress=lambda done, total: seen.append((done, total)))
+    assert (report.input, report.new["spans"], dict(report.rejected)) == (8, 7, {"bad_trace_id": 1})
+    assert len(seen) > 1
+    assert seen[-1] == (8, 8)
+
+
+def test_an_older_exporters_spelling_is_read(store: Store, foreign: Foreign) -> None:
+    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES).replace("Duration UInt64", "Duration Int64"))
+    foreign.export(1, CHAT)
+    foreign.make(
+        "ALTER TABLE otel_traces UPDATE SpanKind = 'SPAN_KIND_CLIENT', StatusCode = 'STATUS_CODE_OK', Duration = -3 "
+        "WHERE 1 SETTINGS mutations_sync = 1"
+    )
+    with ForeignTable(foreign.url, "otel_traces") as table:
+        table.read_new(store)
+    row = store.query("trace_spans", trace_id=f"{1:032x}").row(0, named=True)
+    assert (row["SpanKind"], row["StatusCode"], row["Duration"]) == ("Client", "Ok", 0)
+
+
+def test_the_json_variant_is_refused_with_what_to_do(foreign: Foreign) -> None:
+    foreign.make(EXPORTER_TABLE.format(map="JSON"))
+    with pytest.raises(ConfigurationError, match=r"JSON variant: .*SpanAttributes") as refused:
+        ForeignTable(foreign.url, "otel_traces")
+    assert "send a copy" in refused.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("", "There is no table 'otel_traces'"),
+        ("CREATE TABLE otel_traces (TraceId String) ENGINE = Memory", "missing .*'SpanAttributes'"),
+        (EXPORTER_TABLE.format(map="String"), "of another type .*SpanAttributes String"),
+    ],
+)
+def test_another_table_is_refused_by_name(foreign: Foreign, sql: str, said: str) -> None:
+    if sql:
+        foreign.make(sql)
+    with pytest.raises(ConfigurationError, match=said) as refused:
+        ForeignTable(foreign.url, "otel_traces")
+    assert "--table" in refused.value.next_step
+
+
+def test_a_server_out_of_reach_is_said(clickhouse: Address) -> None:
+    with pytest.raises(StoreError, match="out of reach"):
+        ForeignTable("http://127.0.0.1:1/otel", "otel_traces")
+    with pytest.raises(StoreError, match="refused"):
+        ForeignTable(f"http://nobody:wrong@{clickhouse.host}:{clickhouse.port}", "otel_traces")
