@@ -12,11 +12,13 @@ from contextlib import closing, contextmanager
 
 import httpx
 import pytest
+from grpc import Compression as GrpcCompression
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 from opentelemetry.exporter.otlp.proto.http import Compression
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
 from spanloop.semconv.errors import NotRunningError, StoreError
 from spanloop.store import DataDir, EmbeddedClickHouse, connect
@@ -44,22 +46,41 @@ def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = 40) ->
         time.sleep(0.02)
 
 
-def test_the_real_exporter_delivers_every_span(
-    launch: Launcher, clickhouse_url: str, connection: Connection, address: Address
+def http_exporter(collector: CollectorProcess, _: DataDir) -> SpanExporter:
+    return HttpExporter(f"{collector.url}/v1/traces", compression=Compression.Gzip)
+
+
+def grpc_exporter(_: CollectorProcess, data_dir: DataDir) -> SpanExporter:
+    running = data_dir.running("collector-grpc")
+    assert running is not None
+    return GrpcExporter(running.url, insecure=True, compression=GrpcCompression.Gzip)
+
+
+@pytest.mark.parametrize("make_exporter", [http_exporter, grpc_exporter])
+def test_the_real_exporter_delivers_every_span_across_a_restart(
+    launch: Launcher,
+    data_dir: DataDir,
+    clickhouse_url: str,
+    connection: Connection,
+    make_exporter: Callable[[CollectorProcess, DataDir], SpanExporter],
 ) -> None:
     collector: CollectorProcess = launch(clickhouse_url)
-    exporter = OTLPSpanExporter(f"{collector.url}/v1/traces", compression=Compression.Gzip)
+    port = int(collector.url.rpartition(":")[2])
+    exporter = make_exporter(collector, data_dir)
+    grpc_port = str(collector.health()["grpc"]).rpartition(":")[2]
+    database = clickhouse_url.rpartition("/")[2]
     provider = TracerProvider(resource=Resource.create({"service.name": "app"}), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(exporter))
+    provider.add_span_processor(BatchSpanProcessor(exporter, max_export_batch_size=100))
     tracer = provider.get_tracer("test")
-    wait_for(lambda: collector.health()["status"] == "ok", "the store")
     for at in range(700):
-        with tracer.start_as_current_span(f"span {at}", attributes={"at": at}):
-            pass
+        with tracer.start_as_current_span(f"span {at}", attributes={"at": at, "list": ["a", "b"]}):
+            if at == 350:
+                collector.kill()
+                collector = launch(clickhouse_url, port, "--grpc-port", grpc_port)
+    assert provider.force_flush()
     provider.shutdown()
-    wait_for(lambda: len(stored_ids(connection, address.database)) == 700, "700 spans")
-    assert len(set(stored_ids(connection, address.database))) == 700
-    assert collector.health()["last_insert"] is not None
+    wait_for(lambda: len(set(stored_ids(connection, database))) == 700, "700 spans")
+    wait_for(lambda: collector.health()["last_insert"] is not None, "an insert")
     assert collector.terminate() == 0
 
 
@@ -235,8 +256,9 @@ def test_sigterm_while_clickhouse_hangs_stops_in_time(launch: Launcher, data_dir
         assert embedded_ids(data_dir) == [1], "the retry doubled it"
 
 
-def run_to_end(data_dir: DataDir, port: int) -> subprocess.CompletedProcess[str]:
+def run_to_end(data_dir: DataDir, port: int, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "spanloop.collector", "--data-dir", str(data_dir.path), "--port", str(port)]
+    command.extend(options)
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, env=dict(os.environ))
 
 

@@ -19,6 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m spanloop.collector", description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=default_data_dir(), help="default: %(default)s")
     parser.add_argument("--port", type=int, default=defaults.port, help="0 chooses one; default: %(default)s")
+    parser.add_argument("--grpc-port", type=int, help="0 chooses one; default: 4317 beside 4318, else one is chosen")
+    parser.add_argument("--no-grpc", action="store_true", help="HTTP only")
     parser.add_argument("--host", default=defaults.host, help="there is no authentication; default: %(default)s")
     parser.add_argument(
         "--spool-limit-bytes", type=int, default=defaults.spool_limit_bytes,
@@ -33,12 +35,15 @@ def main(arguments: list[str] | None = None) -> int:
         help="answer 503 when bodies of as many bytes are in memory; default: %(default)s",
     )  # fmt: skip
     options = parser.parse_args(arguments)
-    if not 0 <= options.port < 65536:
-        parser.error(f"argument --port: {options.port} is no port, expected 0 to 65535")
+    for name, port in (("--port", options.port), ("--grpc-port", options.grpc_port or 0)):
+        if not 0 <= port < 65536:
+            parser.error(f"argument {name}: {port} is no port, expected 0 to 65535")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = Settings(
         host=options.host,
         port=options.port,
+        grpc_port=options.grpc_port,
+        has_grpc=not options.no_grpc,
         spool_limit_bytes=options.spool_limit_bytes,
         body_limit_bytes=options.body_limit_bytes,
         memory_limit_bytes=options.memory_limit_bytes,

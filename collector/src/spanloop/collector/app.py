@@ -7,7 +7,6 @@ accepted, and says in google.rpc.Status why.
 import json
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -17,13 +16,8 @@ from starlette.routing import Route
 
 from .admission import JSON, Signal
 from .intake import Intake
-from .otlp_http import accepted_response, content_type_of, read_body, refused_response
+from .otlp_http import NO_METRICS, accepted_response, content_type_of, read_body, refused_response
 from .refusal import RefusedError, RpcCode
-
-_NO_METRICS: Final = (
-    "spanloop keeps traces and logs, no metrics: send metrics elsewhere, or turn them off with "
-    "OTEL_METRICS_EXPORTER=none"
-)
 
 
 def create_app(intake: Intake) -> Starlette:
@@ -71,7 +65,7 @@ def create_app(intake: Intake) -> Starlette:
 
 
 async def _no_metrics(request: Request) -> Response:
-    return refused_response(request, RefusedError(HTTPStatus.NOT_FOUND, RpcCode.UNIMPLEMENTED, _NO_METRICS))
+    return refused_response(request, RefusedError(HTTPStatus.NOT_FOUND, RpcCode.UNIMPLEMENTED, NO_METRICS))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -28,6 +28,10 @@ from .refusal import BodyShare, RefusedError, RpcCode, unavailable
 from .settings import Settings
 from .wire import encode_field, serialize, write_varint
 
+NO_METRICS: Final = (
+    "spanloop keeps traces and logs, no metrics: send metrics elsewhere, or turn them off with "
+    "OTEL_METRICS_EXPORTER=none"
+)
 _PATIENCE_S: Final = 10.0
 _LEAST_BYTES_PER_S: Final = 32 * 1024
 

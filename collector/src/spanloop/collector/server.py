@@ -12,11 +12,12 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from typing import Final
 
 import uvicorn
 
+from spanloop.semconv.environment import COLLECTOR_PORT
 from spanloop.semconv.errors import PortInUseError, ServiceError
 from spanloop.store import DataDir, Store, connect
 from spanloop.store.spool import Spool
@@ -27,8 +28,9 @@ from .connections import IDLE_S, PatientProtocol, allow_many_connections
 from .health import Health
 from .intake import Intake
 from .metrics import Metrics
+from .otlp_grpc import serve_grpc
 from .refused_rows import RefusedRanges
-from .settings import Settings
+from .settings import GRPC_PORT, Settings
 from .writer import Writer
 
 _log = logging.getLogger(__name__)
@@ -52,7 +54,7 @@ def run(data_dir: DataDir, settings: Settings) -> None:
         DataDirectoryError: The directory is of another version, not writable or full.
     """
     data_dir.open()
-    listener = _listen(settings)
+    listener = _listen(settings.host, settings.port, "--port")
     with listener, Spool(data_dir.spool, max_bytes=settings.spool_limit_bytes) as spool:
         asyncio.run(_serve(data_dir, settings, listener, spool))
 
@@ -73,15 +75,17 @@ async def _serve(data_dir: DataDir, settings: Settings, listener: socket.socket,
     )  # fmt: skip
     server = _Server(config)
     _stop_on_signals(server)
-    url = _reachable_url(listener)
+    name: tuple[str, int] = listener.getsockname()[:2]
+    url = _reachable_url(*name)
     writing = asyncio.create_task(writer.run())
     writing.add_done_callback(lambda _: setattr(server, "should_exit", True))
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         await _wait_for_start(server, serving)
-        with data_dir.announce("collector", url):
-            _log.info("collector answers at %s, spool %s", url, data_dir.spool)
-            await serving
+        async with _grpc(data_dir, settings, intake):
+            with data_dir.announce("collector", url):
+                _log.info("collector answers at %s, spool %s", url, data_dir.spool)
+                await serving
     finally:
         writer.stop()
         intake.close()
@@ -98,6 +102,35 @@ async def _serve(data_dir: DataDir, settings: Settings, listener: socket.socket,
     _log.info("collector stopped; %s", left)
 
 
+@contextlib.asynccontextmanager
+async def _grpc(data_dir: DataDir, settings: Settings, intake: Intake) -> AsyncGenerator[None]:
+    """GRPC beside HTTP, announced in a run file of its own, for as long as the block lasts."""
+    if not settings.has_grpc:
+        yield
+        return
+    async with serve_grpc(intake, settings.host, _grpc_port(settings)) as port:
+        url = _reachable_url(settings.host, port)
+        intake.health.grpc_url = url
+        with data_dir.announce("collector-grpc", url):
+            _log.info("collector answers gRPC at %s", url)
+            yield
+
+
+def _grpc_port(settings: Settings) -> int:
+    """The port to listen on; one that was asked for has to be free."""
+    if settings.grpc_port is not None:
+        _listen(settings.host, settings.grpc_port, "--grpc-port").close()
+        return settings.grpc_port
+    if settings.port != COLLECTOR_PORT:
+        return 0
+    try:
+        _listen(settings.host, GRPC_PORT, "--grpc-port").close()
+    except PortInUseError:
+        _log.warning("port %d is taken, so gRPC gets another one", GRPC_PORT)
+        return 0
+    return GRPC_PORT
+
+
 async def _wait_for_start(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
     while not server.started:
         if serving.done():
@@ -112,10 +145,8 @@ def _stop_on_signals(server: uvicorn.Server) -> None:
         loop.add_signal_handler(number, setattr, server, "should_exit", True)
 
 
-def _reachable_url(listener: socket.socket) -> str:
-    """Where a process of this machine reaches the listener: not at the wildcard address."""
-    name: tuple[str, int] = listener.getsockname()[:2]
-    host, port = name
+def _reachable_url(host: str, port: int) -> str:
+    """Where a process of this machine reaches a listener: not at the wildcard address."""
     if not ipaddress.ip_address(host).is_loopback:
         _log.warning("listening on %s without authentication: whoever reaches it can write spans", host)
     wildcards: dict[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - only compared
@@ -123,26 +154,25 @@ def _reachable_url(listener: socket.socket) -> str:
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
 
 
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+def _listen(host: str, port: int, option: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     # asyncio sets it only on sockets whose protocol number is given; without it every answer waits 40 ms for an ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
-        listener.bind((settings.host, settings.port))
+        listener.bind((host, port))
         listener.listen(2048)
     except OSError as error:
         listener.close()
-        where = f"{settings.host}:{settings.port}"
+        where = f"{host}:{port}"
         if error.errno == errno.EADDRINUSE:
             raise PortInUseError(
                 f"The collector cannot listen on {where}: another process does.",
-                next_step=f"Stop it (`ss -ltnp 'sport = :{settings.port}'` shows which), or choose another port "
-                "with --port.",
+                next_step=f"Stop it (`ss -ltnp 'sport = :{port}'` shows which), or choose another port with {option}.",
             ) from error
         raise ServiceError(
             f"The collector cannot listen on {where}: {error.strerror}.",
-            next_step="Choose another address with --host, or another port with --port.",
+            next_step=f"Choose another address with --host, or another port with {option}.",
         ) from error
     return listener

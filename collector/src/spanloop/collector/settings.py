@@ -1,8 +1,11 @@
 """What can be set about a collector, with defaults that were measured or that the OTLP specification gives."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from spanloop.semconv.environment import COLLECTOR_PORT
+
+GRPC_PORT: Final = 4317
 
 
 @dataclass(frozen=True)
@@ -13,6 +16,11 @@ class Settings:
     """Address to listen on. There is no authentication yet: anything beyond loopback is open to its network."""
     port: int = COLLECTOR_PORT
     """0 lets the system choose; the run file then says which."""
+    grpc_port: int | None = None
+    """OTLP/gRPC. 0 lets the system choose. None is the standard port beside the standard port of HTTP, when it is free,
+    else any; the run file then says which."""
+    has_grpc: bool = True
+    """Whether to listen for gRPC at all."""
     body_limit_bytes: int = 64 * 2**20
     """Most bytes of one request, compressed and again decompressed; the specification recommends 64 MiB."""
     memory_limit_bytes: int = 256 * 2**20

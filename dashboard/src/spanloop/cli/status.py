@@ -51,6 +51,9 @@ def _print_services(directory: "DataDir") -> bool:
         running = directory.running(each.name)
         process = str(running.pid) if running else each.note
         rows.append((each.name, "running" if each.is_running else "stopped", each.url, process))
+    grpc = directory.running("collector-grpc")
+    if grpc is not None:
+        rows.append(("collector, gRPC", "running", grpc.url, str(grpc.pid)))
     print_table(("service", "state", "address", "process"), rows)
     return any(directory.running(each.name) for each in states)
 
