@@ -1,21 +1,33 @@
-"""Open every page of a running dashboard in headless Chromium and save what it shows.
+"""Open every page of the dashboard over a data directory in headless Chromium and save what it shows.
 
-``python docs/screenshots.py --url http://127.0.0.1:8501 --out docs/screenshots``
+``python docs/screenshots.py --data-dir ~/.spanloop --out docs/screenshots``
 
-A page that shows an exception, or nothing, is an error: the script then exits with 1 and says which.
+A dashboard that runs there is used; else ClickHouse and the dashboard are started for as long as it takes. A page that
+shows an exception, or nothing, is an error: the script then exits with 1 and says which.
 """
 
 import argparse
+import socket
+import subprocess
 import sys
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from playwright.sync_api import Page, sync_playwright
 
+from spanloop.semconv.environment import default_data_dir
+from spanloop.store import DataDir, connect
+from spanloop.training.registry import Registry
+
 CHROMIUM: Final = "/usr/bin/chromium"
 WIDTH: Final = 1280
 HEIGHT: Final = 900
+MAX_HEIGHT: Final = 2600
+START_TIMEOUT_S: Final = 60
 READY_TIMEOUT_MS: Final = 30_000
 SETTLE_MS: Final = 500
 DRAWN: Final = """() => {
@@ -23,6 +35,7 @@ DRAWN: Final = """() => {
   return app && app.getAttribute('data-test-script-state') === 'notRunning'
     && !document.querySelector('[data-testid=stSkeleton]');
 }"""
+CONTENT_HEIGHT: Final = "() => document.querySelector('[data-testid=stMainBlockContainer]')?.scrollHeight ?? 0"
 
 
 @dataclass(frozen=True)
@@ -31,7 +44,7 @@ class Shot:
 
     Attributes:
         name: The file's stem.
-        path: Path and query below the dashboard's address.
+        path: Path and query below the dashboard's address; ``{model}`` is the newest version in the registry.
         heading: The title that the page must show.
         click_first_row: Open the first row of the page's table, and show what that leads to.
     """
@@ -49,31 +62,38 @@ SHOTS: Final = (
     Shot("episode-spans", "episodes?errors=true&view=Spans", "Episode", click_first_row=True),
     Shot("episode-rewards", "episodes?errors=true&view=Rewards", "Episode", click_first_row=True),
     Shot("episode-transitions", "episodes?errors=true&view=Transitions", "Episode", click_first_row=True),
+    Shot("transition-tokens", "episodes?errors=true&view=Transitions&step=0", "Episode", click_first_row=True),
     Shot("episode-tokens", "episodes?view=Tokens", "Episode", click_first_row=True),
     Shot("episode-failures", "episodes?errors=true&view=Failures", "Episode", click_first_row=True),
     Shot("failures", "failures", "Failures"),
     Shot("failure-group", "failures", "Failure group", click_first_row=True),
     Shot("rewards", "rewards", "Rewards"),
+    Shot("training", "rewards?job=newest", "Rewards"),
+    Shot("evaluations", "evaluations", "Evaluations"),
+    Shot("compare", "compare", "Compare"),
     Shot("jobs", "jobs", "Jobs"),
     Shot("job", "jobs", "Job", click_first_row=True),
     Shot("job-form", "jobs?jobs_view=New+job", "Jobs"),
     Shot("schedules", "jobs?jobs_view=Schedules", "Jobs"),
     Shot("models", "models", "Models"),
+    Shot("model", "models?model={model}", "Models"),
 )
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Take the screenshots; 1 when a page is broken."""
     parser = argparse.ArgumentParser(description="Save a screenshot of every dashboard page.")
-    parser.add_argument("--url", default="http://127.0.0.1:8501", help="of a running dashboard (default: %(default)s)")
+    parser.add_argument("--data-dir", type=Path, default=default_data_dir(), help="what the pages show (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("docs/screenshots"), help="folder (default: %(default)s)")
-    parser.add_argument("--height", type=int, default=HEIGHT, help="of the window, in pixels")
+    parser.add_argument("--height", type=int, default=HEIGHT, help="least height of the window, in pixels")
     parser.add_argument("--dark", action="store_true", help="as a browser with a dark theme sees it")
     parser.add_argument("--only", nargs="*", default=[], help="names of single screenshots")
     chosen = parser.parse_args(arguments)
     chosen.out.mkdir(parents=True, exist_ok=True)
+    directory = DataDir(chosen.data_dir).open()
+    models = Registry(directory).list()
     broken: list[str] = []
-    with sync_playwright() as playwright:
+    with running_dashboard(directory) as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         context = browser.new_context(
             viewport={"width": WIDTH, "height": chosen.height}, color_scheme="dark" if chosen.dark else "light"
@@ -82,8 +102,9 @@ def main(arguments: list[str] | None = None) -> int:
             if chosen.only and shot.name not in chosen.only:
                 continue
             page = context.new_page()
-            problem = take(page, chosen.url.rstrip("/"), shot, chosen.out)
-            print(f"{shot.name}: {problem or 'ok'}")
+            path = shot.path.replace("{model}", models[0].reference if models else "")
+            problem = take(page, f"{url}/{path}", shot, chosen.out)
+            print(f"{shot.name}: {problem or 'ok'}", flush=True)
             if problem:
                 broken.append(shot.name)
             page.close()
@@ -93,9 +114,33 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if broken else 0
 
 
+@contextmanager
+def running_dashboard(directory: DataDir) -> Generator[str]:
+    """The address of a dashboard over ``directory``: the one that runs, else one that ends with the block."""
+    found = directory.running("dashboard")
+    if found is not None:
+        yield found.url
+        return
+    with ExitStack() as stack:
+        stack.enter_context(connect(directory, start=True))
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = str(probe.getsockname()[1])
+        command = [sys.executable, "-m", "spanloop.dashboard", "--data-dir", str(directory.path), "--port", port]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        stack.callback(process.wait, START_TIMEOUT_S)
+        stack.callback(process.terminate)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (found := directory.running("dashboard")) is None:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"The dashboard did not start on {directory.path}.")
+            time.sleep(0.2)
+        yield found.url
+
+
 def take(page: Page, url: str, shot: Shot, out: Path) -> str:
     """Save one screenshot; returns what is wrong with the page, empty when nothing is."""
-    page.goto(f"{url}/{shot.path}")
+    page.goto(url)
     page.locator("h1").first.wait_for(timeout=READY_TIMEOUT_MS)
     wait_until_drawn(page)
     if shot.click_first_row and not click_first_row(page):
@@ -105,9 +150,13 @@ def take(page: Page, url: str, shot: Shot, out: Path) -> str:
     if shot.click_first_row:
         page.get_by_role("heading", name=shot.heading, exact=True, level=1).wait_for(timeout=READY_TIMEOUT_MS)
         wait_until_drawn(page)
-    page.screenshot(path=out / f"{shot.name}.png", full_page=True)
+    fit(page)
+    page.screenshot(path=out / f"{shot.name}.png")
     if page.locator("[data-testid=stException]").count():
         return f"an exception: {page.locator('[data-testid=stException]').first.inner_text()[:300]}"
+    errors = page.locator("[data-testid=stAlertContentError]")
+    if errors.count():
+        return f"an error message: {errors.first.inner_text()[:300]}"
     shown = heading.inner_text()
     return "" if shown == shot.heading else f"heading {shown!r}, expected {shot.heading!r}"
 
@@ -119,11 +168,21 @@ def wait_until_drawn(page: Page) -> None:
         page.wait_for_timeout(SETTLE_MS)
 
 
+def fit(page: Page) -> None:
+    """Make the window as high as the page's content, within reason: the page scrolls inside of it."""
+    height = int(page.evaluate(CONTENT_HEIGHT))
+    if height > HEIGHT:
+        page.set_viewport_size({"width": WIDTH, "height": min(height, MAX_HEIGHT)})
+        page.wait_for_timeout(2 * SETTLE_MS)
+
+
 def click_first_row(page: Page) -> bool:
     """Click a cell of the first table's first row; False when the page has no table."""
     tables = page.locator("[data-testid=stDataFrame]")
     if not tables.count():
         return False
+    tables.first.scroll_into_view_if_needed()
+    page.wait_for_timeout(SETTLE_MS)
     box = tables.first.bounding_box()
     if box is None:
         return False

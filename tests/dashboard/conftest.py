@@ -14,6 +14,7 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import DataDir, Store
 from spanloop.store.client import Address
 
+from .dashboard_learning import Learned, seed_learning, seed_learning_control
 from .dashboard_seeding import TRAINED_JOB, Seeded, seed, seed_control, seed_metrics
 
 
@@ -74,6 +75,35 @@ def seeded_store(seeded_address: tuple[Address, Seeded]) -> Iterator[Store]:
     """The seeded store, to look something up or to add metrics of one more job."""
     with Store(seeded_address[0]) as store:
         yield store
+
+
+@pytest.fixture(scope="session")
+def learned_stage(clickhouse: Address, tmp_path_factory: pytest.TempPathFactory) -> tuple[Address, Path, Learned]:
+    """A database and a data directory (to copy) in which a model went from v1 by sft to v2 and by grpo to v3."""
+    own = replace(clickhouse, database=f"t_learned_{uuid4().hex[:8]}")
+    directory = DataDir(tmp_path_factory.mktemp("learned") / "data").open()
+    with Store.open(own) as store:
+        found = seed_learning(store)
+        seed_learning_control(directory, store, tmp_path_factory.mktemp("learned-folders"))
+    return own, directory.path, found
+
+
+@pytest.fixture
+def learned_environment(
+    learned_stage: tuple[Address, Path, Learned], data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> DataDir:
+    """The dashboard's environment over a model that learned."""
+    shutil.copytree(learned_stage[1], data_dir.path, dirs_exist_ok=True)
+    monkeypatch.setenv(DATA_DIR_ENV, str(data_dir.path))
+    monkeypatch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(learned_stage[0]))
+    return data_dir
+
+
+@pytest.fixture
+def learned(learned_environment: DataDir, learned_stage: tuple[Address, Path, Learned]) -> Learned:
+    """What that store holds."""
+    assert learned_environment.control_db.exists()
+    return learned_stage[2]
 
 
 @pytest.fixture

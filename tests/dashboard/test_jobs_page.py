@@ -32,6 +32,11 @@ def test_the_form_submits_a_job(with_model: DataDir) -> None:
     app.number_input(key="learning_rate").set_value(2e-5)
     app.toggle(key="deploy").set_value(True)
     app.text_input(key="task_ids").set_value("t1, t2")
+    app.text_input(key="task_prefix").set_value("train-")
+    app.toggle(key="pause_serving").set_value(True)
+    app.number_input(key="group_size").set_value(4)
+    app.number_input(key="max_prompt_tokens").set_value(1024)
+    app.number_input(key="max_response_tokens").set_value(256)
     app.button(key="submit").click().run()
     assert not app.exception
     assert not app.error
@@ -40,6 +45,8 @@ def test_the_form_submits_a_job(with_model: DataDir) -> None:
     assert (job.spec.kind, job.spec.base, job.spec.steps, job.spec.deploy) == (JobKind.GRPO, "tiny@v1", 3, True)
     assert job.spec.learning_rate == pytest.approx(2e-5)
     assert job.spec.task_ids == ("t1", "t2")
+    assert (job.spec.pause_serving, job.spec.task_prefix, job.spec.group_size) == (True, "train-", 4)
+    assert (job.spec.max_prompt_tokens, job.spec.max_response_tokens) == (1024, 256)
     assert app.query_params["job"] == job.id
     assert app.title[0].value == "Job"
 

@@ -1,9 +1,10 @@
 """Model versions as a family tree."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from spanloop.dashboard.views.lineage import lineage
+from spanloop.dashboard.views.lineage import VersionNotes, lineage, picture
 from spanloop.training.registry import ModelVersion
 
 
@@ -34,3 +35,18 @@ def test_a_parent_that_is_gone_makes_a_root() -> None:
 def test_labels_show_the_depth() -> None:
     labels = [line.label for line in lineage((model("a@v1"), model("a@v2", "a@v1", 1), model("a@v3", "a@v2", 2)))]
     assert labels == ["a@v1", "└ a@v2", "\u2003└ a@v3"]
+
+
+def test_the_picture_links_versions_and_jobs_and_quotes_what_it_shows() -> None:
+    first = model("a@v1")
+    second = replace(model("a@v2", "a@v1", 1), job_id="sft-1")
+    notes = {"a@v2": VersionNotes(('said "so"',), ("sft, 20 steps", "9 episodes"))}
+    dot = picture(lineage((first, second)), notes, served="a@v2", chosen="a@v1")
+    assert '"a@v2" [label="a@v2 · served\\nsaid \\"so\\"", color="#30a46c"' in dot
+    assert 'URL="/models?model=a%40v1"' in dot
+    assert '"a@v1" -> "a@v2" [label="sft, 20 steps\\n9 episodes", tooltip="sft-1", URL="/jobs?job=sft-1"]' in dot
+    assert dot.count("penwidth=3") == 1
+
+
+def test_a_version_whose_parent_is_not_drawn_stands_alone() -> None:
+    assert "->" not in picture(lineage((model("a@v2", "a@v1"),)), {}, served="", chosen="")

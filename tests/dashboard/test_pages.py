@@ -25,6 +25,8 @@ def test_a_seeded_page_draws(page: str) -> None:
         ("episodes", "No episode yet.", "spanloop convert"),
         ("failures", "No episode yet", "spanloop convert"),
         ("rewards", "No training metric yet.", "spanloop train"),
+        ("evaluations", "No evaluation is stored yet.", "spanloop evaluate"),
+        ("compare", "A comparison needs two policy versions that acted", "spanloop train"),
         ("jobs", "No job yet.", "spanloop train"),
         ("models", "No model is registered yet.", "spanloop models add"),
     ],
@@ -36,7 +38,7 @@ def test_an_empty_page_says_what_is_missing_and_the_next_command(page: str, miss
     assert any(str(code.value).startswith(command) for code in app.code)
 
 
-@pytest.mark.parametrize("page", ["overview", "episodes", "failures", "rewards"])
+@pytest.mark.parametrize("page", ["overview", "episodes", "failures", "rewards", "evaluations", "compare"])
 def test_without_clickhouse_a_page_says_so_and_how_to_start_it(page: str, stopped: DataDir) -> None:
     app = open_page(page)
     assert not app.exception
@@ -138,7 +140,7 @@ def test_a_group_that_is_gone_says_so() -> None:
 @pytest.mark.usefixtures("seeded")
 def test_rewards_show_curves_and_versions() -> None:
     app = open_page("rewards")
-    assert len(app.get("vega_lite_chart")) == 5
+    assert len(app.get("vega_lite_chart")) == 2 + 2 + 4  # by version, by component, while training
     assert list(table(app)["policy_version"]) == ["shop-tiny@v1", "shop-tiny@v2", "shop-tiny@v3"]
     (others,) = [select for select in app.multiselect if select.label == "Other metrics"]
     assert others.value == ["actor/pg_loss", "actor/entropy", "actor/grad_norm"]

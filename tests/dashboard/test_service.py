@@ -22,6 +22,7 @@ from spanloop.dashboard.service import OPTIONS, check_port
 from spanloop.semconv.errors import ConfigurationError, PortInUseError
 from spanloop.store import DataDir
 
+from .dashboard_learning import Learned
 from .dashboard_seeding import Seeded
 
 SCREENSHOTS = Path(__file__).parents[2] / "docs" / "screenshots.py"
@@ -110,10 +111,10 @@ def test_nothing_is_sent_anywhere_and_nothing_is_opened() -> None:
     assert OPTIONS["server.enableAgentApi"] is False
 
 
-def screenshots(url: str, out: Path, *only: str) -> dict[str, int]:
+def screenshots(directory: DataDir, out: Path, *only: str) -> dict[str, int]:
     """Take screenshots; sizes of the files by name."""
     module = runpy.run_path(str(SCREENSHOTS))
-    arguments = ["--url", url, "--out", str(out)]
+    arguments = ["--data-dir", str(directory.path), "--out", str(out)]
     assert module["main"]([*arguments, "--only", *only] if only else arguments) == 0
     return {path.stem: path.stat().st_size for path in out.glob("*.png")}
 
@@ -123,8 +124,8 @@ def test_a_real_browser_draws_charts_and_opens_a_row(
     seeded: Seeded, seeded_environment: DataDir, tmp_path: Path
 ) -> None:
     assert seeded.episodes
-    with dashboard(seeded_environment) as (url, _):
-        sizes = screenshots(url, tmp_path / "shots", "overview", "episode-spans")
+    with dashboard(seeded_environment):
+        sizes = screenshots(seeded_environment, tmp_path / "shots", "overview", "episode-spans")
     assert set(sizes) == {"overview", "episode-spans"}
     assert min(sizes.values()) > 20_000
 
@@ -149,14 +150,26 @@ def test_a_deep_link_on_a_cold_server_works_and_nothing_comes_from_elsewhere(sto
 @pytest.mark.timeout(400)
 def test_a_real_browser_draws_every_page(seeded: Seeded, seeded_environment: DataDir, tmp_path: Path) -> None:
     assert seeded.episodes
-    with dashboard(seeded_environment) as (url, _):
-        assert len(screenshots(url, tmp_path / "shots")) == 16
+    with dashboard(seeded_environment):
+        assert len(screenshots(seeded_environment, tmp_path / "shots")) == 21
+
+
+@needs_chromium
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_real_browser_draws_a_model_that_learned(
+    learned: Learned, learned_environment: DataDir, tmp_path: Path
+) -> None:
+    assert learned.failed_id
+    names = ("failures", "rewards", "evaluations", "compare", "models", "model", "transition-tokens")
+    with dashboard(learned_environment):
+        assert set(screenshots(learned_environment, tmp_path / "shots", *names)) == set(names)
 
 
 @needs_chromium
 def test_a_page_that_is_not_ours_is_reported(tmp_path: Path, stopped: DataDir) -> None:
-    with dashboard(stopped) as (url, _):
+    with dashboard(stopped):
         module = runpy.run_path(str(SCREENSHOTS))
         wrong = module["Shot"]("wrong", "failures", "Another title")
         module["main"].__globals__["SHOTS"] = (wrong,)
-        assert module["main"](["--url", url, "--out", str(tmp_path)]) == 1
+        assert module["main"](["--data-dir", str(stopped.path), "--out", str(tmp_path)]) == 1

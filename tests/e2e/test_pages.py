@@ -1,6 +1,7 @@
 """The dashboard in a real browser, on what the tiny demo stored: every page, and a job from the form to its end.
 
-``SPANLOOP_SCREENSHOTS=folder`` keeps the pictures; ``make screenshots`` does so.
+``SPANLOOP_SCREENSHOTS=folder`` keeps the pictures of the job; ``make screenshots`` makes those of the pages from a data
+directory that exists.
 """
 
 import os
@@ -71,8 +72,7 @@ def test_a_job_is_scheduled_from_the_page_and_seen_to_finish(up: Up, page: Page,
 
 
 def test_every_page_opens_on_the_demos_data(up: Up, tmp_path: Path) -> None:
-    pictures = Path(os.environ.get("SPANLOOP_SCREENSHOTS", tmp_path))
-    command = [sys.executable, str(ROOT / "docs" / "screenshots.py"), "--out", str(pictures)]
-    command += ["--url", f"http://127.0.0.1:{up.ports['dashboard']}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    command = [sys.executable, str(ROOT / "docs" / "screenshots.py"), "--out", str(tmp_path)]
+    command += ["--data-dir", str(up.data_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

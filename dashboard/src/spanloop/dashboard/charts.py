@@ -105,27 +105,78 @@ def success_by_version(frame: pl.DataFrame) -> AnyChart:
     return alt.layer(base.mark_bar(color=GREEN, size=16), labels).properties(height=_ROW)
 
 
-def reward_by_version(frame: pl.DataFrame) -> AnyChart:
-    """Mean reward of each policy version with the standard error of the mean as a line."""
-    shown = frame.filter(pl.col("rewarded") > 0).with_columns(
-        (pl.col("reward_stddev").fill_nan(None).fill_null(0.0) / pl.col("rewarded").sqrt()).alias("error")
-    )
-    shown = shown.with_columns(
-        (pl.col("mean_reward") - pl.col("error")).alias("low"), (pl.col("mean_reward") + pl.col("error")).alias("high")
-    )
-    order = shown["policy_version"].to_list()
-    base = alt.Chart(shown).encode(
-        y=alt.Y("policy_version:N", sort=order, title=None, axis=alt.Axis(labelLimit=200)),
+def by_version(
+    frame: pl.DataFrame, title: str, *, is_share: bool = False, colour: str = BLUE, height: int = _HEIGHT
+) -> AnyChart:
+    """A value of each policy version in the order of the frame, with its interval as a line.
+
+    Args:
+        frame: Columns ``policy_version``, ``value``, ``low``, ``high`` (null: no interval known), ``episodes``.
+        title: Of the vertical axis.
+        is_share: The value runs from 0 to 1 and reads as a percentage.
+        colour: Of points and line.
+        height: In pixels.
+    """
+    shown = frame.filter(pl.col("value").is_not_null())
+    order = shown["policy_version"].unique(maintain_order=True).to_list()
+    scale = alt.Scale(domain=[0, 1]) if is_share else alt.Scale(zero=False, nice=True, padding=8)
+    axis = alt.Axis(format="%") if is_share else alt.Axis()
+    number_format = ".1%" if is_share else "+.3f"
+    base = alt.Chart(shown, height=height).encode(
+        x=alt.X(
+            "policy_version:N", sort=order, title=None, axis=alt.Axis(labelAngle=0, labelLimit=160, labelFlush=False)
+        ),
         tooltip=[
-            "policy_version:N",
-            alt.Tooltip("mean_reward:Q", format="+.3f"),
-            alt.Tooltip("error:Q", title="standard error", format=".3f"),
-            alt.Tooltip("rewarded:Q", title="episodes with a reward"),
+            alt.Tooltip("policy_version:N", title="policy"),
+            alt.Tooltip("value:Q", title=title, format=number_format),
+            alt.Tooltip("low:Q", title="95 % from", format=number_format),
+            alt.Tooltip("high:Q", title="to", format=number_format),
+            "episodes:Q",
         ],
     )
-    spread = base.mark_rule(color=GREY, strokeWidth=2).encode(x=alt.X("low:Q", title="mean reward"), x2="high:Q")
-    points = base.mark_circle(color=BLUE, size=110, opacity=1).encode(x=alt.X("mean_reward:Q"))
-    return alt.layer(spread, points).properties(height=_ROW)
+    y = alt.Y("value:Q", title=title, scale=scale, axis=axis)
+    line = base.mark_line(color=colour, strokeWidth=1.5, opacity=0.45).encode(y=y)
+    interval = base.mark_rule(color=colour, strokeWidth=2.5, opacity=0.75).encode(y=alt.Y("low:Q"), y2="high:Q")
+    points = base.mark_circle(color=colour, size=110, opacity=1).encode(y=y)
+    labels = base.mark_text(align="left", dx=9, dy=-1, color=GREY, fontSize=12).encode(
+        y=y, text=alt.Text("value:Q", format=".0%" if is_share else "+.2f")
+    )
+    return alt.layer(line, interval, points, labels)
+
+
+def share_bars(frame: pl.DataFrame, highest: float, fault_owner: str) -> AnyChart:
+    """Share of each version's episodes as bars on a common axis, for one of several charts beside each other.
+
+    Args:
+        frame: Columns ``policy_version``, ``value``, ``low``, ``high``, and what was counted: ``failed_episodes``,
+            ``failures``, ``episodes``.
+        highest: The end of the axis, the same for all charts of a row.
+        fault_owner: Gives the colour.
+    """
+    order = frame["policy_version"].to_list()
+    base = alt.Chart(frame, height=150).encode(
+        x=alt.X(
+            "policy_version:N", sort=order, title=None, axis=alt.Axis(labelAngle=0, labelLimit=90, labelFlush=False)
+        ),
+        y=alt.Y(
+            "value:Q",
+            title=None,
+            scale=alt.Scale(domain=[0, highest], nice=False),
+            axis=alt.Axis(format="%", tickCount=3),
+        ),
+        tooltip=[
+            alt.Tooltip("policy_version:N", title="policy"),
+            alt.Tooltip("value:Q", title="share of episodes", format=".1%"),
+            alt.Tooltip("low:Q", title="95 % from", format=".1%"),
+            alt.Tooltip("high:Q", title="to", format=".1%"),
+            alt.Tooltip("failed_episodes:Q", title="episodes that failed so"),
+            alt.Tooltip("failures:Q", title="failures, recovered ones too"),
+            alt.Tooltip("episodes:Q", title="episodes of the version"),
+        ],
+    )
+    bars = base.mark_bar(color=_OWNER_COLOURS.get(fault_owner, GREY), size=26)
+    labels = base.mark_text(dy=-7, color=GREY).encode(text=alt.Text("value:Q", format=".1%"))
+    return alt.layer(bars, labels)
 
 
 def metric_by_step(frame: pl.DataFrame, title: str, *, is_tall: bool = False) -> AnyChart:
@@ -147,29 +198,6 @@ def metric_by_step(frame: pl.DataFrame, title: str, *, is_tall: bool = False) ->
             y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
             color=alt.Color("job:N", sort=jobs, legend=legend, scale=scale),
             tooltip=["job:N", "step:Q", alt.Tooltip("value:Q", format=".5g")],
-        )
-    )
-    return chart
-
-
-def failures_by_version(frame: pl.DataFrame) -> AnyChart:
-    """Failures of each policy version, stacked by who owned them."""
-    order = frame["policy_version"].unique(maintain_order=True).to_list()
-    scale = alt.Scale(domain=list(_OWNER_COLOURS), range=list(_OWNER_COLOURS.values()))
-    chart: AnyChart = (
-        alt.Chart(frame, height=_ROW)
-        .mark_bar(size=16)
-        .encode(
-            y=alt.Y("policy_version:N", sort=order, title=None, axis=alt.Axis(labelLimit=200)),
-            x=alt.X("failures:Q", title="failures", axis=alt.Axis(tickMinStep=1, format="d")),
-            color=alt.Color("fault_owner:N", scale=scale, legend=alt.Legend(orient="top", title=None)),
-            tooltip=[
-                "policy_version:N",
-                "fault_owner:N",
-                "failures:Q",
-                "recovered:Q",
-                alt.Tooltip("episodes:Q", title="episodes of the version"),
-            ],
         )
     )
     return chart

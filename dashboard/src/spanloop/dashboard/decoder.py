@@ -18,16 +18,32 @@ from spanloop.semconv.errors import ConfigurationError, JobError
 
 def texts(policy_version: str, token_ids: Sequence[int]) -> list[str] | None:
     """The text of each token by itself; None when the version is not registered or cannot be read here."""
+    if why_not(policy_version):
+        return None
+    tokenizer = _load(_file(policy_version))
+    return [_text(tokenizer, token_id) for token_id in token_ids]
+
+
+def why_not(policy_version: str) -> str:
+    """Why tokens of that version have no text here; empty when they have."""
+    if find_spec("tokenizers") is None:
+        return "the package tokenizers is not installed (pip install 'spanloop[train]')"
     try:
-        folder = resources.registry().get(policy_version).path
+        file = _file(policy_version)
     except (ConfigurationError, JobError):
         # Traces of a foreign model carry names that were never registered.
-        return None
-    file = folder / "tokenizer.json"
-    if find_spec("tokenizers") is None or not file.is_file():
-        return None
-    tokenizer = _load(file)
-    return [tokenizer.decode([token_id], skip_special_tokens=False) for token_id in token_ids]
+        return f"{policy_version or 'the policy'} is not in the model registry, so its tokenizer is not known"
+    return "" if file.is_file() else f"the folder of {policy_version} has no tokenizer.json"
+
+
+def _text(tokenizer: Any, token_id: int) -> str:
+    text: str = tokenizer.decode([token_id], skip_special_tokens=False)
+    # A token that is a part of a character has no text of its own: the vocabulary's name of it says more than a box.
+    return tokenizer.id_to_token(token_id) or text if "\N{REPLACEMENT CHARACTER}" in text else text
+
+
+def _file(policy_version: str) -> Path:
+    return resources.registry().get(policy_version).path / "tokenizer.json"
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)

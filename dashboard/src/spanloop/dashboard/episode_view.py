@@ -49,7 +49,7 @@ def show(store: Store, episode_id: str) -> None:
         case "Transitions":
             _transitions(store, head)
         case "Tokens":
-            token_view.show(store, head)
+            token_view.rows(store, head)
         case "Failures":
             _failures(store, head)
         case _:
@@ -187,12 +187,14 @@ def _transitions(store: Store, head: reads.Episode) -> None:
         .alias("failure"),
         (pl.col("duration_ns").cast(pl.Float64) / 1e9).alias("duration_s"),
     )
-    tables.show(
+    picked = tables.pick_row(
         shown,
-        {
+        [str(step) for step in shown["step"]],
+        key="transitions",
+        columns={
             "step": NumberColumn(width=50),
             "is_trainable": TextColumn("trainable", width=75),
-            "why_not": TextColumn("why not", width=200),
+            "why_not": TextColumn("why not", width=170),
             "reward": NumberColumn(format="%+.2f", width=70),
             "finish_reason": TextColumn("finish", width=90),
             "token_source": TextColumn("tokens from", width=90),
@@ -200,17 +202,27 @@ def _transitions(store: Store, head: reads.Episode) -> None:
             "prompt_tokens": NumberColumn("prompt", width=65),
             "response_tokens": NumberColumn("response", width=70),
             "tool_error_count": NumberColumn("tool errors", width=80),
-            "failure": TextColumn("failure", width=170),
+            "failure": TextColumn("failure", width=140),
             "duration_s": NumberColumn("took (s)", format="%.2f", width=75),
         },
     )
+    if picked is not None:
+        st.query_params["step"] = picked
+    step = st.query_params.get("step", "")
+    if step.isdecimal():
+        token_view.transition(store, head, int(step))
+    else:
+        st.caption("Click a row to see the step's tokens.")
 
 
 def _failures(store: Store, head: reads.Episode) -> None:
-    found = reads.episode_failures(store, head)
-    if found.is_empty():
+    if not failure_cards(store, head):
         st.success("Nothing failed in this episode.", icon=":material/check:")
-        return
+
+
+def failure_cards(store: Store, head: reads.Episode) -> int:
+    """Draw each failure of the episode with what its rule saw; how many there are."""
+    found = reads.episode_failures(store, head)
     for row in found.iter_rows(named=True):
         recovered = ":gray[recovered]" if row["is_recovered"] else ":red[not recovered]"
         tool = f" · tool **{plain(row['tool_name'])}**" if row["tool_name"] else ""
@@ -227,3 +239,4 @@ def _failures(store: Store, head: reads.Episode) -> None:
                 icon=":material/stacks:",
                 query_params={"group": row["fingerprint"]},
             )
+    return found.height

@@ -1,7 +1,7 @@
 """The form that submits a job now, or schedules it for a time or by cron."""
 # pyright: reportUnknownMemberType=false
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -76,19 +76,40 @@ def _fields(versions: list[str]) -> JobForm:
     learning_rate = fourth.number_input(
         "Learning rate", min_value=0.0, value=1e-6, step=1e-6, format="%.1e", key="learning_rate"
     )
-    deploy = st.toggle("Serve the new version when training has succeeded", key="deploy")
+    with st.container(horizontal=True):
+        deploy = st.toggle("Serve the new version when training has succeeded", key="deploy")
+        pause = st.toggle(
+            "Stop serving while it trains",
+            key="pause_serving",
+            help="Where memory or cores are short: vLLM is stopped, and started again afterwards",
+        )
+    form = JobForm(kind, base or "", "", steps, batch_groups, learning_rate, 100_000, 0, deploy, pause_serving=pause)
     with st.expander("Which episodes, and the rest"):
-        return _more(JobForm(kind, base or "", "", steps, batch_groups, learning_rate, 100_000, 0, deploy), versions)
+        return _more(form, versions)
 
 
 def _more(form: JobForm, versions: list[str]) -> JobForm:
     is_grpo = form.kind is JobKind.GRPO
     left, middle, right = st.columns(3)
-    max_episodes = left.number_input("At most this many episodes", min_value=1, value=100_000, key="max_episodes")
-    policy = middle.selectbox(
+    prefix = left.text_input(
+        "Only tasks that begin with", placeholder="train-", key="task_prefix", help="Keeps a test set out of training"
+    )
+    tasks = middle.text_input("Only these tasks", placeholder="task-1, task-2", key="task_ids")
+    policy = right.selectbox(
         "Only episodes of this version", versions, index=None, placeholder="any version", key="only_version"
     )
-    tasks = right.text_input("Only these tasks", placeholder="task-1, task-2", key="task_ids")
+    max_episodes = left.number_input("At most this many episodes", min_value=1, value=100_000, key="max_episodes")
+    max_prompt_tokens = middle.number_input(
+        "Longest prompt (tokens)", min_value=1, value=4096, step=256, key="max_prompt_tokens"
+    )
+    max_response_tokens = right.number_input(
+        "Longest response (tokens)",
+        min_value=1,
+        value=4096,
+        step=256,
+        key="max_response_tokens",
+        help="Tool results between the answers included; longer rows are left out, and counted",
+    )
     name = left.text_input("Name of the result", placeholder=form.base.partition("@")[0], key="result_name")
     seed = middle.number_input("Seed", min_value=0, value=0, key="seed")
     group_size: int | None = None
@@ -101,18 +122,16 @@ def _more(form: JobForm, versions: list[str]) -> JobForm:
         min_reward = right.number_input(
             "Least reward of an episode", value=None, placeholder="any, and without a reward too", key="min_reward"
         )
-    return JobForm(
-        kind=form.kind,
-        base=form.base,
+    return replace(
+        form,
         name=name,
-        steps=form.steps,
-        batch_groups=form.batch_groups,
-        learning_rate=form.learning_rate,
         max_episodes=max_episodes,
         seed=seed,
-        deploy=form.deploy,
         policy_version=policy or "",
         task_ids=tasks,
+        task_prefix=prefix,
+        max_prompt_tokens=max_prompt_tokens,
+        max_response_tokens=max_response_tokens,
         group_size=group_size,
         epochs=epochs,
         min_reward=min_reward,

@@ -3,13 +3,11 @@
 
 from typing import Final
 
-import polars as pl
 import streamlit as st
-from streamlit.column_config import TextColumn
 
-from spanloop.dashboard import resources, tables
+from spanloop.dashboard import provenance, resources, tables
 from spanloop.dashboard.views.formatting import ago
-from spanloop.dashboard.views.jobs import STATE_COLOURS, STATE_MARKS, log_lines, progress, took
+from spanloop.dashboard.views.jobs import STATE_COLOURS, STATE_MARKS, learned_from, log_lines, progress, took
 from spanloop.semconv.enums import JobState
 from spanloop.training.jobs import Job
 
@@ -30,13 +28,13 @@ def show(job_id: str) -> None:
     job = resources.job_api().get(job_id)
     _live(job_id)
     _links(job)
+    manifest = provenance.dataset_of(job_id)
+    if manifest is not None:
+        st.markdown("**What it learned from**")
+        tables.facts(learned_from(manifest))
     with st.expander("What was asked for"):
         spec = job.spec.model_dump(mode="json")
-        names = list(spec)
-        tables.show(
-            pl.DataFrame({"setting": names, "value": [str(spec[name]) for name in names]}),
-            {"setting": TextColumn(width="medium"), "value": TextColumn(width="large")},
-        )
+        tables.facts({name: str(value) for name, value in spec.items()}, heading="setting")
 
 
 @st.fragment(run_every=_REFRESH_S)
@@ -102,3 +100,11 @@ def _links(job: Job) -> None:
                 icon=":material/deployed_code:",
                 query_params={"model": job.model_version},
             )
+            parent = resources.registry().get(job.model_version).parent
+            if parent:
+                st.page_link(
+                    "sections/compare.py",
+                    label="Before and after",
+                    icon=":material/compare_arrows:",
+                    query_params={"before": parent, "after": job.model_version},
+                )

@@ -39,9 +39,12 @@ def span_tree(lines: list[SpanLine]) -> str:
     return f'<div role="table" style="font-size:.875rem;line-height:1.5">{head}{body}</div>'
 
 
-def token_strip(cells: list[TokenCell]) -> str:
-    """Tokens in reading order: sampled ones blue (stronger when unlikely), given ones grey, the prompt plain."""
-    body = "".join(_token(cell) for cell in cells)
+def token_strip(cells: list[TokenCell], *, with_text: bool = True, with_id: bool = False) -> str:
+    """Tokens in reading order: sampled ones blue (stronger when unlikely), given ones grey, the prompt plain.
+
+    A token without text shows its id whatever was asked.
+    """
+    body = "".join(_token(cell, with_text=with_text, with_id=with_id) for cell in cells)
     style = "font-family:monospace;font-size:.8rem;line-height:1.9;overflow-wrap:anywhere"
     return f'<div style="{style}">{body}</div>'
 
@@ -121,7 +124,7 @@ def _span_notes(line: SpanLine) -> str:
     return "".join(notes)
 
 
-def _token(cell: TokenCell) -> str:
+def _token(cell: TokenCell, *, with_text: bool, with_id: bool) -> str:
     match cell.role:
         case "sampled":
             background = _rgba(BLUE, 0.12 + 0.5 * cell.surprise)
@@ -131,11 +134,14 @@ def _token(cell: TokenCell) -> str:
             background = "transparent"
     known = f" · logprob {cell.logprob:.3f}" if cell.logprob is not None else ""
     title = escape(f"{cell.role} {cell.position} · id {cell.token_id}{known}", quote=True)
-    shown = _visible(cell.text) if cell.text else str(cell.token_id)
+    shown = escape(_visible(cell.text)) if with_text else ""
+    if with_id or not shown:
+        small = "font-size:.65rem;opacity:.7" if shown else ""
+        shown += f'<span style="{small}">{" " if shown else ""}{cell.token_id}</span>'
     opacity = ";opacity:.6" if cell.role == "prompt" else ""
     return (
         f'<span title="{title}" style="background:{background};padding:1px 3px;margin-right:2px;border-radius:3px'
-        f'{opacity}">{escape(shown)}</span>' + ("<br>" if cell.text.endswith("\n") else " ")
+        f'{opacity}">{shown}</span>' + ("<br>" if cell.text.endswith("\n") else " ")
     )
 
 

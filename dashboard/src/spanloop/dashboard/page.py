@@ -10,10 +10,11 @@ from typing import Final
 
 import streamlit as st
 
-from spanloop.dashboard import resources
+from spanloop.dashboard import resources, version_reads
 from spanloop.dashboard.markup import plain
 from spanloop.dashboard.views.series import RANGES, since_s
 from spanloop.semconv.errors import NotRunningError, SpanloopError, StoreError
+from spanloop.store import Store
 
 DEFAULT_RANGE: Final = "All"
 
@@ -65,3 +66,24 @@ def time_range(key: str = "range") -> int:
         "Time range", list(RANGES), default=DEFAULT_RANGE, key=key, label_visibility="collapsed", required=True
     )
     return since_s(chosen or DEFAULT_RANGE, resources.now().timestamp())
+
+
+def task_set(store: Store) -> str:
+    """A control that narrows a page to tasks of one set (``test-``, ``train-``); the prefix, empty for all.
+
+    Drawn only where task ids fall into sets. Versions compare fairly on the same tasks only.
+    """
+    sets = version_reads.task_sets(store)
+    if len(sets) < 2:
+        return ""
+    chosen: str | None = st.selectbox(
+        "Tasks",
+        sets,
+        index=None,
+        placeholder="all tasks",
+        key="tasks",
+        bind="query-params",
+        label_visibility="collapsed",
+        width=200,
+    )
+    return chosen or ""

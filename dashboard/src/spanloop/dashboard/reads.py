@@ -89,6 +89,23 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
+class Transition:
+    """One step of an episode, with its tokens."""
+
+    policy_version: str
+    response_id: str
+    finish_reason: str
+    reward: float | None
+    sampling: dict[str, str]
+    """Temperature and the like, as sent."""
+    is_trainable: bool
+    untrainable_reason: str
+    untrainable_detail: str
+    window: TokenWindow
+    """Its prompt's end and its response; every response token was sampled."""
+
+
+@dataclass(frozen=True, slots=True)
 class SpanDetail:
     """Everything that one span carries."""
 
@@ -118,24 +135,22 @@ def outcomes_over_time(store: Store, since_s: int, bucket_s: int) -> pl.DataFram
     return store.query("dashboard_outcomes_over_time", since_s=since_s, bucket_s=bucket_s)
 
 
-def policy_versions(store: Store, since_s: int) -> pl.DataFrame:
-    """One row a version in order of appearance; spans without a version are named so."""
-    return _named_versions(store.query("dashboard_policy_versions", since_s=since_s))
-
-
 def latest_failures(store: Store, since_s: int, *, fingerprint: str = "", max_rows: int = 8) -> pl.DataFrame:
     """The newest failures, of one fingerprint when given."""
     return store.query("dashboard_latest_failures", since_s=since_s, fingerprint=fingerprint, max_rows=max_rows)
 
 
-def failure_groups(store: Store, since_s: int, *, fault_owner: str = "", max_rows: int = 200) -> pl.DataFrame:
+def failure_groups(
+    store: Store, since_s: int, *, fault_owner: str = "", task_prefix: str = "", max_rows: int = 200
+) -> pl.DataFrame:
     """Failures grouped by fingerprint, most frequent first."""
-    return store.query("dashboard_failure_groups", since_s=since_s, fault_owner=fault_owner, max_rows=max_rows)
-
-
-def failures_by_version(store: Store, since_s: int, *, fingerprint: str = "") -> pl.DataFrame:
-    """Failures of each policy version and fault owner."""
-    return _named_versions(store.query("dashboard_failures_by_version", since_s=since_s, fingerprint=fingerprint))
+    return store.query(
+        "dashboard_failure_groups",
+        since_s=since_s,
+        fault_owner=fault_owner,
+        task_prefix=task_prefix,
+        max_rows=max_rows,
+    )
 
 
 def episodes(store: Store, since_s: int, chosen: EpisodeFilter, *, max_rows: int, skip_rows: int) -> pl.DataFrame:
@@ -211,6 +226,40 @@ def transitions(store: Store, head: Episode) -> pl.DataFrame:
     return store.query("dashboard_transitions", episode_id=head.episode_id, revision=head.revision)
 
 
+def transition(store: Store, head: Episode, step: int, *, max_tokens: int, prompt_tail: int) -> Transition | None:
+    """One step with its response's first ``max_tokens`` tokens and its prompt's last ``prompt_tail``."""
+    frame = store.query(
+        "dashboard_transition",
+        episode_id=head.episode_id,
+        revision=head.revision,
+        step=step,
+        max_tokens=max_tokens,
+        prompt_tail=prompt_tail,
+    )
+    if frame.is_empty():
+        return None
+    row = frame.row(0, named=True)
+    return Transition(
+        policy_version=row["policy_version"],
+        response_id=row["response_id"],
+        finish_reason=row["finish_reason"],
+        reward=row["reward"],
+        sampling=_attributes(row["sampling"]),
+        is_trainable=row["is_trainable"],
+        untrainable_reason=row["untrainable_reason"],
+        untrainable_detail=row["untrainable_detail"],
+        window=TokenWindow(
+            prompt_tokens=row["prompt_tokens"],
+            response_tokens=row["response_tokens"],
+            first_token=0,
+            prompt_tail=tuple(row["prompt_tail"]),
+            response=tuple(row["response"]),
+            loss_mask=(1,) * len(row["response"]),
+            logprobs=tuple(row["logprobs"]),
+        ),
+    )
+
+
 def step_records(store: Store, head: Episode, first_step: int, last_step: int) -> list[StepRecord]:
     """Messages of the steps from ``first_step`` to ``last_step``, both included."""
     frame = store.query(
@@ -249,8 +298,8 @@ def token_window(
         prompt_tokens=row["prompt_tokens"],
         response_tokens=row["response_tokens"],
         first_token=first_token,
-        prompt_tail=tuple(row["prompt_token_ids"]),
-        response=tuple(row["response_token_ids"]),
+        prompt_tail=tuple(row["prompt_tail"]),
+        response=tuple(row["response"]),
         loss_mask=tuple(row["loss_mask"]),
         logprobs=tuple(row["logprobs"]),
     )
@@ -279,11 +328,6 @@ def metric_names(store: Store, job_ids: list[str]) -> list[str]:
 def metrics(store: Store, job_ids: list[str], names: list[str]) -> pl.DataFrame:
     """Columns ``job_id``, ``step``, ``name``, ``value``."""
     return store.query("dashboard_metrics", job_ids=job_ids, names=names)
-
-
-def _named_versions(frame: pl.DataFrame) -> pl.DataFrame:
-    name = pl.col("policy_version").cast(pl.String)
-    return frame.with_columns(pl.when(name == "").then(pl.lit("(no version)")).otherwise(name).alias("policy_version"))
 
 
 def _attributes(text: str) -> dict[str, str]:

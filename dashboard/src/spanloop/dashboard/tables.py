@@ -1,6 +1,7 @@
 """Tables that lists share: which columns, how they are headed, and which row a person picked."""
 # pyright: reportUnknownMemberType=false
 
+from collections.abc import Mapping
 from typing import Final
 
 import polars as pl
@@ -14,12 +15,15 @@ from spanloop.dashboard.views.formatting import DASH
 Columns = dict[str, ColumnConfig]
 """Column name to how Streamlit shows it."""
 
+_ROW_PX: Final = 35
+"""Height of a row, and of the header."""
+
 TIME_FORMAT: Final = "YYYY-MM-DD HH:mm:ss"
 
 OUTCOME_MARKS: Final = {"success": "✓ success", "failure": "✕ failure"}
 
 
-def pick_row(frame: pl.DataFrame, ids: list[str], *, key: str, columns: Columns) -> str | None:
+def pick_row(frame: pl.DataFrame, ids: list[str], *, key: str, columns: Columns, at_most: int = 14) -> str | None:
     """Draw ``frame`` and return the id of the row of which a cell was clicked.
 
     Args:
@@ -27,6 +31,7 @@ def pick_row(frame: pl.DataFrame, ids: list[str], *, key: str, columns: Columns)
         ids: Parallel to the rows of ``frame``.
         key: Of the widget; its selection lives in the session state under it.
         columns: Headings and formats.
+        at_most: Rows that are seen at once; a longer table scrolls.
     """
     state = st.dataframe(
         frame,
@@ -35,7 +40,7 @@ def pick_row(frame: pl.DataFrame, ids: list[str], *, key: str, columns: Columns)
         selection_mode="single-cell",
         hide_index=True,
         column_config=columns,
-        height="content" if frame.height <= 14 else 530,
+        height="content" if frame.height <= at_most else _ROW_PX * (at_most + 1),
         placeholder=DASH,
     )
     rows: list[int] = [row for row, _ in state.selection.get("cells", [])]
@@ -50,6 +55,13 @@ def frame(rows: list[dict[str, object]]) -> pl.DataFrame:
 def show(frame: pl.DataFrame, columns: Columns) -> None:
     """Draw ``frame`` without selection."""
     st.dataframe(frame, hide_index=True, column_config=columns, placeholder=DASH)
+
+
+def facts(values: Mapping[str, str], *, heading: str = "what") -> None:
+    """Names and what they are, one a row."""
+    shown = pl.DataFrame({heading: list(values), "value": list(values.values())}, schema=[heading, "value"])
+    columns: Columns = {heading: TextColumn(width="small"), "value": TextColumn(width="large")}
+    st.dataframe(shown.cast(pl.String), hide_index=True, column_config=columns, height="content", placeholder=DASH)
 
 
 def when(label: str, help_text: str = "") -> ColumnConfig:

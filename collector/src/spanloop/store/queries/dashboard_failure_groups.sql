@@ -14,6 +14,7 @@ FROM failures AS f FINAL
 WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM episodes FINAL WHERE is_deleted = 0)
     AND occurred_at >= toDateTime64({since_s:Int64}, 9, 'UTC')
     AND ({fault_owner:String} = '' OR f.fault_owner = {fault_owner:String})
+    AND startsWith(f.task_id, {task_prefix:String})
 GROUP BY fingerprint
 ORDER BY failures DESC, last_seen DESC, fingerprint
 LIMIT {max_rows:UInt32}

@@ -11,5 +11,6 @@ SELECT
     max(started_at) AS last_seen
 FROM episodes FINAL
 WHERE is_deleted = 0 AND started_at >= toDateTime64({since_s:Int64}, 9, 'UTC')
+    AND startsWith(task_id, {task_prefix:String})
 GROUP BY policy_version
 ORDER BY first_seen

@@ -2,8 +2,8 @@
 SELECT
     length(prompt_token_ids) AS prompt_tokens,
     length(response_token_ids) AS response_tokens,
-    arraySlice(prompt_token_ids, greatest(1, toInt64(length(prompt_token_ids)) - {prompt_tail:UInt32} + 1)) AS prompt_token_ids,
-    arraySlice(response_token_ids, {first_token:UInt32} + 1, {max_tokens:UInt32}) AS response_token_ids,
+    arraySlice(prompt_token_ids, greatest(1, toInt64(length(prompt_token_ids)) - {prompt_tail:UInt32} + 1)) AS prompt_tail,
+    arraySlice(response_token_ids, {first_token:UInt32} + 1, {max_tokens:UInt32}) AS response,
     arraySlice(loss_mask, {first_token:UInt32} + 1, {max_tokens:UInt32}) AS loss_mask,
     arraySlice(logprobs, {first_token:UInt32} + 1, {max_tokens:UInt32}) AS logprobs
 FROM trajectories FINAL

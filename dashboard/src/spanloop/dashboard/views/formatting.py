@@ -49,6 +49,11 @@ def percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %" if whole else DASH
 
 
+def share(value: float, digits: int = 1) -> str:
+    """A share between 0 and 1, in percent."""
+    return f"{100 * value:.{digits}f} %"
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """``value`` with ``digits`` significant digits; a dash for None."""
     return DASH if value is None else f"{value:.{digits}g}"

@@ -7,8 +7,9 @@ from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
-from spanloop.dashboard.views.formatting import DASH, duration
+from spanloop.dashboard.views.formatting import DASH, duration, number
 from spanloop.semconv.enums import JobKind, JobState
+from spanloop.training.dataset_manifest import Manifest
 from spanloop.training.jobs import Job, JobSpec
 
 When = Literal["Now", "At a time", "Repeatedly"]
@@ -58,6 +59,11 @@ class JobForm:
     """Only for GRPO."""
     epochs: int | None = None
     """Only for GRPO."""
+    task_prefix: str = ""
+    """Empty for all tasks."""
+    max_prompt_tokens: int | None = None
+    max_response_tokens: int | None = None
+    pause_serving: bool = False
     min_reward: float | None = None
     """Only for SFT."""
 
@@ -83,10 +89,18 @@ def to_spec(form: JobForm) -> JobSpec | FormErrors:
         "max_episodes": form.max_episodes,
         "seed": form.seed,
         "deploy": form.deploy,
+        "pause_serving": form.pause_serving,
         "policy_version": form.policy_version.strip(),
+        "task_prefix": form.task_prefix.strip(),
         "task_ids": tuple(task for part in form.task_ids.split(",") if (task := part.strip())),
     }
-    optional = {"group_size": form.group_size, "epochs": form.epochs, "min_reward": form.min_reward}
+    optional = {
+        "group_size": form.group_size,
+        "epochs": form.epochs,
+        "max_prompt_tokens": form.max_prompt_tokens,
+        "max_response_tokens": form.max_response_tokens,
+        "min_reward": form.min_reward,
+    }
     fields |= {name: value for name, value in optional.items() if value is not None}
     try:
         return JobSpec.model_validate(fields)
@@ -114,6 +128,27 @@ def took(job: Job, now: datetime) -> str:
         return DASH
     end = job.finished_at or now
     return duration(max(0, int((end - job.started_at).total_seconds() * 1e9)))
+
+
+def learned_from(manifest: Manifest) -> dict[str, str]:
+    """What a job's dataset is made of, as names and sentences; nothing of it is computed again."""
+    facts = {
+        "learned from": f"{manifest.episodes.accepted:,} episodes, {manifest.rows.accepted:,} token rows"
+        + (f" in {manifest.prompt_groups:,} groups" if manifest.prompt_groups else ""),
+        "their mean reward": number(manifest.mean_reward),
+        "rows left out": _reasons(manifest.rows.rejected),
+        "episodes left out": _reasons(manifest.episodes.rejected),
+        "longest row": f"{manifest.longest_row_tokens:,} tokens",
+        "dataset SHA-256": manifest.data_sha256,
+    }
+    if manifest.kind is JobKind.GRPO:
+        facts["groups left out"] = _reasons(manifest.groups.rejected)
+        facts["sampled at temperature"] = number(manifest.temperature)
+    return facts
+
+
+def _reasons(rejected: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in rejected.items()) or "none"
 
 
 def headline(error: str | None) -> str:

@@ -29,6 +29,8 @@ def main() -> None:
             st.Page(_PAGES / "episodes.py", title="Episodes", icon=":material/forum:"),
             st.Page(_PAGES / "failures.py", title="Failures", icon=":material/error:"),
             st.Page(_PAGES / "rewards.py", title="Rewards", icon=":material/trending_up:"),
+            st.Page(_PAGES / "evaluations.py", title="Evaluations", icon=":material/fact_check:"),
+            st.Page(_PAGES / "compare.py", title="Compare", icon=":material/compare_arrows:"),
             st.Page(_PAGES / "jobs.py", title="Jobs", icon=":material/model_training:"),
             st.Page(_PAGES / "models.py", title="Models", icon=":material/deployed_code:"),
         ],

@@ -7,13 +7,22 @@ import polars as pl
 import streamlit as st
 from streamlit.column_config import TextColumn
 
-from spanloop.dashboard import reads, resources, tables
+from spanloop.dashboard import provenance, resources, tables, version_reads
+from spanloop.dashboard.markup import plain
 from spanloop.dashboard.page import missing, nothing_yet, page, problem
-from spanloop.dashboard.views.formatting import DASH, ago, count, number, percent
-from spanloop.dashboard.views.lineage import lineage
+from spanloop.dashboard.views.formatting import DASH, ago, count, number, percent, share
+from spanloop.dashboard.views.jobs import learned_from, took
+from spanloop.dashboard.views.lineage import LineageLine, VersionNotes, lineage, picture
+from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
+from spanloop.store import Store
 from spanloop.training.deploy import deploy
+from spanloop.training.evaluation import load_evaluations
+from spanloop.training.jobs import Job
 from spanloop.training.registry import ModelVersion
+
+_MAX_PICTURED = 20
+_MAX_EVALUATIONS = 3
 
 
 def render() -> None:
@@ -34,6 +43,7 @@ def render() -> None:
         serving = deployed.reference if deployed and resources.data_dir().running("gateway") else ""
         _state(deployed, serving)
         lines = lineage(models)
+        _picture(lines, serving)
         picked = tables.pick_row(
             tables.frame([_row(line.label, line.model, serving) for line in lines]),
             [line.model.reference for line in lines],
@@ -47,6 +57,49 @@ def render() -> None:
             _version(registry.get(asked), serving)
         else:
             st.caption("Click a row to see a version and to serve it.")
+
+
+def _picture(lines: list[LineageLine], serving: str) -> None:
+    newest = {line.model.reference for line in sorted(lines, key=lambda line: line.model.created_at)[-_MAX_PICTURED:]}
+    shown = [line for line in lines if line.model.reference in newest]
+    try:
+        measured = _measured(resources.store())
+    except SpanloopError:
+        # The picture does not need ClickHouse: how the versions did is missing then.
+        measured = {}
+    notes = {
+        line.model.reference: VersionNotes(measured.get(line.model.reference, ()), _making(line.model))
+        for line in shown
+    }
+    chosen = st.query_params.get("model", "")
+    st.graphviz_chart(picture(shown, notes, served=serving, chosen=chosen), width="content")
+    if len(shown) < len(lines):
+        st.caption(f"The picture shows the {_MAX_PICTURED} newest versions.")
+
+
+def _measured(store: Store) -> dict[str, tuple[str, ...]]:
+    """How each version did, in lines: in all its episodes, and in each evaluation."""
+    found: dict[str, list[str]] = {}
+    for row in version_reads.policy_versions(store, 0).iter_rows(named=True):
+        found[row["policy_version"]] = [
+            f"{row['episodes']:,} episodes, mean reward {number(row['mean_reward'])}",
+        ]
+    for evaluation in load_evaluations(store):
+        measured = evaluation.success
+        found.setdefault(evaluation.model, []).append(
+            f"{evaluation.name}: {share(measured.value)} success ({share(measured.low)} to {share(measured.high)})"
+        )
+    return {reference: tuple(lines) for reference, lines in found.items()}
+
+
+def _making(model: ModelVersion) -> tuple[str, ...]:
+    """The job that made a version, in lines."""
+    job = provenance.maker(model.job_id)
+    if job is None:
+        return (model.job_id,) if model.job_id else ()
+    manifest = provenance.dataset_of(job.id)
+    learned = (f"{manifest.episodes.accepted:,} episodes",) if manifest else ()
+    return (f"{job.spec.kind}, {job.steps_total} steps", *learned)
 
 
 def _state(deployed: ModelVersion | None, serving: str) -> None:
@@ -90,16 +143,18 @@ def _columns() -> tables.Columns:
 def _version(model: ModelVersion, serving: str) -> None:
     st.subheader(model.reference, anchor=False)
     _episodes(model)
-    facts = {
-        "trained from": model.parent or DASH,
-        "made by job": model.job_id or DASH,
-        "created": f"{model.created_at:%Y-%m-%d %H:%M:%S} UTC ({ago(model.created_at, resources.now())})",
-        "folder": str(model.path),
-        "weights SHA-256": model.weights_sha256,
-    } | {name: value if isinstance(value, str) else json.dumps(value) for name, value in model.metadata.items()}
-    tables.show(
-        pl.DataFrame({"what": list(facts), "value": list(facts.values())}),
-        {"what": TextColumn(width="small"), "value": TextColumn(width="large")},
+    job = provenance.maker(model.job_id)
+    manifest = provenance.dataset_of(job.id) if job else None
+    tables.facts(
+        {"trained from": model.parent or DASH, "made by job": model.job_id or DASH}
+        | (_training(job) if job else {})
+        | (learned_from(manifest) if manifest else {})
+        | {
+            "created": f"{model.created_at:%Y-%m-%d %H:%M:%S} UTC ({ago(model.created_at, resources.now())})",
+            "folder": str(model.path),
+            "weights SHA-256": model.weights_sha256,
+        }
+        | {name: value if isinstance(value, str) else json.dumps(value) for name, value in model.metadata.items()}
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         _deploy_button(model, serving)
@@ -116,11 +171,35 @@ def _version(model: ModelVersion, serving: str) -> None:
                 icon=":material/model_training:",
                 query_params={"job": model.job_id},
             )
+            st.page_link(
+                "sections/rewards.py",
+                label="Its training curves",
+                icon=":material/trending_up:",
+                query_params={"job": model.job_id},
+            )
+        if model.parent:
+            st.page_link(
+                "sections/compare.py",
+                label="Before and after",
+                icon=":material/compare_arrows:",
+                query_params={"before": model.parent, "after": model.reference},
+            )
+
+
+def _training(job: Job) -> dict[str, str]:
+    spec = job.spec
+    return {
+        "how": f"{spec.kind}, {job.steps_total} steps of {spec.batch_groups} "
+        f"{'groups' if spec.kind is JobKind.GRPO else 'trajectories'}, learning rate {spec.learning_rate:.1e}",
+        "training took": took(job, resources.now()),
+    }
 
 
 def _episodes(model: ModelVersion) -> None:
     try:
-        versions = reads.policy_versions(resources.store(), 0).filter(pl.col("policy_version") == model.reference)
+        store = resources.store()
+        versions = version_reads.policy_versions(store, 0).filter(pl.col("policy_version") == model.reference)
+        evaluations = load_evaluations(store, model=model.reference)[:_MAX_EVALUATIONS]
     except SpanloopError as error:
         problem(error)
         return
@@ -128,10 +207,17 @@ def _episodes(model: ModelVersion) -> None:
         st.caption("It has not acted in any episode yet.")
         return
     row = versions.row(0, named=True)
-    columns = st.columns(3)
+    columns = st.columns(3 + len(evaluations))
     columns[0].metric("Episodes", count(row["episodes"]))
     columns[1].metric("Success rate", percent(row["successes"], row["successes"] + row["failures"]))
     columns[2].metric("Mean reward", number(row["mean_reward"]))
+    for column, evaluation in zip(columns[3:], evaluations, strict=True):
+        measured = evaluation.success
+        column.metric(
+            f"Evaluation {plain(evaluation.name)}",
+            share(measured.value),
+            help=f"{share(measured.low)} to {share(measured.high)} over {evaluation.tasks:,} tasks",
+        )
 
 
 def _deploy_button(model: ModelVersion, serving: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 import streamlit as st
 
-from spanloop.dashboard import charts, reads, resources, tables
+from spanloop.dashboard import charts, reads, resources, tables, version_reads
 from spanloop.dashboard.page import missing, nothing_yet, page, time_range
 from spanloop.dashboard.views.formatting import ago, count, number, percent
 from spanloop.dashboard.views.series import bucket_s, covered_s
@@ -79,7 +79,7 @@ def _numbers(found: reads.Totals) -> None:
 
 
 def _charts(store: Store, since: int) -> None:
-    versions = reads.policy_versions(store, since)
+    versions = version_reads.policy_versions(store, since)
     size_s = bucket_s(covered_s(versions["first_seen"].to_list(), versions["last_seen"].to_list()))
     over_time = reads.outcomes_over_time(store, since, size_s)
     left, right = st.columns(2)

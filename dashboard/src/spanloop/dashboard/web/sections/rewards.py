@@ -1,27 +1,101 @@
-"""Does it learn? Training curves by step, and what the episodes of each policy version earned."""
+"""Does it learn? What the episodes of each policy version earned, whole and by component, and training curves."""
 # pyright: reportUnknownMemberType=false
 
 import polars as pl
 import streamlit as st
 from streamlit.column_config import NumberColumn, TextColumn
 
-from spanloop.dashboard import charts, reads, resources, tables
-from spanloop.dashboard.page import nothing_yet, page
+from spanloop.dashboard import charts, reads, resources, tables, version_reads
+from spanloop.dashboard.markup import GREEN, plain
+from spanloop.dashboard.page import nothing_yet, page, task_set
 from spanloop.dashboard.views.series import choose_metrics
+from spanloop.dashboard.views.versions import component_means, with_intervals
 from spanloop.store import Store
+
+_MAX_VERSIONS = 12
+_MAX_COMPONENTS = 12
+_CHARTS_IN_A_ROW = 3
 
 
 def render() -> None:
-    """Draw the page."""
+    """Draw the page; who comes for one job's curves sees them first."""
     with page("Rewards"):
         store = resources.store()
-        st.subheader("While training", anchor=False)
-        _training(store)
-        st.subheader("In episodes, by policy version", anchor=False)
-        _episodes(store)
+        parts = [_episodes, _training]
+        for part in reversed(parts) if "job" in st.query_params else parts:
+            part(store)
+
+
+def _episodes(store: Store) -> None:
+    st.subheader("In episodes, by policy version", anchor=False)
+    tasks = task_set(store)
+    versions = with_intervals(version_reads.policy_versions(store, 0, tasks)).tail(_MAX_VERSIONS)
+    if versions.is_empty() or not int(versions["rewarded"].sum()):
+        nothing_yet(
+            "No episode has a reward yet.",
+            "Send one from your app with spanloop.instrumentation.reward(1.0), then convert:",
+            resources.command("convert"),
+        )
+        return
+    left, right = st.columns(2)
+    left.altair_chart(
+        charts.by_version(_value(versions, "success", "rated"), "success rate", is_share=True, colour=GREEN)
+    )
+    right.altair_chart(charts.by_version(_value(versions, "reward", "rewarded"), "mean reward"))
+    st.caption("Versions in the order in which they first acted. Line: 95 % interval over episodes.")
+    tables.show(
+        versions.select(
+            "policy_version",
+            "episodes",
+            "successes",
+            "failures",
+            (100 * pl.col("success")).alias("success"),
+            "rewarded",
+            "reward",
+            "reward_stddev",
+            "first_seen",
+            "last_seen",
+        ),
+        {
+            "policy_version": TextColumn("policy"),
+            "success": NumberColumn("success rate", format="%.1f %%"),
+            "rewarded": NumberColumn("with reward"),
+            "reward": NumberColumn("mean reward", format="%+.3f"),
+            "reward_stddev": NumberColumn("std. deviation", format="%.3f"),
+            "first_seen": tables.when("first seen"),
+            "last_seen": tables.when("last seen"),
+        },
+    )
+    _components(component_means(versions, version_reads.reward_components(store, tasks)))
+
+
+def _value(versions: pl.DataFrame, name: str, count: str) -> pl.DataFrame:
+    return versions.select(
+        "policy_version",
+        pl.col(name).alias("value"),
+        pl.col(f"{name}_low").alias("low"),
+        pl.col(f"{name}_high").alias("high"),
+        pl.col(count).alias("episodes"),
+    )
+
+
+def _components(means: pl.DataFrame) -> None:
+    st.subheader("What the reward is made of", anchor=False)
+    if means.is_empty():
+        st.caption("No score of a name of its own was sent: the reward has no components.")
+        return
+    names = means["component"].unique().sort().to_list()
+    for first in range(0, min(len(names), _MAX_COMPONENTS), _CHARTS_IN_A_ROW):
+        columns = st.columns(_CHARTS_IN_A_ROW)
+        for column, name in zip(columns, names[first : first + _CHARTS_IN_A_ROW], strict=False):
+            column.markdown(f"**{plain(name)}**")
+            column.altair_chart(charts.by_version(means.filter(pl.col("component") == name), "mean", height=170))
+    if len(names) > _MAX_COMPONENTS:
+        st.caption(f"{len(names) - _MAX_COMPONENTS} more components are not drawn.")
 
 
 def _training(store: Store) -> None:
+    st.subheader("While training", anchor=False)
     jobs = reads.metric_jobs(store)
     if jobs.is_empty():
         nothing_yet("No training metric yet.", "A job writes them at every step:", resources.command("train NAME"))
@@ -69,40 +143,6 @@ def _job_labels(ids: list[str]) -> dict[str, str]:
         else job_id
         for job_id in ids
     }
-
-
-def _episodes(store: Store) -> None:
-    versions = reads.policy_versions(store, 0)
-    if versions.is_empty() or not int(versions["rewarded"].sum()):
-        nothing_yet(
-            "No episode has a reward yet.",
-            "Send one from your app with spanloop.instrumentation.reward(1.0), then convert:",
-            resources.command("convert"),
-        )
-        return
-    st.altair_chart(charts.reward_by_version(versions))
-    st.caption("Dot: mean reward. Line: one standard error of the mean to either side.")
-    tables.show(
-        versions.select(
-            "policy_version",
-            "episodes",
-            "rewarded",
-            "mean_reward",
-            "reward_stddev",
-            "successes",
-            "failures",
-            "first_seen",
-            "last_seen",
-        ),
-        {
-            "policy_version": TextColumn("policy"),
-            "rewarded": NumberColumn("with reward"),
-            "mean_reward": NumberColumn("mean reward", format="%+.3f"),
-            "reward_stddev": NumberColumn("std. deviation", format="%.3f"),
-            "first_seen": tables.when("first seen"),
-            "last_seen": tables.when("last seen"),
-        },
-    )
 
 
 render()

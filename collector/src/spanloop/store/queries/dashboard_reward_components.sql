@@ -1,0 +1,14 @@
+-- What the rewards of each policy version's episodes are made of: mean and spread of every component.
+SELECT
+    policy_version,
+    scored.1 AS component,
+    count() AS episodes,
+    avg(scored.2) AS mean,
+    stddevSamp(scored.2) AS stddev
+FROM (
+    SELECT policy_version, arrayJoin(CAST(reward_breakdown, 'Array(Tuple(String, Float64))')) AS scored
+    FROM episodes FINAL
+    WHERE is_deleted = 0 AND startsWith(task_id, {task_prefix:String})
+)
+GROUP BY policy_version, component
+ORDER BY component, policy_version
