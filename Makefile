@@ -41,8 +41,8 @@ check: $(STAMP) ## Format, lint, types, import rules, wheel contents
 bench: setup ## Every benchmark, each under a minute
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
 
-screenshots: setup ## Pictures of every page with the tiny demo's data, into docs/screenshots (needs chromium)
-	SPANLOOP_SCREENSHOTS=docs/screenshots $(BIN)/python -m pytest -m slow tests/e2e/test_pages.py
+screenshots: setup ## Pictures of every page over a data directory, DATA=folder, into docs/screenshots (needs chromium)
+	$(BIN)/python docs/screenshots.py $(if $(DATA),--data-dir $(DATA))
 
 clean: ## Remove what was installed and built
 	rm -rf $(VENV) .venv-serving .setup dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
