@@ -11,13 +11,15 @@ import pytest
 
 from spanloop.converters import frames
 
+OWN = Path(__file__).parent / "recordings"
 RECORDINGS = Path(__file__).parents[2].parent / "shared" / "data" / "spans"
 INGESTED_AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def load(name: str) -> dict[str, Any]:
     """The recording, or a skip where the data are absent."""
-    path = RECORDINGS / f"{name}.json"
+    path = OWN / f"{name}.json"
+    path = path if path.exists() else RECORDINGS / f"{name}.json"
     if not path.exists():
         pytest.skip(f"no recording at {path}")
     found: dict[str, Any] = json.loads(path.read_text())
@@ -31,6 +33,28 @@ def span_frame(recorded: Iterable[Mapping[str, Any]], ingested_at: datetime = IN
     return frame.with_columns(
         pl.col("Timestamp").cast(frames.TIME_NS), pl.lit(ingested_at).cast(frames.TIME_US).alias("IngestedAt")
     )
+
+
+def log_frame(recorded: Iterable[Mapping[str, Any]], ingested_at: datetime = INGESTED_AT) -> pl.DataFrame:
+    """Log events as rows of ``otel_logs``."""
+    rows = [_log_row(record) for record in recorded]
+    frame = pl.DataFrame(rows, schema={**frames.LOGS, "Timestamp": pl.Int64, "IngestedAt": frames.TIME_US})
+    return frame.with_columns(
+        pl.col("Timestamp").cast(frames.TIME_NS), pl.lit(ingested_at).cast(frames.TIME_US).alias("IngestedAt")
+    )
+
+
+def _log_row(record: Mapping[str, Any]) -> dict[str, Any]:
+    body = record["body"]
+    return {
+        "Timestamp": _ns(record["timestamp"] or record["observed_timestamp"]),
+        "TraceId": record["trace_id"].removeprefix("0x"),
+        "SpanId": record["span_id"].removeprefix("0x"),
+        "EventName": record.get("event_name") or "",
+        "Body": "" if body is None else as_text(body),
+        "LogAttributes": as_map(record["attributes"]),
+        "IngestedAt": None,
+    }
 
 
 def _row(span: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,7 +89,7 @@ def as_map(values: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def as_text(value: Any) -> str:
-    """An attribute's value as the collector writes it: scalars as text, arrays as JSON."""
+    """An attribute's value as the collector writes it: scalars as text, arrays and objects as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -279,7 +279,7 @@ def test_an_empty_store_has_nothing_to_convert(store: Store) -> None:
 
 def test_rejections_are_counted_by_reason(store: Store, feed: Feed) -> None:
     world = feed.world
-    world.span("llm", {"openinference.span.kind": "LLM"}, trace=trace_id("a"))
+    world.span("llm", {"acme.span.kind": "LLM"}, trace=trace_id("a"))
     world.span("http", {}, trace=trace_id("b"))
     loop(world, "c", trace=trace_id("c"))
     world.tool("c-0", "ok", trace=trace_id("c"))

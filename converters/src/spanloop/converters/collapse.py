@@ -1,17 +1,21 @@
 """One model call that two instrumentors recorded becomes one step.
 
-Invariant: only spans of one trace collapse, and only when one lies under the other: a nested pair is one call when
-the inner ran within the outer, and their response ids or else their inputs agree (or one captured neither). The
-richer span stays (output, input, token counts, then the inner one); the other is rejected by name.
+Invariant: two spans are one call when one ran within the other's time and lies under it, or (the instrumentors know
+nothing of each other: siblings, or roots of traces of their own) comes from another scope of the same service; and
+their response ids or else their inputs and outputs agree. Under one another, one of them may have captured nothing. Of
+a nested pair the richer stays (output, input, token counts, then the inner one), of the others the outer one, whose
+trace tells of agents and tools; what only the other knows is taken over. The other is rejected by name.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from .spans import Rejected, Span, SpanKind
 from .stitch.homes import inherit
+
+SpanKey = tuple[str, str]
 
 
 class Collapsed(NamedTuple):
@@ -22,46 +26,105 @@ class Collapsed(NamedTuple):
 
 
 def collapse(spans: Sequence[Span]) -> Collapsed:
-    """Drop the model calls that repeat another one of the same trace."""
+    """Drop the model calls that repeat another one."""
     by_trace: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         by_trace[span.trace_id].append(span)
-    dropped: dict[tuple[str, str], Span] = {}
+    dropped: dict[SpanKey, Span] = {}
     for members in by_trace.values():
         if sum(span.kind is SpanKind.LLM for span in members) > 1:
             dropped.update(_nested(members))
+    dropped.update(_unlinked(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
+    if not dropped:
+        return Collapsed(list(spans), [])
     rejected = [
         Rejected(*key, "duplicate_model_call", f"the same call as span {kept.span_id}")
         for key, kept in sorted(dropped.items(), key=lambda item: item[0])
     ]
-    heirs = {kept.key: gone for gone, kept in _pairs(spans, dropped)}
-    kept_spans = [_inherit(span, heirs.get(span.key)) for span in spans if span.key not in dropped]
-    return Collapsed(kept_spans, rejected)
+    gone: dict[SpanKey, list[Span]] = defaultdict(list)
+    for span in spans:
+        if span.key in dropped:
+            gone[_last(dropped, span.key)].append(span)
+    return Collapsed([_inherit(span, gone.get(span.key, ())) for span in spans if span.key not in dropped], rejected)
 
 
-def _pairs(spans: Sequence[Span], dropped: dict[tuple[str, str], Span]) -> list[tuple[Span, Span]]:
-    return [(span, dropped[span.key]) for span in spans if span.key in dropped]
+def _last(dropped: Mapping[SpanKey, Span], key: SpanKey) -> SpanKey:
+    """Who stays in the end, where a span that was kept was dropped for another."""
+    while key in dropped:
+        key = dropped[key].key
+    return key
 
 
-def _inherit(kept: Span, gone: Span | None) -> Span:
-    """``kept``, in the place that its duplicate had in the span tree, and as new as the newer of the two."""
-    if gone is None:
-        return kept
-    parent = gone.parent_span_id if kept.parent_span_id == gone.span_id else kept.parent_span_id
-    return replace(
-        kept,
-        parent_span_id=parent,
-        agent_name=kept.agent_name or gone.agent_name,
-        ingested_us=max(kept.ingested_us, gone.ingested_us),
-    )
+def _inherit(kept: Span, gone: Iterable[Span]) -> Span:
+    """``kept``, where its duplicates were in the span tree, with what only they know, as new as the newest."""
+    for other in gone:
+        parent = other.parent_span_id if kept.parent_span_id == other.span_id else kept.parent_span_id
+        kept = replace(
+            kept,
+            parent_span_id=parent,
+            ingested_us=max(kept.ingested_us, other.ingested_us),
+            agent_name=kept.agent_name or other.agent_name,
+            conversation_id=kept.conversation_id or other.conversation_id,
+            session_id=kept.session_id or other.session_id,
+            episode_key=kept.episode_key or other.episode_key,
+            task_id=kept.task_id or other.task_id,
+            response_model=kept.response_model or other.response_model,
+            response_id=kept.response_id or other.response_id,
+            finish_reason=kept.finish_reason or other.finish_reason,
+            sampling=kept.sampling or other.sampling,
+            tools=other.tools if kept.tools == "[]" else kept.tools,
+            input_tokens=kept.input_tokens or other.input_tokens,
+            output_tokens=kept.output_tokens or other.output_tokens,
+        )
+    return kept
 
 
-def _nested(members: Iterable[Span]) -> dict[tuple[str, str], Span]:
+def _unlinked(calls: Iterable[Span]) -> dict[SpanKey, Span]:
+    """The calls that another scope recorded within the time of an equal one: dropped → kept."""
+    buckets: dict[tuple[str, str, bytes], list[Span]] = defaultdict(list)
+    scopes: dict[tuple[str, str, bytes], set[str]] = defaultdict(set)
+    for call in calls:
+        # Without content only the response id tells; a scope that nobody named may be the same one.
+        place = (call.service_name, "" if call.input else call.response_id, call.input_chain[-1] if call.input else b"")
+        if call.scope and (call.input or call.response_id):
+            buckets[place].append(call)
+            scopes[place].add(call.scope)
+    dropped: dict[SpanKey, Span] = {}
+    for place, members in buckets.items():
+        if len(scopes[place]) > 1:
+            dropped.update(_within(members))
+    return dropped
+
+
+def _within(members: Iterable[Span]) -> dict[SpanKey, Span]:
+    """Each call that ran within an earlier one of another scope, and the one that it ran in; one for one a scope."""
+    waiting: list[tuple[Span, set[str]]] = []
+    found: dict[SpanKey, Span] = {}
+    for inner in sorted(members, key=lambda span: (span.start_ns, -span.end_ns, span.key)):
+        waiting = [(outer, scopes) for outer, scopes in waiting if outer.end_ns > inner.start_ns]
+        for outer, scopes in waiting:
+            if inner.end_ns <= outer.end_ns and inner.scope not in scopes and _is_equal(outer, inner):
+                found[inner.key] = outer
+                scopes.add(inner.scope)
+                break
+        else:
+            waiting.append((inner, {inner.scope}))
+    return found
+
+
+def _is_equal(outer: Span, inner: Span) -> bool:
+    if outer.response_id and inner.response_id and outer.response_id != inner.response_id:
+        return False
+    said = [tuple(message.digest for message in span.output) for span in (outer, inner)]
+    return not all(said) or said[0] == said[1]
+
+
+def _nested(members: Iterable[Span]) -> dict[SpanKey, Span]:
     found = list(members)
     calls = {span.span_id: span for span in found if span.kind is SpanKind.LLM}
     parents = {span.span_id: span.parent_span_id for span in found}
     nearest = inherit(parents, {span.span_id: span.span_id if span.span_id in calls else "" for span in found})
-    dropped: dict[tuple[str, str], Span] = {}
+    dropped: dict[SpanKey, Span] = {}
     for inner in calls.values():
         outer = calls.get(nearest.get(inner.parent_span_id, ""))
         if outer is None or outer is inner or inner.key in dropped or outer.key in dropped:

@@ -15,7 +15,7 @@ from . import frames
 from .attribution import attribute, decisive
 from .captures import Capture, join_captures, read_generations
 from .collapse import collapse
-from .normalise import normalise
+from .normalise import Normalised, normalise
 from .options import Options
 from .rewards import NO_REWARDS, Rewards, join_scores, read_scores
 from .rows import Judged, Values, episode_row, failure_rows, has_ended, newest_us, trajectory_rows, transition_rows
@@ -49,6 +49,7 @@ def convert(
     *,
     scores: pl.DataFrame,
     generations: pl.DataFrame,
+    logs: pl.DataFrame | None = None,
     options: Options = _DEFAULTS,
     traces: frozenset[str] | None = None,
 ) -> Converted:
@@ -58,6 +59,7 @@ def convert(
         spans: Rows of ``otel_traces`` with ``IngestedAt``, in any order, duplicates allowed.
         scores: Rows of ``scores``; withdrawn ones (``is_deleted``) count for the revision only.
         generations: Rows of ``generations``.
+        logs: Rows of ``otel_logs``: messages and exceptions that instrumentors send as events beside their spans.
         options: What counts as success, and what joins traces.
         traces: Build only episodes that hold a span of one of these; the other spans are there to be stitched to, and
             those that are not come out nowhere. None builds all.
@@ -66,7 +68,7 @@ def convert(
         polars.exceptions.PolarsError: When a column has a type that cannot be cast to its schema's.
     """
     with _without_cycle_collection():
-        return _convert(spans, scores, generations, options, traces)
+        return _convert(normalise(spans, logs), scores, generations, options, traces)
 
 
 @contextmanager
@@ -82,13 +84,12 @@ def _without_cycle_collection() -> Generator[None]:
 
 
 def _convert(
-    spans: pl.DataFrame,
+    normalised: Normalised,
     scores: pl.DataFrame,
     generations: pl.DataFrame,
     options: Options,
     traces: frozenset[str] | None,
 ) -> Converted:
-    normalised = normalise(spans)
     collapsed = collapse(normalised.spans)
     stitched = stitch(collapsed.spans, session_is_episode=options.session_is_episode)
     if traces is not None:

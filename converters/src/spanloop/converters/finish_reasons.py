@@ -12,7 +12,9 @@ CONTENT_FILTER: Final = "content_filter"
 
 _SPELLINGS: Final = {
     "stop": STOP,
+    "end": STOP,
     "end_turn": STOP,
+    "finished": STOP,
     "stop_sequence": STOP,
     "eos": STOP,
     "eos_token": STOP,
@@ -20,6 +22,9 @@ _SPELLINGS: Final = {
     "completed": STOP,
     "length": LENGTH,
     "max_tokens": LENGTH,
+    "maxtokens": LENGTH,
+    "max_length": LENGTH,
+    "incomplete": LENGTH,
     "max_output_tokens": LENGTH,
     "model_length": LENGTH,
     "model_context_window_exceeded": LENGTH,
@@ -27,9 +32,16 @@ _SPELLINGS: Final = {
     "tool_calls": TOOL_CALL,
     "tool_use": TOOL_CALL,
     "function_call": TOOL_CALL,
+    "function_calls": TOOL_CALL,
+    "tool": TOOL_CALL,
+    "tool_execution": TOOL_CALL,
     "content_filter": CONTENT_FILTER,
     "content_filtered": CONTENT_FILTER,
     "safety": CONTENT_FILTER,
+    "recitation": CONTENT_FILTER,
+    "blocklist": CONTENT_FILTER,
+    "prohibited_content": CONTENT_FILTER,
+    "guardrail_intervened": CONTENT_FILTER,
     "refusal": CONTENT_FILTER,
 }
 
@@ -49,5 +61,5 @@ def canonical_finish_reason(text: str) -> str:
             found = [reason.strip("[]'\" ")]
         reasons = cast("list[object]", found)
         reason = str(reasons[0] or "") if reasons else ""
-    lowered = reason.rsplit(".", maxsplit=1)[-1].lower()
+    lowered = reason.rsplit(".", maxsplit=1)[-1].lower().replace("-", "_")
     return _SPELLINGS.get(lowered, "" if lowered in {"none", "null"} else lowered)

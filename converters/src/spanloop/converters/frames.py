@@ -38,6 +38,19 @@ SPANS: Final = pl.Schema(
 )
 """What is read of ``otel_traces``; further columns are ignored."""
 
+LOGS: Final = pl.Schema(
+    {
+        "Timestamp": TIME_NS,
+        "TraceId": pl.String(),
+        "SpanId": pl.String(),
+        "EventName": pl.String(),
+        "Body": pl.String(),
+        "LogAttributes": STRING_ITEMS,
+        "IngestedAt": TIME_US,
+    }
+)
+"""What is read of ``otel_logs``: events that instrumentors send beside their spans."""
+
 SCORES: Final = pl.Schema(
     {
         "score_id": pl.String(),

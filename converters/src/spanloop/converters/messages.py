@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, NamedTuple, cast
 
+from . import chat_forms
+
 REDACTED_MARKERS: Final = ("__REDACTED__", "[REDACTED]", "<REDACTED>")
-_ROLES: Final = {"developer": "system", "human": "user", "ai": "assistant", "model": "assistant", "function": "tool"}
 _DECODER: Final = json.JSONDecoder()
 _READABLE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ESCAPED: Final = json.JSONEncoder(separators=(",", ":"))
@@ -184,19 +185,19 @@ def _message(item: object) -> Message:
     if not isinstance(item, dict):
         raise MalformedMessagesError(f"expected a message object, got {type(item).__name__}")
     fields = cast("dict[str, object]", item)
-    if "parts" not in fields and "content" in fields:
-        fields = _from_chat_form(fields)
+    if ("parts" not in fields and _is_known_form(fields)) or fields.get("tool_calls") or fields.get("tool_call_id"):
+        fields = chat_forms.message(fields)
     role, parts = fields.get("role"), fields.get("parts", [])
     if not isinstance(role, str) or not isinstance(parts, list):
         raise MalformedMessagesError("expected a message with a text 'role' and a list 'parts'")
-    return _view(fields, _ROLES.get(role, role), cast("list[object]", parts))
+    return _view(fields, chat_forms.ROLES.get(role.lower(), role), cast("list[object]", parts))
 
 
-def _from_chat_form(fields: dict[str, object]) -> dict[str, object]:
-    """``{"role", "content"}`` as some instrumentors leave it, with the content as parts."""
-    content = fields["content"]
-    parts = cast("list[object]", content) if isinstance(content, list) else [{"type": "text", "content": content or ""}]
-    return {key: value for key, value in fields.items() if key != "content"} | {"parts": parts}
+def _is_known_form(fields: dict[str, object]) -> bool:
+    """Whether the object is a message as chat APIs and frameworks spell it."""
+    return any(key in fields for key in ("content", "tool_calls", "lc", "data", "message")) or (
+        fields.get("type") in {"function_call", "function_call_output", "reasoning"}
+    )
 
 
 def _view(fields: dict[str, object], role: str, parts: list[object]) -> Message:
@@ -204,13 +205,21 @@ def _view(fields: dict[str, object], role: str, parts: list[object]) -> Message:
     calls: list[ToolCall] = []
     responses: list[ToolResponse] = []
     seen: list[str] = [role]
-    for part in parts:
+    for position, part in enumerate(parts):
         found = cast("dict[str, object]", part) if isinstance(part, dict) else {"type": "text", "content": part}
+        if found.get("type") not in chat_forms.CANONICAL_PARTS or "text" in found:
+            known = chat_forms.part(found)
+            if known is not found:
+                found = cast("dict[str, object]", known)
+                parts, fields = _replaced(fields, parts, position, found)
         match found.get("type"):
             case "text":
                 texts.append(_text(found.get("content", "")))
             case "tool_call":
                 call = _tool_call(found)
+                if isinstance(found.get("arguments"), str) and call.is_valid and call.arguments != "{}":
+                    known = {**found, "arguments": json.loads(call.arguments)}
+                    parts, fields = _replaced(fields, parts, position, known)
                 calls.append(call)
                 seen.append(f"call:{call.name}:{_canonical(call)}")
             case "tool_call_response":
@@ -231,6 +240,14 @@ def _view(fields: dict[str, object], role: str, parts: list[object]) -> Message:
         digest=digest(seen),
         is_redacted=_is_redacted(text) or any(_is_redacted(found.content) for found in responses),
     )
+
+
+def _replaced(
+    fields: dict[str, object], parts: list[object], position: int, part: dict[str, object]
+) -> tuple[list[object], dict[str, object]]:
+    """Copies with ``part`` in the place of what was there."""
+    changed = [*parts[:position], part, *parts[position + 1 :]]
+    return changed, {**fields, "parts": changed}
 
 
 def _text(value: object) -> str:

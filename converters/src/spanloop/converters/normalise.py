@@ -13,7 +13,7 @@ from spanloop.semconv import attributes as names
 from spanloop.semconv.enums import UntrainableReason
 
 from . import frames
-from .dialects import CANONICAL, DIALECTS, attr, column_of
+from .canonical import MARK, canonical_columns
 from .finish_reasons import canonical_finish_reason
 from .messages import (
     MalformedMessagesError,
@@ -24,17 +24,11 @@ from .messages import (
     parse_json,
     parse_system_instructions,
 )
+from .span_events import with_logs
 from .spans import ExceptionInfo, Problem, Rejected, Span, SpanKind
+from .tool_envelopes import open_answer, open_arguments
 
-_UNSUPPORTED_MARKS: Final = ("openinference.span.kind", "gen_ai.prompt.0.role", "llm.request.type")
-_COMMON: Final = {
-    "error_type": names.ERROR_TYPE,
-    "episode_key": names.SPANLOOP_EPISODE_ID,
-    "task_id": names.SPANLOOP_TASK_ID,
-    "session_id": names.SESSION_ID,
-}
 _SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
-_UNSUPPORTED: Final = "unsupported"
 _LATEST_NS: Final = 2**63 - 1
 _NO_EXCEPTION: Final = ExceptionInfo("", "")
 _MOST_TOKENS: Final = 2**32 - 1
@@ -47,8 +41,13 @@ class Normalised(NamedTuple):
     rejected: list[Rejected]
 
 
-def normalise(frame: pl.DataFrame) -> Normalised:
-    """Read every row of ``frame`` (the columns of ``frames.SPANS``) by the first dialect that knows it."""
+def normalise(frame: pl.DataFrame, logs: pl.DataFrame | None = None) -> Normalised:
+    """Read every row of ``frame`` by the first dialect that knows it.
+
+    Args:
+        frame: The columns of ``frames.SPANS``.
+        logs: The columns of ``frames.LOGS``; records that name a span count as its events.
+    """
     whole = frames.conform(frame, frames.SPANS)
     sound = (pl.col("TraceId").fill_null("") != "") & (pl.col("SpanId").fill_null("") != "")
     timed = pl.col("Timestamp").is_not_null() & pl.col("IngestedAt").is_not_null()
@@ -57,17 +56,24 @@ def normalise(frame: pl.DataFrame) -> Normalised:
         for trace_id, span_id in whole.filter(~(sound & timed)).select("TraceId", "SpanId").iter_rows()
     ]
     unique, duplicates = _collapse(whole.filter(sound & timed))
+    unique = unique if logs is None else with_logs(unique, logs)
     rejected += [
         Rejected(trace_id, span_id, "duplicate_span", "delivered more than once; the first delivery counts")
         for trace_id, span_id in duplicates.iter_rows()
     ]
-    canonical = _canonical(unique)
-    foreign = canonical.filter(pl.col(_UNSUPPORTED))
+    canonical = canonical_columns(unique)
+    is_foreign = pl.col(MARK).is_not_null()
+    foreign = canonical.filter(is_foreign).select("TraceId", "SpanId", "ScopeName", MARK)
     rejected += [
-        Rejected(trace_id, span_id, "unsupported_dialect", f"no dialect reads the model call of scope {scope!r}")
-        for trace_id, span_id, scope in foreign.select("TraceId", "SpanId", "ScopeName").iter_rows()
+        Rejected(
+            trace_id,
+            span_id,
+            "unsupported_dialect",
+            f"no dialect reads the model call of scope {scope!r}, told by attribute {mark!r}: see docs/dialects.md",
+        )
+        for trace_id, span_id, scope, mark in foreign.iter_rows()
     ]
-    return Normalised(_read(canonical.filter(~pl.col(_UNSUPPORTED))), rejected)
+    return Normalised(_read(canonical.filter(~is_foreign)), rejected)
 
 
 def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -89,61 +95,6 @@ def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     marked = ordered.drop("_content").with_columns(is_first.alias("_is_first"))
     first = marked.filter(pl.col("_is_first")).drop("_is_first").sort("Timestamp", *keys)
     return first, marked.filter(~pl.col("_is_first")).select(keys)
-
-
-def _canonical(frame: pl.DataFrame) -> pl.DataFrame:
-    """One text column for each canonical field, by the first dialect that matches."""
-    wanted = {key for dialect in DIALECTS for key in dialect.attributes}
-    wide = _widen(frame, {*wanted, *_COMMON.values(), *_UNSUPPORTED_MARKS, names.GEN_AI_REQUEST_MODEL})
-    fields = [_choose(column).alias(column) for column in CANONICAL]
-    matched = pl.any_horizontal(dialect.matches.fill_null(value=False) for dialect in DIALECTS)
-    model_call = (
-        (attr("openinference.span.kind") == "LLM").fill_null(value=False)
-        | attr("gen_ai.prompt.0.role").is_not_null()
-        | attr("llm.request.type").is_not_null()
-        | attr(names.GEN_AI_REQUEST_MODEL).is_not_null()
-    )
-    return wide.select(
-        *(name for name in frames.SPANS if name not in {"SpanAttributes", "Events.Name", "Events.Attributes"}),
-        *(pl.col(column_of(key)).fill_null("").alias(name) for name, key in _COMMON.items()),
-        *fields,
-        *_exception_columns(),
-        (~matched & model_call).alias(_UNSUPPORTED),
-    )
-
-
-def _choose(column: str) -> pl.Expr:
-    chosen = pl.lit("")
-    for dialect in reversed(DIALECTS):
-        value = dialect.columns.get(column, pl.lit("")).fill_null("")
-        chosen = pl.when(dialect.matches.fill_null(value=False)).then(value).otherwise(chosen)
-    return chosen
-
-
-def _widen(frame: pl.DataFrame, keys: set[str]) -> pl.DataFrame:
-    """``frame`` with a text column for each of ``keys``; of a repeated key the last value counts."""
-    rows = frame.with_row_index("_row")
-    long = (
-        rows.select("_row", pl.col("SpanAttributes"))
-        .explode("SpanAttributes")
-        .unnest("SpanAttributes")
-        .filter(pl.col("key").is_in(sorted(keys)))
-    )
-    wide = rows
-    for (key,), found in long.partition_by("key", as_dict=True).items():
-        values = found.select("_row", pl.col("value").alias(column_of(str(key)))).unique("_row", keep="last")
-        wide = wide.join(values, on="_row", how="left", maintain_order="left")
-    absent = sorted(key for key in keys if column_of(key) not in wide.columns)
-    return wide.with_columns(pl.lit(None, dtype=pl.String).alias(column_of(key)) for key in absent)
-
-
-def _exception_columns() -> tuple[pl.Expr, ...]:
-    """Attributes of the last exception event; null when there is none."""
-    is_exception = pl.col("Events.Name").list.eval(pl.element() == names.EXCEPTION_EVENT_NAME)
-    return (
-        pl.when(is_exception.list.any()).then(pl.col("Events.Name")).alias("event_names"),
-        pl.when(is_exception.list.any()).then(pl.col("Events.Attributes")).alias("event_attributes"),
-    )
 
 
 def _read(frame: pl.DataFrame) -> list[Span]:
@@ -169,6 +120,7 @@ def _span(row: dict[str, Any], reader: MessageReader) -> Span:
     is_error = text["StatusCode"].lower() in {"error", "status_code_error"}
     dropped = int(row["DroppedAttributesCount"])
     content = _content(text, reader, dropped) if kind is SpanKind.LLM else _NO_CONTENT
+    answer = open_answer(text["tool_result"])
     reason = canonical_finish_reason(text["finish_reasons"]) or next(
         (canonical_finish_reason(message.finish_reason) for message in content.output), ""
     )
@@ -179,12 +131,13 @@ def _span(row: dict[str, Any], reader: MessageReader) -> Span:
         name=text["SpanName"],
         kind=kind,
         service_name=text["ServiceName"],
+        scope=text["ScopeName"],
         start_ns=row["Timestamp"],
         duration_ns=_duration(row["Timestamp"], row["Duration"]),
         ingested_us=row["IngestedAt"],
         is_error=is_error,
         status_message=text["StatusMessage"],
-        error_type=text["error_type"],
+        error_type=text["error_type"] or ("tool_error" if answer.has_failed else ""),
         exception=_exception(row["event_names"], row["event_attributes"]),
         episode_key=text["episode_key"],
         task_id=text["task_id"],
@@ -205,9 +158,9 @@ def _span(row: dict[str, Any], reader: MessageReader) -> Span:
         input_chain=chain(content.input),
         problem=content.problem,
         tool_name=text["tool_name"],
-        tool_call_id=text["tool_call_id"],
-        tool_arguments=text["tool_arguments"],
-        tool_result=text["tool_result"],
+        tool_call_id=text["tool_call_id"] or answer.tool_call_id,
+        tool_arguments=open_arguments(text["tool_arguments"]),
+        tool_result=answer.content,
     )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-CONVERTER_VERSION: Final = "2"
+CONVERTER_VERSION: Final = "3"
 """Goes up whenever the same spans would give other rows; the pipeline then reconverts what it touches."""
 
 

@@ -46,6 +46,8 @@ class Span:
     name: str
     kind: SpanKind
     service_name: str
+    scope: str
+    """Instrumentation scope; empty when nobody said."""
     start_ns: int
     duration_ns: int
     ingested_us: int

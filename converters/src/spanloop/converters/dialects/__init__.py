@@ -2,11 +2,25 @@
 
 from typing import Final
 
+from .agentscope import AGENTSCOPE
 from .base import CANONICAL, Dialect, attr, column_of
+from .legacy import LEGACY
+from .litellm import LITELLM
+from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
+from .rows import BODY, RawSpan, RowDialect
+from .vercel_ai import VERCEL_AI
 
-DIALECTS: Final = (OPENLLMETRY, OTEL_GENAI)
-"""In order of precedence."""
+DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
+    OPENINFERENCE,
+    AGENTSCOPE,
+    VERCEL_AI,
+    LITELLM,
+    LEGACY,
+    OPENLLMETRY,
+    OTEL_GENAI,
+)
+"""In order of precedence: what says more about where a span comes from comes first."""
 
-__all__ = ["CANONICAL", "DIALECTS", "Dialect", "attr", "column_of"]
+__all__ = ["BODY", "CANONICAL", "DIALECTS", "Dialect", "RawSpan", "RowDialect", "attr", "column_of"]

@@ -1,7 +1,8 @@
 """OpenTelemetry's generative AI conventions in their current form: messages as JSON in span attributes.
 
-Recognised by ``gen_ai.operation.name``. Messages in log events (openai-v2) are not read here: such spans convert
-without content and say so.
+Recognised by ``gen_ai.operation.name``; an operation that nobody has named yet is a model call when a model was asked
+for and messages are there. Messages in events are read by ``legacy``. AutoGen's own spans are of this kind: agents and
+tools with their call ids; its model calls are the model library's spans.
 """
 
 from typing import Final
@@ -14,7 +15,9 @@ from ..spans import SpanKind
 from .base import Dialect, attr
 
 LLM_OPERATIONS: Final = ("chat", "text_completion", "generate_content")
-_AGENT_OPERATIONS: Final = ("invoke_agent", "create_agent")
+AGENT_OPERATIONS: Final = ("invoke_agent", "create_agent")
+
+_OTHER_OPERATIONS: Final = ("embeddings", "invoke_workflow", "execute_task", "retrieval", "rerank")
 
 SEED: Final = "gen_ai.request.seed"
 
@@ -23,8 +26,14 @@ KIND: Final = (
     .then(pl.lit(SpanKind.LLM.value))
     .when(attr(names.GEN_AI_OPERATION_NAME) == "execute_tool")
     .then(pl.lit(SpanKind.TOOL.value))
-    .when(attr(names.GEN_AI_OPERATION_NAME).is_in(_AGENT_OPERATIONS))
+    .when(attr(names.GEN_AI_OPERATION_NAME).is_in(AGENT_OPERATIONS))
     .then(pl.lit(SpanKind.AGENT.value))
+    .when(
+        attr(names.GEN_AI_REQUEST_MODEL).is_not_null()
+        & (attr(names.GEN_AI_INPUT_MESSAGES).is_not_null() | attr(names.GEN_AI_OUTPUT_MESSAGES).is_not_null())
+        & ~attr(names.GEN_AI_OPERATION_NAME).is_in(_OTHER_OPERATIONS)
+    )
+    .then(pl.lit(SpanKind.LLM.value))
     .otherwise(pl.lit(SpanKind.OTHER.value))
 )
 

@@ -1,0 +1,140 @@
+"""otel_traces rows → one text column for each canonical field, by the first dialect that knows the span.
+
+Invariant: a row in, a row out. Dialects that are expressions cost polars' time only; those that read span by span see
+just the rows that are theirs.
+"""
+
+from typing import Any, Final, cast
+
+import polars as pl
+
+from spanloop.semconv import attributes as names
+
+from . import frames
+from .dialects import CANONICAL, DIALECTS, Dialect, RawSpan, RowDialect, column_of
+from .frames import clean_text
+
+_COMMON: Final = {
+    "error_type": names.ERROR_TYPE,
+    "episode_key": names.SPANLOOP_EPISODE_ID,
+    "task_id": names.SPANLOOP_TASK_ID,
+    "session_id": names.SESSION_ID,
+}
+_DIALECT: Final = "dialect"
+MARK: Final = "mark"
+"""The column with the attribute that gives away a model call which no dialect reads; null elsewhere."""
+
+_READ: Final = "read:"
+_READ_TOO: Final = ("error_type", "session_id")
+"""Attributes that all dialects share, and that some find out otherwise."""
+
+_COLUMNS: Final = (*CANONICAL, *_READ_TOO)
+
+_MODEL_CALL_KEY: Final = (
+    r"^gen_ai\.(?:request\.model|prompt|completion|usage)|^llm\.|(?i:(?:prompt|completion|input|output)_?tokens$)"
+)
+_MODEL_CALL_TYPE: Final = r"(?i)^[\w.]*(?:kind|type)=(?:llm|chat|chat_model|generation|completion)$"
+
+
+def canonical_columns(frame: pl.DataFrame) -> pl.DataFrame:
+    """One text column for each canonical field, by the first dialect that matches; ``mark`` where none reads a call."""
+    wanted = {key for dialect in DIALECTS for key in dialect.attributes}
+    wide = _widen(frame, {*wanted, *_COMMON.values()})
+    number = pl.lit(None, dtype=pl.UInt8)
+    for position, dialect in reversed(list(enumerate(DIALECTS))):
+        matches = dialect.matches.fill_null(value=False)
+        number = pl.when(matches).then(pl.lit(position, dtype=pl.UInt8)).otherwise(number)
+    wide = _marked(_read_rows(wide.with_columns(number.alias(_DIALECT))))
+    common = [pl.col(column_of(key)).fill_null("") for key in _COMMON.values()]
+    return wide.select(
+        *(name for name in frames.SPANS if name not in {"SpanAttributes", "Events.Name", "Events.Attributes"}),
+        *(_choose(name, own).alias(name) for name, own in zip(_COMMON, common, strict=True)),
+        *(_choose(column, pl.lit("")).alias(column) for column in CANONICAL),
+        *_exception_columns(),
+        MARK,
+    )
+
+
+def _choose(column: str, own: pl.Expr) -> pl.Expr:
+    """``own`` where it says something, else what the span's dialect says."""
+    if column not in _COLUMNS:
+        return own
+    chosen = pl.coalesce(pl.col(_READ + column), pl.lit(""))
+    for position, dialect in enumerate(DIALECTS):
+        if isinstance(dialect, Dialect) and column in dialect.columns:
+            value = dialect.columns[column].fill_null("")
+            chosen = pl.when(pl.col(_DIALECT) == position).then(value).otherwise(chosen)
+    return pl.when(own != "").then(own).otherwise(chosen)
+
+
+def _read_rows(wide: pl.DataFrame) -> pl.DataFrame:
+    """``wide`` with a column for each thing that dialects read span by span; null where another dialect is at work."""
+    readers = {number: dialect.read for number, dialect in enumerate(DIALECTS) if isinstance(dialect, RowDialect)}
+    rows = wide.filter(pl.col(_DIALECT).is_in(list(readers)))
+    columns = (_DIALECT, "SpanName", "ScopeName", "SpanAttributes", "Events.Name", "Events.Attributes")
+    found = [readers[cast("int", row[0])](_raw(row)) for row in rows.select(columns).iter_rows()]
+    read = pl.DataFrame(
+        {_READ + name: [clean_text(item.get(name)) for item in found] for name in _COLUMNS},
+        schema={_READ + name: pl.String for name in _COLUMNS},
+    ).with_columns(rows["_row"])
+    return wide.join(read, on="_row", how="left", maintain_order="left")
+
+
+def _raw(row: tuple[Any, ...]) -> RawSpan:
+    _, name, scope, items, event_names, event_attributes = row
+    return RawSpan(
+        name=name or "",
+        scope=scope or "",
+        attributes=_dict(items),
+        events=[
+            (str(event or ""), _dict(found))
+            for event, found in zip(event_names or (), event_attributes or (), strict=False)
+        ],
+    )
+
+
+def _dict(items: list[dict[str, str | None]] | None) -> dict[str, str]:
+    return {item["key"] or "": item["value"] or "" for item in items or ()}
+
+
+def _marked(wide: pl.DataFrame) -> pl.DataFrame:
+    """``wide`` with the attribute that gives away a model call which no dialect reads; null elsewhere."""
+    strange = (
+        wide.filter(pl.col(_DIALECT).is_null())
+        .select("_row", pl.col("SpanAttributes"))
+        .explode("SpanAttributes")
+        .unnest("SpanAttributes")
+        .filter(
+            pl.col("key").str.contains(_MODEL_CALL_KEY)
+            | (pl.col("key") + "=" + pl.col("value")).str.contains(_MODEL_CALL_TYPE)
+        )
+        .group_by("_row")
+        .agg(pl.col("key").min().alias(MARK))
+    )
+    return wide.join(strange, on="_row", how="left", maintain_order="left")
+
+
+def _widen(frame: pl.DataFrame, keys: set[str]) -> pl.DataFrame:
+    """``frame`` with a text column for each of ``keys``; of a repeated key the last value counts."""
+    rows = frame.with_row_index("_row")
+    long = (
+        rows.select("_row", pl.col("SpanAttributes"))
+        .explode("SpanAttributes")
+        .unnest("SpanAttributes")
+        .filter(pl.col("key").is_in(sorted(keys)))
+    )
+    wide = rows
+    for (key,), found in long.partition_by("key", as_dict=True).items():
+        values = found.select("_row", pl.col("value").alias(column_of(str(key)))).unique("_row", keep="last")
+        wide = wide.join(values, on="_row", how="left", maintain_order="left")
+    absent = sorted(key for key in keys if column_of(key) not in wide.columns)
+    return wide.with_columns(pl.lit(None, dtype=pl.String).alias(column_of(key)) for key in absent)
+
+
+def _exception_columns() -> tuple[pl.Expr, ...]:
+    """Attributes of the last exception event; null when there is none."""
+    is_exception = pl.col("Events.Name").list.eval(pl.element() == names.EXCEPTION_EVENT_NAME)
+    return (
+        pl.when(is_exception.list.any()).then(pl.col("Events.Name")).alias("event_names"),
+        pl.when(is_exception.list.any()).then(pl.col("Events.Attributes")).alias("event_attributes"),
+    )

@@ -1,0 +1,168 @@
+"""AgentScope's own spans, in OpenTelemetry's message JSON (1.0.2 to 2.0) and in the form of its first release.
+
+Its JSON needs taking apart: an agent's whole reply, calls and answers together, is one assistant message, which is
+there, empty, before the first call; text blocks and tool answers are Python reprs in text; the finish reason is always
+``stop``; ids that it does not know are spelled out (``[no_session_id]``, ``unknown_id``). A tool that fails leaves its
+span OK, and says ``ToolResultState.ERROR`` in the answer.
+"""
+
+import re
+from typing import Final, cast
+
+import polars as pl
+
+from spanloop.semconv import attributes as names
+
+from ..chat_forms import Fields, messages, split_answers, text_of_repr
+from ..messages import dump
+from ..spans import SpanKind
+from .base import attr
+from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES
+from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, known
+
+_FIRST_KIND: Final = "span.kind"
+_UNKNOWN: Final = frozenset({"[no_session_id]", "unknown_id", "unknown_agent", "unknown"})
+_FAILED: Final = re.compile(r"ToolResultState\.(ERROR|DENIED|INTERRUPTED)")
+_KINDS: Final = {"LLM": SpanKind.LLM, "TOOL": SpanKind.TOOL, "AGENT": SpanKind.AGENT}
+
+
+def read(span: RawSpan) -> dict[str, str]:
+    """The canonical columns of one AgentScope span."""
+    if names.GEN_AI_OPERATION_NAME not in span.attributes:
+        return known(_first_release(span))
+    columns = {column: span.attributes.get(key, "") for column, key in SOURCES.items()}
+    columns = {column: "" if value in _UNKNOWN else value for column, value in columns.items()}
+    operation = span.attributes[names.GEN_AI_OPERATION_NAME]
+    if operation in LLM_OPERATIONS:
+        columns |= _call(columns)
+    elif operation == "execute_tool":
+        columns |= _tool(columns)
+    elif operation in AGENT_OPERATIONS:
+        columns["kind"] = str(SpanKind.AGENT)
+    return known(columns)
+
+
+def _call(columns: dict[str, str]) -> dict[str, str]:
+    seen = split_answers(messages(decoded(columns["input_messages"])))
+    for item in seen:
+        for piece in cast("list[object]", item["parts"]):
+            part = cast("Fields", piece) if isinstance(piece, dict) else {}
+            if part.get("type") == "tool_call_response":
+                part["response"] = answer(as_text(part.get("response")))
+        item.pop("finish_reason", None)
+    said = messages(decoded(columns["output_messages"]), "assistant") if columns["output_messages"] else []
+    reasons = decoded(columns["finish_reasons"])
+    listed = cast("list[object]", reasons) if isinstance(reasons, list) else [reasons]
+    first = as_text(listed[0]) if listed else ""
+    reason = "tool_call" if _asks(said) and first == "stop" else first
+    for item in said:
+        item["finish_reason"] = reason
+    return {
+        "kind": str(SpanKind.LLM),
+        "finish_reasons": reason,
+        "input_messages": dump(seen) if columns["input_messages"] else "",
+        "output_messages": dump(said) if said else "",
+    }
+
+
+def _asks(said: list[Fields]) -> bool:
+    parts = (part for item in said for part in cast("list[object]", item["parts"]))
+    return any(isinstance(part, dict) and cast("Fields", part).get("type") == "tool_call" for part in parts)
+
+
+def _tool(columns: dict[str, str]) -> dict[str, str]:
+    told = columns["tool_result"]
+    failed = _FAILED.search(told)
+    found = {"kind": str(SpanKind.TOOL), "tool_result": answer(told)}
+    return found | ({"error_type": f"ToolResultState.{failed.group(1)}"} if failed else {})
+
+
+def answer(text: str) -> str:
+    """What a tool said, out of the repr of text blocks that AgentScope writes, at times as JSON text."""
+    found = decoded(text)
+    if isinstance(found, list):
+        pieces = [
+            text_of_repr(item) if isinstance(item, str) else as_text(item) for item in cast("list[object]", found)
+        ]
+        return "".join(pieces) if any("TextBlock(" in as_text(item) for item in cast("list[object]", found)) else text
+    return text_of_repr(found) if isinstance(found, str) else text
+
+
+def _first_release(span: RawSpan) -> dict[str, str]:
+    """Release 1.0.0: ``span.kind``, ``input``, ``output`` and ``metadata``, each JSON."""
+    attributes = span.attributes
+    kind = _KINDS.get(as_text(decoded(attributes[_FIRST_KIND])), SpanKind.OTHER)
+    metadata, given = fields_of(attributes.get("metadata", "")), fields_of(attributes.get("input", ""))
+    columns = {"kind": str(kind)}
+    if kind is SpanKind.AGENT:
+        columns["agent_name"] = as_text(metadata.get("name"))
+    elif kind is SpanKind.TOOL:
+        columns |= {
+            "tool_name": as_text(metadata.get("name")),
+            "tool_call_id": as_text(metadata.get("id")),
+            "tool_arguments": as_text(metadata.get("input")),
+            "tool_result": answer(as_text(decoded(attributes.get("output", "")))),
+        }
+    elif kind is SpanKind.LLM:
+        columns |= _first_call(given, metadata, as_text(decoded(attributes.get("output", ""))))
+    return columns
+
+
+_USAGE: Final = re.compile(r"ChatUsage\(input_tokens=(\d+), output_tokens=(\d+)")
+
+
+def _usage(text: str) -> dict[str, str]:
+    found = _USAGE.search(text)
+    return {"input_tokens": found.group(1), "output_tokens": found.group(2)} if found else {}
+
+
+def _content_of_repr(text: str) -> list[object]:
+    """The blocks of ``ChatResponse(content=[…], …)``."""
+    start = text.find("content=[")
+    if not text.startswith("ChatResponse(") or start < 0:
+        return []
+    start += len("content=")
+    depth, quote, position = 0, "", start
+    while position < len(text):
+        sign = text[position]
+        if quote:
+            position += sign == "\\"
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        else:
+            depth += (sign in "[{") - (sign in "]}")
+            if not depth:
+                break
+        position += 1
+    found = decoded(text[start : position + 1])
+    return cast("list[object]", found) if isinstance(found, list) else []
+
+
+def _first_call(given: Fields, metadata: Fields, output: str) -> dict[str, str]:
+    keywords = given.get("kwargs")
+    asked = cast("Fields", keywords) if isinstance(keywords, dict) else {}
+    positional = given.get("args")
+    listed = cast("list[object]", positional) if isinstance(positional, list) else []
+    seen = messages(asked.get("messages") or (listed[0] if listed else None))
+    tools = asked.get("tools") or (listed[1] if len(listed) > 1 else None)
+    blocks = _content_of_repr(output)
+    said = messages([{"role": "assistant", "content": blocks}]) if blocks else []
+    return {
+        "request_model": as_text(metadata.get("model_name")),
+        "is_streaming": as_text(metadata.get("stream")),
+        "tools": dump(cast("object", tools)) if isinstance(tools, list) else "",
+        "input_messages": dump(seen) if seen else "",
+        "output_messages": dump(said) if said else "",
+        "finish_reasons": ("tool_call" if _asks(said) else "stop") if said else "",
+        **_usage(output),
+    }
+
+
+AGENTSCOPE: Final = RowDialect(
+    name="agentscope",
+    attributes=frozenset({names.GEN_AI_OPERATION_NAME, _FIRST_KIND}),
+    matches=pl.col("ScopeName").str.starts_with("agentscope")
+    & (attr(names.GEN_AI_OPERATION_NAME).is_not_null() | attr(_FIRST_KIND).is_not_null()),
+    read=read,
+)

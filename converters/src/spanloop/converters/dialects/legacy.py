@@ -1,0 +1,285 @@
+"""Generative AI spans as they were written before messages became one JSON attribute.
+
+Read here: numbered attributes (``gen_ai.prompt.N.*``, ``gen_ai.completion.N.*``, ``llm.prompts.N.*``), whole-text
+attributes (``gen_ai.prompt``), span events and log events (``gen_ai.user.message`` …, ``gen_ai.choice``,
+``gen_ai.content.prompt``, ``gen_ai.client.inference.operation.details``), the attribute ``events`` that holds such
+events as JSON, and spans that only ``traceloop.*`` describes. What is structured JSON already is taken as it is.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+import polars as pl
+
+from spanloop.semconv import attributes as names
+
+from ..chat_forms import Fields, message, messages, split_answers
+from ..messages import dump
+from ..spans import SpanKind
+from .base import attr
+from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES
+from .rows import BODY, RawSpan, RowDialect, as_text, decoded, fields_of, first, known, unflatten
+
+_PROMPTS: Final = ("gen_ai.prompt", "llm.prompts")
+_COMPLETIONS: Final = ("gen_ai.completion", "llm.completions")
+_REQUEST_TYPES: Final = ("llm.request.type", "gen_ai.request.type")
+TRACELOOP_KIND: Final = "traceloop.span.kind"
+EVENTS: Final = "events"
+_ALTERNATIVES: Final = {
+    "request_model": ("llm.request.model", "model_name"),
+    "response_model": ("llm.response.model",),
+    "finish_reasons": ("gen_ai.response.finish_reason", "llm.response.finish_reason", "gen_ai.response.stop_reason"),
+    "is_streaming": ("gen_ai.is_streaming", "llm.is_streaming"),
+    "temperature": ("llm.temperature", "llm.request.temperature"),
+    "top_p": ("llm.top_p", "llm.request.top_p", "gen_ai.request.top_p"),
+    "max_tokens": ("llm.request.max_tokens", "gen_ai.request.max_completion_tokens"),
+    "seed": ("gen_ai.openai.request.seed",),
+    "input_tokens": ("gen_ai.usage.prompt_tokens", "llm.usage.prompt_tokens"),
+    "output_tokens": ("gen_ai.usage.completion_tokens", "llm.usage.completion_tokens"),
+    "agent_name": ("agent_name", "traceloop.agent.name"),
+    "conversation_id": ("traceloop.association.properties.thread_id",),
+    "tool_arguments": ("tool_arguments", "tool.arguments", "gen_ai.tool.arguments", "traceloop.entity.input"),
+    "tool_result": ("tool_response", "tool.result", "gen_ai.tool.result", "traceloop.entity.output"),
+}
+_ROLE_OF_EVENT: Final = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+    "gen_ai.choice": "assistant",
+}
+DETAILS: Final = "gen_ai.client.inference.operation.details"
+
+
+def read(span: RawSpan) -> dict[str, str]:
+    """The canonical columns of one span in a legacy form."""
+    attributes = span.attributes
+    columns = {column: first(attributes, key, *_ALTERNATIVES.get(column, ())) for column, key in SOURCES.items()}
+    columns |= {column: first(attributes, *keys) for column, keys in _ALTERNATIVES.items() if column not in SOURCES}
+    columns["session_id"] = first(attributes, "traceloop.association.properties.session_id")
+    kind = kind_of(span)
+    columns["kind"] = str(kind)
+    if kind is SpanKind.LLM:
+        columns |= _content(span, columns)
+    elif kind is SpanKind.TOOL:
+        columns["tool_name"] = columns["tool_name"] or first(attributes, "traceloop.entity.name") or span.name
+        columns |= _tool_events(span, columns)
+    elif kind is SpanKind.AGENT and not columns["agent_name"]:
+        columns["agent_name"] = first(attributes, "traceloop.entity.name")
+    return known(columns)
+
+
+def kind_of(span: RawSpan) -> SpanKind:
+    """What the span stands for, by operation, else by what it has."""
+    attributes = span.attributes
+    operation, traceloop = attributes.get(names.GEN_AI_OPERATION_NAME, ""), attributes.get(TRACELOOP_KIND, "")
+    requested = first(attributes, *_REQUEST_TYPES)
+    told = _KIND_OF_OPERATION.get(operation) or _KIND_OF_TRACELOOP.get(traceloop) or _KIND_OF_REQUEST.get(requested)
+    if told is not None:
+        return told
+    if _has_messages(span):
+        return SpanKind.LLM
+    if attributes.get(names.GEN_AI_TOOL_NAME):
+        return SpanKind.TOOL
+    if first(attributes, "agent_name", names.GEN_AI_AGENT_NAME):
+        return SpanKind.AGENT
+    is_call = attributes.get(names.GEN_AI_REQUEST_MODEL) and not operation
+    return SpanKind.LLM if is_call and any(key in attributes for key in _ANSWERED) else SpanKind.OTHER
+
+
+_KIND_OF_OPERATION: Final = {
+    **dict.fromkeys(LLM_OPERATIONS, SpanKind.LLM),
+    **dict.fromkeys(AGENT_OPERATIONS, SpanKind.AGENT),
+    "execute_tool": SpanKind.TOOL,
+    "embeddings": SpanKind.OTHER,
+    "invoke_workflow": SpanKind.OTHER,
+}
+_KIND_OF_TRACELOOP: Final = {"tool": SpanKind.TOOL, "agent": SpanKind.AGENT}
+_KIND_OF_REQUEST: Final = {
+    "chat": SpanKind.LLM,
+    "completion": SpanKind.LLM,
+    "embedding": SpanKind.OTHER,
+    "embeddings": SpanKind.OTHER,
+    "rerank": SpanKind.OTHER,
+}
+_ANSWERED: Final = (
+    names.GEN_AI_RESPONSE_ID,
+    names.GEN_AI_RESPONSE_FINISH_REASONS,
+    names.GEN_AI_USAGE_OUTPUT_TOKENS,
+    "gen_ai.usage.completion_tokens",
+    names.ERROR_TYPE,
+)
+
+
+def _has_messages(span: RawSpan) -> bool:
+    keys = span.attributes.keys()
+    if any(f"{prefix}.0.{end}" in keys for prefix in (*_PROMPTS, *_COMPLETIONS) for end in ("role", "content")):
+        return True
+    return any(name == "gen_ai.choice" for name, _ in span.events) and bool(
+        span.attributes.get(names.GEN_AI_REQUEST_MODEL)
+    )
+
+
+def _content(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
+    attributes = span.attributes
+    events = [*_listed_events(attributes.get(EVENTS, "")), *((name, _payload(found)) for name, found in span.events)]
+    details = [found for name, found in events if name == DETAILS]
+    seen = _flat(attributes, _PROMPTS) or _event_inputs(events) or _whole(attributes, "gen_ai.prompt", "user")
+    said = (
+        _flat(attributes, _COMPLETIONS)
+        or _event_outputs(events)
+        or _whole(attributes, "gen_ai.completion", "assistant")
+    )
+    reason = next((as_text(item["finish_reason"]) for item in said if item.get("finish_reason")), "")
+    found = {
+        "finish_reasons": columns["finish_reasons"] or reason,
+        "tools": columns["tools"] or _tools(attributes),
+        "input_messages": columns["input_messages"] or (dump(split_answers(seen)) if seen else ""),
+        "output_messages": columns["output_messages"] or (dump(said) if said else ""),
+    }
+    for detail in details:
+        for column in ("input_messages", "output_messages", "system_instructions", "tools"):
+            if not found.get(column) and not columns.get(column) and detail.get(SOURCES[column]):
+                found[column] = as_text(detail[SOURCES[column]])
+    return found
+
+
+def _flat(attributes: Mapping[str, str], prefixes: tuple[str, ...]) -> list[Fields]:
+    role = "user" if prefixes is _PROMPTS else "assistant"
+    for prefix in prefixes:
+        found = [_flat_message(item, role) for item in unflatten(attributes, prefix)]
+        if found:
+            return [item for item in found if item["parts"] or role == "user"]
+    return []
+
+
+def _flat_message(fields: Fields, role: str) -> Fields:
+    content = fields.get("content")
+    if isinstance(content, str) and content.lstrip()[:2] in {"[{", '["'}:
+        parts = decoded(content)
+        if isinstance(parts, list) and fields.get("role") != "tool":
+            fields = {**fields, "content": parts}
+    return message(fields, role)
+
+
+def _whole(attributes: Mapping[str, str], key: str, role: str) -> list[Fields]:
+    return messages(decoded(attributes.get(key, "")), role)
+
+
+def _payload(values: Mapping[str, str]) -> Fields:
+    """What an event says: its attributes, and the JSON objects that stand in its body or content."""
+    found: Fields = {key: value for key, value in values.items() if key != BODY}
+    for key in ("gen_ai.event.content", BODY):
+        body = decoded(values.get(key, ""))
+        if isinstance(body, dict):
+            found |= cast("Fields", body)
+        elif isinstance(body, str) and body and "content" not in found:
+            found["content"] = body
+    for key in ("content", "message", "tool_calls"):
+        text = found.get(key)
+        if isinstance(text, str) and text.lstrip()[:1] in {"{", "["} and not (key == "content" and "id" in found):
+            found[key] = decoded(text)
+    return found
+
+
+def _listed_events(text: str) -> list[tuple[str, Fields]]:
+    listed = decoded(text) if text else None
+    if not isinstance(listed, list):
+        return []
+    found = [cast("Fields", item) for item in cast("list[object]", listed) if isinstance(item, dict)]
+    return [(as_text(item.get("event.name")), item) for item in found]
+
+
+def _event_inputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
+    found: list[Fields] = []
+    for name, payload in events:
+        if name == "gen_ai.content.prompt":
+            found += messages(decoded(as_text(payload.get("gen_ai.prompt"))))
+        elif name in _ROLE_OF_EVENT and name != "gen_ai.choice":
+            found.append(_event_message(_ROLE_OF_EVENT[name], payload))
+    return found
+
+
+def _event_outputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
+    found: list[tuple[int, Fields]] = []
+    for name, payload in events:
+        if name == "gen_ai.content.completion":
+            said = messages(decoded(as_text(payload.get("gen_ai.completion"))), "assistant")
+            found += [(len(found) + number, item) for number, item in enumerate(said)]
+        elif name == "gen_ai.choice":
+            index = as_text(payload.get("index"))
+            own = payload.get("message")
+            inner = {**payload, **cast("Fields", own)} if isinstance(own, dict) else {"content": own, **payload}
+            item = _event_message("assistant", inner)
+            reason = payload.get("finish_reason")
+            number = int(index) if index.isascii() and index.isdigit() else len(found)
+            found.append((number, item | ({"finish_reason": as_text(reason)} if reason else {})))
+    return [item for _, item in sorted(found, key=lambda pair: pair[0]) if item["parts"]]
+
+
+def _event_message(role: str, payload: Fields) -> Fields:
+    body = {key: payload[key] for key in ("content", "tool_calls", "name", "refusal") if payload.get(key) is not None}
+    if "content" not in body and isinstance(payload.get("parts"), list):
+        body["parts"] = payload["parts"]
+    if role == "tool":
+        body["tool_call_id"] = payload.get("id") or payload.get("tool_call_id") or ""
+        body.setdefault("content", "")
+    return message({"role": role, **body}, role)
+
+
+def _tools(attributes: Mapping[str, str]) -> str:
+    found = unflatten(attributes, "llm.request.functions") or unflatten(attributes, "gen_ai.request.functions")
+    for item in found:
+        if isinstance(item.get("parameters"), str):
+            item["parameters"] = decoded(as_text(item["parameters"]))
+    if found:
+        return dump(found)
+    listed = fields_of(first(attributes, "model_request_parameters")).get("function_tools")
+    if not isinstance(listed, list):
+        return ""
+    tools = [cast("Fields", item) for item in cast("list[object]", listed) if isinstance(item, dict)]
+    return dump([{**item, "parameters": item.get("parameters_json_schema", item.get("parameters"))} for item in tools])
+
+
+def _tool_events(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
+    """What a tool span's events tell: the call as ``gen_ai.tool.message``, its answer as ``gen_ai.choice``."""
+    found: dict[str, str] = {}
+    for name, values in span.events:
+        payload = _payload(values)
+        if name == "gen_ai.tool.message" and not columns["tool_arguments"]:
+            found["tool_arguments"] = as_text(payload.get("content"))
+            found["tool_call_id"] = columns["tool_call_id"] or as_text(payload.get("id"))
+        elif name == "gen_ai.choice" and not columns["tool_result"]:
+            said = _event_message("assistant", {"content": payload.get("message")})
+            parts = [cast("Fields", part) for part in cast("list[object]", said["parts"]) if isinstance(part, dict)]
+            found["tool_result"] = "".join(as_text(part.get("content")) for part in parts if part.get("type") == "text")
+    return found
+
+
+_FLAT_MARKS: Final = tuple(f"{prefix}.0.{end}" for prefix in (*_PROMPTS, *_COMPLETIONS) for end in ("role", "content"))
+_WHOLE_MARKS: Final = ("gen_ai.prompt", "gen_ai.completion", *_REQUEST_TYPES)
+_has_events = pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_ai.")).list.any()
+_is_marked = pl.any_horizontal(attr(key).is_not_null() for key in (*_FLAT_MARKS, *_WHOLE_MARKS))
+_is_bare = attr(names.GEN_AI_OPERATION_NAME).is_null() & pl.any_horizontal(
+    attr(key).is_not_null() for key in (TRACELOOP_KIND, names.GEN_AI_REQUEST_MODEL, names.GEN_AI_TOOL_NAME)
+)
+_has_listed = attr(EVENTS).is_not_null() & attr(names.GEN_AI_REQUEST_MODEL).is_not_null()
+
+LEGACY: Final = RowDialect(
+    name="legacy",
+    attributes=frozenset(
+        {
+            *_FLAT_MARKS,
+            *_WHOLE_MARKS,
+            EVENTS,
+            TRACELOOP_KIND,
+            names.GEN_AI_OPERATION_NAME,
+            names.GEN_AI_REQUEST_MODEL,
+            names.GEN_AI_TOOL_NAME,
+            names.GEN_AI_INPUT_MESSAGES,
+        }
+    ),
+    matches=attr(names.GEN_AI_INPUT_MESSAGES).is_null()
+    & (_is_marked | _has_events.fill_null(value=False) | _is_bare | _has_listed),
+    read=read,
+)

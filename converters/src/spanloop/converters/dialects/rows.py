@@ -1,0 +1,132 @@
+"""Dialects that take reading: spans whose messages stand scattered over attributes and events, one span at a time.
+
+Invariant: a ``RowDialect`` gives the same canonical columns, as text, as a ``Dialect`` does with expressions, and
+leaves out what it does not find. Reading never raises: text that should be JSON and is not counts as plain text.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, cast
+
+import polars as pl
+
+from ..chat_forms import Fields, python_object
+from ..messages import MalformedMessagesError, dump, parse_json
+
+BODY: Final = "event.body"
+"""Under this key an event that came as a log record has its body, next to its attributes."""
+
+
+class RawSpan(NamedTuple):
+    """A span as it was sent."""
+
+    name: str
+    scope: str
+    attributes: Mapping[str, str]
+    events: Sequence[tuple[str, Mapping[str, str]]]
+    """(name, attributes), in order; log records of the span are among them."""
+
+
+@dataclass(frozen=True)
+class RowDialect:
+    """How one family of instrumentors spells its spans, where that takes more than an expression a column.
+
+    Attributes:
+        name: As it is called in documentation and rejections.
+        attributes: Span attributes that ``matches`` reads.
+        matches: True for the spans that the dialect reads.
+        read: Canonical column → text, of one span. Beside those of ``CANONICAL``, ``error_type`` and ``session_id``
+            may be given; they count where the span has none.
+    """
+
+    name: str
+    attributes: frozenset[str]
+    matches: pl.Expr
+    read: Callable[[RawSpan], dict[str, str]]
+
+
+def decoded(text: str) -> object:
+    """The JSON value of ``text``, else the Python literal that it is the repr of, else the text."""
+    stripped = text.strip()
+    if stripped[:1] not in {"{", "[", '"'}:
+        return text
+    try:
+        return parse_json(stripped)
+    except MalformedMessagesError:
+        found = python_object(stripped)
+        return text if found is None else found
+
+
+def fields_of(text: str) -> Fields:
+    """The JSON object of ``text``; empty when it is none."""
+    found = decoded(text) if text else None
+    return cast("Fields", found) if isinstance(found, dict) else {}
+
+
+def as_text(value: object) -> str:
+    """A value as the text of an attribute: empty for None."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else dump(value)
+
+
+def first(attributes: Mapping[str, str], *keys: str) -> str:
+    """The first of the attributes that is there and not empty."""
+    return next((attributes[key] for key in keys if attributes.get(key)), "")
+
+
+def unflatten(attributes: Mapping[str, str], prefix: str) -> list[Fields]:
+    """``prefix.0.a.b``, ``prefix.1.a`` … → one nested object an index, in order; numbered keys become lists."""
+    found: dict[str, object] = {}
+    start = prefix + "."
+    for key, value in attributes.items():
+        if not key.startswith(start):
+            continue
+        *path, last = key[len(start) :].split(".")
+        place = found
+        for name in path:
+            below = place.get(name)
+            if not isinstance(below, dict):
+                below = place[name] = {} if below is None else {"": below}
+            place = cast("Fields", below)
+        if isinstance(place.get(last), dict):
+            cast("Fields", place[last])[""] = value
+        else:
+            place[last] = value
+    return [cast("Fields", item) for item in _numbered(found) if isinstance(item, dict)]
+
+
+def _numbered(found: Fields) -> list[object]:
+    keys = sorted((key for key in found if key.isascii() and key.isdigit()), key=int)
+    return [_listed(found[key]) for key in keys]
+
+
+def _listed(value: object) -> object:
+    """Objects whose keys are all numbers, as lists; attribute paths are never deeper than a key is long."""
+    if not isinstance(value, dict):
+        return value
+    fields = cast("Fields", value)
+    if fields and all(key.isascii() and key.isdigit() for key in fields):
+        return _numbered(fields)
+    return {key: _listed(item) for key, item in fields.items()}
+
+
+def known(columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns that are not empty."""
+    return {name: value for name, value in columns.items() if value}
+
+
+def parameters(given: Mapping[str, object]) -> dict[str, str]:
+    """Sampling parameters out of a request, under their canonical names."""
+    spelled: Iterable[tuple[str, tuple[str, ...]]] = (
+        ("temperature", ("temperature",)),
+        ("top_p", ("top_p", "topP")),
+        ("max_tokens", ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxTokens", "maxOutputTokens")),
+        ("seed", ("seed",)),
+        ("is_streaming", ("stream",)),
+    )
+    return known(
+        {name: next((as_text(given[k]) for k in keys if given.get(k) is not None), "") for name, keys in spelled}
+    )
