@@ -19,8 +19,9 @@ from spanloop.store.client import Address
 from spanloop.training.control.clock import utc_now
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, kill_members, members
+from spanloop.training.control.job_rows import find_job
 from spanloop.training.control.leases import Lease, take_next
-from spanloop.training.control.outcomes import interrupted
+from spanloop.training.control.outcomes import fail, interrupted
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.jobs import Job, JobApi, JobSpec
 from spanloop.training.verl_plugin.plan import TrainPlan
@@ -122,6 +123,12 @@ class Runner(NamedTuple):
         status = process.wait(timeout=timeout_s)
         assert members(None, mark) == []
         return JobApi(self.data_dir).get(job.id), status, log_path.read_text(errors="replace")
+
+    def fail(self, job_id: str) -> None:
+        """What the scheduler does after the job has ended by itself with an error."""
+        with ControlDatabase(ControlPaths.of(self.data_dir)).write() as session:
+            token = find_job(session, job_id).lease_token
+            fail(session, Lease(job_id, token), now=utc_now(), error="ended with an error")
 
     def requeue(self, mark: JobMark) -> None:
         """What the scheduler does after it has seen that the job's processes were killed."""

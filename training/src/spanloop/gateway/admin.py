@@ -1,10 +1,10 @@
-"""``/admin``: deploy, stop, status; for whoever can read the token file of the data directory."""
+"""``/admin``: deploy, stop, pause, resume, status; for whoever can read the token file of the data directory."""
 
 import json
 import secrets
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final, cast
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,7 +16,9 @@ from .answers import AnswerError
 from .control import Control
 from .deployment import Deployment
 from .metrics import Metrics
+from .pause import Pauses
 
+_LONGEST_PAUSE_S: Final = 3600
 _TOKEN_BYTES: Final = 32
 
 
@@ -35,27 +37,28 @@ def admin_token(data_dir: DataDir) -> str:
 
 
 class Admin:
-    """The three endpoints.
+    """The endpoints.
 
     Args:
         control: What they act on.
+        pauses: Who holds the engine stopped.
         metrics: Counted into.
         token: What the caller must show.
     """
 
-    def __init__(self, control: Control, metrics: Metrics, token: str) -> None:
+    def __init__(self, control: Control, pauses: Pauses, metrics: Metrics, token: str) -> None:
         self._control = control
+        self._pauses = pauses
         self._metrics = metrics
         self._token = token
 
     async def deploy(self, request: Request) -> Response:
         """Answer when the new weights answer."""
         self._authorize(request)
+        body = await _json(request)
+        self._pauses.check_deploy(str(body.get("holder", "")))
         try:
-            target = Deployment.parse(json.loads(await request.body()))
-            done = await self._control.deploy(target)
-        except ValueError as error:
-            raise AnswerError(400, f"The request body is not JSON: {error}.", code="invalid_request") from error
+            done = await self._control.deploy(Deployment.parse(body))
         except ConfigurationError as error:
             raise AnswerError(400, str(error), code="invalid_deployment") from error
         except SpanloopError as error:
@@ -77,6 +80,27 @@ class Admin:
         await self._control.stop()
         return self._status()
 
+    async def pause(self, request: Request) -> Response:
+        """Answer when the engine's processes are gone; ``holder`` has to ask again before ``ttl_s`` are over."""
+        self._authorize(request)
+        body = await _json(request)
+        holder, ttl_s = _holder(body), body.get("ttl_s")
+        if not isinstance(ttl_s, int | float) or not 0 < ttl_s <= _LONGEST_PAUSE_S:
+            raise AnswerError(
+                400, f"'ttl_s' must be seconds up to {_LONGEST_PAUSE_S}, got {ttl_s!r}.", code="invalid_request"
+            )
+        try:
+            await self._pauses.hold(holder, ttl_s)
+        except ConfigurationError as error:
+            raise AnswerError(HTTPStatus.CONFLICT, str(error), code="cannot_pause") from error
+        return self._status()
+
+    async def resume(self, request: Request) -> Response:
+        """Answer at once; the engine starts in the background."""
+        self._authorize(request)
+        await self._pauses.release(_holder(await _json(request)))
+        return self._status()
+
     async def status(self, request: Request) -> Response:
         """The engine now."""
         self._authorize(request)
@@ -88,6 +112,7 @@ class Admin:
         return JSONResponse(
             {
                 "state": status.state.value,
+                "paused_by": self._pauses.holders,
                 "deployment": None if deployment is None else asdict(deployment),
                 "error": status.error,
                 "restarts": status.restarts,
@@ -102,3 +127,18 @@ class Admin:
             raise AnswerError(
                 401, "This needs 'Authorization: Bearer …' with the token in gateway/admin.token of the data directory."
             )
+
+
+async def _json(request: Request) -> dict[str, Any]:
+    try:
+        body: object = json.loads(await request.body())
+    except ValueError as error:
+        raise AnswerError(400, f"The request body is not JSON: {error}.", code="invalid_request") from error
+    return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+
+
+def _holder(body: dict[str, Any]) -> str:
+    holder = body.get("holder")
+    if not isinstance(holder, str) or not holder:
+        raise AnswerError(400, f"'holder' must say who pauses, got {holder!r}.", code="invalid_request")
+    return holder

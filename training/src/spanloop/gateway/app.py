@@ -25,6 +25,7 @@ from .deployment import DeploymentFile
 from .engine import ChildEngine, Engine, ExternalEngine
 from .gate import Gate
 from .metrics import Metrics
+from .pause import Pauses
 from .recorder import Recorder
 from .settings import GatewaySettings
 
@@ -61,7 +62,8 @@ class Gateway:
             self.metrics,
         )
         self.control = Control(self._engine(), self.gate, DeploymentFile(data_dir), settings)
-        self._admin = Admin(self.control, self.metrics, admin_token(data_dir))
+        self.pauses = Pauses(self.control)
+        self._admin = Admin(self.control, self.pauses, self.metrics, admin_token(data_dir))
 
     def application(self) -> Starlette:
         """The ASGI application; its lifespan starts and stops the engine."""
@@ -73,6 +75,8 @@ class Gateway:
                 Route("/metrics", self._metrics_text),
                 Route("/admin/deploy", self._admin.deploy, methods=["POST"]),
                 Route("/admin/stop", self._admin.stop, methods=["POST"]),
+                Route("/admin/pause", self._admin.pause, methods=["POST"]),
+                Route("/admin/resume", self._admin.resume, methods=["POST"]),
                 Route("/admin/status", self._admin.status),
             ],
             exception_handlers={AnswerError: _answer_error},
@@ -87,6 +91,7 @@ class Gateway:
         try:
             yield
         finally:
+            self.pauses.close()
             await self.control.close()
             drain.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -125,6 +130,7 @@ class Gateway:
                 "model": None if deployment is None else deployment.name,
                 "version": None if deployment is None else deployment.version,
                 "error": status.error,
+                "paused_by": self.pauses.holders,
                 "restarts": status.restarts,
                 "start_duration_s": round(status.start_duration_s, 3),
                 "running_requests": self.gate.running,

@@ -37,10 +37,16 @@ class EngineState(StrEnum):
     SWAPPING = "swapping"
     RESTARTING = "restarting"
     """It went away and is being started again; requests get 503."""
+    PAUSED = "paused"
+    """Stopped while a job trains, to be started again afterwards; requests get 503."""
     STOPPED = "stopped"
     """By ``/admin/stop``."""
     FAILED = "failed"
     """It does not come up; only a new deployment helps."""
+
+
+_COMES_BACK: Final = frozenset({EngineState.SERVING, EngineState.RESTARTING, EngineState.PAUSED})
+"""States in which the last deployment is the one to go back to."""
 
 
 class Status(NamedTuple):
@@ -109,9 +115,7 @@ class Control:
             return
         if self._deployment is None and not self._settings.upstream:
             return
-        self._state = EngineState.STARTING
-        self._gate.hold()
-        self._keep(is_up=False)
+        self._start_in_background()
 
     async def deploy(self, target: Deployment) -> Deployed:
         """Make the engine answer with ``target``; requests are held meanwhile.
@@ -125,7 +129,7 @@ class Control:
             began_s = time.monotonic()
             if self._state is EngineState.SERVING and target == self._deployment:
                 return Deployed(target, "unchanged", 0.0, 0)
-            previous = self._deployment if self._state in {EngineState.SERVING, EngineState.RESTARTING} else None
+            previous = self._deployment if self._state in _COMES_BACK else None
             was_serving = self._state is EngineState.SERVING
             await self._end_keeper()
             self._state = EngineState.SWAPPING if was_serving else EngineState.STARTING
@@ -147,19 +151,51 @@ class Control:
     async def stop(self) -> None:
         """Let running requests finish and end the engine; 503 until the next deployment or restart of the gateway."""
         async with self._lock:
-            await self._end_keeper()
-            self._gate.shut(
+            await self._shut_down(
                 UnavailableError(f"The engine was stopped by an administrator; {_DEPLOY_NEXT}", code="engine_stopped")
             )
-            await self._gate.drain(self._settings.drain_timeout_s)
-            await self._engine.stop()
             self._state = EngineState.STOPPED
             _log.info("the engine is stopped")
+
+    async def suspend(self, reason: UnavailableError) -> None:
+        """End the engine as `stop` does, but so that `resume` brings it back; one that does not run stays as it is.
+
+        Raises:
+            ConfigurationError: The engine is not ours to stop.
+        """
+        if not self._engine.can_restart:
+            raise ConfigurationError(
+                "The gateway serves from an upstream that it did not start, so it cannot pause it.",
+                next_step="stop the upstream by hand while training, or train without pausing",
+            )
+        async with self._lock:
+            if self._state in {EngineState.SERVING, EngineState.STARTING, EngineState.RESTARTING}:
+                await self._shut_down(reason)
+                self._state = EngineState.PAUSED
+                _log.info("the engine is paused")
+
+    async def resume(self) -> None:
+        """Start what `suspend` ended, in the background; requests are held meanwhile."""
+        async with self._lock:
+            if self._state is EngineState.PAUSED:
+                _log.info("the engine is started again")
+                self._start_in_background()
 
     async def close(self) -> None:
         """End the engine at once: the gateway ends."""
         self._gate.shut(UnavailableError("The gateway is shutting down.", code="shutting_down", retry_after_s=5))
         await self._end_keeper()
+        await self._engine.stop()
+
+    def _start_in_background(self) -> None:
+        self._state = EngineState.STARTING
+        self._gate.hold()
+        self._keep(is_up=False)
+
+    async def _shut_down(self, reason: UnavailableError) -> None:
+        await self._end_keeper()
+        self._gate.shut(reason)
+        await self._gate.drain(self._settings.drain_timeout_s)
         await self._engine.stop()
 
     async def _bring_up(self, target: Deployment, folder: ModelFolder, *, was_serving: bool) -> str:

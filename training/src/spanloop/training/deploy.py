@@ -10,16 +10,18 @@ from typing import Final
 
 import httpx
 
-from spanloop.semconv.environment import read_run_file
-from spanloop.semconv.errors import ConfigurationError, JobError, NotRunningError, ServiceError
+from spanloop.semconv.errors import JobError, ServiceError
 from spanloop.training.control.paths import ControlPaths, HasPath
+from spanloop.training.gateway_admin import GatewayAdmin, said
 from spanloop.training.registry import ModelVersion, Registry
 
 DEPLOY_TIMEOUT_S: Final = 900.0
 """An engine that starts afresh on a CPU with a large model takes minutes."""
 
-CONNECT_TIMEOUT_S: Final = 5.0
-SHOWN_ANSWER_CHARACTERS: Final = 500
+
+def pause_holder(job_id: str) -> str:
+    """The name under which a job pauses serving, and deploys in spite of it."""
+    return f"job {job_id}"
 
 
 def deploy(
@@ -57,14 +59,12 @@ def deploy(
             f"The folder of {model.reference} is gone: {model.path}.",
             next_step="Restore it from a backup, or deploy another version of: spanloop models list",
         )
-    gateway = read_run_file(paths.root, "gateway")
-    if gateway is None:
-        raise _not_running(paths.root)
-    admin_token = _admin_token(paths.root)
+    gateway = GatewayAdmin.find(paths.root)
     folder = (serving_path or _untied_copy)(model)
     body = {"name": model.name, "version": model.version, "path": str(folder)}
-    answer = _post(f"{gateway.url.rstrip('/')}/admin/deploy", body, admin_token, timeout_s=timeout_s, root=paths.root)
-    _check(answer, model.reference)
+    if job_id is not None:
+        body["holder"] = pause_holder(job_id)
+    _check(_post(gateway, body, timeout_s=timeout_s), model.reference)
     registry.record_deployment(model.reference, job_id=job_id, token=token)
     return model
 
@@ -76,54 +76,25 @@ def _untied_copy(model: ModelVersion) -> Path:
     return serving_path(model)
 
 
-def _admin_token(root: Path) -> str:
-    file = root / "gateway" / "admin.token"
+def _post(gateway: GatewayAdmin, body: dict[str, str], *, timeout_s: float) -> httpx.Response:
     try:
-        return file.read_text().strip()
-    except OSError as error:
-        raise ConfigurationError(
-            f"The gateway's admin token cannot be read: {error}.",
-            next_step=f"Run as the user who started the gateway, or restart it: spanloop up --data-dir {root}",
-        ) from error
-
-
-def _post(url: str, body: dict[str, str], admin_token: str, *, timeout_s: float, root: Path) -> httpx.Response:
-    timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
-    try:
-        # trust_env off: a proxy of the environment must not get between us and our own gateway.
-        with httpx.Client(timeout=timeout, trust_env=False) as client:
-            return client.post(url, json=body, headers={"Authorization": f"Bearer {admin_token}"})
-    except httpx.ConnectError as error:
-        raise _not_running(root) from error
+        return gateway.post("deploy", body, timeout_s=timeout_s)
     except httpx.TimeoutException as error:
         raise ServiceError(
             f"The gateway did not serve {body['name']}@{body['version']} within {timeout_s:.0f} s.",
-            next_step=f"See what its engine does in {root / 'logs' / 'gateway.log'}.",
+            next_step=f"See what its engine does in {gateway.root / 'logs' / 'gateway.log'}.",
         ) from error
     except httpx.HTTPError as error:
         raise ServiceError(
-            f"The gateway at {url} broke off while it deployed {body['name']}@{body['version']}: {error}.",
-            next_step=f"See {root / 'logs' / 'gateway.log'}.",
+            f"The gateway at {gateway.url} broke off while it deployed {body['name']}@{body['version']}: {error}.",
+            next_step=f"See {gateway.root / 'logs' / 'gateway.log'}.",
         ) from error
 
 
 def _check(answer: httpx.Response, reference: str) -> None:
     if answer.is_success:
         return
-    said = answer.text[:SHOWN_ANSWER_CHARACTERS]
-    if answer.status_code in {401, 403}:
-        raise ConfigurationError(
-            f"The gateway refused the admin token ({answer.status_code}): {said}",
-            next_step="Restart the gateway; it writes a token that fits into gateway/admin.token.",
-        )
     raise ServiceError(
-        f"The gateway did not deploy {reference}: got {answer.status_code}, expected 200: {said}",
+        f"The gateway did not deploy {reference}: got {answer.status_code}, expected 200: {said(answer)}",
         next_step="spanloop status shows what it serves now; logs/gateway.log says why.",
-    )
-
-
-def _not_running(root: Path) -> NotRunningError:
-    return NotRunningError(
-        f"No gateway runs on the data directory {root}.",
-        next_step=f"spanloop up --data-dir {root}",
     )

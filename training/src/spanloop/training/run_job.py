@@ -24,9 +24,10 @@ from .control.paths import ControlPaths
 from .dataset import export_dataset
 from .dataset_manifest import Manifest, load_manifest
 from .deploy import deploy
-from .jobs import Job, JobApi, job_token, report_progress
+from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress
 from .metrics import MetricsTail, MetricsWriter, logged_steps
 from .registry import ModelVersion, Registry
+from .serving_pause import ServingPause
 from .train_plan import make_plan
 from .verl_plugin.plan import TrainPlan
 from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
@@ -42,6 +43,7 @@ class Attempt(NamedTuple):
     token: int
     folder: Path
     registry: Registry
+    pause: ServingPause
 
 
 def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
@@ -56,14 +58,34 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     job = JobApi(data_dir).get(job_id)
     folder = ControlPaths.of(data_dir).job(job_id)
     folder.mkdir(parents=True, exist_ok=True)
-    attempt = Attempt(data_dir, job, token, folder, Registry(data_dir))
-    version = attempt.registry.get(job.model_version) if job.model_version else _train_and_register(attempt)
-    if job.spec.deploy:
-        _say(f"deploying {version.reference}")
-        deploy(data_dir, version.reference, job_id=job_id, token=token)
+    with ServingPause(data_dir.path, job_id, _say) as pause:
+        attempt = Attempt(data_dir, job, token, folder, Registry(data_dir), pause)
+        version = attempt.registry.get(job.model_version) if job.model_version else _train_and_register(attempt)
+        if job.spec.deploy:
+            pause.hand_over()
+            _deploy(attempt, version)
     _clear_scratch(folder)
     _say(f"done: {version.reference}")
     return version
+
+
+def _deploy(attempt: Attempt, version: ModelVersion) -> None:
+    """Serve what was trained.
+
+    Raises:
+        JobError: It cannot be served; says that the training is not lost.
+        LeaseLostError: Another runner has the job.
+    """
+    _say(f"deploying {version.reference}")
+    try:
+        deploy(attempt.data_dir, version.reference, job_id=attempt.job.id, token=attempt.token)
+    except LeaseLostError:
+        raise
+    except SpanloopError as error:
+        raise JobError(
+            f"Job {attempt.job.id} trained and registered {version.reference}, but could not deploy it: {error.what}",
+            next_step=f"{error.next_step.rstrip('.')}; then: spanloop models deploy {version.reference}",
+        ) from error
 
 
 def _train_and_register(attempt: Attempt) -> ModelVersion:
@@ -116,6 +138,8 @@ def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, writer: M
             f"training {plan.steps} steps of {plan.batch_size}"
             + (f", going on from {plan.resume_from.name}" if plan.resume_from else "")
         )
+        if job.spec.pause_serving:
+            attempt.pause.begin()
         with verl_process(plan, plan_path, token=attempt.token) as run:
             _watch(attempt, run, writer)
     return _finished(plan)

@@ -1,0 +1,217 @@
+"""Pauses: who stops the engine, what callers are told, and that it comes back whatever becomes of its holder."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from spanloop.gateway.app import Gateway
+from spanloop.gateway.vllm_api import VllmApi
+from spanloop.semconv.errors import ServiceError
+
+from .support import RunningGateway, StandIn, wait_until, write_model
+
+LONG_S = 600
+
+
+class OwnEngine:
+    """The stand-in as a child: it can be started with any folder and stopped."""
+
+    can_restart = True
+    served_name = "stand-in"
+
+    def __init__(self, stand_in: StandIn, api: VllmApi) -> None:
+        self._stand_in = stand_in
+        self.api = api
+        self.pid: int | None = None
+        self.refused: list[str] = []
+        self.calls: list[str] = []
+
+    async def start(self, model_path: str) -> None:
+        name = Path(model_path).name
+        self.calls.append(f"start {name}")
+        if name in self.refused:
+            raise ServiceError(f"{name} does not load")
+        self._stand_in.weights = int((Path(model_path) / "model.safetensors").read_text())
+        self.pid = 1
+
+    async def stop(self) -> None:
+        if self.pid is not None:
+            self.calls.append("stop")
+        self.pid = None
+
+    async def wait_gone(self) -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch, stand_in: StandIn, upstream: str) -> list[OwnEngine]:
+    """Every gateway gets such an engine; the newest is the last."""
+    made: list[OwnEngine] = []
+
+    def make(gateway: Gateway) -> OwnEngine:
+        made.append(OwnEngine(stand_in, VllmApi(upstream, gateway.client)))
+        return made[-1]
+
+    monkeypatch.setattr(Gateway, "_engine", make)
+    return made
+
+
+@pytest.fixture
+def own(
+    engines: list[OwnEngine], start_gateway: Callable[..., RunningGateway], tmp_path: Path, stand_in: StandIn
+) -> RunningGateway:
+    """A gateway that serves ``m@v1`` from an engine of its own."""
+    assert stand_in.weights == 1
+    running = start_gateway(drain_timeout_s=30.0)
+    assert deploy(running, tmp_path / "models" / "v1").status_code == 200
+    assert engines[-1].calls == ["start v1"]
+    return running
+
+
+def deploy(gateway: RunningGateway, folder: Path, **body: str) -> httpx.Response:
+    return gateway.admin("deploy", name="m", version=folder.name, path=str(folder), **body)
+
+
+def pause(gateway: RunningGateway, holder: str = "job a", ttl_s: float = LONG_S) -> httpx.Response:
+    return gateway.admin("pause", holder=holder, ttl_s=ttl_s)
+
+
+def serves(gateway: RunningGateway) -> bool:
+    return bool(gateway.health()["engine"] == "serving")
+
+
+def test_a_pause_stops_the_engine_and_says_why_until_it_is_given_back(
+    own: RunningGateway, engines: list[OwnEngine]
+) -> None:
+    assert pause(own).json()["state"] == "paused"
+    assert engines[-1].pid is None
+    refused = own.chat()
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
+    error = refused.json()["error"]
+    assert error["code"] == "serving_paused"
+    assert "paused while job a trains" in error["message"]
+    health = own.health()
+    assert (health["status"], health["engine"], health["paused_by"]) == ("ok", "paused", ["job a"])
+    own.admin("resume", holder="job a")
+    assert own.chat().json()["model"] == "m@v1"
+    assert engines[-1].calls == ["start v1", "stop", "start v1"]
+    assert own.health()["paused_by"] == []
+
+
+def test_running_requests_finish_before_the_engine_stops(own: RunningGateway, stand_in: StandIn) -> None:
+    stand_in.token_delay_s = 0.05
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(own.chat)
+        wait_until(lambda: stand_in.running == 1)
+        pause(own)
+        assert running.done()
+        assert running.result().status_code == 200
+
+
+def test_a_holder_that_is_not_heard_of_any_more_loses_its_pause(own: RunningGateway, engines: list[OwnEngine]) -> None:
+    pause(own, ttl_s=0.2)
+    wait_until(lambda: serves(own))
+    assert engines[-1].calls == ["start v1", "stop", "start v1"]
+
+
+def test_a_renewal_keeps_the_pause(own: RunningGateway, engines: list[OwnEngine]) -> None:
+    pause(own, ttl_s=0.5)
+    pause(own)
+    pause(own, "job b", ttl_s=0.6)
+    wait_until(lambda: own.health()["paused_by"] == ["job a"])
+    assert own.health()["engine"] == "paused"
+    assert engines[-1].calls == ["start v1", "stop"]
+
+
+def test_several_holders_have_to_give_it_back(own: RunningGateway) -> None:
+    pause(own)
+    pause(own, "job b")
+    own.admin("resume", holder="job a")
+    assert own.health()["engine"] == "paused"
+    own.admin("resume", holder="nobody")
+    assert own.health()["engine"] == "paused"
+    own.admin("resume", holder="job b")
+    wait_until(lambda: serves(own))
+
+
+def test_only_the_holder_deploys_meanwhile(own: RunningGateway, engines: list[OwnEngine], tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "v2", 2)
+    pause(own)
+    refused = deploy(own, folder)
+    assert refused.status_code == 409
+    assert "paused while job a trains" in refused.json()["error"]["message"]
+    assert deploy(own, folder, holder="job a").json()["model"] == "m@v2"
+    own.admin("resume", holder="job a")
+    assert own.chat().json()["model"] == "m@v2"
+    assert engines[-1].calls == ["start v1", "stop", "start v2"]
+
+
+def test_a_deployment_out_of_a_pause_that_fails_brings_back_what_was_served(
+    own: RunningGateway, engines: list[OwnEngine], tmp_path: Path
+) -> None:
+    engines[-1].refused.append("v2")
+    pause(own)
+    answer = deploy(own, write_model(tmp_path / "v2", 2), holder="job a")
+    assert answer.status_code == 500
+    assert "m@v1 serves again" in answer.json()["error"]["message"]
+    assert own.chat().json()["model"] == "m@v1"
+
+
+def test_a_gateway_that_starts_while_a_job_trains_is_paused_by_the_next_renewal(
+    own: RunningGateway, engines: list[OwnEngine], start_gateway: Callable[..., RunningGateway], tmp_path: Path
+) -> None:
+    pause(own)
+    own.gateway.recorder._spool.close()  # its process is gone
+    (tmp_path / "data" / "generations").rename(tmp_path / "data" / "former")
+    again = start_gateway()
+    wait_until(lambda: serves(again))
+    assert pause(again).json()["state"] == "paused"
+    assert engines[-1].calls == ["start v1", "stop"]
+    again.admin("resume", holder="job a")
+    wait_until(lambda: serves(again))
+
+
+def test_what_an_administrator_stopped_stays_stopped(own: RunningGateway, engines: list[OwnEngine]) -> None:
+    own.admin("stop")
+    assert pause(own).json()["state"] == "stopped"
+    own.admin("resume", holder="job a")
+    assert own.health()["engine"] == "stopped"
+    pause(own)
+    assert engines[-1].calls == ["start v1", "stop"]
+
+
+def test_without_a_deployment_a_pause_only_keeps_others_from_deploying(
+    engines: list[OwnEngine], start_gateway: Callable[..., RunningGateway], tmp_path: Path
+) -> None:
+    empty = start_gateway()
+    assert pause(empty).json()["state"] == "no_deployment"
+    assert deploy(empty, tmp_path / "models" / "v1").status_code == 409
+    empty.admin("resume", holder="job a")
+    assert deploy(empty, tmp_path / "models" / "v1").status_code == 200
+    assert engines[-1].calls == ["start v1"]
+
+
+def test_an_upstream_of_somebody_else_s_is_not_paused(gateway: RunningGateway) -> None:
+    answer = pause(gateway)
+    assert answer.status_code == 409
+    assert "upstream that it did not start" in answer.json()["error"]["message"]
+    assert gateway.chat().status_code == 200
+    assert gateway.health()["paused_by"] == []
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"holder": ""}, {"holder": "a"}, {"holder": "a", "ttl_s": 0}, {"holder": "a", "ttl_s": 1e9}]
+)
+def test_a_malformed_pause_is_refused(gateway: RunningGateway, body: dict[str, object]) -> None:
+    assert gateway.admin("pause", **body).status_code == 400
+    assert gateway.chat().status_code == 200
+
+
+def test_pausing_needs_the_token(gateway: RunningGateway) -> None:
+    for path in ("pause", "resume"):
+        assert httpx.post(f"{gateway.url}/admin/{path}", json={"holder": "a", "ttl_s": 5}).status_code == 401

@@ -1,0 +1,62 @@
+"""A server that notes what the gateway's admin API is asked, and answers as it does."""
+
+import json
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from spanloop.store import DataDir
+
+TOKEN = "s3cret"
+
+
+class GatewayStandIn(ThreadingHTTPServer):
+    """``state`` is the engine's; ``refusals`` maps an endpoint to what it is answered instead."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.state = "serving"
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.refusals: dict[str, tuple[int, str]] = {}
+
+    @property
+    def paths(self) -> list[str]:
+        """Which endpoints were asked; repeated ones once."""
+        names = [path for path, _ in self.asked]
+        return [name for index, name in enumerate(names) if index == 0 or names[index - 1] != name]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        gateway = self.server
+        assert isinstance(gateway, GatewayStandIn)
+        assert self.headers["Authorization"] == f"Bearer {TOKEN}"
+        path = self.path.removeprefix("/admin/")
+        gateway.asked.append((path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+        status, text = gateway.refusals.get(path, (200, ""))
+        if status == 200:
+            gateway.state = {"pause": "paused", "resume": "starting", "deploy": "serving"}[path]
+            text = json.dumps({"state": gateway.state})
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+@contextmanager
+def gateway_stand_in(data_dir: DataDir) -> Generator[GatewayStandIn]:
+    """One that runs on the data directory."""
+    data_dir.write(data_dir.gateway / "admin.token", TOKEN)
+    with GatewayStandIn() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with data_dir.announce("gateway", f"http://127.0.0.1:{server.server_address[1]}"):
+                yield server
+        finally:
+            server.shutdown()
+            thread.join()
