@@ -17,7 +17,7 @@ from .captures import Capture, join_captures, read_generations
 from .collapse import collapse
 from .normalise import Normalised, normalise
 from .options import Options
-from .rewards import NO_REWARDS, Rewards, join_scores, read_scores
+from .rewards import NO_REWARDS, Rewards, add_computed, join_scores, read_scores, scores_in_spans
 from .rows import Judged, Values, episode_row, failure_rows, has_ended, newest_us, trajectory_rows, transition_rows
 from .spans import Rejected
 from .steps import Episode, build_episode
@@ -68,7 +68,8 @@ def convert(
         polars.exceptions.PolarsError: When a column has a type that cannot be cast to its schema's.
     """
     with _without_cycle_collection():
-        return _convert(normalise(spans, logs), scores, generations, options, traces)
+        scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(spans)])
+        return _convert(normalise(spans, logs), scored, generations, options, traces)
 
 
 @contextmanager
@@ -97,7 +98,7 @@ def _convert(
         stitched = stitched._replace(groups=wanted)
     captures = join_captures(collapsed.spans, read_generations(generations))
     episodes = _episodes(stitched, captures)
-    joined = join_scores(episodes, read_scores(scores))
+    joined = add_computed(join_scores(episodes, read_scores(scores)), episodes, options.reward_functions)
     judged = [judge(episode, joined.rewards.get(episode.episode_id, NO_REWARDS), options) for episode in episodes]
     rejected = [
         *normalised.rejected,
@@ -116,7 +117,7 @@ def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture]) -
 def judge(episode: Episode, rewards: Rewards, options: Options) -> Judged:
     """Attribute, decide what may be trained on, and merge tokens, for one episode."""
     scored = _scored_outcome(rewards, options)
-    failures = attribute(episode, has_failed=scored == "failure", reward=rewards.value)
+    failures = attribute(episode, has_failed=scored == "failure", reward=rewards.value, rules=options.rules)
     decided_by = decisive(failures) if scored != "success" else None
     outcome = scored or ("failure" if decided_by and not has_ended(episode.steps[-1]) else "unknown")
     problems = {

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
+from .attribution import RULES, Rules
+from .rewards import NamedReward
+
 CONVERTER_VERSION: Final = "3"
 """Goes up whenever the same spans would give other rows; the pipeline then reconverts what it touches."""
 
@@ -16,3 +19,9 @@ class Options:
 
     session_is_episode: bool = False
     """Whether ``session.id`` joins traces as a conversation id does. Off: a session often holds many attempts."""
+
+    reward_functions: tuple[NamedReward, ...] = ()
+    """What is asked about every episode, beside the scores; ``rewards.reward_functions`` finds them by name."""
+
+    rules: Rules = RULES
+    """What failures are attributed by."""
