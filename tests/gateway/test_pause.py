@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """Pauses: who stops the engine, what callers are told, and that it comes back whatever becomes of its holder."""
 
 import asyncio
