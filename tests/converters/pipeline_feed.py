@@ -46,6 +46,11 @@ class Feed:
             self._insert("generations", captured.with_columns(started), "ingested_at")
         self._sent[1:] = [len(world.scores), len(world.generations)]
 
+    def send_logs(self, records: pl.DataFrame, *, minutes: float = 1) -> None:
+        """Insert log records, ``minutes`` after the last block."""
+        self._minutes += minutes
+        self._insert("otel_logs", self._sparse("otel_logs", records), "IngestedAt")
+
     def _sparse(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
         return frame.select(
             pl.col(name) if name in frame.columns else pl.lit(None, dtype=dtype).alias(name)

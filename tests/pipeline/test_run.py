@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import polars as pl
@@ -169,6 +170,46 @@ def test_a_late_capture_brings_the_tokens(store: Store, feed: Feed) -> None:
     feed.world.capture([1], [2], response_id="chatcmpl-1")
     feed.send()
     assert run(store).trajectories == 1
+
+
+def test_late_log_events_bring_the_messages(store: Store, feed: Feed) -> None:
+    world, trace = feed.world, trace_id("a")
+    own = world.span("chat", {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}, trace=trace)
+    feed.send()
+    assert run(store).untrainable == {"missing_content": 1}
+    told = [("gen_ai.user.message", '{"content": "q"}'), ("gen_ai.choice", '{"index": 0, "message": {"content": "a"}}')]
+    rows = [
+        {
+            "Timestamp": world.spans[0]["Timestamp"] + number,
+            "TraceId": trace,
+            "SpanId": own,
+            "EventName": name,
+            "Body": body,
+        }
+        for number, (name, body) in enumerate([*told, ("gen_ai.evaluation.result", "")])
+    ]
+    feed.send_logs(pl.DataFrame(rows).with_columns(pl.col("Timestamp").cast(pl.Datetime("ns", "UTC"))))
+    before = feed.episodes()[0]["revision"]
+    report = run(store)
+    assert (report.episodes, report.trainable, report.untrainable) == (1, 1, {})
+    assert feed.episodes()[0]["revision"] > before
+    assert run(store) == Report()
+
+
+def test_a_loop_of_another_dialect_is_joined_over_runs(store: Store, feed: Feed) -> None:
+    asked = [{"role": "user", "content": "q"}]
+    for step, answer in enumerate(("a", "b")):
+        request, response = {"messages": asked}, {"choices": [{"message": {"role": "assistant", "content": answer}}]}
+        values = {
+            "openinference.span.kind": "LLM",
+            "input.value": json.dumps(request),
+            "output.value": json.dumps(response),
+        }
+        feed.world.span("call", values, trace=trace_id(f"t{step}"))
+        feed.send()
+        run(store)
+        asked = [*asked, {"role": "assistant", "content": answer}, {"role": "user", "content": "more"}]
+    assert [episode["step_count"] for episode in feed.episodes()] == [2]
 
 
 def test_a_corrected_score_counts_and_a_withdrawn_one_does_not(store: Store, feed: Feed) -> None:

@@ -42,6 +42,8 @@ class Loaded(NamedTuple):
     spans: pl.DataFrame
     scores: pl.DataFrame
     generations: pl.DataFrame
+    logs: pl.DataFrame
+    """Log records that tell of the spans."""
     stored: pl.DataFrame
     """Newest revisions of the episodes that hold any of the traces: see ``pipeline_stored.sql``."""
     concerned: frozenset[str]
@@ -81,6 +83,7 @@ def load(store: Store, batch: Batch, *, session_is_episode: bool = False) -> Loa
         spans=spans,
         scores=_scores(store, spans, trace_ids),
         generations=_generations(store, spans, trace_ids),
+        logs=_concat(store.query("pipeline_logs", trace_ids=ids) for ids in _parts(trace_ids)),
         stored=stored,
         concerned=frozenset(concerned),
     )

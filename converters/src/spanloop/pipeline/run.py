@@ -87,6 +87,7 @@ def _convert(
             loaded.spans,
             scores=loaded.scores,
             generations=loaded.generations,
+            logs=loaded.logs,
             options=options,
             traces=loaded.concerned,
         )

@@ -9,6 +9,12 @@ FROM (
     FROM otel_traces
     UNION ALL
     SELECT
+        toUnixTimestamp64Micro(max(IngestedAt)) AS newest_us,
+        countIf(IngestedAt > fromUnixTimestamp64Micro({since_us:Int64}, 'UTC')) AS arrived
+    FROM otel_logs
+    WHERE SpanEventName != ''
+    UNION ALL
+    SELECT
         toUnixTimestamp64Micro(max(ingested_at)) AS newest_us,
         countIf(ingested_at > fromUnixTimestamp64Micro({since_us:Int64}, 'UTC')) AS arrived
     FROM scores

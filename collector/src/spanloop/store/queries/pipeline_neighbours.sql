@@ -4,7 +4,7 @@ FROM otel_traces
 WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64} - {window_ns:Int64}, 'UTC')
     AND Timestamp <= fromUnixTimestamp64Nano({until_ns:Int64} + {window_ns:Int64}, 'UTC')
     AND SpanloopEpisodeId = ''
-    AND GenAiOperation IN ('chat', 'text_completion', 'generate_content')
+    AND IsModelCall
     AND ServiceName IN {services:Array(String)}
 GROUP BY TraceId
 ORDER BY

@@ -11,14 +11,19 @@ SELECT
     Duration,
     StatusCode,
     toValidUTF8(source.StatusMessage) AS StatusMessage,
-    arrayFilter(n -> n = 'exception', source.`Events.Name`) AS `Events.Name`,
+    arrayFilter(n -> n = 'exception' OR startsWith(n, 'gen_ai.'), source.`Events.Name`) AS `Events.Name`,
     arrayMap(
         m -> CAST(mapApply((k, v) -> (toValidUTF8(k), toValidUTF8(v)), m), 'Map(String, String)'),
-        arrayFilter((m, n) -> n = 'exception', source.`Events.Attributes`, source.`Events.Name`)
+        arrayFilter((m, n) -> n = 'exception' OR startsWith(n, 'gen_ai.'), source.`Events.Attributes`, source.`Events.Name`)
     ) AS `Events.Attributes`,
     DroppedAttributesCount,
     IngestedAt,
-    GenAiResponseId AS response_id,
+    multiIf(
+        GenAiResponseId != '', GenAiResponseId,
+        source.SpanAttributes['openinference.span.kind'] = 'LLM',
+        JSONExtractString(source.SpanAttributes['output.value'], 'id'),
+        source.SpanAttributes['ai.response.id']
+    ) AS response_id,
     GenAiConversationId AS conversation_id,
     SessionId AS session_id,
     SpanloopEpisodeId AS episode_key

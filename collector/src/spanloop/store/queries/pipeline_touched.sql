@@ -1,4 +1,4 @@
--- Traces that new spans, scores or captures concern, oldest first, how many spans they have and how many are new, and the services of calls without an episode id.
+-- Traces that new spans, their log events, scores or captures concern, oldest first, how many spans they have and how many are new, and the services of calls without an episode id.
 WITH
     fromUnixTimestamp64Micro({since_us:Int64}, 'UTC') AS since,
     fromUnixTimestamp64Micro({until_us:Int64}, 'UTC') AS until,
@@ -12,11 +12,13 @@ SELECT
     countIf(IngestedAt > fromUnixTimestamp64Micro({counted_since_us:Int64}, 'UTC')) AS new_spans,
     groupUniqArrayIf(
         toString(ServiceName),
-        SpanloopEpisodeId = '' AND GenAiOperation IN ('chat', 'text_completion', 'generate_content')
+        SpanloopEpisodeId = '' AND IsModelCall
     ) AS bare_services
 FROM otel_traces
 WHERE TraceId IN (
     SELECT TraceId FROM otel_traces WHERE IngestedAt > since AND IngestedAt <= until
+    UNION DISTINCT
+    SELECT TraceId FROM otel_logs WHERE IngestedAt > since AND IngestedAt <= until AND SpanEventName != ''
     UNION DISTINCT
     SELECT trace_id FROM new_scores WHERE trace_id != ''
     UNION DISTINCT
