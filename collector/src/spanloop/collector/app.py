@@ -18,6 +18,8 @@ from .admission import JSON, Signal
 from .intake import Intake
 from .otlp_http import NO_METRICS, accepted_response, content_type_of, read_body, refused_response
 from .refusal import RefusedError, RpcCode
+from .routes_scores import PATH as SCORES_PATH
+from .routes_scores import score_receiver
 
 
 def create_app(intake: Intake) -> Starlette:
@@ -56,6 +58,7 @@ def create_app(intake: Intake) -> Starlette:
         routes=[
             Route("/v1/traces", receiver(Signal.TRACES), methods=["POST"]),
             Route("/v1/logs", receiver(Signal.LOGS), methods=["POST"]),
+            Route(SCORES_PATH, score_receiver(intake), methods=["POST"]),
             Route("/v1/metrics", _no_metrics, methods=["POST"]),
             Route("/healthz", healthz),
             Route("/metrics", prometheus),
@@ -71,6 +74,7 @@ async def _no_metrics(request: Request) -> Response:
 async def _http_error(request: Request, error: Exception) -> Response:
     """No such path or method, said in the sender's encoding."""
     status = HTTPStatus(error.status_code) if isinstance(error, HTTPException) else HTTPStatus.INTERNAL_SERVER_ERROR
-    message = f"{request.method} {request.url.path}: {status.phrase}; expected POST to /v1/traces or /v1/logs"
+    expected = f"POST to /v1/traces, /v1/logs or {SCORES_PATH}"
+    message = f"{request.method} {request.url.path}: {status.phrase}; expected {expected}"
     code = RpcCode.NOT_FOUND if status is HTTPStatus.NOT_FOUND else RpcCode.UNIMPLEMENTED
     return refused_response(request, RefusedError(status, code, message))

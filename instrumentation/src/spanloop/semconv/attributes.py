@@ -47,5 +47,14 @@ SERVICE_NAME: Final = "service.name"
 SPANLOOP_TASK_ID: Final = "spanloop.task.id"
 """Identifies the task that an episode attempts; episodes of one task form a group."""
 
+SPANLOOP_SCORE_ID: Final = "spanloop.score.id"
+"""On an evaluation event: the key by which the score is corrected and deleted."""
+
+SPANLOOP_SCORE_SOURCE: Final = "spanloop.score.source"
+"""On an evaluation event: who says so."""
+
+SPANLOOP_SCORE_DELETED: Final = "spanloop.score.deleted"
+"""On an evaluation event: ``true`` takes the score of that key back."""
+
 SPANLOOP_EPISODE_ID: Final = "spanloop.episode.id"
 """Identifies one attempt. ``task()`` makes a fresh one each time it is entered."""

@@ -1,0 +1,18 @@
+-- The scores with the given keys, deleted ones too.
+SELECT
+    score_id,
+    name,
+    value,
+    label,
+    comment,
+    source,
+    trace_id,
+    span_id,
+    response_id,
+    session_id,
+    episode_key,
+    task_id,
+    scored_at,
+    is_deleted
+FROM scores FINAL
+WHERE score_id IN {score_ids:Array(String)}

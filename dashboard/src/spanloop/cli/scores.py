@@ -1,0 +1,124 @@
+"""``spanloop scores``: say how good something was, look at what was said, take it back."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from .console import err, out, print_table
+from .options import DataDirOption, data_directory
+
+app = typer.Typer(help="Add, list and delete scores of spans, traces, sessions and episodes.", no_args_is_help=True)
+
+TraceOption = Annotated[str, typer.Option("--trace", help="A trace id.")]
+ResponseOption = Annotated[str, typer.Option("--response", help="The id of a chat completion.")]
+SessionOption = Annotated[str, typer.Option("--session", help="A session id.")]
+EpisodeOption = Annotated[str, typer.Option("--episode", help="An episode's id, as the pages show it.")]
+
+
+@app.command()
+def add(
+    value: Annotated[float, typer.Argument(help="Higher is better.")],
+    name: Annotated[str, typer.Option(help="Which score; the one named reward decides.")] = "reward",
+    trace: TraceOption = "",
+    span: Annotated[str, typer.Option("--span", help="A span id of that trace.")] = "",
+    response: ResponseOption = "",
+    session: SessionOption = "",
+    episode: EpisodeOption = "",
+    label: Annotated[str, typer.Option(help="A word for it, such as pass.")] = "",
+    comment: Annotated[str, typer.Option(help="Why.")] = "",
+    source: Annotated[str, typer.Option(help="Who says so.")] = "person",
+    key: Annotated[
+        str, typer.Option(help="The key to correct or delete it by.", show_default="made of target, name and source")
+    ] = "",
+    timestamp: Annotated[datetime | None, typer.Option(help="When it was given (UTC).", show_default="now")] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Score a span, trace, response, session or episode; the same key again corrects it. Prints the key.
+
+    Example: `spanloop scores add 1 --episode 4bf92f3577b34da6a3ce929d0e0e4736 --comment "solved it"`
+    """
+    from pydantic import ValidationError
+
+    from spanloop.semconv.errors import ConfigurationError
+    from spanloop.store import connect
+    from spanloop.store.scores import Score, add_scores
+
+    try:
+        score = Score(
+            id=key,
+            name=name,
+            value=value,
+            label=label,
+            comment=comment,
+            source=source,
+            trace_id=trace,
+            span_id=span,
+            response_id=response,
+            session_id=session,
+            episode_id=episode,
+            timestamp=timestamp,
+        )
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, each['loc']))} {each['msg']}".strip() for each in error.errors())
+        raise ConfigurationError(
+            f"That is no score: {faults}.", next_step="spanloop scores add --help shows what one needs."
+        ) from error
+    with connect(data_directory(data_dir), start=True) as store:
+        (written,) = add_scores(store, [score])
+    out.print(written, markup=False)
+
+
+@app.command("list")
+def list_scores(
+    trace: TraceOption = "",
+    response: ResponseOption = "",
+    session: SessionOption = "",
+    episode: EpisodeOption = "",
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many, the newest first.")] = 20,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Show the newest scores, of everything or of one trace, response, session or episode.
+
+    Example: `spanloop scores list --trace 4bf92f3577b34da6a3ce929d0e0e4736`
+    """
+    from spanloop.store import connect
+
+    with connect(data_directory(data_dir), start=True) as store:
+        found = store.query(
+            "scores_list", trace_id=trace, response_id=response, session_id=session, episode_id=episode, limit=limit
+        )
+    if found.is_empty():
+        err.print("no scores")
+        return
+    targets = ("episode_key", "response_id", "session_id", "trace_id", "span_id")
+    rows = [
+        (
+            row["score_id"],
+            row["name"],
+            f"{row['value']:g}",
+            row["label"],
+            row["source"],
+            ", ".join(f"{name.split('_', maxsplit=1)[0]} {row[name]}" for name in targets if row[name]),
+            f"{row['scored_at']:%Y-%m-%d %H:%M:%S}",
+            row["comment"],
+        )
+        for row in found.to_dicts()
+    ]
+    print_table(("score", "name", "value", "label", "source", "for", "given", "comment"), rows, numbers=("value",))
+
+
+@app.command()
+def delete(
+    scores: Annotated[list[str], typer.Argument(metavar="SCORE…", help="Keys, as listed.")],
+    data_dir: DataDirOption = None,
+) -> None:
+    """Delete scores: they count no more, and the episodes that they judged are converted again.
+
+    Example: `spanloop scores delete 0a8b6c1d2e3f40516273849506a7b8c9`
+    """
+    from spanloop.store import connect
+    from spanloop.store.scores import delete_scores
+
+    with connect(data_directory(data_dir), start=True) as store:
+        delete_scores(store, scores)
