@@ -212,14 +212,23 @@ def store_errors(doing: str) -> Generator[None]:
 
 def _store_error(doing: str, error: ClickHouseError) -> StoreError:
     code = error.code if isinstance(error, DriverError) else None
-    text = " ".join(str(error).split())[:2000]
     if code is None:
         return StoreError(
-            f"ClickHouse is out of reach while {doing}: {text}",
+            f"ClickHouse is out of reach while {doing}: {_root(error)}.",
             next_step=f"Check that it runs (spanloop status), and {CLICKHOUSE_URL_ENV} if it is your own.",
         )
+    text = " ".join(str(error).split())[:2000]
     full = "No space left" in text
     return StoreError(
         f"ClickHouse refused {doing} (code {code}): {text}",
         next_step=_NEXT_STEPS[243] if full else _NEXT_STEPS.get(code, ""),
     )
+
+
+def _root(error: BaseException) -> str:
+    """What the operating system said, below the layers that each repeat the URL; else the innermost layer's text."""
+    innermost = error
+    while (below := innermost.__cause__ or innermost.__context__) is not None:
+        innermost = below
+    text = innermost.strerror if isinstance(innermost, OSError) else None
+    return text or " ".join(str(innermost).split())[:200] or type(innermost).__name__

@@ -61,14 +61,6 @@ class Store:
         """The database's name."""
         return self._address.database
 
-    def ping(self) -> None:
-        """Ask the server for a sign of life.
-
-        Raises:
-            StoreError: It is out of reach or refuses us.
-        """
-        self._connection.command("SELECT 1", doing=f"pinging {self.url}")
-
     def query(self, query_name: str, /, **parameters: object) -> pl.DataFrame:
         """The answer of a named query.
 

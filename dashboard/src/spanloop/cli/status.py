@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -13,7 +14,7 @@ from spanloop.semconv.errors import SpanloopError
 
 from . import health
 from .console import out, print_table
-from .options import DataDirOption, command, data_directory
+from .options import DataDirOption, command
 
 if TYPE_CHECKING:
     from spanloop.store import DataDir
@@ -29,7 +30,7 @@ def status(data_dir: DataDirOption = None) -> None:
 
     Example: `spanloop status --data-dir ./data`
     """
-    directory = data_directory(data_dir)
+    directory = _existing(data_dir)
     out.print(f"[bold]data directory[/bold] {escape(str(directory.path))}")
     if not _print_services(directory):
         out.print(f"nothing runs here; start it with: {command('up', directory)}", markup=False)
@@ -40,6 +41,18 @@ def status(data_dir: DataDirOption = None) -> None:
     _print_waiting(directory, engine)
     _print_jobs(directory)
     _print_disk(directory)
+
+
+def _existing(path: Path | None) -> "DataDir":
+    """The data directory, checked; looking at one that is not there makes none."""
+    from spanloop.store import DataDir
+
+    directory = DataDir(path)
+    if not directory.path.exists():
+        out.print(f"there is no data directory {directory.path}", markup=False)
+        out.print(f"nothing runs here; start it with: {command('up', directory)}", markup=False)
+        raise typer.Exit(3)
+    return directory.open()
 
 
 def _print_services(directory: "DataDir") -> bool:
