@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import polars as pl
 import pytest
 import torch
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from spanloop.semconv.enums import JobKind
 from spanloop.store import Store
@@ -164,12 +165,12 @@ def test_what_fails_inside_verl_is_reported(runner: Runner, store: Store, tiny_m
     seed_groups(store, tiny_model, groups=1)
     broken = tmp_path / "broken"
     shutil.copytree(tiny_model, broken)
-    content = (broken / "model.safetensors").read_bytes()
-    (broken / "model.safetensors").write_bytes(content[: len(content) // 2])
+    config = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps(config | {"intermediate_size": config["intermediate_size"] * 2}))
     Registry(runner.data_dir).add("broken", broken)
     job, status, log = runner.run(JobSpec(kind=JobKind.SFT, base="broken", steps=1), tmp_path / "log.txt")
     assert status == 1
-    assert f"Job {job.id} (sft) failed inside verl: SafetensorError" in log
+    assert f"Job {job.id} (sft) failed inside verl: RuntimeError" in log
     assert job.model_version == ""
     assert [model.reference for model in Registry(runner.data_dir).list("broken")] == ["broken@v1"]
 
@@ -218,6 +219,26 @@ def test_several_passes_recompute_log_probabilities(
     assert at(metrics, 1, "rollout_corr/rollout_is_max") == pytest.approx(1, abs=LOGPROB_TOLERANCE)
     assert 0 < at(metrics, 1, "rollout_corr/logprob_abs_diff_mean") < LOGPROB_TOLERANCE
     assert at(metrics, 1, "actor/entropy") > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_model_whose_attention_is_not_known_is_trained_without_sharing(
+    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model, groups=2)
+    other = tmp_path / "other"
+    shutil.copytree(tiny_model, other)
+    configs: Any = LlamaConfig
+    shape = configs.from_pretrained(tiny_model).to_dict()
+    kept = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    models: Any = MistralForCausalLM
+    models(MistralConfig(**{name: shape[name] for name in kept}, num_key_value_heads=1)).save_pretrained(other)
+    Registry(runner.data_dir).add("other", other)
+    job, status, log = runner.run(grpo().model_copy(update={"base": "other"}), tmp_path / "log.txt")
+    assert status == 0, log
+    assert "prompts are not shared between rows of this model: models of type 'mistral'" in log
+    assert job.model_version == "other@v2"
 
 
 @pytest.mark.slow

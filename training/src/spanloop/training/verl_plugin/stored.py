@@ -77,9 +77,11 @@ class StoredTrainer(PPOTrainer):
         with open_dict(self.config):
             self.config.actor_rollout_ref.actor.ppo_mini_batch_size = len(batch)
         updated = super()._update_actor(batch, metrics)
-        # what the actor itself measured against the sampler (see single_pass) goes by verl's name for it
-        for name in [name for name in metrics if name.startswith(f"actor/{_CORRECTION}")]:
-            metrics[name.removeprefix("actor/")] = metrics.pop(name)
+        # What the actor measured against the sampler goes by verl's name for it; after several passes the actor is no
+        # longer the policy that the step began with, and what was measured before them stands.
+        measured = {name: metrics.pop(name) for name in list(metrics) if name.startswith(f"actor/{_CORRECTION}")}
+        if self.config.algorithm.rollout_correction.bypass_mode:
+            metrics.update({name.removeprefix("actor/"): value for name, value in measured.items()})
         return updated
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
