@@ -1,0 +1,76 @@
+"""Canonical messages in OpenAI's chat form.
+
+Invariant: a conversation that comes out is one that the API takes: every tool call has an id and valid JSON arguments,
+and is answered before anybody else speaks, unless it is the end.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, cast
+
+from ..messages import Message, parse_json
+
+ChatMessage = dict[str, object]
+
+_KNOWN_PARTS: Final = frozenset({"text", "tool_call", "tool_call_response"})
+_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
+
+
+class NotChatError(ValueError):
+    """A conversation that the chat form cannot carry; the text is the reason's name."""
+
+
+def chat(messages: Sequence[Message]) -> list[ChatMessage]:
+    """The conversation in chat form. Ids that are missing are numbered, in the order of calls and answers.
+
+    Raises:
+        NotChatError: ``unsupported_part``, ``invalid_arguments``, ``unanswered_tool_call`` or ``unknown_role``.
+    """
+    found: list[ChatMessage] = []
+    waiting: list[str] = []
+    for number, message in enumerate(messages):
+        _check(message)
+        if message.tool_responses:
+            for response in message.tool_responses:
+                identity = response.id if response.id in waiting else (waiting[0] if waiting else "")
+                if not identity or (response.id and response.id != identity):
+                    raise NotChatError("unanswered_tool_call")
+                waiting.remove(identity)
+                found.append({"role": "tool", "tool_call_id": identity, "content": response.content})
+            if message.text:
+                found.append({"role": "user", "content": message.text})
+            continue
+        if waiting:
+            raise NotChatError("unanswered_tool_call")
+        plain: ChatMessage = {"role": message.role}
+        if message.tool_calls:
+            ids = [call.id or f"call_{number}_{place}" for place, call in enumerate(message.tool_calls)]
+            if len(set(ids)) < len(ids):
+                raise NotChatError("unanswered_tool_call")
+            plain |= {"content": message.text or None, "tool_calls": list(_calls(message, ids))}
+            waiting = ids
+        else:
+            plain["content"] = message.text
+        found.append(plain)
+    return found
+
+
+def _calls(message: Message, ids: Sequence[str]) -> Iterable[ChatMessage]:
+    for identity, call in zip(ids, message.tool_calls, strict=True):
+        yield {"id": identity, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _check(message: Message) -> None:
+    if message.role not in _ROLES:
+        raise NotChatError("unknown_role")
+    if not all(call.is_valid for call in message.tool_calls):
+        raise NotChatError("invalid_arguments")
+    fields = cast("dict[str, list[object]]", parse_json(message.json))
+    for part in fields.get("parts", []):
+        if isinstance(part, dict) and cast("dict[str, object]", part).get("type", "text") not in _KNOWN_PARTS:
+            raise NotChatError("unsupported_part")
+
+
+def tool_definitions(tools: str) -> list[ChatMessage]:
+    """Canonical tool definitions in chat form."""
+    definitions = cast("list[dict[str, object]]", parse_json(tools or "[]"))
+    return [{"type": "function", "function": definition} for definition in definitions]

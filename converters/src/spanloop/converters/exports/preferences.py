@@ -1,0 +1,93 @@
+"""Preference pairs: two actions from the same state, of which one led to the better reward.
+
+Equal actions from one state are one, with the mean of their rewards; each state gives one pair at most, the best
+against the worst. The lines are what TRL calls conversational preference data with an explicit prompt.
+"""
+
+from collections import Counter, defaultdict
+from math import fsum
+from typing import Final
+
+import polars as pl
+
+from ..messages import dump
+from .base import ExportOptions, Kind, Made, Source
+from .chat import NotChatError, chat, tool_definitions
+from .conversation import Turn, TurnReader, has_action
+from .openai_chat import COLUMNS
+
+
+class _Action:
+    """An action from a state, and every time that it was taken."""
+
+    def __init__(self) -> None:
+        self.turns: list[Turn] = []
+
+    @property
+    def reward(self) -> float:
+        """The mean."""
+        return fsum(turn.reward or 0.0 for turn in self.turns) / len(self.turns)
+
+
+def _make(rows: pl.DataFrame, options: ExportOptions) -> Made:
+    reader = TurnReader()
+    rejected: Counter[str] = Counter()
+    states: dict[bytes, dict[bytes, _Action]] = defaultdict(lambda: defaultdict(_Action))
+    for row in rows.select(*COLUMNS).sort("episode_id", "step").iter_rows(named=True):
+        if reason := _refused(row):
+            rejected[reason] += 1
+            continue
+        turn = reader.read(row)
+        try:
+            chat(turn.messages)
+        except NotChatError as error:
+            rejected[str(error)] += 1
+            continue
+        states[turn.state_digest][turn.action.digest].turns.append(turn)
+    lines: list[str] = []
+    accepted = 0
+    for actions in states.values():
+        ordered = sorted(
+            actions.values(), key=lambda each: (-each.reward, each.turns[0].episode_id, each.turns[0].step)
+        )
+        count = sum(len(action.turns) for action in ordered)
+        best, worst = ordered[0], ordered[-1]
+        if len(ordered) < 2:
+            rejected["no_alternative"] += count
+        elif best.reward - worst.reward <= options.margin:
+            rejected["no_margin"] += count
+        else:
+            lines.append(_line(best, worst))
+            accepted += len(best.turns) + len(worst.turns)
+            rejected["between"] += count - len(best.turns) - len(worst.turns)
+    return Made(lines, accepted, +rejected)
+
+
+def _refused(row: dict[str, object]) -> str:
+    if not row["is_trainable"]:
+        return str(row["untrainable_reason"])
+    if row["reward"] is None:
+        return "no_reward"
+    return "" if has_action(str(row["action"])) else "empty_action"
+
+
+def _line(best: _Action, worst: _Action) -> str:
+    one, other = best.turns[0], worst.turns[0]
+    line: dict[str, object] = {
+        "prompt": chat(one.messages[:-1]),
+        "chosen": chat(one.messages)[-1:],
+        "rejected": chat(other.messages)[-1:],
+        "score_chosen": best.reward,
+        "score_rejected": worst.reward,
+    }
+    if tools := tool_definitions(one.tools):
+        line["tools"] = tools
+    return dump(line)
+
+
+PREFERENCES: Final = Kind(
+    "pairs of actions from one state, JSONL in TRL's form; the better one by more than --margin",
+    Source.TRANSITIONS,
+    "jsonl",
+    _make,
+)

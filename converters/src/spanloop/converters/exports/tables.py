@@ -1,0 +1,104 @@
+"""Rows as Parquet: a Hugging Face dataset of transitions, and token rows for verl.
+
+Maps become JSON text, which every reader of Parquet understands.
+"""
+
+from collections import Counter
+from typing import Final, cast
+
+import polars as pl
+
+from ..credit import CREDIT_METHODS, assign
+from ..messages import dump, parse_messages
+from .base import ExportOptions, Kind, Made, Source
+
+README: Final = """---
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: data/train-*.parquet
+---
+
+Transitions of LLM agents, exported by spanloop. `manifest.json` says which, and what was left out.
+"""
+
+_PROMPT: Final = pl.List(pl.Struct({"role": pl.String, "content": pl.String}))
+
+
+def _transitions(rows: pl.DataFrame, options: ExportOptions) -> Made:
+    """Credit is assigned before rows are left out: it needs whole groups of whole episodes."""
+    credited = assign(rows, CREDIT_METHODS[options.credit], gamma=options.gamma) if options.credit else rows
+    ordered = _json_maps(credited).sort("group_id", "episode_id", "step")
+    taken = ordered.filter("is_trainable").drop("is_trainable", "untrainable_reason", "untrainable_detail")
+    return Made(taken, taken.height, _reasons(ordered.filter(~pl.col("is_trainable"))))
+
+
+def _token_rows(rows: pl.DataFrame, _: ExportOptions) -> Made:
+    ordered = rows.sort("group_id", "episode_id", "row_number")
+    unscored = pl.col("is_trainable") & pl.col("reward").is_null()
+    marked = ordered.with_columns(
+        pl.when(unscored).then(pl.lit("no_reward")).otherwise("untrainable_reason").alias("untrainable_reason"),
+        (pl.col("is_trainable") & ~unscored).alias("is_trainable"),
+        (pl.col("episode_id").rank("dense").over("group_id") - 1).cast(pl.Int64).alias("session"),
+    )
+    taken = marked.filter("is_trainable")
+    prompts = pl.Series("prompt", [_opening(state) for state in taken["state"]], dtype=_PROMPT)
+    found = taken.select(
+        pl.col("service_name").alias("data_source"),
+        prompts,
+        pl.col("group_id").alias("uid"),
+        "session",
+        pl.col("row_number").cast(pl.Int64).alias("index"),
+        pl.col("prompt_token_ids").cast(pl.List(pl.Int64)).alias("prompt_ids"),
+        pl.col("response_token_ids").cast(pl.List(pl.Int64)).alias("response_ids"),
+        pl.col("loss_mask").cast(pl.List(pl.Int64)).alias("response_mask"),
+        pl.col("logprobs").alias("rollout_log_probs"),
+        "reward",
+        "agent_name",
+        "policy_version",
+        "task_id",
+        "episode_id",
+        "revision",
+    )
+    return Made(found, found.height, _reasons(marked.filter(~pl.col("is_trainable"))))
+
+
+def _opening(state: str) -> list[dict[str, str]]:
+    """The system and user messages that a conversation opens with."""
+    found: list[dict[str, str]] = []
+    for message in parse_messages(state or "[]"):
+        if message.role not in {"system", "user"}:
+            break
+        found.append({"role": message.role, "content": message.text})
+    return found
+
+
+def _reasons(rows: pl.DataFrame) -> dict[str, int]:
+    return dict(Counter(cast("list[str]", rows["untrainable_reason"].to_list())))
+
+
+def _json_maps(rows: pl.DataFrame) -> pl.DataFrame:
+    maps = [name for name, dtype in rows.schema.items() if isinstance(dtype, pl.Map)]
+    return rows.with_columns(pl.Series(name, [_json(value) for value in rows[name].to_list()]) for name in maps)
+
+
+def _json(value: object) -> str:
+    items = cast("list[dict[str, object]] | dict[str, object]", value or {})
+    found = items if isinstance(items, dict) else {str(item["key"]): item["value"] for item in items}
+    return dump(dict(sorted(found.items())))
+
+
+PARQUET: Final = Kind(
+    "trainable transitions as a Hugging Face dataset, Parquet; with --credit",
+    Source.TRANSITIONS,
+    "parquet",
+    _transitions,
+    README,
+)
+VERL: Final = Kind(
+    "token rows for verl, Parquet: ids, response mask, log probabilities, reward; uid is the group",
+    Source.TRAJECTORIES,
+    "parquet",
+    _token_rows,
+)

@@ -1,0 +1,136 @@
+import math
+from statistics import fmean, stdev
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanloop.converters.credit import (
+    CREDIT_METHODS,
+    StepFault,
+    assign,
+    attributed_rewards,
+    broadcast,
+    discounted_returns,
+    group_advantages,
+    leave_one_out,
+    step_group_advantages,
+)
+from spanloop.semconv.enums import FaultOwner
+
+from .converters_world import World, loop, trace_id
+
+NUMBERS = st.floats(-100, 100, allow_nan=False).map(lambda value: round(value, 3))
+REWARDS = st.lists(NUMBERS, max_size=12)
+FAULTS = st.builds(StepFault, st.sampled_from(["loop", "timeout"]), st.sampled_from(FaultOwner))
+
+
+@given(REWARDS, st.floats(0, 1))
+def test_returns_fulfil_their_recursion(rewards: list[float], gamma: float) -> None:
+    found = discounted_returns(rewards, gamma)
+    assert len(found) == len(rewards)
+    for index, value in enumerate(found):
+        following = found[index + 1] if index + 1 < len(found) else 0.0
+        assert value == pytest.approx(rewards[index] + gamma * following)
+
+
+@given(NUMBERS, st.integers(1, 20))
+def test_a_reward_at_the_end_without_discount_is_a_broadcast(reward: float, steps: int) -> None:
+    assert discounted_returns([0.0] * (steps - 1) + [reward], 1.0) == broadcast(reward, steps)
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 1.1, math.nan])
+def test_a_discount_outside_its_range_is_refused(gamma: float) -> None:
+    with pytest.raises(ValueError, match="expected a number from 0 to 1"):
+        discounted_returns([1.0], gamma)
+
+
+@given(st.lists(NUMBERS, min_size=2, max_size=12))
+def test_group_advantages_are_centred_scaled_and_keep_the_order(rewards: list[float]) -> None:
+    plain = group_advantages(rewards, by_deviation=False)
+    scaled = group_advantages(rewards)
+    assert math.fsum(plain) == pytest.approx(0, abs=1e-6)
+    assert math.fsum(scaled) == pytest.approx(0, abs=1e-6)
+    if stdev(rewards) > 0.01:
+        assert stdev(scaled) == pytest.approx(1, abs=1e-3)
+    for one in range(len(rewards)):
+        assert plain[one] == pytest.approx(rewards[one] - fmean(rewards), abs=1e-6)
+        assert all(scaled[one] >= scaled[two] for two in range(len(rewards)) if rewards[one] >= rewards[two])
+
+
+@given(st.lists(NUMBERS, min_size=2, max_size=12))
+def test_leaving_one_out_stretches_the_plain_advantages(rewards: list[float]) -> None:
+    stretch = len(rewards) / (len(rewards) - 1)
+    expected = [stretch * value for value in group_advantages(rewards, by_deviation=False)]
+    assert leave_one_out(rewards) == pytest.approx(expected, abs=1e-6)
+
+
+@given(NUMBERS)
+def test_a_group_of_one_has_no_advantage(reward: float) -> None:
+    assert group_advantages([reward]) == leave_one_out([reward]) == [0.0]
+    assert group_advantages([]) == leave_one_out([]) == []
+
+
+@given(NUMBERS, st.lists(st.lists(FAULTS, max_size=3), min_size=1, max_size=8), st.sampled_from([None, *FaultOwner]))
+def test_only_the_policys_own_mistakes_cost(
+    reward: float, faults: list[list[StepFault]], decided_by: FaultOwner | None
+) -> None:
+    found = attributed_rewards(reward, faults, decided_by=decided_by, cost=0.1, costs={"loop": 0.5})
+    assert len(found) == len(faults)
+    others = {FaultOwner.ENVIRONMENT, FaultOwner.HARNESS}
+    for index, (each, here) in enumerate(zip(found, faults, strict=True)):
+        own = [0.5 if fault.error_class == "loop" else 0.1 for fault in here if fault.owner is FaultOwner.POLICY]
+        assert each.reward == pytest.approx((reward if index == len(faults) - 1 else 0.0) - sum(own))
+        assert each.is_masked == (decided_by in others or any(fault.owner in others for fault in here))
+
+
+def test_a_negative_cost_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 0"):
+        attributed_rewards(1.0, [[]], cost=-1)
+
+
+@given(st.lists(st.tuples(st.lists(st.sampled_from("abc"), min_size=1, max_size=4), NUMBERS), min_size=1, max_size=5))
+def test_step_groups_compare_equal_states_and_nothing_else(episodes: list[tuple[list[str], float]]) -> None:
+    states = [each for each, _ in episodes]
+    rewards = [[0.0] * (len(each) - 1) + [reward] for each, reward in episodes]
+    returns = [discounted_returns(each, 0.9) for each in rewards]
+    whole = group_advantages([reward for _, reward in episodes])
+    found = step_group_advantages(states, rewards, gamma_returns=returns)
+    alone = step_group_advantages(states, rewards, gamma_returns=returns, weight=0.0)
+    assert alone == [[advantage] * len(each) for advantage, each in zip(whole, states, strict=True)]
+    for state in "abc":
+        shares = [found[i][t] - whole[i] for i, each in enumerate(states) for t in range(len(each)) if each[t] == state]
+        assert math.fsum(shares) == pytest.approx(0, abs=1e-6)
+        if len(shares) == 1:
+            assert shares == [pytest.approx(0, abs=1e-9)]
+
+
+def transitions() -> pl.DataFrame:
+    world = World()
+    for name, reward in (("a", 1.0), ("b", 0.0), ("c", None)):
+        loop(world, name, trace=trace_id(name), attributes={"spanloop.task.id": "task"})
+        if reward is not None:
+            world.score(reward, trace_id=trace_id(name))
+    return world.convert().transitions
+
+
+@pytest.mark.parametrize("method", sorted(CREDIT_METHODS))
+def test_every_method_gives_each_scored_step_a_credit_and_keeps_the_rows(method: str) -> None:
+    rows = transitions()
+    found = assign(rows, CREDIT_METHODS[method], gamma=0.5)
+    assert found.drop("credit", "is_credit_masked").equals(rows)
+    assert (found["credit"].is_null() == rows["reward"].is_null()).all()
+    assert found["credit"].drop_nulls().is_finite().all()
+    again = assign(rows.reverse(), CREDIT_METHODS[method], gamma=0.5).reverse()
+    assert again.equals(found)
+
+
+def test_methods_give_what_their_formulas_say() -> None:
+    rows = transitions().filter(pl.col("reward").is_not_null()).sort("reward", "step", descending=[True, False])
+    by_method = {name: assign(rows, CREDIT_METHODS[name], gamma=0.5)["credit"].to_list() for name in CREDIT_METHODS}
+    assert by_method["broadcast"] == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    assert by_method["returns"] == by_method["attributed"] == [0.25, 0.5, 1.0, 0.0, 0.0, 0.0]
+    assert by_method["leave-one-out"] == [1.0, 1.0, 1.0, -1.0, -1.0, -1.0]
+    assert by_method["group"] == pytest.approx([math.sqrt(0.5)] * 3 + [-math.sqrt(0.5)] * 3, abs=1e-5)
+    assert by_method["step-groups"][0] > by_method["step-groups"][1] > 0
