@@ -21,11 +21,18 @@ COMMANDS = [
     ["demo"],
     ["import"],
     ["store", "attach"],
+    ["keys", "create"],
+    ["keys", "list"],
+    ["keys", "revoke"],
     ["scores", "add"],
     ["scores", "list"],
     ["scores", "delete"],
     ["convert"],
     ["train"],
+    ["evaluate"],
+    ["evaluations", "list"],
+    ["evaluations", "show"],
+    ["evaluations", "compare"],
     ["dead-letters", "list"],
     ["dead-letters", "show"],
     ["dead-letters", "replay"],
@@ -124,19 +131,6 @@ def test_up_with_an_unknown_model_starts_nothing(spanloop: Run) -> None:
     assert done.returncode == 1
     assert "nobody" in done.stderr
     assert "starting" not in done.stderr
-
-
-def test_a_model_without_a_chat_template_is_added_with_a_warning(spanloop: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    (folder / "model.safetensors").write_bytes(b"weights")
-    done = spanloop("models", "add", "mute", str(folder))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "mute@v1"
-    assert "no chat template" in done.stderr
-    (folder / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
-    assert "chat template" not in spanloop("models", "add", "mute", str(folder)).stderr
 
 
 def test_a_full_disk_is_one_message(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

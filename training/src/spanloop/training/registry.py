@@ -153,7 +153,7 @@ class Registry:
         if row is None:
             raise JobError(
                 f"There is no model version {reference!r}.",
-                next_step="See which there are: spanloop models list; add one: spanloop models add NAME FOLDER",
+                next_step="See which there are: spanloop models list; add one: spanloop models add NAME SOURCE",
             )
         return self._value(row)
 

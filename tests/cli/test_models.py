@@ -1,0 +1,87 @@
+"""``spanloop models add``: a model that cannot work is refused with the next step, and mended in the copy."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from spanloop.training.models.chat_template import packaged_template
+from spanloop.training.tiny import build_tiny_model
+
+from .support import Run
+
+
+@pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    build_tiny_model(folder, training_steps=0)
+    return folder
+
+
+@pytest.fixture
+def model(tiny_model: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_model, tmp_path / "model"))
+
+
+def registered(tmp_path: Path, version: str) -> Path:
+    return tmp_path / "data" / "models" / "mine" / version
+
+
+def test_a_whole_model_is_added_without_a_word(spanloop: Run, model: Path) -> None:
+    done = spanloop("models", "add", "mine", str(model))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "mine@v1"
+    assert "warning" not in done.stderr
+    assert "mine@v1" in spanloop("models", "list").stdout
+
+
+def test_a_model_without_a_chat_template_is_mended_in_the_copy(spanloop: Run, model: Path, tmp_path: Path) -> None:
+    (model / "chat_template.jinja").unlink()
+    done = spanloop("models", "add", "mine", str(model))
+    assert done.returncode == 1
+    assert "no chat template" in done.stderr
+    assert "--chat-template FILE" in done.stderr
+    assert not registered(tmp_path, "v1").exists()
+    template = tmp_path / "mine.jinja"
+    template.write_text(packaged_template("smollm2_tools"))
+    done = spanloop("models", "add", "mine", str(model), "--chat-template", str(template))
+    assert done.stdout.strip() == "mine@v1", done.stderr
+    assert (registered(tmp_path, "v1") / "chat_template.jinja").read_text() == template.read_text()
+    assert not (registered(tmp_path, "v1") / "model.safetensors").is_symlink()
+    assert not (model / "chat_template.jinja").exists()
+
+
+def test_a_turn_that_never_ends_is_mended_in_the_copy(spanloop: Run, model: Path, tmp_path: Path) -> None:
+    for name, fields in (
+        ("tokenizer_config.json", {"eos_token": "<|endoftext|>", "pad_token": None}),
+        ("generation_config.json", {"eos_token_id": 0}),
+    ):
+        (model / name).write_text(json.dumps(json.loads((model / name).read_text()) | fields))
+    done = spanloop("models", "add", "mine", str(model))
+    assert done.returncode == 1
+    assert "answers would never end" in done.stderr
+    assert "--eos '<|im_end|>'" in done.stderr
+    done = spanloop("models", "add", "mine", str(model), "--eos", "<|im_end|>")
+    assert done.stdout.strip() == "mine@v1", done.stderr
+    assert "warning: The tokenizer has no pad token" in done.stderr
+    assert json.loads((registered(tmp_path, "v1") / "generation_config.json").read_text())["eos_token_id"] == 2
+    assert json.loads((model / "generation_config.json").read_text())["eos_token_id"] == 0
+    done = spanloop("models", "add", "mine", str(model), "--eos", "<|im_end|>", "--pad", "<|endoftext|>")
+    assert done.stdout.strip() == "mine@v2"
+    assert "warning" not in done.stderr
+
+
+def test_a_source_that_is_none_is_one_message(spanloop: Run) -> None:
+    done = spanloop("models", "add", "mine", "./nowhere")
+    assert done.returncode == 2
+    assert "'./nowhere' is no folder" in done.stderr
+    assert "next:" in done.stderr
+
+
+def test_a_hub_out_of_reach_is_one_message(spanloop: Run, tmp_path: Path) -> None:
+    done = spanloop("models", "add", "mine", "org/name", HF_ENDPOINT="http://127.0.0.1:9", NO_PROXY="*")
+    assert done.returncode == 3
+    assert "org/name could not be downloaded from http://127.0.0.1:9" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not registered(tmp_path, "v1").exists()

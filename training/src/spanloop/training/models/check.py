@@ -1,0 +1,259 @@
+"""Whether a model folder can be trained and served, told before anything starts.
+
+The invariant: what is an error here cannot work, what is a warning may; nothing is changed. Every finding has the next
+step. Chat templates are rendered as the engine renders them, on small conversations with words of their own.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from spanloop.semconv.errors import JobError
+
+from .chat_template import folder_templates, render, template_for
+from .folder import ModelText, read_model_text
+from .weights import Weights, check_weights
+
+_SYSTEM: Final = {"role": "system", "content": "systemmark"}
+_QUESTION: Final = {"role": "user", "content": "questionmark"}
+_ANSWER: Final = {"role": "assistant", "content": "answermark"}
+_TOOL_NAME: Final = "toolmark"
+_TOOL: Final = {
+    "type": "function",
+    "function": {
+        "name": _TOOL_NAME,
+        "description": "descriptionmark",
+        "parameters": {"type": "object", "properties": {"argumentmark": {"type": "string"}}},
+    },
+}
+_CALL: Final = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [
+        {"id": "callmark0", "type": "function", "function": {"name": "callmark", "arguments": {"argumentmark": "x"}}}
+    ],
+}
+_RESULT: Final = {"role": "tool", "tool_call_id": "callmark0", "name": "callmark", "content": "resultmark"}
+_HERMES: Final = "<tool_call>"
+"""How calls begin in the form that the gateway has its engine read."""
+
+_SHOWN_CHARACTERS: Final = 40
+
+
+class Finding(NamedTuple):
+    """One thing about a model folder that somebody should know."""
+
+    is_error: bool
+    """It cannot work; otherwise it is only suspicious."""
+    what: str
+    next_step: str
+
+
+def check_model(folder: Path) -> list[Finding]:
+    """Everything that is wrong or suspicious about the Hugging Face folder ``folder``; errors first."""
+    try:
+        weights = check_weights(folder)
+        text = read_model_text(folder)
+    except JobError as error:
+        return [Finding(is_error=True, what=error.what, next_step=error.next_step)]
+    findings = [*_check_weights(folder, weights, text), *_check_embeddings(text, weights), *_check_chat(folder, text)]
+    return sorted(findings, key=lambda finding: not finding.is_error)
+
+
+def require_model(reference: str, folder: Path) -> list[Finding]:
+    """Check ``folder`` and return its warnings.
+
+    Raises:
+        JobError: Something cannot work; names all such things.
+    """
+    findings = check_model(folder)
+    refuse(reference, findings)
+    return findings
+
+
+def refuse(reference: str, findings: Sequence[Finding]) -> None:
+    """Raise when one of ``findings`` is an error.
+
+    Raises:
+        JobError: The first error's next step, and what all of them say.
+    """
+    errors = [finding for finding in findings if finding.is_error]
+    if errors:
+        raise JobError(
+            f"Model {reference} cannot be used: {' '.join(finding.what for finding in errors)}",
+            next_step=errors[0].next_step,
+        )
+
+
+def _check_weights(folder: Path, weights: Weights, text: ModelText) -> Iterator[Finding]:
+    if not weights.tensors:
+        yield Finding(
+            is_error=False,
+            what=f"{folder} has its weights as pytorch_model*.bin, which can be trained but not served.",
+            next_step="Save it with save_pretrained(..., safe_serialization=True) and add it again.",
+        )
+    if "quantization_config" in text.config:
+        yield Finding(
+            is_error=True,
+            what=f"{folder}/config.json has a quantization_config: quantised weights cannot be trained.",
+            next_step="Use the same model in bfloat16 or float32.",
+        )
+
+
+def _check_embeddings(text: ModelText, weights: Weights) -> Iterator[Finding]:
+    rows = weights.embedding_rows
+    size = text.vocabulary_size
+    if rows is not None and size is not None and rows != size:
+        yield Finding(
+            is_error=True,
+            what=f"The embeddings have {rows} rows, config.json says vocab_size {size}.",
+            next_step="Set vocab_size to the number of rows, or get a folder whose files belong together.",
+        )
+    rows = rows if rows is not None else size
+    if text.tokens and rows is not None and max(text.tokens.values()) >= rows:
+        last = max(text.tokens, key=lambda token: text.tokens[token])
+        yield Finding(
+            is_error=True,
+            what=f"The embeddings have {rows} rows, but the tokenizer has ids up to {text.tokens[last]} ({last!r}).",
+            next_step="Resize the embeddings (model.resize_token_embeddings(len(tokenizer))) and save the model again, "
+            "or use the tokenizer that belongs to it.",
+        )
+
+
+def _check_chat(folder: Path, text: ModelText) -> Iterable[Finding]:
+    try:
+        templates = folder_templates(folder)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return [_error(f"The chat template in {folder} cannot be read: {error}.", "Give one: --chat-template FILE")]
+    if not templates:
+        return [
+            _error(
+                f"{folder} has no chat template: got neither chat_template.jinja nor chat_template in "
+                "tokenizer_config.json.",
+                "Use an instruction-tuned model, or give a template: spanloop models add --chat-template FILE",
+            )
+        ]
+    if find_spec("transformers") is None:
+        return [
+            _warning(
+                "The chat template was not tried, because transformers is not installed here.",
+                "pip install 'spanloop[train]'",
+            )
+        ]
+    findings = [*_check_ending(text, templates), *_check_padding(text)]
+    # A template that does not render says nothing about tools.
+    return findings if any(finding.is_error for finding in findings) else [*findings, *_check_tools(text, templates)]
+
+
+def _check_ending(text: ModelText, templates: Mapping[str, str]) -> Iterator[Finding]:
+    """Where a turn of the assistant ends in the text, generation has to end too."""
+    plain = template_for(templates, tools=False)
+    if plain is None:
+        yield _error(f"None of the chat templates {', '.join(templates)} is the default.", "Give one: --chat-template")
+        return
+    asked = _written(plain, text, [_QUESTION], prompt=True)
+    told = _written(plain, text, [_QUESTION, _ANSWER, _QUESTION])
+    for problem in (asked, told):
+        if isinstance(problem, _Refusal):
+            yield _error(f"The chat template cannot be rendered: {problem.why}.", "Give another: --chat-template FILE")
+            return
+    assert isinstance(asked, str)  # noqa: S101 - for the type checkers
+    assert isinstance(told, str)  # noqa: S101
+    _, answer, rest = told.partition(_ANSWER["content"])
+    if not answer or _QUESTION["content"] not in asked:
+        who = "user" if answer else "assistant"
+        yield _error(f"The chat template leaves out what the {who} says.", "Give another: --chat-template FILE")
+        return
+    yield from _compare_ending(text, rest.lstrip())
+    if not told.startswith(asked.rstrip()) or not told[len(asked.rstrip()) :].lstrip().startswith(answer):
+        yield _warning(
+            "The chat template writes an earlier turn otherwise than the model sampled it, so that the steps of an "
+            "episode do not continue each other and each becomes a training row of its own.",
+            "Fine for agents of one step; else give a template that keeps turns: --chat-template FILE",
+        )
+
+
+def _compare_ending(text: ModelText, rest: str) -> Iterator[Finding]:
+    if not text.end_tokens:
+        yield _error(
+            "No end-of-sequence token is set: where a turn ends is unknown.",
+            f"Set it: spanloop models add --eos '{_first_token(text, rest) or 'TOKEN'}'",
+        )
+    elif not rest.startswith(tuple(text.end_tokens)):
+        token = _first_token(text, rest)
+        got = f"the token {token!r}" if token else f"{rest[:_SHOWN_CHARACTERS]!r}" if rest else "nothing"
+        ends = ", ".join(repr(end) for end in text.end_tokens)
+        yield _error(
+            f"The chat template ends a turn of the assistant with {got}, but generation ends only at {ends}: answers "
+            "would never end.",
+            f"Set the token that ends a turn: spanloop models add --eos '{token or 'TOKEN'}'",
+        )
+
+
+def _check_padding(text: ModelText) -> Iterator[Finding]:
+    step = "Name another token of the vocabulary: spanloop models add --pad TOKEN"
+    if not text.pad_token:
+        yield _warning("The tokenizer has no pad token, so the token that ends a turn will pad rows too.", step)
+    elif text.pad_token == text.eos_token:
+        yield _warning(f"The tokenizer pads with {text.pad_token!r}, the token that ends a turn.", step)
+    elif text.tokens and text.pad_token not in text.tokens:
+        yield _error(f"The pad token {text.pad_token!r} is not in the tokenizer's vocabulary.", step)
+
+
+def _check_tools(text: ModelText, templates: Mapping[str, str]) -> Iterator[Finding]:
+    """An agent's tools, calls and results have to reach the model; without tools none of this matters."""
+    template = template_for(templates, tools=True) or ""
+    step = "Give a template that writes tools: spanloop models add --chat-template FILE"
+    start = [_SYSTEM, _QUESTION]
+    if isinstance(_written(template, text, start, prompt=True), _Refusal):
+        start = [_QUESTION]
+    offered = _written(template, text, start, tools=[_TOOL], prompt=True)
+    if isinstance(offered, _Refusal) or _TOOL_NAME not in offered:
+        why = f" ({offered.why})" if isinstance(offered, _Refusal) else ""
+        yield _warning(f"The chat template ignores tools{why}: an agent's tools would never reach the model.", step)
+        return
+    used = _written(template, text, [*start, _CALL, _RESULT], tools=[_TOOL], prompt=True)
+    if isinstance(used, _Refusal):
+        yield _warning(f"The chat template refuses tool calls and their results ({used.why}).", step)
+        return
+    history = used.partition(_QUESTION["content"])[2]
+    if "callmark" not in history or "resultmark" not in history:
+        what = "calls" if "callmark" not in history else "results"
+        yield _warning(f"The chat template leaves out tool {what}: the model would not see its own past.", step)
+    elif _HERMES not in history:
+        yield _warning(
+            f"The chat template does not write tool calls as {_HERMES}…, which is how the engine looks for them.",
+            "Run the gateway with the model's parser: python -m spanloop.gateway --vllm-args '--tool-call-parser NAME'",
+        )
+
+
+class _Refusal(NamedTuple):
+    why: str
+
+
+def _written(
+    template: str,
+    text: ModelText,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    tools: Sequence[Mapping[str, Any]] = (),
+    prompt: bool = False,
+) -> str | _Refusal:
+    try:
+        return render(template, messages, tools=tools, add_generation_prompt=prompt, special_tokens=text.special_tokens)
+    except Exception as error:  # noqa: BLE001 - a template is foreign code and may raise anything
+        return _Refusal(" ".join(f"{type(error).__name__}: {error}".split()))
+
+
+def _first_token(text: ModelText, rest: str) -> str | None:
+    """The longest special token that ``rest`` begins with."""
+    return max((token for token in text.added_tokens if rest.startswith(token)), key=len, default=None)
+
+
+def _error(what: str, next_step: str) -> Finding:
+    return Finding(is_error=True, what=what, next_step=next_step)
+
+
+def _warning(what: str, next_step: str) -> Finding:
+    return Finding(is_error=False, what=what, next_step=next_step)

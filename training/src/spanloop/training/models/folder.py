@@ -1,0 +1,185 @@
+"""What a model folder's JSON files say about its vocabulary and its special tokens; and a folder with that mended.
+
+Mending never touches the folder: it makes another one beside, of links to its files and of the few that differ.
+"""
+
+import json
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from spanloop.semconv.errors import ConfigurationError, JobError
+
+_ROLES: Final = ("bos_token", "eos_token", "pad_token", "unk_token")
+
+
+class ModelText(NamedTuple):
+    """How a model reads and writes text."""
+
+    config: Mapping[str, Any]
+    """``config.json``."""
+    vocabulary_size: int | None
+    """As configured, for the text part of a model of several kinds of input; None when the file does not say."""
+    tokens: Mapping[str, int]
+    """The id of every token; empty for a tokenizer without ``tokenizer.json``."""
+    added_tokens: tuple[str, ...]
+    """Those that are cut out of a text before anything else."""
+    special_tokens: Mapping[str, str]
+    """``bos_token``, ``eos_token``, ``pad_token``, ``unk_token``, where set."""
+    end_tokens: tuple[str, ...]
+    """At each of them generation ends: the tokenizer's own and those of the generation configuration."""
+
+    @property
+    def eos_token(self) -> str | None:
+        """The tokenizer's own."""
+        return self.special_tokens.get("eos_token")
+
+    @property
+    def pad_token(self) -> str | None:
+        """What rows are filled up with."""
+        return self.special_tokens.get("pad_token")
+
+
+def read_model_text(folder: Path) -> ModelText:
+    """Read the JSON files of a Hugging Face folder.
+
+    Raises:
+        JobError: One is damaged, or there is no tokenizer.
+    """
+    config = read_json(folder / "config.json")
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")):
+        raise JobError(
+            f"{folder} has no tokenizer: expected tokenizer.json.", next_step="Get a complete copy of the model."
+        )
+    tokenizer = _optional(folder / "tokenizer.json")
+    added = {entry["content"]: int(entry["id"]) for entry in tokenizer.get("added_tokens", [])}
+    tokens = _vocabulary(tokenizer) | added
+    fields = _optional(folder / "special_tokens_map.json") | _optional(folder / "tokenizer_config.json")
+    special = {role: _token(fields[role]) for role in _ROLES if fields.get(role)}
+    text = config.get("text_config") or config
+    size = text.get("vocab_size")
+    return ModelText(
+        config=config,
+        vocabulary_size=size if isinstance(size, int) else None,
+        tokens=tokens,
+        added_tokens=tuple(added),
+        special_tokens=special,
+        end_tokens=_end_tokens(folder, text, tokens, special),
+    )
+
+
+@contextmanager
+def mended(folder: Path, *, chat_template: Path | None = None, eos: str = "", pad: str = "") -> Generator[Path]:
+    """The folder with another chat template, end-of-turn token or pad token, for as long as the context lasts.
+
+    Raises:
+        ConfigurationError: The template cannot be read, or a token is not in the vocabulary.
+        JobError: A file of the folder is damaged.
+    """
+    if chat_template is None and not eos and not pad:
+        yield folder
+        return
+    changed = _mended_tokens(folder, eos=eos, pad=pad)
+    if chat_template is not None:
+        changed["tokenizer_config.json"] = {
+            key: value
+            for key, value in (
+                changed.get("tokenizer_config.json") or _optional(folder / "tokenizer_config.json")
+            ).items()
+            if key != "chat_template"
+        }
+    with tempfile.TemporaryDirectory(prefix="spanloop-model-") as temporary:
+        copy = Path(temporary)
+        for file in (path for path in folder.rglob("*") if path.is_file()):
+            place = file.relative_to(folder)
+            if str(place) in changed or (chat_template is not None and "chat_template" in str(place)):
+                continue
+            (copy / place).parent.mkdir(parents=True, exist_ok=True)
+            (copy / place).symlink_to(file.resolve())
+        for name, fields in changed.items():
+            (copy / name).write_text(json.dumps(fields, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        if chat_template is not None:
+            (copy / "chat_template.jinja").write_text(_template_text(chat_template), encoding="utf-8")
+        yield copy
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object.
+
+    Raises:
+        JobError: It is none, or cannot be read.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        fields: dict[str, Any] = dict(content)
+    except (OSError, ValueError, TypeError) as error:
+        raise JobError(
+            f"{path} cannot be read: {error}.", next_step="Get a complete copy of the model and add it again."
+        ) from error
+    return fields
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+def _vocabulary(tokenizer: Mapping[str, Any]) -> dict[str, int]:
+    vocabulary: Any = tokenizer.get("model", {}).get("vocab", {})
+    if isinstance(vocabulary, list):
+        # A unigram model: pairs of a token and its score, in the order of ids.
+        pairs = cast("list[Any]", vocabulary)
+        return {str(pair[0]): index for index, pair in enumerate(pairs)}
+    return dict(vocabulary)
+
+
+def _token(value: Any) -> str:
+    """A token is written as text, or as an object with its content."""
+    return str(cast("dict[str, Any]", value)["content"]) if isinstance(value, dict) else str(value)
+
+
+def _end_tokens(
+    folder: Path, config: Mapping[str, Any], tokens: Mapping[str, int], special: Mapping[str, str]
+) -> tuple[str, ...]:
+    own = [special["eos_token"]] if "eos_token" in special else []
+    generation = folder / "generation_config.json"
+    value: Any = (read_json(generation) if generation.is_file() else config).get("eos_token_id")
+    ids = cast("list[Any]", value) if isinstance(value, list) else [value]
+    names = {index: token for token, index in tokens.items() if index in ids}
+    return tuple(dict.fromkeys([*own, *(names[index] for index in ids if index in names)]))
+
+
+def _mended_tokens(folder: Path, *, eos: str, pad: str) -> dict[str, dict[str, Any]]:
+    """The files that differ, by name."""
+    chosen = {role: token for role, token in (("eos_token", eos), ("pad_token", pad)) if token}
+    if not chosen:
+        return {}
+    text = read_model_text(folder)
+    for role, token in chosen.items():
+        if token not in text.tokens:
+            raise ConfigurationError(
+                f"{token!r} is no token of the model in {folder}, so it cannot be its {role}.",
+                next_step=f"Use one of: {' '.join(text.added_tokens[:20])}",
+            )
+    ids = {f"{role}_id": text.tokens[token] for role, token in chosen.items()}
+    config = dict(text.config) | ids
+    if isinstance(nested := config.get("text_config"), dict):
+        config["text_config"] = {**nested, **ids}
+    changed = {
+        "config.json": config,
+        "generation_config.json": _optional(folder / "generation_config.json") | ids,
+        "tokenizer_config.json": _optional(folder / "tokenizer_config.json") | chosen,
+    }
+    if (folder / "special_tokens_map.json").is_file():
+        changed["special_tokens_map.json"] = _optional(folder / "special_tokens_map.json") | chosen
+    return changed
+
+
+def _template_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"The chat template {path} cannot be read: {error}.", next_step="Name a file with a Jinja template."
+        ) from error
