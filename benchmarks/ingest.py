@@ -3,9 +3,11 @@
     python benchmarks/ingest.py [--quick]
 
 The collector and an embedded ClickHouse run as their own processes; four connections send batches of 512 spans of 3 KB
-whose ``finish_reasons`` are arrays, generated beforehand. "ClickHouse alone" gets the very same rows, parsed
-beforehand, in blocks of 20,000, one insert at a time, into the same table of another database. The last line is
-``ratio clickhouse=…``: queryable spans/s of the whole way divided by those of ClickHouse alone.
+whose ``finish_reasons`` are arrays, generated beforehand. "ClickHouse alone" gets the very same bytes, arrays already
+made text, in blocks of 20,000, one insert at a time, into the same table of another database; that it parses them
+itself is part of its work, as it is in the collector. "as rows" gets them as Arrow rows, parsed beforehand: no parsing
+at all. CPU is that of collector and ClickHouse together. The last line is ``ratio clickhouse=… clickhouse_cpu=…``:
+queryable spans/s, and spans per CPU-second, of the whole way divided by those of ClickHouse alone on the same bytes.
 """
 
 import argparse
@@ -27,6 +29,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from spanloop.collector.tidy import tidy
 from spanloop.collector.trace_rows import TraceRows
 from spanloop.collector.wire import parse
 from spanloop.store import DataDir, EmbeddedClickHouse, Store
@@ -181,36 +184,49 @@ def through_the_collector(data_dir: DataDir, address: Address, clickhouse_pid: i
     return Outcome("collector: HTTP in to queryable", span_count, wall_s, used_s)
 
 
-def to_frame(requests: Sequence[ExportTraceServiceRequest]) -> pl.DataFrame:
+def blocks_of(bodies: list[bytes]) -> list[list[bytes]]:
+    """Bodies in blocks of about 20,000 spans, less the one that only warms up."""
+    return [bodies[at : at + BLOCK_REQUESTS] for at in range(1, len(bodies), BLOCK_REQUESTS)]
+
+
+def to_frame(bodies: list[bytes]) -> pl.DataFrame:
     """The requests as rows."""
     rows = TraceRows()
-    for request in requests:
-        rows.add(request)
+    for body in bodies:
+        rows.add(parse(ExportTraceServiceRequest, body))
     return rows.to_frame()
 
 
-def clickhouse_alone(address: Address, clickhouse_pid: int, bodies: list[bytes]) -> Outcome:
-    """The same rows, parsed beforehand, in large blocks."""
-    requests = [parse(ExportTraceServiceRequest, body) for body in bodies[1:]]
-    span_count = len(requests) * BATCH_SPANS
-    frames = [to_frame(requests[at : at + BLOCK_REQUESTS]) for at in range(0, len(requests), BLOCK_REQUESTS)]
+def clickhouse_alone(
+    name: str, address: Address, clickhouse_pid: int, spans: int, inserts: Sequence[Callable[[Store, str], object]]
+) -> Outcome:
+    """One insert after the other; each gets the store and a token."""
     connection = Connection(address, database="default")
     with Store.open(address) as store:
-        # Our own share, making the Arrow block, is not ClickHouse's CPU, but it is on the way of every insert.
         cpu_before_s = cpu_s(clickhouse_pid)
         start = time.perf_counter()
-        for at, frame in enumerate(frames):
-            store.insert("otel_traces", frame, token=f"block {at}")
+        for at, insert in enumerate(inserts):
+            insert(store, f"block {at}")
         wall_s = time.perf_counter() - start
         used_s = cpu_s(clickhouse_pid) - cpu_before_s
-    if stored(connection, address.database) != span_count:
-        raise SystemExit(f"ClickHouse alone stored {stored(connection, address.database)} of {span_count} spans")
+    if stored(connection, address.database) != spans:
+        raise SystemExit(f"{name} stored {stored(connection, address.database)} of {spans} spans")
     connection.close()
-    return Outcome("ClickHouse alone, blocks of 20,000", span_count, wall_s, used_s)
+    return Outcome(name, spans, wall_s, used_s)
+
+
+def insert_bytes(data: bytes) -> Callable[[Store, str], object]:
+    """Raw protobuf."""
+    return lambda store, token: store.insert_from("collector_insert_spans", data, token=token)
+
+
+def insert_rows(frame: pl.DataFrame) -> Callable[[Store, str], object]:
+    """Arrow rows."""
+    return lambda store, token: store.insert("otel_traces", frame, token=token)
 
 
 def main() -> None:
-    """Run both ways and print the ratio."""
+    """Run every way and print the ratio."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="30,000 spans, under a minute; default 200,000")
     options = parser.parse_args()
@@ -226,10 +242,21 @@ def main() -> None:
                 raise SystemExit("the embedded ClickHouse has no process")
             Store.open(address).close()
             whole = through_the_collector(data_dir, address, server.pid, bodies)
-            alone = clickhouse_alone(replace(address, database="alone"), server.pid, bodies)
-    print(whole)
-    print(alone)
-    print(f"ratio clickhouse={(whole.spans / whole.wall_s) / (alone.spans / alone.wall_s):.2f}")
+            blocks, spans = blocks_of(bodies), (len(bodies) - 1) * BATCH_SPANS
+            raw = [insert_bytes(b"".join(tidy(body).body for body in block)) for block in blocks]
+            alone = clickhouse_alone(
+                "ClickHouse alone, blocks of 20,000", replace(address, database="alone"), server.pid, spans, raw
+            )
+            del raw
+            frames = [insert_rows(to_frame(block)) for block in blocks]
+            rows = clickhouse_alone(
+                "ClickHouse alone, as rows", replace(address, database="rows"), server.pid, spans, frames
+            )
+    for outcome in (whole, alone, rows):
+        print(outcome)
+    per_s = (whole.spans / whole.wall_s) / (alone.spans / alone.wall_s)
+    per_cpu_s = (whole.spans / whole.cpu_s) / (alone.spans / alone.cpu_s)
+    print(f"ratio clickhouse={per_s:.2f} clickhouse_cpu={per_cpu_s:.2f}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.collector.blocks import PolarsStrategy
+from spanloop.collector.raw_blocks import ProtobufStrategy
 from spanloop.collector.refused_rows import RefusedRanges, is_for_good
 from spanloop.semconv.errors import DataDirectoryError, StoreError
 from spanloop.store import Store
@@ -71,17 +72,24 @@ def test_bad_rows_become_dead_letters_and_the_rest_is_stored(
     assert len(letters(store, "unreadable_record")) == 1
 
 
+@pytest.mark.parametrize("strategy", [PolarsStrategy, ProtobufStrategy])
 @pytest.mark.parametrize("attempts", range(1, 13))
 def test_a_crash_at_any_attempt_and_a_changed_mind_store_nothing_twice(
-    strict: str, connection: Connection, address: Address, tmp_path: Path, attempts: int
+    strict: str,
+    connection: Connection,
+    tmp_path: Path,
+    attempts: int,
+    strategy: type[PolarsStrategy | ProtobufStrategy],
+    *,
+    address: Address,
 ) -> None:
     """The n-th insert ends with its answer lost; then the table takes everything, and the block goes again."""
     with Faults.open(address) as store:
         store.plan, store.log = [*([""] * (attempts - 1)), "answer lost"], []
         with suppress(StoreError):  # an insert that is refused has no answer to lose: then the block is done
-            PolarsStrategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).send(store)
+            strategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).send(store)
         connection.command(f"ALTER TABLE {strict} DROP CONSTRAINT c", doing="being lenient")
-        PolarsStrategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).send(store)
+        strategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).send(store)
         dead = [
             int(span_id, 16)
             for row in letters(store, "refused_by_clickhouse")

@@ -3,7 +3,8 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -31,14 +32,22 @@ class Faults(Store):
     log: list[tuple[str, str]]
 
     def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> int:
+        with self._fault(token):
+            return super().insert(table, frame, token=token)
+
+    def insert_from(self, query_name: str, /, data: bytes, *, token: str = "") -> None:
+        with self._fault(token):
+            super().insert_from(query_name, data, token=token)
+
+    @contextmanager
+    def _fault(self, token: str) -> Generator[None]:
         fault = self.plan.pop(0) if self.plan else ""
         self.log.append((token, fault))
         if fault == "before":
             raise StoreError("refused before it was made")
-        rows = super().insert(table, frame, token=token)
+        yield
         if fault == "answer lost":
             raise StoreError("made, but the answer was lost")
-        return rows
 
 
 class Rig:

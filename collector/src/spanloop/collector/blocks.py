@@ -68,6 +68,8 @@ class FrameBlock(NamedTuple):
     letters: pl.DataFrame
     unreadable: int
     refused: RefusedRanges
+    attempt: str
+    """Part of every token: tells this way of sending the block from another one that was refused for good."""
 
     def send(self, store: Store) -> Sent:
         """Insert the frames, each under its own token."""
@@ -92,7 +94,7 @@ class FrameBlock(NamedTuple):
         self, store: Store, signal: Signal, frame: pl.DataFrame, first: int, end: int
     ) -> Iterator[tuple[int, int, str]]:
         """Store a range of rows; gives the ranges that are stored (with no error), and the single rows that are not."""
-        token = f"{self.batch.block_id}-{_TABLES[signal]}"
+        token = f"{self.batch.block_id}-{_TABLES[signal]}{self.attempt}"
         if end - first < frame.height:
             token += f"-{first}-{end}"
         detail = "refused before a restart"
@@ -116,7 +118,9 @@ class FrameBlock(NamedTuple):
 
     def _send_letters(self, store: Store, letters: pl.DataFrame, which: str) -> None:
         if not letters.is_empty():
-            store.insert(dead_letters.TABLE, letters, token=f"{self.batch.block_id}-{dead_letters.TABLE}{which}")
+            store.insert(
+                dead_letters.TABLE, letters, token=f"{self.batch.block_id}-{dead_letters.TABLE}{self.attempt}{which}"
+            )
 
     def _letter(self, signal: Signal, row: int, error: str) -> tuple[DeadLetter, int]:
         """The dead letter of one row, and when it was received."""
@@ -135,10 +139,12 @@ class PolarsStrategy:
 
     Args:
         refused: Remembers which ranges of rows were refused for good.
+        attempt: Part of every token, see `FrameBlock.attempt`.
     """
 
-    def __init__(self, refused: RefusedRanges | None = None) -> None:
+    def __init__(self, refused: RefusedRanges | None = None, attempt: str = "") -> None:
         self._refused = refused or RefusedRanges()
+        self._attempt = attempt
 
     def prepare(self, batch: Batch) -> FrameBlock:
         """Parse every record. The door has checked them: what fails here is of another spanloop or a bug of ours."""
@@ -158,7 +164,7 @@ class PolarsStrategy:
                 letters.add(_unreadable(record, error), record.accepted_ns)
                 _log.error("spool record %d of block %s becomes a dead letter: %s", record.seq, batch.block_id, error)
         frames = _filled(((Signal.TRACES, traces.to_frame()), (Signal.LOGS, logs.to_frame())))
-        return FrameBlock(batch, frames, letters.to_frame(), unreadable, self._refused)
+        return FrameBlock(batch, frames, letters.to_frame(), unreadable, self._refused, self._attempt)
 
 
 def _filled(frames: Sequence[tuple[Signal, pl.DataFrame]]) -> tuple[tuple[Signal, pl.DataFrame], ...]:

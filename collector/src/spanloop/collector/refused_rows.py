@@ -36,6 +36,20 @@ _DATA_CODES: Final = frozenset(
     }
 )
 """ClickHouse's error codes that depend on a row's content. Every other one may pass by itself, or by a person."""
+_STATEMENT_CODES: Final = frozenset(
+    {
+        36,  # BAD_ARGUMENTS
+        46,  # UNKNOWN_FUNCTION
+        47,  # UNKNOWN_IDENTIFIER
+        48,  # NOT_IMPLEMENTED
+        62,  # SYNTAX_ERROR
+        73,  # UNKNOWN_FORMAT
+        115,  # UNKNOWN_SETTING
+        434,  # PROTOBUF_FIELD_NOT_REPEATED
+        444,  # UNKNOWN_PROTOBUF_FORMAT
+    }
+)
+"""Codes of a server that cannot read raw protobuf the way that we ask it to: of another version, perhaps."""
 _VIEW: Final = "while pushing to view"
 
 
@@ -45,8 +59,16 @@ def is_for_good(error: StoreError) -> bool:
     Not when a materialized view fails: the table has the rows by then, so parts of the block under other tokens would
     double them. Somebody has to mend the view, and `/healthz` says which.
     """
-    code: object = getattr(error.__cause__, "code", None)  # the driver's; the store hides its type
-    return code in _DATA_CODES and _VIEW not in error.what
+    return _code(error) in _DATA_CODES and _VIEW not in error.what
+
+
+def is_unreadable(error: StoreError) -> bool:
+    """Whether ClickHouse cannot read a raw block, or refuses rows of it: rows that Python makes are another try."""
+    return is_for_good(error) or (_code(error) in _STATEMENT_CODES and _VIEW not in error.what)
+
+
+def _code(error: StoreError) -> object:
+    return getattr(error.__cause__, "code", None)  # the driver's; the store hides its type
 
 
 class RefusedRanges:

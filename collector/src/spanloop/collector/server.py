@@ -23,12 +23,12 @@ from spanloop.store import DataDir, Store, connect
 from spanloop.store.spool import Spool
 
 from .app import create_app
-from .blocks import PolarsStrategy
 from .connections import IDLE_S, PatientProtocol, allow_many_connections
 from .health import Health
 from .intake import Intake
 from .metrics import Metrics
 from .otlp_grpc import serve_grpc
+from .raw_blocks import ProtobufStrategy
 from .refused_rows import RefusedRanges
 from .settings import GRPC_PORT, Settings
 from .writer import Writer
@@ -66,7 +66,7 @@ async def _serve(data_dir: DataDir, settings: Settings, listener: socket.socket,
     def open_store() -> Store:
         return connect(data_dir)
 
-    strategy = PolarsStrategy(RefusedRanges(data_dir.spool / "refused"))
+    strategy = ProtobufStrategy(RefusedRanges(data_dir.spool / "refused"))
     writer = Writer(spool, open_store, metrics, health, settings=settings, strategy=strategy)
     allow_many_connections()
     config = uvicorn.Config(

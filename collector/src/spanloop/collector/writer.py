@@ -15,9 +15,10 @@ from spanloop.semconv.errors import SpanloopError
 from spanloop.store import Store
 from spanloop.store.spool import Spool
 
-from .blocks import BlockStrategy, PolarsStrategy, PreparedBlock, Sent
+from .blocks import BlockStrategy, PreparedBlock, Sent
 from .health import Health
 from .metrics import Metrics
+from .raw_blocks import ProtobufStrategy
 from .settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Writer:
         self._metrics = metrics
         self._health = health
         self._settings = settings
-        self._strategy: BlockStrategy = strategy or PolarsStrategy()
+        self._strategy: BlockStrategy = strategy or ProtobufStrategy()
         self._store: Store | None = None
         self._stopping = asyncio.Event()
         self._deadline_s = float("inf")

@@ -108,7 +108,12 @@ class _Driver(Protocol):
     def server_settings(self) -> Mapping[str, object]: ...
 
     def command(
-        self, cmd: str, parameters: Mapping[str, object] | None = None, *, settings: Mapping[str, str] | None = None
+        self,
+        cmd: str,
+        parameters: Mapping[str, object] | None = None,
+        data: bytes | None = None,
+        *,
+        settings: Mapping[str, str] | None = None,
     ) -> object: ...
 
     def raw_query(
@@ -185,6 +190,12 @@ class Connection:
         )
         with store_errors(f"inserting {frame.height} rows into {table!r}"):
             self._driver.raw_insert(table, frame.columns, block.getvalue(), self._insert_settings(token), "Arrow")
+
+    def insert_from(self, sql: str, data: bytes, *, doing: str, token: str = "") -> None:
+        """Run an INSERT … SELECT … FROM input() … FORMAT … statement on data in that format."""
+        with store_errors(doing):
+            # Without its last newline: ClickHouse puts one between statement and data, and a second one would be data's.
+            self._driver.command(sql.rstrip(), data=data, settings=self._insert_settings(token))
 
     def _insert_settings(self, token: str) -> Mapping[str, str]:
         settings = {**_INSERT_SETTINGS, "insert_deduplicate": "1" if token else "0"}

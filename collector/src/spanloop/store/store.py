@@ -118,6 +118,20 @@ class Store:
         self._connection.insert(table, fitting, token=token)
         return frame.height
 
+    def insert_from(self, query_name: str, /, data: bytes, *, token: str = "") -> None:
+        """Insert what a named INSERT … SELECT … FROM input() … FORMAT … statement makes of data, as one block.
+
+        Args:
+            query_name: A file's stem in ``store/queries/``; it takes no parameters.
+            data: In the statement's format.
+            token: As `insert`.
+
+        Raises:
+            StoreError: As `insert`.
+        """
+        doing = f"inserting {len(data)} bytes by {query_name!r}"
+        self._connection.insert_from(named_query(query_name).sql, data, doing=doing, token=token)
+
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
