@@ -23,8 +23,21 @@ def train(
     steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
     batch_groups: Annotated[int | None, typer.Option(help="Groups (grpo) or rows (sft) in a batch.")] = None,
+    group_size: Annotated[int | None, typer.Option(help="grpo: at most this many episodes of a group.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="grpo: passes over each batch.")] = None,
+    max_prompt_tokens: Annotated[int | None, typer.Option(help="Leave out rows with a longer prompt.")] = None,
+    max_response_tokens: Annotated[int | None, typer.Option(help="Leave out rows with a longer response.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of shuffling and of every sampler.")] = None,
     min_reward: Annotated[float | None, typer.Option(help="sft: only episodes with at least this reward.")] = None,
     policy_version: Annotated[str, typer.Option(help="Only episodes of this NAME@VERSION.")] = "",
+    task_prefix: Annotated[
+        str, typer.Option(help="Only episodes whose task id starts with this: keeps a test set out.")
+    ] = "",
+    task_id: Annotated[list[str] | None, typer.Option(help="Only this task; may be given several times.")] = None,
+    pause_serving: Annotated[
+        bool,
+        typer.Option(help="Stop vLLM while training, where memory or cores are short; it serves again afterwards."),
+    ] = False,
     deploy: Annotated[bool, typer.Option("--deploy", help="Serve the new version afterwards.")] = False,
     at: Annotated[datetime | None, typer.Option(help="Start at this local time instead of now.")] = None,
     cron: Annotated[str | None, typer.Option(help="Start again and again: five cron fields, UTC.")] = None,
@@ -54,8 +67,16 @@ def train(
         steps=steps,
         learning_rate=learning_rate,
         batch_groups=batch_groups,
+        group_size=group_size,
+        epochs=epochs,
+        max_prompt_tokens=max_prompt_tokens,
+        max_response_tokens=max_response_tokens,
+        seed=seed,
         min_reward=min_reward,
         policy_version=policy_version,
+        task_prefix=task_prefix,
+        task_ids=tuple(task_id or ()),
+        pause_serving=pause_serving,
         deploy=deploy,
     )
     api = JobApi(directory)

@@ -1,0 +1,229 @@
+"""``spanloop evaluate`` and ``spanloop evaluations``: how well a model does, and whether it got better."""
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .console import err, out, print_table
+from .options import DataDirOption, ModelArgument, command, data_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+
+    from spanloop.store import DataDir, Store
+    from spanloop.training.evaluation import Comparison, EpisodePair, Evaluation, Interval
+
+app = typer.Typer(help="List, show and compare evaluations.", no_args_is_help=True)
+
+EvaluationArgument = Annotated[str, typer.Argument(metavar="ID", help="An evaluation's id, as listed.")]
+
+_SHOWN_PAIRS = 10
+
+
+def evaluate(
+    model: ModelArgument,
+    data_dir: DataDirOption = None,
+    task_prefix: Annotated[str, typer.Option(help="Only tasks whose id starts with this.")] = "",
+    task_id: Annotated[list[str] | None, typer.Option(help="Only this task; may be given several times.")] = None,
+    name: Annotated[
+        str, typer.Option(help="The same for all models that are compared.", show_default="the task prefix, or all")
+    ] = "",
+    since: Annotated[datetime | None, typer.Option(help="Only episodes from this local time on.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+) -> None:
+    """Compute how well a model did on its stored episodes, and store that: success and reward with intervals.
+
+    Example: `spanloop evaluate smol@v2 --task-prefix test-`
+    """
+    from spanloop.training.evaluation import evaluate as measure
+    from spanloop.training.registry import Registry
+
+    directory = data_directory(data_dir)
+    reference = model if "@" in model else Registry(directory).get(model).reference
+    with _store(directory) as store:
+        found = measure(
+            store,
+            name=name or re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9._-]", "", task_prefix).rstrip("._-") or "all",
+            model=reference,
+            task_prefix=task_prefix,
+            task_ids=task_id or (),
+            since=since.astimezone() if since else None,
+            seed=seed,
+        )
+    _print_evaluations([found])
+    _print_left_out(found)
+    err.print(f"more: {command(f'evaluations show {found.evaluation_id}', directory)}", markup=False)
+
+
+@app.command("list")
+def list_evaluations(data_dir: DataDirOption = None) -> None:
+    """Show every stored evaluation.
+
+    Example: `spanloop evaluations list`
+    """
+    from spanloop.training.evaluation import load_evaluations
+
+    directory = data_directory(data_dir)
+    with _store(directory) as store:
+        found = load_evaluations(store)
+    if not found:
+        err.print(f"no evaluations yet; make one with: {command('evaluate NAME@VERSION', directory)}", markup=False)
+        return
+    _print_evaluations(found)
+
+
+@app.command()
+def show(evaluation: EvaluationArgument, data_dir: DataDirOption = None) -> None:
+    """Show one evaluation: its figures, its tools and its errors.
+
+    Example: `spanloop evaluations show test:smol@v2`
+    """
+    from spanloop.training.evaluation import load_errors, load_evaluation, load_tools
+
+    with _store(data_directory(data_dir)) as store:
+        found = load_evaluation(store, evaluation)
+        tools, errors = load_tools(store, found), load_errors(store, found)
+    _print_evaluations([found])
+    _print_left_out(found)
+    out.print(f"{found.task_set}; computed {found.created_at:%Y-%m-%d %H:%M} UTC; seed {found.seed}", markup=False)
+    if tools:
+        out.print()
+        print_table(
+            ("tool", "calls", "failed", "episodes", "success"),
+            (
+                (each.tool, *map(str, (each.calls, each.failed_calls, each.episodes)), _share(each.success))
+                for each in tools
+            ),
+            numbers=("calls", "failed", "episodes", "success"),
+        )
+    if errors:
+        out.print()
+        print_table(
+            ("unrecovered failure", "episodes", "of all", "decided"),
+            (
+                (each.error_class, str(each.episodes), _share(each.episodes / found.episodes), str(each.decided))
+                for each in errors
+            ),
+            numbers=("episodes", "of all", "decided"),
+        )
+
+
+@app.command()
+def compare(
+    before: Annotated[str, typer.Argument(help="Id of the earlier evaluation.")],
+    after: Annotated[str, typer.Argument(help="Id of the later evaluation.")],
+    data_dir: DataDirOption = None,
+) -> None:
+    """Show what changed between two evaluations: task by task, by tool and by error.
+
+    Example: `spanloop evaluations compare test:smol@v1 test:smol@v2`
+    """
+    from spanloop.training.evaluation import compare as compare_stored
+
+    with _store(data_directory(data_dir)) as store:
+        found = compare_stored(store, before, after)
+    _print_evaluations([found.before, found.after])
+    out.print()
+    print_table(
+        (f"difference over {found.tasks} common tasks", "", f"{found.after.level:.0%} interval"),
+        (
+            ("success", f"{100 * found.success.value:+.1f} points", _range(found.success, 100, "+.1f")),
+            ("reward", f"{found.reward.value:+.3f}", _range(found.reward, 1, "+.3f")),
+        ),
+        numbers=("",),
+    )
+    _print_changes(found)
+    _print_pairs("failed before and succeed now", found.mended)
+    _print_pairs("succeeded before and fail now", found.broken)
+
+
+def _print_changes(found: "Comparison") -> None:
+    if found.tools:
+        out.print()
+        print_table(
+            ("tool", "calls", "failed", "episodes", "success"),
+            (
+                (
+                    each.tool,
+                    _arrow(each.before.calls, each.after.calls),
+                    _arrow(each.before.failed_calls, each.after.failed_calls),
+                    _arrow(each.before.episodes, each.after.episodes),
+                    _arrow(_share(each.before.success), _share(each.after.success)),
+                )
+                for each in found.tools
+            ),
+            numbers=("calls", "failed", "episodes", "success"),
+        )
+    if found.errors:
+        out.print()
+        print_table(
+            ("unrecovered failure", "episodes", "of all"),
+            (
+                (
+                    each.error_class,
+                    _arrow(each.before.episodes, each.after.episodes),
+                    _arrow(
+                        _share(each.before.episodes / found.before.episodes),
+                        _share(each.after.episodes / found.after.episodes),
+                    ),
+                )
+                for each in found.errors
+            ),
+            numbers=("episodes", "of all"),
+        )
+
+
+def _print_pairs(what: str, pairs: "Sequence[EpisodePair]") -> None:
+    out.print()
+    out.print(f"{len(pairs)} tasks {what}", markup=False)
+    if pairs:
+        print_table(("task", "episode before", "episode after"), pairs[:_SHOWN_PAIRS])
+    if len(pairs) > _SHOWN_PAIRS:
+        out.print(f"and {len(pairs) - _SHOWN_PAIRS} more", markup=False)
+
+
+def _print_evaluations(found: "Iterable[Evaluation]") -> None:
+    print_table(
+        ("evaluation", "episodes", "tasks", "success", "interval", "reward", "interval", "left out"),
+        (
+            (
+                each.evaluation_id,
+                str(each.episodes),
+                str(each.tasks),
+                _share(each.success.value),
+                _range(each.success, 100, ".1f"),
+                f"{each.reward.value:.3f}",
+                _range(each.reward, 1, ".3f"),
+                str(sum(each.left_out.values())),
+            )
+            for each in found
+        ),
+        numbers=("episodes", "tasks", "success", "reward", "left out"),
+    )
+
+
+def _print_left_out(found: "Evaluation") -> None:
+    if found.left_out:
+        account = ", ".join(f"{reason} {count}" for reason, count in found.left_out.items())
+        err.print(f"left out: {account}", markup=False)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _range(interval: "Interval", factor: float, form: str) -> str:
+    return f"{factor * interval.low:{form}} to {factor * interval.high:{form}}"
+
+
+def _arrow(before: object, after: object) -> str:
+    return f"{before} → {after}"
+
+
+def _store(directory: "DataDir") -> "AbstractContextManager[Store]":
+    from spanloop.store import connect
+
+    return connect(directory)

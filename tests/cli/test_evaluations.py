@@ -1,0 +1,135 @@
+"""``spanloop evaluate`` and ``evaluations`` on episodes in a store, and the job that ``spanloop train`` asks for."""
+
+import io
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from spanloop.cli import console
+from spanloop.cli.app import app
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.semconv.errors import SpanloopError
+from spanloop.store import DataDir, Store
+from spanloop.store.client import Address
+from spanloop.training.evaluation import EvaluationError
+from spanloop.training.jobs import JobApi
+from spanloop.training.registry import Registry
+
+STARTED_AT = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def episodes(store: Store, model: str, rewards: str) -> None:
+    """One attempt at each task; a digit is its reward, ``-`` none."""
+    rows = [
+        {
+            "episode_id": f"{model}-{number}",
+            "revision": 1,
+            "converter_version": "test",
+            "task_id": f"test-{number:02}",
+            "group_id": f"test-{number:02}",
+            "policy_version": model,
+            "started_at": STARTED_AT + timedelta(seconds=number),
+            "outcome": {"1": "success", "0": "failure"}.get(reward, "unknown"),
+            "reward": None if reward == "-" else float(reward),
+            "is_terminated": True,
+            "error_class": "wrong_answer" if reward == "0" else "",
+        }
+        for number, reward in enumerate(rewards)
+    ]
+    action = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "lookup", "arguments": {}}]}
+    steps = [
+        {"transition_id": f"{row['episode_id']}/0", "episode_id": row["episode_id"], "revision": 1, "step": 0}
+        | {"policy_version": model, "action": json.dumps(action), "tool_results": "[]"}
+        for row in rows
+    ]
+    failures = [
+        {"failure_id": f"{row['episode_id']}/0", "episode_id": row["episode_id"], "revision": 1}
+        | {"error_class": "wrong_answer", "is_recovered": False}
+        for row in rows
+        if row["error_class"]
+    ]
+    for table, found in (("episodes", rows), ("transitions", steps), ("failures", failures)):
+        store.insert(table, pl.DataFrame(found, schema=store.schema(table)))
+
+
+@pytest.fixture
+def seeded(address: Address, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"{address.scheme}://{address.user}:{address.password}@{address.host}:{address.port}/{address.database}"
+    monkeypatch.setenv(CLICKHOUSE_URL_ENV, url)
+    episodes(store, "m@v1", "1110000000-")
+    episodes(store, "m@v2", "0111111100")
+
+
+@pytest.fixture
+def models(data_dir: DataDir, tmp_path: Path) -> DataDir:
+    """A data directory with ``m@v1`` and ``m@v2``."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    for version in (b"1", b"2"):
+        (folder / "model.safetensors").write_bytes(version)
+        Registry(data_dir).add("m", folder)
+    return data_dir
+
+
+def run(data_dir: DataDir, *arguments: str) -> tuple[str, str]:
+    """What it prints on stdout, with single spaces, and on stderr."""
+    shown, noted = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(console.out, "file", shown)
+        patch.setattr(console.err, "file", noted)
+        app([*arguments, "--data-dir", str(data_dir.path)], standalone_mode=False)
+    return re.sub(r" +", " ", shown.getvalue()), noted.getvalue()
+
+
+@pytest.mark.usefixtures("seeded")
+def test_models_are_evaluated_listed_shown_and_compared(models: DataDir) -> None:
+    def say(*arguments: str) -> str:
+        return run(models, *arguments)[0]
+
+    assert "test:m@v1 10 10 30.0 %" in say("evaluate", "m@v1", "--task-prefix", "test-")
+    assert "test:m@v2 10 10 70.0 %" in say("evaluate", "m", "--task-prefix", "test-")
+    listed = say("evaluations", "list")
+    assert listed.index("test:m@v1") < listed.index("test:m@v2")
+    shown = say("evaluations", "show", "test:m@v1")
+    assert "all tasks that start with test-" in shown
+    assert "lookup 10 0 10 30.0 %" in shown
+    assert "wrong_answer 7 70.0 % 7" in shown
+    compared = say("evaluations", "compare", "test:m@v1", "test:m@v2")
+    assert "success +40.0 points" in compared
+    assert "wrong_answer 7 → 3 70.0 % → 30.0 %" in compared
+    assert "5 tasks failed before and succeed now" in compared
+    assert "test-03 m@v1-3 m@v2-3" in compared
+    assert "1 tasks succeeded before and fail now" in compared
+
+
+@pytest.mark.usefixtures("seeded")
+def test_what_is_left_out_is_said(models: DataDir) -> None:
+    assert "left out: no_reward 1" in run(models, "evaluate", "m@v1")[1]
+    with pytest.raises(EvaluationError, match="no episode of m@v7"):
+        run(models, "evaluate", "m@v7")
+    with pytest.raises(SpanloopError, match="no model"):
+        run(models, "evaluate", "nobody")
+
+
+def test_train_asks_for_what_its_options_say(models: DataDir) -> None:
+    queued, _ = run(
+        models, "train", "m", "--group-size", "16", "--epochs", "2", "--max-prompt-tokens", "600",
+        "--max-response-tokens", "300", "--seed", "7", "--task-prefix", "train-", "--task-id", "train-1",
+        "--task-id", "train-2", "--pause-serving",
+    )  # fmt: skip
+    spec = JobApi(models).get(queued.strip()).spec
+    assert (spec.group_size, spec.epochs, spec.max_prompt_tokens, spec.max_response_tokens) == (16, 2, 600, 300)
+    assert (spec.seed, spec.task_prefix, spec.task_ids, spec.pause_serving) == (
+        7,
+        "train-",
+        ("train-1", "train-2"),
+        True,
+    )
+    queued, _ = run(models, "train", "m")
+    spec = JobApi(models).get(queued.strip()).spec
+    assert (spec.group_size, spec.pause_serving, spec.task_ids) == (8, False, ())
