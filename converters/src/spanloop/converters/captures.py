@@ -6,7 +6,7 @@ one, are ``ambiguous_capture``; a capture that contradicts itself or the call's 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, cast
 
 import polars as pl
@@ -29,14 +29,24 @@ class Generation(NamedTuple):
     trace_id: str
     parent_span_id: str
     policy_version: str
-    prompt_token_ids: list[int]
-    response_token_ids: list[int]
-    logprobs: list[float]
-    """Natural log, parallel to ``response_token_ids``."""
+    row: int
+    """Where ``Generations.tokens`` has its token ids and logprobs."""
+    prompt_tokens: int
+    response_tokens: int
+    logprobs: int
+    """How many there are: one for each response token, when nothing is wrong."""
     finish_reason: str
     is_complete: bool
     sampling: tuple[tuple[str, str], ...]
     ingested_us: int
+
+
+class Generations(NamedTuple):
+    """Captures; their tokens stay in columns, because nothing ever looks at one of them by itself."""
+
+    found: list[Generation]
+    tokens: pl.DataFrame
+    """``prompt_token_ids``, ``response_token_ids`` and ``logprobs`` (natural log), a row a generation, never null."""
 
 
 class Capture(NamedTuple):
@@ -49,41 +59,37 @@ class Capture(NamedTuple):
     """Newest of all captures that had a say; 0 without any."""
 
 
+_TOKENS: Final = ("prompt_token_ids", "response_token_ids", "logprobs")
+
 NO_CAPTURE: Final = Capture(None, "", None, 0)
 
 
-def read_generations(frame: pl.DataFrame) -> list[Generation]:
+def read_generations(frame: pl.DataFrame) -> Generations:
     """The first choice of each response in ``frame``; the newest row of each generation id counts."""
     rows = (
         frames.conform(frame, frames.GENERATIONS)
         .filter(pl.col("choice_index") == 0)
         .sort("ingested_at", "generation_id")
         .unique("generation_id", keep="last", maintain_order=True)
-        .with_columns(pl.col("ingested_at").cast(pl.Int64))
+        .with_columns(pl.col(_TOKENS).fill_null([]))
     )
-    return [_generation(cast("dict[str, object]", row)) for row in rows.iter_rows(named=True)]
-
-
-def _generation(row: Mapping[str, object]) -> Generation:
-    def text(name: str) -> str:
-        return str(row[name] or "")
-
-    sampling = cast("list[dict[str, str]] | None", row["sampling"])
-    return Generation(
-        generation_id=text("generation_id"),
-        response_id=text("response_id"),
-        choice_index=cast("int", row["choice_index"]),
-        trace_id=text("trace_id"),
-        parent_span_id=text("parent_span_id"),
-        policy_version=text("policy_version"),
-        prompt_token_ids=cast("list[int] | None", row["prompt_token_ids"]) or [],
-        response_token_ids=cast("list[int] | None", row["response_token_ids"]) or [],
-        logprobs=cast("list[float] | None", row["logprobs"]) or [],
-        finish_reason=text("finish_reason"),
-        is_complete=bool(row["is_complete"]),
-        sampling=tuple((item["key"], item["value"]) for item in sampling or ()),
-        ingested_us=cast("int | None", row["ingested_at"]) or 0,
+    scalars = rows.select(
+        pl.col("generation_id", "response_id").fill_null(""),
+        "choice_index",
+        pl.col("trace_id", "parent_span_id", "policy_version").fill_null(""),
+        pl.int_range(pl.len()).alias("row"),
+        *(pl.col(name).list.len() for name in _TOKENS),
+        pl.col("finish_reason").fill_null(""),
+        pl.col("is_complete").fill_null(value=False),
+        pl.col("sampling").fill_null([]),
+        pl.col("ingested_at").cast(pl.Int64).fill_null(0),
     )
+    columns = {name: scalars[name].to_list() for name in scalars.columns}
+    columns["sampling"] = [
+        tuple((item["key"], item["value"]) for item in cast("list[dict[str, str]]", items))
+        for items in columns["sampling"]
+    ]
+    return Generations([Generation(*values) for values in zip(*columns.values(), strict=True)], rows.select(_TOKENS))
 
 
 def join_captures(spans: Sequence[Span], generations: Iterable[Generation]) -> dict[tuple[str, str], Capture]:
@@ -148,17 +154,17 @@ def _checked(call: Span, generation: Generation, join: str) -> Capture:
 
 def _mismatch(call: Span, generation: Generation) -> Problem | None:
     where = f"span {call.span_id}, generation {generation.generation_id}"
-    ids = len(generation.response_token_ids)
+    ids = generation.response_tokens
     if not generation.is_complete:
         return Problem(UntrainableReason.INCOMPLETE_STREAM, f"{where}: the gateway saw the stream break off")
-    if len(generation.logprobs) != ids:
-        detail = f"{where}: {len(generation.logprobs)} logprobs for {ids} response tokens, expected as many"
+    if generation.logprobs != ids:
+        detail = f"{where}: {generation.logprobs} logprobs for {ids} response tokens, expected as many"
         return Problem(UntrainableReason.TOKEN_MISMATCH, detail)
-    if not ids or not generation.prompt_token_ids:
-        detail = f"{where}: {len(generation.prompt_token_ids)} prompt and {ids} response tokens, expected some of each"
+    if not ids or not generation.prompt_tokens:
+        detail = f"{where}: {generation.prompt_tokens} prompt and {ids} response tokens, expected some of each"
         return Problem(UntrainableReason.TOKEN_MISMATCH, detail)
     counted = (
-        ("gen_ai.usage.input_tokens", call.input_tokens, len(generation.prompt_token_ids)),
+        ("gen_ai.usage.input_tokens", call.input_tokens, generation.prompt_tokens),
         ("gen_ai.usage.output_tokens", call.output_tokens, ids),
     )
     for attribute, expected, got in counted:

@@ -23,7 +23,7 @@ from .spans import Rejected
 from .steps import Episode, build_episode
 from .stitch import Stitched, stitch
 from .trainable import untrainable
-from .trajectories import merge
+from .trajectories import Extensions, extensions, merge, token_columns
 
 CONTEXT: Final = "context"
 """The reason of spans that belong to an episode without being a model call: nothing is wrong with them."""
@@ -96,10 +96,13 @@ def _convert(
     if traces is not None:
         wanted = [group for group in stitched.groups if any(s.trace_id in traces for s in group.spans)]
         stitched = stitched._replace(groups=wanted)
-    captures = join_captures(collapsed.spans, read_generations(generations))
-    episodes = _episodes(stitched, captures)
+    captured = read_generations(generations)
+    episodes = _episodes(stitched, join_captures(collapsed.spans, captured.found))
+    goes_on = extensions((episode.steps for episode in episodes), captured.tokens)
     joined = add_computed(join_scores(episodes, read_scores(scores)), episodes, options.reward_functions)
-    judged = [judge(episode, joined.rewards.get(episode.episode_id, NO_REWARDS), options) for episode in episodes]
+    judged = [
+        judge(episode, joined.rewards.get(episode.episode_id, NO_REWARDS), options, goes_on) for episode in episodes
+    ]
     rejected = [
         *normalised.rejected,
         *collapsed.rejected,
@@ -107,14 +110,14 @@ def _convert(
         *(found for episode in episodes for found in _context(episode)),
         *joined.rejected,
     ]
-    return _frames(judged, rejected)
+    return _frames(judged, rejected, captured.tokens)
 
 
 def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture]) -> list[Episode]:
     return [build_episode(group, stitched.parents, captures) for group in stitched.groups]
 
 
-def judge(episode: Episode, rewards: Rewards, options: Options) -> Judged:
+def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensions) -> Judged:
     """Attribute, decide what may be trained on, and merge tokens, for one episode."""
     scored = _scored_outcome(rewards, options)
     failures = attribute(episode, has_failed=scored == "failure", reward=rewards.value, rules=options.rules)
@@ -132,7 +135,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options) -> Judged:
         rewards=rewards,
         failures=failures,
         problems=problems,
-        token_rows=tuple(merge(episode.steps, problems)),
+        token_rows=tuple(merge(episode.steps, problems, goes_on)),
     )
 
 
@@ -155,7 +158,7 @@ def _context(episode: Episode) -> list[Rejected]:
     ]
 
 
-def _frames(judged: list[Judged], rejected: list[Rejected]) -> Converted:
+def _frames(judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame) -> Converted:
     transitions: list[Values] = []
     trajectories: list[Values] = []
     failures: list[Values] = []
@@ -163,10 +166,19 @@ def _frames(judged: list[Judged], rejected: list[Rejected]) -> Converted:
         transitions += transition_rows(found)
         trajectories += trajectory_rows(found)
         failures += failure_rows(found)
+    token_rows = [row for found in judged for row in found.token_rows]
     return Converted(
         episodes=frames.build([episode_row(found) for found in judged], frames.EPISODES),
-        transitions=frames.build(transitions, frames.TRANSITIONS),
-        trajectories=frames.build(trajectories, frames.TRAJECTORIES),
+        transitions=_with_tokens(transitions, tokens),
+        trajectories=frames.build(trajectories, frames.TRAJECTORIES, token_columns(token_rows, tokens)),
         failures=frames.build(failures, frames.FAILURES),
         rejected=frames.build(sorted(rejected), frames.REJECTED),
     )
+
+
+def _with_tokens(transitions: list[Values], tokens: pl.DataFrame) -> pl.DataFrame:
+    """``transitions``, each with the tokens of the capture that it names, if any."""
+    place = list(frames.TRANSITIONS).index("prompt_token_ids")
+    captures = pl.Series([values[place] for values in transitions], dtype=pl.UInt32)
+    columns = [tokens[name].gather(captures).fill_null([]) for name in tokens.columns]
+    return frames.build([values[:place] + values[place + 1 :] for values in transitions], frames.TRANSITIONS, columns)

@@ -237,15 +237,21 @@ def conform(frame: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     )
 
 
-def build(rows: Sequence[tuple[object, ...]], schema: pl.Schema) -> pl.DataFrame:
+def build(rows: Sequence[tuple[object, ...]], schema: pl.Schema, columns: Sequence[pl.Series] = ()) -> pl.DataFrame:
     """A frame out of row tuples in the order of ``schema``.
 
     Text decoded from JSON may hold lone surrogates, which no UTF-8 column can; they become U+FFFD.
+
+    Args:
+        rows: One value for each column of ``schema`` that is not in ``columns``.
+        schema: Of the frame.
+        columns: Those that exist as columns already.
     """
-    columns = list(zip(*rows, strict=True)) if rows else [() for _ in schema]
-    return pl.DataFrame(
-        [_series(name, values, dtype) for (name, dtype), values in zip(schema.items(), columns, strict=True)]
-    )
+    given = {column.name: column for column in columns}
+    told = [(name, dtype) for name, dtype in schema.items() if name not in given]
+    values = list(zip(*rows, strict=True)) if rows else [() for _ in told]
+    given |= {name: _series(name, found, dtype) for (name, dtype), found in zip(told, values, strict=True)}
+    return pl.DataFrame([given[name] for name in schema])
 
 
 def _series(name: str, values: Sequence[object], dtype: pl.DataType) -> pl.Series:

@@ -111,7 +111,7 @@ def episode_row(judged: Judged) -> Values:
 
 
 def transition_rows(judged: Judged) -> list[Values]:
-    """Rows of ``transitions``, by step."""
+    """Rows of ``transitions``, by step; in the place of its tokens the row of ``Generations.tokens`` that has them."""
     by_step: dict[int, Failure] = {}
     for failure in judged.failures:
         by_step.setdefault(failure.step.index, failure)
@@ -154,9 +154,7 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, states: lis
         {**sampling, **dict(span.sampling)},
         str(TokenSource.CAPTURED if tokens else TokenSource.NONE),
         step.capture.join,
-        tokens.prompt_token_ids if tokens else [],
-        tokens.response_token_ids if tokens else [],
-        tokens.logprobs if tokens else [],
+        tokens.row if tokens else None,
         problem is None,
         str(problem.reason) if problem else "",
         problem.detail if problem else "",
@@ -171,7 +169,7 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, states: lis
 
 
 def trajectory_rows(judged: Judged) -> list[Values]:
-    """Rows of ``trajectories``, by row number."""
+    """Rows of ``trajectories``, by row number, without their tokens (see ``token_columns``)."""
     task_id, group_id = judged.episode.task_id, judged.group_id
     return [_trajectory(judged, number, row, (task_id, group_id)) for number, row in enumerate(judged.token_rows)]
 
@@ -189,10 +187,6 @@ def _trajectory(judged: Judged, number: int, row: Row, ids: tuple[str, str]) -> 
         first.index,
         last.index,
         str(row.row_start),
-        row.prompt_token_ids,
-        row.response_token_ids,
-        row.loss_mask,
-        row.logprobs,
         broadcast(judged.rewards, last.index)[0],
         row.is_trainable,
         "" if row.is_trainable else str(row.problems[0].reason),

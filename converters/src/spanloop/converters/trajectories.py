@@ -6,14 +6,32 @@ extends only the row of the step before it in its thread, and only while that st
 branch starts a row of its own. Steps without exact tokens make no row.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import polars as pl
 
 from spanloop.semconv.enums import RowStart
 
+from . import frames
 from .captures import Generation
 from .spans import Problem
 from .steps import Step
+
+Extensions = AbstractSet[tuple[int, int]]
+"""Pairs of captures (rows of ``Generations.tokens``): the second's prompt starts with all tokens of the first."""
+
+
+class Segment(NamedTuple):
+    """What one step adds to a row: its prompt from ``known`` on, then what was sampled."""
+
+    capture: int
+    """Row of ``Generations.tokens``."""
+    known: int
+    """Tokens of its prompt that the row has already."""
+    is_trained_on: bool
 
 
 @dataclass(slots=True)
@@ -22,51 +40,35 @@ class Row:
 
     steps: list[Step]
     row_start: RowStart
-    prompt_token_ids: list[int]
-    response_token_ids: list[int] = field(default_factory=list[int])
-    loss_mask: list[int] = field(default_factory=list[int])
-    """1 where the policy sampled the token; parallel to ``response_token_ids``."""
-    logprobs: list[float] = field(default_factory=list[float])
-    """0 where the mask is 0; parallel to ``response_token_ids``."""
+    prompt: int
+    """Row of ``Generations.tokens`` whose prompt is the row's."""
+    length: int
+    """Tokens so far, the prompt's included."""
+    segments: list[Segment] = field(default_factory=list[Segment])
     problems: list[Problem] = field(default_factory=list[Problem])
 
     @property
     def is_trainable(self) -> bool:
         """Whether any token of the row may be trained on."""
-        return 1 in self.loss_mask
+        return any(segment.is_trained_on for segment in self.segments)
 
     def add(self, step: Step, sampled: Generation, problem: Problem | None) -> None:
         """Append a step: first what its prompt holds beyond the row, then what was sampled."""
-        known = len(self.prompt_token_ids) + len(self.response_token_ids)
-        observed = sampled.prompt_token_ids[known:]
-        self.response_token_ids += observed
-        self.loss_mask += [0] * len(observed)
-        self.logprobs += [0.0] * len(observed)
-        count = len(sampled.response_token_ids)
-        self.response_token_ids += sampled.response_token_ids
-        self.loss_mask += [0 if problem else 1] * count
-        self.logprobs += [0.0] * count if problem else sampled.logprobs
+        self.segments.append(Segment(sampled.row, self.length, problem is None))
+        self.length = sampled.prompt_tokens + sampled.response_tokens
         if problem:
             self.problems.append(problem)
         if self.steps[-1] is not step:
             self.steps.append(step)
 
-    def is_prefix_of(self, prompt: Sequence[int]) -> bool:
-        """Whether ``prompt`` starts with all of the row's tokens."""
-        head, tail = len(self.prompt_token_ids), len(self.response_token_ids)
-        return (
-            len(prompt) >= head + tail
-            and prompt[head : head + tail] == self.response_token_ids
-            and prompt[:head] == self.prompt_token_ids
-        )
 
-
-def merge(steps: Sequence[Step], problems: Mapping[int, Problem]) -> list[Row]:
+def merge(steps: Sequence[Step], problems: Mapping[int, Problem], extensions: Extensions) -> list[Row]:
     """The token rows of one episode, by their first step.
 
     Args:
         steps: All steps of the episode, in order.
         problems: Step → why it must not be trained on.
+        extensions: See ``extensions``.
     """
     rows: list[Row] = []
     row_of: dict[int, Row] = {}
@@ -79,10 +81,11 @@ def merge(steps: Sequence[Step], problems: Mapping[int, Problem]) -> list[Row]:
             continue
         before = None if step.previous is None else row_of.get(step.previous)
         is_open = before is not None and before.steps[-1].index == step.previous
-        if before is not None and is_open and before.is_prefix_of(sampled.prompt_token_ids):
+        if before is not None and is_open and (before.segments[-1].capture, sampled.row) in extensions:
             row = before
         else:
-            row = Row([step], _row_start(step, before, is_first=is_first), sampled.prompt_token_ids)
+            start = _row_start(step, before, is_first=is_first)
+            row = Row([step], start, sampled.row, sampled.prompt_tokens)
             rows.append(row)
         row.add(step, sampled, problems.get(step.index))
         row_of[step.index] = row
@@ -92,9 +95,61 @@ def merge(steps: Sequence[Step], problems: Mapping[int, Problem]) -> list[Row]:
 def exact_tokens(step: Step) -> Generation | None:
     """What was sampled in this step, when it is known exactly and is whole in itself."""
     sampled = step.capture.generation
-    if sampled is None or not sampled.prompt_token_ids or not sampled.response_token_ids:
+    if sampled is None or not sampled.prompt_tokens or not sampled.response_tokens:
         return None
-    return sampled if len(sampled.logprobs) == len(sampled.response_token_ids) else None
+    return sampled if sampled.logprobs == sampled.response_tokens else None
+
+
+def extensions(episodes: Iterable[Sequence[Step]], tokens: pl.DataFrame) -> set[tuple[int, int]]:
+    """The pairs of captures that ``merge`` will ask about, of which the one goes on where the other ended.
+
+    Args:
+        episodes: Steps of each episode, in order.
+        tokens: ``Generations.tokens``.
+    """
+    asked: list[tuple[int, int]] = []
+    for steps in episodes:
+        for step in steps:
+            one = None if step.previous is None else exact_tokens(steps[step.previous])
+            other = exact_tokens(step)
+            if one and other and other.prompt_tokens >= one.prompt_tokens + one.response_tokens:
+                asked.append((one.row, other.row))
+    pairs = pl.DataFrame(asked, schema={"one": pl.UInt32, "other": pl.UInt32}, orient="row")
+    before, after = tokens[pairs["one"]], tokens[pairs["other"]]
+    whole = before.select(pl.concat_list("prompt_token_ids", "response_token_ids").alias("whole"))["whole"]
+    head = pl.DataFrame([whole, after["prompt_token_ids"]]).select(
+        (pl.col("prompt_token_ids").list.head(pl.col("whole").list.len()) == pl.col("whole")).alias("goes_on")
+    )["goes_on"]
+    return {pair for pair, goes_on in zip(asked, head.to_list(), strict=True) if goes_on}
+
+
+def token_columns(rows: Sequence[Row], tokens: pl.DataFrame) -> list[pl.Series]:
+    """The columns ``prompt_token_ids``, ``response_token_ids``, ``loss_mask`` and ``logprobs`` of trajectories.
+
+    The mask is 1 where the policy sampled the token in a step that may be trained on; elsewhere logprobs are 0.
+    """
+    prompts = tokens["prompt_token_ids"].gather([row.prompt for row in rows])
+    added = [(number, *segment) for number, row in enumerate(rows) for segment in row.segments]
+    schema = {"row": pl.UInt32, "capture": pl.UInt32, "known": pl.UInt32, "is_trained_on": pl.Boolean}
+    segments = pl.DataFrame(added, schema=schema, orient="row")
+    captured = segments.hstack(tokens[segments["capture"]])
+    observed = pl.col("prompt_token_ids").list.slice(pl.col("known"))
+    unseen, sampled = pl.col("observed").list.len(), pl.col("response_token_ids").list.len()
+    zero = pl.lit(0.0, dtype=pl.Float32)
+    pieces = captured.with_columns(observed.alias("observed")).select(
+        "row",
+        response_token_ids=pl.concat_list("observed", "response_token_ids"),
+        loss_mask=pl.concat_list(
+            pl.lit(0, dtype=pl.UInt8).repeat_by(unseen), pl.col("is_trained_on").cast(pl.UInt8).repeat_by(sampled)
+        ),
+        logprobs=pl.concat_list(
+            zero.repeat_by(unseen),
+            pl.when("is_trained_on").then("logprobs").otherwise(zero.repeat_by(sampled)),
+        ),
+    )
+    names = ("response_token_ids", "loss_mask", "logprobs")
+    joined = pieces.group_by("row", maintain_order=True).agg(pl.col(names).explode())
+    return [prompts, *(joined[name].cast(frames.TRAJECTORIES[name]) for name in names)]
 
 
 def _row_start(step: Step, before: Row | None, *, is_first: bool) -> RowStart:
