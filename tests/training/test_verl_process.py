@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.training.memory_watch import MemoryWatch
 from spanloop.training.verl_process import VerlProcess, failure_of, ray_folder
 
 from .training_running import a_plan
@@ -12,18 +13,38 @@ from .training_running import a_plan
 
 def ended(folder: Path, code: str) -> VerlProcess:
     process = subprocess.Popen([sys.executable, "-c", code])
+    watch = MemoryWatch(lambda: [process.pid])
+    watch.look()
     process.wait()
-    return VerlProcess(process, a_plan(folder))
+    return VerlProcess(process, a_plan(folder), watch)
 
 
 @pytest.mark.parametrize(
     ("report", "expected", "next_step"),
     [
-        ({"type": "OutOfMemoryError", "message": "task was killed"}, "ran out of memory", "Lower batch_groups"),
         (
-            {"type": "RuntimeError", "message": "DefaultCPUAllocator: can't allocate memory"},
+            {"type": "OutOfMemoryError", "message": "task was killed"},
             "ran out of memory",
-            "Lower",
+            "Submit it again with a lower",
+        ),
+        (
+            {
+                "type": "RuntimeError",
+                "message": "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes",
+            },
+            "you tried to allocate 9 bytes",
+            "Submit it again with a lower --max-prompt-tokens",
+        ),
+        (
+            {"type": "ActorDiedError", "message": "The process is killed by SIGKILL by OOM killer due to …"},
+            "ran out of memory, or was killed",
+            "Submit",
+        ),
+        ({"type": "RayTaskError", "message": "node running low on memory"}, "ran out of memory", "Submit"),
+        (
+            {"type": "ModuleNotFoundError", "message": "No module named 'verl'"},
+            "cannot run: No module named 'verl'",
+            f"{sys.executable} -m pip install 'spanloop[train]'",
         ),
         ({"type": "OSError", "message": "[Errno 28] No space left on device"}, "the disk is full", "Free some space"),
         ({"type": "JobError", "message": "no CUDA", "next_step": "use the CPU"}, "cannot run: no CUDA", "use the CPU"),
@@ -43,6 +64,13 @@ def test_a_report_becomes_an_error_with_a_next_step(
 def test_a_process_that_was_killed_reports_nothing_and_is_taken_for_out_of_memory(tmp_path: Path) -> None:
     error = failure_of(ended(tmp_path, "import os; os.kill(os.getpid(), 9)"))
     assert "status -9" in error.what
+    assert "Its processes used up to" in error.what
+    assert "--pause-serving" in error.next_step
+
+
+def test_what_is_done_already_is_not_advised(tmp_path: Path) -> None:
+    error = failure_of(ended(tmp_path, "import os; os.kill(os.getpid(), 9)"), is_paused=True)
+    assert "--batch-groups, or stop" in error.next_step
 
 
 def test_a_crash_without_a_report_names_its_status(tmp_path: Path) -> None:

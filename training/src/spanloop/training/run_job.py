@@ -156,6 +156,7 @@ def _watch(attempt: Attempt, run: VerlProcess, writer: MetricsWriter) -> None:
     status = None
     while status is None:
         time.sleep(_POLL_S)
+        run.memory.look()
         status = run.exit_status()
         steps = tail.read()
         if not steps:
@@ -170,7 +171,7 @@ def _watch(attempt: Attempt, run: VerlProcess, writer: MetricsWriter) -> None:
                     next_step=f"Submit it again with a smaller learning_rate (it was {run.plan.learning_rate:g}).",
                 )
     if status != 0:
-        raise failure_of(run)
+        raise failure_of(run, is_paused=attempt.job.spec.pause_serving)
 
 
 def _finished(plan: TrainPlan) -> Checkpoint:

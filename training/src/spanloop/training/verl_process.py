@@ -19,7 +19,8 @@ from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import JobError
 
-from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, kill_members
+from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, kill_members, members
+from .memory_watch import MemoryWatch
 from .verl_plugin.plan import TrainPlan
 
 _RAY_PREFIX: Final = "spanloop-ray-"
@@ -29,7 +30,11 @@ _OOM_SIGNS: Final = (
     "can't allocate memory",
     "cannot allocate memory",
     "not enough memory",
+    "low on memory",
+    "oom killer",
 )
+"""Of torch, CUDA, Ray's memory monitor, and Ray about a worker that the kernel has killed."""
+_MISSING_SIGNS: Final = ("ModuleNotFoundError", "ImportError")
 _DISK_SIGNS: Final = ("no space left", "disk quota exceeded", "pytorchstreamwriter failed writing")
 _SOCKET_PATH_BYTES: Final = 40
 """Room that a temporary folder may take, so that Ray's socket paths below it stay under 107 bytes."""
@@ -40,6 +45,8 @@ class VerlProcess(NamedTuple):
 
     process: subprocess.Popen[bytes]
     plan: TrainPlan
+    memory: MemoryWatch
+    """Of this attempt's processes; whoever waits for its end lets it look."""
 
     def exit_status(self) -> int | None:
         """None while it runs."""
@@ -57,6 +64,7 @@ def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Generator[V
     """
     plan_path.write_text(plan.model_dump_json(indent=1))
     plan.failure_path.unlink(missing_ok=True)
+    mark = JobMark(plan.job_id, token)
     process = subprocess.Popen(
         [sys.executable, "-m", "spanloop.training.verl_plugin.main", str(plan_path)],
         env=os.environ | {JOB_ID_ENV: plan.job_id, JOB_TOKEN_ENV: str(token), "PYTHONWARNINGS": "ignore"},
@@ -65,11 +73,11 @@ def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Generator[V
         process_group=0,
     )
     try:
-        yield VerlProcess(process, plan)
+        yield VerlProcess(process, plan, MemoryWatch(lambda: [member.pid for member in members(None, mark)]))
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        kill_members(None, JobMark(plan.job_id, token))
+        kill_members(None, mark)
         process.wait()
 
 
@@ -91,8 +99,13 @@ def ray_folder(previous_plan: Path) -> Generator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def failure_of(run: VerlProcess) -> JobError:
-    """Why verl ended with an error, with the next step."""
+def failure_of(run: VerlProcess, *, is_paused: bool = False) -> JobError:
+    """Why verl ended with an error, with the next step.
+
+    Args:
+        run: Which has ended.
+        is_paused: Whether serving was stopped meanwhile, so that this cannot help any more.
+    """
     status = run.process.returncode
     kind, message, next_step = _reported(run.plan.failure_path)
     where = f"Job {run.plan.job_id} ({run.plan.kind})"
@@ -103,9 +116,18 @@ def failure_of(run: VerlProcess) -> JobError:
             next_step=f"Free some space, then spanloop jobs retry {run.plan.job_id}: it goes on from its checkpoint.",
         )
     if status == -signal.SIGKILL or any(sign in said for sign in _OOM_SIGNS):
+        seen = f" {run.memory.use}" if run.memory.use else ""
+        said = f" {_short(message)}" if message else ""
+        pause = "" if is_paused else ", with --pause-serving, which stops vLLM meanwhile"
         return JobError(
-            f"{where} ran out of memory, or was killed: verl ended with status {status}. {_short(message)}",
-            next_step="Lower batch_groups, max_prompt_tokens or max_response_tokens, or stop what else needs memory.",
+            f"{where} ran out of memory, or was killed: verl ended with status {status}.{seen}{said}",
+            next_step="Submit it again with a lower --max-prompt-tokens or --max-response-tokens, "
+            f"a lower --batch-groups{pause}, or stop what else needs memory.",
+        )
+    if kind in _MISSING_SIGNS:
+        return JobError(
+            f"{where} cannot run: {message}.",
+            next_step=f"{sys.executable} -m pip install 'spanloop[train]'; then spanloop jobs retry {run.plan.job_id}",
         )
     if next_step:
         return JobError(f"{where} cannot run: {message}", next_step=next_step)

@@ -1,0 +1,78 @@
+"""How much memory a job's processes use, and how little was left: what to know when the kernel has killed one."""
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import psutil
+
+_EVERY_S: Final = 2.0
+_GB: Final = 1e9
+_CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+
+
+class MemoryUse(NamedTuple):
+    """The most that was used and the least that was left, in bytes."""
+
+    used_bytes: int
+    """By the job's processes together; what they share counts once for the largest."""
+    available_bytes: int
+    """Of the machine, without swapping."""
+    limit_bytes: int
+    """Of the machine, or of the container where that has less."""
+
+    def __str__(self) -> str:
+        used, left, limit = (f"{each / _GB:.1f} GB" for each in self)
+        return f"Its processes used up to {used} of {limit}; the machine had {left} left at the least."
+
+
+class MemoryWatch:
+    """Looks every two seconds, however often it is asked to.
+
+    Args:
+        pids: The job's processes now.
+    """
+
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        self._pids = pids
+        self._next_look_s = 0.0
+        self._most_used = 0
+        self._least_available: int | None = None
+
+    def look(self) -> None:
+        """Take a sample when one is due."""
+        if time.monotonic() < self._next_look_s:
+            return
+        self._next_look_s = time.monotonic() + _EVERY_S
+        self._most_used = max(self._most_used, _used_bytes(self._pids()))
+        available = psutil.virtual_memory().available
+        self._least_available = min(available, self._least_available or available)
+
+    @property
+    def use(self) -> MemoryUse | None:
+        """What was seen; None before the first look."""
+        if self._least_available is None:
+            return None
+        return MemoryUse(self._most_used, self._least_available, _limit_bytes())
+
+
+def _used_bytes(pids: Iterable[int]) -> int:
+    private, shared = 0, 0
+    for pid in pids:
+        try:
+            memory = psutil.Process(pid).memory_info()
+        except psutil.Error:
+            continue  # it has ended meanwhile
+        private += memory.rss - memory.shared
+        shared = max(shared, memory.shared)
+    return private + shared
+
+
+def _limit_bytes() -> int:
+    total = int(psutil.virtual_memory().total)
+    try:
+        text = _CGROUP_LIMIT.read_text().strip()
+    except OSError:
+        return total
+    return min(total, int(text)) if text.isdigit() else total
