@@ -161,3 +161,25 @@ def test_a_spec_of_another_version_is_refused_and_costs_its_neighbours_nothing(
     api.list()
     assert [job.id in text for text in caplog.messages] == [True, False]
     assert nightly.id in caplog.messages[1]
+
+
+def test_a_job_has_run_since_the_start_of_its_last_attempt(
+    api: JobApi, spec: JobSpec, database: ControlDatabase, clock: FakeClock
+) -> None:
+    job = api.submit(spec)
+    assert api.get(job.id).started_at is None
+
+    lease = start(database, clock.now)
+    assert api.get(job.id).started_at == clock.now
+    clock.forward(hours=1)
+    with database.write() as session:
+        outcomes.interrupted(session, lease, now=clock.now, error="killed")
+    assert api.get(job.id).started_at is None
+    lease = start(database, clock.now)
+    with database.write() as session:
+        outcomes.fail(session, lease, now=clock.now, error="diverged")
+    failed = api.get(job.id)
+    assert failed.started_at == failed.finished_at == clock.now
+    assert api.retry(job.id).started_at is None
+    start(database, clock.now)
+    assert api.get(job.id).attempt == 3

@@ -75,5 +75,5 @@ def ask_cancel(session: Session, job_id: str, *, now: datetime) -> None:
 
 def requeue_finished(session: Session, job_id: str) -> bool:
     """Queue a failed or cancelled job again, with a fresh allowance of attempts; False when it is neither."""
-    values = {"finished_at": None, "interruptions": 0, "error": "", "runner": "", "lease_owner": ""}
+    values = {"started_at": None, "finished_at": None, "interruptions": 0, "error": "", "runner": "", "lease_owner": ""}
     return move(session, job_id, {JobState.FAILED, JobState.CANCELLED}, JobState.QUEUED, values=values)

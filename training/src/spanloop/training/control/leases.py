@@ -53,7 +53,7 @@ def take_next(session: Session, *, owner: str, now: datetime, until: datetime) -
             "lease_owner": owner,
             "lease_until": until,
             "runner": "",
-            "started_at": row.started_at or now,
+            "started_at": now,
         }
         if move(session, row.job_id, {JobState.QUEUED}, JobState.RUNNING, token=row.lease_token, values=values):
             return Lease(row.job_id, row.lease_token)

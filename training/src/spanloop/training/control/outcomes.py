@@ -72,7 +72,9 @@ def _settle(
     interruptions: int | None = None,
 ) -> JobState:
     values: dict[str, object] = {"lease_owner": "", "lease_until": None, "runner": ""}
-    ended = {"error": error, "finished_at": now if target in FINAL_STATES else None}
+    ended: dict[str, object] = {"error": error, "finished_at": now if target in FINAL_STATES else None}
+    if target is JobState.QUEUED:
+        ended["started_at"] = None
     counted = {} if interruptions is None else {"interruptions": interruptions}
     if move(session, lease.job_id, {JobState.RUNNING}, target, token=lease.token, values=values | ended | counted):
         return target

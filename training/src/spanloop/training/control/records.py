@@ -31,7 +31,7 @@ class Job:
     """How often it was started; 0 before the first start."""
     created_at: datetime
     started_at: datetime | None
-    """Start of the first attempt."""
+    """Start of the last attempt; None while the job waits for one."""
     finished_at: datetime | None
     step: int
     """Steps that the runner reported as done; a resumed attempt goes on from its checkpoint."""
