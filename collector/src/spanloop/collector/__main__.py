@@ -21,7 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=defaults.port, help="0 chooses one; default: %(default)s")
     parser.add_argument("--grpc-port", type=int, help="0 chooses one; default: 4317 beside 4318, else one is chosen")
     parser.add_argument("--no-grpc", action="store_true", help="HTTP only")
-    parser.add_argument("--host", default=defaults.host, help="there is no authentication; default: %(default)s")
+    parser.add_argument("--host", default=defaults.host, help="beyond loopback with API keys; default: %(default)s")
+    parser.add_argument("--allow-anonymous", action="store_true", help="listen beyond loopback without API keys")
     parser.add_argument(
         "--spool-limit-bytes", type=int, default=defaults.spool_limit_bytes,
         help="answer 503 when as much waits for ClickHouse; default: %(default)s",
@@ -41,6 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = Settings(
         host=options.host,
+        allow_anonymous=options.allow_anonymous,
         port=options.port,
         grpc_port=options.grpc_port,
         has_grpc=not options.no_grpc,

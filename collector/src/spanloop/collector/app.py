@@ -14,9 +14,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from spanloop.store.keys import Scope
+
 from .admission import JSON, Signal
 from .intake import Intake
-from .otlp_http import NO_METRICS, accepted_response, content_type_of, read_body, refused_response
+from .otlp_http import (
+    NO_METRICS,
+    accepted_response,
+    authorization_of,
+    content_type_of,
+    read_body,
+    refused_response,
+)
 from .refusal import RefusedError, RpcCode
 from .routes_scores import PATH as SCORES_PATH
 from .routes_scores import score_receiver
@@ -29,6 +38,7 @@ def create_app(intake: Intake) -> Starlette:
         async def receive(request: Request) -> Response:
             content_type = content_type_of(request)
             try:
+                intake.guard.check(authorization_of(request), Scope.INGEST)
                 with intake.budget.share() as share:
                     body = await read_body(request, intake.settings, share)
                     admission = await intake.receive(signal, body, content_type)
@@ -45,7 +55,11 @@ def create_app(intake: Intake) -> Starlette:
     async def healthz(_: Request) -> Response:
         return Response(json.dumps(intake.health.report(intake.spool.stats)), media_type=JSON)
 
-    async def prometheus(_: Request) -> Response:
+    async def prometheus(request: Request) -> Response:
+        try:
+            intake.guard.check(authorization_of(request), Scope.READ)
+        except RefusedError as refused:
+            return refused_response(request, refused)
         stats, metrics = intake.spool.stats, intake.metrics
         metrics.set("spool_bytes", stats.bytes)
         metrics.set("spool_records", stats.records)

@@ -15,6 +15,7 @@ from spanloop.store.spool import Spool, SpoolDiskError, SpoolFullError
 
 from . import dead_letters
 from .admission import Admission, Signal, admit, malformed_letter
+from .guard import Guard
 from .health import Health
 from .metrics import Metrics
 from .refusal import BodyBudget, RefusedError, invalid, unavailable
@@ -54,13 +55,17 @@ class Intake:
         metrics: Counts items and refusals.
         health: Learns when the spool's disk refuses.
         settings: The limits.
+        guard: Who may send; default everybody.
     """
 
-    def __init__(self, spool: Spool, metrics: Metrics, health: Health, settings: Settings) -> None:
+    def __init__(
+        self, spool: Spool, metrics: Metrics, health: Health, settings: Settings, guard: Guard | None = None
+    ) -> None:
         self.spool = spool
         self.metrics = metrics
         self.health = health
         self.settings = settings
+        self.guard = guard or Guard()
         self.budget = BodyBudget(settings.memory_limit_bytes)
         self._complaints = _Complaints()
         self._checkers = ThreadPoolExecutor(_CHECKERS, thread_name_prefix="check")

@@ -14,6 +14,8 @@ from typing import Any, Final, NoReturn
 
 import grpc
 
+from spanloop.store.keys import Scope
+
 from .admission import PROTOBUF, Signal
 from .intake import Intake
 from .otlp_http import NO_METRICS, protobuf_answer, rpc_status
@@ -65,6 +67,7 @@ async def serve_grpc(intake: Intake, host: str, port: int) -> AsyncGenerator[int
 def _export(intake: Intake, signal: Signal) -> _Export:
     async def export(body: bytes, context: _Context) -> bytes:
         try:
+            intake.guard.check(_authorization_of(context), Scope.INGEST)
             with intake.budget.share() as share:
                 share.grow_to(len(body))
                 return protobuf_answer(signal, await intake.receive(signal, body, PROTOBUF))
@@ -73,6 +76,11 @@ def _export(intake: Intake, signal: Signal) -> _Export:
             await _abort(context, refused)
 
     return export
+
+
+def _authorization_of(context: _Context) -> str:
+    sent = dict(context.invocation_metadata() or ())
+    return str(sent.get("authorization", ""))
 
 
 async def _no_metrics(_: bytes, context: _Context) -> bytes:

@@ -107,6 +107,8 @@ def refused_response(request: Request, refused: RefusedError) -> Response:
     headers = {} if refused.retry_after_s is None else {"Retry-After": str(refused.retry_after_s)}
     if refused.is_hanging:
         headers["Connection"] = "close"
+    if refused.status is HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
     if content_type_of(request) == JSON:
         body = json.dumps({"code": int(refused.code), "message": refused.message}).encode()
         return Response(body, refused.status, headers, JSON)
@@ -116,6 +118,11 @@ def refused_response(request: Request, refused: RefusedError) -> Response:
 def content_type_of(request: Request) -> str:
     """The media type without its parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def authorization_of(request: Request) -> str:
+    """The header that holds the key; empty without one."""
+    return request.headers.get("authorization", "")
 
 
 def rpc_status(refused: RefusedError) -> bytes:

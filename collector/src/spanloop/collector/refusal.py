@@ -18,10 +18,12 @@ class RpcCode(IntEnum):
 
     INVALID_ARGUMENT = 3
     NOT_FOUND = 5
+    PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
     UNIMPLEMENTED = 12
     INTERNAL = 13
     UNAVAILABLE = 14
+    UNAUTHENTICATED = 16
 
 
 class RefusedError(Exception):

@@ -17,11 +17,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from spanloop.semconv import attributes as names
+from spanloop.store.keys import Scope
 from spanloop.store.scores import Score
 
 from .admission import JSON, PROTOBUF, Signal
 from .intake import Intake
-from .otlp_http import content_type_of, read_body, refused_response
+from .otlp_http import authorization_of, content_type_of, read_body, refused_response
 from .refusal import RefusedError, RpcCode, invalid
 from .wire import serialize
 
@@ -45,6 +46,7 @@ def score_receiver(intake: Intake) -> Callable[[Request], Awaitable[Response]]:
 
     async def receive(request: Request) -> Response:
         try:
+            intake.guard.check(authorization_of(request), Scope.SCORE)
             _check_content_type(request)
             with intake.budget.share() as share:
                 read = _read(await read_body(request, intake.settings, share))
@@ -118,9 +120,10 @@ def _read(body: bytes) -> _Read:
         found: object = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise invalid(f"not JSON: {error}; expected a score, a list of scores, or {{'scores': […]}}") from error
-    if isinstance(found, dict) and "scores" in found:
-        found = cast("dict[str, object]", found)["scores"]
-    items: list[object] = cast("list[object]", found) if isinstance(found, list) else [cast("object", found)]
+    if isinstance(found, dict):
+        fields = cast("dict[str, object]", found)
+        found = fields.get("scores", fields)
+    items = cast("list[object]", found) if isinstance(found, list) else [found]
     scores: list[Score] = []
     rejected: list[dict[str, object]] = []
     for index, item in enumerate(items):

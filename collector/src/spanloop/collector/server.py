@@ -18,12 +18,14 @@ from typing import Final
 import uvicorn
 
 from spanloop.semconv.environment import COLLECTOR_PORT
-from spanloop.semconv.errors import PortInUseError, ServiceError
+from spanloop.semconv.errors import ConfigurationError, PortInUseError, ServiceError
 from spanloop.store import DataDir, Store, connect
+from spanloop.store.keys import KeyRing
 from spanloop.store.spool import Spool
 
 from .app import create_app
 from .connections import IDLE_S, PatientProtocol, allow_many_connections
+from .guard import Guard
 from .health import Health
 from .intake import Intake
 from .metrics import Metrics
@@ -52,16 +54,36 @@ def run(data_dir: DataDir, settings: Settings) -> None:
         PortInUseError: Another process listens on the port.
         AlreadyRunningError: Another collector has this data directory's spool open.
         DataDirectoryError: The directory is of another version, not writable or full.
+        ConfigurationError: It would listen beyond loopback, and there are no keys.
     """
     data_dir.open()
+    _check_exposure(data_dir, settings)
     listener = _listen(settings.host, settings.port, "--port")
     with listener, Spool(data_dir.spool, max_bytes=settings.spool_limit_bytes) as spool:
         asyncio.run(_serve(data_dir, settings, listener, spool))
 
 
+def _check_exposure(data_dir: DataDir, settings: Settings) -> None:
+    if _is_loopback(settings.host) or KeyRing(data_dir).is_required:
+        return
+    if not settings.allow_anonymous:
+        raise ConfigurationError(
+            f"The collector would listen on {settings.host}, beyond this machine, and there are no API keys.",
+            next_step=f"Make one: spanloop keys create NAME --data-dir {data_dir.path}; or say --allow-anonymous.",
+        )
+    _log.warning("listening on %s without API keys: whoever reaches it can write spans", settings.host)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 async def _serve(data_dir: DataDir, settings: Settings, listener: socket.socket, spool: Spool) -> None:
     metrics, health = Metrics(), Health(data_dir.spool)
-    intake = Intake(spool, metrics, health, settings)
+    intake = Intake(spool, metrics, health, settings, Guard(KeyRing(data_dir)))
 
     def open_store() -> Store:
         return connect(data_dir)
@@ -147,8 +169,6 @@ def _stop_on_signals(server: uvicorn.Server) -> None:
 
 def _reachable_url(host: str, port: int) -> str:
     """Where a process of this machine reaches a listener: not at the wildcard address."""
-    if not ipaddress.ip_address(host).is_loopback:
-        _log.warning("listening on %s without authentication: whoever reaches it can write spans", host)
     wildcards: dict[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - only compared
     reachable = wildcards.get(host, host)
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"

@@ -13,7 +13,9 @@ class Settings:
     """Settings of one collector process."""
 
     host: str = "127.0.0.1"
-    """Address to listen on. There is no authentication yet: anything beyond loopback is open to its network."""
+    """Address to listen on; beyond loopback only with API keys (`spanloop.store.keys`) or `allow_anonymous`."""
+    allow_anonymous: bool = False
+    """Listen beyond loopback without keys: whoever reaches the address may send."""
     port: int = COLLECTOR_PORT
     """0 lets the system choose; the run file then says which."""
     grpc_port: int | None = None

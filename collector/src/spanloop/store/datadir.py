@@ -70,6 +70,11 @@ class DataDir:
         return self.run / "clickhouse.secret"
 
     @property
+    def keys(self) -> Path:
+        """API keys, hashed, 0600."""
+        return self.path / "keys.json"
+
+    @property
     def spool(self) -> Path:
         """Acknowledged request bodies on their way to ClickHouse."""
         return self.path / "spool"

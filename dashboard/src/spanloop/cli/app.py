@@ -10,7 +10,7 @@ import typer
 
 from spanloop.semconv.errors import DataDirectoryError, SpanloopError
 
-from . import convert, dead_letters, doctor, evaluations, import_, jobs, models, scores, status, store, train, up
+from . import convert, dead_letters, doctor, evaluations, import_, jobs, keys, models, scores, status, store, train, up
 from .console import print_error
 from .demo import command as demo
 
@@ -48,6 +48,7 @@ app.command(rich_help_panel="Run")(status.status)
 app.command(rich_help_panel="Run")(doctor.doctor)
 app.command(rich_help_panel="Run")(demo.demo)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Run")
+app.add_typer(keys.app, name="keys", rich_help_panel="Run")
 app.command("import", rich_help_panel="Learn")(import_.import_)
 app.add_typer(scores.app, name="scores", rich_help_panel="Learn")
 app.add_typer(store.app, name="store", rich_help_panel="Learn")

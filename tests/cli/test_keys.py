@@ -1,0 +1,24 @@
+"""``spanloop keys``."""
+
+from .support import Run
+
+
+def test_a_key_is_shown_once_listed_and_revoked(spanloop: Run) -> None:
+    assert "no keys" in spanloop("keys", "list").stderr
+    made = spanloop("keys", "create", "laptop", "--scope", "ingest", "--scope", "score")
+    secret = made.stdout.strip()
+    assert secret.startswith("spanloop_")
+    assert f"authorization=Bearer%20{secret}" in made.stderr
+    listed = spanloop("keys", "list")
+    assert "laptop" in listed.stdout
+    assert "ingest, score" in listed.stdout
+    assert secret not in listed.stdout + listed.stderr
+    assert spanloop("keys", "revoke", "laptop").returncode == 0
+    assert spanloop("keys", "revoke", "laptop").returncode == 2
+
+
+def test_an_unknown_scope_is_said(spanloop: Run) -> None:
+    done = spanloop("keys", "create", "laptop", "--scope", "fly")
+    assert done.returncode == 2
+    assert "ingest, score, read, train, admin" in done.stderr
+    assert "no keys" in spanloop("keys", "list").stderr

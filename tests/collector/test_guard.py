@@ -1,0 +1,103 @@
+"""Keys at the collector's doors."""
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+import subprocess
+import sys
+
+import grpc
+import httpx
+import pytest
+
+from spanloop.collector.guard import Guard
+from spanloop.collector.otlp_grpc import serve_grpc
+from spanloop.store import DataDir
+from spanloop.store.keys import KeyRing, Scope
+
+from .collecting import App, Launcher, trace_request
+
+BODY = trace_request(1).SerializeToString()
+PROTOBUF = {"content-type": "application/x-protobuf"}
+SCORE = b'{"value": 1, "session_id": "s"}'
+DOORS = [
+    ("POST", "/v1/traces", BODY, "application/x-protobuf", Scope.INGEST),
+    ("POST", "/v1/logs", b"", "application/x-protobuf", Scope.INGEST),
+    ("POST", "/v1/scores", SCORE, "application/json", Scope.SCORE),
+    ("GET", "/metrics", b"", "", Scope.READ),
+]
+TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+
+
+@pytest.fixture
+def ring(app: App, data_dir: DataDir) -> KeyRing:
+    """The keys that the app asks for; none is made yet."""
+    found = KeyRing(data_dir)
+    app.intake.guard = Guard(found)
+    return found
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door[1])
+async def test_every_door_wants_a_key_with_its_scope(
+    app: App, ring: KeyRing, door: tuple[str, str, bytes, str, Scope]
+) -> None:
+    method, path, body, content_type, scope = door
+
+    async def status(key: str | None) -> int:
+        headers = {"content-type": content_type} | ({} if key is None else {"authorization": f"Bearer {key}"})
+        answer = await app.client.request(method, path, content=body, headers=headers)
+        assert (answer.headers.get("www-authenticate") == "Bearer") == (answer.status_code == 401)
+        return answer.status_code
+
+    assert await status(None) == 200
+    good = ring.create("good", [scope]).secret
+    other = ring.create("other", [each for each in Scope if each not in {scope, Scope.ADMIN}]).secret
+    kept = len(app.spooled())
+    assert [await status(key) for key in (None, "", "nonsense", other)] == [401, 401, 401, 403]
+    assert len(app.spooled()) == kept
+    assert await status(good) == 200
+    ring.revoke("good")
+    assert await status(good) == 401
+
+
+async def test_grpc_is_a_door_too(app: App, ring: KeyRing) -> None:
+    secret = ring.create("good", [Scope.INGEST]).secret
+    other = ring.create("other", [Scope.READ]).secret
+    async with (
+        serve_grpc(app.intake, "127.0.0.1", 0) as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        export = channel.unary_unary(TRACES)
+        for metadata, code in (((), "UNAUTHENTICATED"), ((("authorization", f"Bearer {other}"),), "PERMISSION_DENIED")):
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await export(BODY, metadata=metadata)
+            assert refused.value.code().name == code
+        assert app.spooled() == []
+        assert await export(BODY, metadata=(("authorization", f"bearer {secret}"),)) == b""
+    assert len(app.spooled()) == 1
+
+
+async def test_keys_that_cannot_be_read_let_nobody_in(app: App, ring: KeyRing, data_dir: DataDir) -> None:
+    secret = ring.create("good", [Scope.INGEST]).secret
+    data_dir.keys.write_text("broken")
+    answer = await app.post(BODY, authorization=f"Bearer {secret}")
+    assert answer.status_code == 503
+    assert app.spooled() == []
+
+
+def test_beyond_loopback_it_needs_keys_or_the_flag(data_dir: DataDir, launch: Launcher) -> None:
+    command = [sys.executable, "-m", "spanloop.collector", "--data-dir", str(data_dir.path), "--port", "0"]
+    done = subprocess.run([*command, "--host", "0.0.0.0"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "there are no API keys" in done.stderr
+    assert "spanloop keys create" in done.stderr
+    collector = launch("", 0, "--host", "0.0.0.0", "--allow-anonymous", "--no-grpc")
+    assert httpx.post(f"{collector.url}/v1/traces", content=BODY, headers=PROTOBUF).status_code == 200
+    collector.terminate()
+    secret = KeyRing(data_dir).create("good", [Scope.INGEST]).secret
+    collector = launch("", 0, "--host", "0.0.0.0", "--no-grpc")
+    assert httpx.post(f"{collector.url}/v1/traces", content=BODY, headers=PROTOBUF).status_code == 401
+    with_key = PROTOBUF | {"authorization": f"Bearer {secret}"}
+    assert httpx.post(f"{collector.url}/v1/traces", content=BODY, headers=with_key).status_code == 200
+    assert httpx.get(f"{collector.url}/healthz").status_code == 200
+    collector.terminate()
+    assert secret not in collector.log.read_text()
