@@ -4,7 +4,7 @@
 With one update of a batch, the policy at the start of the step is the policy that the update differentiates, so the
 log-probabilities that PPO would recompute beforehand are the ones of the update's own forward pass, held constant:
 loss and gradient are those of verl's decoupled objective (ratio 1, truncated importance weight against the sampler),
-for two thirds of the compute.
+for three quarters of the compute.
 """
 
 from typing import Any
