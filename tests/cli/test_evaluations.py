@@ -40,7 +40,8 @@ def episodes(store: Store, model: str, rewards: str) -> None:
         }
         for number, reward in enumerate(rewards)
     ]
-    action = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c", "name": "lookup", "arguments": {}}]}
+    call: dict[str, object] = {"type": "tool_call", "id": "c", "name": "lookup", "arguments": {}}
+    action = {"role": "assistant", "parts": [call]}
     steps = [
         {"transition_id": f"{row['episode_id']}/0", "episode_id": row["episode_id"], "revision": 1, "step": 0}
         | {"policy_version": model, "action": json.dumps(action), "tool_results": "[]"}

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
+
+from spanloop.training.logprob_agreement import logprob_agreement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,18 +44,7 @@ def logprob_gaps(rows: "pl.DataFrame", folders: list[Path]) -> list[float]:
         rows: ``prompt_token_ids``, ``response_token_ids`` and ``logprobs`` of sampled steps.
         folders: Models to recompute with, in float32.
     """
-    gaps: list[float] = []
-    for folder in folders:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        total, count = 0.0, 0
-        for prompt, response, captured in rows.select("prompt_token_ids", "response_token_ids", "logprobs").iter_rows():
-            with torch.no_grad():
-                logits = model(torch.tensor([[*prompt, *response]])).logits[0, len(prompt) - 1 : -1]
-            own = logits.log_softmax(-1).gather(1, torch.tensor(response)[:, None]).squeeze(1)
-            total += float((own - torch.tensor(captured)).abs().sum())
-            count += len(response)
-        gaps.append(total / count if count else float("nan"))
-    return gaps
+    return [logprob_agreement(folder, rows).mean for folder in folders]
 
 
 def _tensors(folder: Path) -> dict[str, torch.Tensor]:
