@@ -24,7 +24,7 @@ COLUMNS: Final = (
 """What is read of ``transitions``."""
 
 
-_COSTS: Final = {ErrorClass.WRONG_ANSWER: 0.0}
+_COSTS: Final[dict[str, float]] = {ErrorClass.WRONG_ANSWER: 0.0}
 """A wrong answer costs what the reward says and no more."""
 
 

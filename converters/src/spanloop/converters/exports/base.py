@@ -20,7 +20,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Choices; each kind's description says which ones it looks at."""
+    """Choices; each kind looks at those that its module speaks of."""
 
     min_reward: float | None = None
     """Take episodes with at least this reward; None takes those whose outcome is success."""
@@ -45,7 +45,6 @@ class Made(NamedTuple):
 class Kind(NamedTuple):
     """One kind of export."""
 
-    description: str
     source: Source
     suffix: str
     """``parquet`` or ``jsonl``."""

@@ -84,7 +84,6 @@ def _line(turn: Turn, waiting: Counter[bytes]) -> str:
 
 
 OPENAI: Final = Kind(
-    "conversations for OpenAI's fine-tuning, JSONL; successful episodes, or those of --min-reward",
     Source.TRANSITIONS,
     "jsonl",
     _make,

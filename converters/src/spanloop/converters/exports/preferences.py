@@ -1,4 +1,4 @@
-"""Preference pairs: two actions from the same state, of which one led to the better reward.
+"""Preference pairs: two actions from the same state of one task, of which one led to the better reward.
 
 Equal actions from one state are one, with the mean of their rewards; each state gives one pair at most, the best
 against the worst. The lines are what TRL calls conversational preference data with an explicit prompt.
@@ -32,8 +32,8 @@ class _Action:
 def _make(rows: pl.DataFrame, options: ExportOptions) -> Made:
     reader = TurnReader()
     rejected: Counter[str] = Counter()
-    states: dict[bytes, dict[bytes, _Action]] = defaultdict(lambda: defaultdict(_Action))
-    for row in rows.select(*COLUMNS).sort("episode_id", "step").iter_rows(named=True):
+    states: dict[tuple[str, bytes], dict[bytes, _Action]] = defaultdict(lambda: defaultdict(_Action))
+    for row in rows.select(*COLUMNS, "group_id").sort("group_id", "episode_id", "step").iter_rows(named=True):
         if reason := _refused(row):
             rejected[reason] += 1
             continue
@@ -43,7 +43,7 @@ def _make(rows: pl.DataFrame, options: ExportOptions) -> Made:
         except NotChatError as error:
             rejected[str(error)] += 1
             continue
-        states[turn.state_digest][turn.action.digest].turns.append(turn)
+        states[str(row["group_id"]), turn.state_digest][turn.action.digest].turns.append(turn)
     lines: list[str] = []
     accepted = 0
     for actions in states.values():
@@ -86,7 +86,6 @@ def _line(best: _Action, worst: _Action) -> str:
 
 
 PREFERENCES: Final = Kind(
-    "pairs of actions from one state, JSONL in TRL's form; the better one by more than --margin",
     Source.TRANSITIONS,
     "jsonl",
     _make,

@@ -90,14 +90,12 @@ def _json(value: object) -> str:
 
 
 PARQUET: Final = Kind(
-    "trainable transitions as a Hugging Face dataset, Parquet; with --credit",
     Source.TRANSITIONS,
     "parquet",
     _transitions,
     README,
 )
 VERL: Final = Kind(
-    "token rows for verl, Parquet: ids, response mask, log probabilities, reward; uid is the group",
     Source.TRAJECTORIES,
     "parquet",
     _token_rows,

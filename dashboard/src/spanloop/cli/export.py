@@ -1,0 +1,137 @@
+"""``spanloop export``: what is in the store as files that other programs train on."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+
+import typer
+
+from .console import err, print_table
+from .options import DataDirOption, data_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import polars as pl
+
+    from spanloop.converters.exports import Kind, Pinned
+    from spanloop.store import Store
+
+_ROWS_AT_ONCE: Final = 5_000
+_EPISODES_AT_ONCE: Final = 1_000
+_EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST: Final = datetime(2262, 1, 1, tzinfo=UTC)
+
+
+class KindName(StrEnum):
+    """What can be exported."""
+
+    OPENAI = "openai"
+    PREFERENCES = "preferences"
+    PARQUET = "parquet"
+    VERL = "verl"
+
+
+class CreditName(StrEnum):
+    """How an episode's reward becomes a number for each step."""
+
+    BROADCAST = "broadcast"
+    RETURNS = "returns"
+    ATTRIBUTED = "attributed"
+    GROUP = "group"
+    LEAVE_ONE_OUT = "leave-one-out"
+    STEP_GROUPS = "step-groups"
+
+
+def export(
+    kind: Annotated[KindName, typer.Argument(help="What to make.")],
+    out: Annotated[Path, typer.Argument(help="A folder that does not exist yet, or an earlier export to replace.")],
+    data_dir: DataDirOption = None,
+    task: Annotated[list[str] | None, typer.Option(help="Only this task; can be given several times.")] = None,
+    task_prefix: Annotated[str, typer.Option(help="Only tasks whose id starts with this.")] = "",
+    policy_version: Annotated[str, typer.Option(help="Only episodes of this model, as NAME@VERSION.")] = "",
+    since: Annotated[datetime | None, typer.Option(help="Only episodes that began then or later, UTC.")] = None,
+    until: Annotated[datetime | None, typer.Option(help="Only episodes that began before, UTC.")] = None,
+    min_reward: Annotated[
+        float | None, typer.Option(help="openai: at least this reward, instead of a successful outcome.")
+    ] = None,
+    margin: Annotated[float, typer.Option(min=0.0, help="preferences: rewards differ by more than this.")] = 0.0,
+    credit: Annotated[CreditName | None, typer.Option(help="parquet: add a column with each step's credit.")] = None,
+    gamma: Annotated[float, typer.Option(min=0.0, max=1.0, help="parquet: the discount, for credit.")] = 1.0,
+) -> None:
+    """Write episodes as files for other programs, with a manifest.
+
+    `openai` is JSONL for OpenAI's fine-tuning, `preferences` JSONL with pairs of actions, `parquet` a Hugging Face
+    dataset of transitions, `verl` token rows. The manifest says what was asked for, what was left out and why, and
+    pins every episode's revision. The same episodes give the same bytes.
+
+    Example: `spanloop export openai refunds --task-prefix refund-`
+    """
+    from spanloop.converters.exports import KINDS, ExportOptions
+    from spanloop.converters.exports import export as write
+    from spanloop.store import connect
+
+    options = ExportOptions(min_reward=min_reward, margin=margin, credit=credit or "", gamma=gamma)
+    wanted = _Wanted(sorted(task or []), task_prefix, policy_version, _utc(since, _EARLIEST), _utc(until, _LATEST))
+    with connect(data_directory(data_dir), start=True) as store:
+        groups = _groups(store, wanted)
+        manifest = write(
+            kind,
+            KINDS[kind],
+            _batches(store, KINDS[kind], groups),
+            out,
+            query={name: str(v) if isinstance(v, datetime) else v for name, v in wanted._asdict().items()},
+            episodes=[episode for group in groups for episode in group],
+            options=options,
+        )
+    rows = [
+        (f"{manifest.unit} accepted", f"{manifest.accepted:,}"),
+        *((f"rejected: {reason}", f"{count:,}") for reason, count in manifest.rejected.items()),
+        ("rows written", f"{manifest.rows:,}"),
+    ]
+    print_table(("exported", "count"), rows, numbers=("count",))
+    if not manifest.rows:
+        err.print(f"nothing was left to write; {out / 'manifest.json'} has the reasons", markup=False)
+
+
+class _Wanted(NamedTuple):
+    """Parameters of the query."""
+
+    task_ids: list[str]
+    task_prefix: str
+    policy_version: str
+    since: datetime
+    until: datetime
+
+
+def _utc(given: datetime | None, default: datetime) -> datetime:
+    if given is None:
+        return default
+    return given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
+
+
+def _groups(store: "Store", wanted: _Wanted) -> "list[list[Pinned]]":
+    """Whole groups, several to a batch, so that one batch's rows fit into memory."""
+    from spanloop.converters.exports import Pinned
+
+    found = store.query("export_episodes", **wanted._asdict())
+    batches: list[list[Pinned]] = []
+    group, rows = "", 0
+    for episode_id, revision, group_id, steps in found.iter_rows():
+        is_full = rows >= _ROWS_AT_ONCE or (batches and len(batches[-1]) >= _EPISODES_AT_ONCE)
+        if not batches or (is_full and group_id != group):
+            batches.append([])
+            rows = 0
+        batches[-1].append(Pinned(episode_id, revision))
+        group, rows = group_id, rows + steps
+    return batches
+
+
+def _batches(store: "Store", kind: "Kind", groups: "list[list[Pinned]]") -> "Iterator[pl.DataFrame]":
+    for group in groups:
+        yield store.query(
+            f"export_{kind.source}",
+            episode_ids=[episode.episode_id for episode in group],
+            revisions=[episode.revision for episode in group],
+        )
