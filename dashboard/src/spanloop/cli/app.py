@@ -10,7 +10,7 @@ import typer
 
 from spanloop.semconv.errors import DataDirectoryError, SpanloopError
 
-from . import convert, dead_letters, doctor, evaluations, import_, jobs, keys, models, scores, status, store, train, up
+from . import convert, dead_letters, doctor, evaluations, export, import_, jobs, keys, models, scores, status, store, train, up
 from .console import print_error
 from .demo import command as demo
 
@@ -54,6 +54,7 @@ app.add_typer(scores.app, name="scores", rich_help_panel="Learn")
 app.add_typer(store.app, name="store", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(convert.convert)
 app.command(rich_help_panel="Learn")(train.train)
+app.command(rich_help_panel="Learn")(export.export)
 app.command(rich_help_panel="Learn")(evaluations.evaluate)
 app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Learn")
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Learn")
