@@ -10,7 +10,22 @@ import typer
 
 from spanloop.semconv.errors import DataDirectoryError, SpanloopError
 
-from . import convert, dead_letters, doctor, evaluations, export, import_, jobs, keys, models, scores, status, store, train, up
+from . import (
+    convert,
+    dead_letters,
+    doctor,
+    evaluations,
+    export,
+    import_,
+    jobs,
+    keys,
+    models,
+    scores,
+    status,
+    store,
+    train,
+    up,
+)
 from .console import print_error
 from .demo import command as demo
 
