@@ -29,8 +29,8 @@ class Settings:
     """Most bytes of bodies in memory at once, decompressed and not yet on disk; above it requests get 503."""
     spool_limit_bytes: int = 4 * 2**30
     """Most acknowledged bytes that may wait for ClickHouse; above it requests get 503 and their senders retry."""
-    block_bytes: int = 16 * 2**20
-    """Most bytes of bodies in one block for ClickHouse: about 5,000 spans of 3 KB."""
+    block_bytes: int = 32 * 2**20
+    """Most bytes of bodies in one block for ClickHouse: about 10,000 spans of 3 KB."""
     linger_s: float = 0.2
     """How long the writer waits for a block to fill; most of a lone span's way to being queryable."""
     drain_timeout_s: float = 5.0

@@ -111,7 +111,6 @@ class _Driver(Protocol):
         self,
         cmd: str,
         parameters: Mapping[str, object] | None = None,
-        data: bytes | None = None,
         *,
         settings: Mapping[str, str] | None = None,
     ) -> object: ...
@@ -121,7 +120,12 @@ class _Driver(Protocol):
     ) -> bytes: ...
 
     def raw_insert(
-        self, table: str, column_names: Sequence[str], insert_block: bytes, settings: Mapping[str, str], fmt: str
+        self,
+        table: str | None,
+        column_names: Sequence[str] | None,
+        insert_block: bytes,
+        settings: Mapping[str, str],
+        fmt: str | None,
     ) -> object: ...
 
     def close(self) -> None: ...
@@ -193,9 +197,11 @@ class Connection:
 
     def insert_from(self, sql: str, data: bytes, *, doing: str, token: str = "") -> None:
         """Run an INSERT … SELECT … FROM input() … FORMAT … statement on data in that format."""
+        # In one piece, because the driver's `command` would decode all of the data to see whether it only reads. The
+        # newline ends the statement; another one would be taken for data.
+        block = sql.rstrip().encode() + b"\n" + data
         with store_errors(doing):
-            # Without its last newline: ClickHouse puts one between statement and data, and a second one would be data's.
-            self._driver.command(sql.rstrip(), data=data, settings=self._insert_settings(token))
+            self._driver.raw_insert(None, None, block, self._insert_settings(token), None)
 
     def _insert_settings(self, token: str) -> Mapping[str, str]:
         settings = {**_INSERT_SETTINGS, "insert_deduplicate": "1" if token else "0"}
