@@ -82,4 +82,5 @@ def _logprobs(model: torch.nn.Module, prompt: list[int], response: list[int], te
         # The position before a token predicts it, so the last one is of no use.
         logits = model(torch.tensor([[*prompt, *response]]), logits_to_keep=len(response) + 1).logits[0, :-1]
         scores = (logits.float() / temperature).log_softmax(-1)
-        return scores.gather(1, torch.tensor(response)[:, None]).squeeze(1).double().numpy()
+        chosen: np.ndarray = scores.gather(1, torch.tensor(response)[:, None]).squeeze(1).double().numpy()
+    return chosen
