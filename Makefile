@@ -21,8 +21,8 @@ $(STAMP): pyproject.toml
 	$(PIP) install --quiet --editable '.[all]' --group dev
 	@mkdir -p .setup && rm -f .setup/main-* && touch $@
 
-demo: setup ## Run the whole loop here: agent, spans, transitions, training, new weights
-	$(BIN)/spanloop demo --tiny
+demo: setup ## See an agent fail, be trained on its own traces, and do better (20 minutes; DEMO="--seed 1 --no-serve")
+	$(BIN)/spanloop demo $(DEMO)
 
 test: setup check ## All checks and tests except the slow ones
 	$(BIN)/python -m pytest -m "not slow"

@@ -1,46 +1,139 @@
 """The command itself; each demo is a module of its own."""
 
+import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spanloop.semconv.errors import ConfigurationError
 
 from ..checks import require_everything
-from ..console import err
+from ..console import err, out
 from ..options import command, data_directory
+
+if TYPE_CHECKING:
+    from .learn import Recipe
+    from .ledger import Ledger
+
+_INTERRUPTED = 130
 
 
 def demo(
     tiny: Annotated[
         bool, typer.Option("--tiny", help="The whole loop in about two minutes; claims no learning.")
     ] = False,
+    model: Annotated[
+        str,
+        typer.Option(help="What to train: smollm2, a hub id, pypi:PACKAGE, or a folder. It must call tools."),
+    ] = "smollm2",
+    seed: Annotated[int, typer.Option(help="Of tasks and training.", min=0)] = 0,
+    serve: Annotated[
+        bool, typer.Option("--serve/--no-serve", help="Keep the dashboard and the trained model up afterwards.")
+    ] = True,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Throw away what an earlier demo did here.")] = False,
     data_dir: Annotated[
         Path | None,
         typer.Option(
             "--data-dir",
             help="Keep the data here.",
-            show_default="a scratch directory, removed afterwards unless something failed",
+            show_default="a directory of the demo's own in the user's cache; with --tiny a scratch one",
         ),
     ] = None,
 ) -> None:
-    """Run the whole loop here: agent, spans, transitions, training, new weights.
+    """Watch an agent fail, train its model on its own traces, and see it do better.
 
-    With --tiny a model of 100,000 parameters is made on the spot. Every part is the real one: vLLM, ClickHouse, verl
-    on Ray. What the store holds afterwards is checked; exit code 1 when something is not as it should be.
+    A small real model (SmolLM2, 135 million parameters) works in examples/office, is trained on what it did (SFT on its
+    successes, then GRPO), and is evaluated on test tasks before and after each. Twenty to thirty minutes on two cores.
+    Ctrl-C at any moment loses nothing: the same command goes on.
 
-    Example: `spanloop demo --tiny --data-dir ./demo-data`
+    Exit code 1 when something is not as it should be.
+
+    Example: `spanloop demo --no-serve --seed 1`
     """
-    if not tiny:
-        raise ConfigurationError("Only the tiny demo exists so far.", next_step="spanloop demo --tiny")
+    require_everything()
+    if tiny:
+        _tiny(data_dir)
+    else:
+        from .learn import Recipe
+
+        _learn(data_dir or _own_directory(seed), Recipe(source=model, seed=seed), serve=serve, fresh=fresh)
+
+
+def _own_directory(seed: int) -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "spanloop" / f"demo-{seed}"
+
+
+def _learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
+    from spanloop.store import DataDir
+
+    from ..services import Ports
+    from ..stack import running_stack
+    from .learn import MODEL, Loop
+    from .ledger import Ledger
+    from .report import report
+    from .stages import Stages
+
+    if fresh and path.exists():
+        _throw_away(path)
+    directory = data_directory(path)
+    ledger = Ledger(directory.path / "demo" / "done.json", recipe._asdict())
+    stages = Stages()
+    err.print(f"the demo's data: {directory.path}", markup=False)
+    try:
+        with running_stack(directory, Ports.free(), stages.progress, pipeline=False) as supervisor:
+            if (dashboard := directory.running("dashboard")) is not None:
+                err.print(f"watch it: {dashboard.url}", markup=False)
+            versions = Loop(directory, recipe, ledger, stages).run()
+            ok = report(directory, MODEL, versions)
+            minutes = sum(ledger.seconds.values()) / 60
+            out.print(f"\nthe demo took {minutes:.1f} minutes: {_longest(ledger)}", markup=False)
+            if serve:
+                if dashboard is not None:
+                    out.print(f"the dashboard on this data: {dashboard.url}", markup=False)
+                err.print("Ctrl-C ends it; the data stays")
+                supervisor.watch(threading.Event())
+    except KeyboardInterrupt:
+        raise typer.Exit(_INTERRUPTED) from None
+    finally:
+        err.print(f"look at it again with: {command('up', DataDir(path))}", markup=False)
+    if not ok:
+        raise typer.Exit(1)
+
+
+def _longest(ledger: "Ledger") -> str:
+    by_length = sorted(ledger.seconds.items(), key=lambda each: -each[1])
+    return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in by_length[:4])
+
+
+def _throw_away(path: Path) -> None:
+    """Remove an earlier demo.
+
+    Raises:
+        ConfigurationError: The directory is no demo's.
+        AlreadyRunningError: Something runs on it.
+    """
+    from spanloop.store import DataDir
+
+    from ..supervisor import only_one_up
+
+    if not (path / "demo").is_dir():
+        raise ConfigurationError(
+            f"{path} holds no demo, so --fresh leaves it alone.", next_step="Name an empty directory, or remove it."
+        )
+    with only_one_up(DataDir(path)):
+        shutil.rmtree(path)
+
+
+def _tiny(data_dir: Path | None) -> None:
     from spanloop.store import DataDir
 
     from .tiny import run_tiny
 
-    require_everything()
     path = data_dir or Path(tempfile.mkdtemp(prefix="spanloop-demo-"))
     is_kept = True
     try:

@@ -142,23 +142,32 @@ def _openai_message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows_are_merged(seen: _Seen) -> Finding:
-    sampled = {
-        (row["episode_id"], row["step"]): list(row["response_token_ids"])
-        for row in seen.transitions.iter_rows(named=True)
-    }
-    exact = merged = 0
-    for row in seen.trajectories.iter_rows(named=True):
-        steps = range(row["first_step"], row["last_step"] + 1)
-        expected = [token for step in steps for token in sampled[row["episode_id"], step]]
-        kept = [token for token, mask in zip(row["response_token_ids"], row["loss_mask"], strict=True) if mask]
-        exact += kept == expected
-        merged += len(steps) > 1
+    exact, merged = exact_rows(seen.transitions, seen.trajectories)
     ok = exact == len(seen.trajectories) and merged > 0
     return Finding(
         "token rows train on what was sampled and nothing else",
         ok,
         f"{exact} of {len(seen.trajectories)} rows exact, {merged} merged from several steps",
     )
+
+
+def exact_rows(transitions: "pl.DataFrame", trajectories: "pl.DataFrame") -> tuple[int, int]:
+    """How many token rows train on exactly the tokens that their steps sampled, and how many have several steps.
+
+    Args:
+        transitions: ``episode_id``, ``step`` and ``response_token_ids``.
+        trajectories: ``episode_id``, ``first_step``, ``last_step``, ``response_token_ids`` and ``loss_mask``.
+    """
+    columns = ("episode_id", "step", "response_token_ids")
+    sampled = {(episode, step): list(ids) for episode, step, ids in transitions.select(columns).iter_rows()}
+    exact = merged = 0
+    for row in trajectories.iter_rows(named=True):
+        steps = range(row["first_step"], row["last_step"] + 1)
+        expected = [token for step in steps for token in sampled[row["episode_id"], step]]
+        kept = [token for token, mask in zip(row["response_token_ids"], row["loss_mask"], strict=True) if mask]
+        exact += kept == expected
+        merged += len(steps) > 1
+    return exact, merged
 
 
 def _metrics_of_every_step(seen: _Seen, record: RunRecord) -> Finding:

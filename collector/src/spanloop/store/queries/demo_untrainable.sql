@@ -1,0 +1,7 @@
+-- How many current transitions may not be trained on, by reason.
+SELECT untrainable_reason AS reason, count() AS transitions
+FROM transitions FINAL
+WHERE NOT is_trainable
+    AND (episode_id, revision) IN (SELECT episode_id, revision FROM episodes FINAL WHERE is_deleted = 0)
+GROUP BY reason
+ORDER BY transitions DESC, reason
