@@ -24,16 +24,22 @@ _MARKED: Final = (
 
 _NUMBER: Final = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w])")
 
+_FEW_WORDS: Final = 3
+"""A last message of so many ("TERMINATE", "Thank you!") ends a conversation and answers nothing."""
+
 
 def origin_of_answer(episode: Episode) -> tuple[Step, str] | None:
     """The step that first said the final answer, or got it from a tool, and the answer; None where it has no value."""
     for last in reversed(episode.steps):
-        value = _value(last.span.output[0].text if last.span.output else "")
+        said = last.span.output[0].text if last.span.output else ""
+        value = _value(said)
         if value:
             given = "\n".join(message.text for message in episode.steps[0].span.input)
             if _says(given, value):
                 return None
             return next(step for step in episode.steps if step is last or _brought(step, value)), value
+        if len(said.split()) > _FEW_WORDS:
+            return None
     return None
 
 

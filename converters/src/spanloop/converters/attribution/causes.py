@@ -8,15 +8,15 @@ last one decided it, because after it nothing mended the outcome.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
+
+from spanloop.semconv.enums import FaultOwner
 
 from ..steps import Episode
 from .base import ErrorClass
 from .course import made_progress
+from .crash import CRASH
 from .failure import Failure
-
-_CONSEQUENCES: Final = frozenset({ErrorClass.HARNESS_CRASH, ErrorClass.STEP_LIMIT, ErrorClass.CANCELLED})
-"""What a program does when something else has gone wrong."""
 
 
 class Ending(NamedTuple):
@@ -68,7 +68,8 @@ def _leads_to(earlier: Failure, later: Failure) -> bool:
     cause, effect = earlier.finding.error_class, later.finding.error_class
     if effect == ErrorClass.STEP_LIMIT and cause == ErrorClass.LOOP:
         return True
-    if effect in _CONSEQUENCES and earlier.progress == later.progress:
+    gave_up = later.rule == CRASH.name and later.finding.owner is not FaultOwner.ENVIRONMENT
+    if (gave_up or effect == ErrorClass.STEP_LIMIT) and earlier.progress == later.progress:
         return True
     return (earlier.tool_name, cause) == (later.tool_name, effect)
 

@@ -6,13 +6,14 @@ one that was raised in no model call and in no tool call of an action: those hav
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
 
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
+from ..stitch import inherit
 from .base import EpisodeRule, ErrorClass, Finding, Sighting
 from .tool_failure import environment_fault
 
@@ -35,21 +36,23 @@ def _see(episode: Episode) -> Iterator[Sighting]:
     if not failed:
         return
     asked = {(result.trace_id, result.span_id) for step in episode.steps for result in step.results}
-    spans = {span.key: span for span in episode.spans}
+    spans = episode.spans
+    within = _within_calls(spans)
     below: dict[Key, list[Span]] = defaultdict(list)
-    for span in spans.values():
+    for span in spans:
         if span.has_failed:
             below[span.trace_id, span.parent_span_id].append(span)
     for span in failed:
-        if span.key in asked or _is_within_call(span, spans) or _came_from_below(span, below[span.key]):
-            continue
-        yield _sighting(span, _step_of(span, episode.steps))
+        is_told_of = span.key in asked or within.get(f"{span.trace_id}/{span.parent_span_id}", "")
+        if not is_told_of and not _came_from_below(span, below[span.key]):
+            yield _sighting(span, _step_of(span, episode.steps))
 
 
-def _is_within_call(span: Span, spans: Mapping[Key, Span]) -> bool:
-    """Whether the span lies right below a model call or a tool, which tells of it: an HTTP request, say."""
-    above = spans.get((span.trace_id, span.parent_span_id))
-    return above is not None and above.kind in {SpanKind.LLM, SpanKind.TOOL}
+def _within_calls(spans: Sequence[Span]) -> dict[str, str]:
+    """Spans that are, or lie below, a model call or a tool, which tells of them: an HTTP request, say."""
+    parents = {f"{span.trace_id}/{span.span_id}": f"{span.trace_id}/{span.parent_span_id}" for span in spans}
+    is_call = {SpanKind.LLM: "call", SpanKind.TOOL: "call"}
+    return inherit(parents, {f"{span.trace_id}/{span.span_id}": is_call.get(span.kind, "") for span in spans})
 
 
 def _came_from_below(span: Span, children: Sequence[Span]) -> bool:

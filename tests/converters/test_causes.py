@@ -1,0 +1,335 @@
+"""What only an episode as a whole shows: loops, crashes, endings, and the chain from root cause to symptom."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from spanloop.converters import Converted, Options
+from spanloop.converters.attribution import (
+    RULES,
+    AskedJudge,
+    EndingRule,
+    ErrorClass,
+    Finding,
+    Rules,
+    ToolCallRule,
+    ToolScene,
+    judged_ending,
+)
+from spanloop.semconv.enums import FaultOwner
+
+from .converters_world import OPENING, World, answers, asks, text, trace_id
+
+TRACE = trace_id("t")
+Json = dict[str, Any]
+
+
+def told(
+    *turns: tuple[Json, str | None], world: World | None = None, reward: float | None = None, **root: Any
+) -> World:
+    """One episode below a root span: each turn an action and, for a tool call, its answer."""
+    world = world or World()
+    seen = list(OPENING)
+    for said, answered in turns:
+        world.call(seen, said, trace=TRACE, parent="aaaaaaaaaaaaaaaa")
+        seen.append(said)
+        if answered is not None:
+            (call,) = [part for part in said["parts"] if part["type"] == "tool_call"]
+            seen.append(answers(call["id"], answered))
+    values = {"gen_ai.operation.name": "invoke_agent"}
+    world.span("invoke_agent", values, trace=TRACE, span_id="aaaaaaaaaaaaaaaa", start_s=0, duration_s=99, **root)
+    if reward is not None:
+        world.score(reward, trace_id=TRACE)
+    return world
+
+
+def says(content: str) -> tuple[Json, None]:
+    return text("assistant", content), None
+
+
+def failures(converted: Converted) -> list[tuple[Any, ...]]:
+    return converted.failures.select("error_class", "fault_owner", "step", "is_recovered").rows()
+
+
+def chain(converted: Converted, number: int = -1) -> list[Any]:
+    links = json.loads(converted.failures["evidence"].to_list()[number])["chain"]
+    return [link.get("error_class", link["what"]) for link in links]
+
+
+def decided(converted: Converted) -> tuple[str, str]:
+    row: tuple[str, str] = converted.episodes.select("error_class", "fault_owner").row(0)
+    return row
+
+
+# --- one rule each
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_actions_that_bring_the_same_again_and_again_are_a_loop(length: int) -> None:
+    one_round = [(asks(f"c{n}", arguments={"query": f"q{n}"}), f"r{n}") for n in range(length)]
+    converted = told(says("First."), *one_round * 3, says("I give up."), reward=0.0).convert()
+    assert failures(converted) == [("loop", "policy", 1 + length, False)]
+    evidence = json.loads(converted.failures.item(0, "evidence"))
+    assert (evidence["first_step"], evidence["steps_a_round"], evidence["rounds"]) == (1, length, 3)
+
+
+def test_what_changes_or_fails_or_stops_after_two_rounds_is_no_loop() -> None:
+    polling = [(asks("c", arguments={"query": "state"}), f"at {n} %") for n in range(5)]
+    assert told(*polling, says("Done.")).convert().failures.is_empty()
+    twice = [(asks("c", arguments={"query": "x"}), "r")] * 2
+    assert told(*twice, says("Done.")).convert().failures.is_empty()
+    failing = [(asks("c", arguments={"query": "x"}), "Error: ConnectionError: refused")] * 4
+    found = {row[0] for row in failures(told(*failing, says("Sorry.")).convert())}
+    assert found == {"connection_error"}
+
+
+@pytest.mark.parametrize(
+    ("exception", "error_class", "owner"),
+    [
+        (("TypeError", "can only add str"), "harness_crash", "harness"),
+        (("KeyboardInterrupt", ""), "cancelled", "user"),
+        (("MaxTurnsExceeded", "Max turns (10) exceeded"), "step_limit", "policy"),
+        (("OutputParserException", "Could not parse LLM output"), "malformed_output", "policy"),
+        (("httpx.ConnectError", "connection refused"), "connection_error", "environment"),
+    ],
+)
+def test_what_a_program_raises(exception: tuple[str, str], error_class: str, owner: str) -> None:
+    converted = told((asks("c1"), "42"), exception=exception).convert()
+    assert failures(converted) == [(error_class, owner, 0, False)]
+    culprit = converted.transitions.item(0, "span_id") if owner == "policy" else "a" * 16
+    assert converted.failures.item(0, "span_id") == culprit
+    assert converted.episodes.item(0, "outcome") == "failure"
+
+
+def test_an_exception_on_its_way_up_is_counted_where_it_was_raised() -> None:
+    world = World()
+    world.call(OPENING, None, trace=TRACE, parent="b" * 16, exception=("APITimeoutError", "Request timed out."))
+    for own, parent in (("b" * 16, "c" * 16), ("c" * 16, "")):
+        values = {"gen_ai.operation.name": "invoke_agent"}
+        raised = ("APITimeoutError", "Request timed out.")
+        world.span("run", values, trace=TRACE, span_id=own, parent=parent, exception=raised)
+    assert failures(world.convert()) == [("timeout", "environment", 0, False)]
+
+
+def test_a_crash_of_its_own_above_a_failure_that_was_got_over_is_seen() -> None:
+    converted = told((asks("c1"), "Error: boom"), says("fine"), exception=("KeyError", "'state'")).convert()
+    assert failures(converted) == [("tool_error", "tool", 0, True), ("harness_crash", "harness", 1, False)]
+
+
+def test_what_fails_below_a_call_is_the_calls_own_affair() -> None:
+    world = World()
+    world.call(OPENING, text("assistant", "x"), trace=TRACE, span_id="b" * 16)
+    for own, parent in (("c" * 16, "b" * 16), ("d" * 16, "c" * 16)):
+        world.span("POST", {}, trace=TRACE, span_id=own, parent=parent, exception=("ReadTimeout", "timed out"))
+    assert world.convert().failures.is_empty()
+
+
+def test_a_tool_that_no_action_asked_for_is_a_tool_all_the_same() -> None:
+    world = told(says("Hello."))
+    world.tool("", "", trace=TRACE, parent="a" * 16, error="no disk", exception=("OSError", "no disk"))
+    assert [row[:2] for row in failures(world.convert())] == [("tool_error", "tool")]
+
+
+@pytest.mark.parametrize(
+    ("said", "error_class"),
+    [
+        ('<tool_call>{"name": "search", "arguments": {}}</tool_call>', "malformed_output"),
+        ('```json\n{"name": "search", "arguments": {"query": "x"}}\n```', "malformed_output"),
+        ("  ", "malformed_output"),
+        ("I'm sorry, but I can't help with that.", "refusal"),
+        ("I\u2019m unable to complete this task.", "refusal"),
+        ("Sorry for the delay! Is there anything else I can help with?", "wrong_answer"),
+        ('The format is {"name": "x"}.', "wrong_answer"),
+    ],
+)
+def test_answers_of_a_failed_episode(said: str, error_class: str) -> None:
+    converted = told(says(said), reward=0.0).convert()
+    assert failures(converted) == [(error_class, "policy", 0, False)]
+
+
+def test_refusing_is_no_failure_where_nobody_says_so() -> None:
+    assert told(says("I'm sorry, but I can't help with that."), reward=1.0).convert().failures.is_empty()
+
+
+def test_an_episode_that_stops_in_action_ran_out_of_turns_only_when_it_failed() -> None:
+    assert failures(told((asks("c1"), None), reward=0.0).convert()) == [("step_limit", "policy", 0, False)]
+    assert told((asks("c1"), None)).convert().failures.is_empty()
+
+
+def test_a_lost_answer_is_the_harnesss() -> None:
+    world = told((asks("c1"), None))
+    world.call([*OPENING, asks("c1")], text("assistant", "x"), trace=TRACE, parent="a" * 16)
+    assert failures(world.convert()) == [("missing_result", "harness", 0, True)]
+
+
+def test_an_identifier_that_only_the_user_gave_is_the_users_mistake() -> None:
+    def at(given: str, content: str) -> list[tuple[Any, ...]]:
+        world, seen = World(), [OPENING[0], text("user", given)]
+        said = asks("c1", arguments={"query": "order_77123"})
+        world.call(seen, said, trace=TRACE)
+        world.call([*seen, said, answers("c1", content)], text("assistant", "x"), trace=TRACE)
+        return [row[:2] for row in failures(world.convert())]
+
+    assert at("Where is order_77123?", "Error: order_77123 not found") == [("invalid_user_input", "user")]
+    assert at("Where is my order?", "Error: order_77123 not found") == [("made_up_argument", "policy")]
+    assert at("Where is order_77123?", "Error: no paper") == [("tool_error", "tool")]
+
+
+@pytest.mark.parametrize(
+    ("content", "error_class", "owner"),
+    [
+        ("Error: not enough seats", "refused_action", "policy"),
+        ("Error: ValueError: 5 exceeds 3", "tool_error", "tool"),
+        ("Error: reservation has already been cancelled", "refused_action", "policy"),
+    ],
+)
+def test_a_tool_that_says_no_in_words_was_asked_the_wrong_thing(content: str, error_class: str, owner: str) -> None:
+    assert failures(told((asks("c1"), content), says("x")).convert())[0][:2] == (error_class, owner)
+
+
+def test_code_that_the_policy_wrote_and_that_does_not_run_is_its_own() -> None:
+    code = asks("c1", "run_python", {"code": "print(x)"})
+    world = World()
+    seen = [*OPENING, code, answers("c1", "Traceback (most recent call last):\nNameError: name 'x'")]
+    world.call(OPENING, code, trace=TRACE, tools=[])
+    world.call(seen, text("assistant", "x"), trace=TRACE, tools=[])
+    assert failures(world.convert()) == [("invalid_code", "policy", 0, True)]
+
+
+def test_a_swallowed_exception_is_judged_by_what_the_tools_span_says() -> None:
+    world = World()
+    world.call(OPENING, asks("c1"), trace=TRACE)
+    tool = world.tool("c1", "", trace=TRACE, exception=("HTTPError", "503 Server Error: Service Unavailable"))
+    world.call([*OPENING, asks("c1"), answers("c1", "Try later.")], text("assistant", "x"), trace=TRACE)
+    converted = world.convert()
+    assert failures(converted) == [("server_error", "environment", 0, True)]
+    assert converted.failures.item(0, "span_id") == tool
+
+
+def test_a_wrong_answer_is_laid_at_the_step_that_first_said_it() -> None:
+    world = World()
+    seen = list(OPENING)
+    for agent, said in (("solver", "So the answer is 42."), ("checker", "I agree."), ("writer", "Final answer: 42")):
+        message = text("assistant", said)
+        world.call(seen, message, trace=TRACE, attributes={"gen_ai.agent.name": agent})
+        seen.append(message)
+    world.score(0.0, trace_id=TRACE)
+    row = world.convert().failures.row(0, named=True)
+    assert (row["error_class"], row["step"], row["agent_name"]) == ("wrong_answer", 0, "solver")
+    assert json.loads(row["evidence"])["value"] == "42"
+
+
+# --- recovery, roots and chains
+
+
+def test_a_request_that_was_tried_again_did_not_decide_a_failed_episode() -> None:
+    world = World()
+    world.call(OPENING, None, trace=TRACE, exception=("RateLimitError", "Error code: 429"))
+    world.call(OPENING, text("assistant", "It rains."), trace=TRACE)
+    world.score(0.0, trace_id=TRACE)
+    converted = world.convert()
+    assert failures(converted) == [("rate_limit", "environment", 0, True), ("wrong_answer", "policy", 1, False)]
+    assert chain(converted, 0) == ["rate_limit", "recovered"]
+    assert converted.transitions.sort("step")["is_trainable"].to_list() == [False, True]
+
+
+def test_a_crash_right_after_a_bad_call_is_its_symptom() -> None:
+    broken = asks("c1", arguments="{broken")
+    converted = told((asks("c0"), "42"), (broken, None), exception=("JSONDecodeError", "Expecting value")).convert()
+    assert decided(converted) == ("invalid_arguments", "policy")
+    crashed = told((asks("c0"), "42"), (broken, None), exception=("TypeError", "no dict")).convert()
+    assert decided(crashed) == ("invalid_arguments", "policy")
+    assert chain(crashed) == ["invalid_arguments", "harness_crash", "the episode stopped after a tool call"]
+
+
+def test_a_crash_after_things_had_worked_again_is_a_cause_of_its_own() -> None:
+    converted = told((asks("c0", "invent"), "Error: unknown tool"), (asks("c1"), "42"), exception=("TypeError", "x"))
+    assert decided(converted.convert()) == ("harness_crash", "harness")
+
+
+def test_retries_of_one_tool_are_one_chain_with_the_first_at_its_root() -> None:
+    again = [(asks(f"c{n}"), "Error: TimeoutError: timed out") for n in range(3)]
+    converted = told((asks("c"), "42"), *again, says("Sorry."), reward=0.0).convert()
+    assert chain(converted) == ["timeout"] * 3 + ["the episode ended with an answer; reward 0"]
+    roots = [json.loads(evidence)["chain"][0]["step"] for evidence in converted.failures["evidence"].to_list()]
+    assert roots == [1, 1, 1]
+
+
+def test_the_last_thing_that_was_not_mended_decides() -> None:
+    first, then = (asks("c1", "invent"), "Error: unknown tool"), (asks("c2"), "Error: HTTP 503")
+    converted = told(first, says("Let me try."), then, says("Sorry."), reward=0.0).convert()
+    assert decided(converted) == ("server_error", "environment")
+    assert set(converted.transitions["untrainable_reason"].to_list()) == {"environment_fault"}
+
+
+# --- rules of one's own, and judges
+
+
+def test_a_rule_of_ones_own_may_name_a_class_of_its_own() -> None:
+    def see(scene: ToolScene) -> Finding | None:
+        if scene.result and "rm -rf" in scene.call.arguments:
+            return Finding("danger", FaultOwner.POLICY, 1.0, "deletes files", {})
+        return None
+
+    rules = RULES._replace(tool_calls=(ToolCallRule("danger", see), *RULES.tool_calls))
+    world = told((asks("c1", arguments={"query": "rm -rf /"}), "done"), says("x"))
+    found = world.convert(Options(rules=rules)).failures.row(0, named=True)
+    assert (found["error_class"], found["rule"]) == ("danger", "danger")
+    assert told(says("x"), reward=0.0).convert(Options(rules=Rules((), (), (), ()))).failures.is_empty()
+
+
+def with_judge(judge: AskedJudge) -> Options:
+    return Options(rules=RULES._replace(endings=(judged_ending(judge), *RULES.endings)))
+
+
+def test_a_judge_is_asked_once_and_only_where_nothing_else_explains_a_failure() -> None:
+    asked: list[str] = []
+
+    def ask(prompt: str) -> str:
+        asked.append(prompt)
+        return (
+            '{"step": 0, "error_class": "wrong_query", "owner": "policy", "confidence": 0.8, "reason": "asked for y"}'
+        )
+
+    options = with_judge(AskedJudge(ask, "judge-1"))
+    told(says("fine"), reward=1.0).convert(options)
+    told((asks("c1"), "Error: HTTP 503"), says("Sorry."), reward=0.0).convert(options)
+    assert not asked
+    world = told((asks("c1"), "42"), says("Rain."), reward=0.0)
+    for _ in range(2):
+        row = world.convert(options).failures.row(0, named=True)
+        assert (row["error_class"], row["step"], row["rule"], row["message"]) == (
+            "wrong_query",
+            0,
+            "llm_judge",
+            "asked for y",
+        )
+        assert math.isclose(row["confidence"], 0.8, rel_tol=1e-6)
+    assert len(asked) == 1
+    assert "search answered: 42" in asked[0]
+    assert all(error_class in asked[0] for error_class in ErrorClass)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I cannot say.",
+        '{"step": 9, "error_class": "x", "owner": "policy"}',
+        '{"step": 0, "error_class": "x", "owner": "nobody"}',
+        '{"step": "0", "error_class": "x", "owner": "policy"}',
+        "{broken}",
+        "}{",
+    ],
+)
+def test_a_judge_that_cannot_be_understood_leaves_it_to_the_rules(answer: str) -> None:
+    cache: dict[str, str] = {}
+    converted = told(says("Rain."), reward=0.0).convert(with_judge(AskedJudge(lambda _: answer, "j", cache)))
+    assert failures(converted) == [("wrong_answer", "policy", 0, False)]
+
+
+def test_ending_rules_are_asked_in_order() -> None:
+    rule = EndingRule("silent", lambda _episode, _reward: None)
+    options = Options(rules=RULES._replace(endings=(rule,)))
+    assert told(says("Rain."), reward=0.0).convert(options).failures.is_empty()
