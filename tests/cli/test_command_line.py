@@ -21,6 +21,7 @@ COMMANDS = [
     ["demo"],
     ["import"],
     ["store", "attach"],
+    ["forget"],
     ["keys", "create"],
     ["keys", "list"],
     ["keys", "revoke"],

@@ -16,6 +16,7 @@ from . import (
     doctor,
     evaluations,
     export,
+    forget,
     import_,
     jobs,
     keys,
@@ -63,6 +64,7 @@ app.command(rich_help_panel="Run")(status.status)
 app.command(rich_help_panel="Run")(doctor.doctor)
 app.command(rich_help_panel="Run")(demo.demo)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Run")
+app.command(rich_help_panel="Run")(forget.forget)
 app.add_typer(keys.app, name="keys", rich_help_panel="Run")
 app.command("import", rich_help_panel="Learn")(import_.import_)
 app.add_typer(scores.app, name="scores", rich_help_panel="Learn")

@@ -1,0 +1,33 @@
+"""``spanloop forget``: asks, waits for what is on its way, erases, names what it does not touch."""
+
+import json
+from pathlib import Path
+
+from .support import Run
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+LINE = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}], "reward": 1}
+
+
+def test_it_asks_first_and_then_erases(spanloop: Run, tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_text(json.dumps(LINE))
+    assert spanloop("import", str(path)).returncode == 0
+    assert spanloop("scores", "list").stdout.count("import") == 2
+    trace = spanloop("scores", "list").stdout.split("trace ", 1)[1].split()[0]
+    refused = spanloop("forget", "--trace", trace)
+    assert refused.returncode == 1
+    assert f"Erase trace {trace} for good?" in refused.stderr
+    done = spanloop("forget", "--trace", trace, "--yes")
+    assert done.returncode == 0
+    assert done.stdout.split()[:6] == ["erased", "count", "traces", "1", "spans", "2"]
+    assert spanloop("scores", "list").stderr.strip() == "no scores"
+    assert spanloop("forget", "--trace", TRACE, "--yes").stdout.split()[:6] == [
+        "erased", "count", "traces", "1", "spans", "0",
+    ]  # fmt: skip
+
+
+def test_nobody_is_said(spanloop: Run) -> None:
+    done = spanloop("forget", "--yes")
+    assert done.returncode == 2
+    assert "Nobody to forget" in done.stderr

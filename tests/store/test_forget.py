@@ -1,0 +1,142 @@
+"""Forgetting: afterwards no table holds a word of it, and everybody else's rows are as they were."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanloop.importing import import_paths
+from spanloop.pipeline import run as convert
+from spanloop.semconv.errors import ConfigurationError
+from spanloop.store import Store
+from spanloop.store.client import Connection
+from spanloop.store.forget import forget
+
+from .conftest import MakeFrame
+
+TRACES = {"erased": "e" * 32, "kept": "a" * 32, "joined": "b" * 32}
+MESSAGES = '[{"role":"user","parts":[{"type":"text","content":"%s"}]}]'
+
+
+def tell(store: Store, frame_of: MakeFrame, who: str, **attributes: str) -> None:
+    """One attempt with everything that spanloop keeps of one; ``who`` is in every text."""
+    trace, response = TRACES[who], f"response-{who}"
+    span = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "m",
+        "gen_ai.response.id": response,
+        "gen_ai.response.finish_reasons": '["stop"]',
+        "gen_ai.input.messages": MESSAGES % f"secret of {who}",
+        "gen_ai.output.messages": MESSAGES.replace("user", "assistant") % f"answer to {who}",
+        **attributes,
+    }
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.result": f"Error: {who}", **attributes}
+    rows = [
+        {"Timestamp": 10**18, "TraceId": trace, "SpanId": "1" * 16, "ServiceName": who, "SpanAttributes": span},
+        {"Timestamp": 10**18, "TraceId": trace, "SpanId": "2" * 16, "ServiceName": who, "SpanAttributes": tool},
+    ]
+    store.insert("otel_traces", frame_of("otel_traces", rows).drop("IngestedAt"))
+    log = {"Timestamp": 10**18, "TraceId": trace, "Body": f"log of {who}", "EventName": "gen_ai.evaluation.result"}
+    value = {"gen_ai.evaluation.name": "reward", "gen_ai.evaluation.score.value": "0.5"}
+    store.insert("otel_logs", frame_of("otel_logs", [log | {"LogAttributes": value}]).drop("IngestedAt"))
+    scores = [{"score_id": f"s-{who}", "name": "style", "value": 1.0, "comment": who, "response_id": response}]
+    store.insert("scores", frame_of("scores", scores).drop("ingested_at"))
+    captured = [{"generation_id": f"{response}/0", "response_id": response, "model": who, "started_at": 10**18}]
+    store.insert("generations", frame_of("generations", captured).drop("ingested_at"))
+    letters = [{"dead_letter_id": who, "detail": who, "trace_ids": [trace], "received_at": time.time_ns()}]
+    store.insert("dead_letters", frame_of("dead_letters", letters).drop("written_at"))
+
+
+@pytest.fixture
+def everything(store: Store, connection: Connection) -> Any:
+    """Every row of every table that is about somebody, as text."""
+
+    def read() -> dict[str, list[str]]:
+        names: list[str] = store.query("store_counts")["table_name"].to_list()
+        ours = [name for name in names if name not in {"pipeline_state", "schema_migrations"}]
+        frames = {name: connection.query(f"SELECT * FROM `{name}`", doing="looking") for name in ours}
+        return {name: [repr(row) for row in frame.iter_rows()] for name, frame in frames.items()}
+
+    return read
+
+
+def test_no_table_holds_a_word_of_it(store: Store, frame_of: MakeFrame, everything: Any) -> None:
+    tell(store, frame_of, "kept")
+    convert(store)
+    before = everything()
+    tell(store, frame_of, "erased")
+    convert(store)
+    assert len(everything()["episodes"]) == 2
+    done = forget(store, trace_id=TRACES["erased"])
+    assert (done.spans, done.log_records, done.captures, done.dead_letters) == (2, 1, 0, 1)
+    assert done.episode_ids == (TRACES["erased"],)
+    after = everything()
+    assert not [row for rows in after.values() for row in rows if "erased" in row or TRACES["erased"] in row]
+    assert {name: sorted(rows) for name, rows in after.items()} == {name: sorted(rows) for name, rows in before.items()}
+    assert convert(store).episodes == 0
+    assert forget(store, trace_id=TRACES["erased"]).spans == 0
+
+
+@pytest.mark.parametrize(("named", "attribute"), [("session_id", "session.id"), ("user_id", "enduser.id")])
+def test_a_session_or_a_user_is_all_of_its_traces(
+    store: Store, frame_of: MakeFrame, everything: Any, named: str, attribute: str
+) -> None:
+    tell(store, frame_of, "kept", **{attribute: "somebody else"})
+    tell(store, frame_of, "erased", **{attribute: "her"})
+    tell(store, frame_of, "joined", **{attribute: "her"})
+    stray = {"Timestamp": 10**18, "Body": "stray", "LogAttributes": {attribute: "her"}}
+    store.insert("otel_logs", frame_of("otel_logs", [stray]).drop("IngestedAt"))
+    convert(store)
+    done = forget(store, **{named: "her"})
+    assert set(done.trace_ids) == {TRACES["erased"], TRACES["joined"]}
+    words = ("erased", "joined", "her'", "stray")
+    assert not [row for rows in everything().values() for row in rows for word in words if word in row]
+    assert len(everything()["otel_traces"]) == 2
+
+
+def test_what_remains_of_an_episode_is_made_anew(store: Store, frame_of: MakeFrame, everything: Any) -> None:
+    for who in ("joined", "erased"):
+        tell(store, frame_of, who, **{"spanloop.episode.id": "shared"})
+    judged = [{"score_id": "whole", "name": "reward", "value": 1.0, "episode_key": "shared"}]
+    store.insert("scores", frame_of("scores", judged).drop("ingested_at"))
+    convert(store)
+    done = forget(store, trace_id=TRACES["erased"])
+    assert done.episode_ids == ("shared",)
+    assert everything()["transitions"] == []
+    assert convert(store).episodes == 1
+    after = everything()
+    assert len(after["transitions"]) == 1
+    assert not [row for rows in after.values() for row in rows if "erased" in row]
+    assert len([row for row in after["scores"] if "'shared'" in row]) == 1  # it still judges somebody
+
+
+def test_every_table_about_somebody_is_looked_at(store: Store, connection: Connection) -> None:
+    found = connection.query(
+        "SELECT DISTINCT table FROM system.columns WHERE database = currentDatabase() AND default_kind = '' AND "
+        "lower(name) IN ('traceid', 'trace_id', 'trace_ids', 'episode_id', 'response_id', 'session_id')",
+        doing="listing",
+    )
+    queries = {"otel_traces": "spans", "otel_logs": "logs"}
+    views = {"scores_from_logs"}
+    for table in set(found["table"].to_list()) - views:
+        with pytest.raises(Exception, match="wrong parameters"):
+            store.execute(f"store_forget_{queries.get(table, table)}", nothing="")
+
+
+def test_nobody_is_an_error(store: Store) -> None:
+    with pytest.raises(ConfigurationError, match="Nobody to forget"):
+        forget(store)
+
+
+def test_a_forgotten_conversation_can_be_imported_again(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_text(
+        '{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "reward": 1}'
+    )
+    first = import_paths(store, [path], on_reject=lambda _: None)
+    trace = store.query("scores_list", trace_id="", response_id="", session_id="", episode_id="", limit=1).item(
+        0, "trace_id"
+    )
+    assert forget(store, trace_id=str(trace)).spans == 2
+    assert import_paths(store, [path], on_reject=lambda _: None).new == first.new
