@@ -9,7 +9,6 @@ trace tells of agents and tools; what only the other knows is taken over. The ot
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from .spans import Rejected, Span, SpanKind
@@ -59,8 +58,7 @@ def _inherit(kept: Span, gone: Iterable[Span]) -> Span:
     """``kept``, where its duplicates were in the span tree, with what only they know, as new as the newest."""
     for other in gone:
         parent = other.parent_span_id if kept.parent_span_id == other.span_id else kept.parent_span_id
-        kept = replace(
-            kept,
+        kept = kept._replace(
             parent_span_id=parent,
             ingested_us=max(kept.ingested_us, other.ingested_us),
             agent_name=kept.agent_name or other.agent_name,

@@ -6,8 +6,8 @@ the order of object keys do not count, so that an output equals its later appear
 """
 
 import json
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, NamedTuple, cast
 
@@ -18,6 +18,7 @@ _DECODER: Final = json.JSONDecoder()
 _READABLE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ESCAPED: Final = json.JSONEncoder(separators=(",", ":"))
 _SORTED: Final = json.JSONEncoder(sort_keys=True)
+_COMMA: Final = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 _WHITESPACE: Final = frozenset(" \t\n\r")
 _BEGINNING: Final = 3
 """So many messages tell one conversation from another: system, user, first answer."""
@@ -45,8 +46,7 @@ class ToolResponse(NamedTuple):
     content: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One message of a conversation."""
 
     role: str
@@ -62,10 +62,11 @@ class Message:
 def dump(value: object) -> str:
     """Compact JSON, readable where UTF-8 can carry it, escaped where it cannot (lone surrogates)."""
     text = _READABLE.encode(value)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return _ESCAPED.encode(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return _ESCAPED.encode(value)
     return text
 
 
@@ -81,23 +82,34 @@ def parse_json(text: str) -> object:
         raise MalformedMessagesError(f"not JSON: {error}; got {text[:80]!r}") from error
 
 
+class Conversation(NamedTuple):
+    """Messages, and the running digest after each of them."""
+
+    messages: tuple[Message, ...]
+    chain: tuple[bytes, ...]
+
+
 class _Read(NamedTuple):
     """A list of messages that was read, and where its last one ended."""
 
     text: str
     messages: list[Message]
+    chain: list[bytes]
+    beginning: str
+    """Text up to the end of the third message; empty where there are fewer."""
 
 
 class MessageReader:
     """Reads lists of messages. Agents send their whole history with every call: what was read before is not read again.
 
-    A list that starts with one that was read goes on behind it (found by the text of its first three messages); a
-    message that was read in another list costs its decoding only.
+    A list that starts with one that was read goes on behind it: the last one of the same place, else one that is found
+    by the text of its first three messages. A message that was read in another list costs its decoding only.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, Message] = {}
         self._begun: dict[str, _Read] = {}
+        self._last: dict[str, _Read] = {}
 
     def read(self, text: str) -> tuple[Message, ...]:
         """Messages out of ``[{"role", "parts": […], "finish_reason"?}, …]``.
@@ -105,21 +117,43 @@ class MessageReader:
         Raises:
             MalformedMessagesError: When the text is not JSON or not a list of such objects.
         """
-        found: list[Message] = []
-        beginning, end = "", 0
-        position = _open(text)
+        return self.read_conversation(text).messages
+
+    def read_conversation(self, text: str, place: str = "") -> Conversation:
+        """As ``read``, with the digests.
+
+        Args:
+            text: The list.
+            place: Where it is from, such as a trace: what was read there last is probably what it goes on from.
+
+        Raises:
+            MalformedMessagesError: When the text is not JSON or not a list of messages.
+        """
+        before = self._last.get(place)
+        if before is not None and text.startswith(before.text):
+            found, running, beginning = before.messages.copy(), before.chain.copy(), before.beginning
+            end = len(before.text)
+            position = _next(text, end)
+        else:
+            found, running, beginning, end = [], [], "", 0
+            position = _open(text)
         while position is not None:
             item, end = _scan(text, position)
-            found.append(self._message(item, text[position:end]))
-            if len(found) == _BEGINNING:
+            message = self._message(item, text[position:end])
+            found.append(message)
+            running.append(extend(running[-1] if running else b"", message))
+            if len(found) == _BEGINNING and not beginning:
                 beginning = text[:end]
                 before = self._begun.get(beginning)
                 if before is not None and text.startswith(before.text):
-                    found, end = before.messages.copy(), len(before.text)
+                    found, running, end = before.messages.copy(), before.chain.copy(), len(before.text)
             position = _next(text, end)
+        read = _Read(text[:end], found, running, beginning)
         if beginning:
-            self._begun[beginning] = _Read(text[:end], found)
-        return tuple(found)
+            self._begun[beginning] = read
+        if place and found:
+            self._last[place] = read
+        return Conversation(tuple(found), tuple(running))
 
     def _message(self, item: object, piece: str) -> Message:
         message = self._known.get(piece)
@@ -145,11 +179,11 @@ def _open(text: str) -> int | None:
 
 def _next(text: str, end: int) -> int | None:
     """Where the element begins that follows the one that ended at ``end``; None when that was the last."""
-    position = _skip(text, end)
-    if text[position : position + 1] == ",":
-        return _skip(text, position + 1)
-    if not _ends(text, position):
-        raise MalformedMessagesError(f"not JSON: expected the end of a list at {position}; got {text[:80]!r}")
+    found = _COMMA.match(text, end)
+    if found is not None:
+        return found.end()
+    if not _ends(text, _skip(text, end)):
+        raise MalformedMessagesError(f"not JSON: expected the end of a list at {end}; got {text[:80]!r}")
     return None
 
 
@@ -221,7 +255,7 @@ def _view(fields: dict[str, object], role: str, parts: list[object]) -> Message:
                     known = {**found, "arguments": json.loads(call.arguments)}
                     parts, fields = _replaced(fields, parts, position, known)
                 calls.append(call)
-                seen.append(f"call:{call.name}:{_canonical(call)}")
+                seen.append(f"call:{call.name}:{_canonical(call, found.get('arguments'))}")
             case "tool_call_response":
                 response = ToolResponse(_text(found.get("id")), _text(found.get("response", found.get("result"))))
                 responses.append(response)
@@ -270,12 +304,14 @@ def _tool_call(part: dict[str, object]) -> ToolCall:
     return ToolCall(identity, name, arguments, is_valid=is_object)
 
 
-def _canonical(call: ToolCall) -> str:
-    return _SORTED.encode(json.loads(call.arguments)) if call.is_valid else call.arguments
+def _canonical(call: ToolCall, arguments: object) -> str:
+    if not call.is_valid:
+        return call.arguments
+    return _SORTED.encode(arguments if isinstance(arguments, dict) else json.loads(call.arguments))
 
 
 def _is_redacted(text: str) -> bool:
-    return any(marker in text for marker in REDACTED_MARKERS)
+    return "REDACTED" in text and any(marker in text for marker in REDACTED_MARKERS)
 
 
 def digest(pieces: Iterable[str]) -> bytes:

@@ -16,6 +16,7 @@ from . import frames
 from .canonical import MARK, canonical_columns
 from .finish_reasons import canonical_finish_reason
 from .messages import (
+    Conversation,
     MalformedMessagesError,
     Message,
     MessageReader,
@@ -32,6 +33,7 @@ _SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
 _LATEST_NS: Final = 2**63 - 1
 _NO_EXCEPTION: Final = ExceptionInfo("", "")
 _MOST_TOKENS: Final = 2**32 - 1
+_DIGITS: Final = r"^[0-9]{1,10}$"
 
 
 class Normalised(NamedTuple):
@@ -98,90 +100,155 @@ def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _read(frame: pl.DataFrame) -> list[Span]:
-    timed = frame.with_columns(
-        pl.col(pl.String).fill_null(""),
+    """Spans out of canonical columns: column by column, and row by row only what has content to be read."""
+    told = frame.select(
+        pl.col(pl.String).exclude("input_tokens", "output_tokens").fill_null(""),
         pl.col("Timestamp", "IngestedAt").cast(pl.Int64),
-        pl.col("Duration", "DroppedAttributesCount").fill_null(0),
+        pl.col("DroppedAttributesCount").fill_null(0),
+        pl.col("event_names", "event_attributes"),
+        _duration().alias("Duration"),
+        pl.col("StatusCode").fill_null("").str.to_lowercase().is_in(["error", "status_code_error"]).alias("is_error"),
+        (pl.col("is_streaming").fill_null("").str.to_lowercase() == "true").alias("streams"),
+        _count("input_tokens"),
+        _count("output_tokens"),
     )
-    reader = MessageReader()
-    return [_span(row, reader) for row in timed.iter_rows(named=True)]
+    columns: dict[str, list[Any]] = {name: told[name].to_list() for name in told.columns}
+    kinds = [_KINDS[kind] for kind in columns["kind"]]
+    contents = _contents(columns, kinds)
+    answers = [open_answer(text) if text else _NO_ANSWER for text in columns["tool_result"]]
+    reasons = [
+        canonical_finish_reason(text)
+        or next((canonical_finish_reason(message.finish_reason) for message in content.output), "")
+        for text, content in zip(columns["finish_reasons"], contents, strict=True)
+    ]
+    return [
+        Span(*values)
+        for values in zip(
+            zip(columns["TraceId"], columns["SpanId"], strict=True),
+            columns["TraceId"],
+            columns["SpanId"],
+            columns["ParentSpanId"],
+            columns["SpanName"],
+            kinds,
+            columns["ServiceName"],
+            columns["ScopeName"],
+            columns["Timestamp"],
+            columns["Duration"],
+            columns["IngestedAt"],
+            columns["is_error"],
+            columns["StatusMessage"],
+            [
+                text or ("tool_error" if answer.has_failed else "")
+                for text, answer in zip(columns["error_type"], answers, strict=True)
+            ],
+            [
+                _NO_EXCEPTION if event_names is None else _exception(event_names, attributes)
+                for event_names, attributes in zip(columns["event_names"], columns["event_attributes"], strict=True)
+            ],
+            columns["episode_key"],
+            columns["task_id"],
+            columns["session_id"],
+            columns["conversation_id"],
+            columns["agent_name"],
+            columns["request_model"],
+            columns["response_model"],
+            columns["response_id"],
+            reasons,
+            columns["streams"],
+            _sampling(columns),
+            columns["input_tokens"],
+            columns["output_tokens"],
+            (content.tools for content in contents),
+            (content.input for content in contents),
+            (content.output for content in contents),
+            (content.chain for content in contents),
+            (content.problem for content in contents),
+            columns["tool_name"],
+            [text or answer.tool_call_id for text, answer in zip(columns["tool_call_id"], answers, strict=True)],
+            [open_arguments(text) if text else "" for text in columns["tool_arguments"]],
+            (answer.content for answer in answers),
+            strict=True,
+        )
+    ]
+
+
+_KINDS: Final = {"": SpanKind.OTHER, **{kind.value: kind for kind in SpanKind}}
+_NO_ANSWER: Final = open_answer("")
+
+
+def _sampling(columns: dict[str, list[Any]]) -> list[tuple[tuple[str, str], ...]]:
+    """The sampling parameters that each span names; calls of one agent mostly share them."""
+    known: dict[tuple[str, ...], tuple[tuple[str, str], ...]] = {}
+    found: list[tuple[tuple[str, str], ...]] = []
+    for values in zip(*(columns[name] for name in _SAMPLING), strict=True):
+        if values not in known:
+            known[values] = tuple((name, value) for name, value in zip(_SAMPLING, values, strict=True) if value)
+        found.append(known[values])
+    return found
 
 
 class _Content(NamedTuple):
     input: tuple[Message, ...]
+    chain: tuple[bytes, ...]
     output: tuple[Message, ...]
     tools: str
     problem: Problem | None
 
 
-def _span(row: dict[str, Any], reader: MessageReader) -> Span:
-    text = cast("dict[str, str]", row)
-    kind = SpanKind(text["kind"] or SpanKind.OTHER)
-    is_error = text["StatusCode"].lower() in {"error", "status_code_error"}
-    dropped = int(row["DroppedAttributesCount"])
-    content = _content(text, reader, dropped) if kind is SpanKind.LLM else _NO_CONTENT
-    answer = open_answer(text["tool_result"])
-    reason = canonical_finish_reason(text["finish_reasons"]) or next(
-        (canonical_finish_reason(message.finish_reason) for message in content.output), ""
-    )
-    return Span(
-        trace_id=text["TraceId"],
-        span_id=text["SpanId"],
-        parent_span_id=text["ParentSpanId"],
-        name=text["SpanName"],
-        kind=kind,
-        service_name=text["ServiceName"],
-        scope=text["ScopeName"],
-        start_ns=row["Timestamp"],
-        duration_ns=_duration(row["Timestamp"], row["Duration"]),
-        ingested_us=row["IngestedAt"],
-        is_error=is_error,
-        status_message=text["StatusMessage"],
-        error_type=text["error_type"] or ("tool_error" if answer.has_failed else ""),
-        exception=_exception(row["event_names"], row["event_attributes"]),
-        episode_key=text["episode_key"],
-        task_id=text["task_id"],
-        session_id=text["session_id"],
-        conversation_id=text["conversation_id"],
-        agent_name=text["agent_name"],
-        request_model=text["request_model"],
-        response_model=text["response_model"],
-        response_id=text["response_id"],
-        finish_reason=reason,
-        is_streaming=text["is_streaming"].lower() == "true",
-        sampling=tuple((name, text[name]) for name in _SAMPLING if text[name]),
-        input_tokens=_count(text["input_tokens"]),
-        output_tokens=_count(text["output_tokens"]),
-        tools=content.tools,
-        input=content.input,
-        output=content.output,
-        input_chain=chain(content.input),
-        problem=content.problem,
-        tool_name=text["tool_name"],
-        tool_call_id=text["tool_call_id"] or answer.tool_call_id,
-        tool_arguments=open_arguments(text["tool_arguments"]),
-        tool_result=answer.content,
-    )
+class _Told(NamedTuple):
+    """What a model call's attributes say, as text."""
+
+    trace_id: str
+    span_id: str
+    input: str
+    output: str
+    system: str
+    tools: str
+    dropped_attributes: int
 
 
-_NO_CONTENT: Final = _Content((), (), "[]", None)
+_TOLD: Final = (
+    "TraceId",
+    "SpanId",
+    "input_messages",
+    "output_messages",
+    "system_instructions",
+    "tools",
+    "DroppedAttributesCount",
+)
 
 
-def _content(text: dict[str, str], reader: MessageReader, dropped_attributes: int) -> _Content:
-    where = f"span {text['SpanId']}"
+def _contents(columns: dict[str, list[Any]], kinds: list[SpanKind]) -> list[_Content]:
+    reader = MessageReader()
+    told = zip(*(columns[name] for name in _TOLD), strict=True)
+    return [
+        _content(reader, _Told(*values)) if kind is SpanKind.LLM else _NO_CONTENT
+        for kind, values in zip(kinds, told, strict=True)
+    ]
+
+
+_NO_CONTENT: Final = _Content((), (), (), "[]", None)
+
+
+def _content(reader: MessageReader, told: _Told) -> _Content:
+    where = f"span {told.span_id}"
     attribute = names.GEN_AI_INPUT_MESSAGES
     try:
-        seen = reader.read(text["input_messages"]) if text["input_messages"] else ()
-        if text["system_instructions"] and not any(message.role == "system" for message in seen):
-            seen = (parse_system_instructions(text["system_instructions"]), *seen)
+        seen, digests = reader.read_conversation(told.input, told.trace_id) if told.input else _NOTHING_SAID
+        if told.system and not any(message.role == "system" for message in seen):
+            seen = (parse_system_instructions(told.system), *seen)
+            digests = chain(seen)
         attribute = names.GEN_AI_OUTPUT_MESSAGES
-        said = reader.read(text["output_messages"]) if text["output_messages"] else ()
+        said = reader.read(told.output) if told.output else ()
         attribute = names.GEN_AI_TOOL_DEFINITIONS
-        tools = _tools(text["tools"])
+        tools = _tools(told.tools)
     except (MalformedMessagesError, RecursionError) as error:
         problem = Problem(UntrainableReason.MALFORMED_MESSAGES, f"{where}, attribute {attribute}: {error}")
-        return _Content((), (), "[]", problem)
-    return _Content(seen, said, tools, _problem(where, seen, said, dropped_attributes))
+        return _Content((), (), (), "[]", problem)
+    return _Content(seen, digests, said, tools, _problem(where, seen, said, told.dropped_attributes))
+
+
+_NOTHING_SAID: Final = Conversation((), ())
 
 
 def _problem(
@@ -239,12 +306,15 @@ def _exception(event_names: object, event_attributes: object) -> ExceptionInfo:
     return found
 
 
-def _duration(start_ns: int, duration_ns: int) -> int:
+def _duration() -> pl.Expr:
     """The duration, with an end that 64 bits can hold; 0 for an end before the start, which wraps to 2^63 and more."""
-    return 0 if duration_ns > _LATEST_NS else min(duration_ns, _LATEST_NS - start_ns)
+    given = pl.col("Duration").fill_null(0)
+    left = _LATEST_NS - pl.col("Timestamp").cast(pl.Int64).clip(0)
+    return pl.when(given > _LATEST_NS).then(0).otherwise(pl.min_horizontal(given.cast(pl.Int64, strict=False), left))
 
 
-def _count(text: str) -> int:
+def _count(column: str) -> pl.Expr:
     """A token count out of an attribute; 0 when it is absent, no whole number, or none that 32 bits can hold."""
-    found = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(_MOST_TOKENS)) else 0
-    return found if found <= _MOST_TOKENS else 0
+    digits = pl.col(column).fill_null("")
+    found = pl.when(digits.str.contains(_DIGITS)).then(digits).cast(pl.Int64, strict=False).fill_null(0)
+    return pl.when(found > _MOST_TOKENS).then(0).otherwise(found).alias(column)

@@ -4,7 +4,6 @@ Invariant: a ``Span`` never fails to exist. What could not be read is said in ``
 makes the transition untrainable later on.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -36,10 +35,11 @@ class ExceptionInfo(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Span(NamedTuple):
     """One span. Empty text means that the attribute is absent."""
 
+    key: tuple[str, str]
+    """Identity: trace id and span id."""
     trace_id: str
     span_id: str
     parent_span_id: str
@@ -80,11 +80,6 @@ class Span:
     tool_call_id: str
     tool_arguments: str
     tool_result: str
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Identity: trace id and span id."""
-        return self.trace_id, self.span_id
 
     @property
     def end_ns(self) -> int:
