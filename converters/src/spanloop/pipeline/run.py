@@ -14,6 +14,7 @@ from spanloop.store import Store
 from . import state, turn
 from .load import batches, load
 from .report import Report
+from .settings import configured
 from .write import write
 
 BATCH_SPANS: Final = 20_000
@@ -22,15 +23,13 @@ BATCH_SPANS: Final = 20_000
 Progress = Callable[[int, int], None]
 """Called with the new spans converted so far, and all new spans of the run."""
 
-_DEFAULTS: Final = Options()
-
 
 def run(
     store: Store,
     *,
     full: bool = False,
     progress: Progress | None = None,
-    options: Options = _DEFAULTS,
+    options: Options | None = None,
     batch_spans: int = BATCH_SPANS,
 ) -> Report:
     """Convert what has arrived, or everything.
@@ -39,12 +38,14 @@ def run(
         store: Read from and written to.
         full: Convert everything again, whatever the watermark says.
         progress: Told after each batch.
-        options: How to convert.
+        options: How to convert; None converts as the environment says (``settings``).
         batch_spans: Spans converted at once.
 
     Raises:
         StoreError: ClickHouse refused or is out of reach; the next run takes up where this one stopped.
+        ConfigurationError: The environment names a reward function that cannot be found.
     """
+    chosen = configured() if options is None else options
     again: state.Watermark | None = state.START if full else None
     if again is None and _nothing_new(store):
         return Report()
@@ -54,7 +55,7 @@ def run(
                 return Report()
             known = again or state.load(store)
             try:
-                return _convert(store, mine, known, full=full, progress=progress, options=options, size=batch_spans)
+                return _convert(store, mine, known, full=full, progress=progress, options=chosen, size=batch_spans)
             except turn.TurnLostError:
                 again = known
 

@@ -15,6 +15,9 @@ DATA_DIR_ENV: Final = "SPANLOOP_DATA_DIR"
 CLICKHOUSE_URL_ENV: Final = "SPANLOOP_CLICKHOUSE_URL"
 """``http(s)://user:password@host:port/database``; unset means the embedded ClickHouse."""
 
+REWARDS_ENV: Final = "SPANLOOP_REWARDS"
+"""Reward functions that every conversion asks, by name or as ``module:function``, with commas between them."""
+
 TASK_ID_ENV: Final = "SPANLOOP_TASK_ID"
 """The task that the whole process attempts, for apps that do not call ``task()``."""
 

@@ -1,0 +1,41 @@
+import pytest
+
+from spanloop.pipeline import run
+from spanloop.pipeline.settings import configured
+from spanloop.semconv.environment import REWARDS_ENV
+from spanloop.semconv.errors import ConfigurationError
+
+from ..converters.converters_world import loop, trace_id
+from ..converters.pipeline_feed import Feed
+
+
+def test_without_a_setting_nothing_but_scores_counts() -> None:
+    assert configured({}).reward_functions == configured({REWARDS_ENV: " , "}).reward_functions == ()
+
+
+def test_the_environment_names_reward_functions() -> None:
+    named = configured({REWARDS_ENV: "agent, speed=latency"}).reward_functions
+    assert [reward.name for reward in named] == ["agent", "speed"]
+
+
+def test_an_unknown_one_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="nonsense"):
+        configured({REWARDS_ENV: "nonsense"})
+
+
+def test_a_run_asks_them_and_a_score_that_comes_later_is_the_reward(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(REWARDS_ENV, "agent,speed=latency")
+    loop(feed.world, "a", trace=trace_id("a"))
+    feed.send()
+    run(feed.store)
+    (before,) = feed.episodes()
+    assert before["reward"] == pytest.approx((before["reward_breakdown"]["agent"] + 1.0) / 2)
+    assert before["reward_breakdown"]["agent/completion"] > 0
+    feed.world.score(0.25, trace_id=trace_id("a"), at_s=500)
+    feed.send()
+    run(feed.store)
+    (after,) = feed.episodes()
+    assert (after["reward"], after["reward_breakdown"]["speed"]) == (0.25, 1.0)
+    assert after["revision"] > before["revision"]
