@@ -60,7 +60,7 @@ def demo(
     else:
         from .learn import Recipe
 
-        _learn(data_dir or _own_directory(seed), Recipe(source=model, seed=seed), serve=serve, fresh=fresh)
+        learn(data_dir or _own_directory(seed), Recipe(source=model, seed=seed), serve=serve, fresh=fresh)
 
 
 def _own_directory(seed: int) -> Path:
@@ -68,7 +68,19 @@ def _own_directory(seed: int) -> Path:
     return Path(cache) / "spanloop" / f"demo-{seed}"
 
 
-def _learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
+def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
+    """Run the demo that learns in the data directory ``path``.
+
+    Args:
+        path: Made when it is not there; a demo that was begun there goes on.
+        recipe: What to do.
+        serve: Keep everything up afterwards, until Ctrl-C.
+        fresh: Remove an earlier demo first.
+
+    Raises:
+        SpanloopError: A stage failed; the same call goes on.
+        Exit: With 1 when a claim does not hold, with 130 after Ctrl-C.
+    """
     from spanloop.store import DataDir
 
     from ..services import Ports

@@ -1,0 +1,68 @@
+"""What can be checked of the demo without running it: its ledger, where its agent lies, what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spanloop.cli.demo.learn import Recipe
+from spanloop.cli.demo.ledger import Ledger
+from spanloop.cli.demo.office import make_office, office_folder
+from spanloop.semconv.errors import ConfigurationError
+
+from .support import Run
+
+SETTINGS = {"seed": 0, "source": "smollm2"}
+
+
+def test_a_finished_stage_is_remembered_with_its_result(tmp_path: Path) -> None:
+    path = tmp_path / "demo" / "done.json"
+    ledger = Ledger(path, SETTINGS)
+    assert ledger.result("model") is None
+    ledger.finish("model", {"version": "office@v1"}, 12.34)
+    again = Ledger(path, SETTINGS)
+    assert again.result("model") == {"version": "office@v1"}
+    assert again.seconds == {"model": 12.3}
+    assert [each.name for each in path.parent.iterdir()] == ["done.json"]
+
+
+def test_other_settings_do_not_go_on_with_what_was_begun(tmp_path: Path) -> None:
+    path = tmp_path / "demo" / "done.json"
+    Ledger(path, SETTINGS).finish("model", {}, 1.0)
+    with pytest.raises(ConfigurationError, match="seed was 0, now 1") as caught:
+        Ledger(path, {**SETTINGS, "seed": 1})
+    assert "--fresh" in caught.value.next_step
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": {}}', '{"settings": {}, "stages": 3}'])
+def test_a_damaged_ledger_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "done.json"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match=r"does not say what the demo has done"):
+        Ledger(path, SETTINGS)
+
+
+def test_a_recipe_survives_its_file(tmp_path: Path) -> None:
+    settings = Recipe()._asdict()
+    Ledger(tmp_path / "done.json", settings).finish("model", {}, 1.0)
+    Ledger(tmp_path / "done.json", settings)
+
+
+def test_the_agent_is_found_and_makes_its_office(tmp_path: Path) -> None:
+    assert (office_folder() / "agent.py").is_file()
+    make_office(tmp_path / "office", seed=1, train=8, test=12)
+    assert len(json.loads((tmp_path / "office" / "test.json").read_text())) == 12
+    assert (tmp_path / "office" / "office.sqlite").stat().st_size > 0
+
+
+def test_too_many_tasks_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there are not 4000 different questions"):
+        make_office(tmp_path, seed=1, train=8, test=4000)
+
+
+def test_fresh_leaves_a_directory_alone_that_is_no_demo(spanloop: Run, tmp_path: Path) -> None:
+    (tmp_path / "precious.txt").write_text("keep me")
+    done = spanloop("demo", "--fresh", "--no-serve", "--data-dir", str(tmp_path))
+    assert done.returncode != 0
+    assert "holds no demo" in done.stderr
+    assert (tmp_path / "precious.txt").read_text() == "keep me"

@@ -1,0 +1,56 @@
+"""The demo that learns, in small: fewer tasks and steps than ``make demo``, every part real; stopped once midway."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from spanloop.cli.demo import command
+from spanloop.cli.demo.learn import Recipe
+
+recipe = Recipe(test_tasks=48, train_tasks=32, sft_attempts=3, sft_steps=6, grpo_steps=2, grpo_batch=8)
+command.learn(Path(sys.argv[1]), recipe, serve=False, fresh=False)
+"""
+
+
+def start(data_dir: Path) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "SPANLOOP_DATA_DIR"}
+    command = [sys.executable, "-c", SCRIPT, str(data_dir)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_it_learns_and_goes_on_after_an_interruption(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = start(tmp_path / "data")
+    done = tmp_path / "data" / "demo" / "done.json"
+    while first.poll() is None and '"collect sft"' not in (done.read_text() if done.exists() else ""):
+        time.sleep(0.5)
+    time.sleep(15)  # into the job
+    first.send_signal(signal.SIGINT)
+    out, errors = first.communicate(timeout=120)
+    assert first.returncode == 130, (out, errors)
+    assert "the same command goes on" in errors
+
+    second = start(tmp_path / "data")
+    out, errors = second.communicate()
+    with capsys.disabled():
+        sys.stdout.write(f"\n{errors}\n{out}")
+    assert "(done before)" in errors
+    gained = re.search(r"paired difference \+(\d+) %", out)
+    assert gained is not None
+    assert int(gained[1]) > 0
+    agreed = re.search(r"mean absolute difference ([\d.]+)", out)
+    assert agreed is not None
+    assert 0 < float(agreed[1]) < 0.05
+    rows = re.search(r"([\d,]+) of ([\d,]+) rows exact", out)
+    assert rows is not None
+    assert rows[1] == rows[2]
