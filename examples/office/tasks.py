@@ -4,10 +4,12 @@ Training and test questions share no wording and no value: other templates, othe
 other companies. The database knows both, because an office does not know what it will be asked.
 """
 
+import argparse
 import json
 import random
 import re
 import sqlite3
+import sys
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -212,3 +214,26 @@ def _company(rng: random.Random, known: World, split: Split) -> tuple[str, str]:
 def contains(text: str, value: str) -> bool:
     """Whether ``value`` stands in ``text`` as a word or number of its own."""
     return re.search(rf"(?<![\w:.-]){re.escape(value)}(?![\w:])", text, re.IGNORECASE) is not None
+
+
+def main() -> None:
+    """Write ``office.sqlite``, ``train.json`` and ``test.json``."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="made when it is not there")
+    parser.add_argument("--seed", type=int, default=0, help="of the questions")
+    parser.add_argument("--train", type=int, default=64, help="questions to train on")
+    parser.add_argument("--test", type=int, default=200, help="questions to evaluate with")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    write_office(options.folder / "office.sqlite")
+    counts: dict[Split, int] = {"train": options.train, "test": options.test}
+    for split, count in counts.items():
+        try:
+            tasks = make_tasks(split, count, options.seed)
+        except ValueError as error:
+            sys.exit(f"{split}: {error}")
+        write_tasks(options.folder / f"{split}.json", tasks)
+
+
+if __name__ == "__main__":
+    main()

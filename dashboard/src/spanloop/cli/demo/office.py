@@ -52,15 +52,8 @@ def make_office(folder: Path, *, seed: int, train: int, test: int) -> None:
         train: Questions to train on.
         test: Questions to evaluate with, none of which share wording or values with the former.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    script = (
-        "import sys, pathlib, tasks\n"
-        "folder, seed = pathlib.Path(sys.argv[1]), int(sys.argv[2])\n"
-        "tasks.write_office(folder / 'office.sqlite')\n"
-        "for split, count in (('train', int(sys.argv[3])), ('test', int(sys.argv[4]))):\n"
-        "    tasks.write_tasks(folder / f'{split}.json', tasks.make_tasks(split, count, seed))\n"
-    )
-    command = [sys.executable, "-c", script, str(folder), str(seed), str(train), str(test)]
+    command = [sys.executable, "tasks.py", str(folder.absolute()), "--seed", str(seed)]
+    command += ["--train", str(train), "--test", str(test)]
     done = subprocess.run(command, cwd=office_folder(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise ConfigurationError(f"The tasks could not be made: {done.stderr.strip()[-_TAIL_CHARACTERS:]}")
