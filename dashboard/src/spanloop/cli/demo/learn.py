@@ -176,13 +176,17 @@ class Loop:
         # The same job when the demo was stopped meanwhile: its scheduler went on with it, or will.
         lost = {JobState.FAILED, JobState.CANCELLED}
         known = next((job for job in api.list() if job.spec == spec and job.state not in lost), None)
-        job = await_job(api, self._data_dir, (known or api.submit(spec)).id, self._show)
+        shown_step, metrics = 0, ""
+
+        def show(job: "Job") -> None:
+            nonlocal shown_step, metrics
+            if job.step != shown_step:
+                shown_step, metrics = job.step, last_metrics(self._data_dir, job.id)
+            self._stages.progress(f"{job.state}, step {job.step} of {job.steps_total or '?'}  {metrics}")
+
+        job = await_job(api, self._data_dir, (known or api.submit(spec)).id, show)
         self._stages.note(f"{job.model_version} after {job.steps_total} steps")
         return {"version": job.model_version, "job": job.id}
-
-    def _show(self, job: "Job") -> None:
-        text = f"{job.state}, step {job.step} of {job.steps_total or '?'}"
-        self._stages.progress(f"{text}  {last_metrics(self._data_dir, job.id)}")
 
     def _work(self, version: str, tasks: str, *, attempts: int) -> None:
         """Serve ``version``, let the agent work, and convert what it did."""
