@@ -257,6 +257,14 @@ def test_retries_of_one_tool_are_one_chain_with_the_first_at_its_root() -> None:
     assert roots == [1, 1, 1]
 
 
+def test_a_long_chain_shows_its_beginning_and_its_end() -> None:
+    again = [(asks(f"c{n}"), "Error: TimeoutError: timed out") for n in range(30)]
+    converted = told(*again, reward=0.0).convert()
+    links = json.loads(converted.failures.item(7, "evidence"))["chain"]
+    assert [link.get("step") for link in links] == [0, 1, 2, 3, 4, None, 24, 25, 26, 27, 28, 29]
+    assert links[5]["what"] == "19 more"
+
+
 def test_the_last_thing_that_was_not_mended_decides() -> None:
     first, then = (asks("c1", "invent"), "Error: unknown tool"), (asks("c2"), "Error: HTTP 503")
     converted = told(first, says("Let me try."), then, says("Sorry."), reward=0.0).convert()

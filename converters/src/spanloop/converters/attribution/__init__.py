@@ -112,9 +112,10 @@ def _is_continued(step: Step, episode: Episode) -> bool:
 
 
 def _of_episode(episode: Episode, course: Course, rules: Rules) -> Iterator[Failure]:
+    newest_ns = max(step.span.start_ns for step in episode.steps)
     for rule in rules.episodes:
         for sighting in rule.see(episode):
-            later = any(step.span.start_ns >= sighting.culprit.end_ns for step in episode.steps)
+            later = newest_ns >= sighting.culprit.end_ns
             is_own = sighting.finding.owner is FaultOwner.POLICY
             recovered = later and course.went_on(sighting.step) and not (course.has_failed and is_own)
             yield _sighted(sighting, rule.name, is_recovered=recovered)

@@ -8,7 +8,7 @@ last one decided it, because after it nothing mended the outcome.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spanloop.semconv.enums import FaultOwner
 
@@ -17,6 +17,8 @@ from .base import ErrorClass
 from .course import made_progress
 from .crash import CRASH
 from .failure import Failure
+
+_MOST_LINKS: Final = 10
 
 
 class Ending(NamedTuple):
@@ -81,11 +83,12 @@ def with_chains(episode: Episode, failures: Sequence[Failure], reward: float | N
     failures = _with_progress(episode, failures)
     deciding = deciding_chain(failures)
     ending = ending_of(episode, reward)
-    links: list[dict[str, object]] = [_link(failure) for failure in deciding]
+    members = {id(failure) for failure in deciding}
+    links = _links(deciding)
     links.append({"step": ending.step, "span_id": ending.span_id, "what": ending.what})
     found: list[Failure] = []
     for failure in failures:
-        own = links if failure in deciding else [_link(failure)]
+        own = links if id(failure) in members else [_link(failure)]
         if failure.is_recovered:
             own = [*own, {"what": "recovered"}]
         evidence = {**failure.finding.evidence, "chain": own}
@@ -101,6 +104,15 @@ def _with_progress(episode: Episode, failures: Sequence[Failure]) -> list[Failur
         before.append(count)
         count += step.index not in failed and made_progress(step)
     return [replace(failure, progress=before[failure.step.index]) for failure in failures]
+
+
+def _links(chain: Sequence[Failure]) -> list[dict[str, object]]:
+    """The links of a chain; of a long one its beginning and its end, because every member carries them."""
+    if len(chain) <= _MOST_LINKS:
+        return [_link(failure) for failure in chain]
+    half = _MOST_LINKS // 2
+    left_out: dict[str, object] = {"what": f"{len(chain) - 2 * half} more"}
+    return [*map(_link, chain[:half]), left_out, *map(_link, chain[-half:])]
 
 
 def _link(failure: Failure) -> dict[str, object]:

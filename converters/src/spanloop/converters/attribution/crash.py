@@ -5,6 +5,7 @@ one that was raised in no model call and in no tool call of an action: those hav
 """
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -42,10 +43,11 @@ def _see(episode: Episode) -> Iterator[Sighting]:
     for span in spans:
         if span.has_failed:
             below[span.trace_id, span.parent_span_id].append(span)
+    begun = sorted(episode.steps, key=_start)
     for span in failed:
         is_told_of = span.key in asked or within.get(f"{span.trace_id}/{span.parent_span_id}", "")
         if not is_told_of and not _came_from_below(span, below[span.key]):
-            yield _sighting(span, _step_of(span, episode.steps))
+            yield _sighting(span, _step_of(span, begun))
 
 
 def _within_calls(spans: Sequence[Span]) -> dict[str, str]:
@@ -67,10 +69,13 @@ def _said(span: Span) -> str:
     return span.exception.message or span.status_message
 
 
-def _step_of(span: Span, steps: Sequence[Step]) -> Step:
+def _step_of(span: Span, by_start: Sequence[Step]) -> Step:
     """The newest step that had begun when the span ended; the first if none had."""
-    begun = [step for step in steps if step.span.start_ns <= span.end_ns]
-    return max(begun, key=lambda step: (step.span.start_ns, step.index)) if begun else steps[0]
+    return by_start[max(0, bisect_right(by_start, span.end_ns, key=_start) - 1)]
+
+
+def _start(step: Step) -> int:
+    return step.span.start_ns
 
 
 def _sighting(span: Span, step: Step) -> Sighting:
