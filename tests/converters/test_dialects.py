@@ -284,3 +284,22 @@ def test_equal_calls_that_ran_for_themselves_stay_apart(scope: str, start: float
         response_id="" if answer == "Sunny." else "other",
     )  # fmt: skip
     assert world.convert().transitions.height == 2
+
+
+def test_agentscopes_first_release() -> None:
+    asked: dict[str, Any] = {"args": [[{"role": "user", "content": "q"}]], "kwargs": {}}
+    said = (
+        "ChatResponse(content=[{'type': 'text', 'text': \"it's [here\"}, "
+        "{'type': 'tool_use', 'id': 'c', 'name': 'search', 'input': {'query': 'x'}}], id='1', "
+        "usage=ChatUsage(input_tokens=5, output_tokens=3, time=0.1, type='chat'))"
+    )
+    attributes = {
+        "span.kind": '"LLM"',
+        "input": json.dumps(asked),
+        "output": json.dumps(said),
+        "metadata": json.dumps({"model_name": "m", "stream": False}),
+    }
+    row = converted_spans(attributes, scope="agentscope.tracing._trace").transitions.row(0, named=True)
+    assert json.loads(row["state"]) == [{"role": "user", "parts": [{"type": "text", "content": "q"}]}]
+    assert [part["type"] for part in json.loads(row["action"])["parts"]] == ["text", "tool_call"]
+    assert (row["model"], row["finish_reason"], row["input_tokens"], row["output_tokens"]) == ("m", "tool_call", 5, 3)

@@ -18,7 +18,17 @@ from .collapse import collapse
 from .normalise import Normalised, normalise
 from .options import Options
 from .rewards import NO_REWARDS, Rewards, add_computed, join_scores, read_scores, scores_in_spans
-from .rows import Judged, Values, episode_row, failure_rows, has_ended, newest_us, trajectory_rows, transition_rows
+from .rows import (
+    Judged,
+    Values,
+    episode_row,
+    failure_rows,
+    group_of,
+    has_ended,
+    newest_us,
+    trajectory_rows,
+    transition_rows,
+)
 from .spans import Rejected
 from .steps import Episode, build_episode
 from .stitch import Stitched, stitch
@@ -135,6 +145,7 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
         rewards=rewards,
         failures=failures,
         problems=problems,
+        group_id=group_of(episode),
         token_rows=tuple(merge(episode.steps, problems, goes_on)),
     )
 

@@ -36,26 +36,28 @@ class Judged:
     failures: tuple[Failure, ...]
     problems: Mapping[int, Problem]
     token_rows: tuple[Row, ...]
+    group_id: str
+    """See ``group_of``."""
 
-    @property
-    def group_id(self) -> str:
-        """The task id, else a hash of what the episode started from: system prompt, tools, first user message.
 
-        An episode of which neither is known is a group of its own.
-        """
-        task_id = self.episode.task_id
-        if task_id:
-            return task_id
-        first = self.episode.steps[0].span
-        if not first.input:
-            return self.episode.episode_id
-        start: list[str] = [first.tools]
-        for message in first.input:
-            if message.role in {"system", "user"}:
-                start.append(f"{message.role}:{message.digest.hex()}")
-            if message.role == "user":
-                break
-        return digest(start).hex()
+def group_of(episode: Episode) -> str:
+    """The task id, else a hash of what the episode started from: system prompt, tools, first user message.
+
+    An episode of which neither is known is a group of its own.
+    """
+    task_id = episode.task_id
+    if task_id:
+        return task_id
+    first = episode.steps[0].span
+    if not first.input:
+        return episode.episode_id
+    start: list[str] = [first.tools]
+    for message in first.input:
+        if message.role in {"system", "user"}:
+            start.append(f"{message.role}:{message.digest.hex()}")
+        if message.role == "user":
+            break
+    return digest(start).hex()
 
 
 def newest_us(episode: Episode, rewards: Rewards) -> int:
@@ -144,7 +146,7 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, states: lis
         states[step.index],
         span.tools,
         span.output[0].json if span.output else _NO_ACTION,
-        dump([result.as_json() for result in step.results]),
+        dump([result.as_json() for result in step.results]) if step.results else "[]",
         "" if step.following is None else states[step.following],
         reward,
         dict(sorted(breakdown.items())),

@@ -25,11 +25,12 @@ def sub_agents(calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> Ite
     """
     known = {call.key: call for call in calls}
     continued = set(parents.values())
-    askers = _askers(calls, parents, known)
+    leaves = [call for call in calls if call.key not in continued and call.output and call.output[0].text]
+    askers = _askers(calls, parents, known, {leaf.output[0].text.strip() for leaf in leaves})
+    if not askers:
+        return
     roots = _roots(calls, parents, known)
-    for leaf in calls:
-        if leaf.key in continued or not leaf.output or not leaf.output[0].text:
-            continue
+    for leaf in leaves:
         root = roots[leaf.key]
         question = next((message.text for message in root.input if message.role == "user"), "")
         candidates = askers.get((question.strip(), leaf.output[0].text.strip()), ())
@@ -58,9 +59,12 @@ def _roots(
 
 
 def _askers(
-    calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey], known: Mapping[SpanKey, Span]
+    calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey], known: Mapping[SpanKey, Span], answers: set[str]
 ) -> dict[tuple[str, str], list[tuple[Span, int]]]:
-    """(argument text, response text) → the calls that asked and the time at which they had the response."""
+    """(argument text, response text) → the calls that asked and the time at which they had the response.
+
+    Only responses among ``answers`` count.
+    """
     found: dict[tuple[str, str], list[tuple[Span, int]]] = defaultdict(list)
     for call in calls:
         asker = known.get(parents.get(call.key, ("", "")))
@@ -73,7 +77,7 @@ def _askers(
             for response in message.tool_responses
         }
         for tool_call in call.input[position].tool_calls:
-            if tool_call.is_valid and tool_call.id in responses:
+            if tool_call.is_valid and responses.get(tool_call.id) in answers:
                 for text in _argument_texts(tool_call.arguments):
                     found[text, responses[tool_call.id]].append((asker, call.start_ns))
     return found

@@ -38,6 +38,9 @@ class Continuations:
         produced = [(call, key) for call in calls for key in dict.fromkeys(rule.produced(call)) if key in wanted]
         for scope in scopes:
             self._sweep(waiting, produced, scope)
+            waiting = [(call, keys) for call, keys in waiting if call.key not in self.parents]
+            if not waiting:
+                return
 
     def _sweep(
         self,
@@ -52,7 +55,7 @@ class Continuations:
         buckets = {key: _Bucket(found) for key, found in producers.items()}
         for call, keys in waiting:
             room = scope(call)
-            if not room or call.key in self.parents:
+            if not room:
                 continue
             for key in keys:
                 bucket = buckets.get((room, key))
