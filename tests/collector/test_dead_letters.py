@@ -14,6 +14,7 @@ from spanloop.collector.wire import MalformedError
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import DataDir, Store
 from spanloop.store.client import Connection
+from spanloop.store.keys import KeyRing, Scope
 
 from .collecting import PROTOBUF, CollectorProcess, Launcher, trace_request
 from .test_process import stored_ids, wait_for
@@ -92,9 +93,12 @@ def test_from_the_door_to_the_table_and_back(
     assert spanloop("replay").returncode == 2
     again = spanloop("replay", "--all")
     assert (again.returncode, again.stdout) == (1, b"1 replayed, 2 refused again\n")  # ClickHouse says no only later
-    connection.command(f"ALTER TABLE {table} DROP CONSTRAINT c", doing="being lenient")
     wait_for(lambda: len(spanloop("list").stdout.splitlines()) == 4, "the one to be refused again, unmarked")
-    done = spanloop("replay", "--reason", "refused_by_clickhouse")
+    connection.command(f"ALTER TABLE {table} DROP CONSTRAINT c", doing="being lenient")
+    secret = KeyRing(data_dir).create("sender", [Scope.INGEST]).secret
+    without = spanloop("replay", "--all")
+    assert (without.returncode, b"spanloop keys create" in without.stderr) == (2, True)
+    done = spanloop("replay", "--reason", "refused_by_clickhouse", "--key", secret)
     assert (done.returncode, done.stdout) == (0, b"1 replayed, 0 refused again\n")
     wait_for(lambda: len(stored_ids(connection, store.database)) == 3, "span 3")
     assert len(spanloop("list").stdout.splitlines()) == 3

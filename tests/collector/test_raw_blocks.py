@@ -18,7 +18,7 @@ from spanloop.collector import raw_blocks
 from spanloop.collector.blocks import BlockStrategy, PolarsStrategy
 from spanloop.collector.raw_blocks import ProtobufStrategy
 from spanloop.collector.refused_rows import RefusedRanges
-from spanloop.collector.wire import encode_field
+from spanloop.collector.wire import encode_field, serialize
 from spanloop.importing.sdk_dumps import span_request
 from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
@@ -104,7 +104,7 @@ def request_of(spans: list[Span], around: list[KeyValue], service: str) -> bytes
     scope_spans.scope.name, scope_spans.scope.version = service, "1"
     scope_spans.scope.attributes.extend(around)
     scope_spans.spans.extend(spans)
-    return request.SerializeToString()
+    return serialize(request)
 
 
 @settings(

@@ -91,6 +91,9 @@ def replay(
     data_dir: DataDirOption = None,
     reason: ReasonOption = "",
     all_: Annotated[bool, typer.Option("--all", help="Every one that was not replayed yet.")] = False,
+    key: Annotated[
+        str, typer.Option(envvar="SPANLOOP_API_KEY", help="An API key with the scope ingest, where one is wanted.")
+    ] = "",
 ) -> None:
     """Send dead letters to the running collector again; those that are accepted now are marked.
 
@@ -111,7 +114,11 @@ def replay(
             f"No collector runs on {directory.path}, so nothing can be sent to it.",
             next_step=f"Start it: {command('up', directory)}",
         )
-    with _store(directory) as store, httpx.Client(base_url=collector.url, timeout=_TIMEOUT_S) as client:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    with (
+        _store(directory) as store,
+        httpx.Client(base_url=collector.url, timeout=_TIMEOUT_S, headers=headers) as client,
+    ):
         if letters:
             chosen = [str(_find(store, each)["dead_letter_id"]) for each in letters]
         else:
@@ -119,12 +126,14 @@ def replay(
             chosen = [str(each) for each in found["dead_letter_id"]]
         refused = 0
         for each in chosen:
-            answer = _send(client, _find(store, each))
+            row = _find(store, each)
+            answer = _send(client, row)
             if answer:
                 refused += 1
                 err.print(f"{each[:12]} refused again: {answer}", markup=False)
             else:
-                store.execute("dead_letter_mark", dead_letter_id=each)
+                # ClickHouse may refuse it again before it is marked; then it was received again, and stays.
+                store.execute("dead_letter_mark", dead_letter_id=each, received_ns=int(row["received_ns"]))
     out.print(f"{len(chosen) - refused} replayed, {refused} refused again", markup=False)
     if refused:
         raise typer.Exit(1)
@@ -157,12 +166,22 @@ def _send(client: "httpx.Client", row: dict[str, str]) -> str:
         return "its body was not kept" if path else f"{row['signal']!r} is no signal that the collector takes"
     import httpx
 
-    from spanloop.semconv.errors import ServiceError
+    from spanloop.semconv.errors import ConfigurationError, ServiceError
 
     try:
         answer = client.post(path, content=body, headers={"content-type": row["content_type"]})
     except httpx.HTTPError as error:
         raise ServiceError(f"The collector at {client.base_url} does not answer: {error}.") from error
+    if answer.status_code in {401, 403}:
+        raise ConfigurationError(
+            f"The collector at {client.base_url} wants an API key with the scope ingest.",
+            next_step="Give one with --key or SPANLOOP_API_KEY; `spanloop keys create` makes one.",
+        )
+    if answer.status_code >= 500:
+        raise ServiceError(
+            f"The collector at {client.base_url} cannot take it now (status {answer.status_code}).",
+            next_step="See `spanloop status`, then replay the rest.",
+        )
     if answer.status_code != 200:
         return f"status {answer.status_code}"
     if row["content_type"] == "application/json":

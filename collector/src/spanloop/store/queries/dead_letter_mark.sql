@@ -1,5 +1,5 @@
--- Marks a dead letter as replayed: a newer row of the same id.
+-- Marks a dead letter as replayed: a newer row of the same id, unless it was received again in the meantime.
 INSERT INTO dead_letters
 SELECT * REPLACE (now64(9, 'UTC') AS replayed_at, now64(6, 'UTC') AS written_at)
 FROM dead_letters FINAL
-WHERE dead_letter_id = {dead_letter_id:String}
+WHERE dead_letter_id = {dead_letter_id:String} AND toUnixTimestamp64Nano(received_at) = {received_ns:Int64}
