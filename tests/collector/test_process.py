@@ -252,6 +252,7 @@ def test_sigterm_while_clickhouse_hangs_stops_in_time(launch: Launcher, data_dir
         assert data_dir.running("collector") is None
         again: CollectorProcess = launch()
         wait_for(lambda: embedded_ids(data_dir) == [1], "the span")
+        assert again.url  # it answers, so it has its signal handlers
         assert again.terminate() == 0
         assert embedded_ids(data_dir) == [1], "the retry doubled it"
 
