@@ -17,7 +17,7 @@ def test_the_most_that_was_used_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
         assert process.stdin is not None
         assert process.stdout is not None
         watch = MemoryWatch(lambda: [process.pid, 2**22 + 1])
-        assert MemoryWatch(lambda: []).use is None
+        assert MemoryWatch(list).use is None
         process.stdout.readline()
         watch.look()
         first = watch.use

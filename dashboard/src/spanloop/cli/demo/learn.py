@@ -41,7 +41,7 @@ class Recipe(NamedTuple):
     train_tasks: int = 128
     sft_attempts: int = 4
     """At each training task, by the base model."""
-    sft_steps: int = 20
+    sft_steps: int = 12
     sft_batch: int = 16
     sft_learning_rate: float = 3e-5
     grpo_attempts: int = 4

@@ -98,15 +98,18 @@ def _kind(task_id: str) -> str:
 
 def _print_change(change: "Comparison") -> None:
     before, after = change.before.model, change.after.model
+    worked = [each for each in change.tools if any(use.calls > use.failed_calls for use in (each.before, each.after))]
+    never = [each for each in change.tools if each not in worked]
+    rows = [
+        (each.tool, each.before.calls, each.before.failed_calls, each.after.calls, each.after.failed_calls)
+        for each in worked
+    ]
+    if never:
+        old, new = (sum(each.before.calls for each in never), sum(each.after.calls for each in never))
+        rows.append((f"{len(never)} names that never worked", old, old, new, new))
     out.print("\n[bold]Tools[/bold] [dim](calls on the test tasks, and those that failed)[/dim]")
-    print_table(
-        ("tool", f"{before} calls", "failed", f"{after} calls", "failed "),
-        (
-            (each.tool, *(str(n) for use in (each.before, each.after) for n in (use.calls, use.failed_calls)))
-            for each in change.tools
-        ),
-        numbers=(f"{before} calls", "failed", f"{after} calls", "failed "),
-    )
+    numbers = (f"{before} calls", "failed", f"{after} calls", "failed ")
+    print_table(("tool", *numbers), ((tool, *map(str, counts)) for tool, *counts in rows), numbers=numbers)
     out.print("\n[bold]Failures[/bold] [dim](test episodes with an unrecovered failure of the class)[/dim]")
     print_table(
         ("class", before, after),

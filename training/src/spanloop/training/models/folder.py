@@ -145,7 +145,9 @@ def _end_tokens(
     own = [special["eos_token"]] if "eos_token" in special else []
     generation = folder / "generation_config.json"
     value: Any = (read_json(generation) if generation.is_file() else config).get("eos_token_id")
-    ids: list[Any] = value if isinstance(value, list) else [value]
+    ids: list[Any] = [value]
+    if isinstance(value, list):
+        ids = value
     names = {index: token for token, index in tokens.items() if index in ids}
     return tuple(dict.fromkeys([*own, *(names[index] for index in ids if index in names)]))
 
