@@ -5,7 +5,7 @@ Mending never touches the folder: it makes another one beside, of links to its f
 
 import json
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -129,7 +129,7 @@ def _vocabulary(tokenizer: Mapping[str, Any]) -> dict[str, int]:
     vocabulary: Any = tokenizer.get("model", {}).get("vocab", {})
     if isinstance(vocabulary, list):
         # A unigram model: pairs of a token and its score, in the order of ids.
-        pairs: list[Any] = vocabulary
+        pairs = cast("Sequence[Any]", vocabulary)
         return {str(pair[0]): index for index, pair in enumerate(pairs)}
     return dict(vocabulary)
 
@@ -145,9 +145,7 @@ def _end_tokens(
     own = [special["eos_token"]] if "eos_token" in special else []
     generation = folder / "generation_config.json"
     value: Any = (read_json(generation) if generation.is_file() else config).get("eos_token_id")
-    ids: list[Any] = [value]
-    if isinstance(value, list):
-        ids = value
+    ids = cast("Sequence[Any]", value) if isinstance(value, list) else [value]
     names = {index: token for token, index in tokens.items() if index in ids}
     return tuple(dict.fromkeys([*own, *(names[index] for index in ids if index in names)]))
 
