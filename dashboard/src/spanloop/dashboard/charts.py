@@ -1,5 +1,6 @@
 """Altair charts over query results. Colour carries meaning only: green success, red failure, grey the rest."""
 
+import math
 from typing import Final
 
 import altair as alt
@@ -195,12 +196,20 @@ def metric_by_step(frame: pl.DataFrame, title: str, *, is_tall: bool = False) ->
                 scale=alt.Scale(nice=False, zero=False, padding=8),
                 axis=alt.Axis(tickMinStep=1, format="d", tickCount=12),
             ),
-            y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
+            y=alt.Y("value:Q", title=title, scale=_not_of_noise(frame["value"])),
             color=alt.Color("job:N", sort=jobs, legend=legend, scale=scale),
             tooltip=["job:N", "step:Q", alt.Tooltip("value:Q", format=".5g")],
         )
     )
     return chart
+
+
+def _not_of_noise(values: pl.Series) -> alt.Scale:
+    """A scale that shows a constant as one, and not its last digits blown up."""
+    finite = [float(value) for value in values.drop_nulls() if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    margin = max(abs(low), abs(high)) * 0.01 or 1.0
+    return alt.Scale(zero=False) if high - low > margin / 100 else alt.Scale(domain=[low - margin, high + margin])
 
 
 def _bucket_end(bucket_s: int) -> pl.Expr:

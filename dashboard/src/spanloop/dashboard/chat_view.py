@@ -9,6 +9,8 @@ from spanloop.dashboard import markup
 from spanloop.dashboard.views.formatting import duration, short_id
 from spanloop.dashboard.views.messages import Message, Part, StepRecord, ToolResult, Turn, conversation, pretty_json
 
+_FOLDED_FROM: Final = 4
+"""Messages before the question of a first prompt, worked examples or a long history, from which on they are folded."""
 _AVATARS: Final = {
     "system": ":material/settings:",
     "user": ":material/person:",
@@ -30,14 +32,24 @@ def _turn(turn: Turn, *, several_agents: bool) -> None:
     st.caption(f"step {turn.step}{agent}")
     if turn.is_restart:
         st.caption(":orange[A prompt that continues no step shown so far; all of it is shown.]")
-    for message in turn.new_messages:
+    system = [message for message in turn.new_messages if message.role == "system"]
+    others = [message for message in turn.new_messages if message.role != "system"]
+    for message in system:
+        _message(message)
+    asked = max((index for index, message in enumerate(others) if message.role == "user"), default=0)
+    if asked >= _FOLDED_FROM:
+        with st.expander(f"{asked} earlier messages", icon=":material/history:"):
+            for message in others[:asked]:
+                _message(message, is_folded=True)
+        others = others[asked:]
+    for message in others:
         _message(message)
     _message(turn.action)
     for result in turn.tool_results:
         _tool_result(result)
 
 
-def _message(message: Message) -> None:
+def _message(message: Message, *, is_folded: bool = False) -> None:
     if message.role == "system":
         with st.expander("System prompt", icon=_AVATARS["system"]):
             for part in message.parts:
@@ -47,12 +59,15 @@ def _message(message: Message) -> None:
         if not message.parts:
             st.caption("(empty)")
         for part in message.parts:
-            _part(part)
+            _part(part, is_folded=is_folded)
 
 
-def _part(part: Part) -> None:
+def _part(part: Part, *, is_folded: bool = False) -> None:
     match part.kind:
         case "text":
+            st.html(markup.text_block(part.content))
+        case "reasoning" if is_folded:  # one expander cannot hold another
+            st.caption("Reasoning")
             st.html(markup.text_block(part.content))
         case "reasoning":
             with st.expander("Reasoning"):
