@@ -293,19 +293,23 @@ def test_the_users_own_exporter_endpoint_headers_and_content_switch_are_respecte
     assert "gen_ai.input.messages" not in receiver.by_name("openai.chat").attributes
 
 
+def without_exporter(app: App, protocol: str) -> App:
+    """The first distribution of a name on the path counts: this one has no entry points."""
+    shadow = app.directory / "shadow" / f"opentelemetry_exporter_otlp_proto_{protocol}-0.dist-info"
+    shadow.mkdir(parents=True)
+    (shadow / "METADATA").write_text(f"Name: opentelemetry-exporter-otlp-proto-{protocol}\nVersion: 0\n")
+    return app.with_variables(PYTHONPATH=str(shadow.parent))
+
+
 def test_a_protocol_without_its_exporter_is_one_line_and_the_app_runs(app: App) -> None:
-    ran = app.with_variables(OTEL_EXPORTER_OTLP_PROTOCOL="grpc").run(MANUAL_SPAN)
+    ran = without_exporter(app, "grpc").with_variables(OTEL_EXPORTER_OTLP_PROTOCOL="grpc").run(MANUAL_SPAN)
     assert (ran.stdout, ran.code) == ("working\n", 0)
     (line,) = ran.stderr_lines
     assert "otlp_proto_grpc" in line
 
 
 def test_metrics_without_their_exporter_are_one_line_and_cost_no_span(traced_app: App, receiver: Receiver) -> None:
-    # The first distribution of a name on the path counts: this one has no entry points.
-    shadow = traced_app.directory / "shadow" / "opentelemetry_exporter_otlp_proto_http-0.dist-info"
-    shadow.mkdir(parents=True)
-    (shadow / "METADATA").write_text("Name: opentelemetry-exporter-otlp-proto-http\nVersion: 0\n")
-    ran = traced_app.with_variables(OTEL_METRICS_EXPORTER="otlp", PYTHONPATH=str(shadow.parent)).run(MANUAL_SPAN)
+    ran = without_exporter(traced_app, "http").with_variables(OTEL_METRICS_EXPORTER="otlp").run(MANUAL_SPAN)
     assert (ran.stdout, ran.code) == ("working\n", 0)
     (line,) = ran.stderr_lines
     assert "pip install opentelemetry-exporter-otlp-proto-http" in line
