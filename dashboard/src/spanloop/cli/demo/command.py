@@ -96,6 +96,7 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
     ledger = Ledger(directory.path / "demo" / "done.json", recipe._asdict())
     stages = Stages()
     err.print(f"the demo's data: {directory.path}", markup=False)
+    ok: bool | None = None
     try:
         with running_stack(directory, Ports.free(), stages.progress, pipeline=False) as supervisor:
             if (dashboard := directory.running("dashboard")) is not None:
@@ -110,7 +111,8 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
                 err.print("Ctrl-C ends it; the data stays")
                 supervisor.watch(threading.Event())
     except KeyboardInterrupt:
-        raise typer.Exit(_INTERRUPTED) from None
+        if ok is None:
+            raise typer.Exit(_INTERRUPTED) from None
     finally:
         err.print(f"look at it again with: {command('up', DataDir(path))}", markup=False)
     if not ok:
