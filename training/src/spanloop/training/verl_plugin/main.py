@@ -84,7 +84,7 @@ def main(plan_path: Path) -> int:
     # Before torch is imported, which the next line does for device auto.
     os.environ["OMP_NUM_THREADS"] = str(plan.threads)
     # A thread that waits for another spins by default, on the core that the other needs when anything else runs on
-    # the machine: three to four times slower beside one busy process, and no faster alone.
+    # the machine: three to four times slower beside one busy process.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         plan = plan.model_copy(update={"device": resolve_device(plan.device)})
