@@ -11,13 +11,19 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
+import signal
 import sys
 from pathlib import Path
+import typer
 from spanloop.cli.demo import command
 from spanloop.cli.demo.learn import Recipe
 
 recipe = Recipe(test_tasks=48, train_tasks=32, sft_attempts=3, sft_steps=6, grpo_steps=2, grpo_batch=8)
-command.learn(Path(sys.argv[1]), recipe, serve=False, fresh=False)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
+try:
+    command.learn(Path(sys.argv[1]), recipe, serve=False, fresh=False)
+except typer.Exit as end:
+    sys.exit(end.exit_code)
 """
 
 
