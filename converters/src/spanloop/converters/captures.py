@@ -18,6 +18,8 @@ from .spans import Problem, Span, SpanKind
 
 BY_RESPONSE_ID: Final = "response_id"
 BY_TRACEPARENT: Final = "traceparent"
+IN_SPAN: Final = "span"
+"""The call's own span carried the tokens; nothing was joined."""
 
 
 class Generation(NamedTuple):
@@ -131,14 +133,14 @@ def _contexts(spans: Sequence[Span]) -> dict[tuple[str, str], list[tuple[str, st
 
 def _by_response_id(call: Span, fitting: list[Generation], nearby: list[Generation], claims: int) -> Capture:
     if len(fitting) == 1 and claims == 1:
-        return _checked(call, fitting[0], BY_RESPONSE_ID)
+        return checked(call, fitting[0], BY_RESPONSE_ID)
     shared = [capture for capture in fitting if capture in nearby]
     return _only(call, shared or fitting, BY_RESPONSE_ID, claims=1 if shared else claims)
 
 
 def _only(call: Span, fitting: list[Generation], join: str, *, claims: int = 1) -> Capture:
     if len(fitting) == 1 and claims == 1:
-        return _checked(call, fitting[0], join)
+        return checked(call, fitting[0], join)
     named = ", ".join(sorted(capture.generation_id for capture in fitting)[:5])
     detail = (
         f"span {call.span_id}: {len(fitting)} captures ({named}) for {claims} calls by {join}, expected one for one"
@@ -147,16 +149,20 @@ def _only(call: Span, fitting: list[Generation], join: str, *, claims: int = 1) 
     return Capture(None, join, problem, max(capture.ingested_us for capture in fitting))
 
 
-def _checked(call: Span, generation: Generation, join: str) -> Capture:
-    problem = _mismatch(call, generation)
+def checked(call: Span, generation: Generation, join: str) -> Capture:
+    """``generation`` as what belongs to ``call``, with what contradicts that, if anything."""
+    problem = _mismatch(call, generation, join)
     return Capture(generation, join, problem, generation.ingested_us)
 
 
-def _mismatch(call: Span, generation: Generation) -> Problem | None:
+def _mismatch(call: Span, generation: Generation, join: str) -> Problem | None:
     where = f"span {call.span_id}, generation {generation.generation_id}"
     ids = generation.response_tokens
     if not generation.is_complete:
         return Problem(UntrainableReason.INCOMPLETE_STREAM, f"{where}: the gateway saw the stream break off")
+    if join == IN_SPAN and ids and not generation.logprobs:
+        detail = f"{where}: {ids} response tokens without log-probabilities; ask the engine for logprobs"
+        return Problem(UntrainableReason.MISSING_LOGPROBS, detail)
     if generation.logprobs != ids:
         detail = f"{where}: {generation.logprobs} logprobs for {ids} response tokens, expected as many"
         return Problem(UntrainableReason.TOKEN_MISMATCH, detail)

@@ -22,6 +22,8 @@ class Collapsed(NamedTuple):
 
     spans: list[Span]
     rejected: list[Rejected]
+    kept: dict[SpanKey, SpanKey]
+    """Duplicate → the span that stays for it."""
 
 
 def collapse(spans: Sequence[Span]) -> Collapsed:
@@ -35,7 +37,7 @@ def collapse(spans: Sequence[Span]) -> Collapsed:
             dropped.update(_nested(members))
     dropped.update(_unlinked(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
     if not dropped:
-        return Collapsed(list(spans), [])
+        return Collapsed(list(spans), [], {})
     rejected = [
         Rejected(*key, "duplicate_model_call", f"the same call as span {kept.span_id}")
         for key, kept in sorted(dropped.items(), key=lambda item: item[0])
@@ -44,7 +46,11 @@ def collapse(spans: Sequence[Span]) -> Collapsed:
     for span in spans:
         if span.key in dropped:
             gone[_last(dropped, span.key)].append(span)
-    return Collapsed([_inherit(span, gone.get(span.key, ())) for span in spans if span.key not in dropped], rejected)
+    return Collapsed(
+        [_inherit(span, gone.get(span.key, ())) for span in spans if span.key not in dropped],
+        rejected,
+        {key: _last(dropped, key) for key in dropped},
+    )
 
 
 def _last(dropped: Mapping[SpanKey, Span], key: SpanKey) -> SpanKey:

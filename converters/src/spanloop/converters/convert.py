@@ -13,7 +13,7 @@ import polars as pl
 
 from . import frames
 from .attribution import attribute, decisive
-from .captures import Capture, join_captures, read_generations
+from .captures import Capture, Generations, join_captures, read_generations
 from .collapse import collapse
 from .normalise import Normalised, normalise
 from .options import Options
@@ -29,6 +29,7 @@ from .rows import (
     trajectory_rows,
     transition_rows,
 )
+from .span_tokens import Carried, join_carried, tokens_in_spans
 from .spans import Rejected
 from .steps import Episode, build_episode
 from .stitch import Stitched, stitch
@@ -79,7 +80,8 @@ def convert(
     """
     with _without_cycle_collection():
         scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(spans)])
-        return _convert(normalise(spans, logs), scored, generations, options, traces)
+        sampled = read_generations(generations), tokens_in_spans(spans)
+        return _convert(normalise(spans, logs), scored, sampled, options, traces)
 
 
 @contextmanager
@@ -97,7 +99,7 @@ def _without_cycle_collection() -> Generator[None]:
 def _convert(
     normalised: Normalised,
     scores: pl.DataFrame,
-    generations: pl.DataFrame,
+    sampled: tuple[Generations, Carried],
     options: Options,
     traces: frozenset[str] | None,
 ) -> Converted:
@@ -106,9 +108,11 @@ def _convert(
     if traces is not None:
         wanted = [group for group in stitched.groups if any(s.trace_id in traces for s in group.spans)]
         stitched = stitched._replace(groups=wanted)
-    captured = read_generations(generations)
-    episodes = _episodes(stitched, join_captures(collapsed.spans, captured.found))
-    goes_on = extensions((episode.steps for episode in episodes), captured.tokens)
+    captured, carried = sampled
+    captures = join_captures(collapsed.spans, captured.found)
+    captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
+    episodes = _episodes(stitched, captures)
+    goes_on = extensions((episode.steps for episode in episodes), tokens)
     joined = add_computed(join_scores(episodes, read_scores(scores)), episodes, options.reward_functions)
     judged = [
         judge(episode, joined.rewards.get(episode.episode_id, NO_REWARDS), options, goes_on) for episode in episodes
@@ -120,7 +124,7 @@ def _convert(
         *(found for episode in episodes for found in _context(episode)),
         *joined.rejected,
     ]
-    return _frames(judged, rejected, captured.tokens)
+    return _frames(judged, rejected, tokens)
 
 
 def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture]) -> list[Episode]:

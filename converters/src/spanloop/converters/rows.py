@@ -11,6 +11,7 @@ from typing import Final
 from spanloop.semconv.enums import TokenSource
 
 from .attribution import Failure, decisive, is_incomplete
+from .captures import IN_SPAN, Generation
 from .finish_reasons import LENGTH
 from .messages import digest, dump, join_json
 from .options import CONVERTER_VERSION
@@ -128,7 +129,7 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, states: lis
     episode_id, span = judged.episode.episode_id, step.span
     reward, breakdown = broadcast(judged.rewards, step.index)
     problem = judged.problems.get(step.index)
-    tokens = exact_tokens(step)
+    tokens = _tokens(step)
     sampling = dict(step.capture.generation.sampling) if step.capture.generation else {}
     is_last = step.following is None
     return (
@@ -154,7 +155,7 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, states: lis
         is_last and not has_ended(step),
         span.finish_reason,
         {**sampling, **dict(span.sampling)},
-        str(TokenSource.CAPTURED if tokens else TokenSource.NONE),
+        str(_token_source(step) if tokens else TokenSource.NONE),
         step.capture.join,
         tokens.row if tokens else None,
         problem is None,
@@ -168,6 +169,17 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, states: lis
         span.start_ns,
         span.duration_ns,
     )
+
+
+def _tokens(step: Step) -> Generation | None:
+    """The ids of this step, also where a span that carries them has no log-probabilities beside them."""
+    found = step.capture.generation
+    has_only_ids = found is not None and found.prompt_tokens and found.response_tokens and not found.logprobs
+    return found if has_only_ids and step.capture.join == IN_SPAN else exact_tokens(step)
+
+
+def _token_source(step: Step) -> TokenSource:
+    return TokenSource.SPAN if step.capture.join == IN_SPAN else TokenSource.CAPTURED
 
 
 def trajectory_rows(judged: Judged) -> list[Values]:

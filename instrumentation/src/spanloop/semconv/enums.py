@@ -18,6 +18,8 @@ class TokenSource(StrEnum):
 
     CAPTURED = "captured"
     """Sampled by our gateway's engine and captured there: exact, with logprobs."""
+    SPAN = "span"
+    """Attributes of the call's own span, as vLLM, LiteLLM and Agent Lightning write them."""
     NONE = "none"
     """No ids are known: the transition can be read, and no job trains on it yet."""
 
@@ -32,6 +34,7 @@ class UntrainableReason(StrEnum):
     REQUEST_FAILED = "request_failed"
     AMBIGUOUS_CAPTURE = "ambiguous_capture"
     TOKEN_MISMATCH = "token_mismatch"  # noqa: S105 - model tokens, no secret
+    MISSING_LOGPROBS = "missing_logprobs"
     MALFORMED_MESSAGES = "malformed_messages"
     ENVIRONMENT_FAULT = "environment_fault"
 
@@ -41,10 +44,18 @@ class RowStart(StrEnum):
 
     FIRST = "first"
     """The first step of its agent in the episode."""
-    PROMPT_DIVERGED = "prompt_diverged"
-    """The prompt is not the previous prompt plus completion: template, edited history or a branch."""
+    BRANCH = "branch"
+    """It goes back to an earlier point: a retry, or another sample from the same prompt."""
+    HISTORY_EDITED = "history_edited"
+    """The program changed messages that the model had seen or said."""
+    CONTEXT_TRUNCATED = "context_truncated"
+    """A stretch of the history is missing and the rest came back: it was cut to fit."""
+    TEMPLATE_CHANGED = "template_changed"
+    """Same messages; the chat template wrote the earlier ones otherwise (left reasoning out, put a mark in)."""
     RETOKENISED = "retokenised"
-    """Same text as the previous prompt plus completion, other token ids."""
+    """Same messages; what was sampled came back as other token ids."""
+    PROMPT_DIVERGED = "prompt_diverged"
+    """Another conversation of the same agent, or one whose messages were not recorded."""
     NO_TOKENS = "no_tokens"
     """The previous step has no captured tokens to extend."""
 
