@@ -44,6 +44,8 @@ class Script:
     reward: float | None
     raised: Raised | None = None
     """What the program around it raised."""
+    task_id: str = ""
+    """Attempts at one task have the same."""
 
 
 def read_scripts(path: Path) -> list[Script]:
@@ -58,7 +60,7 @@ def read_scripts(path: Path) -> list[Script]:
 
 
 def _script(found: Message, tools: list[Message]) -> Script:
-    script = Script([], [], tools, float(found["reward"]))
+    script = Script([], [], tools, float(found["reward"]), task_id=str(found.get("task_id", "")))
     for message in found["traj"]:
         role, content = message["role"], message.get("content") or ""
         if role == "assistant":
@@ -94,7 +96,8 @@ def _made_up_episode(number: int) -> Script:
         Turn(asks(f"{number}-{n}", name, {"user_id": user}), finish="tool_call", answer=f'{{"{name}": {n}}}')
         for n, name in enumerate(("get_user_details", "rebook", "cancel"))
     ]
-    return Script(opening, [*turns, Turn(says("Your flight is cancelled."))], tools, float(number % 2))
+    end = Turn(says("Your flight is cancelled."))
+    return Script(opening, [*turns, end], tools, float(number % 2), task_id=str(number // 4))
 
 
 def _tools(calls: Sequence[Message]) -> list[Message]:

@@ -159,7 +159,7 @@ def test_a_prompt_shorter_than_the_context_starts_a_row() -> None:
     dialogue.turn([1, 2], [4], ends=True)
     first, second = dialogue.rows()
     assert (first["response_token_ids"], second["prompt_token_ids"]) == ([2, 3], [1, 2])
-    assert second["row_start"] == "retokenised"
+    assert second["row_start"] == "template_changed"
     assert second["loss_mask"] == [1]
 
 
@@ -168,7 +168,7 @@ def test_an_edited_history_starts_a_row() -> None:
     dialogue.turn([1], [2])
     edited = [OPENING[0], OPENING[1], text("assistant", "(summary)"), text("user", "go on")]
     dialogue.turn([7, 7], [8], ends=True, seen=edited)  # type: ignore[arg-type]
-    assert [row["row_start"] for row in dialogue.rows()] == ["first", "prompt_diverged"]
+    assert [row["row_start"] for row in dialogue.rows()] == ["first", "history_edited"]
 
 
 def test_a_retry_is_not_merged_as_a_continuation() -> None:

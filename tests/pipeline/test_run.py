@@ -40,6 +40,7 @@ def test_what_is_stored_is_what_the_converters_say(store: Store, feed: Feed) -> 
         episodes=2,
         transitions=4,
         trajectories=1,
+        row_starts={"first": 1},
         failures=1,
         trainable=3,
         untrainable={"request_failed": 1},

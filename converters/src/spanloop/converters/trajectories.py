@@ -7,7 +7,6 @@ branch starts a row of its own. Steps without exact tokens make no row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,11 +16,13 @@ from spanloop.semconv.enums import RowStart
 
 from . import frames
 from .captures import Generation
+from .row_starts import by_messages, by_tokens, common
 from .spans import Problem
 from .steps import Step
 
-Extensions = AbstractSet[tuple[int, int]]
-"""Pairs of captures (rows of ``Generations.tokens``): the second's prompt starts with all tokens of the first."""
+Extensions = Mapping[tuple[int, int], RowStart | None]
+"""Pairs of captures (rows of ``Generations.tokens``) → None where the second's prompt starts with all tokens of the
+first, else what happened to the tokens, if the messages were left alone."""
 
 
 class Segment(NamedTuple):
@@ -80,12 +81,11 @@ def merge(steps: Sequence[Step], problems: Mapping[int, Problem], extensions: Ex
         if sampled is None:
             continue
         before = None if step.previous is None else row_of.get(step.previous)
-        is_open = before is not None and before.steps[-1].index == step.previous
-        if before is not None and is_open and (before.segments[-1].capture, sampled.row) in extensions:
-            row = before
+        place = RowStart.FIRST if is_first else _place(step, sampled, before, extensions)
+        if isinstance(place, Row):
+            row = place
         else:
-            start = _row_start(step, before, is_first=is_first)
-            row = Row([step], start, sampled.row, sampled.prompt_tokens)
+            row = Row([step], place, sampled.row, sampled.prompt_tokens)
             rows.append(row)
         row.add(step, sampled, problems.get(step.index))
         row_of[step.index] = row
@@ -100,8 +100,8 @@ def exact_tokens(step: Step) -> Generation | None:
     return sampled if sampled.logprobs == sampled.response_tokens else None
 
 
-def extensions(episodes: Iterable[Sequence[Step]], tokens: pl.DataFrame) -> set[tuple[int, int]]:
-    """The pairs of captures that ``merge`` will ask about, of which the one goes on where the other ended.
+def extensions(episodes: Iterable[Sequence[Step]], tokens: pl.DataFrame) -> dict[tuple[int, int], RowStart | None]:
+    """The pairs of captures that ``merge`` will ask about: does the one go on where the other ended, and why not.
 
     Args:
         episodes: Steps of each episode, in order.
@@ -112,7 +112,7 @@ def extensions(episodes: Iterable[Sequence[Step]], tokens: pl.DataFrame) -> set[
         for step in steps:
             one = None if step.previous is None else exact_tokens(steps[step.previous])
             other = exact_tokens(step)
-            if one and other and other.prompt_tokens >= one.prompt_tokens + one.response_tokens:
+            if one and other:
                 asked.append((one.row, other.row))
     pairs = pl.DataFrame(asked, schema={"one": pl.UInt32, "other": pl.UInt32}, orient="row")
     before, after = tokens[pairs["one"]], tokens[pairs["other"]]
@@ -120,7 +120,14 @@ def extensions(episodes: Iterable[Sequence[Step]], tokens: pl.DataFrame) -> set[
     head = pl.DataFrame([whole, after["prompt_token_ids"]]).select(
         (pl.col("prompt_token_ids").list.head(pl.col("whole").list.len()) == pl.col("whole")).alias("goes_on")
     )["goes_on"]
-    return {pair for pair, goes_on in zip(asked, head.to_list(), strict=True) if goes_on}
+    return {
+        pair: None if goes_on else _mismatch(tokens, *pair) for pair, goes_on in zip(asked, head.to_list(), strict=True)
+    }
+
+
+def _mismatch(tokens: pl.DataFrame, one: int, other: int) -> RowStart:
+    prompts, responses = tokens["prompt_token_ids"], tokens["response_token_ids"]
+    return by_tokens(prompts[one].to_list(), responses[one].to_list(), prompts[other].to_list())
 
 
 def token_columns(rows: Sequence[Row], tokens: pl.DataFrame) -> list[pl.Series]:
@@ -152,13 +159,33 @@ def token_columns(rows: Sequence[Row], tokens: pl.DataFrame) -> list[pl.Series]:
     return [prompts, *(joined[name].cast(frames.TRAJECTORIES[name]) for name in names)]
 
 
-def _row_start(step: Step, before: Row | None, *, is_first: bool) -> RowStart:
-    if is_first:
-        return RowStart.FIRST
+def _place(step: Step, sampled: Generation, before: Row | None, extensions: Extensions) -> Row | RowStart:
+    """The row that a step extends, or why it begins one; for a step that is not its agent's first."""
     if step.previous is None:
         return RowStart.PROMPT_DIVERGED
     if before is None:
         return RowStart.NO_TOKENS
-    if step.continues == step.previous and before.steps[-1].index == step.previous:
-        return RowStart.RETOKENISED
-    return RowStart.PROMPT_DIVERGED
+    last = before.steps[-1]
+    if last.index != step.previous:
+        return RowStart.BRANCH
+    by_the_tokens = extensions[before.segments[-1].capture, sampled.row]
+    return before if by_the_tokens is None else by_messages(last.span, step.span) or by_the_tokens
+
+
+def shared_prompt_tokens(groups: pl.Series, prompts: pl.Series) -> pl.Series:
+    """How many tokens at the beginning all rows of a group have in common: a trainer need compute them only once.
+
+    Args:
+        groups: Group id of each row.
+        prompts: Prompt token ids of each row.
+
+    Returns:
+        UInt32, a number for each row; the same within a group. A row that is alone shares nothing: 0.
+    """
+    # What the smallest and the largest of some lists share, all between them share too.
+    ends: dict[object, tuple[list[int], list[int], int]] = {}
+    for group, prompt in zip(groups.to_list(), prompts.to_list(), strict=True):
+        least, most, rows = ends.get(group, (prompt, prompt, 0))
+        ends[group] = (min(least, prompt), max(most, prompt), rows + 1)
+    shared = {group: common(least, most) if rows > 1 else 0 for group, (least, most, rows) in ends.items()}
+    return pl.Series("shared_prompt_tokens", [shared[group] for group in groups.to_list()], dtype=pl.UInt32)

@@ -21,6 +21,8 @@ class Report:
     """Episodes that joined another one."""
     transitions: int = 0
     trajectories: int = 0
+    row_starts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Why a token row begins where it does (``RowStart``) → token rows."""
     failures: int = 0
     trainable: int = 0
     """Transitions that may be trained on."""
@@ -36,6 +38,7 @@ class Report:
             tombstones=self.tombstones + other.tombstones,
             transitions=self.transitions + other.transitions,
             trajectories=self.trajectories + other.trajectories,
+            row_starts=_sum(self.row_starts, other.row_starts),
             failures=self.failures + other.failures,
             trainable=self.trainable + other.trainable,
             untrainable=_sum(self.untrainable, other.untrainable),

@@ -144,6 +144,7 @@ def _report(written: dict[str, pl.DataFrame], plan: _Plan, rejected: pl.DataFram
         tombstones=plan.tombstones.height,
         transitions=written["transitions"].height,
         trajectories=written["trajectories"].height,
+        row_starts=count_reasons(written["trajectories"]["row_start"]),
         failures=written["failures"].height,
         trainable=int((reasons == "").sum()),
         untrainable=count_reasons(reasons),

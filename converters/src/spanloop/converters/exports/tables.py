@@ -10,6 +10,7 @@ import polars as pl
 
 from ..credit import CREDIT_METHODS, assign
 from ..messages import dump, parse_messages
+from ..trajectories import shared_prompt_tokens
 from .base import ExportOptions, Kind, Made, Source
 
 README: Final = """---
@@ -54,6 +55,7 @@ def _token_rows(rows: pl.DataFrame, _: ExportOptions) -> Made:
         pl.col("response_token_ids").cast(pl.List(pl.Int64)).alias("response_ids"),
         pl.col("loss_mask").cast(pl.List(pl.Int64)).alias("response_mask"),
         pl.col("logprobs").alias("rollout_log_probs"),
+        shared_prompt_tokens(taken["group_id"], taken["prompt_token_ids"]),
         "reward",
         "agent_name",
         "policy_version",

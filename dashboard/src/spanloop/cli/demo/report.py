@@ -22,6 +22,10 @@ in bfloat16, whose eight bits of mantissa give a logit of 20 a rounding error of
 _GAP_METRIC: Final = "rollout_corr/logprob_abs_diff_mean"
 _ANEW: Final = {
     "retokenised": "the policy spelled a word with other tokens than its tokenizer, which wrote the next prompt",
+    "template_changed": "the chat template wrote an earlier turn otherwise",
+    "branch": "the agent went back to an earlier point",
+    "history_edited": "the agent changed what had been said",
+    "context_truncated": "the history was cut to fit",
     "prompt_diverged": "the next prompt does not continue the last one",
     "no_tokens": "the step before was not captured",
 }
