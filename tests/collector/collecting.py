@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import httpx
@@ -23,19 +23,28 @@ from spanloop.store.spool import Spool
 SECOND_NS = 10**9
 NOW_NS = 1_790_000_000 * SECOND_NS
 PROTOBUF = "application/x-protobuf"
+TIMEOUT_S = 60.0
+"""For whatever takes milliseconds on a quiet machine."""
 
 
 class CollectorProcess:
-    """One ``python -m spanloop.collector``."""
+    """One ``python -m spanloop.collector``, or another program with its arguments."""
 
-    def __init__(self, data_dir: DataDir, clickhouse_url: str, port: int = 0, *options: str) -> None:
+    def __init__(
+        self,
+        data_dir: DataDir,
+        clickhouse_url: str,
+        port: int = 0,
+        *options: str,
+        program: Sequence[str] = ("-m", "spanloop.collector"),
+    ) -> None:
         environment = {key: value for key, value in os.environ.items() if key != CLICKHOUSE_URL_ENV}
         if clickhouse_url:
             environment[CLICKHOUSE_URL_ENV] = clickhouse_url
         self._data_dir = data_dir
         self.log = data_dir.path / f"collector-{time.monotonic_ns()}.log"
         with self.log.open("wb") as log:
-            command = [sys.executable, "-m", "spanloop.collector", "--data-dir", str(data_dir.path)]
+            command = [sys.executable, *program, "--data-dir", str(data_dir.path)]
             self.process = subprocess.Popen(
                 [*command, "--port", str(port), *options], stderr=log, stdout=log, env=environment
             )
@@ -43,7 +52,7 @@ class CollectorProcess:
     @property
     def url(self) -> str:
         """Where it answers; waits until it does."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline and self.process.poll() is None:
             running = self._data_dir.running("collector")
             if running is not None and running.pid == self.process.pid:
@@ -52,10 +61,16 @@ class CollectorProcess:
         raise AssertionError(f"the collector does not answer: {self.log.read_text()}")
 
     def health(self) -> dict[str, object]:
-        answer = httpx.get(f"{self.url}/healthz")
+        answer = httpx.get(f"{self.url}/healthz", timeout=TIMEOUT_S)
         assert answer.status_code == 200
         found: dict[str, object] = answer.json()
         return found
+
+    def post(self, body: bytes, path: str = "/v1/traces", **headers: str) -> httpx.Response:
+        """``authorization`` and the like as keywords."""
+        return httpx.post(
+            f"{self.url}{path}", content=body, headers={"content-type": PROTOBUF} | headers, timeout=TIMEOUT_S
+        )
 
     def kill(self) -> None:
         self.process.kill()
@@ -63,7 +78,7 @@ class CollectorProcess:
 
     def terminate(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(15)
+        return self.process.wait(TIMEOUT_S)
 
 
 Launcher = Callable[..., CollectorProcess]

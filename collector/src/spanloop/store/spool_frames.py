@@ -21,6 +21,7 @@ MAX_BODY_BYTES: Final = 2**32 - 1
 MAX_KIND_BYTES: Final = 2**16 - 1
 _RESYNC_CHUNK_BYTES: Final = 1 << 20
 _PAGE_BYTES: Final = 4096
+_READ_ATTEMPTS: Final = 3
 
 
 class Record(NamedTuple):
@@ -96,13 +97,14 @@ def read_bytes(fd: int, size_bytes: int, offset: int) -> bytes:
     Raises:
         OSError: Anything but an unreadable page.
     """
-    try:
-        return os.pread(fd, size_bytes, offset)
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
-        if size_bytes <= _PAGE_BYTES:
-            return bytes(size_bytes)
+    for _ in range(_READ_ATTEMPTS):
+        try:
+            return os.pread(fd, size_bytes, offset)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+    if size_bytes <= _PAGE_BYTES:
+        return bytes(size_bytes)
     # From page border to page border, so that each bad page is met alone.
     first = _PAGE_BYTES - offset % _PAGE_BYTES
     starts = [offset, *range(offset + first, offset + size_bytes, _PAGE_BYTES)]

@@ -74,14 +74,19 @@ class Journal:
         self._ages: deque[tuple[int, int]] = deque()  # (last seq, accepted_ns of the first) of about 0.1 s each
         _make_directory(directory)
         self._lock_fd = _lock_directory(directory)
-        self._cursor = CursorFile.open(directory / "cursor")
-        self._quarantined = list_quarantined(directory)
-        if self._cursor.is_damaged:
-            self._quarantined.add("cursor")
-        # Past the block under way too: its last record may be damaged, and its number must not come again.
-        self._next_seq = max(self._cursor.state.committed_seq, self._cursor.state.block_end_seq) + 1
         self._position: _Position | None = None
-        self._recover()
+        try:
+            self._cursor = CursorFile.open(directory / "cursor")
+            self._quarantined = list_quarantined(directory)
+            if self._cursor.is_damaged:
+                self._quarantined.add("cursor")
+            # Past the block under way too: its last record may be damaged, and its number must not come again.
+            self._next_seq = max(self._cursor.state.committed_seq, self._cursor.state.block_end_seq) + 1
+            self._recover()
+        except BaseException:
+            # Whoever mends the disk can open it again, in this process too.
+            self._release()
+            raise
 
     @property
     def pending_bytes(self) -> int:
@@ -159,29 +164,40 @@ class Journal:
         with self._read_lock:
             if self._position is not None:
                 self._move_to(self._position)
+        self._cursor.close()
+        self._release()
+
+    def _release(self) -> None:
         for segment in self._segments:
             segment.close()
-        self._cursor.close()
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
 
     def _recover(self) -> None:
-        committed = self._cursor.state.committed_seq
+        state = self._cursor.state
+        damages: list[tuple[Segment, Damage]] = []
         for path in list_segments(self._directory):
             segment = Segment.open(path)
             self._segments.append(segment)
-            start = self._scan(segment, committed)
+            start, found = self._scan(segment, state.committed_seq)
+            damages.extend((segment, damage) for damage in found)
             if start is not None and self._position is None:
                 self._position = _Position(segment, start)
             self._next_seq = max(self._next_seq, segment.last_seq + 1)
+        if damages:
+            # A disk that fails altogether is no reason to pass over a record; one that takes this works.
+            self._cursor.store(
+                committed_seq=state.committed_seq, block_id=state.block_id, block_end_seq=state.block_end_seq
+            )
+        self._quarantined.update(segment.quarantine(damage) for segment, damage in damages)
         if self._position is None and self._segments:
             self._position = _Position(self._segments[-1], self._segments[-1].durable_bytes)
         if self._position is not None:
             self._move_to(self._position)
 
-    def _scan(self, segment: Segment, committed_seq: int) -> int | None:
-        """Check every frame; returns the offset of the first one that is not committed."""
+    def _scan(self, segment: Segment, committed_seq: int) -> tuple[int | None, list[Damage]]:
+        """Check every frame; the offset of the first one that is not committed, and the damages that matter."""
         start: int | None = None
         damages: list[Damage] = []
         for found in segment.read(0, segment.durable_bytes):
@@ -195,8 +211,7 @@ class Journal:
                 continue
             start = found.offset if start is None else start
             self._note_age(found.record.seq, found.record.accepted_ns)
-        self._quarantined.update(segment.quarantine(damage) for damage in damages)
-        return start
+        return start, damages
 
     def _unread(self) -> Iterator[tuple[Segment, int, int]]:
         """(segment, from, to) of what is not committed; call it under the lock."""
@@ -214,31 +229,35 @@ class Journal:
         size_bytes = 0
         end_seq = state.block_end_seq
         end: _Position | None = None
+        damages: list[tuple[Segment, Damage]] = []
         for segment, found in self._frames():
-            if isinstance(found, Frame):
+            if isinstance(found, Damage):
+                damages.append((segment, found))
+            else:
                 size_bytes += len(found.record.body)
                 is_past = found.record.seq > end_seq if state.block_id else size_bytes > max_bytes and bool(records)
                 if is_past:
                     break
                 records.append(found.record)
             end = _Position(segment, found.end)
-        if state.block_id:
-            return _Block(Batch(state.block_id, tuple(records)), end_seq, end)
-        if not records:
-            if end is not None:
-                self._move_to(end)
-            return None
-        block_id, end_seq = uuid.uuid4().hex, records[-1].seq
-        self._cursor.store(committed_seq=state.committed_seq, block_id=block_id, block_end_seq=end_seq)
-        return _Block(Batch(block_id, tuple(records)), end_seq, end)
+        block_id = state.block_id
+        if records and not block_id:
+            block_id, end_seq = uuid.uuid4().hex, records[-1].seq
+        if damages or block_id != state.block_id:
+            # Also what shows that the disk works: one that fails altogether is no reason to pass over a record.
+            self._cursor.store(committed_seq=state.committed_seq, block_id=block_id, block_end_seq=end_seq)
+        self._quarantined.update(segment.quarantine(damage) for segment, damage in damages)
+        if block_id:
+            return _Block(Batch(block_id, tuple(records)), end_seq, end)
+        if end is not None:
+            self._move_to(end)
+        return None
 
     def _frames(self) -> Iterator[tuple[Segment, Frame | Damage]]:
         with self._lock:
             unread = list(self._unread())
         for segment, start, stop in unread:
             for found in segment.read(start, stop):
-                if isinstance(found, Damage):
-                    self._quarantined.add(segment.quarantine(found))
                 yield segment, found
 
     def _move_to(self, position: _Position) -> None:

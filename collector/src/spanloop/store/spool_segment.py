@@ -6,6 +6,7 @@ second fsync on the same file proves nothing. A recovered segment is not appende
 """
 
 import contextlib
+import errno
 import logging
 import os
 import re
@@ -111,9 +112,13 @@ class Segment:
             self._fd = -1
 
     def delete(self) -> None:
-        """Close and remove the file. A crash may bring it back: the cursor says that it was drained."""
+        """Close and remove the file. Should it stay, or come back in a crash: the cursor says that it was drained."""
         self.close()
-        self.path.unlink(missing_ok=True)
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("spool: %s was drained and could not be removed, the next start tries again: %s",
+                         self.path, error)  # fmt: skip
 
 
 def list_segments(directory: Path) -> list[Path]:
@@ -141,6 +146,8 @@ def _write_all(fd: int, pieces: Sequence[bytes], offset: int) -> None:
         views = [memoryview(piece) for piece in pieces[first : first + _IOVEC_LIMIT] if piece]
         while views:
             written = os.pwritev(fd, views, offset)
+            if not written:
+                raise OSError(errno.EIO, "The disk takes no more bytes, and does not say why")
             offset += written
             while views and written >= len(views[0]):
                 written -= len(views.pop(0))

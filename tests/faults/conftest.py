@@ -1,0 +1,57 @@
+"""What the fault tests share: a scene for each test, and the ledgers' lines at the end of the run."""
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from spanloop.store import DataDir
+from spanloop.store.client import Address
+
+from .ledger import Ledger
+from .support import Scene
+
+_LINES: Final = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture
+def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Print a line when the run ends."""
+    lines: list[str] = request.config.stash.setdefault(_LINES, [])
+    return lines.append
+
+
+@pytest.fixture
+def scene(data_dir: DataDir, tmp_path: Path, address: Address, say: Callable[[str], None]) -> Iterator[Scene]:
+    """A data directory whose collectors write to a database of the test's own, on the session's ClickHouse."""
+    yield from _scene(data_dir, tmp_path, address, say)
+
+
+@pytest.fixture
+def own_scene(data_dir: DataDir, tmp_path: Path, say: Callable[[str], None]) -> Iterator[Scene]:
+    """A data directory whose embedded ClickHouse the test starts and ends itself."""
+    yield from _scene(data_dir, tmp_path, None, say)
+
+
+def _scene(data_dir: DataDir, tmp_path: Path, address: Address | None, say: Callable[[str], None]) -> Generator[Scene]:
+    with Ledger(tmp_path / "ledger") as ledger:
+        opened = Scene(data_dir, ledger, address, say)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def times() -> int:
+    """How much longer the slow scenarios are than by default: SPANLOOP_FAULTS."""
+    return int(os.environ.get("SPANLOOP_FAULTS", "1"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None]:
+    """Print the ledgers' lines, so that they can be quoted."""
+    yield
+    lines: list[str] = terminalreporter.config.stash.setdefault(_LINES, [])
+    for line in lines:
+        terminalreporter.write_line(line)

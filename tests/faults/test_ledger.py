@@ -1,0 +1,63 @@
+"""The ledger itself: it must see every kind of mistake, or the tests that lean on it prove nothing."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from .ledger import Balance, Ledger, balance
+
+CLEAN = Balance(
+    attempted=4, acknowledged=2, refused=1, unknown=1, stored=2, resent=0, lost=0, unexpected=0, duplicated=0
+)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    """Ids 1 and 2 are acknowledged, 3 is refused, 4 is unknown."""
+    with Ledger(tmp_path / "ledger") as ledger:
+        ids = ledger.new_ids(4)
+        ledger.attempted(ids)
+        ledger.acknowledged(ids[:2])
+        ledger.refused(ids[2:3])
+        ledger.unknown(ids[3:])
+        assert ledger.new_ids(1) == (5,)
+    return ledger.path
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([1, 2], CLEAN),
+        ([1, 2, 4], CLEAN._replace(stored=3)),
+        ([1, 4], CLEAN._replace(lost=1)),
+        ([1, 2, 2, 4], CLEAN._replace(stored=4, duplicated=1)),
+        ([1, 2, 4, 4, 4], CLEAN._replace(stored=5, duplicated=2)),
+        ([1, 2, 3], CLEAN._replace(stored=3, unexpected=1)),
+        ([1, 2, 99], CLEAN._replace(stored=3, unexpected=1)),
+    ],
+)
+def test_each_mistake_shows_in_its_column(kept: Path, found: list[int], expected: Balance) -> None:
+    counted = balance(kept, Counter(found))
+    assert counted == expected
+    assert counted.is_clean == (expected[-3:] == (0, 0, 0))
+
+
+def test_a_clients_own_retry_is_an_attempt_of_its_own(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        ids = ledger.new_ids(1)
+        for settle in (ledger.unknown, ledger.refused, ledger.acknowledged):
+            ledger.attempted(ids)
+            settle(ids)
+    for copies, duplicated in ((1, 0), (2, 0), (3, 1)):
+        counted = balance(ledger.path, {1: copies})
+        assert (counted.attempted, counted.acknowledged, counted.unknown) == (1, 1, 0)
+        assert (counted.resent, counted.lost, counted.duplicated) == (1, 0, duplicated)
+    assert balance(ledger.path, {}).lost == 1
+
+
+def test_an_attempt_without_an_outcome_is_a_mistake_of_the_test(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger") as ledger:
+        ledger.attempted([1])
+    with pytest.raises(ValueError, match=r"ids \[1\]"):
+        balance(ledger.path, {})
