@@ -201,9 +201,9 @@ def test_headers_with_secrets_do_not_pass() -> None:
             pair = attributes.add()
             pair.key, pair.value.string_value = key, value
     admission, kept = admitted(request.SerializeToString())
-    assert (admission.accepted, admission.dropped_attributes) == (2, 2)
+    assert (admission.accepted, admission.redacted) == (2, {"known_leaks": 2})
     assert b"hunter2" not in admission.body
-    assert [pair.key for pair in kept[0].attributes] == ["gen_ai.request.model"]
+    assert [pair.key for pair in kept[0].attributes] == ["gen_ai.request.model", "spanloop.redacted"]
 
 
 @given(st.binary(max_size=200), st.sampled_from(list(Signal)))

@@ -35,6 +35,10 @@ def main(arguments: list[str] | None = None) -> int:
         "--memory-limit-bytes", type=int, default=defaults.memory_limit_bytes,
         help="answer 503 when bodies of as many bytes are in memory; default: %(default)s",
     )  # fmt: skip
+    parser.add_argument(
+        "--redact", type=Path, metavar="FILE",
+        help="redaction rules; default: $SPANLOOP_REDACT, else redaction.toml in the data directory, if there is one",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     for name, port in (("--port", options.port), ("--grpc-port", options.grpc_port or 0)):
         if not 0 <= port < 65536:
@@ -49,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         spool_limit_bytes=options.spool_limit_bytes,
         body_limit_bytes=options.body_limit_bytes,
         memory_limit_bytes=options.memory_limit_bytes,
+        redaction_file=options.redact,
     )
     try:
         run(DataDir(options.data_dir), settings)

@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from .dead_letters import DeadLetter, RejectReason, Signal, first_ids
 from .otlp_json import decode_logs, decode_traces
-from .redaction import drop_from_logs, drop_from_traces, may_leak
+from .redaction import Hits, Redactor, by_rule
 from .salvage import salvage
 from .wire import MalformedError, parse, serialize
 
@@ -32,6 +32,7 @@ _ZERO_TRACE_ID: Final = bytes(_TRACE_ID_BYTES)
 _ZERO_SPAN_ID: Final = bytes(_SPAN_ID_BYTES)
 _TIME_LIMIT_NS: Final = 2**32 * 10**9
 """2106-02-07: the table's key and TTL count seconds in 32 bits; later times would wrap, and expire at once."""
+_KNOWN_LEAKS_ONLY: Final = Redactor()
 _EXPECTED: Final[Mapping[RejectReason, str]] = {
     RejectReason.BAD_TRACE_ID: "expected a trace id of 16 bytes that are not all zero",
     RejectReason.BAD_SPAN_ID: "expected a span id of 8 bytes that are not all zero",
@@ -49,8 +50,8 @@ class Admission(NamedTuple):
     rejected: Mapping[RejectReason, int]
     repaired: int
     """Items (and resources) whose bad UTF-8 was replaced."""
-    dropped_attributes: int
-    """Attributes removed because they are known to carry secrets."""
+    redacted: Mapping[str, int]
+    """Values that were dropped or masked, by the rule's name."""
     dead_letters: tuple[DeadLetter, ...] = ()
     """The rejected items, one letter for each reason."""
 
@@ -69,37 +70,49 @@ class _Opened(NamedTuple):
     letters: tuple[DeadLetter, ...]
 
 
-def admit(signal: Signal, body: bytes, content_type: str = PROTOBUF) -> Admission:
+def admit(
+    signal: Signal, body: bytes, content_type: str = PROTOBUF, *, redactor: Redactor = _KNOWN_LEAKS_ONLY
+) -> Admission:
     """Check one decompressed request.
 
     Args:
         signal: What the sender says it is.
         body: The request.
         content_type: `PROTOBUF` or `JSON`.
+        redactor: What nobody may store; default the known leaks.
 
     Raises:
         MalformedError: It is no request of this signal at all.
     """
-    opened = _open_json(signal, body) if content_type == JSON else _open(signal, body)
+    opened = _open_json(signal, body, redactor) if content_type == JSON else _open(signal, body, redactor)
     request = opened.request
-    dropped = _redact(request) if may_leak(opened.body) else 0
+    redacted = by_rule(redactor.redact(request) if redactor.may_hit(opened.body) else Hits())
     reasons = {fault for items in _item_lists(request) for item in items if (fault := _fault(item)) is not None}
     letters = [*opened.letters, *(_letter(signal, request, reason) for reason in sorted(reasons))]
     if reasons:
         _keep(request, lambda item: _fault(item) is None)
     return Admission(
-        body=serialize(request) if dropped or reasons else opened.body,
+        body=serialize(request) if redacted or reasons else opened.body,
         accepted=sum(len(items) for items in _item_lists(request)),
         rejected={letter.reason: letter.item_count for letter in letters},
         repaired=opened.repaired,
-        dropped_attributes=dropped,
+        redacted=redacted,
         dead_letters=tuple(letters),
     )
 
 
-def malformed_letter(signal: Signal, body: bytes, content_type: str, error: MalformedError) -> DeadLetter:
+def malformed_letter(
+    signal: Signal,
+    body: bytes,
+    content_type: str,
+    error: MalformedError,
+    *,
+    redactor: Redactor = _KNOWN_LEAKS_ONLY,
+) -> DeadLetter:
     """The dead letter of a whole body that `admit` refused."""
-    return _raw_letter(signal, RejectReason.MALFORMED_BODY, str(error), content_type, body, item_count=0)
+    return _raw_letter(
+        signal, RejectReason.MALFORMED_BODY, str(error), content_type, body, redactor=redactor, item_count=0
+    )
 
 
 def letter_of_items(signal: Signal, request: _Request, reason: RejectReason, detail: str) -> DeadLetter:
@@ -133,7 +146,7 @@ def pick(signal: Signal, body: bytes, at: int) -> _Request:
     return request
 
 
-def _open(signal: Signal, body: bytes) -> _Opened:
+def _open(signal: Signal, body: bytes, redactor: Redactor) -> _Opened:
     request_type = _REQUESTS[signal]
     try:
         return _Opened(body, parse(request_type, body), 0, ())
@@ -144,29 +157,44 @@ def _open(signal: Signal, body: bytes) -> _Opened:
         detail = "expected protobuf that the runtime reads: whole fields, values nested at most some 45 deep"
         letters = (
             _raw_letter(
-                signal, RejectReason.UNDECODABLE, detail, PROTOBUF, salvaged.left_out, item_count=salvaged.undecodable
+                signal,
+                RejectReason.UNDECODABLE,
+                detail,
+                PROTOBUF,
+                salvaged.left_out,
+                redactor=redactor,
+                item_count=salvaged.undecodable,
             ),
         )
     return _Opened(salvaged.body, parse(request_type, salvaged.body), salvaged.repaired, letters)
 
 
-def _open_json(signal: Signal, body: bytes) -> _Opened:
+def _open_json(signal: Signal, body: bytes, redactor: Redactor) -> _Opened:
     decoded = decode_traces(body) if signal is Signal.TRACES else decode_logs(body)
-    opened = _open(signal, decoded.body)
+    opened = _open(signal, decoded.body, redactor)
     if not decoded.undecodable:
         return opened
     letter = _raw_letter(
-        signal, RejectReason.UNDECODABLE, decoded.detail, JSON, decoded.left_out, item_count=decoded.undecodable
-    )
+        signal, RejectReason.UNDECODABLE, decoded.detail, JSON, decoded.left_out, redactor=redactor,
+        item_count=decoded.undecodable,
+    )  # fmt: skip
     return opened._replace(letters=(letter, *opened.letters))
 
 
 def _raw_letter(
-    signal: Signal, reason: RejectReason, detail: str, content_type: str, raw: bytes, *, item_count: int
+    signal: Signal,
+    reason: RejectReason,
+    detail: str,
+    content_type: str,
+    raw: bytes,
+    *,
+    redactor: Redactor,
+    item_count: int,
 ) -> DeadLetter:
     """A letter of bytes that nobody could read, and so nobody could redact."""
-    if may_leak(raw):
-        detail, raw = f"{detail} (withheld: {len(raw)} bytes that name an attribute known to carry secrets)", b""
+    if redactor.may_hit_unread(raw):
+        # The detail quotes from it.
+        detail, raw = f"withheld: {len(raw)} bytes that may hold what is to be redacted", b""
     return DeadLetter(signal, reason, detail, content_type, raw, item_count)
 
 
@@ -197,10 +225,6 @@ def _item_lists(request: _Request) -> Iterator[MutableSequence[_Item]]:
         for resource_logs in request.resource_logs:
             for scope_logs in resource_logs.scope_logs:
                 yield cast("MutableSequence[_Item]", scope_logs.log_records)
-
-
-def _redact(request: _Request) -> int:
-    return drop_from_traces(request) if isinstance(request, ExportTraceServiceRequest) else drop_from_logs(request)
 
 
 def _fault(item: _Item) -> RejectReason | None:

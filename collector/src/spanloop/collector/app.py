@@ -53,7 +53,7 @@ def create_app(intake: Intake) -> Starlette:
         return receive
 
     async def healthz(_: Request) -> Response:
-        return Response(json.dumps(intake.health.report(intake.spool.stats)), media_type=JSON)
+        return Response(json.dumps(intake.health.report(intake.spool.stats, intake.metrics)), media_type=JSON)
 
     async def prometheus(request: Request) -> Response:
         try:

@@ -10,6 +10,8 @@ from typing import Final
 
 from spanloop.store.spool import SpoolStats
 
+from .metrics import Metrics
+
 _LEAST_FREE_BYTES: Final = 16 * 2**20
 
 
@@ -54,7 +56,7 @@ class Health:
         """A request is on disk."""
         self._spool_error = ""
 
-    def report(self, spool: SpoolStats) -> dict[str, object]:
+    def report(self, spool: SpoolStats, metrics: Metrics) -> dict[str, object]:
         """The JSON body."""
         spool_error = self._spool_error or self._little_room()
         return {
@@ -64,6 +66,13 @@ class Health:
             "spool": spool._asdict(),
             "last_insert": None if self._last_insert_at is None else self._last_insert_at.isoformat(),
             "grpc": self.grpc_url or None,
+            "accepted": metrics.by("accepted_total", "signal"),
+            "rejected": metrics.by("rejected_total", "reason"),
+            "refused_requests": metrics.by("refused_requests_total", "status"),
+            "redacted": metrics.by("redacted_total", "rule"),
+            "inserted": int(metrics.get("inserted_total")),
+            "insert_failures": int(metrics.get("insert_failures_total")),
+            "insert_latency": metrics.latency("insert_seconds"),
         }
 
     def _little_room(self) -> str:

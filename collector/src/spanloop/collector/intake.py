@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from spanloop.store.spool import Spool, SpoolDiskError, SpoolFullError
@@ -18,6 +19,7 @@ from .admission import Admission, Signal, admit, malformed_letter
 from .guard import Guard
 from .health import Health
 from .metrics import Metrics
+from .redaction import Redactor
 from .refusal import BodyBudget, RefusedError, invalid, unavailable
 from .settings import Settings
 from .wire import MalformedError
@@ -56,16 +58,25 @@ class Intake:
         health: Learns when the spool's disk refuses.
         settings: The limits.
         guard: Who may send; default everybody.
+        redactor: What nobody may store; default the known leaks.
     """
 
     def __init__(
-        self, spool: Spool, metrics: Metrics, health: Health, settings: Settings, guard: Guard | None = None
+        self,
+        spool: Spool,
+        metrics: Metrics,
+        health: Health,
+        settings: Settings,
+        guard: Guard | None = None,
+        *,
+        redactor: Redactor | None = None,
     ) -> None:
         self.spool = spool
         self.metrics = metrics
         self.health = health
         self.settings = settings
         self.guard = guard or Guard()
+        self.redactor = redactor or Redactor()
         self.budget = BodyBudget(settings.memory_limit_bytes)
         self._complaints = _Complaints()
         self._checkers = ThreadPoolExecutor(_CHECKERS, thread_name_prefix="check")
@@ -79,10 +90,10 @@ class Intake:
         try:
             admission = await self._admit(signal, body, content_type)
         except MalformedError as error:
-            letter = malformed_letter(signal, body, content_type, error)
+            letter = malformed_letter(signal, body, content_type, error, redactor=self.redactor)
             await self._store([(dead_letters.KIND, dead_letters.encode([letter]))])
             self.metrics.count("dead_letters_total", signal=signal, reason=letter.reason)
-            raise invalid(f"not an OTLP {signal} request: {error}") from error
+            raise invalid(f"not an OTLP {signal} request: {letter.detail}") from error
         records: list[tuple[str, bytes]] = [(signal, admission.body)] if admission.accepted else []
         if admission.dead_letters:
             records.append((dead_letters.KIND, dead_letters.encode(admission.dead_letters)))
@@ -103,9 +114,9 @@ class Intake:
     async def _admit(self, signal: Signal, body: bytes, content_type: str) -> Admission:
         inline_bytes = _INLINE_JSON_BYTES if content_type == "application/json" else _INLINE_BYTES
         if len(body) <= inline_bytes:
-            return admit(signal, body, content_type)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._checkers, admit, signal, body, content_type)
+            return admit(signal, body, content_type, redactor=self.redactor)
+        checked = partial(admit, signal, body, content_type, redactor=self.redactor)
+        return await asyncio.get_running_loop().run_in_executor(self._checkers, checked)
 
     async def _store(self, records: list[tuple[str, bytes]]) -> None:
         try:
@@ -119,7 +130,8 @@ class Intake:
         metrics = self.metrics
         metrics.count("accepted_total", admission.accepted, signal=signal)
         metrics.count("repaired_total", admission.repaired, signal=signal)
-        metrics.count("dropped_attributes_total", admission.dropped_attributes, signal=signal)
+        for rule, values in admission.redacted.items():
+            metrics.count("redacted_total", values, rule=rule)
         for letter in admission.dead_letters:
             metrics.count("rejected_total", letter.item_count, signal=signal, reason=letter.reason)
             metrics.count("dead_letters_total", signal=signal, reason=letter.reason)

@@ -5,6 +5,7 @@ counter never goes down while the process lives. Accepted means on disk.
 """
 
 import threading
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -16,11 +17,12 @@ _HELP: Final[Mapping[str, tuple[str, str]]] = {
     "refused_requests_total": ("counter", "Requests that were refused as a whole, by HTTP status."),
     "dead_letters_total": ("counter", "Dead letters that were kept, by reason: bodies, or all items of a request."),
     "repaired_total": ("counter", "Items whose invalid UTF-8 was replaced."),
-    "dropped_attributes_total": ("counter", "Attributes removed because they are known to carry secrets."),
+    "redacted_total": ("counter", "Values that were dropped or masked, by redaction rule."),
     "inserted_total": ("counter", "Rows that ClickHouse has confirmed."),
     "refused_rows_total": ("counter", "Rows that ClickHouse refuses for good; they are dead letters."),
     "unreadable_records_total": ("counter", "Records of the spool that the writer could not turn into rows."),
     "insert_failures_total": ("counter", "Attempts to insert a block that failed; each is retried."),
+    "insert_seconds": ("histogram", "How long ClickHouse took to confirm a block."),
     "last_insert_timestamp_seconds": ("gauge", "When ClickHouse last confirmed a block; 0 before the first."),
     "spool_bytes": ("gauge", "Bytes on disk that wait for ClickHouse."),
     "spool_records": ("gauge", "Requests on disk that wait for ClickHouse."),
@@ -29,7 +31,37 @@ _HELP: Final[Mapping[str, tuple[str, str]]] = {
     "spool_quarantined": ("gauge", "Damaged stretches of the spool that were set aside."),
 }
 
+BOUNDS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+"""Upper bounds of a histogram's buckets; a block of 10,000 spans takes a few tenths of a second."""
+
 Labels = tuple[tuple[str, str], ...]
+
+
+class Histogram:
+    """Durations of one kind, by size."""
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(BOUNDS_S) + 1)
+        self.sum_s = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(self.buckets)
+
+    def observe(self, seconds: float) -> None:
+        """Add one."""
+        self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
+        self.sum_s += seconds
+
+    def quantile_s(self, share: float) -> float:
+        """The upper bound of the bucket that holds that share's duration; infinite above the last, 0 without any."""
+        wanted, seen = share * self.count, 0
+        for bound_s, count in zip((*BOUNDS_S, float("inf")), self.buckets, strict=True):
+            seen += count
+            if seen and seen >= wanted:
+                return bound_s
+        return 0.0
 
 
 class Metrics:
@@ -39,6 +71,7 @@ class Metrics:
         self._lock = threading.Lock()
         self._values: Counter[tuple[str, Labels]] = Counter()
         self._gauges: dict[str, float] = {"last_insert_timestamp_seconds": 0.0}
+        self._histograms = {"insert_seconds": Histogram()}
 
     def count(self, name: str, amount: int = 1, **labels: str) -> None:
         """Add to a counter."""
@@ -53,6 +86,36 @@ class Metrics:
         with self._lock:
             self._gauges[name] = value
 
+    def observe(self, name: str, seconds: float) -> None:
+        """Add a duration to a histogram."""
+        with self._lock:
+            self._histograms[name].observe(seconds)
+
+    def by(self, name: str, label: str) -> dict[str, int]:
+        """A counter's values by one of its labels, added up over the others."""
+        found: Counter[str] = Counter()
+        with self._lock:
+            for (counter, labels), value in self._values.items():
+                if counter == name:
+                    found[dict(labels).get(label, "")] += value
+        return dict(sorted(found.items()))
+
+    def latency(self, name: str) -> dict[str, float | int | None]:
+        """What a histogram says: how many durations, their mean, and bounds of the median and of the slowest hundredth.
+
+        A bound is None when it is above the last bucket.
+        """
+        with self._lock:
+            histogram = self._histograms[name]
+            count = histogram.count
+            p50_s, p99_s = histogram.quantile_s(0.5), histogram.quantile_s(0.99)
+            return {
+                "count": count,
+                "mean_s": round(histogram.sum_s / count, 6) if count else 0.0,
+                "p50_s": p50_s if p50_s <= BOUNDS_S[-1] else None,
+                "p99_s": p99_s if p99_s <= BOUNDS_S[-1] else None,
+            }
+
     def get(self, name: str, **labels: str) -> float:
         """A counter's or gauge's value; 0 when it was never touched."""
         with self._lock:
@@ -62,7 +125,19 @@ class Metrics:
         """Prometheus text exposition format 0.0.4."""
         with self._lock:
             samples = [*self._values.items(), *(((name, ()), value) for name, value in self._gauges.items())]
-        return "".join(_family(name, samples) for name in _HELP)
+            histograms = {name: _histogram(name, each) for name, each in self._histograms.items()}
+        return "".join(histograms.get(name) or _family(name, samples) for name in _HELP)
+
+
+def _histogram(name: str, histogram: Histogram) -> str:
+    kind, text = _HELP[name]
+    lines = [f"# HELP {PREFIX}{name} {text}", f"# TYPE {PREFIX}{name} {kind}"]
+    seen = 0
+    for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), histogram.buckets, strict=True):
+        seen += count
+        lines.append(f'{PREFIX}{name}_bucket{{le="{bound}"}} {seen}')
+    lines += (f"{PREFIX}{name}_sum {histogram.sum_s}", f"{PREFIX}{name}_count {seen}")
+    return "\n".join(lines) + "\n"
 
 
 def _family(name: str, samples: Iterable[tuple[tuple[str, Labels], float]]) -> str:

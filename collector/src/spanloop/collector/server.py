@@ -31,6 +31,8 @@ from .intake import Intake
 from .metrics import Metrics
 from .otlp_grpc import serve_grpc
 from .raw_blocks import ProtobufStrategy
+from .redaction import Redactor
+from .redaction_rules import load_rules
 from .refused_rows import RefusedRanges
 from .settings import GRPC_PORT, Settings
 from .writer import Writer
@@ -54,13 +56,16 @@ def run(data_dir: DataDir, settings: Settings) -> None:
         PortInUseError: Another process listens on the port.
         AlreadyRunningError: Another collector has this data directory's spool open.
         DataDirectoryError: The directory is of another version, not writable or full.
-        ConfigurationError: It would listen beyond loopback, and there are no keys.
+        ConfigurationError: It would listen beyond loopback, and there are no keys; or the redaction rules are wrong.
     """
     data_dir.open()
     _check_exposure(data_dir, settings)
+    redactor = Redactor(load_rules(data_dir, settings.redaction_file))
+    if redactor.rules:
+        _log.info("redaction rules: %s", ", ".join(rule.name for rule in redactor.rules))
     listener = _listen(settings.host, settings.port, "--port")
     with listener, Spool(data_dir.spool, max_bytes=settings.spool_limit_bytes) as spool:
-        asyncio.run(_serve(data_dir, settings, listener, spool))
+        asyncio.run(_serve(data_dir, settings, listener, spool, redactor))
 
 
 def _check_exposure(data_dir: DataDir, settings: Settings) -> None:
@@ -81,9 +86,11 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-async def _serve(data_dir: DataDir, settings: Settings, listener: socket.socket, spool: Spool) -> None:
+async def _serve(
+    data_dir: DataDir, settings: Settings, listener: socket.socket, spool: Spool, redactor: Redactor
+) -> None:
     metrics, health = Metrics(), Health(data_dir.spool)
-    intake = Intake(spool, metrics, health, settings, Guard(KeyRing(data_dir)))
+    intake = Intake(spool, metrics, health, settings, Guard(KeyRing(data_dir)), redactor=redactor)
 
     def open_store() -> Store:
         return connect(data_dir)

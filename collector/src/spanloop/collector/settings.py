@@ -1,6 +1,7 @@
 """What can be set about a collector, with defaults that were measured or that the OTLP specification gives."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from spanloop.semconv.environment import COLLECTOR_PORT
@@ -35,3 +36,5 @@ class Settings:
     """How long the writer waits for a block to fill; most of a lone span's way to being queryable."""
     drain_timeout_s: float = 5.0
     """How long a stopping collector goes on writing to ClickHouse; the rest waits in the spool."""
+    redaction_file: Path | None = None
+    """Redaction rules; None is ``$SPANLOOP_REDACT``, else ``redaction.toml`` in the data directory, if there is one."""

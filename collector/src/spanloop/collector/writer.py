@@ -101,6 +101,7 @@ class Writer:
         pause_s = _FIRST_PAUSE_S
         while not self._is_over():
             try:
+                started_s = time.monotonic()
                 sent = await asyncio.to_thread(self._send, block)
             except SpanloopError as error:
                 self._fail(error)
@@ -110,6 +111,7 @@ class Writer:
             if self._health.error:
                 _log.info("ClickHouse takes blocks again")
             self._health.inserted()
+            self._metrics.observe("insert_seconds", time.monotonic() - started_s)
             self._metrics.count("inserted_total", sent.rows)
             self._metrics.count("refused_rows_total", sent.refused)
             self._metrics.set("last_insert_timestamp_seconds", time.time())

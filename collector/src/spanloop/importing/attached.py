@@ -13,13 +13,14 @@ from typing import Final, NamedTuple, Self
 import polars as pl
 
 from spanloop.collector.admission import RejectReason
-from spanloop.collector.redaction import LEAKING_KEYS
+from spanloop.collector.redaction import LEAKING_KEYS, Redactor
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 from spanloop.store.catalogue import named_query
 from spanloop.store.client import Address, Connection
 
 from .arrivals import store_span_rows
+from .redacted_rows import redact_rows
 from .report import SPANS, Report
 
 REREAD_NS: Final = 2 * 3_600 * 1_000_000_000
@@ -93,7 +94,14 @@ class ForeignTable:
         """Close the connection."""
         self._connection.close()
 
-    def read_new(self, store: Store, *, since: datetime | None = None, progress: Progress | None = None) -> Report:
+    def read_new(
+        self,
+        store: Store,
+        *,
+        since: datetime | None = None,
+        progress: Progress | None = None,
+        redactor: Redactor | None = None,
+    ) -> Report:
         """Take over what has come since the last time.
 
         Args:
@@ -101,6 +109,7 @@ class ForeignTable:
             since: Read from this span start on, whatever was read before; default: where the last call stopped, or from
                 the beginning.
             progress: Told after each block.
+            redactor: What nobody may store; default the known leaks.
 
         Returns:
             Input is every span that was read; spans that were read before count as known.
@@ -115,7 +124,7 @@ class ForeignTable:
         for hour_s, spans in hours.iter_rows():
             for part in _parts(int(hour_s), int(spans)):
                 rows = self._spans(part)
-                _take(store, rows, report)
+                _take(store, redact_rows(rows, redactor or Redactor()), report)
                 done += rows.height
                 if progress is not None:
                     progress(done, total)

@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.collector.admission import RejectReason, Signal, admit
+from spanloop.collector.redaction import Redactor
 from spanloop.collector.wire import MalformedError, parse
 from spanloop.store import Store
 
@@ -51,7 +52,12 @@ class _Admitted(NamedTuple):
 
 
 def import_paths(
-    store: Store, paths: Sequence[Path], *, on_reject: OnReject, progress: Progress | None = None
+    store: Store,
+    paths: Sequence[Path],
+    *,
+    on_reject: OnReject,
+    progress: Progress | None = None,
+    redactor: Redactor | None = None,
 ) -> Report:
     """Import files, and folders of files.
 
@@ -64,17 +70,19 @@ def import_paths(
             log records as the SDK prints them, conversations as JSONL; each may be gzipped.
         on_reject: Told of everything that was not imported.
         progress: Told after each document.
+        redactor: What nobody may store; default the known leaks.
 
     Raises:
         ConfigurationError: A path does not exist, or a folder holds no file to read.
         StoreError: ClickHouse refused or is out of reach. What was imported before stays.
     """
-    return _Import(store, on_reject).run(files.find(paths), progress)
+    return _Import(store, on_reject, redactor or Redactor()).run(files.find(paths), progress)
 
 
 class _Import:
-    def __init__(self, store: Store, on_reject: OnReject) -> None:
+    def __init__(self, store: Store, on_reject: OnReject, redactor: Redactor) -> None:
         self._store = store
+        self._redactor = redactor
         self._on_reject = on_reject
         self._report = Report()
         self._block: list[_Admitted] = []
@@ -89,7 +97,7 @@ class _Import:
                 if progress is not None:
                     progress(before + size_bytes, sum(sizes))
 
-            for each in _parcels(path, read_so_far):
+            for each in parcels(path, read_so_far):
                 if isinstance(each, Reject):
                     self._reject(each)
                 else:
@@ -104,7 +112,7 @@ class _Import:
 
     def _take(self, parcel: Parcel) -> None:
         try:
-            admission = admit(parcel.signal, parcel.body)
+            admission = admit(parcel.signal, parcel.body, redactor=self._redactor)
         except MalformedError as error:
             self._reject(Reject(parcel.place, "malformed_request", str(error), f"an OTLP request of {parcel.signal}"))
             return
@@ -154,7 +162,8 @@ class _Import:
         self._report.known[kind] += len(new) - sum(new)
 
 
-def _parcels(path: Path, progress: files.Progress) -> Iterator[Parcel | Reject]:
+def parcels(path: Path, progress: files.Progress) -> Iterator[Parcel | Reject]:
+    """What a file holds; what cannot be read of it, too."""
     modified_ns = int(path.stat().st_mtime) * 1_000_000_000
     reader = DocumentReader(default_time_ns=min(max(modified_ns, 0), time.time_ns()))
     for found in files.read(path, progress):

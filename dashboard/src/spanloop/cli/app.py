@@ -21,6 +21,7 @@ from . import (
     jobs,
     keys,
     models,
+    redact,
     scores,
     status,
     store,
@@ -66,6 +67,7 @@ app.command(rich_help_panel="Run")(demo.demo)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Run")
 app.command(rich_help_panel="Run")(forget.forget)
 app.add_typer(keys.app, name="keys", rich_help_panel="Run")
+app.add_typer(redact.app, name="redact", rich_help_panel="Run")
 app.command("import", rich_help_panel="Learn")(import_.import_)
 app.add_typer(scores.app, name="scores", rich_help_panel="Learn")
 app.add_typer(store.app, name="store", rich_help_panel="Learn")

@@ -32,10 +32,13 @@ def import_(paths: PathsArgument, data_dir: DataDirOption = None, rejects: Rejec
 
     Example: `spanloop import trajectories.jsonl.gz exported-spans/`
     """
+    from spanloop.collector.redaction import Redactor
+    from spanloop.collector.redaction_rules import load_rules
     from spanloop.importing import import_paths
     from spanloop.store import connect
 
     directory = data_directory(data_dir)
+    redactor = Redactor(load_rules(directory))
     shown = 0
     with ExitStack() as stack:
         # A file that cannot be written is said before the work, not after it.
@@ -56,7 +59,7 @@ def import_(paths: PathsArgument, data_dir: DataDirOption = None, rejects: Rejec
         def progress(done_bytes: int, all_bytes: int) -> None:
             bar.update(task, completed=done_bytes // _KIB, total=max(1, all_bytes // _KIB))
 
-        report = import_paths(store, paths, on_reject=on_reject, progress=progress)
+        report = import_paths(store, paths, on_reject=on_reject, progress=progress, redactor=redactor)
     if shown > _SHOWN:
         more = "they are all in " + str(rejects) if rejects else "--rejects FILE keeps them all"
         err.print(f"… and {shown - _SHOWN:,} more; {more}", markup=False)

@@ -10,6 +10,7 @@ from .console import err, print_table, progress_bar
 from .options import DataDirOption, command, data_directory
 
 if TYPE_CHECKING:
+    from spanloop.collector.redaction import Redactor
     from spanloop.importing import ForeignTable, Report
     from spanloop.store import Store
 
@@ -46,13 +47,16 @@ def attach(
 
     Example: `spanloop store attach http://reader@otel-db:8123/otel --table otel_traces --follow 30`
     """
+    from spanloop.collector.redaction import Redactor
+    from spanloop.collector.redaction_rules import load_rules
     from spanloop.importing import ForeignTable
     from spanloop.store import connect
 
     directory = data_directory(data_dir)
+    redactor = Redactor(load_rules(directory))
     start = None if since is None else since.replace(tzinfo=UTC) if since.tzinfo is None else since
     with ForeignTable(url, table) as foreign, connect(directory, start=True) as store:
-        report = _read(foreign, store, start)
+        report = _read(foreign, store, redactor, start)
         rows = [
             ("new", f"{report.new['spans']:,}"),
             ("already there", f"{report.known['spans']:,}"),
@@ -64,14 +68,17 @@ def attach(
         )
         while follow is not None:
             time.sleep(follow)
-            report = _read(foreign, store, None)
+            report = _read(foreign, store, redactor, None)
             if report.new["spans"]:
                 err.print(f"{datetime.now(UTC):%H:%M:%S} {report.new['spans']:,} new spans", markup=False)
 
 
-def _read(foreign: "ForeignTable", store: "Store", since: datetime | None) -> "Report":
+def _read(foreign: "ForeignTable", store: "Store", redactor: "Redactor", since: datetime | None) -> "Report":
     with progress_bar() as bar:
         task = bar.add_task("reading", total=None, note="")
         return foreign.read_new(
-            store, since=since, progress=lambda done, total: bar.update(task, completed=done, total=total)
+            store,
+            since=since,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            redactor=redactor,
         )

@@ -1,0 +1,59 @@
+"""Redaction of spans that are rows of ``otel_traces`` already: what `Redactor.redact` does to a request."""
+
+from collections import Counter
+from typing import Final, cast
+
+import polars as pl
+
+from spanloop.collector.redaction import Hits, Redactor
+
+_OWN: Final = ("ResourceAttributes", "ScopeAttributes", "SpanAttributes")
+_NESTED: Final = ("Events.Attributes", "Links.Attributes")
+_TEXTS: Final = ("SpanName", "StatusMessage")
+
+
+def redact_rows(rows: pl.DataFrame, redactor: Redactor) -> pl.DataFrame:
+    """The rows with nothing in them that a rule names; a row that lost something says so in its span attributes."""
+    names = [name for name in (*_OWN, *_NESTED, *_TEXTS, "Events.Name") if name in rows.columns]
+    redacted = [_redacted(row, redactor) for row in rows.select(names).to_dicts()]
+    if not any(redacted):
+        return rows
+    columns = {
+        name: pl.Series(
+            name,
+            [new.get(name, old) for new, old in zip(redacted, rows[name].to_list(), strict=True)],
+            dtype=rows.schema[name],
+        )
+        for name in names
+    }
+    return rows.with_columns(**columns)
+
+
+def _redacted(row: dict[str, object], redactor: Redactor) -> dict[str, object]:
+    """The columns that change; none when nothing was to be done."""
+    hits: Hits = Counter()
+    new: dict[str, object] = {}
+    for name in (*_OWN, *_NESTED):
+        if name not in row:
+            continue
+        found = cast("dict[str, str] | list[dict[str, str]]", row[name])
+        if isinstance(found, dict):
+            new[name], own = redactor.mapping(found)
+            hits += own
+        else:
+            changed = [redactor.mapping(each) for each in found]
+            new[name] = [attributes for attributes, _ in changed]
+            for _, own in changed:
+                hits += own
+    for name in _TEXTS:
+        new[name], own = redactor.text(cast("str", row[name]))
+        hits += own
+    if "Events.Name" in row:
+        names = [redactor.text(each) for each in cast("list[str]", row["Events.Name"])]
+        new["Events.Name"] = [text for text, _ in names]
+        for _, own in names:
+            hits += own
+    if not hits:
+        return {}
+    new["SpanAttributes"] = redactor.marked(cast("dict[str, str]", new["SpanAttributes"]), hits)
+    return new

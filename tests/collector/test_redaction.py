@@ -1,0 +1,339 @@
+"""What nobody may store gets past no door, whatever it is wrapped in, and the rest stays what it was."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
+
+from spanloop.collector.__main__ import main
+from spanloop.collector.admission import JSON, PROTOBUF, Admission, Signal, admit, malformed_letter
+from spanloop.collector.patterns import Pattern, anywhere
+from spanloop.collector.redaction import Redactor
+from spanloop.collector.redaction_rules import Rule, builtin, load_rules, read_rules
+from spanloop.collector.wire import MalformedError
+from spanloop.semconv.errors import ConfigurationError
+from spanloop.store import DataDir
+
+from .collecting import trace_request
+
+SECRET = "hunter2-hunter2"
+EMAIL = "alice.b+x@mail.example.com"
+Place = Callable[[ExportTraceServiceRequest, KeyValue], None]
+EMAILS = Redactor([builtin("emails")])
+
+IN_SPAN: Mapping[str, Place] = {
+    "span": lambda request, pair: request.resource_spans[0].scope_spans[0].spans[0].attributes.append(pair),
+    "event": lambda request, pair: (
+        request.resource_spans[0].scope_spans[0].spans[0].events.add().attributes.append(pair)
+    ),
+    "link": lambda request, pair: request.resource_spans[0].scope_spans[0].spans[0].links.add().attributes.append(pair),
+    "resource": lambda request, pair: request.resource_spans[0].resource.attributes.append(pair),
+    "scope": lambda request, pair: request.resource_spans[0].scope_spans[0].scope.attributes.append(pair),
+}
+
+
+def text(key: str, value: str) -> KeyValue:
+    return KeyValue(key=key, value=AnyValue(string_value=value))
+
+
+def within(key: str, *pairs: KeyValue) -> KeyValue:
+    return KeyValue(key=key, value=AnyValue(kvlist_value=KeyValueList(values=pairs)))
+
+
+HEADERS = json.dumps({"Authorization": f"Bearer {SECRET}", "accept": "text/html"})
+CARRIERS: Mapping[str, KeyValue] = {
+    "all headers": text("gen_ai.headers", f"{{'Authorization': 'Bearer {SECRET}'}}"),
+    "a header": text("http.request.header.authorization", f"Bearer {SECRET}"),
+    "a header as HTTP has it": text("http.request.header.Proxy-Authorization", SECRET),
+    "a cookie": text("http.request.header.cookie", SECRET),
+    "a list": KeyValue(
+        key="http.request.header.x-api-key",
+        value=AnyValue(array_value=ArrayValue(values=[AnyValue(string_value=SECRET)])),
+    ),
+    "a setting": text("llm.openai.api_key", SECRET),
+    "nested": within("request", within("headers", text("Authorization", SECRET)), text("model", "m")),
+    "nested in a list": KeyValue(
+        key="calls",
+        value=AnyValue(
+            array_value=ArrayValue(values=[AnyValue(kvlist_value=KeyValueList(values=[text("apiKey", SECRET)]))])
+        ),
+    ),
+    "json": text("llm.invocation_parameters", json.dumps({"model": "m", "extra_headers": json.loads(HEADERS)})),
+    "json in json": text("input.value", json.dumps({"kwargs": HEADERS, "n": 1.50})),
+    "json that was cut off": text("input.value", HEADERS[:-12]),
+    "a printed dict": text("args", f"create(headers={{'api_key': '{SECRET}', 'n': 1}})"),
+    "json within prose": text("k", f'it said "api-key": "{SECRET}" and left'),
+    "json that was cut off within": text("input.value", HEADERS[:-28]),
+    "bytes": KeyValue(key="body", value=AnyValue(bytes_value=HEADERS.encode())),
+}
+
+
+def request_with(place: str, pair: KeyValue) -> ExportTraceServiceRequest:
+    request = trace_request(1, 2)
+    IN_SPAN[place](request, pair)
+    return request
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+@pytest.mark.parametrize("place", IN_SPAN)
+def test_credentials_do_not_pass_wherever_they_are(place: str, carrier: str) -> None:
+    admission = admit(Signal.TRACES, request_with(place, CARRIERS[carrier]).SerializeToString())
+    assert SECRET.encode() not in admission.body
+    assert (admission.accepted, admission.redacted) == (2, {"known_leaks": 1})
+    assert admission.body.count(b"spanloop.redacted") == 1
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_credentials_do_not_pass_in_logs(carrier: str) -> None:
+    request = ExportLogsServiceRequest()
+    record = request.resource_logs.add().scope_logs.add().log_records.add()
+    record.attributes.append(CARRIERS[carrier])
+    record.body.kvlist_value.values.append(CARRIERS[carrier])
+    admission = admit(Signal.LOGS, request.SerializeToString())
+    assert SECRET.encode() not in admission.body
+    assert (admission.accepted, admission.redacted) == (1, {"known_leaks": 2})
+
+
+def test_a_request_that_no_rule_touches_keeps_its_bytes() -> None:
+    prose = "the authorization of an api_key is what `headers: {'x': 1}` says"
+    tools = json.dumps([{"name": "f", "parameters": {"properties": {"api_key": {"type": "string"}}}}])
+    for value in (prose, tools, json.dumps({"required": ["api_key"], "authorization": ""})):
+        request = request_with("span", text("gen_ai.input.messages", value))
+        # Written in an order that the runtime would not write.
+        body = b"".join(
+            each.SerializeToString()
+            for each in (request, ExportTraceServiceRequest(resource_spans=request.resource_spans[:1]))
+        )
+        for redactor in (Redactor(), EMAILS):
+            admission = admit(Signal.TRACES, body, redactor=redactor)
+            assert admission.body == body
+            assert not admission.redacted
+
+
+@pytest.mark.parametrize(
+    ("name", "hits", "misses"),
+    [
+        ("emails", [EMAIL, "x@y.de,"], ["@mention", "user@localhost", "a @ b.com"]),
+        (
+            "credit_cards",
+            ["4111 1111 1111 1111", "5555-5555-5555-4444", "378282246310005"],
+            ["4111 1111 1111 1112", "0.4111111111111111", "1790000000000000000", "41111111111111111"],
+        ),
+        (
+            "bearer_tokens",
+            ["Bearer abcdefgh01234567", "basic QWxhZGRpbjpvcGVuIH==", "eyJhbGciOiJIU.eyJzdWIiOiIxMjM0.SflKxwRJSM"],
+            ["bearer of bad news", "basic arithmetic"],
+        ),
+        (
+            "api_keys",
+            ["sk-proj-abcdefghijklmnopqrst", "ghp_" + "a" * 36, "AKIAIOSFODNN7EXAMPLE", "hf_" + "b" * 34],
+            ["task-abcdefghijklmnopqrstuvwxyz", "sk-short", "AKIA"],
+        ),
+    ],
+)  # fmt: skip
+def test_builtin_rules_know_what_they_are_for(name: str, hits: list[str], misses: list[str]) -> None:
+    redactor = Redactor([builtin(name)])
+    for hit in hits:
+        for value in (hit, f"it is {hit}.", json.dumps([{"content": f"\n{hit}\n"}])):
+            admission = admit(
+                Signal.TRACES, request_with("span", text("k", value)).SerializeToString(), redactor=redactor
+            )
+            assert admission.redacted == {name: 1}, value
+            assert hit.strip(",").encode() not in admission.body
+    for miss in misses:
+        assert redactor.text(f"it is {miss} here")[0] == f"it is {miss} here"
+
+
+def rule(name: str, pattern: str) -> Rule:
+    return Rule(name, "", anywhere(pattern), Pattern(pattern), is_dropped=False, replacement="__REDACTED__")
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.just(f"mail {EMAIL}, now"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def masked(value: object) -> object:
+    if isinstance(value, str):
+        # JSON within JSON is masked as JSON.
+        try:
+            held: object = json.loads(value, strict=False) if value.lstrip()[:1] in {"{", "[", '"'} else None
+        except ValueError:
+            held = None
+        return value if held is not None else value.replace(EMAIL, "__REDACTED__")
+    if isinstance(value, list):
+        return [masked(each) for each in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {key: masked(each) for key, each in cast("dict[str, object]", value).items()}
+    return value
+
+
+@given(JSON_VALUES, st.sampled_from(["ascii", "utf-8"]))
+def test_json_stays_json_and_differs_only_where_something_was_masked(value: object, charset: str) -> None:
+    written = json.dumps({"value": value}, ensure_ascii=charset == "ascii")
+    found, hits = EMAILS.text(written)
+    assert json.loads(found) == masked(json.loads(written))
+    assert hits.total() == written.count(EMAIL)
+    if not hits:
+        assert found == written
+
+
+PATTERNS = [r"\bKD-\d{4}\b", r"^Müller$", r"secret: .{1,3}", r"[^a-z]{2}end", r"a/b", r"(?i)name=\w+", r"x\s+y"]
+SAID = ["KD-1234", "Müller", "secret: ", "é", "\n", '"', "end", "a/b", "Name=z", "x", " ", "y", "\\", "#"]
+WRITERS: list[Callable[[str], str]] = [
+    str,
+    json.dumps,
+    lambda said: json.dumps([said], ensure_ascii=False),
+    lambda said: json.dumps(json.dumps(said)),
+    lambda said: json.dumps({"k": said}).replace("/", "\\/"),
+]
+
+
+@given(st.sampled_from(PATTERNS), st.lists(st.sampled_from(SAID), max_size=6).map("".join), st.sampled_from(WRITERS))
+def test_what_a_body_is_asked_first_never_hides_a_hit(pattern: str, said: str, written: Callable[[str], str]) -> None:
+    redactor = Redactor([rule("it", pattern)])
+    body = request_with("span", text("k", written(said))).SerializeToString()
+    admission = admit(Signal.TRACES, body, redactor=redactor)
+    is_hit = re.search(pattern, said) is not None and said.lstrip()[:1] != '"'
+    if is_hit:
+        assert admission.redacted.get("it", 0) >= 1
+    again = admit(Signal.TRACES, admission.body, redactor=redactor)
+    assert again.body == admission.body
+
+
+def test_marks_add_up_when_an_item_comes_again() -> None:
+    first = admit(Signal.TRACES, request_with("span", CARRIERS["a setting"]).SerializeToString())
+    request = ExportTraceServiceRequest.FromString(first.body)
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    span.attributes.append(text("k", EMAIL))
+    second = admit(Signal.TRACES, request.SerializeToString(), redactor=EMAILS)
+    marked = ExportTraceServiceRequest.FromString(second.body).resource_spans[0].scope_spans[0].spans
+    assert [pair.value.string_value for pair in marked[0].attributes] == ["emails,known_leaks", "__REDACTED__"]
+    assert not marked[1].attributes
+
+
+def rules_file(folder: Path, content: str) -> Path:
+    path = folder / "redaction.toml"
+    path.write_text(content)
+    return path
+
+
+RULES = """
+builtin = ["emails"]
+
+[[rule]]
+name = "customer"
+pattern = 'KD-\\d{4}'
+replacement = "[customer]"
+attribute = "gen_ai.*"
+
+[[rule]]
+name = "who"
+attribute = "*user.name"
+
+[[rule]]
+name = "where"
+attribute = "client.address"
+action = "mask"
+"""
+
+
+def test_a_rules_file_does_what_it_says(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert load_rules(data_dir) == ()
+    redactor = Redactor(read_rules(rules_file(data_dir.path, RULES)))
+    assert [each.name for each in load_rules(data_dir)] == ["emails", "customer", "who", "where"]
+    request = trace_request(1)
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    span.name = f"mail to {EMAIL}"
+    span.status.message = f"no such user {EMAIL}"
+    span.attributes.extend(
+        [
+            text("gen_ai.prompt", "of KD-1234"), text("note", "of KD-1234"), text("enduser.name", "Alice"),
+            within("enduser", text("name", "Alice"), text("id", "7")),
+            KeyValue(key="client.address", value=AnyValue(int_value=7)),
+        ]
+    )  # fmt: skip
+    admission = admit(Signal.TRACES, request.SerializeToString(), redactor=redactor)
+    kept = ExportTraceServiceRequest.FromString(admission.body).resource_spans[0].scope_spans[0].spans[0]
+    assert (kept.name, kept.status.message) == ("mail to __REDACTED__", "no such user __REDACTED__")
+    assert list(kept.attributes) == [
+        text("gen_ai.prompt", "of [customer]"), text("note", "of KD-1234"), within("enduser", text("id", "7")),
+        text("client.address", "__REDACTED__"), text("spanloop.redacted", "customer,emails,where,who"),
+    ]  # fmt: skip
+    assert admission.redacted == {"emails": 2, "customer": 1, "who": 2, "where": 1}
+    other = tmp_path / "other.toml"
+    other.write_text('builtin = ["api_keys"]')
+    monkeypatch.setenv("SPANLOOP_REDACT", str(other))
+    assert [each.name for each in load_rules(data_dir)] == ["api_keys"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("builtin = [", "end of document"),
+        ('builtin = ["phones"]', "builtin: got 'phones', expected some of emails, credit_cards"),
+        ("[[rule]]\nname = 'x'", "rule 'x' has neither attribute nor pattern"),
+        ("[[rule]]\nname = 'x'\npattern = '(?<!a)b'", "rule 'x', pattern '(?<!a)b': invalid perl operator"),
+        ("[[rule]]\nname = 'x'\npattern = 'a*'", "rule 'x', pattern 'a*' matches the empty text"),
+        ("[[rule]]\nname = 'x'\npattern = 'a'\naction = 'drop'", "a pattern masks what it matches"),
+        ("[[rule]]\nname = 'x'\npatern = 'a'", "rule 'x', patern: Extra inputs are not permitted"),
+        ("[[rule]]\npattern = 'a'", "rule 1, name: Field required"),
+        ("[[rule]]\nname = 'known_leaks'\npattern = 'a'", "known_leaks is the name of two rules"),
+        ("rules = []", "rules: Extra inputs are not permitted"),
+    ],
+)
+def test_a_wrong_rules_file_is_refused_at_the_start(
+    data_dir: DataDir, capsys: pytest.CaptureFixture[str], content: str, said: str
+) -> None:
+    path = rules_file(data_dir.path, content)
+    assert main(["--data-dir", str(data_dir.path), "--port", "0"]) == ConfigurationError.exit_code
+    printed = capsys.readouterr().err
+    assert f"{path} are not usable: " in printed
+    assert said in printed
+    assert "spanloop redact test" in printed
+
+
+def test_a_rules_file_that_was_named_has_to_be_there(data_dir: DataDir, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="it cannot be read: No such file"):
+        load_rules(data_dir, tmp_path / "nowhere.toml")
+
+
+def letters_of(admission: Admission) -> bytes:
+    return b"".join(letter.raw + letter.detail.encode() for letter in admission.dead_letters)
+
+
+def test_dead_letters_hold_nothing_that_is_redacted() -> None:
+    request = request_with("span", text("k", EMAIL))
+    request.resource_spans[0].scope_spans[0].spans[0].trace_id = b"short"
+    admission = admit(Signal.TRACES, request.SerializeToString(), redactor=EMAILS)
+    assert admission.rejected_total == 1
+    assert EMAIL.encode() not in letters_of(admission)
+    assert b"__REDACTED__" in letters_of(admission)
+
+
+@pytest.mark.parametrize("escaped", [EMAIL, EMAIL.replace("@", "\\u0040"), EMAIL.replace(".", "\\u002e")])
+def test_bytes_that_nobody_can_read_are_withheld(escaped: str) -> None:
+    spans = f'[{{"name": "ok"}}, {{"name": 7, "traceId": "{escaped}"}}]'
+    bad_item = f'{{"resourceSpans": [{{"scopeSpans": [{{"spans": {spans}}}]}}]}}'
+    admission = admit(Signal.TRACES, bad_item.encode(), JSON, redactor=EMAILS)
+    assert [letter.raw for letter in admission.dead_letters if letter.content_type == JSON] == [b""]
+    assert b"mail" not in letters_of(admission)
+    for body, content_type in (
+        (f'{{"resourceSpans": "{escaped}"}}'.encode(), JSON),
+        (f"\xff{EMAIL}".encode(), PROTOBUF),
+    ):
+        with pytest.raises(MalformedError) as caught:
+            admit(Signal.TRACES, body, content_type, redactor=EMAILS)
+        letter = malformed_letter(Signal.TRACES, body, content_type, caught.value, redactor=EMAILS)
+        assert (letter.raw, "mail" in letter.detail) == (b"", False)
+        assert malformed_letter(Signal.TRACES, b"\xff", content_type, caught.value).raw == b"\xff"
