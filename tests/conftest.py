@@ -5,6 +5,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import DataDir, EmbeddedClickHouse, Store
@@ -12,6 +13,12 @@ from spanloop.store.access import embedded_address
 from spanloop.store.client import Address, Connection
 
 MEMORY_CAP_BYTES = 1 << 30
+
+# A slow machine is no reason to fail, and what `make test` says must not depend on the examples of the day:
+# `--hypothesis-profile explore` (`make test-slow`) looks for new ones.
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("explore", settings.get_profile("steady"), derandomize=False)
+settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True)

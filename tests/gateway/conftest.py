@@ -73,7 +73,7 @@ def stored_rows(address: Address, monkeypatch: pytest.MonkeyPatch) -> Callable[[
                 connection.close()
             return len(found) >= count
 
-        wait_until(enough, timeout_s=20)
+        wait_until(enough)
         return found
 
     return rows

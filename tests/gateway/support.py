@@ -30,6 +30,8 @@ from spanloop.store import DataDir
 from spanloop.store.spool import Spool
 
 START_TIMEOUT_S = 400.0
+TIMEOUT_S = 60.0
+"""For whatever takes milliseconds on a quiet machine."""
 PROMPT_IDS = [1, 5, 9]
 WORDS = ("alpha", " beta\u2028gamma", " delta", "")
 """What each token says; U+2028 must survive the way through, the last one is the end of turn."""
@@ -58,7 +60,7 @@ def serving(app: Any) -> Generator[str]:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(15)
+        thread.join(60)
         assert not thread.is_alive(), "the server does not stop"
         assert not failures, failures
 
@@ -81,6 +83,8 @@ class StandIn:
     token_delay_s: float = 0.0
     paused: bool = False
     """Whole answers wait until it is False."""
+    stall_after: int | None = None
+    """A stream stands still after so many chunks."""
     break_after: int | None = None
     """End the connection after so many chunks of a stream, or instead of a whole answer."""
     refuse: tuple[int, dict[str, Any]] | None = None
@@ -136,8 +140,10 @@ class StandIn:
         if not self.has_dev_mode:
             return JSONResponse({"detail": "Not Found"}, status_code=404)
         self.calls.append("reload")
-        for _ in range(50):  # the end of a request, or its abortion, takes a moment to arrive
-            await asyncio.sleep(0.01 if self.running else 0)
+        for _ in range(3000):  # the end of a request, or its abortion, takes a moment to arrive
+            if not self.running:
+                break
+            await asyncio.sleep(0.01)
         number = (Path(body["kwargs"]["weights_path"]) / "model.safetensors").read_text()
         if self.reload_ruins:
             self.weights = 99
@@ -206,6 +212,8 @@ class StandIn:
                     await asyncio.sleep(self.token_delay_s)
                     if sent == self.break_after:
                         raise ConnectionResetError
+                    if sent == self.stall_after:
+                        await asyncio.Event().wait()
                     yield _event({**head, "choices": [self._delta(index, position, word)]})
                     sent += 1
             options: dict[str, Any] = body.get("stream_options") or {}
@@ -275,7 +283,7 @@ class RunningGateway:
                 recorder._spool.commit(batch)
         return self._captures
 
-    def chat(self, timeout_s: float = 20.0, **fields: Any) -> httpx.Response:
+    def chat(self, timeout_s: float = TIMEOUT_S, **fields: Any) -> httpx.Response:
         headers = fields.pop("headers", {})
         body = {"messages": [{"role": "user", "content": "hi"}], **fields}
         return httpx.post(f"{self.url}/v1/chat/completions", json=body, headers=headers, timeout=timeout_s)
@@ -284,11 +292,11 @@ class RunningGateway:
         token = (self.data_dir.gateway / "admin.token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
         if path == "status":
-            return httpx.get(f"{self.url}/admin/status", headers=headers)
-        return httpx.post(f"{self.url}/admin/{path}", json=body, headers=headers, timeout=30)
+            return httpx.get(f"{self.url}/admin/status", headers=headers, timeout=TIMEOUT_S)
+        return httpx.post(f"{self.url}/admin/{path}", json=body, headers=headers, timeout=TIMEOUT_S)
 
     def health(self) -> dict[str, Any]:
-        answer: dict[str, Any] = httpx.get(f"{self.url}/healthz").json()
+        answer: dict[str, Any] = httpx.get(f"{self.url}/healthz", timeout=TIMEOUT_S).json()
         return answer
 
 
@@ -304,7 +312,7 @@ class Process:
                 [sys.executable, "-m", "spanloop.gateway", "--data-dir", str(data_dir.path), "--port", "0", *arguments],
                 stderr=log,
             )
-        wait_until(lambda: self._announced() or self.process.poll() is not None, timeout_s=60)
+        wait_until(lambda: self._announced() or self.process.poll() is not None, timeout_s=TIMEOUT_S)
         running = read_run_file(data_dir.path, "gateway")
         assert running is not None, self.log.read_text()
         self.url = running.url
@@ -327,15 +335,13 @@ class Process:
         return document
 
     def health(self) -> dict[str, Any]:
-        document: dict[str, Any] = httpx.get(f"{self.url}/healthz").json()
+        document: dict[str, Any] = httpx.get(f"{self.url}/healthz", timeout=TIMEOUT_S).json()
         return document
 
-    def stop(self) -> float:
-        """Seconds that a clean stop took."""
-        began_s = time.monotonic()
+    def stop(self) -> None:
+        """A clean stop."""
         self.process.terminate()
-        assert self.process.wait(20) == 0
-        return time.monotonic() - began_s
+        assert self.process.wait(TIMEOUT_S) == 0
 
 
 def captures(process: Process) -> list[Capture]:
@@ -375,7 +381,7 @@ def data_of(answer: httpx.Response) -> list[Any]:
     return [event if event == "[DONE]" else json.loads(event) for event in events]
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
     """Poll until the condition holds."""
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from openai import APIError, NotFoundError, OpenAI
 
-from .support import PROMPT_IDS, WORDS, RunningGateway, StandIn, data_of, wait_until
+from .support import PROMPT_IDS, TIMEOUT_S, WORDS, RunningGateway, StandIn, data_of, wait_until
 
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TEXT = "".join(WORDS)
@@ -105,7 +105,7 @@ def test_the_capture_is_on_disk_before_the_end_of_a_stream_is_delivered(
 
     monkeypatch.setattr(gateway.gateway.recorder, "record", slowly)
     body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
-    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body) as answer:
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=TIMEOUT_S) as answer:
         for line in answer.iter_raw():
             seen.append(line.decode())
             if '"finish_reason":"stop"' in seen[-1]:
@@ -116,9 +116,9 @@ def test_the_capture_is_on_disk_before_the_end_of_a_stream_is_delivered(
 def test_a_caller_that_leaves_a_stream_aborts_the_engine_and_leaves_an_incomplete_capture(
     gateway: RunningGateway, stand_in: StandIn
 ) -> None:
-    stand_in.token_delay_s = 0.1
+    stand_in.stall_after = 2
     body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
-    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body) as answer:
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=TIMEOUT_S) as answer:
         for piece in answer.iter_raw():
             if b"alpha" in piece:
                 break
@@ -132,8 +132,12 @@ def test_a_caller_that_leaves_a_stream_aborts_the_engine_and_leaves_an_incomplet
 
 def test_a_caller_that_leaves_a_whole_answer_aborts_the_engine(gateway: RunningGateway, stand_in: StandIn) -> None:
     stand_in.paused = True
-    with pytest.raises(httpx.ReadTimeout):
-        gateway.chat(timeout_s=0.3)
+    url, body = httpx.URL(gateway.url), b'{"messages": [{"role": "user", "content": "hi"}]}'
+    with socket.create_connection((url.host, url.port or 80), timeout=TIMEOUT_S) as caller:
+        caller.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        )
+        wait_until(lambda: stand_in.running == 1)
     wait_until(lambda: stand_in.aborted == 1)
     assert gateway.captures() == []
 
@@ -199,7 +203,7 @@ def test_an_unknown_model_is_a_404_that_names_the_served_ones(gateway: RunningGa
     ],
 )
 def test_a_malformed_request_is_a_400_that_says_what_is_wrong(gateway: RunningGateway, body: bytes, says: str) -> None:
-    answer = httpx.post(f"{gateway.url}/v1/chat/completions", content=body)
+    answer = httpx.post(f"{gateway.url}/v1/chat/completions", content=body, timeout=TIMEOUT_S)
     assert answer.status_code == 400
     assert says in answer.json()["error"]["message"]
     assert answer.json()["error"]["type"] == "invalid_request_error"
@@ -211,7 +215,7 @@ def test_a_request_that_is_too_large_is_a_413(start_gateway: Callable[..., Runni
     # one that names no length is refused before its end, which never comes
     url = httpx.URL(gateway.url)
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
-    with socket.create_connection((url.host, url.port or 80), timeout=60) as connection:
+    with socket.create_connection((url.host, url.port or 80), timeout=TIMEOUT_S) as connection:
         connection.sendall(head + b"c8\r\n" + b"x" * 200 + b"\r\n")
         assert b" 413 " in connection.recv(4096)
 
@@ -238,14 +242,14 @@ def test_a_full_spool_costs_the_tokens_and_not_the_answer(
     gateway = start_gateway(upstream=upstream, spool_bytes=10)
     wait_until(lambda: gateway.health()["engine"] == "serving")
     assert gateway.chat().status_code == 200
-    assert "spanloop_gateway_captures_lost_total 1" in httpx.get(f"{gateway.url}/metrics").text
+    assert "spanloop_gateway_captures_lost_total 1" in httpx.get(f"{gateway.url}/metrics", timeout=TIMEOUT_S).text
 
 
 def test_metrics_count_what_happened(gateway: RunningGateway) -> None:
     gateway.chat()
     gateway.chat(stream=True)
     gateway.chat(model="nobody")
-    text = httpx.get(f"{gateway.url}/metrics").text
+    text = httpx.get(f"{gateway.url}/metrics", timeout=TIMEOUT_S).text
     for line in (
         'spanloop_gateway_requests_total{status="200",stream="false"} 1',
         'spanloop_gateway_requests_total{status="200",stream="true"} 1',

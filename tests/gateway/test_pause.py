@@ -13,7 +13,7 @@ from spanloop.gateway.app import Gateway
 from spanloop.gateway.vllm_api import VllmApi
 from spanloop.semconv.errors import ServiceError
 
-from .support import RunningGateway, StandIn, wait_until, write_model
+from .support import TIMEOUT_S, RunningGateway, StandIn, wait_until, write_model
 
 LONG_S = 600
 
@@ -105,14 +105,17 @@ def test_a_pause_stops_the_engine_and_says_why_until_it_is_given_back(
 
 
 def test_running_requests_finish_before_the_engine_stops(own: RunningGateway, stand_in: StandIn) -> None:
-    stand_in.token_delay_s = 0.05
-    with ThreadPoolExecutor(1) as pool:
+    stand_in.paused = True
+    with ThreadPoolExecutor(2) as pool:
         running = pool.submit(own.chat)
         wait_until(lambda: stand_in.running == 1)
-        pause(own)
+        paused = pool.submit(pause, own)
+        wait_until(lambda: own.gateway.gate.route is None)
+        stand_in.paused = False
+        assert paused.result().json()["state"] == "paused"
         # The client's own thread may not have read the answer yet, so the engine is asked, not the client.
         assert (stand_in.running, stand_in.aborted) == (0, 0)
-        assert running.result(timeout=30).status_code == 200
+        assert running.result().status_code == 200
 
 
 def test_a_holder_that_is_not_heard_of_any_more_loses_its_pause(own: RunningGateway, engines: list[OwnEngine]) -> None:
@@ -122,9 +125,14 @@ def test_a_holder_that_is_not_heard_of_any_more_loses_its_pause(own: RunningGate
 
 
 def test_a_renewal_keeps_the_pause(own: RunningGateway, engines: list[OwnEngine]) -> None:
-    pause(own, ttl_s=0.5)
+    timers = own.gateway.pauses._timers
     pause(own)
-    pause(own, "job b", ttl_s=0.6)
+    first = timers["job a"]
+    pause(own)
+    assert first is not None
+    assert first.cancelled()
+    assert timers["job a"] is not first
+    pause(own, "job b", ttl_s=0.2)
     wait_until(lambda: own.health()["paused_by"] == ["job a"])
     assert own.health()["engine"] == "paused"
     assert engines[-1].calls == ["start v1", "stop"]
@@ -215,5 +223,6 @@ def test_a_malformed_pause_is_refused(gateway: RunningGateway, body: dict[str, o
 
 
 def test_pausing_needs_the_token(gateway: RunningGateway) -> None:
+    body = {"holder": "a", "ttl_s": 5}
     for path in ("pause", "resume"):
-        assert httpx.post(f"{gateway.url}/admin/{path}", json={"holder": "a", "ttl_s": 5}).status_code == 401
+        assert httpx.post(f"{gateway.url}/admin/{path}", json=body, timeout=TIMEOUT_S).status_code == 401

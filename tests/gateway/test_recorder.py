@@ -53,7 +53,7 @@ async def recording(directory: Path, connect: Callable[[], Store]) -> AsyncGener
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - what it waits for happens in a thread
             await asyncio.sleep(0.02)
 

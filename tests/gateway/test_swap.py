@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from .support import RunningGateway, StandIn, data_of, wait_until, write_model
+from .support import TIMEOUT_S, RunningGateway, StandIn, data_of, wait_until, write_model
 
 
 def deploy(gateway: RunningGateway, folder: Path, version: str = "v2") -> httpx.Response:
@@ -98,7 +98,7 @@ def test_a_stream_that_outlasts_the_drain_ends_with_an_error_and_an_incomplete_c
     wait_until(lambda: gateway.health()["engine"] == "serving")
     stand_in.token_delay_s = 30.0
     body = {"messages": [{"role": "user", "content": "x"}], "stream": True}
-    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=60) as answer:
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=TIMEOUT_S) as answer:
         pieces = answer.iter_raw()
         delivered = next(pieces)
         deploy(gateway, write_model(tmp_path / "v2", 2))
@@ -216,20 +216,22 @@ def test_a_malformed_deployment_is_a_400_and_touches_nothing(
 
 def test_admin_needs_the_token_of_the_data_directory(gateway: RunningGateway) -> None:
     for path in ("deploy", "stop"):
-        assert httpx.post(f"{gateway.url}/admin/{path}", json={}).status_code == 401
+        assert httpx.post(f"{gateway.url}/admin/{path}", json={}, timeout=TIMEOUT_S).status_code == 401
     wrong = {"Authorization": "Bearer wrong"}
-    assert httpx.get(f"{gateway.url}/admin/status", headers=wrong).status_code == 401
+    assert httpx.get(f"{gateway.url}/admin/status", headers=wrong, timeout=TIMEOUT_S).status_code == 401
     assert (gateway.data_dir.gateway / "admin.token").stat().st_mode & 0o777 == 0o600
 
 
 def test_stop_lets_running_requests_finish_and_refuses_new_ones(gateway: RunningGateway, stand_in: StandIn) -> None:
-    stand_in.token_delay_s = 0.1
+    stand_in.paused = True
     with ThreadPoolExecutor(2) as pool:
         running = pool.submit(gateway.chat)
         wait_until(lambda: stand_in.running == 1)
-        stopped = gateway.admin("stop")
+        stopped = pool.submit(gateway.admin, "stop")
+        wait_until(lambda: gateway.gateway.gate.route is None)
+        stand_in.paused = False
         assert running.result().status_code == 200
-    assert stopped.json()["state"] == "stopped"
+        assert stopped.result().json()["state"] == "stopped"
     refused = gateway.chat()
     assert refused.status_code == 503
     assert refused.json()["error"]["code"] == "engine_stopped"
@@ -240,6 +242,6 @@ def test_an_upstream_that_goes_away_and_comes_back_is_noticed(gateway: RunningGa
     wait_until(lambda: gateway.health()["engine"] == "restarting")
     assert gateway.chat().json()["error"]["code"] == "engine_restarting"
     stand_in.healthy = True
-    wait_until(lambda: gateway.health()["engine"] == "serving", timeout_s=15)
+    wait_until(lambda: gateway.health()["engine"] == "serving")
     assert gateway.chat().status_code == 200
     assert gateway.health()["restarts"] == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.instrumentation import notice
+from spanloop.semconv.environment import EXIT_TIMEOUT_ENV
 
 from .support import App, FakeModel, Receiver, announce, clean_environment, modelling, receiving
 
@@ -24,8 +25,9 @@ def model() -> Iterator[FakeModel]:
 
 @pytest.fixture
 def app(tmp_path: Path, model: FakeModel) -> App:
-    """A user's app on a machine where no collector runs."""
+    """A user's app on a machine where no collector runs, and which has time: what it sends late is no loss."""
     variables = {
+        EXIT_TIMEOUT_ENV: "60",
         "SPANLOOP_DATA_DIR": str(tmp_path / "data"),
         "OPENAI_BASE_URL": model.url,
         "OPENAI_API_KEY": "sk-secret",
@@ -34,6 +36,12 @@ def app(tmp_path: Path, model: FakeModel) -> App:
     directory = tmp_path / "app"
     directory.mkdir()
     return App(directory, {**clean_environment(), **variables})
+
+
+@pytest.fixture
+def hasty_app(app: App) -> App:
+    """The same with the time at its end that apps have by themselves."""
+    return App(app.directory, {name: value for name, value in app.environment.items() if name != EXIT_TIMEOUT_ENV})
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -71,7 +72,7 @@ class Receiver:
     logs: list[SeenLog] = field(default_factory=list[SeenLog])
     arrived: threading.Condition = field(default_factory=threading.Condition)
 
-    def wait_for_spans(self, count: int, timeout_s: float = 15.0) -> list[SeenSpan]:
+    def wait_for_spans(self, count: int, timeout_s: float = 60.0) -> list[SeenSpan]:
         with self.arrived:
             assert self.arrived.wait_for(lambda: len(self.spans) >= count, timeout_s), f"{len(self.spans)} of {count}"
             return list(self.spans)
@@ -319,7 +320,7 @@ class App:
             try:
                 if while_running is not None:
                     while_running(process)
-                stdout, stderr = process.communicate(timeout=60)
+                stdout, stderr = process.communicate(timeout=110)
             finally:
                 process.kill()
         ended_at = time.time()
@@ -328,9 +329,9 @@ class App:
 
 
 def promptly(run: Callable[[], Ran], within_s: float) -> Ran:
-    """The first of three runs that exits in time, else the last: a busy machine may slow one of them down."""
+    """The first of six runs that exits in time, else the last: a busy machine may slow some of them down."""
     ran = run()
-    for _ in range(2):
+    for _ in range(5):
         if ran.exit_delay_s <= within_s:
             break
         ran = run()
@@ -353,5 +354,9 @@ def terminate(process: "subprocess.Popen[str]", number: signal.Signals = signal.
     """Send the signal once the app has said that it is ready and has gone on to its next statement."""
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    time.sleep(0.3)  # a traceback names the line that was interrupted
+    # A traceback names the line that was interrupted; an app that spins is never seen at rest.
+    for _ in range(10):
+        time.sleep(0.15)
+        if psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING:
+            break
     process.send_signal(number)

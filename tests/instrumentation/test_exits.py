@@ -101,11 +101,11 @@ def test_an_apps_own_sigterm_handler_stays(traced_app: App, receiver: Receiver) 
     assert [span.name for span in receiver.spans] == ["recorded"]
 
 
-def test_sigterm_is_prompt_without_a_collector(app: App) -> None:
+def test_sigterm_is_prompt_without_a_collector(hasty_app: App) -> None:
     with black_hole() as hole:
         for url in (refused_url(), hole):
-            announce(Path(app.environment["SPANLOOP_DATA_DIR"]), url)
-            ran = promptly(lambda: app.run(SLEEPS, while_running=terminate), MAX_EXIT_DELAY_S)
+            announce(Path(hasty_app.environment["SPANLOOP_DATA_DIR"]), url)
+            ran = promptly(lambda: hasty_app.run(SLEEPS, while_running=terminate), MAX_EXIT_DELAY_S)
             assert (ran.stdout, ran.code) == ("", -signal.SIGTERM)
             assert len(ran.stderr_lines) <= 1
             assert ran.exit_delay_s <= MAX_EXIT_DELAY_S

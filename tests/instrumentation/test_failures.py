@@ -93,8 +93,8 @@ DURING_THE_RUN = [
 
 
 @pytest.mark.parametrize(("outage", "step_s"), AT_EXIT + DURING_THE_RUN, indirect=["outage"])
-def test_stdout_and_exit_code_stay_and_the_exit_is_prompt(app: App, outage: str, step_s: str) -> None:
-    unlucky, script = app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=outage), CHATTY_APP.replace("STEP_S", step_s)
+def test_stdout_and_exit_code_stay_and_the_exit_is_prompt(hasty_app: App, outage: str, step_s: str) -> None:
+    unlucky, script = hasty_app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=outage), CHATTY_APP.replace("STEP_S", step_s)
     ran = promptly(lambda: unlucky.run(script), MAX_EXIT_DELAY_S)
     assert (ran.stdout, ran.code) == (CHATTY_OUTPUT, 0)
     assert len(ran.stderr_lines) <= 1, ran.stderr
@@ -107,10 +107,10 @@ def test_the_app_itself_says_the_same_without_us(app: App) -> None:
     assert (ran.stdout, ran.stderr, ran.code) == (CHATTY_OUTPUT, "", 0)
 
 
-def test_a_model_app_whose_collector_dies_is_none_the_wiser(app: App) -> None:
-    plain = app.run(MODEL_APP, instrumented=False)
+def test_a_model_app_whose_collector_dies_is_none_the_wiser(hasty_app: App) -> None:
+    plain = hasty_app.run(MODEL_APP, instrumented=False)
     with _dying_after_one_request() as receiver:
-        unlucky = app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
+        unlucky = hasty_app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
         ran = promptly(lambda: unlucky.run(MODEL_APP), plain.exit_delay_s + MAX_EXIT_DELAY_S)
     assert (ran.stdout, ran.code) == (plain.stdout, plain.code)
     assert len(ran.stderr_lines) == 1, ran.stderr
@@ -142,8 +142,15 @@ def test_a_quiet_app_says_nothing_at_all(app: App) -> None:
 
 def test_a_collector_that_is_back_in_time_loses_nothing(app: App, receiver: Receiver) -> None:
     receiver.answer = lambda count: (503, b"", {"retry-after": "0.2"}) if count <= 2 else (200, b"", {})
-    script = CHATTY_APP.replace("STEP_S", "0.7")
-    ran = app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url).run(script)
+    script = CHATTY_APP.replace("STEP_S", "0") + "while not os.path.exists('end'): time.sleep(0.05)\n"
+
+    def end_when_all_is_there(_: object) -> None:
+        receiver.wait_for_spans(6)
+        (app.directory / "end").touch()
+
+    # At its end an app does not try again, so this one stays until all has arrived.
+    patient = app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
+    ran = patient.run(script, while_running=end_when_all_is_there)
     assert (ran.stderr, ran.code) == ("", 0)
     assert sorted(span.name for span in receiver.spans) == ["step"] * 3 + ["task t"] * 3
     assert len(receiver.logs) == 3

@@ -13,8 +13,22 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
 from spanloop.instrumentation.guard import guarded
 from spanloop.instrumentation.sender import Sender
+from spanloop.semconv.environment import EXIT_TIMEOUT_ENV
 
-EXIT_BUDGET_S: Final = 1.0
+_DEFAULT_EXIT_BUDGET_S: Final = 1.0
+_LONGEST_EXIT_BUDGET_S: Final = 3600.0
+
+
+def exit_budget_s(text: str) -> float:
+    """The budget that the environment asks for, in seconds; up to an hour; else one second."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        return _DEFAULT_EXIT_BUDGET_S
+    return seconds if 0 < seconds <= _LONGEST_EXIT_BUDGET_S else _DEFAULT_EXIT_BUDGET_S
+
+
+EXIT_BUDGET_S: Final = exit_budget_s(os.environ.get(EXIT_TIMEOUT_ENV, ""))
 _LEAST_JOIN_S: Final = 0.05
 _SCHEDULE_DELAY_MS: Final = 1000  # OpenTelemetry's 5 s for spans is five seconds lost to a SIGKILL
 

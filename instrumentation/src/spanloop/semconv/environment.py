@@ -21,6 +21,9 @@ REWARDS_ENV: Final = "SPANLOOP_REWARDS"
 TASK_ID_ENV: Final = "SPANLOOP_TASK_ID"
 """The task that the whole process attempts, for apps that do not call ``task()``."""
 
+EXIT_TIMEOUT_ENV: Final = "SPANLOOP_EXIT_TIMEOUT_S"
+"""How long an instrumented app may wait at its end for its last spans to be taken, in seconds; 1 when unset."""
+
 COLLECTOR_PORT: Final = 4318
 GATEWAY_PORT: Final = 8010
 DASHBOARD_PORT: Final = 8501
