@@ -17,7 +17,7 @@ def spanloop(tmp_path: Path) -> Run:
         command = [str(SPANLOOP), *arguments]
         own = {"SPANLOOP_DATA_DIR": str(tmp_path / "data"), "COLUMNS": "200", **environment}
         return subprocess.run(
-            command, env={**os.environ, **own}, capture_output=True, text=True, timeout=100, check=False
+            command, env={**os.environ, **own}, capture_output=True, text=True, timeout=200, check=False
         )
 
     return run

@@ -1,7 +1,6 @@
 """What the tests of the whole command share."""
 
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ import psutil
 
 from spanloop.semconv.environment import read_run_file
 
+from ..ports import free_port
+
 SPANLOOP = Path(sys.executable).with_name("spanloop")
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -21,13 +22,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 SERVICES = ("clickhouse", "collector", "gateway", "pipeline", "scheduler", "dashboard")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def eventually(check: Callable[[], bool], timeout_s: float = 40) -> bool:
+def eventually(check: Callable[[], bool], timeout_s: float = 90) -> bool:
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
         if check():
@@ -64,7 +59,7 @@ class Up:
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=120)
 
 
 @contextmanager
@@ -72,7 +67,7 @@ def everything_up(data_dir: Path) -> Generator[Up]:
     """``spanloop up``, from the moment on which every service answers."""
     running = Up(data_dir)
     try:
-        assert eventually(running.is_ready, 90)
+        assert eventually(running.is_ready, 150)
         yield running
     finally:
         running.end()

@@ -12,7 +12,8 @@ from spanloop.cli import app as command_tree
 from spanloop.cli.serving_env import run_and_tell
 from spanloop.semconv.errors import ConfigurationError
 
-from .support import Run, free_port
+from ..ports import free_port
+from .support import Run
 
 COMMANDS = [
     ["up"],

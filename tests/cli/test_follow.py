@@ -1,20 +1,21 @@
 """Watching a job: its log from the first line, its end, and a Ctrl-C that leaves it alone."""
 
 import signal
-import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
+import typer
 
-from spanloop.cli.follow import await_job, follow_log
+from spanloop.cli.follow import await_job, follow, follow_log
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 from spanloop.store import DataDir
 from spanloop.training.jobs import Job, JobApi, JobSpec
 from spanloop.training.registry import Registry
 
-from .support import SPANLOOP, eventually
+from .support import eventually
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_the_log_is_printed_as_it_grows_until_the_job_ends(
     with log.open("ab") as file:
         file.write("\N{LATIN SMALL LETTER E WITH ACUTE}\nlast\n".encode()[1:])
     api.cancel(job.id)
-    watcher.join(30)
+    watcher.join(60)
     assert not watcher.is_alive()
     assert has_printed("first [bold] :warning: caf\N{LATIN SMALL LETTER E WITH ACUTE}\nlast\n")
 
@@ -69,17 +70,15 @@ def test_a_cancelled_job_says_where_its_log_is(data_dir: DataDir, job: Job) -> N
     assert [each.id for each in seen] == [job.id]
 
 
-def test_ctrl_c_ends_the_watching_and_not_the_job(data_dir: DataDir, job: Job) -> None:
-    watching = subprocess.Popen(
-        [str(SPANLOOP), "jobs", "wait", job.id, "--data-dir", str(data_dir.path)],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    with pytest.raises(subprocess.TimeoutExpired):
-        watching.wait(3)
-    watching.send_signal(signal.SIGINT)
-    _, said = watching.communicate(timeout=30)
-    assert watching.returncode == 130
-    assert f"spanloop jobs wait {job.id}" in said
+def test_ctrl_c_ends_the_watching_and_not_the_job(
+    data_dir: DataDir, job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(_: float) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(time, "sleep", interrupt)
+    with pytest.raises(typer.Exit) as left:
+        follow(JobApi(data_dir), data_dir, job.id)
+    assert left.value.exit_code == 130
+    assert f"spanloop jobs wait {job.id}" in capsys.readouterr().err
     assert not JobApi(data_dir).get(job.id).is_finished

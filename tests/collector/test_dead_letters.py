@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +15,7 @@ from spanloop.store import DataDir, Store
 from spanloop.store.client import Connection
 from spanloop.store.keys import KeyRing, Scope
 
-from .collecting import PROTOBUF, CollectorProcess, Launcher, trace_request
+from .collecting import CollectorProcess, Launcher, trace_request
 from .test_process import stored_ids, wait_for
 
 LETTERS = st.lists(
@@ -67,16 +66,15 @@ def test_from_the_door_to_the_table_and_back(
     collector: CollectorProcess = launch()  # without ClickHouse: dead letters wait in the spool like spans
     request = trace_request(1, 2)
     request.resource_spans[0].scope_spans[0].spans[0].trace_id = b"short"
-    headers = {"content-type": PROTOBUF}
-    mixed = httpx.post(f"{collector.url}/v1/traces", content=request.SerializeToString(), headers=headers)
-    broken = httpx.post(f"{collector.url}/v1/traces", content=b"\xff\xfe", headers=headers)
+    mixed = collector.post(request.SerializeToString())
+    broken = collector.post(b"\xff\xfe")
     assert (mixed.status_code, broken.status_code) == (200, 400)
     collector.kill()
 
     table = f"`{store.database}`.otel_traces"
     connection.command(f"ALTER TABLE {table} ADD CONSTRAINT c CHECK SpanName != 'span 3'", doing="being strict")
     collector = launch(clickhouse_url)
-    httpx.post(f"{collector.url}/v1/traces", content=trace_request(3, 4).SerializeToString(), headers=headers)
+    collector.post(trace_request(3, 4).SerializeToString())
     wait_for(lambda: len(stored_ids(connection, store.database)) == 2, "spans 2 and 4")
     wait_for(lambda: len(spanloop("list").stdout.splitlines()) == 4, "three dead letters")
     listed = spanloop("list").stdout.decode()

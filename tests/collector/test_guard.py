@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import grpc
-import httpx
 import pytest
 
 from spanloop.collector.guard import Guard
@@ -17,7 +16,6 @@ from spanloop.store.keys import KeyRing, Scope
 from .collecting import App, Launcher, trace_request
 
 BODY = trace_request(1).SerializeToString()
-PROTOBUF = {"content-type": "application/x-protobuf"}
 SCORE = b'{"value": 1, "session_id": "s"}'
 DOORS = [
     ("POST", "/v1/traces", BODY, "application/x-protobuf", Scope.INGEST),
@@ -91,13 +89,12 @@ def test_beyond_loopback_it_needs_keys_or_the_flag(data_dir: DataDir, launch: La
     assert "there are no API keys" in done.stderr
     assert "spanloop keys create" in done.stderr
     collector = launch("", 0, "--host", "0.0.0.0", "--allow-anonymous", "--no-grpc")
-    assert httpx.post(f"{collector.url}/v1/traces", content=BODY, headers=PROTOBUF).status_code == 200
+    assert collector.post(BODY).status_code == 200
     collector.terminate()
     secret = KeyRing(data_dir).create("good", [Scope.INGEST]).secret
     collector = launch("", 0, "--host", "0.0.0.0", "--no-grpc")
-    assert httpx.post(f"{collector.url}/v1/traces", content=BODY, headers=PROTOBUF).status_code == 401
-    with_key = PROTOBUF | {"authorization": f"Bearer {secret}"}
-    assert httpx.post(f"{collector.url}/v1/traces", content=BODY, headers=with_key).status_code == 200
-    assert httpx.get(f"{collector.url}/healthz").status_code == 200
+    assert collector.post(BODY).status_code == 401
+    assert collector.post(BODY, authorization=f"Bearer {secret}").status_code == 200
+    assert collector.health()
     collector.terminate()
     assert secret not in collector.log.read_text()

@@ -22,7 +22,7 @@ from spanloop.collector.connections import PatientProtocol
 from spanloop.collector.raw_blocks import ProtobufStrategy
 from spanloop.store import Store
 
-from .collecting import NOW_NS, PROTOBUF, SECOND_NS, App, CollectorProcess, Launcher, trace_request
+from .collecting import NOW_NS, PROTOBUF, SECOND_NS, TIMEOUT_S, App, CollectorProcess, Launcher, trace_request
 from .test_rows import full_request
 
 JSON = "application/json"
@@ -244,7 +244,7 @@ async def test_who_never_finishes_a_request_head_is_cut_off(wide: App) -> None:
     while not server.started:  # noqa: ASYNC110 - uvicorn offers nothing else
         await asyncio.sleep(0.01)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_S):
         while not reader.at_eof():
             writer.write(b"X")  # one letter of a method at a time keeps uvicorn's own timer from firing
             await asyncio.sleep(0.05)
@@ -255,7 +255,7 @@ async def test_who_never_finishes_a_request_head_is_cut_off(wide: App) -> None:
             except ConnectionError:
                 break
     writer.close()
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
         assert (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200
     server.should_exit = True
     await serving
@@ -269,8 +269,7 @@ def test_a_thousand_idle_connections_are_in_nobodys_way(launch: Launcher) -> Non
         for connection in idle[::2]:
             connection.sendall(b"POST /v1/traces HTTP/1.1\r\nHost: x\r\n")
         body = trace_request(1).SerializeToString()
-        answer = httpx.post(f"{collector.url}/v1/traces", content=body, headers={"content-type": PROTOBUF})
-        assert answer.status_code == 200
+        assert collector.post(body).status_code == 200
     finally:
         for connection in idle:
             connection.close()

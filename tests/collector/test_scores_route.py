@@ -14,7 +14,8 @@ from spanloop.pipeline import run as convert
 from spanloop.store import Store
 from spanloop.store.scores import Score
 
-from .collecting import App, Launcher, trace_request
+from .collecting import TIMEOUT_S, App, Launcher, trace_request
+from .test_process import wait_for
 
 JSON = {"content-type": "application/json"}
 TRACE = f"{1:032x}"
@@ -104,10 +105,10 @@ def test_a_late_score_reaches_the_episode_through_a_real_collector(
     request = trace_request(1, trace_id=1)
     pair = request.resource_spans[0].scope_spans[0].spans[0].attributes.add()
     pair.key, pair.value.string_value = "gen_ai.operation.name", "chat"
-    headers = {"content-type": "application/x-protobuf"}
-    httpx.post(f"{collector.url}/v1/traces", content=request.SerializeToString(), headers=headers).raise_for_status()
+    wait_for(lambda: collector.health()["status"] == "ok", "the store")
+    collector.post(request.SerializeToString()).raise_for_status()
     score = {"value": 0.75, "episode_id": TRACE, "label": "fair", "comment": "late", "source": "ann"}
-    answer = httpx.post(f"{collector.url}/v1/scores", json=score)
+    answer = httpx.post(f"{collector.url}/v1/scores", json=score, timeout=TIMEOUT_S)
     assert answer.json()["accepted"] == 1
     assert collector.terminate() == 0  # which drains the spool
     convert(store)

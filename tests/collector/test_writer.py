@@ -68,7 +68,7 @@ class Rig:
     async def drain(self) -> None:
         """Run the writer until the spool is empty."""
         running = asyncio.create_task(self.writer.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.spool.stats.records:
                 if running.done():
                     await running
@@ -205,7 +205,7 @@ async def test_a_disk_that_refuses_to_the_end_stops_the_writer_without_an_error(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", failing)
         running = asyncio.create_task(rig.writer.run())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await asyncio.to_thread(wait_until, lambda: "No space left" in rig.health.error)
             rig.writer.stop()
             await running
@@ -222,7 +222,7 @@ async def test_without_a_store_the_spool_keeps_everything_and_the_writer_stops_a
         await append(spool, 1, 2)
         writer = Writer(spool, refuse, metrics, health, settings=SETTINGS)
         running = asyncio.create_task(writer.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await asyncio.to_thread(wait_until, lambda: metrics.get("insert_failures_total") > 0)
             assert "No ClickHouse runs" in health.error
             writer.stop()

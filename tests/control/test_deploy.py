@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
         gateway = self.server
         assert isinstance(gateway, Gateway)
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        gateway.hang.wait(10)
+        gateway.hang.wait(60)
         status = gateway.status if self.headers["Authorization"] == f"Bearer {TOKEN}" else 401
         gateway.asked.append((self.path, body))
         if status == 0:

@@ -22,21 +22,16 @@ from spanloop.dashboard.service import OPTIONS, check_port
 from spanloop.semconv.errors import ConfigurationError, PortInUseError
 from spanloop.store import DataDir
 
+from ..ports import free_port
 from .dashboard_learning import Learned
 from .dashboard_seeding import Seeded
 
 SCREENSHOTS = Path(__file__).parents[2] / "docs" / "screenshots.py"
 CHROMIUM = Path("/usr/bin/chromium")
-START_TIMEOUT_S = 60
-STOP_TIMEOUT_S = 10
+START_TIMEOUT_S = 100
+STOP_TIMEOUT_S = 60
 
 needs_chromium = pytest.mark.skipif(not CHROMIUM.exists(), reason="no Chromium on this machine")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -61,7 +56,7 @@ def dashboard(data_dir: DataDir) -> Generator[tuple[str, "subprocess.Popen[bytes
 
 def test_it_answers_once_announced_and_stops_on_sigterm(stopped: DataDir) -> None:
     with dashboard(stopped) as (url, process):
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             assert answer.status == 200
         assert json.loads((stopped.run / "dashboard.json").read_text())["pid"] == process.pid
         process.send_signal(signal.SIGTERM)
@@ -135,6 +130,7 @@ def test_a_deep_link_on_a_cold_server_works_and_nothing_comes_from_elsewhere(sto
     with dashboard(stopped) as (url, _), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         page = browser.new_page()
+        page.set_default_timeout(60_000)
         hosts: set[str] = set()
         page.on("request", lambda request: hosts.add(urlsplit(request.url).netloc))
         page.goto(f"{url}/jobs?jobs_view=Schedules")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.semconv.environment import DATA_DIR_ENV
+from spanloop.semconv.environment import DATA_DIR_ENV, EXIT_TIMEOUT_ENV
 from spanloop.store import DataDir, connect
 
 from ..cli.support import Up, eventually, everything_up
@@ -38,6 +38,7 @@ def model() -> Iterator[FakeModel]:
 def app(up: Up, model: FakeModel, tmp_path: Path) -> App:
     settings = {
         DATA_DIR_ENV: str(up.data_dir),
+        EXIT_TIMEOUT_ENV: "60",
         "OPENAI_BASE_URL": model.url,
         "OPENAI_API_KEY": "none",
         "OPENAI_MODEL": "tiny",
@@ -56,7 +57,7 @@ def test_spans_are_stored_without_any_setting(up: Up, app: App, model: FakeModel
     model.requests.clear()
     ran = app.run(EXAMPLE)
     assert (ran.stdout, ran.code) == (bare.stdout, bare.code) == (bare.stdout, 0)
-    assert eventually(lambda: chat_spans(up) == len(SCRIPT), 15)
+    assert eventually(lambda: chat_spans(up) == len(SCRIPT), 60)
 
 
 def test_killing_the_collector_meanwhile_changes_nothing_that_a_user_sees(up: Up, app: App, model: FakeModel) -> None:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -15,7 +16,7 @@ from polars.testing import assert_frame_equal
 
 from spanloop.pipeline import load, run, turn
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
-from spanloop.store import Store
+from spanloop.store import DataDir, Store
 from spanloop.store.client import Address
 
 from ..converters.converters_world import OPENING, loop, trace_id
@@ -47,26 +48,31 @@ def is_converted(feed: Feed) -> bool:
     return True
 
 
-def service(address: Address) -> "subprocess.Popen[str]":
-    """A pipeline of its own process on the store at ``address``."""
+def service(address: Address, directory: DataDir) -> "subprocess.Popen[str]":
+    """A pipeline of its own process on the store at ``address``; it announces itself in ``directory``."""
     user = f"{address.user}:{address.password}@" if address.user else ""
     url = f"{address.scheme}://{user}{address.host}:{address.port}/{address.database}"
-    command = [sys.executable, "-m", "spanloop.pipeline", "--interval-s", "0.05"]
+    command = [sys.executable, "-m", "spanloop.pipeline", "--data-dir", str(directory.path), "--interval-s", "0.05"]
     environment = {**os.environ, CLICKHOUSE_URL_ENV: url}
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
 
-def test_two_services_and_manual_runs_end_where_one_would(address: Address, store: Store, feed: Feed) -> None:
+def test_two_services_and_manual_runs_end_where_one_would(
+    address: Address, store: Store, feed: Feed, tmp_path: Path
+) -> None:
     for name in "abc":
         loop(feed.world, name, steps=4)
     feed.world.call(OPENING, None, trace=trace_id("broken"), error="Error code: 429")
     order = random.Random(7).sample(range(len(feed.world.spans)), len(feed.world.spans))
-    services = [service(address), service(address)]
+    directories = [DataDir(tmp_path / name) for name in ("one", "two")]
+    services = [service(address, directory) for directory in directories]
     try:
+        # One that is asked to stop while it still imports just dies.
+        assert eventually(lambda: all(each.running("pipeline") for each in directories))
         for position in order:
             feed.send([position])
             run(store)
-        assert eventually(lambda: is_converted(feed), timeout_s=60)
+        assert eventually(lambda: is_converted(feed))
     finally:
         for each in services:
             each.send_signal(signal.SIGTERM)
@@ -92,8 +98,8 @@ def test_a_run_that_lost_its_turn_does_its_work_again(
     feed.send([0, 2])
     stolen: list[str] = []
 
-    def load_and_be_robbed(store_: Store, batch: load.Batch, **options: bool) -> load.Loaded:
-        loaded = load.load(store_, batch, **options)
+    def load_and_be_robbed(store_: Store, batch: load.Closure) -> load.Loaded:
+        loaded = load.load(store_, batch)
         if not stolen:
             feed.send([1])
             stolen.append("another run took over, wrote, and is gone")
@@ -116,13 +122,13 @@ def test_a_run_with_an_older_view_does_not_undo_a_newer_one(
     module = importlib.import_module("spanloop.pipeline.run")
     others: list[threading.Thread] = []
 
-    def load_then_stall(store_: Store, batch: load.Batch, **options: bool) -> load.Loaded:
-        loaded = load.load(store_, batch, **options)
+    def load_then_stall(store_: Store, batch: load.Closure) -> load.Loaded:
+        loaded = load.load(store_, batch)
         if not others:
             feed.send([1])
             others.append(threading.Thread(target=run, args=(store,)))
             others[0].start()
-            others[0].join(timeout=3)
+            others[0].join(timeout=1)
         return loaded
 
     monkeypatch.setattr(module, "load", load_then_stall)

@@ -12,7 +12,7 @@ import polars as pl
 from spanloop.store import DataDir, EmbeddedClickHouse, Store, connect
 
 
-def eventually(check: Callable[[], bool], timeout_s: float = 30) -> bool:
+def eventually(check: Callable[[], bool], timeout_s: float = 60) -> bool:
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
         if check():
@@ -62,7 +62,7 @@ def test_it_converts_what_arrives_and_survives_an_outage(tmp_path: Path) -> None
                 assert eventually(lambda: episodes() >= 2)
         finally:
             service.send_signal(signal.SIGTERM)
-        _, stderr = service.communicate(timeout=15)
+        _, stderr = service.communicate(timeout=60)
     assert service.returncode == 0
     assert "1 transitions" in stderr
     assert "Traceback" not in stderr

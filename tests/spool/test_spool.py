@@ -154,7 +154,7 @@ async def test_stats_say_how_much_waits_and_since_when(tmp_path: Path) -> None:
         stats = spool.stats
         assert (stats.records, stats.quarantined) == (2, 0)
         assert 200 < stats.bytes < 400
-        assert 0.04 < stats.oldest_age_s < 10
+        assert 0.04 < stats.oldest_age_s < 60
         drain(spool)
         assert spool.stats == (0, 0, 0.0, 0)
 
@@ -162,7 +162,7 @@ async def test_stats_say_how_much_waits_and_since_when(tmp_path: Path) -> None:
 async def test_wait_wakes_on_an_append_and_on_what_an_earlier_process_left(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool", max_bytes=MIB) as spool:
         assert not await spool.wait(0.01)
-        waiting = asyncio.create_task(spool.wait(5))
+        waiting = asyncio.create_task(spool.wait(60))
         await spool.append("traces", b"x")
         assert await waiting
         assert await spool.wait(0)

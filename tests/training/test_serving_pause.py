@@ -27,7 +27,7 @@ def pause(data_dir: DataDir, said: list[str]) -> ServingPause:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    give_up_at = time.monotonic() + 20
+    give_up_at = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < give_up_at, "the condition did not become true in time"
         time.sleep(0.01)

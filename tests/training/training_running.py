@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,8 @@ from spanloop.training.control.outcomes import fail, interrupted
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.jobs import Job, JobApi, JobSpec
 from spanloop.training.verl_plugin.plan import TrainPlan
+
+from ..ports import free_port
 
 
 def a_plan(folder: Path, **changes: Any) -> TrainPlan:
@@ -52,9 +53,7 @@ def a_plan(folder: Path, **changes: Any) -> TrainPlan:
 @contextmanager
 def ray_cluster() -> Generator[str]:
     """A Ray cluster of somebody else's: its address. Ended by the mark in its processes' environment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     mark = JobMark(f"ray-{port}", 1)
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
     command = ["start", "--head", f"--port={port}", "--node-ip-address=127.0.0.1", "--include-dashboard=false"]
