@@ -37,7 +37,7 @@ from .datadir import DataDir
 from .embedded_config import USER, default_memory_cap_bytes, read_secret, server_log, write_config
 
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-_START_TIMEOUT_S: Final = 60.0
+_START_TIMEOUT_S: Final = 180.0  # its library is half a gigabyte, which a slow disk takes a minute to read
 _STOP_TIMEOUT_S: Final = 8.0
 # The engine lives as long as its local session's query; ours sleeps until it is killed.
 _SLEEP: Final = "SELECT sleepEachRow(0.5) FROM system.numbers SETTINGS max_block_size = 1 FORMAT Null"

@@ -18,7 +18,7 @@ from .claims import claim_port, server_lock
 from .datadir import DataDir, disk_error
 
 _LOG: Final = logging.getLogger(__name__)
-_START_TIMEOUT_S: Final = 70.0
+_START_TIMEOUT_S: Final = 190.0
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 10.0
 _STEADY_AFTER_S: Final = 60.0
