@@ -110,8 +110,9 @@ def test_settings_that_do_not_fit_are_named(spanloop: Run) -> None:
         (["train", "tiny", "--wait", "--cron", "0 3 * * *"], "--wait"),
         (["up", "--collector-port", "70000"], "65535"),
         (["up", "--collector-port", "0"], "--collector-port"),
+        (["up", "--vllm-args", "--chat-template 'half"], "No closing quotation"),
     ],
-    ids=["past", "two times", "wait for later", "port too high", "port zero"],
+    ids=["past", "two times", "wait for later", "port too high", "port zero", "open quote"],
 )
 def test_arguments_that_make_no_sense_are_refused(spanloop: Run, arguments: list[str], said: str) -> None:
     done = spanloop(*arguments)

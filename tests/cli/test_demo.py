@@ -1,14 +1,20 @@
 """What can be checked of the demo without running it: its ledger, where its agent lies, what it refuses."""
+# pyright: reportPrivateUsage=false
 
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from spanloop.cli.demo.learn import Recipe
+from spanloop.cli.demo.command import _duration
+from spanloop.cli.demo.learn import Loop, Recipe
 from spanloop.cli.demo.ledger import Ledger
 from spanloop.cli.demo.office import make_office, office_folder
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.cli.demo.stages import Stages
+from spanloop.semconv.errors import ConfigurationError, ServiceError
+from spanloop.store import DataDir
 
 from .support import Run
 
@@ -24,6 +30,38 @@ def test_a_finished_stage_is_remembered_with_its_result(tmp_path: Path) -> None:
     assert again.result("model") == {"version": "office@v1"}
     assert again.seconds == {"model": 12.3}
     assert [each.name for each in path.parent.iterdir()] == ["done.json"]
+
+
+def test_the_duration_counts_what_was_broken_off_too(tmp_path: Path) -> None:
+    path = tmp_path / "demo" / "done.json"
+    ledger = Ledger(path, SETTINGS)
+    ledger.finish("model", {}, 60.0)
+    assert _duration(ledger) == "the demo took 1.0 minutes: model 60 s"
+    for _ in range(2):
+        Ledger(path, SETTINGS).interrupt("train", 45.04)
+    again = Ledger(path, SETTINGS)
+    again.finish("train", {}, 120.0)
+    assert again.interrupted_s == 90.0
+    assert _duration(again) == (
+        "the demo took 4.5 minutes, 1.5 of them in stages that were broken off: train 120 s, model 60 s"
+    )
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ServiceError("gone")])
+def test_a_stage_that_is_broken_off_leaves_its_time_and_no_result(tmp_path: Path, error: BaseException) -> None:
+    settings = Recipe()._asdict()
+    path = tmp_path / "demo" / "done.json"
+    loop = Loop(DataDir(tmp_path), Recipe(), Ledger(path, settings), Stages())
+
+    def work() -> dict[str, Any]:
+        time.sleep(0.2)
+        raise error
+
+    with pytest.raises(type(error)):
+        loop._stage("train", "trains", work)
+    again = Ledger(path, settings)
+    assert again.result("train") is None
+    assert again.interrupted_s >= 0.2
 
 
 def test_other_settings_do_not_go_on_with_what_was_begun(tmp_path: Path) -> None:

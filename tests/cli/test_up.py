@@ -3,9 +3,11 @@
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from spanloop.cli.services import Ports, services
 from spanloop.cli.stack import check_room
+from spanloop.gateway.__main__ import parse_arguments
 from spanloop.semconv.errors import DataDirectoryError
 from spanloop.store import DataDir
 
@@ -100,6 +104,14 @@ def test_up_right_after_kill_9_waits_for_what_is_left(up: Up) -> None:
     finally:
         again.end()
     assert again.process.returncode == 0
+
+
+@pytest.mark.parametrize("given", ["", "--enforce-eager", "--tool-call-parser 'llama 3' --seed 1"])
+def test_the_gateway_gets_the_arguments_for_vllm(tmp_path: Path, given: str) -> None:
+    (gateway,) = [each for each in services(Ports(), vllm_args=given) if each.name == "gateway"]
+    program, module, name, *arguments = gateway.command(DataDir(tmp_path))
+    assert (program, module, name) == (sys.executable, "-m", "spanloop.gateway")
+    assert parse_arguments(arguments).engine.extra_args == tuple(shlex.split(given))
 
 
 def _almost_full(_: object) -> SimpleNamespace:

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from spanloop.semconv.enums import JobKind, JobState
 from spanloop.store import DataDir
-from spanloop.training.jobs import JobApi
+from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
 
 from .dashboard_driver import click_row, open_page, table, text_of
@@ -49,6 +49,26 @@ def test_the_form_submits_a_job(with_model: DataDir) -> None:
     assert (job.spec.max_prompt_tokens, job.spec.max_response_tokens) == (1024, 256)
     assert app.query_params["job"] == job.id
     assert app.title[0].value == "Job"
+
+
+def test_the_form_says_where_and_on_what_a_job_trains(with_model: DataDir) -> None:
+    app = open_form()
+    app.selectbox(key="device").set_value(Device.CPU)
+    app.text_input(key="ray_address").set_value(" 10.0.0.1:6379 ")
+    app.number_input(key="max_attempts").set_value(1)
+    app.datetime_input(key="since").set_value(datetime(2026, 11, 1, 12, 0))  # noqa: DTZ001 (what the widget gives)
+    app.button(key="submit").click().run()
+    assert not app.exception
+    (job,) = JobApi(with_model).list()
+    assert (job.spec.device, job.spec.ray_address, job.spec.max_attempts) == (Device.CPU, "10.0.0.1:6379", 1)
+    assert job.spec.since == datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
+
+
+def test_a_form_left_as_it_is_has_the_defaults_of_a_spec(with_model: DataDir) -> None:
+    app = open_form()
+    app.button(key="submit").click().run()
+    (job,) = JobApi(with_model).list()
+    assert job.spec == JobSpec(kind=JobKind.GRPO, base="tiny@v1")
 
 
 def test_the_form_submits_supervised_training(with_model: DataDir) -> None:

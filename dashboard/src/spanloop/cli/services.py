@@ -23,11 +23,14 @@ class Service(NamedTuple):
     module: str
     port: int | None
     """None when it listens nowhere."""
+    arguments: tuple[str, ...] = ()
+    """Of its own, after those that all have."""
 
     def command(self, data_dir: "DataDir") -> list[str]:
         """The command line."""
         command = [sys.executable, "-m", self.module, "--data-dir", str(data_dir.path)]
-        return command if self.port is None else [*command, "--port", str(self.port)]
+        listens = [] if self.port is None else ["--port", str(self.port)]
+        return [*command, *listens, *self.arguments]
 
 
 class Ports(NamedTuple):
@@ -46,11 +49,12 @@ class Ports(NamedTuple):
             return cls(a.getsockname()[1], b.getsockname()[1], c.getsockname()[1])
 
 
-def services(ports: Ports, *, dashboard: bool = True, pipeline: bool = True) -> list[Service]:
+def services(ports: Ports, *, dashboard: bool = True, pipeline: bool = True, vllm_args: str = "") -> list[Service]:
     """Every service besides ClickHouse that the installed extras allow, in the order of their start."""
+    engine = (f"--vllm-args={vllm_args}",) if vllm_args else ()
     found = [
         Service("collector", "spanloop.collector", ports.collector),
-        Service("gateway", "spanloop.gateway", ports.gateway),
+        Service("gateway", "spanloop.gateway", ports.gateway, engine),
         Service("scheduler", "spanloop.training.scheduler", None),
     ]
     if pipeline:

@@ -92,6 +92,7 @@ def running_stack(
     *,
     dashboard: bool = True,
     pipeline: bool = True,
+    vllm_args: str = "",
     stop: threading.Event | None = None,
 ) -> Generator[Supervisor]:
     """Everything that makes a spanloop, started in order and stopped in the opposite one.
@@ -102,6 +103,7 @@ def running_stack(
         say: Receives progress lines.
         dashboard: Whether to start the web pages (when their extra is installed).
         pipeline: Whether spans are converted as they come.
+        vllm_args: More arguments for vLLM, as a shell would split them.
         stop: Breaks off the start when it is set.
 
     Raises:
@@ -114,7 +116,7 @@ def running_stack(
     from spanloop.store import EmbeddedClickHouse, connect
 
     stop = stop or threading.Event()
-    wanted = services(ports, dashboard=dashboard, pipeline=pipeline)
+    wanted = services(ports, dashboard=dashboard, pipeline=pipeline, vllm_args=vllm_args)
     with ExitStack() as cleanup:
         cleanup.enter_context(only_one_up(data_dir))
         names = ["clickhouse", *(service.name for service in wanted)]

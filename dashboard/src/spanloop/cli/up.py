@@ -1,5 +1,6 @@
 """``spanloop up``: everything on this machine, until Ctrl-C."""
 
+import shlex
 import signal
 import threading
 from collections.abc import Generator
@@ -32,6 +33,9 @@ def up(
     dashboard_port: DashboardPortOption = DASHBOARD_PORT,
     dashboard: Annotated[bool, typer.Option(help="Serve the web pages.")] = True,
     model: Annotated[str | None, typer.Option(help="Deploy this model (NAME@VERSION) once everything answers.")] = None,
+    vllm_args: Annotated[
+        str, typer.Option(help="More arguments for vLLM, as one quoted text, such as '--tool-call-parser NAME'.")
+    ] = "",
 ) -> None:
     """Start everything here: ClickHouse, collector, gateway, scheduler and dashboard. One Ctrl-C stops it all.
 
@@ -39,6 +43,10 @@ def up(
 
     Example: `spanloop up --model tiny`
     """
+    try:
+        shlex.split(vllm_args)
+    except ValueError as error:
+        raise typer.BadParameter(f"{vllm_args!r}: {error}", param_hint="--vllm-args") from None
     stop = _StopRequest()
     directory = data_directory(data_dir)
     if model:
@@ -47,7 +55,9 @@ def up(
         Registry(directory).get(model)  # a name that does not exist is refused before anything starts
     ports = Ports(collector_port, gateway_port, dashboard_port)
     try:
-        with running_stack(directory, ports, _say, dashboard=dashboard, stop=stop.asked) as supervisor:
+        with running_stack(
+            directory, ports, _say, dashboard=dashboard, vllm_args=vllm_args, stop=stop.asked
+        ) as supervisor:
             if model:
                 with stop.raising():
                     deploy_with_progress(directory, model)

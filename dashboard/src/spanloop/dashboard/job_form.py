@@ -13,7 +13,7 @@ from spanloop.dashboard.page import nothing_yet, problem
 from spanloop.dashboard.views.jobs import FormErrors, JobForm, When, as_utc, to_spec
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
-from spanloop.training.jobs import JobSpec
+from spanloop.training.jobs import Device, JobSpec
 
 NEXT_VIEW: Final = "jobs_next_view"
 """Session state: the view that the page shows at its next run, because a widget cannot be set once it is drawn."""
@@ -21,6 +21,11 @@ NEXT_VIEW: Final = "jobs_next_view"
 _KINDS: Final = {
     JobKind.GRPO: "GRPO: learn from rewards",
     JobKind.SFT: "SFT: imitate good episodes",
+}
+_DEVICES: Final = {
+    Device.AUTO: "a GPU where there is one",
+    Device.CPU: "CPU",
+    Device.CUDA: "GPU (CUDA)",
 }
 _WHEN: Final[tuple[When, ...]] = ("Now", "At a time", "Repeatedly")
 
@@ -122,9 +127,34 @@ def _more(form: JobForm, versions: list[str]) -> JobForm:
         min_reward = right.number_input(
             "Least reward of an episode", value=None, placeholder="any, and without a reward too", key="min_reward"
         )
+    since = left.datetime_input(
+        "Only episodes since (UTC)",
+        value=None,
+        key="since",
+        help="Started then or later; empty means from the beginning",
+    )
+    device = middle.selectbox("Compute on", list(_DEVICES), format_func=_DEVICES.__getitem__, key="device")
+    attempts = right.number_input(
+        "Starts at most",
+        min_value=1,
+        max_value=100,
+        value=3,
+        key="max_attempts",
+        help="How often it is started when its process or its scheduler is killed; one that fails by itself is not",
+    )
+    ray = left.text_input(
+        "Ray cluster",
+        placeholder="none: one is started for the job",
+        key="ray_address",
+        help="host:port of a running cluster whose machines see the data directory under the same path",
+    )
     return replace(
         form,
         name=name,
+        since=since,
+        device=device,
+        max_attempts=attempts,
+        ray_address=ray,
         max_episodes=max_episodes,
         seed=seed,
         policy_version=policy or "",

@@ -103,8 +103,7 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
                 err.print(f"watch it: {dashboard.url}", markup=False)
             versions = Loop(directory, recipe, ledger, stages).run()
             ok = report(directory, MODEL, versions)
-            minutes = sum(ledger.seconds.values()) / 60
-            out.print(f"\nthe demo took {minutes:.1f} minutes: {_longest(ledger)}", markup=False)
+            out.print(f"\n{_duration(ledger)}", markup=False)
             if serve:
                 if dashboard is not None:
                     out.print(f"the dashboard on this data: {dashboard.url}", markup=False)
@@ -119,9 +118,13 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
         raise typer.Exit(1)
 
 
-def _longest(ledger: "Ledger") -> str:
+def _duration(ledger: "Ledger") -> str:
+    """What the stages took, and what attempts took that were broken off, by whichever runs of the command."""
     by_length = sorted(ledger.seconds.items(), key=lambda each: -each[1])
-    return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in by_length[:4])
+    longest = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in by_length[:4])
+    minutes = (sum(ledger.seconds.values()) + ledger.interrupted_s) / 60
+    lost = f", {ledger.interrupted_s / 60:.1f} of them in stages that were broken off" if ledger.interrupted_s else ""
+    return f"the demo took {minutes:.1f} minutes{lost}: {longest}"
 
 
 def _throw_away(path: Path) -> None:

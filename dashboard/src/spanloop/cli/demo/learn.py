@@ -6,7 +6,7 @@ training tasks again → GRPO on good and bad attempts → evaluated. Every figu
 
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -217,7 +217,12 @@ class Loop:
             return done
         began_s = time.monotonic()
         with self._saying_how_to_go_on(), self._stages.stage(title):
-            result = work()
+            try:
+                result = work()
+            except BaseException:
+                with suppress(OSError):  # the reason counts more than the time
+                    self._ledger.interrupt(name, time.monotonic() - began_s)
+                raise
             self._ledger.finish(name, result, time.monotonic() - began_s)
         return result
 

@@ -24,11 +24,12 @@ class Ledger:
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self._path = path
-        self._document: dict[str, Any] = {"settings": settings, "stages": {}}
+        self._document: dict[str, Any] = {"settings": settings, "stages": {}, "interrupted": {}}
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             before = found["settings"]
             self._document["stages"] = dict(found["stages"])
+            self._document["interrupted"] = dict(found.get("interrupted", {}))
         except FileNotFoundError:
             return
         except (ValueError, KeyError, TypeError) as error:
@@ -51,6 +52,11 @@ class Ledger:
         """How long each finished stage took, in order."""
         return {name: float(stage["seconds"]) for name, stage in self._document["stages"].items()}
 
+    @property
+    def interrupted_s(self) -> float:
+        """How long attempts at a stage took that were broken off; one that was killed had no time to say it."""
+        return float(sum(self._document["interrupted"].values()))
+
     def result(self, stage: str) -> dict[str, Any] | None:
         """What a finished stage left; None when it has to be done."""
         found = self._document["stages"].get(stage)
@@ -59,6 +65,15 @@ class Ledger:
     def finish(self, stage: str, result: dict[str, Any], seconds: float) -> None:
         """Write down that a stage is done."""
         self._document["stages"][stage] = {"result": result, "seconds": round(seconds, 1)}
+        self._write()
+
+    def interrupt(self, stage: str, seconds: float) -> None:
+        """Write down how long an attempt took that ended without a result."""
+        former = self._document["interrupted"].get(stage, 0.0)
+        self._document["interrupted"][stage] = round(former + seconds, 1)
+        self._write()
+
+    def _write(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         partial = self._path.with_name(f".{self._path.name}.partial")
         partial.write_text(json.dumps(self._document, indent=1), encoding="utf-8")

@@ -66,6 +66,11 @@ class JobForm:
     pause_serving: bool = False
     min_reward: float | None = None
     """Only for SFT."""
+    since: datetime | None = None
+    """As it was typed; without a zone it is UTC. None for all episodes."""
+    device: str | None = None
+    ray_address: str = ""
+    max_attempts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,7 @@ def to_spec(form: JobForm) -> JobSpec | FormErrors:
         "pause_serving": form.pause_serving,
         "policy_version": form.policy_version.strip(),
         "task_prefix": form.task_prefix.strip(),
+        "ray_address": form.ray_address.strip(),
         "task_ids": tuple(task for part in form.task_ids.split(",") if (task := part.strip())),
     }
     optional = {
@@ -100,6 +106,9 @@ def to_spec(form: JobForm) -> JobSpec | FormErrors:
         "max_prompt_tokens": form.max_prompt_tokens,
         "max_response_tokens": form.max_response_tokens,
         "min_reward": form.min_reward,
+        "since": as_utc(form.since) if form.since is not None else None,
+        "device": form.device,
+        "max_attempts": form.max_attempts,
     }
     fields |= {name: value for name, value in optional.items() if value is not None}
     try:

@@ -224,7 +224,7 @@ def _check_tools(text: ModelText, templates: Mapping[str, str]) -> Iterator[Find
     elif _HERMES not in history:
         yield _warning(
             f"The chat template does not write tool calls as {_HERMES}…, which is how the engine looks for them.",
-            "Run the gateway with the model's parser: python -m spanloop.gateway --vllm-args '--tool-call-parser NAME'",
+            "Serve with the model's parser: spanloop up --vllm-args '--tool-call-parser NAME'",
         )
 
 
