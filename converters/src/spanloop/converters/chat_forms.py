@@ -1,13 +1,14 @@
 """Messages in the spellings of chat APIs and frameworks → OpenTelemetry's form, part by part.
 
-Known: OpenAI chat and Responses items, Anthropic blocks, Gemini contents, LangChain envelopes, AutoGen and AgentScope
-messages, Vercel's parts, and values that were turned into JSON or Python text on the way. Invariant: what is not known
-stays exactly as it came; nothing here raises, and nothing is dropped but the envelope around a message.
+Known: OpenAI chat and Responses items, Anthropic blocks, Gemini contents, Bedrock Converse, Haystack, LlamaIndex,
+Genkit, LangChain envelopes, AutoGen and AgentScope messages, Vercel's parts, and values that were turned into JSON or
+Python text on the way. Invariant: what is not known stays exactly as it came; nothing here raises, and nothing is
+dropped but the envelope around a message.
 """
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, cast
 
 Fields = dict[str, object]
@@ -41,14 +42,25 @@ ROLES: Final = {
 _KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 _TEXT_TYPES: Final = frozenset({"input_text", "output_text"})
 _CALL_TYPES: Final = frozenset({"tool_use", "tool-call", "function_call", "functionCall", "toolUse", "toolCall"})
+_REASONING_TYPES: Final = frozenset({"thinking", "reasoning"})
 _RESPONSE_TYPES: Final = frozenset(
     {"tool_result", "tool-result", "function_response", "functionResponse", "function_call_output", "toolResult"}
 )
-_IDS: Final = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "id")
+_IDS: Final = ("call_id", "tool_call_id", "toolCallId", "tool_use_id", "toolUseId", "id", "ref")
 _NAMES: Final = ("name", "tool_name", "toolName")
-_ARGUMENTS: Final = ("arguments", "args", "input", "parameters")
+_ARGUMENTS: Final = ("arguments", "args", "input", "parameters", "tool_kwargs")
 _RESPONSES: Final = ("response", "result", "output", "content")
-_SHELLS: Final = ("function_call", "functionCall", "toolUse", "function_response", "functionResponse", "toolResult")
+_CALL_SHELLS: Final = ("function_call", "functionCall", "toolUse", "tool_call", "toolRequest")
+_RESPONSE_SHELLS: Final = (
+    "function_response",
+    "functionResponse",
+    "toolResult",
+    "tool_call_result",
+    "toolResponse",
+)
+_VALUE_TYPES: Final = frozenset({"text", "json", "content", "error-text", "error-json"})
+"""What Vercel's tool outputs are: ``{"type": …, "value": …}``."""
+
 _TEXT_IN_REPR: Final = re.compile(
     r"""\bTextBlock\((?:type='text',\s*)?text=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""", re.DOTALL
 )
@@ -136,7 +148,7 @@ def _from_parts(role: str, fields: Fields) -> Fields:
     if role == "tool" and identity and not any(_is_response(item) for item in found):
         found = _responses(fields["parts"], identity, fields)
     rest = {key: fields[key] for key in fields if key not in {"role", "parts", "tool_calls", "tool_call_id"}}
-    return {"role": role, "parts": found, **rest}
+    return {"role": _role_of_parts(role, found), "parts": found, **rest}
 
 
 def opened(fields: Fields) -> Fields:
@@ -178,7 +190,8 @@ def _role_of_type(kind: str, role: str) -> str:
 
 
 _CONTENT_KEYS: Final = frozenset(
-    {"role", "type", "content", "contents", "tool_calls", "function_call", "tool_call_id", "call_id", "lc", "kwargs"}
+    {"role", "type", "content", "contents", "blocks", "tool_calls", "function_call", "tool_call_id", "call_id"}
+    | {"lc", "kwargs"}
 )
 _NOISE: Final = frozenset(
     {"refusal", "annotations", "audio", "additional_kwargs", "response_metadata", "usage_metadata", "tool_call_chunks"}
@@ -188,7 +201,7 @@ _NOISE: Final = frozenset(
 
 
 def _from_content(role: str, fields: Fields) -> Fields:
-    content = fields["content"] if "content" in fields else fields.get("contents")
+    content = next((fields[key] for key in ("content", "contents", "blocks", "_content") if key in fields), None)
     identity = fields.get("tool_call_id") or fields.get("call_id")
     if role == "tool" and (identity is not None or "content" in fields):
         found = _responses(content, identity, fields)
@@ -198,9 +211,17 @@ def _from_content(role: str, fields: Fields) -> Fields:
         if isinstance(refusal, str) and refusal:
             found.append({"type": "refusal", "content": refusal})
     extra = {
-        key: value for key, value in fields.items() if key not in _CONTENT_KEYS | _NOISE and value not in (None, "", [])
+        key: value
+        for key, value in fields.items()
+        if key not in _CONTENT_KEYS | _NOISE and value not in (None, "", [], {})
     }
-    return {"role": role, "parts": found, **extra}
+    return {"role": _role_of_parts(role, found), "parts": found, **extra}
+
+
+def _role_of_parts(role: str, found: Iterable[object]) -> str:
+    """``tool`` where a user's message holds nothing but tool answers, as Anthropic, Gemini and Bedrock send them."""
+    listed = list(found)
+    return "tool" if role == "user" and listed and all(_is_response(item) for item in listed) else role
 
 
 def _responses(content: object, identity: object, fields: Fields) -> list[object]:
@@ -250,25 +271,46 @@ def part(item: object) -> object:
         return _untyped(fields)
     if kind in {"text", *_TEXT_TYPES} and "content" not in fields and isinstance(fields.get("text"), str):
         return {"type": "text", "content": fields["text"]}
-    if kind in _CALL_TYPES:
-        return tool_call(fields)
-    return tool_response(fields) if kind in _RESPONSE_TYPES else fields
+    read = _READERS.get(kind) if isinstance(kind, str) else None
+    return fields if read is None else read(fields)
 
 
-def _untyped(fields: Fields) -> object:
-    """Gemini, Bedrock and AutoGen tell a part by its keys."""
-    for shell in _SHELLS:
-        inner = fields.get(shell)
-        if isinstance(inner, dict):
-            found = cast("Fields", inner)
-            return tool_response(found) if "esul" in shell or "espons" in shell else tool_call(found)
-    if isinstance(fields.get("text"), str) and len(fields) == 1:
-        return {"type": "text", "content": fields["text"]}
+def _untyped(item: Fields) -> object:
+    """Gemini, Bedrock, Haystack, LlamaIndex and AutoGen tell a part by its keys; those without a value do not count."""
+    fields = {key: value for key, value in item.items() if value is not None}
+    for shells, read in ((_CALL_SHELLS, tool_call), (_RESPONSE_SHELLS, tool_response)):
+        inner = next((fields[shell] for shell in shells if isinstance(fields.get(shell), dict)), None)
+        if inner is not None:
+            return read(cast("Fields", inner))
+    thought = as_fields(as_fields(fields.get("reasoningContent")).get("reasoningText"))
+    if thought:
+        return _reasoning({"type": "reasoning", **thought})
+    if isinstance(fields.get("text"), str):
+        return _untyped_text(fields) or item
     if "call_id" in fields and "content" in fields:
         return tool_response(fields)
-    if "toolName" in fields or ("name" in fields and any(key in fields for key in ("arguments", "args"))):
+    if "toolName" in fields or "tool_kwargs" in fields:
         return tool_call(fields)
-    return fields
+    return tool_call(fields) if "name" in fields and any(key in fields for key in ("arguments", "args")) else item
+
+
+_BESIDE_TEXT: Final = frozenset({"text", "block_type", "thought_signature", "thoughtSignature"})
+
+
+def _untyped_text(fields: Fields) -> Fields | None:
+    """Text, or Gemini's thought; None where more stands beside it."""
+    if fields.get("thought") is True:
+        return _reasoning({"type": "reasoning", **fields})
+    return {"type": "text", "content": fields["text"]} if fields.keys() <= _BESIDE_TEXT else None
+
+
+def _reasoning(fields: Fields) -> Fields:
+    """OpenTelemetry's part for what a model thinks to itself; what no text tells of it stays as it came."""
+    told = next((key for key in ("content", "thinking", "text", "reasoning") if isinstance(fields.get(key), str)), None)
+    if told is None or (told == "content" and fields.get("type") == "reasoning"):
+        return fields
+    rest = {key: value for key, value in fields.items() if key not in {"type", told, "thought"}}
+    return {"type": "reasoning", "content": fields[told], **rest}
 
 
 def tool_call(item: object) -> object:
@@ -286,24 +328,72 @@ def tool_call(item: object) -> object:
 def tool_response(fields: Fields) -> Fields:
     """``{"type": "tool_call_response", "id", "response"}`` out of any spelling of an answer."""
     found = next((fields[key] for key in _RESPONSES if key in fields), None)
-    response: Fields = {"type": "tool_call_response", "id": _first(fields, _IDS), "response": plain(found)}
-    name = _first(fields, _NAMES)
-    failed = fields.get("is_error")
-    return response | ({"name": name} if name else {}) | ({"is_error": True} if failed is True else {})
+    asked = as_fields(fields.get("origin"))
+    response: Fields = {"type": "tool_call_response", "id": _first(asked | fields, _IDS), "response": plain(found)}
+    name = _first(asked | fields, _NAMES)
+    failed = fields.get("is_error") is True or fields.get("status") == "error" or fields.get("error") is True
+    failed = failed or str(as_fields(found).get("type")).startswith("error-")
+    return response | ({"name": name} if name else {}) | ({"is_error": True} if failed else {})
 
 
 def plain(content: object) -> object:
     """A tool's answer: text where it consists of text parts only, else as it came."""
     if isinstance(content, str):
         return text_of_repr(content)
+    output = as_fields(content)
+    if output.keys() == {"type", "value"} and output["type"] in _VALUE_TYPES:
+        return output["value"]
     found = [as_fields(part(item)) for item in as_list(content)]
     if not found or any(item.get("type") != "text" for item in found):
         return content
     return "".join(text_of_repr(str(item.get("content", ""))) for item in found)
 
 
+def tool_definitions(listed: Iterable[object]) -> list[object]:
+    """``{"name", "description", "parameters"}`` out of any spelling; Gemini's groups are taken apart."""
+    found: list[object] = []
+    for item in listed:
+        fields = as_fields(item)
+        declared = fields.get("function_declarations") or fields.get("functionDeclarations")
+        if isinstance(declared, list):
+            found += tool_definitions(cast("list[object]", declared))
+        else:
+            found.append(_definition(fields) if fields else item)
+    return found
+
+
+_SCHEMAS: Final = (
+    "parameters",
+    "input_schema",
+    "inputSchema",
+    "parameters_json_schema",
+    "parametersJsonSchema",
+    "schema",
+)
+
+
+def _definition(fields: Fields) -> Fields:
+    inner = next((fields[key] for key in ("function", "toolSpec") if isinstance(fields.get(key), dict)), fields)
+    source = cast("Fields", inner)
+    found = {key: source[key] for key in ("name", "description") if source.get(key) is not None}
+    schema = next((source[key] for key in _SCHEMAS if source.get(key) is not None), None)
+    if as_fields(schema).keys() == {"json"}:
+        schema = as_fields(schema)["json"]
+    if not found:
+        # A tool of the provider's own, such as {"type": "web_search"} or {"google_search": {}}.
+        found = {"name": fields["type"] if isinstance(fields.get("type"), str) else next(iter(fields))}
+    return found if schema is None else {**found, "parameters": schema}
+
+
 def _first(fields: Fields, keys: Iterable[str]) -> object:
     return next((fields[key] for key in keys if fields.get(key)), "")
+
+
+_READERS: Final[Mapping[str, Callable[[Fields], object]]] = {
+    **dict.fromkeys(_CALL_TYPES, tool_call),
+    **dict.fromkeys(_REASONING_TYPES, _reasoning),
+    **dict.fromkeys(_RESPONSE_TYPES, tool_response),
+}
 
 
 def split_answers(found: Iterable[Fields]) -> list[Fields]:

@@ -2,7 +2,7 @@
 
 Invariant: two spans are one call when one ran within the other's time and lies under it, or (the instrumentors know
 nothing of each other: siblings, or roots of traces of their own) comes from another scope of the same service; and
-their response ids or else their inputs and outputs agree. Under one another, one of them may have captured nothing. Of
+their response ids or else their inputs and outputs agree. One of them may have captured nothing. Of
 a nested pair the richer stays (output, input, token counts, then the inner one), of the others the outer one, whose
 trace tells of agents and tools; what only the other knows is taken over. The other is rejected by name.
 """
@@ -36,6 +36,7 @@ def collapse(spans: Sequence[Span]) -> Collapsed:
         if sum(span.kind is SpanKind.LLM for span in members) > 1:
             dropped.update(_nested(members))
     dropped.update(_unlinked(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
+    dropped.update(_bare(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
     if not dropped:
         return Collapsed(list(spans), [], {})
     rejected = [
@@ -97,6 +98,32 @@ def _unlinked(calls: Iterable[Span]) -> dict[SpanKey, Span]:
     for place, members in buckets.items():
         if len(scopes[place]) > 1:
             dropped.update(_within(members))
+    return dropped
+
+
+def _bare(calls: Iterable[Span]) -> dict[SpanKey, Span]:
+    """The calls without content that another scope recorded with it, told by the response id: dropped → kept.
+
+    An SDK that traces itself (Anthropic's does) is a sibling of the instrumentor's span, and may end after it.
+    """
+    answers: dict[tuple[str, str], list[Span]] = defaultdict(list)
+    for call in calls:
+        if call.response_id and call.scope:
+            answers[call.service_name, call.response_id].append(call)
+    dropped: dict[SpanKey, Span] = {}
+    for members in answers.values():
+        full = [call for call in members if call.input and call.output]
+        for bare in members:
+            if bare.input or bare.output or not full:
+                continue
+            beside = (
+                call
+                for call in full
+                if call.scope != bare.scope and call.start_ns < bare.end_ns and bare.start_ns < call.end_ns
+            )
+            kept = min(beside, key=lambda call: (call.start_ns, call.key), default=None)
+            if kept is not None:
+                dropped[bare.key] = kept
     return dropped
 
 

@@ -9,6 +9,7 @@ STOP: Final = "stop"
 LENGTH: Final = "length"
 TOOL_CALL: Final = "tool_call"
 CONTENT_FILTER: Final = "content_filter"
+ERROR: Final = "error"
 
 _SPELLINGS: Final = {
     "stop": STOP,
@@ -43,6 +44,13 @@ _SPELLINGS: Final = {
     "prohibited_content": CONTENT_FILTER,
     "guardrail_intervened": CONTENT_FILTER,
     "refusal": CONTENT_FILTER,
+    "spii": CONTENT_FILTER,
+    "image_safety": CONTENT_FILTER,
+    "language": CONTENT_FILTER,
+    "error_toxic": CONTENT_FILTER,
+    "error_limit": LENGTH,
+    "malformed_function_call": ERROR,
+    "unexpected_tool_call": ERROR,
 }
 
 

@@ -14,6 +14,7 @@ from spanloop.semconv.enums import UntrainableReason
 
 from . import frames
 from .canonical import MARK, canonical_columns
+from .chat_forms import tool_definitions
 from .finish_reasons import canonical_finish_reason
 from .messages import (
     Conversation,
@@ -280,16 +281,13 @@ def _tools(text: str) -> str:
     found = parse_json(text)
     if not isinstance(found, list):
         raise MalformedMessagesError(f"expected a list of tools, got {type(found).__name__}")
-    return dump([_tool(item) for item in cast("list[object]", found)])
+    return dump([_tool(item) for item in tool_definitions(cast("list[object]", found))])
 
 
 def _tool(item: object) -> dict[str, object]:
     if not isinstance(item, dict):
         raise MalformedMessagesError(f"expected a tool object, got {type(item).__name__}")
-    fields = cast("dict[str, object]", item)
-    inner = fields.get("function")
-    source = cast("dict[str, object]", inner) if isinstance(inner, dict) else fields
-    return {key: source[key] for key in ("name", "description", "parameters") if key in source}
+    return cast("dict[str, object]", item)
 
 
 def _exception(event_names: object, event_attributes: object) -> ExceptionInfo:

@@ -151,15 +151,37 @@ def _results(
 ) -> list[tuple[ToolResult, ...]]:
     by_id: dict[str, deque[Span]] = defaultdict(deque)
     by_name: dict[str, deque[Span]] = defaultdict(deque)
+    asked = {tool_call.id for call in calls for message in call.output[:1] for tool_call in message.tool_calls}
+    inner = _within_tools(calls, context)
     for span in sorted(context, key=lambda span: (span.start_ns, span.key)):
-        if span.kind is SpanKind.TOOL:
-            if span.tool_call_id:
+        if span.kind is SpanKind.TOOL and span.key not in inner:
+            # A framework may give a call an id of its own, which no model asked with: its name tells then.
+            if span.tool_call_id in asked and span.tool_call_id:
                 by_id[span.tool_call_id].append(span)
             else:
                 by_name[span.tool_name].append(span)
     return [
         _results_of(call, _next_input(calls, following.get(index)), by_id, by_name) for index, call in enumerate(calls)
     ]
+
+
+def _within_tools(calls: Sequence[Span], context: Sequence[Span]) -> set[SpanKey]:
+    """Tool spans right within a tool span: the same call seen again, by an MCP client or a second instrumentor."""
+    if sum(span.kind is SpanKind.TOOL for span in context) < 2:
+        return set()
+    by_trace: dict[str, list[Span]] = defaultdict(list)
+    for span in (*calls, *context):
+        by_trace[span.trace_id].append(span)
+    found: set[SpanKey] = set()
+    for members in by_trace.values():
+        kinds = {span.span_id: "" if span.kind is SpanKind.OTHER else span.kind for span in members}
+        nearest = inherit({span.span_id: span.parent_span_id for span in members}, kinds)
+        found.update(
+            span.key
+            for span in members
+            if span.kind is SpanKind.TOOL and nearest.get(span.parent_span_id) == SpanKind.TOOL
+        )
+    return found
 
 
 def _next_input(calls: Sequence[Span], index: int | None) -> Span | None:

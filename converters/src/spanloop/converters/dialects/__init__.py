@@ -6,17 +6,21 @@ from .agentscope import AGENTSCOPE
 from .base import CANONICAL, Dialect, attr, column_of
 from .legacy import LEGACY
 from .litellm import LITELLM
+from .logfire import LOGFIRE
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
 from .rows import BODY, RawSpan, RowDialect
 from .vercel_ai import VERCEL_AI
+from .wrapped import WRAPPED
 
 DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
     OPENINFERENCE,
     AGENTSCOPE,
     VERCEL_AI,
     LITELLM,
+    LOGFIRE,
+    *WRAPPED,
     LEGACY,
     OPENLLMETRY,
     OTEL_GENAI,

@@ -13,10 +13,11 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, message, messages, split_answers
+from ..chat_forms import Fields, as_fields, message, messages, split_answers
 from ..messages import dump
 from ..spans import SpanKind
 from .base import attr
+from .exchange import request_messages, response_messages
 from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES
 from .rows import BODY, RawSpan, RowDialect, as_text, decoded, fields_of, first, known, unflatten
 
@@ -163,7 +164,12 @@ def _flat_message(fields: Fields, role: str) -> Fields:
 
 
 def _whole(attributes: Mapping[str, str], key: str, role: str) -> list[Fields]:
-    return messages(decoded(attributes.get(key, "")), role)
+    found = decoded(attributes.get(key, ""))
+    request = as_fields(found)
+    if not request or "role" in request:
+        return messages(found, role)
+    whole = request_messages(request) if role == "user" else response_messages(request)
+    return whole or messages(request, role)
 
 
 def _payload(values: Mapping[str, str]) -> Fields:
@@ -256,12 +262,16 @@ def _tool_events(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+_PYDANTIC_AGENT: Final = "all_messages_events"
+"""What Pydantic AI's agent runs carried before 1.0, beside the tokens of all their calls."""
+
 _FLAT_MARKS: Final = tuple(f"{prefix}.0.{end}" for prefix in (*_PROMPTS, *_COMPLETIONS) for end in ("role", "content"))
 _WHOLE_MARKS: Final = ("gen_ai.prompt", "gen_ai.completion", *_REQUEST_TYPES)
 _has_events = pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_ai.")).list.any()
 _is_marked = pl.any_horizontal(attr(key).is_not_null() for key in (*_FLAT_MARKS, *_WHOLE_MARKS))
 _is_bare = attr(names.GEN_AI_OPERATION_NAME).is_null() & pl.any_horizontal(
-    attr(key).is_not_null() for key in (TRACELOOP_KIND, names.GEN_AI_REQUEST_MODEL, names.GEN_AI_TOOL_NAME)
+    attr(key).is_not_null()
+    for key in (TRACELOOP_KIND, names.GEN_AI_REQUEST_MODEL, names.GEN_AI_TOOL_NAME, _PYDANTIC_AGENT)
 )
 _has_listed = attr(EVENTS).is_not_null() & attr(names.GEN_AI_REQUEST_MODEL).is_not_null()
 
@@ -273,6 +283,7 @@ LEGACY: Final = RowDialect(
             *_WHOLE_MARKS,
             EVENTS,
             TRACELOOP_KIND,
+            _PYDANTIC_AGENT,
             names.GEN_AI_OPERATION_NAME,
             names.GEN_AI_REQUEST_MODEL,
             names.GEN_AI_TOOL_NAME,

@@ -61,9 +61,22 @@ SOURCES: Final = {
 }
 """Canonical column → the attribute that holds it."""
 
+_AG2_TYPE: Final = "ag2.span.type"
+"""AG2 counts tokens in spans of their own, which have no operation and are no call."""
+
+_SAYS_STOP: Final = attr(names.GEN_AI_RESPONSE_FINISH_REASONS).is_in(['["stop"]', '["STOP"]', "stop", "STOP"])
+_HAS_CALL: Final = attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'"type":\s?"tool_call"')
+
+FINISH_REASONS: Final = (
+    pl.when((attr(names.GEN_AI_OPERATION_NAME) == "generate_content") & _SAYS_STOP & _HAS_CALL)
+    .then(pl.lit("tool_call"))
+    .otherwise(attr(names.GEN_AI_RESPONSE_FINISH_REASONS))
+)
+"""As it was said; Gemini says that it stopped where it asks for a tool."""
+
 OTEL_GENAI: Final = Dialect(
     name="otel_genai",
-    attributes=frozenset(SOURCES.values()) | {names.GEN_AI_OPERATION_NAME},
-    matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null(),
-    columns={"kind": KIND, **{column: attr(key) for column, key in SOURCES.items()}},
+    attributes=frozenset(SOURCES.values()) | {names.GEN_AI_OPERATION_NAME, _AG2_TYPE},
+    matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null() | attr(_AG2_TYPE).is_not_null(),
+    columns={"kind": KIND, **{column: attr(key) for column, key in SOURCES.items()}, "finish_reasons": FINISH_REASONS},
 )

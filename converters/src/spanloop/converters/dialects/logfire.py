@@ -1,0 +1,75 @@
+"""Logfire's instrumentors where they do not follow OpenTelemetry: ``request_data`` and ``response_data`` as JSON.
+
+Its OpenAI Agents integration names what a span stands for in the message template: ``Function: {name}``,
+``Agent run: {name!r}``; ``input`` and ``output`` are the call's.
+"""
+
+from typing import Final
+
+from spanloop.semconv import attributes as names
+
+from ..chat_forms import as_fields
+from ..spans import SpanKind
+from .base import attr
+from .exchange import request_columns, response_columns
+from .otel_genai import SOURCES
+from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known, parameters
+
+_TEMPLATE: Final = "logfire.msg_template"
+_REQUEST: Final = "request_data"
+_RESPONSE: Final = "response_data"
+
+
+def read(span: RawSpan) -> dict[str, str]:
+    """The canonical columns of one of Logfire's own spans."""
+    attributes = span.attributes
+    template = attributes[_TEMPLATE]
+    columns = {column: attributes.get(key, "") for column, key in SOURCES.items()}
+    if template.startswith("Function: "):
+        return known(
+            {
+                **columns,
+                "kind": str(SpanKind.TOOL),
+                "tool_name": attributes.get("name", ""),
+                "tool_arguments": attributes.get("input", ""),
+                "tool_result": attributes.get("output", ""),
+            }
+        )
+    if template.startswith("Agent run: "):
+        return known({"kind": str(SpanKind.AGENT), "agent_name": attributes.get("name", "")})
+    answer = first(attributes, _RESPONSE, "output")
+    request, response = fields_of(attributes.get(_REQUEST, "")), None if answer == "null" else decoded(answer)
+    asked = request_columns(decoded(attributes["input"]) if attributes.get("input") else request)
+    answered = response_columns(response)
+    if not asked.get("input_messages") or not columns["request_model"]:
+        return known({"kind": str(SpanKind.OTHER)})
+    settings = {**fields_of(attributes.get("model_config", "")), **request}
+    usage = as_fields(decoded(attributes.get("usage", "")))
+    return known(
+        {
+            **parameters(settings),
+            **request_columns(request),
+            **asked,
+            **response_columns({"usage": usage}),
+            **answered,
+            **known(columns),
+            "kind": str(SpanKind.LLM),
+            "is_streaming": as_text(request.get("stream")),
+        }
+    )
+
+
+LOGFIRE: Final = RowDialect(
+    name="logfire",
+    attributes=frozenset(
+        {_TEMPLATE, _REQUEST, names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OPERATION_NAME, "events", "response_data"}
+    ),
+    matches=attr(_TEMPLATE).is_not_null()
+    & attr(names.GEN_AI_INPUT_MESSAGES).is_null()
+    & attr("events").is_null()
+    & (
+        (attr(_REQUEST).is_not_null() & attr(_REQUEST).str.contains("messages|input|contents"))
+        | attr(_TEMPLATE).str.contains(r"^(?:Function: |Agent run: )")
+    ),
+    read=read,
+)

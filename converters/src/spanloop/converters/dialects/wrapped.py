@@ -1,0 +1,250 @@
+"""Tracers that wrap functions: what went in and what came out, each whole, and what kind of thing it was.
+
+Langfuse, LangSmith, MLflow, Genkit, Haystack, Google's ADK before 1.17 and MCP differ in the names of attributes only:
+a ``Family`` has those, ``exchange`` reads the requests and responses. A new tracer of this kind is a new ``Family``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, cast
+
+import polars as pl
+
+from spanloop.semconv import attributes as names
+
+from ..chat_forms import Fields, as_fields
+from ..spans import SpanKind
+from .base import attr
+from .exchange import request_columns, response_columns
+from .otel_genai import SOURCES
+from .rows import RawSpan, RowDialect, as_text, decoded, first, known, parameters
+
+_LLM, _TOOL, _AGENT, _OTHER = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT, SpanKind.OTHER
+
+
+@dataclass(frozen=True)
+class Family:
+    """The names that one tracer gives to things; of several keys the first that says something counts.
+
+    Attributes:
+        name: Of the dialect.
+        kind: Attribute that tells what the span stands for.
+        kinds: Its values in lower case; any other is something else, which ``other`` names.
+        input: Attributes with a request or a tool's arguments.
+        output: Attributes with a response or a tool's answer.
+        columns: Further columns, beside OpenTelemetry's own attributes.
+        settings: Attributes with sampling parameters as one object.
+        usage: Attributes with token counts as one object.
+        agent: The agent's name, out of an agent's span.
+        other: Of kinds that are not listed.
+    """
+
+    name: str
+    kind: str
+    kinds: Mapping[str, SpanKind]
+    input: tuple[str, ...]
+    output: tuple[str, ...]
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    settings: tuple[str, ...] = ()
+    usage: tuple[str, ...] = ()
+    agent: Callable[[RawSpan], str] = lambda span: span.name
+    other: Callable[[RawSpan], SpanKind] = lambda _: SpanKind.OTHER
+
+
+def read(family: Family, span: RawSpan) -> dict[str, str]:
+    """The canonical columns of one span of ``family``."""
+    attributes = span.attributes
+    told = as_text(decoded(attributes.get(family.kind, ""))).lower()
+    kind = family.kinds.get(told) or family.other(span)
+    columns = {
+        column: first(attributes, *family.columns.get(column, ()), SOURCES.get(column, ""))
+        for column in (*SOURCES, *(name for name in family.columns if name not in SOURCES))
+    }
+    columns = {
+        column: as_text(decoded(value)) if column in family.columns else value for column, value in columns.items()
+    }
+    given, answered = first(attributes, *family.input), first(attributes, *family.output)
+    if kind is _LLM:
+        columns = _call(family, attributes, columns, (given, answered))
+    elif kind is _TOOL:
+        columns["tool_name"] = columns["tool_name"] or span.name.removeprefix(_EXECUTE)
+        columns["tool_arguments"] = columns["tool_arguments"] or as_text(decoded(given))
+        columns["tool_result"] = columns["tool_result"] or as_text(decoded(answered))
+    elif kind is _AGENT:
+        columns["agent_name"] = columns["agent_name"] or family.agent(span)
+    return known({**columns, "kind": str(kind)})
+
+
+def _call(
+    family: Family, attributes: Mapping[str, str], columns: Mapping[str, str], texts: tuple[str, str]
+) -> dict[str, str]:
+    request, response = decoded(texts[0]) if texts[0] else None, decoded(texts[1]) if texts[1] else None
+    settings = as_fields(decoded(first(attributes, *family.settings)))
+    usage = response_columns({"usage": _counts(decoded(first(attributes, *family.usage)))})
+    asked, answered = request_columns(request), response_columns(response)
+    # A response's own count goes before an attribute: ADK wrote the sum of both into one of them.
+    return {**parameters(settings), **asked, **usage, **known(columns), **answered}
+
+
+def _counts(value: object) -> Fields:
+    """Token counts, where ``input`` and ``output`` are counted, too."""
+    usage = as_fields(value)
+    return {"input_tokens": usage.get("input"), "output_tokens": usage.get("output"), **usage}
+
+
+_EXECUTE: Final = "execute_tool "
+"""A tool that raises leaves ADK no time for attributes."""
+
+
+def _adk_agent(span: RawSpan) -> str:
+    return span.name.partition("[")[2].rstrip("]") or span.name
+
+
+def _adk_kind(span: RawSpan) -> SpanKind:
+    if span.name.startswith("agent_run"):
+        return _AGENT
+    if span.name.startswith(_EXECUTE):
+        return _TOOL
+    return _LLM if span.name == "call_llm" else _OTHER
+
+
+def _haystack_kind(span: RawSpan) -> SpanKind:
+    component = span.attributes.get("haystack.component.type", "")
+    if component == "Agent" or span.name == "haystack.agent.run":
+        return _AGENT
+    return _LLM if component.endswith("Generator") else _OTHER
+
+
+_COMMON_KINDS: Final = {
+    **dict.fromkeys(("llm", "chat_model", "generation", "model", "chat", "completion"), _LLM),
+    "tool": _TOOL,
+    "agent": _AGENT,
+}
+
+LANGFUSE: Final = Family(
+    name="langfuse",
+    kind="langfuse.observation.type",
+    kinds=_COMMON_KINDS,
+    input=("langfuse.observation.input",),
+    output=("langfuse.observation.output",),
+    columns={
+        "request_model": ("langfuse.observation.model.name",),
+        "session_id": ("langfuse.session.id",),
+    },
+    settings=("langfuse.observation.model.parameters",),
+    usage=("langfuse.observation.usage_details",),
+)
+
+LANGSMITH: Final = Family(
+    name="langsmith",
+    kind="langsmith.span.kind",
+    kinds=_COMMON_KINDS,
+    input=("gen_ai.prompt",),
+    output=("gen_ai.completion",),
+    columns={"session_id": ("langsmith.trace.session_id",), "conversation_id": ("langsmith.metadata.thread_id",)},
+    settings=("langsmith.metadata.ls_model_parameters",),
+)
+
+MLFLOW: Final = Family(
+    name="mlflow",
+    kind="mlflow.spanType",
+    kinds=_COMMON_KINDS,
+    input=("mlflow.spanInputs",),
+    output=("mlflow.spanOutputs",),
+    columns={"request_model": ("mlflow.llm.model",), "session_id": ("mlflow.trace.session",)},
+    usage=("mlflow.chat.tokenUsage",),
+)
+
+GENKIT: Final = Family(
+    name="genkit",
+    kind="genkit:metadata:subtype",
+    kinds=_COMMON_KINDS,
+    input=("genkit:input",),
+    output=("genkit:output",),
+    columns={"tool_name": ("genkit:name",), "request_model": ("genkit:name",), "agent_name": ()},
+    agent=lambda span: span.attributes.get("genkit:name", "") or span.name,
+)
+
+HAYSTACK: Final = Family(
+    name="haystack",
+    kind="haystack.component.type",
+    kinds={},
+    input=("haystack.component.input",),
+    output=("haystack.component.output", "haystack.agent.output"),
+    agent=lambda span: span.attributes.get("haystack.component.name", "") or span.name,
+    other=_haystack_kind,
+)
+
+ADK: Final = Family(
+    name="google_adk",
+    kind=names.GEN_AI_OPERATION_NAME,
+    kinds={"execute_tool": _TOOL, "invoke_agent": _AGENT},
+    input=("gcp.vertex.agent.llm_request",),
+    output=("gcp.vertex.agent.llm_response",),
+    columns={
+        "conversation_id": ("gcp.vertex.agent.session_id",),
+        "tool_arguments": ("gcp.vertex.agent.tool_call_args",),
+        "tool_result": ("gcp.vertex.agent.tool_response",),
+    },
+    agent=_adk_agent,
+    other=_adk_kind,
+)
+
+MCP: Final = Family(
+    name="mcp",
+    kind="mcp.method.name",
+    kinds={"tools/call": _TOOL},
+    input=("mcp.tool.arguments", "mcp.request.arguments", "mcp.request.argument"),
+    output=("mcp.tool.result", "mcp.response.value", "mcp.result"),
+    columns={"tool_name": ("mcp.tool.name", "mcp.request.params.name")},
+)
+
+
+def _has_content(family: Family) -> pl.Expr:
+    """Langfuse marks spans of others, too: what it has no content of is read by somebody else, if at all."""
+    return pl.any_horizontal(attr(key).is_not_null() for key in (*family.input, *family.output))
+
+
+_is_unstructured = attr(names.GEN_AI_INPUT_MESSAGES).is_null() & attr(names.GEN_AI_OUTPUT_MESSAGES).is_null()
+_MATCHES: Final = (
+    (
+        LANGFUSE,
+        attr(LANGFUSE.kind).is_not_null() & (_has_content(LANGFUSE) | ~attr(LANGFUSE.kind).is_in(_COMMON_KINDS)),
+    ),
+    (LANGSMITH, attr(LANGSMITH.kind).is_not_null()),
+    (MLFLOW, attr(MLFLOW.kind).is_not_null()),
+    (GENKIT, attr("genkit:type").is_not_null() | attr(GENKIT.kind).is_not_null()),
+    (HAYSTACK, attr(HAYSTACK.kind).is_not_null() | pl.col("SpanName").str.starts_with("haystack.")),
+    (
+        ADK,
+        (pl.col("ScopeName") == "gcp.vertex.agent")
+        & (
+            _has_content(ADK)
+            | pl.any_horizontal(attr(key).is_not_null() for keys in ADK.columns.values() for key in keys)
+            | attr(names.GEN_AI_OPERATION_NAME).is_null()
+        ),
+    ),
+    (MCP, attr(MCP.kind).is_not_null() & attr(names.GEN_AI_OPERATION_NAME).is_null()),
+)
+
+WRAPPED: Final = tuple(
+    RowDialect(
+        name=family.name,
+        attributes=frozenset(
+            {
+                family.kind,
+                *family.input,
+                *family.output,
+                *(key for keys in family.columns.values() for key in keys),
+                names.GEN_AI_OPERATION_NAME,
+                names.GEN_AI_INPUT_MESSAGES,
+                names.GEN_AI_OUTPUT_MESSAGES,
+                *(("genkit:type",) if family is GENKIT else ()),
+            }
+        ),
+        matches=matches & _is_unstructured,
+        read=cast("Callable[[RawSpan], dict[str, str]]", partial(read, family)),
+    )
+    for family, matches in _MATCHES
+)
