@@ -15,6 +15,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from spanloop.pipeline import load, run, turn
+from spanloop.pipeline.closure import Closure
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import DataDir, Store
 from spanloop.store.client import Address
@@ -98,7 +99,7 @@ def test_a_run_that_lost_its_turn_does_its_work_again(
     feed.send([0, 2])
     stolen: list[str] = []
 
-    def load_and_be_robbed(store_: Store, batch: load.Closure) -> load.Loaded:
+    def load_and_be_robbed(store_: Store, batch: Closure) -> load.Loaded:
         loaded = load.load(store_, batch)
         if not stolen:
             feed.send([1])
@@ -122,7 +123,7 @@ def test_a_run_with_an_older_view_does_not_undo_a_newer_one(
     module = importlib.import_module("spanloop.pipeline.run")
     others: list[threading.Thread] = []
 
-    def load_then_stall(store_: Store, batch: load.Closure) -> load.Loaded:
+    def load_then_stall(store_: Store, batch: Closure) -> load.Loaded:
         loaded = load.load(store_, batch)
         if not others:
             feed.send([1])

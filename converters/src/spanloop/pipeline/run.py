@@ -6,19 +6,44 @@ Runs at the same time take turns: what one of them has read is never written aft
 """
 
 from collections.abc import Callable
-from typing import Final
+from datetime import datetime
+from typing import Final, NamedTuple
 
 from spanloop.converters import Options, convert
 from spanloop.store import Store
 
 from . import state, turn
-from .load import batches, load
+from .arrivals import batches, windows
+from .closure import Closure, closures
+from .load import load
 from .report import Report
 from .settings import configured
 from .write import write
 
 BATCH_SPANS: Final = 20_000
-"""Spans of touched traces that are converted at once; bounds memory."""
+"""Spans of touched traces that are converted at once."""
+
+MEMORY_BYTES: Final = 2 << 30
+"""What a run may need: see ``Size``."""
+
+_FIXED_BYTES: Final = 400 << 20
+"""Of the interpreter, its libraries and a page of traces."""
+
+_BYTES_A_BYTE: Final = 12
+"""Measured: what a byte of text costs while it is read, taken apart, put together and written."""
+
+
+class Size(NamedTuple):
+    """How much is converted at once."""
+
+    batch_spans: int
+    memory_bytes: int
+
+    @property
+    def text_bytes(self) -> int:
+        """Of spans, log events and captured tokens in memory at once."""
+        return max(1 << 20, (self.memory_bytes - _FIXED_BYTES) // _BYTES_A_BYTE)
+
 
 Progress = Callable[[int, int], None]
 """Called with the new spans converted so far, and all new spans of the run."""
@@ -28,25 +53,32 @@ def run(
     store: Store,
     *,
     full: bool = False,
+    since: datetime | None = None,
     progress: Progress | None = None,
     options: Options | None = None,
     batch_spans: int = BATCH_SPANS,
+    memory_bytes: int = MEMORY_BYTES,
 ) -> Report:
     """Convert what has arrived, or everything.
 
     Args:
         store: Read from and written to.
         full: Convert everything again, whatever the watermark says.
+        since: Convert again what was ingested since then (without a zone: UTC), besides what is new.
         progress: Told after each batch.
         options: How to convert; None converts as the environment says (``settings``).
         batch_spans: Spans converted at once.
+        memory_bytes: About what this process may need at its peak. A batch whose text is larger is divided; of an
+            episode whose text is larger, the earliest spans are converted and the others rejected.
 
     Raises:
         StoreError: ClickHouse refused or is out of reach; the next run takes up where this one stopped.
         ConfigurationError: The environment names a reward function that cannot be found.
     """
+    size = Size(batch_spans, memory_bytes)
     chosen = configured() if options is None else options
-    again: state.Watermark | None = state.START if full else None
+    again = state.START if full else None if since is None else state.at_most(store, since)
+    writes_all = full or since is not None
     if again is None and _nothing_new(store):
         return Report()
     while True:
@@ -55,7 +87,7 @@ def run(
                 return Report()
             known = again or state.load(store)
             try:
-                return _convert(store, mine, known, full=full, progress=progress, options=chosen, size=batch_spans)
+                return _convert(store, mine, known, full=writes_all, progress=progress, options=chosen, size=size)
             except turn.TurnLostError:
                 again = known
 
@@ -74,29 +106,40 @@ def _convert(
     full: bool,
     progress: Progress | None,
     options: Options,
-    size: int,
+    size: Size,
 ) -> Report:
     since_us = max(0, known.until_us - state.OVERLAP_US)
     until_us = state.arrivals(store, since_us).until_us
     ahead = state.arrivals(store, max(0, until_us - state.OVERLAP_US))
-    work = batches(store, since_us=since_us, until_us=until_us, counted_since_us=known.until_us, max_spans=size)
-    total = sum(batch.new_spans for batch in work)
+    work = windows(store, since_us=since_us, until_us=until_us, counted_since_us=known.until_us)
+    total = sum(window.new_spans for window in work)
     report = Report()
-    for batch in work:
-        loaded = load(store, batch, session_is_episode=options.session_is_episode)
-        converted = convert(
-            loaded.spans,
-            scores=loaded.scores,
-            generations=loaded.generations,
-            logs=loaded.logs,
-            options=options,
-            traces=loaded.concerned,
-        )
-        mine.renew()
-        report += write(store, converted, loaded, touched=batch.trace_ids, full=full)
-        report += Report(spans=batch.new_spans)
-        if progress is not None:
-            progress(report.spans, total)
+    for window in work:
+        for batch in batches(store, window, max_spans=size.batch_spans):
+            for closure in closures(
+                store, batch, max_bytes=size.text_bytes, session_is_episode=options.session_is_episode
+            ):
+                report += _convert_one(store, mine, closure, full=full, options=options)
+                if progress is not None:
+                    progress(report.spans, total)
+        if window is not work[-1] and not full:
+            # What is left of the run is left to the next one, should this one die.
+            mine.renew()
+            state.save(store, state.Watermark(window.until_us, state.UNFINISHED))
     mine.renew()
     state.save(store, state.Watermark(until_us, ahead.arrived))
     return report
+
+
+def _convert_one(store: Store, mine: turn.Turn, closure: Closure, *, full: bool, options: Options) -> Report:
+    loaded = load(store, closure)
+    converted = convert(
+        loaded.spans,
+        scores=loaded.scores,
+        generations=loaded.generations,
+        logs=loaded.logs,
+        options=options,
+        traces=closure.concerned,
+    )
+    mine.renew()
+    return write(store, converted, loaded, full=full) + Report(spans=closure.batch.new_spans)

@@ -6,6 +6,7 @@ skipped only when the number of those rows is still the one that the last run sa
 """
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, cast
 
 import polars as pl
@@ -14,6 +15,10 @@ from spanloop.store import Store
 
 NAME: Final = "converters"
 OVERLAP_US: Final = 30_000_000
+
+
+UNFINISHED: Final = -1
+"""The tail of a watermark within a run: whatever has arrived, there is more to do."""
 
 
 class Watermark(NamedTuple):
@@ -41,6 +46,13 @@ def load(store: Store) -> Watermark:
         return START
     value = cast("dict[str, int]", json.loads(str(found.item(0, "value"))))
     return Watermark(value["until_us"], value["tail"])
+
+
+def at_most(store: Store, moment: datetime) -> Watermark:
+    """The stored watermark, or one at ``moment`` (without a zone: UTC) if that is earlier."""
+    at = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    until_us = max(0, (at - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1))
+    return min(load(store), Watermark(until_us, UNFINISHED))
 
 
 def save(store: Store, watermark: Watermark) -> None:

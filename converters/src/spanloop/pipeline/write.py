@@ -14,7 +14,8 @@ from spanloop.converters import CONVERTER_VERSION, Converted
 from spanloop.converters.frames import EPISODES
 from spanloop.store import Store
 
-from .load import Loaded, stored_episodes
+from .closure import Closure, stored_episodes
+from .load import Loaded
 from .report import Report, count_reasons
 
 _ROW_TABLES: Final = ("transitions", "trajectories", "failures")
@@ -43,17 +44,16 @@ class _Plan(NamedTuple):
     """Rows of ``episodes`` with ``is_deleted`` = 1."""
 
 
-def write(store: Store, converted: Converted, loaded: Loaded, *, touched: frozenset[str], full: bool) -> Report:
+def write(store: Store, converted: Converted, loaded: Loaded, *, full: bool) -> Report:
     """Store the episodes of ``converted`` that differ from what is stored.
 
     Args:
         store: Where to.
         converted: The episodes that hold a touched trace.
-        loaded: What they were made of.
-        touched: Traces that the batch is about: their rejections are reported.
+        loaded: What they were made of; the rejections of its batch's traces are reported.
         full: Write unchanged episodes too, under the revision that they have.
     """
-    plan = _plan(store, converted.episodes, loaded.stored, full=full)
+    plan = _plan(store, converted.episodes, loaded.closure.stored, full=full)
     written: dict[str, pl.DataFrame] = {}
     for table in _ROW_TABLES:
         rows = cast("pl.DataFrame", getattr(converted, table))
@@ -61,7 +61,7 @@ def write(store: Store, converted: Converted, loaded: Loaded, *, touched: frozen
         store.insert(table, written[table])
     episodes = _renumber(converted.episodes, plan.revisions).with_columns(pl.lit(0, dtype=pl.UInt8).alias("is_deleted"))
     store.insert("episodes", pl.concat([episodes, plan.tombstones]))
-    return _report(written, plan, converted.rejected, touched)
+    return _report(written, plan, converted.rejected, loaded.closure)
 
 
 def _renumber(rows: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
@@ -134,11 +134,11 @@ def _tombstones(concerned: pl.DataFrame, stored: dict[str, _Stored]) -> pl.DataF
     return pl.DataFrame(rows, schema={**EPISODES, "is_deleted": pl.UInt8})
 
 
-def _report(written: dict[str, pl.DataFrame], plan: _Plan, rejected: pl.DataFrame, touched: frozenset[str]) -> Report:
+def _report(written: dict[str, pl.DataFrame], plan: _Plan, rejected: pl.DataFrame, closure: Closure) -> Report:
     reasons = written["transitions"]["untrainable_reason"]
     # Of the scores that name no trace, those without an episode may judge one that this batch does not look at.
     of_no_trace = (pl.col("trace_id") == "") & (pl.col("reason") != "score_without_episode")
-    concerned = rejected.filter(pl.col("trace_id").is_in(sorted(touched)) | of_no_trace)
+    concerned = rejected.filter(pl.col("trace_id").is_in(sorted(closure.batch.trace_ids)) | of_no_trace)
     return Report(
         episodes=plan.revisions.height,
         tombstones=plan.tombstones.height,
@@ -148,5 +148,5 @@ def _report(written: dict[str, pl.DataFrame], plan: _Plan, rejected: pl.DataFram
         failures=written["failures"].height,
         trainable=int((reasons == "").sum()),
         untrainable=count_reasons(reasons),
-        rejected=count_reasons(concerned["reason"]),
+        rejected={**count_reasons(concerned["reason"]), **closure.rejected},
     )

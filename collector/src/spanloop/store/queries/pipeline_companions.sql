@@ -1,4 +1,4 @@
--- Traces of the sessions of the given traces, of those sessions that a score judges as a whole: only together can it be told whom.
+-- Traces of the sessions of the given traces, of those sessions that a score judges as a whole: only together can it be told whom. No more than so many: they hold several episodes.
 SELECT DISTINCT TraceId AS trace_id
 FROM otel_traces
 WHERE (SessionId != '' OR GenAiConversationId != '') AND hasAny(
@@ -12,3 +12,5 @@ WHERE (SessionId != '' OR GenAiConversationId != '') AND hasAny(
         )
     )
 )
+ORDER BY TraceId
+LIMIT {max_traces:UInt64}

@@ -1,4 +1,4 @@
--- The gateway's captures for the given traces or responses.
+-- The gateway's captures for the given traces or responses; of one that was written again, every writing.
 SELECT
     generation_id,
     response_id,
@@ -13,6 +13,6 @@ SELECT
     is_complete,
     sampling,
     ingested_at
-FROM generations FINAL
+FROM generations
 WHERE (trace_id != '' AND trace_id IN {trace_ids:Array(String)})
     OR (response_id != '' AND response_id IN {response_ids:Array(String)})

@@ -1,21 +1,43 @@
--- Traces that share an episode, conversation or (where it counts) session id with the given ones, within a window of time (nanoseconds).
+-- Traces that share an episode, conversation or (where it counts) session id with the given ones, within a window of time (nanoseconds), each with how many spans with that id there are up to its end, the earliest trace first.
 WITH
     fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC') AS window_start,
-    fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC') AS window_end
-SELECT DISTINCT TraceId AS trace_id
-FROM otel_traces
-WHERE Timestamp >= window_start AND Timestamp <= window_end
-    AND (
-        (SpanloopEpisodeId != '' AND SpanloopEpisodeId IN (
-            SELECT SpanloopEpisodeId FROM otel_traces
-            WHERE TraceId IN {trace_ids:Array(String)} AND Timestamp >= window_start AND Timestamp <= window_end
-        ))
-        OR (GenAiConversationId != '' AND GenAiConversationId IN (
-            SELECT GenAiConversationId FROM otel_traces
-            WHERE TraceId IN {trace_ids:Array(String)} AND Timestamp >= window_start AND Timestamp <= window_end
-        ))
-        OR ({by_session:Bool} AND SessionId != '' AND SessionId IN (
-            SELECT SessionId FROM otel_traces
-            WHERE TraceId IN {trace_ids:Array(String)} AND Timestamp >= window_start AND Timestamp <= window_end
-        ))
+    fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC') AS window_end,
+    given AS (
+        SELECT
+            groupUniqArray(SpanloopEpisodeId) AS episodes,
+            groupUniqArray(GenAiConversationId) AS conversations,
+            groupUniqArrayIf(SessionId, {by_session:Bool}) AS sessions
+        FROM otel_traces
+        WHERE TraceId IN {trace_ids:Array(String)} AND Timestamp >= window_start AND Timestamp <= window_end
     )
+SELECT
+    trace_id,
+    max(so_far) AS spans_so_far
+FROM (
+    SELECT
+        trace_id,
+        sum(spans) OVER (
+            PARTITION BY kind, id ORDER BY started, trace_id ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        ) AS so_far
+    FROM (
+        SELECT 'episode' AS kind, SpanloopEpisodeId AS id, TraceId AS trace_id, count() AS spans, min(Timestamp) AS started
+        FROM otel_traces
+        WHERE Timestamp >= window_start AND Timestamp <= window_end AND SpanloopEpisodeId != ''
+            AND SpanloopEpisodeId IN (SELECT arrayJoin(episodes) FROM given)
+        GROUP BY id, trace_id
+        UNION ALL
+        SELECT 'conversation' AS kind, GenAiConversationId AS id, TraceId AS trace_id, count() AS spans, min(Timestamp) AS started
+        FROM otel_traces
+        WHERE Timestamp >= window_start AND Timestamp <= window_end AND GenAiConversationId != ''
+            AND GenAiConversationId IN (SELECT arrayJoin(conversations) FROM given)
+        GROUP BY id, trace_id
+        UNION ALL
+        SELECT 'session' AS kind, SessionId AS id, TraceId AS trace_id, count() AS spans, min(Timestamp) AS started
+        FROM otel_traces
+        WHERE Timestamp >= window_start AND Timestamp <= window_end AND SessionId != ''
+            AND SessionId IN (SELECT arrayJoin(sessions) FROM given)
+        GROUP BY id, trace_id
+    )
+)
+WHERE so_far <= {max_spans:UInt64} OR trace_id IN {trace_ids:Array(String)}
+GROUP BY trace_id

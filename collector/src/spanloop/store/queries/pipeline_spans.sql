@@ -1,4 +1,4 @@
--- Every span of the given traces, with the columns that the converters read; text is made valid UTF-8.
+-- The spans of the given traces within a stretch of time (nanoseconds), with the columns that the converters read; text is made valid UTF-8.
 SELECT
     Timestamp,
     TraceId,
@@ -29,3 +29,5 @@ SELECT
     SpanloopEpisodeId AS episode_key
 FROM otel_traces AS source
 WHERE source.TraceId IN {trace_ids:Array(String)}
+    AND source.Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
+    AND source.Timestamp <= fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC')

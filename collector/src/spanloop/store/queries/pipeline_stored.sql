@@ -7,7 +7,8 @@ SELECT
     span_count,
     trace_ids,
     outcome,
-    reward
+    reward,
+    input_tokens + output_tokens AS tokens
 FROM episodes FINAL
 WHERE episode_id IN {episode_ids:Array(String)} OR hasAny(trace_ids, {trace_ids:Array(String)})
 ORDER BY episode_id

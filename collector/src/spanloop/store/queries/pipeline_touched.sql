@@ -1,4 +1,4 @@
--- Traces that new spans, their log events, scores or captures concern, oldest first, how many spans they have and how many are new, and the services of calls without an episode id.
+-- Some of the traces that new spans, their log events, scores or captures concern, oldest first, from a place in that order on: how many spans they have and how many are new, whether they carry an id of an episode, conversation or session, and the services of calls without an episode id.
 WITH
     fromUnixTimestamp64Micro({since_us:Int64}, 'UTC') AS since,
     fromUnixTimestamp64Micro({until_us:Int64}, 'UTC') AS until,
@@ -9,7 +9,8 @@ SELECT
     toUnixTimestamp64Nano(min(Timestamp)) AS started_ns,
     toUnixTimestamp64Nano(max(Timestamp)) AS ended_ns,
     count() AS spans,
-    countIf(IngestedAt > fromUnixTimestamp64Micro({counted_since_us:Int64}, 'UTC')) AS new_spans,
+    countIf(IngestedAt > fromUnixTimestamp64Micro({counted_since_us:Int64}, 'UTC') AND IngestedAt <= until) AS new_spans,
+    max(SpanloopEpisodeId != '' OR GenAiConversationId != '' OR SessionId != '') AS is_named,
     groupUniqArrayIf(
         toString(ServiceName),
         SpanloopEpisodeId = '' AND IsModelCall
@@ -37,4 +38,6 @@ WHERE TraceId IN (
     )
 )
 GROUP BY TraceId
+HAVING (started_ns, trace_id) > ({after_ns:Int64}, {after_trace_id:String})
 ORDER BY started_ns, trace_id
+LIMIT {max_traces:UInt64}

@@ -1,0 +1,33 @@
+-- How many spans each of the given traces has within a stretch of time (nanoseconds), their first and last start, and about how many bytes they and their log events are to read, captured tokens included.
+SELECT
+    trace_id,
+    sum(spans) AS spans,
+    sum(bytes) AS bytes,
+    min(started_ns) AS started_ns,
+    max(ended_ns) AS ended_ns
+FROM (
+    SELECT
+        TraceId AS trace_id,
+        count() AS spans,
+        sum(byteSize(SpanAttributes) + byteSize(`Events.Attributes`) + 8 * (GenAiInputTokens + GenAiOutputTokens)) AS bytes,
+        toUnixTimestamp64Nano(min(Timestamp)) AS started_ns,
+        toUnixTimestamp64Nano(max(Timestamp)) AS ended_ns
+    FROM otel_traces
+    WHERE TraceId IN {trace_ids:Array(String)}
+        AND Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
+        AND Timestamp <= fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC')
+    GROUP BY TraceId
+    UNION ALL
+    SELECT
+        TraceId AS trace_id,
+        0 AS spans,
+        sum(length(Body) + byteSize(LogAttributes)) AS bytes,
+        9223372036854775807 AS started_ns,
+        -9223372036854775808 AS ended_ns
+    FROM otel_logs
+    WHERE TraceId IN {trace_ids:Array(String)} AND SpanEventName != ''
+    GROUP BY TraceId
+)
+GROUP BY trace_id
+HAVING spans > 0
+ORDER BY started_ns, trace_id

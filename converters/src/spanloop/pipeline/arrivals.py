@@ -1,0 +1,115 @@
+"""What there is to convert, in pieces: windows of ingestion time, pages of touched traces, batches of spans.
+
+Invariant: however much has arrived, and however much of it in one instant, this process knows of one page of traces at
+a time. Every touched trace is in one batch of a window; a trace that arrived over several windows is in each.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from spanloop.store import Store
+
+WINDOW_SPANS: Final = 1_000_000
+"""After so many spans of a long run the watermark is saved; each window looks once through the ids of all spans."""
+
+_PAGE_TRACES: Final = 100_000
+"""Touched traces known at once: about 100 bytes each."""
+
+_BEFORE_ALL_NS: Final = -(2**63)
+
+
+class Window(NamedTuple):
+    """What was ingested after ``since_us`` until ``until_us``, microseconds since the epoch."""
+
+    since_us: int
+    until_us: int
+    counted_since_us: int
+    """Spans ingested after this are new."""
+    new_spans: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some of the touched traces, oldest first."""
+
+    traces: pl.DataFrame
+    """See ``pipeline_touched.sql``."""
+
+    @cached_property
+    def trace_ids(self) -> frozenset[str]:
+        """Of all of them."""
+        return frozenset(self.traces["trace_id"].to_list())
+
+    @property
+    def started_ns(self) -> int:
+        """The first start of a span of theirs."""
+        return int(self.traces["started_ns"].min() or 0)  # type: ignore[arg-type]
+
+    @property
+    def ended_ns(self) -> int:
+        """The last start of a span of theirs."""
+        return int(self.traces["ended_ns"].max() or 0)  # type: ignore[arg-type]
+
+    @property
+    def new_spans(self) -> int:
+        """How many of their spans are new."""
+        return int(self.traces["new_spans"].sum())
+
+    @property
+    def is_named(self) -> bool:
+        """Whether any carries an id of an episode, a conversation or a session."""
+        return bool(self.traces["is_named"].max())
+
+    @property
+    def bare_services(self) -> frozenset[str]:
+        """Services of model calls that no app context holds together."""
+        return frozenset(self.traces["bare_services"].explode(empty_as_null=False).to_list())
+
+    def halves(self) -> "tuple[Batch, Batch]":
+        """The older and the newer traces."""
+        middle = self.traces.height // 2
+        return Batch(self.traces[:middle]), Batch(self.traces[middle:])
+
+
+def windows(store: Store, *, since_us: int, until_us: int, counted_since_us: int) -> list[Window]:
+    """What was ingested after ``since_us`` until ``until_us``, in windows of about ``WINDOW_SPANS`` spans."""
+    found = store.query(
+        "pipeline_windows",
+        since_us=since_us,
+        until_us=until_us,
+        counted_since_us=counted_since_us,
+        max_spans=WINDOW_SPANS,
+    )
+    ends = [(int(end), int(new)) for end, new in found.iter_rows()] or [(until_us, 0)]
+    # Scores and captures may be newer than the newest span.
+    ends[-1] = (until_us, ends[-1][1])
+    made: list[Window] = []
+    for end, new in ends:
+        made.append(Window(since_us, end, max(since_us, counted_since_us), new))
+        since_us = end
+    return made
+
+
+def batches(store: Store, window: Window, *, max_spans: int) -> Iterator[Batch]:
+    """The touched traces of a window, oldest first, in batches of about ``max_spans`` spans, with whole traces."""
+    after = (_BEFORE_ALL_NS, "")
+    while True:
+        page = store.query(
+            "pipeline_touched",
+            since_us=window.since_us,
+            until_us=window.until_us,
+            counted_since_us=window.counted_since_us,
+            after_ns=after[0],
+            after_trace_id=after[1],
+            max_traces=_PAGE_TRACES,
+        )
+        number = (page["spans"].cum_sum() - page["spans"]) // max_spans
+        for part in page.with_columns(number.alias("batch")).partition_by("batch", maintain_order=True):
+            yield Batch(part)
+        if page.height < _PAGE_TRACES:
+            return
+        after = (int(page["started_ns"][-1]), str(page["trace_id"][-1]))
