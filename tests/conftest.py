@@ -1,6 +1,7 @@
 """Fixtures that every part shares: a fresh data directory, and a fresh database on one real ClickHouse."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,14 +12,24 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import DataDir, EmbeddedClickHouse, Store
 from spanloop.store.access import embedded_address
 from spanloop.store.client import Address, Connection
+from spanloop.store.migrate import migrate
 
 MEMORY_CAP_BYTES = 1 << 30
+MIGRATED = "t_migrated"
 
 # A slow machine is no reason to fail, and what `make test` says must not depend on the examples of the day:
 # `--hypothesis-profile explore` (`make test-slow`) looks for new ones.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("explore", settings.get_profile("steady"), derandomize=False)
 settings.load_profile("steady")
+
+LONGEST = ("training/test_run_job.py", "gateway/test_vllm.py", "cli/test_up.py", "collector/test_process.py")
+"""Files that start early, so that of several test processes none is left with one of them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, the rest as they come."""
+    items.sort(key=lambda item: not item.path.as_posix().endswith(LONGEST))
 
 
 @pytest.fixture(autouse=True)
@@ -45,22 +56,36 @@ def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
 @pytest.fixture
 def address(clickhouse: Address) -> Iterator[Address]:
     """A database name of the test's own; nothing is in it, and it goes afterwards."""
-    own = Address(
-        clickhouse.scheme,
-        clickhouse.host,
-        clickhouse.port,
-        clickhouse.user,
-        clickhouse.password,
-        f"t_{uuid4().hex[:12]}",
-    )
+    own = replace(clickhouse, database=f"t_{uuid4().hex[:12]}")
     yield own
     connection = Connection(own, database="default")
     connection.command(f"DROP DATABASE IF EXISTS `{own.database}`", doing="cleaning up")
     connection.close()
 
 
+@pytest.fixture(scope="session")
+def schema(clickhouse: Address) -> Sequence[str]:
+    """Statements that make what the migrations make, in a fraction of their time, of a database named `MIGRATED`."""
+    migrated = replace(clickhouse, database=MIGRATED)
+    migrate(migrated)
+    connection = Connection(migrated, database="default")
+    sql = (
+        "SELECT create_table_query AS made FROM system.tables WHERE database = {name:String} "
+        "ORDER BY engine LIKE '%View'"
+    )
+    tables = connection.query(sql, doing="reading the schema", parameters={"name": MIGRATED})
+    connection.close()
+    journal = f"INSERT INTO {MIGRATED}.schema_migrations SELECT * FROM `{MIGRATED}`.schema_migrations"
+    return [f"CREATE DATABASE {MIGRATED}", *map(str, tables["made"]), journal]
+
+
 @pytest.fixture
-def store(address: Address) -> Iterator[Store]:
+def store(address: Address, schema: Sequence[str]) -> Iterator[Store]:
     """A migrated store in a database of the test's own."""
-    with Store.open(address) as opened:
+    connection = Connection(address, database="default")
+    for statement in schema:
+        own = statement.replace(f" {MIGRATED}", f" {address.database}")
+        connection.command(own, doing="making a store", settings={"fsync_metadata": "0"})
+    connection.close()
+    with Store(address) as opened:
         yield opened
