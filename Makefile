@@ -6,8 +6,8 @@ STAMP := .setup/main-$(shell cksum < pyproject.toml | cut -d' ' -f1)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := instrumentation collector converters training dashboard tests examples benchmarks docs
 
-# Two processes: most tests wait for one process or another. A file stays in one of them, the longest come first.
-SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Two processes, because most tests wait for one process or another; tests/conftest.py says who runs what.
+SIDE_BY_SIDE := --numprocesses 2 --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow check check-mypy check-pyright check-imports check-packaging bench screenshots clean

@@ -1,4 +1,5 @@
 """Fixtures that every part shares: a fresh data directory, and a fresh database on one real ClickHouse."""
+# pyright: reportMissingTypeStubs=false
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -7,6 +8,8 @@ from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import DataDir, EmbeddedClickHouse, Store
@@ -23,13 +26,27 @@ settings.register_profile("steady", deadline=None, suppress_health_check=[Health
 settings.register_profile("explore", settings.get_profile("steady"), derandomize=False)
 settings.load_profile("steady")
 
-LONGEST = ("training/test_run_job.py", "gateway/test_vllm.py", "cli/test_up.py", "collector/test_process.py")
-"""Files that start early, so that of several test processes none is left with one of them at the end."""
+HEAVY = ("tests/e2e/test_tiny_demo.py", "tests/gateway/test_vllm.py", "tests/training/test_run_job.py")
+"""Files whose tests run vLLM or verl: gigabytes each, and minutes."""
+
+
+class ByFile(LoadFileScheduling):  # type: ignore[misc] # it has no type information
+    """A file's tests stay in one process, and the heavy ones all in one, so that they never run side by side."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "heavy" if file in HEAVY else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """How `make test` spreads the tests over its processes."""
+    return ByFile(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files first, the rest as they come."""
-    items.sort(key=lambda item: not item.path.as_posix().endswith(LONGEST))
+    """The heavy files first, so that no process is left with them at the end; the rest as they come."""
+    items.sort(key=lambda item: item.nodeid.partition("::")[0] not in HEAVY)
 
 
 @pytest.fixture(autouse=True)
