@@ -38,10 +38,10 @@ def test_what_is_served_and_what_waits(tmp_path: Path) -> None:
         "model": "tiny",
         "version": "v2",
         "error": "",
-        "captures": {"waiting_bytes": 7},
+        "captures": {"waiting_bytes": 7, "oldest_age_s": 1.5},
     }
     with service(data_dir, "gateway", gateway):
-        assert health.engine(data_dir) == health.Engine("serving", "tiny@v2", "", 7)
+        assert health.engine(data_dir) == health.Engine("serving", "tiny@v2", "", 7, 1.5)
     with service(data_dir, "gateway", gateway | {"model": "", "version": ""}):
         found = health.engine(data_dir)
         assert found is not None

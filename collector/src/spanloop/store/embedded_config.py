@@ -39,6 +39,7 @@ _CONFIG: Final = """<clickhouse>
   <primary_index_cache_size>134217728</primary_index_cache_size>
   <index_mark_cache_size>67108864</index_mark_cache_size>
   <shutdown_wait_unfinished>1</shutdown_wait_unfinished>
+  <backups><allowed_path>{backups}</allowed_path></backups>
   <log-level>warning</log-level>
   <logger>
     <log>{log}</log>
@@ -100,7 +101,12 @@ def write_config(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None
     folder = data_dir.clickhouse_conf
     data_dir.write(
         folder / "config.xml",
-        _CONFIG.format(port=port, memory_cap_bytes=memory_cap_bytes, log=escape(str(server_log(data_dir)))),
+        _CONFIG.format(
+            port=port,
+            memory_cap_bytes=memory_cap_bytes,
+            log=escape(str(server_log(data_dir))),
+            backups=escape(str(backups_folder(data_dir))),
+        ),
     )
     data_dir.write(
         folder / "users.xml",
@@ -115,6 +121,11 @@ def write_config(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None
 def server_log(data_dir: DataDir) -> Path:
     """The engine's own log; what the process prints is elsewhere."""
     return data_dir.clickhouse_conf / "clickhouse.log"
+
+
+def backups_folder(data_dir: DataDir) -> Path:
+    """The only folder that the server backs up to and restores from: holds a link to the real place meanwhile."""
+    return data_dir.clickhouse_conf / "backups"
 
 
 def ensure_secret(data_dir: DataDir) -> str:

@@ -11,6 +11,7 @@ import typer
 from spanloop.semconv.errors import DataDirectoryError, SpanloopError
 
 from . import (
+    backups,
     convert,
     dead_letters,
     doctor,
@@ -66,6 +67,8 @@ app.command(rich_help_panel="Run")(doctor.doctor)
 app.command(rich_help_panel="Run")(demo.demo)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Run")
 app.command(rich_help_panel="Run")(forget.forget)
+app.command(rich_help_panel="Run")(backups.backup)
+app.command(rich_help_panel="Run")(backups.restore)
 app.add_typer(keys.app, name="keys", rich_help_panel="Run")
 app.add_typer(redact.app, name="redact", rich_help_panel="Run")
 app.command("import", rich_help_panel="Learn")(import_.import_)

@@ -1,12 +1,11 @@
 """``spanloop forget``: erase a trace, a session or a user."""
 
-import time
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from . import health
 from .console import err, print_table
+from .draining import drain
 from .options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
@@ -40,9 +39,10 @@ def forget(
     if not yes:
         what = ", ".join(f"{kind} {name}" for kind, name in _named(trace, session, user))
         typer.confirm(f"Erase {what or 'nobody'} for good?", abort=True, err=True)
-    _drain(directory)
-    with connect(directory, start=True) as store, turn.held(store):
-        done = erase(store, trace_id=trace, session_id=session, user_id=user)
+    with connect(directory, start=True) as store:
+        drain(directory, timeout_s=_WAIT_S)
+        with turn.held(store):
+            done = erase(store, trace_id=trace, session_id=session, user_id=user)
     rows = [
         ("traces", len(done.trace_ids)),
         ("spans", done.spans),
@@ -58,38 +58,6 @@ def forget(
 
 def _named(trace: str, session: str, user: str) -> "Iterable[tuple[str, str]]":
     return [(kind, name) for kind, name in (("trace", trace), ("session", session), ("user", user)) if name]
-
-
-def _drain(directory: "DataDir") -> None:
-    """Wait until what the collector and the gateway have on disk is in the store, where it can be erased."""
-    from spanloop.semconv.errors import NotRunningError
-    from spanloop.store.spool import Spool
-
-    deadline_s = time.monotonic() + _WAIT_S
-    while True:
-        waiting = 0
-        for service, folder in (("collector", directory.spool), ("gateway", directory.generations)):
-            if directory.running(service) is not None:
-                waiting += _said_to_wait(directory, service)
-            elif folder.exists():
-                with Spool(folder, max_bytes=1) as spool:
-                    waiting += spool.stats.bytes
-        if not waiting:
-            return
-        if time.monotonic() > deadline_s:
-            raise NotRunningError(
-                f"{waiting:,} bytes wait to be written to ClickHouse; what is in them cannot be erased yet.",
-                next_step="Start spanloop up and let it write them (spanloop status shows when), then run this again.",
-            )
-        time.sleep(0.2)
-
-
-def _said_to_wait(directory: "DataDir", service: str) -> int:
-    if service == "gateway":
-        engine = health.engine(directory)
-        return engine.waiting_bytes if engine else 0
-    spool = health.spool(directory)
-    return spool.waiting_bytes if spool else 0
 
 
 def _datasets(directory: "DataDir", episode_ids: "Iterable[str]") -> "list[Path]":

@@ -21,6 +21,7 @@ class Engine(NamedTuple):
     error: str
     waiting_bytes: int
     """Captures on their way to ClickHouse."""
+    oldest_age_s: float
 
 
 class Spool(NamedTuple):
@@ -38,7 +39,8 @@ def engine(data_dir: "DataDir") -> Engine | None:
     if said is None:
         return None
     model = f"{said['model']}@{said['version']}" if said["model"] else ""
-    return Engine(said["engine"], model, said["error"], int(said["captures"]["waiting_bytes"]))
+    captures = said["captures"]
+    return Engine(said["engine"], model, said["error"], int(captures["waiting_bytes"]), float(captures["oldest_age_s"]))
 
 
 def spool(data_dir: "DataDir") -> Spool | None:

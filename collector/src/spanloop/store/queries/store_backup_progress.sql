@@ -1,0 +1,9 @@
+-- How far one backup or restore is.
+SELECT
+    toString(status) AS status,
+    error,
+    num_files AS files,
+    total_size AS size_bytes,
+    bytes_read AS read_bytes
+FROM system.backups
+WHERE id = {id:String}

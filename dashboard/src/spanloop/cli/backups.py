@@ -1,0 +1,93 @@
+"""``spanloop backup`` and ``spanloop restore``: everything that is worth keeping, in one folder and back."""
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+
+from .console import err, out, print_table, progress_bar
+from .draining import drain
+from .options import DataDirOption, command, data_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from spanloop.store.backup_manifest import BackupManifest, Progress
+
+_MIB: Final = 2**20
+_DRAIN_S: Final = 300.0
+
+DestinationArgument = Annotated[
+    Path, typer.Argument(metavar="DEST", help="A new folder, best on another disk; it is there when it is whole.")
+]
+SourceArgument = Annotated[Path, typer.Argument(metavar="SRC", help="A folder that `spanloop backup` made.")]
+ModelsOption = Annotated[bool, typer.Option("--models", help="Also the model folders, which are large.")]
+
+
+def backup(destination: DestinationArgument, data_dir: DataDirOption = None, models: ModelsOption = False) -> None:
+    """Back everything up into one folder, while everything runs: spans, what was made of them, jobs, keys.
+
+    Every span that was acknowledged before is in it. A backup that is broken off leaves nothing that looks like one.
+
+    Example: `spanloop backup /mnt/backups/spanloop-monday --models`
+    """
+    from spanloop.semconv.errors import ConfigurationError
+    from spanloop.store import connect
+    from spanloop.store.backup import backup as make
+
+    if os.environ.get(CLICKHOUSE_URL_ENV):
+        raise ConfigurationError(
+            f"The store is the ClickHouse that {CLICKHOUSE_URL_ENV} names, whose files are out of reach from here.",
+            next_step="Back that server up with its own BACKUP statement; this command is for the embedded one.",
+        )
+    directory = data_directory(data_dir)
+    with connect(directory, start=True) as store, _progress() as progress:
+
+        def drained() -> None:
+            progress("writing what waits in the spool", 0, 0)
+            drain(directory, timeout_s=_DRAIN_S, captures_may_wait=True)
+
+        manifest = make(directory, store, destination, models=models, drain=drained, progress=progress)
+    _print(manifest)
+    err.print(f"not in it: {'; '.join(manifest.left_out)}", markup=False)
+    out.print(f"backed up to {destination.expanduser().absolute()}", markup=False)
+
+
+def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
+    """Make a data directory of a backup. It has to be a new one; every file and every table's rows are checked.
+
+    Example: `spanloop restore /mnt/backups/spanloop-monday --data-dir ./restored`
+    """
+    from spanloop.store import DataDir
+    from spanloop.store.restore import restore as make
+
+    directory = DataDir(data_dir)
+    with _progress() as progress:
+        manifest = make(source, directory, progress=progress)
+    _print(manifest)
+    if not manifest.has_models:
+        err.print("the model folders were not backed up: a model that is to be served has to be put back first")
+    out.print(f"restored what was there on {manifest.created_at} to {directory.path}", markup=False)
+    err.print(f"start it: {command('up', directory)}", markup=False)
+
+
+@contextmanager
+def _progress() -> "Generator[Progress]":
+    with progress_bar() as bar:
+        task = bar.add_task("starting", total=None, note="MiB")
+
+        def progress(doing: str, done_bytes: int, all_bytes: int) -> None:
+            total = None if not all_bytes else max(1, all_bytes // _MIB)
+            bar.update(task, description=doing, completed=done_bytes // _MIB, total=total)
+
+        yield progress
+
+
+def _print(manifest: "BackupManifest") -> None:
+    rows = [(name, f"{count:,}") for name, count in sorted(manifest.tables.items())]
+    print_table(("table", "rows"), rows, numbers=("rows",))
+    out.print(f"{len(manifest.files):,} files, {manifest.size_bytes / _MIB:,.1f} MiB", markup=False)

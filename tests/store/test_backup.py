@@ -1,0 +1,239 @@
+"""A backup is whole or not there, and what is restored of it is what there was."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
+from spanloop.store import DataDir, EmbeddedClickHouse, Store, connect
+from spanloop.store.access import embedded_address
+from spanloop.store.backup import backup
+from spanloop.store.backup_manifest import NAME, BackupManifest, read_manifest
+from spanloop.store.keys import KeyRing, Scope
+from spanloop.store.restore import restore
+
+from ..conftest import MEMORY_CAP_BYTES
+from .conftest import Rows
+
+FILES = {
+    "jobs/j1/spec.json": "{}",
+    "jobs/j1/dataset.parquet": "rows",
+    "jobs/j1/checkpoints/global_step_1": "scratch",
+    "models/tiny/v1/config.json": "{}",
+    "models/tiny/v1.serving/config.json": "{}",
+    "gateway/admin.token": "secret",
+    "gateway/rejected.jsonl": "{}\n",
+    "redaction.toml": "builtin = []",
+}
+
+
+def nothing(*_: object) -> None: ...
+
+
+def insert(store: Store, table: str, rows: Rows) -> None:
+    """Sparse rows, in several parts."""
+    for row in rows:
+        store.insert(table, pl.DataFrame([row], schema=store.schema(table)))
+
+
+def fill(data_dir: DataDir, store: Store) -> None:
+    day_ns = 86_400 * 10**9
+    insert(
+        store,
+        "otel_traces",
+        [
+            {"TraceId": f"{n:032x}", "SpanId": f"{n:016x}", "Timestamp": n * day_ns, "SpanAttributes": {"n": str(n)}}
+            for n in range(20_000, 20_003)
+        ],
+    )
+    insert(store, "scores", [{"score_id": f"s{n}", "name": "reward", "value": 0.5, "label": "é"} for n in range(4)])
+    for name, content in FILES.items():
+        path = data_dir.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    KeyRing(data_dir).create("laptop", [Scope.INGEST])
+    with closing(sqlite3.connect(data_dir.control_db)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("CREATE TABLE jobs (id TEXT)")
+        database.execute("INSERT INTO jobs VALUES ('j1')")
+        database.commit()
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataDir, Store]]:
+    """A data directory with something of everything, its server running."""
+    directory = DataDir(tmp_path_factory.mktemp("source")).open()
+    with EmbeddedClickHouse(directory, memory_cap_bytes=MEMORY_CAP_BYTES), connect(directory) as store:
+        fill(directory, store)
+        yield directory, store
+
+
+@pytest.fixture(scope="module")
+def made(source: tuple[DataDir, Store], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BackupManifest]:
+    """A backup of it, made while a span more came, and one more after it."""
+    directory, store = source
+    place = tmp_path_factory.mktemp("backups") / "monday"
+
+    def drain() -> None:
+        insert(store, "scores", [{"score_id": "while it waited", "name": "reward", "value": 1.0}])
+
+    manifest = backup(directory, store, place, models=True, drain=drain, progress=nothing)
+    insert(store, "scores", [{"score_id": "later", "name": "reward", "value": 1.0}])
+    return place, manifest
+
+
+def test_what_is_restored_is_what_there_was(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
+    place, manifest = made
+    assert (manifest.tables["otel_traces"], manifest.tables["scores"]) == (3, 5)
+    assert place.stat().st_mode & 0o077 == 0
+    data_dir = DataDir(tmp_path / "restored")
+    data_dir.path.mkdir()
+    assert restore(place, data_dir, progress=nothing) == manifest
+    assert [path.name for path in tmp_path.iterdir()] == ["restored"]
+    with connect(data_dir.open(), start=True) as store:
+        spans = store.query("trace_spans", trace_id=f"{20_001:032x}")
+        assert spans["SpanAttributes"].to_list() == [{"n": "20001"}]
+        found = store.query("scores_by_id", score_ids=["s0", "while it waited", "later"])
+        assert sorted(found["score_id"]) == ["s0", "while it waited"]
+        insert(store, "scores", [{"score_id": "new", "name": "reward", "value": 1.0}])
+    kept = {name: content for name, content in FILES.items() if (data_dir.path / name).exists()}
+    assert sorted(set(FILES) - set(kept)) == [
+        "gateway/admin.token", "jobs/j1/checkpoints/global_step_1", "models/tiny/v1.serving/config.json",
+    ]  # fmt: skip
+    assert all((data_dir.path / name).read_text() == content for name, content in kept.items())
+    assert [key.name for key in KeyRing(data_dir).list()] == ["laptop"]
+    with closing(sqlite3.connect(data_dir.control_db)) as database:
+        assert database.execute("SELECT id FROM jobs").fetchall() == [("j1",)]
+
+
+def test_only_into_a_new_place(made: tuple[Path, BackupManifest], source: tuple[DataDir, Store]) -> None:
+    place, _ = made
+    directory, store = source
+    for destination, said in ((place, "not empty"), (directory.path / "backups", "within the data directory")):
+        with pytest.raises(ConfigurationError, match=said):
+            backup(directory, store, destination, models=False, drain=nothing, progress=nothing)
+    with pytest.raises(ConfigurationError, match="is not empty"):
+        restore(place, directory, progress=nothing)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("files/keys.json", b"{}", "keys.json has 2 bytes and other content"),
+        ("files/keys.json", None, "lacks files/keys.json"),
+        ("files/more", b"", "has files/more, which its manifest does not name"),
+        (NAME, None, "is no backup, or none that was finished"),
+        (NAME, b"{}", "is no manifest that spanloop .* reads"),
+        (NAME, {"format": 2, "spanloop": "9.1"}, "has format 2, made by spanloop 9.1"),
+    ],
+)
+def test_a_damaged_backup_is_not_restored(
+    made: tuple[Path, BackupManifest], tmp_path: Path, name: str, content: bytes | dict[str, object] | None, said: str
+) -> None:
+    copy = tmp_path / "copy"
+    subprocess.run(["/bin/cp", "-a", str(made[0]), str(copy)], check=True)
+    if content is None:
+        (copy / name).unlink()
+    elif isinstance(content, bytes):
+        (copy / name).write_bytes(content)
+    else:
+        (copy / name).write_text(json.dumps(json.loads((copy / name).read_text()) | content))
+    with pytest.raises(DataDirectoryError, match=said):
+        restore(copy, DataDir(tmp_path / "restored"), progress=nothing)
+    assert not (tmp_path / "restored").exists()
+
+
+def test_rows_that_are_not_all_there_are_not_restored(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    subprocess.run(["/bin/cp", "-a", str(made[0]), str(copy)], check=True)
+    manifest = json.loads((copy / NAME).read_text())
+    manifest["tables"]["scores"] += 1
+    (copy / NAME).write_text(json.dumps(manifest))
+    with pytest.raises(DataDirectoryError, match="scores has 5 rows after it was restored"):
+        restore(copy, DataDir(tmp_path / "restored"), progress=nothing)
+    assert not (tmp_path / "restored").exists()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from spanloop.store import DataDir, connect
+from spanloop.store.backup import backup
+from spanloop.store.restore import restore
+import {module} as module
+
+if {step!r}:
+    def die(*_, **__):
+        os.kill(os.getpid(), signal.SIGKILL)
+    setattr(module, {step!r}, die)
+place, data_dir = Path({place!r}), DataDir({data_dir!r})
+if {restores}:
+    restore(place, data_dir, progress=lambda *_: None)
+else:
+    with connect(data_dir) as store:
+        backup(data_dir, store, place, models=True, drain=lambda: None, progress=lambda *_: None)
+"""
+
+
+def run(step: str, place: Path, data_dir: Path, *, restores: bool) -> int:
+    """One backup or restore in a process of its own, killed where it calls that function."""
+    module = "spanloop.store.restore" if restores else "spanloop.store.backup"
+    code = KILLED.format(module=module, step=step, place=str(place), data_dir=str(data_dir), restores=restores)
+    return subprocess.run([sys.executable, "-c", code], check=False, timeout=200).returncode
+
+
+def test_a_killed_backup_is_none(source: tuple[DataDir, Store], tmp_path: Path) -> None:
+    place = tmp_path / "monday"
+    for step in ("run_in_server", "describe_files", "sync_folder"):
+        assert run(step, place, source[0].path, restores=False) == -signal.SIGKILL
+        assert not place.exists()
+        assert [path.name for path in tmp_path.iterdir()] == [".monday.partial"]
+        if step != "sync_folder":
+            with pytest.raises(DataDirectoryError, match="is no backup, or none that was finished"):
+                read_manifest(tmp_path / ".monday.partial")
+    assert run("", place, source[0].path, restores=False) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["monday"]
+    assert read_manifest(place).tables["otel_traces"] == 3
+
+
+@pytest.mark.slow
+def test_a_killed_restore_is_none(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
+    target = tmp_path / "restored"
+    for step in ("check_files", "_copy", "linked", "run_in_server", "migrate", "sync_folder"):
+        assert run(step, made[0], target, restores=True) == -signal.SIGKILL
+        assert not target.exists()
+    assert run("", made[0], target, restores=True) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["restored"]
+    with connect(DataDir(target), start=True) as store:
+        assert store.query("store_counts").filter(pl.col("table_name") == "scores")["row_count"].to_list() == [5]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_disk_that_is_full_is_said(
+    source: tuple[DataDir, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        descriptor = os.open("/dev/full", os.O_WRONLY)
+        try:
+            os.write(descriptor, b"x")
+        finally:
+            os.close(descriptor)
+
+    monkeypatch.setattr("shutil.copy2", full)
+    with pytest.raises(SpanloopError, match="No space is left"):
+        backup(*source, tmp_path / "monday", models=True, drain=nothing, progress=nothing)
+    assert not (tmp_path / "monday").exists()
+
+
+def test_the_servers_password_is_not_in_it(made: tuple[Path, BackupManifest], source: tuple[DataDir, Store]) -> None:
+    secret = embedded_address(source[0]).password.encode()
+    assert not [path for path in made[0].rglob("*") if path.is_file() and secret in path.read_bytes()]
