@@ -1,7 +1,9 @@
 """Collectors that can be trapped, senders that keep the ledger, and what is found in the end."""
 
 import http.client
+import os
 import random
+import signal
 import threading
 import time
 from collections import Counter
@@ -16,7 +18,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.collector.wire import serialize
-from spanloop.store import DataDir
+from spanloop.store import DataDir, EmbeddedClickHouse
 from spanloop.store.access import embedded_address
 from spanloop.store.client import Address, Connection
 
@@ -25,8 +27,11 @@ from .ledger import Balance, Ledger, balance
 
 TRAPPED = Path(__file__).with_name("trapped_collector.py")
 PATIENCE_S = 120.0
-SMALL_SPOOL = ("--no-grpc", "--spool-limit-bytes", "40000")
-"""Segments of 10 kB, so that they are opened, closed and deleted all the time."""
+MEMORY_CAP_BYTES = 1 << 30
+SMALL_SPOOL = ("--no-grpc", "--spool-limit-bytes", "200000")
+"""Segments of 50 kB, so that they are opened, closed and deleted all the time."""
+TINY_SPOOL = ("--no-grpc", "--spool-limit-bytes", "40000")
+"""Full within a second."""
 
 
 def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
@@ -136,6 +141,14 @@ def url_of(address: Address, port: int | None = None) -> str:
     return f"{address.scheme}://{user}@{address.host}:{port or address.port}/{address.database}"
 
 
+def kill_clickhouse(clickhouse: EmbeddedClickHouse) -> None:
+    """kill -9, and wait until its supervisor has started another one."""
+    dead, restarts = clickhouse.pid, clickhouse.restarts
+    assert dead is not None
+    os.kill(dead, signal.SIGKILL)
+    wait_for(lambda: clickhouse.restarts > restarts and clickhouse.pid not in {None, dead}, "ClickHouse to come back")
+
+
 def traces_body(ids: Sequence[int]) -> bytes:
     """A request with one span for each id, with the array that nearly every LLM span has."""
     request = ExportTraceServiceRequest()
@@ -174,7 +187,7 @@ _KINDS = (("/v1/traces", traces_body, 8), ("/v1/traces", half_bad_body, 1), ("/v
 
 
 class Senders:
-    """Threads that send until they are stopped; each request has new ids, and none is sent again.
+    """Threads that send until they are stopped; each request has new ids.
 
     Args:
         url: Of the collector; it may go away and come back.
@@ -182,14 +195,26 @@ class Senders:
         threads: How many send at once.
         pause_s: What each thread waits after a request.
         size: Items of a request.
+        is_stubborn: Send what was refused again until it is taken, as exporters do with a 503. What was not answered
+            is never sent again.
     """
 
-    def __init__(self, url: str, ledger: Ledger, *, threads: int = 4, pause_s: float = 0.0, size: int = 3) -> None:
+    def __init__(
+        self,
+        url: str,
+        ledger: Ledger,
+        *,
+        threads: int = 4,
+        pause_s: float = 0.0,
+        size: int = 3,
+        is_stubborn: bool = False,
+    ) -> None:
         parts = urlsplit(url)
         self._address = (parts.hostname or "", parts.port or 0)
         self._ledger = ledger
         self._pause_s = pause_s
         self._size = size
+        self._is_stubborn = is_stubborn
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(at,)) for at in range(threads)]
         self.statuses: Counter[int] = Counter()
@@ -208,20 +233,22 @@ class Senders:
     def _run(self, seed: int) -> None:
         rng = random.Random(seed)
         connection = http.client.HTTPConnection(*self._address, timeout=PATIENCE_S)
+        refused: tuple[int, ...] = ()
         with closing(connection):
-            while not self._stopping.is_set():
+            while refused or not self._stopping.is_set():
                 if not _is_connected(connection):
                     self._stopping.wait(0.05)
                     continue
-                ids = self._ledger.new_ids(self._size)
+                ids = refused or self._ledger.new_ids(self._size)
                 self._ledger.attempted(ids)
                 status = self._send(connection, rng, ids)
                 self.statuses[status] += 1
                 settle = self._ledger.acknowledged if status == 200 else self._ledger.refused
                 (settle if status else self._ledger.unknown)(ids)
+                refused = ids if status == 503 and self._is_stubborn else ()
                 if not status:
                     connection.close()
-                self._stopping.wait(self._pause_s if status == 200 else max(0.05, self._pause_s))
+                time.sleep(self._pause_s if status == 200 else max(0.05, self._pause_s))
 
     def _send(self, connection: http.client.HTTPConnection, rng: random.Random, ids: Sequence[int]) -> int:
         path, make_body, _ = rng.choices(_KINDS, weights=[weight for _, _, weight in _KINDS])[0]

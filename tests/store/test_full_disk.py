@@ -37,6 +37,31 @@ print(json.dumps({"full": full, "written": written, "stored": stored, "counted":
 """
 
 
+READ = """
+import contextlib, sys
+from pathlib import Path
+from spanloop.semconv.errors import StoreError
+from spanloop.store import DataDir, connect
+from spanloop.store.access import embedded_address
+from spanloop.store.client import Connection
+
+directory = DataDir(sys.argv[1])
+with connect(directory, start=True) as store:
+    with Path(sys.argv[1], "ballast").open("wb", buffering=0) as file:
+        for size_bytes in (1 << 16, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(b"x" * size_bytes)
+    assert store.query("store_counts").height > 10
+    connection = Connection(embedded_address(directory))
+    try:
+        connection.query("SELECT randomString(8) FROM numbers(3000000)", doing="reading much")
+    except StoreError as error:
+        print(error)
+    connection.close()
+"""
+
+
 def on_a_small_disk(path: Path, code: str) -> subprocess.CompletedProcess[str]:
     script = 'mount -t tmpfs -o size=%dm tmpfs "$0" || exit 77; exec "$1" -c "$2" "$0"' % SIZE_MIB  # noqa: UP031
     return subprocess.run(
@@ -68,6 +93,13 @@ def test_a_full_disk_is_said_and_what_was_acknowledged_stays(small_disk: Path) -
     assert said["stored"] >= 100_000
     assert said["counted"] == said["stored"]
     assert said["written"].startswith("DataDirectoryError: No space is left for the data directory")
+
+
+def test_a_full_disk_can_be_read_and_an_answer_that_was_cut_off_is_no_answer(small_disk: Path) -> None:
+    done = on_a_small_disk(small_disk, READ)
+    assert done.returncode == 0, done.stderr
+    assert "The answer of reading much was cut off after" in done.stdout
+    assert "Free space on ClickHouse's disk" in done.stdout
 
 
 def test_a_server_on_a_full_disk_does_not_start(small_disk: Path) -> None:

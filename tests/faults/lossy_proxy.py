@@ -1,0 +1,109 @@
+"""A TCP proxy before ClickHouse that passes every request on, and loses the answers of INSERTs when it is told to."""
+
+import contextlib
+import socket
+import threading
+from enum import StrEnum
+from types import TracebackType
+from typing import Final, Self
+
+_INSERT_MARK: Final = b"insert_deduplication_token="
+_CHUNK_BYTES: Final = 1 << 16
+
+
+class Loss(StrEnum):
+    """What becomes of an INSERT's answer, once ClickHouse has given it."""
+
+    NONE = "none"
+    CLOSED = "closed"
+    """The connection ends instead."""
+    SILENT = "silent"
+    """Nothing comes, and the connection stays."""
+
+
+class LossyProxy:
+    """Listens on a port of its own for as long as the block lasts.
+
+    Args:
+        target_port: ClickHouse's, on the loopback; looked up again for each connection.
+    """
+
+    def __init__(self, target_port: int) -> None:
+        self._target = ("127.0.0.1", target_port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self.loss = Loss.NONE
+        self.lost = 0
+        """Answers that were lost."""
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._listener.close()
+        with self._lock:
+            for each in self._open:
+                _end(each)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(self._target)
+            except OSError:
+                client.close()
+                continue
+            with self._lock:
+                self._open |= {client, server}
+            _Pair(self, client, server).start()
+
+    def lose(self) -> Loss:
+        """Decide about one answer."""
+        with self._lock:
+            self.lost += self.loss is not Loss.NONE
+            return self.loss
+
+
+class _Pair:
+    """One connection's two sides."""
+
+    def __init__(self, proxy: LossyProxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy, self._client, self._server = proxy, client, server
+        self._is_inserting = False
+
+    def start(self) -> None:
+        threading.Thread(target=self._pass_requests, daemon=True).start()
+        threading.Thread(target=self._pass_answers, daemon=True).start()
+
+    def _pass_requests(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self._client.recv(_CHUNK_BYTES):
+                self._is_inserting = self._is_inserting or _INSERT_MARK in data
+                self._server.sendall(data)
+        _end(self._server)
+
+    def _pass_answers(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self._server.recv(_CHUNK_BYTES):
+                if self._is_inserting:
+                    self._is_inserting = False
+                    loss = self._proxy.lose()
+                    if loss is Loss.SILENT:
+                        while self._server.recv(_CHUNK_BYTES):
+                            pass
+                    if loss is not Loss.NONE:
+                        break
+                self._client.sendall(data)
+        _end(self._client)
+
+
+def _end(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()

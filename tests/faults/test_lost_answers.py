@@ -1,0 +1,62 @@
+"""The INSERT is made and its answer is lost: the same block goes again, at once or after somebody was restarted."""
+
+import pytest
+
+from spanloop.store import EmbeddedClickHouse
+
+from .lossy_proxy import Loss, LossyProxy
+from .support import MEMORY_CAP_BYTES, SMALL_SPOOL, Scene, Senders, Trapped, kill_clickhouse, url_of, wait_for
+
+
+def lose_answers(proxy: LossyProxy, loss: Loss, count: int) -> None:
+    """Until so many more answers were lost."""
+    enough = proxy.lost + count
+    proxy.loss = loss
+    wait_for(lambda: proxy.lost >= enough, "answers to lose")
+
+
+def wait_for_inserts(collector: Trapped) -> None:
+    """Until nothing that is in the spool now waits any more."""
+    before = collector.health()["last_insert"]
+    wait_for(lambda: collector.health()["last_insert"] != before, "an insert")
+
+
+def test_an_answer_is_lost_and_the_block_goes_again_at_once(scene: Scene) -> None:
+    with LossyProxy(scene.address.port) as proxy:
+        collector = scene.launch(*SMALL_SPOOL, url=url_of(scene.address, proxy.port))
+        with Senders(collector.url, scene.ledger, pause_s=0.02):
+            for _ in range(3):
+                lose_answers(proxy, Loss.CLOSED, 3)
+                proxy.loss = Loss.NONE
+                wait_for_inserts(collector)
+        collector.finish()
+    assert scene.settle("answer-lost-retried-at-once").acknowledged > 0
+
+
+def test_an_answer_is_lost_and_the_collector_is_restarted(scene: Scene) -> None:
+    with LossyProxy(scene.address.port) as proxy:
+        for _ in range(3):
+            proxy.loss = Loss.NONE
+            collector = scene.launch(*SMALL_SPOOL, url=url_of(scene.address, proxy.port))
+            with Senders(collector.url, scene.ledger, pause_s=0.02):
+                wait_for_inserts(collector)
+                lose_answers(proxy, Loss.SILENT, 1)
+                collector.kill()
+    scene.launch().finish()
+    assert scene.settle("answer-lost-collector-restarted").acknowledged > 0
+
+
+@pytest.mark.slow
+def test_an_answer_is_lost_and_clickhouse_is_restarted(own_scene: Scene, times: int) -> None:
+    with EmbeddedClickHouse(own_scene.data_dir, memory_cap_bytes=MEMORY_CAP_BYTES) as clickhouse:
+        address = own_scene.address
+        with LossyProxy(address.port) as proxy:
+            collector = own_scene.launch(*SMALL_SPOOL, url=url_of(address, proxy.port))
+            with Senders(collector.url, own_scene.ledger, pause_s=0.02):
+                for _ in range(5 * times):
+                    wait_for_inserts(collector)
+                    lose_answers(proxy, Loss.CLOSED, 1)
+                    kill_clickhouse(clickhouse)
+                    proxy.loss = Loss.NONE
+            collector.finish()
+        assert own_scene.settle("answer-lost-clickhouse-restarted").acknowledged > 0
