@@ -1,28 +1,36 @@
-"""How fast spans become transitions, as a ratio against the least that any converter must do.
+"""How fast spans become transitions with rewards, as a ratio against Agent Lightning's adapter.
 
     python benchmarks/convert.py [--quick]
 
-Named baseline, in the same run and process: ``json.loads`` of every message attribute of the same spans, and nothing
-else. Both are CPU seconds of this process (one thread), the median of several rounds. The data are agents of eight
-turns with a tool call each, whose inputs repeat their history, in two profiles: ``tokens`` (short messages, token
-ids captured) and ``messages`` (400 characters a message, captured as well). ``ratio tokens=0.5`` says that the whole
-conversion takes twice as long as the baseline.
+Both get the same traces (``agent_traces``), in memory in the form that each is fed with: we a frame with the columns of
+``otel_traces`` and what the gateway captured, Agent Lightning 0.3.0 a list of its spans. CPU-seconds are those of the
+whole process, all threads counted; the median of several rounds. Two profiles: ``tokens`` (40 characters a message;
+the peer's spans have token ids alone) and ``messages`` (400 characters a message, token ids as well).
+``ratio tokens=5`` says that we convert five times as many spans in a CPU-second. ``long_trace`` is what a span costs in
+one trace of 10,000 model calls, against traces of eight.
+
+The peer needs an environment of its own, which ``python benchmarks/peers.py`` makes. Without it there is the other
+baseline, the decoding of every message attribute with ``json.loads`` and nothing else: ``tokens_json`` and
+``messages_json`` are ratios against that.
 """
 
 import argparse
 import json
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import peers
 import polars as pl
+from agent_traces import PROFILES, SPANS, TURNS, Turn, turns
 
 from spanloop.converters import Converted, convert, frames
 
-TURNS = 8
 START_NS = int(datetime(2026, 11, 20, tzinfo=UTC).timestamp()) * 1_000_000_000
 MESSAGE_KEYS = ("gen_ai.input.messages", "gen_ai.output.messages")
 
@@ -32,37 +40,50 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer traces; under a minute")
     arguments = parser.parse_args()
-    traces, rounds = (300, 3) if arguments.quick else (2_000, 5)
+    traces, rounds = (400, 3) if arguments.quick else (2_000, 5)
+    peer = measure_peer(min(traces, 1_000), rounds)
     ratios: dict[str, float] = {}
-    for profile, characters in (("tokens", 40), ("messages", 400)):
-        spans, generations, scores = make(traces, characters)
-        converted_s = cpu_s(partial(check, spans, generations, scores, traces), rounds)
-        baseline_s = cpu_s(partial(decode, spans), rounds)
-        ratios[profile] = baseline_s / converted_s
-        print(
-            f"{profile}: {spans.height} spans, {spans.height / converted_s:,.0f} spans per CPU-second converted, "
-            f"{spans.height / baseline_s:,.0f} with json.loads alone"
-        )
+    for profile, characters in PROFILES.items():
+        given = make(traces, characters)
+        ours = SPANS * traces / cpu_s(partial(check, *given, traces), rounds)
+        alone = SPANS * traces / cpu_s(partial(decode, given[0]), rounds)
+        print(f"{profile}: {ours:,.0f} spans per CPU-second; json.loads of the messages alone {alone:,.0f}", end="")
+        print(f"; Agent Lightning's adapter {peer[profile]:,.0f}" if peer else f"; {peers.HOW_TO}")
+        ratios |= {profile: ours / peer[profile]} if peer else {f"{profile}_json": ours / alone}
+    failing = make(traces, PROFILES["tokens"], reward=0.0)
+    failed = SPANS * traces / cpu_s(lambda: convert(failing[0], scores=failing[2], generations=failing[1]), rounds)
+    print(f"tokens, where every episode fails and is attributed: {failed:,.0f} spans per CPU-second")
     ratios["long_trace"] = long_trace(2_000 if arguments.quick else 10_000, rounds)
     print("ratio " + " ".join(f"{name}={value:.3f}" for name, value in ratios.items()))
 
 
+def measure_peer(traces: int, rounds: int) -> dict[str, float] | None:
+    """Profile → spans per CPU-second of the peer, in its own environment; None where there is none."""
+    python = peers.python()
+    if python is None:
+        return None
+    script = Path(__file__).with_name("peer_agent_lightning.py")
+    command = [str(python), str(script), str(traces), str(rounds)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return {name: float(value) for name, value in json.loads(done.stdout.splitlines()[-1]).items()}
+
+
 def long_trace(calls: int, rounds: int) -> float:
     """Cost of a span in one trace of ``calls`` short model calls, relative to traces of eight."""
-    spans, generations, scores = make(calls // TURNS, 40)
+    spans, generations, scores = make(calls // TURNS, PROFILES["tokens"])
     one = spans.with_columns(
         TraceId=pl.lit("f" * 32),
         SpanId=pl.format("{}{}", pl.col("TraceId").str.slice(24), pl.col("SpanId").str.slice(8)),
     )
     captured = generations.with_columns(trace_id=pl.lit("f" * 32))
     short_s = cpu_s(lambda: convert(spans, scores=scores, generations=generations), rounds)
-    long_s = cpu_s(lambda: convert(one, scores=frames.empty(frames.SCORES), generations=captured), rounds)
+    long_s = cpu_s(lambda: convert(one, scores=scores, generations=captured), rounds)
     print(f"long_trace: {calls} model calls in one trace cost {long_s:.2f} CPU-seconds, in short traces {short_s:.2f}")
     return long_s / short_s
 
 
 def cpu_s(work: Callable[[], object], rounds: int) -> float:
-    """Median CPU seconds of one round, after a warm-up."""
+    """Median CPU-seconds of one round, all threads counted, after a warm-up."""
     work()
     found: list[float] = []
     for _ in range(rounds):
@@ -75,8 +96,9 @@ def cpu_s(work: Callable[[], object], rounds: int) -> float:
 def check(spans: pl.DataFrame, generations: pl.DataFrame, scores: pl.DataFrame, traces: int) -> Converted:
     """Convert, and insist on what must come out."""
     converted = convert(spans, scores=scores, generations=generations)
-    if converted.transitions.height != TURNS * traces or converted.trajectories.height != traces:
-        raise SystemExit(f"expected {TURNS * traces} transitions in {traces} rows, got {converted.transitions.height}")
+    rewarded = converted.transitions.filter((pl.col("reward") == 1) & pl.col("is_trainable")).height
+    if rewarded != TURNS * traces or converted.trajectories.height != traces:
+        raise SystemExit(f"expected {TURNS * traces} rewarded transitions in {traces} rows, got {rewarded}")
     return converted
 
 
@@ -87,78 +109,75 @@ def decode(spans: pl.DataFrame) -> int:
     return sum(len(json.loads(value)) for value in texts)
 
 
-def make(traces: int, characters: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Spans, captures and one score a trace; 2 + 2·TURNS spans each: session, agent, calls and tools."""
+def make(traces: int, characters: int, reward: float = 1.0) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Spans, captures and scores (none: the reward is a span)."""
     spans: list[dict[str, Any]] = []
     generations: list[dict[str, Any]] = []
-    scores: list[dict[str, Any]] = []
     for number in range(traces):
-        _trace(number, characters, spans, generations)
-        scores.append(_score(number))
-    return _frame(spans, frames.SPANS), _frame(generations, frames.GENERATIONS), _frame(scores, frames.SCORES)
+        _trace(number, characters, reward, spans, generations)
+    return _frame(spans, frames.SPANS), _frame(generations, frames.GENERATIONS), frames.empty(frames.SCORES)
 
 
-def _trace(number: int, characters: int, spans: list[dict[str, Any]], generations: list[dict[str, Any]]) -> None:
+def _trace(
+    number: int, characters: int, reward: float, spans: list[dict[str, Any]], generations: list[dict[str, Any]]
+) -> None:
     trace, base = f"{number + 1:032x}", START_NS + number * 1_000_000_000
+    root, agent = _id(trace, 0), _id(trace, 1)
     spans.append(_span(trace, 0, "", base, {}))
-    spans.append(
-        _span(trace, 1, _id(trace, 0), base, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "planner"})
-    )
-    seen: list[dict[str, Any]] = [
-        _text("system", "s" * characters),
-        _text("user", f"question {number} " + "u" * characters),
+    spans.append(_span(trace, 1, root, base, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "planner"}))
+    for index, turn in enumerate(turns(number, characters)):
+        at, own = base + (index + 1) * 100_000_000, 2 + 2 * index
+        spans.append(_span(trace, own, agent, at, _call(number, index, turn)))
+        if not turn.is_last:
+            spans.append(_span(trace, own + 1, agent, at + 50_000_000, _tool(number, index, turn)))
+        generations.append(_generation(trace, number, index, turn))
+    end = base + 850_000_000
+    spans.append(_span(trace, SPANS - 3, agent, end, {"gen_ai.operation.name": "execute_tool"}))
+    spans.append(_span(trace, SPANS - 2, agent, end + 50_000_000, {"answer": "42"}))
+    scored = {"gen_ai.evaluation.name": "reward", "gen_ai.evaluation.score.value": str(reward)}
+    spans.append(_span(trace, SPANS - 1, root, end + 100_000_000, scored))
+
+
+def _call(number: int, index: int, turn: Turn) -> dict[str, str]:
+    said = _message(number, index, "assistant", turn.said, is_last=turn.is_last)
+    reason = "stop" if turn.is_last else "tool_call"
+    seen = [
+        _message(number, (position - 2) // 2, role, text, is_last=False)
+        for position, (role, text) in enumerate(turn.seen)
     ]
-    prompt = list(range(256))
-    for turn in range(TURNS):
-        identity = f"call-{number}-{turn}"
-        said = _asks(identity) if turn < TURNS - 1 else _text("assistant", "a" * characters)
-        response = [(number + turn + token) % 50_000 for token in range(64)]
-        at = base + (turn + 1) * 100_000_000
-        spans.append(_span(trace, 2 + 2 * turn, _id(trace, 1), at, _call(number, turn, seen, said, len(prompt))))
-        spans.append(_span(trace, 3 + 2 * turn, _id(trace, 1), at + 50_000_000, _tool(identity, characters)))
-        generations.append(_generation(trace, number, turn, prompt, response))
-        prompt = [*prompt, *response, *range(64)]
-        seen = [*seen, said, _answer(identity, characters)]
-
-
-def _call(
-    number: int, turn: int, seen: list[dict[str, Any]], said: dict[str, Any], prompt_tokens: int
-) -> dict[str, str]:
     return {
         "gen_ai.operation.name": "chat",
         "gen_ai.is_streaming": "false",
         "gen_ai.request.model": "tiny",
         "gen_ai.request.temperature": "1.0",
         "gen_ai.response.model": "tiny@v1",
-        "gen_ai.response.id": f"chatcmpl-{number}-{turn}",
-        "gen_ai.response.finish_reasons": '["tool_call"]' if turn < TURNS - 1 else '["stop"]',
-        "gen_ai.usage.input_tokens": str(prompt_tokens),
-        "gen_ai.usage.output_tokens": "64",
+        "gen_ai.response.id": f"chatcmpl-{number}-{index}",
+        "gen_ai.response.finish_reasons": json.dumps([reason]),
+        "gen_ai.usage.input_tokens": str(len(turn.prompt)),
+        "gen_ai.usage.output_tokens": str(len(turn.response)),
         "gen_ai.input.messages": json.dumps(seen),
-        "gen_ai.output.messages": json.dumps([said]),
+        "gen_ai.output.messages": json.dumps([{**said, "finish_reason": reason}]),
     }
 
 
-def _tool(identity: str, characters: int) -> dict[str, str]:
+def _message(number: int, index: int, role: str, text: str, *, is_last: bool) -> dict[str, Any]:
+    identity = f"call-{number}-{index}"
+    part: dict[str, Any] = {"type": "text", "content": text}
+    if role == "assistant" and not is_last:
+        part = {"type": "tool_call", "id": identity, "name": "search", "arguments": {"query": text}}
+    if role == "tool":
+        part = {"type": "tool_call_response", "id": identity, "response": text}
+    return {"role": role, "parts": [part]}
+
+
+def _tool(number: int, index: int, turn: Turn) -> dict[str, str]:
     return {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "search",
-        "gen_ai.tool.call.id": identity,
-        "gen_ai.tool.call.result": "r" * characters,
+        "gen_ai.tool.call.id": f"call-{number}-{index}",
+        "gen_ai.tool.call.arguments": json.dumps({"query": turn.said}),
+        "gen_ai.tool.call.result": turn.result,
     }
-
-
-def _text(role: str, content: str) -> dict[str, Any]:
-    return {"role": role, "parts": [{"type": "text", "content": content}]}
-
-
-def _asks(identity: str) -> dict[str, Any]:
-    call = {"type": "tool_call", "id": identity, "name": "search", "arguments": {"query": "abc"}}
-    return {"role": "assistant", "parts": [call]}
-
-
-def _answer(identity: str, characters: int) -> dict[str, Any]:
-    return {"role": "tool", "parts": [{"type": "tool_call_response", "id": identity, "response": "r" * characters}]}
 
 
 def _id(trace: str, number: int) -> str:
@@ -180,29 +199,19 @@ def _span(trace: str, number: int, parent: str, start_ns: int, attributes: dict[
     }
 
 
-def _generation(trace: str, number: int, turn: int, prompt: list[int], response: list[int]) -> dict[str, Any]:
+def _generation(trace: str, number: int, index: int, turn: Turn) -> dict[str, Any]:
     return {
-        "generation_id": f"chatcmpl-{number}-{turn}/0",
-        "response_id": f"chatcmpl-{number}-{turn}",
+        "generation_id": f"chatcmpl-{number}-{index}/0",
+        "response_id": f"chatcmpl-{number}-{index}",
         "choice_index": 0,
         "trace_id": trace,
-        "parent_span_id": _id(trace, 2 + 2 * turn),
+        "parent_span_id": _id(trace, 2 + 2 * index),
         "policy_version": "tiny@v1",
-        "prompt_token_ids": prompt,
-        "response_token_ids": response,
-        "logprobs": [-0.5] * len(response),
+        "prompt_token_ids": turn.prompt,
+        "response_token_ids": turn.response,
+        "logprobs": [-0.5] * len(turn.response),
         "is_complete": True,
-        "ingested_at": START_NS // 1_000,
-    }
-
-
-def _score(number: int) -> dict[str, Any]:
-    return {
-        "score_id": str(number),
-        "name": "reward",
-        "value": float(number % 2),
-        "trace_id": f"{number + 1:032x}",
-        "scored_at": START_NS,
+        "sampling": [{"key": "temperature", "value": "1.0"}],
         "ingested_at": START_NS // 1_000,
     }
 

@@ -7,7 +7,7 @@ one, are ``ambiguous_capture``; a capture that contradicts itself or the call's 
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
 
@@ -46,9 +46,20 @@ class Generation(NamedTuple):
 class Generations(NamedTuple):
     """Captures; their tokens stay in columns, because nothing ever looks at one of them by itself."""
 
-    found: list[Generation]
+    rows: pl.DataFrame
+    """One row a generation with the columns of ``Generation``; of the lists their lengths, never null."""
     tokens: pl.DataFrame
     """``prompt_token_ids``, ``response_token_ids`` and ``logprobs`` (natural log), a row a generation, never null."""
+
+    @property
+    def found(self) -> list[Generation]:
+        """The rows, one by one."""
+        columns: dict[str, list[Any]] = {name: self.rows[name].to_list() for name in self.rows.columns}
+        columns["sampling"] = [
+            tuple((item["key"], item["value"]) for item in cast("list[dict[str, str]]", items))
+            for items in columns["sampling"]
+        ]
+        return [Generation(*values) for values in zip(*columns.values(), strict=True)]
 
 
 class Capture(NamedTuple):
@@ -86,12 +97,7 @@ def read_generations(frame: pl.DataFrame) -> Generations:
         pl.col("sampling").fill_null([]),
         pl.col("ingested_at").cast(pl.Int64).fill_null(0),
     )
-    columns = {name: scalars[name].to_list() for name in scalars.columns}
-    columns["sampling"] = [
-        tuple((item["key"], item["value"]) for item in cast("list[dict[str, str]]", items))
-        for items in columns["sampling"]
-    ]
-    return Generations([Generation(*values) for values in zip(*columns.values(), strict=True)], rows.select(_TOKENS))
+    return Generations(scalars, rows.select(_TOKENS))
 
 
 def join_captures(spans: Sequence[Span], generations: Iterable[Generation]) -> dict[tuple[str, str], Capture]:

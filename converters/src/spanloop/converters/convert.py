@@ -14,9 +14,10 @@ import polars as pl
 from . import frames
 from .attribution import attribute, decisive
 from .captures import Capture, Generations, join_captures, read_generations
-from .collapse import collapse
-from .normalise import Normalised, normalise
+from .collapse import Collapsed, collapse
+from .normalise import Normalised, normalise, read_spans
 from .options import Options
+from .plain import Plain, PlainTables, read_plain, tables, touched
 from .rewards import NO_REWARDS, Rewards, add_computed, join_scores, read_scores, scores_in_spans
 from .rows import (
     Judged,
@@ -30,7 +31,7 @@ from .rows import (
     transition_rows,
 )
 from .span_tokens import Carried, join_carried, tokens_in_spans
-from .spans import Rejected
+from .spans import Rejected, SpanKind
 from .steps import Episode, build_episode
 from .stitch import Stitched, stitch
 from .trainable import untrainable
@@ -103,17 +104,29 @@ def _convert(
     options: Options,
     traces: frozenset[str] | None,
 ) -> Converted:
-    collapsed = collapse(normalised.spans)
-    stitched = stitch(collapsed.spans, session_is_episode=options.session_is_episode)
+    captured, carried = sampled
+    told = normalised.told
+    plain = None
+    if options.takes_plain:
+        bad = scores.filter(_may_say_failure(options))
+        plain = read_plain(told, captured, carried, bad, session_is_episode=options.session_is_episode)
+    collapsed, stitched = _stitched(told, plain, options)
+    if plain is not None and (found := touched(plain, collapsed.spans, stitched.parents)):
+        plain = plain.without(found)
+        collapsed, stitched = _stitched(told, plain, options)
     if traces is not None:
         wanted = [group for group in stitched.groups if any(s.trace_id in traces for s in group.spans)]
         stitched = stitched._replace(groups=wanted)
-    captured, carried = sampled
-    captures = join_captures(collapsed.spans, captured.found)
+        plain = None if plain is None else plain.only(traces)
+    generations = captured.rows
+    if plain is not None:
+        generations = generations.filter(~pl.col("row").is_in(plain.captures.implode()))
+    captures = join_captures(collapsed.spans, captured._replace(rows=generations).found)
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
     episodes = _episodes(stitched, captures)
     goes_on = extensions((episode.steps for episode in episodes), tokens)
-    joined = add_computed(join_scores(episodes, read_scores(scores)), episodes, options.reward_functions)
+    places = None if plain is None else plain.places()
+    joined = add_computed(join_scores(episodes, read_scores(scores), places), episodes, options.reward_functions)
     judged = [
         judge(episode, joined.rewards.get(episode.episode_id, NO_REWARDS), options, goes_on) for episode in episodes
     ]
@@ -124,7 +137,46 @@ def _convert(
         *(found for episode in episodes for found in _context(episode)),
         *joined.rejected,
     ]
-    return _frames(judged, rejected, tokens)
+    converted = _frames(judged, rejected, tokens)
+    if plain is None or plain.episodes.is_empty():
+        return converted
+    rewards = [joined.rewards.get(episode_id, NO_REWARDS) for episode_id in plain.episodes["episode_id"].to_list()]
+    outcomes = [_scored_outcome(found, options) or "unknown" for found in rewards]
+    return _joined(converted, tables(plain, captured, rewards, outcomes))
+
+
+def _stitched(told: pl.DataFrame, plain: Plain | None, options: Options) -> tuple[Collapsed, Stitched]:
+    """The episodes that take the long way."""
+    rest = told if plain is None else told.filter(~pl.col("TraceId").is_in(plain.episodes["TraceId"].implode()))
+    collapsed = collapse(read_spans(rest))
+    return collapsed, stitch(collapsed.spans, session_is_episode=options.session_is_episode)
+
+
+def _may_say_failure(options: Options) -> pl.Expr:
+    value, label = pl.col("value"), pl.col("label").fill_null("").str.strip_chars().str.to_lowercase()
+    reaches = (value.is_finite() & (value >= options.success_threshold)).fill_null(value=False)
+    return ~reaches | label.is_in(list(_FAILURE_LABELS))
+
+
+def _joined(converted: Converted, plain: PlainTables) -> Converted:
+    """Both kinds of episodes, in one order."""
+    context = plain.context.select(
+        pl.col("TraceId").alias("trace_id"),
+        pl.col("SpanId").alias("span_id"),
+        pl.lit(CONTEXT).alias("reason"),
+        pl.format(
+            "{} span of episode {}",
+            pl.when(pl.col("kind") == "").then(pl.lit(SpanKind.OTHER.value)).otherwise("kind"),
+            "episode_id",
+        ).alias("detail"),
+    )
+    return Converted(
+        episodes=pl.concat([converted.episodes, plain.episodes]).sort("episode_id", "episode_key"),
+        transitions=pl.concat([converted.transitions, plain.transitions]).sort("episode_id", "step"),
+        trajectories=pl.concat([converted.trajectories, plain.trajectories]).sort("episode_id", "row_number"),
+        failures=converted.failures,
+        rejected=pl.concat([converted.rejected, context]).sort(pl.all()),
+    )
 
 
 def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture]) -> list[Episode]:

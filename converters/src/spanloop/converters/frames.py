@@ -258,7 +258,7 @@ def _series(name: str, values: Sequence[object], dtype: pl.DataType) -> pl.Serie
     if dtype in {TIME_NS, TIME_US}:
         return pl.Series(name, values, dtype=pl.Int64).cast(dtype)
     if isinstance(dtype, pl.Map):
-        return _maps(name, cast("Sequence[Mapping[str, object]]", values), dtype)
+        return maps(name, cast("Sequence[Mapping[str, object]]", values), dtype)
     try:
         return pl.Series(name, values, dtype=dtype)
     except UnicodeEncodeError:
@@ -270,7 +270,7 @@ def clean_text(value: object) -> object:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
-def _maps(name: str, values: Sequence[Mapping[str, object]], dtype: pl.Map) -> pl.Series:
+def maps(name: str, values: Sequence[Mapping[str, object]], dtype: pl.Map) -> pl.Series:
     """A ``Map`` column out of flat columns: a struct for each row costs twenty times as much."""
     rows = pl.DataFrame({"row": pl.int_range(len(values), dtype=pl.UInt32, eager=True)})
     flat = pl.DataFrame(

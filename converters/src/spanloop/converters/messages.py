@@ -158,7 +158,7 @@ class MessageReader:
     def _message(self, item: object, piece: str) -> Message:
         message = self._known.get(piece)
         if message is None:
-            message = self._known[piece] = _message(item)
+            message = self._known[piece] = read_message(item)
         return message
 
 
@@ -212,10 +212,15 @@ def parse_system_instructions(text: str) -> Message:
     except MalformedMessagesError:
         found = text
     parts = cast("list[object]", found) if isinstance(found, list) else [{"type": "text", "content": text}]
-    return _message({"role": "system", "parts": parts})
+    return read_message({"role": "system", "parts": parts})
 
 
-def _message(item: object) -> Message:
+def read_message(item: object) -> Message:
+    """One decoded message.
+
+    Raises:
+        MalformedMessagesError: When it is none.
+    """
     if not isinstance(item, dict):
         raise MalformedMessagesError(f"expected a message object, got {type(item).__name__}")
     fields = cast("dict[str, object]", item)

@@ -38,14 +38,14 @@ _DIGITS: Final = r"^[0-9]{1,10}$"
 
 
 class Normalised(NamedTuple):
-    """Spans by (start, trace id, span id), and the rows that are none."""
+    """What the spans say in columns, by (start, trace id, span id), and the rows that are none."""
 
-    spans: list[Span]
+    told: pl.DataFrame
     rejected: list[Rejected]
 
 
 def normalise(frame: pl.DataFrame, logs: pl.DataFrame | None = None) -> Normalised:
-    """Read every row of ``frame`` by the first dialect that knows it.
+    """Read every row of ``frame`` by the first dialect that knows it; ``read_spans`` makes spans of them.
 
     Args:
         frame: The columns of ``frames.SPANS``.
@@ -76,7 +76,7 @@ def normalise(frame: pl.DataFrame, logs: pl.DataFrame | None = None) -> Normalis
         )
         for trace_id, span_id, scope, mark in foreign.iter_rows()
     ]
-    return Normalised(_read(canonical.filter(~is_foreign)), rejected)
+    return Normalised(_told(canonical.filter(~is_foreign)), rejected)
 
 
 def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -100,9 +100,9 @@ def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return first, marked.filter(~pl.col("_is_first")).select(keys)
 
 
-def _read(frame: pl.DataFrame) -> list[Span]:
-    """Spans out of canonical columns: column by column, and row by row only what has content to be read."""
-    told = frame.select(
+def _told(frame: pl.DataFrame) -> pl.DataFrame:
+    """Canonical columns as what they mean: numbers, truth values, and text that is never null."""
+    return frame.select(
         pl.col(pl.String).exclude("input_tokens", "output_tokens").fill_null(""),
         pl.col("Timestamp", "IngestedAt").cast(pl.Int64),
         pl.col("DroppedAttributesCount").fill_null(0),
@@ -113,6 +113,10 @@ def _read(frame: pl.DataFrame) -> list[Span]:
         _count("input_tokens"),
         _count("output_tokens"),
     )
+
+
+def read_spans(told: pl.DataFrame) -> list[Span]:
+    """Spans out of ``Normalised.told``: column by column, and row by row only what has content to be read."""
     columns: dict[str, list[Any]] = {name: told[name].to_list() for name in told.columns}
     kinds = [_KINDS[kind] for kind in columns["kind"]]
     contents = _contents(columns, kinds)
@@ -242,7 +246,7 @@ def _content(reader: MessageReader, told: _Told) -> _Content:
         attribute = names.GEN_AI_OUTPUT_MESSAGES
         said = reader.read(told.output) if told.output else ()
         attribute = names.GEN_AI_TOOL_DEFINITIONS
-        tools = _tools(told.tools)
+        tools = canonical_tools(told.tools)
     except (MalformedMessagesError, RecursionError) as error:
         problem = Problem(UntrainableReason.MALFORMED_MESSAGES, f"{where}, attribute {attribute}: {error}")
         return _Content((), (), (), "[]", problem)
@@ -270,7 +274,7 @@ def _problem(
 
 
 @lru_cache(maxsize=256)
-def _tools(text: str) -> str:
+def canonical_tools(text: str) -> str:
     """Tool definitions as ``[{"name", "description", "parameters"}]``.
 
     Raises:

@@ -63,6 +63,12 @@ _CALL_AS_TEXT: Final = re.compile(
 """A tool call as models write one that their parser did not take."""
 
 
+def is_call_as_text(text: str) -> bool:
+    """Whether ``text`` holds a tool call that nobody took as one."""
+    is_possible = "<" in text or "[" in text or "{" in text
+    return is_possible and _CALL_AS_TEXT.search(text) is not None
+
+
 def _malformed(step: Step) -> Finding | None:
     span = step.span
     if span.problem is not None or not span.output or span.output[0].tool_calls:

@@ -1,0 +1,348 @@
+"""Which traces are plain episodes, and what is in them.
+
+``read_plain`` asks ``screen`` about all of them at once and ``lanes`` about those that are left. Whether a plain
+episode has anything to do with one that is not is asked twice: here of the plain ones among themselves (an agent used
+as a tool), and by ``touched`` once the others are stitched.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, cast
+
+import numpy as np
+import polars as pl
+
+from ..captures import Generations
+from ..finish_reasons import canonical_finish_reason
+from ..messages import MalformedMessagesError, digest, parse_json
+from ..normalise import canonical_tools
+from ..span_tokens import Carried
+from ..spans import Span, SpanKind
+from ..stitch import SpanKey
+from ..stitch.base import last_assistant
+from ..stitch.message_prefix import after
+from .lanes import Answer, Calls, Lane, Reader, Steps, Tools
+from .pieces import NotPlainError
+from .screen import IS_CALL, IS_TOOL, by_trace, traces, with_captures
+
+_CONTEXT: Final = ("trace", "TraceId", "SpanId", "kind", "response_id", "session_id", "conversation_id")
+
+
+class Plain(NamedTuple):
+    """Plain episodes, a trace each."""
+
+    episodes: pl.DataFrame
+    """By ``trace``: see ``screen.traces``; also ``group_id``."""
+    calls: pl.DataFrame
+    """Their model calls by trace and ``step``, with their captures and what ``lanes.Steps`` found."""
+    context: pl.DataFrame
+    """Their other spans."""
+    lanes: list[list[Lane]]
+    """The conversations of each episode, by their first call."""
+    answers: list[list[Answer]]
+    """What the tools of each episode answered."""
+
+    def without(self, trace_ids: Collection[str]) -> "Plain":
+        """Less the episodes of some traces."""
+        if not trace_ids:
+            return self
+        is_kept = ~pl.col("TraceId").is_in(list(trace_ids))
+        kept = self.episodes.select(is_kept).to_series().to_list()
+        return Plain(
+            self.episodes.filter(is_kept),
+            self.calls.filter(is_kept),
+            self.context.filter(is_kept),
+            [lanes for lanes, stays in zip(self.lanes, kept, strict=True) if stays],
+            [answers for answers, stays in zip(self.answers, kept, strict=True) if stays],
+        )
+
+    def only(self, trace_ids: Collection[str]) -> "Plain":
+        """The episodes of some traces."""
+        return self.without(set(self.episodes["TraceId"]) - set(trace_ids))
+
+    @property
+    def captures(self) -> pl.Series:
+        """The rows of the captures that the calls have."""
+        return self.calls["capture"].drop_nulls()
+
+    def places(self) -> pl.DataFrame:
+        """Where scores may find the episodes: see ``rewards.join_scores``."""
+        columns = ("trace", "TraceId", "SpanId", "response_id", "session_id", "conversation_id", "step")
+        spans = pl.concat(
+            [self.calls.select(columns), self.context.with_columns(step=pl.lit(None, dtype=pl.UInt32)).select(columns)]
+        )
+        own = self.episodes.select("trace", "episode_id", pl.col("episode_key").alias("key"))
+        return spans.join(own, on="trace", how="left").select(
+            pl.col("TraceId").alias("trace_id"),
+            pl.col("SpanId").alias("span_id"),
+            *("response_id", "session_id", "conversation_id", "episode_id", "step"),
+            pl.col("key").alias("episode_key"),
+        )
+
+
+def read_plain(
+    told: pl.DataFrame, captured: Generations, carried: Carried, bad_scores: pl.DataFrame, *, session_is_episode: bool
+) -> Plain | None:
+    """The plain episodes among ``told``; None without any.
+
+    Args:
+        told: ``Normalised.told``.
+        captured: What the gateway captured.
+        carried: What spans carry themselves.
+        bad_scores: Rows of ``scores`` that may say failure.
+        session_is_episode: Whether ``session.id`` joins traces.
+    """
+    rows = by_trace(told)
+    whole = traces(rows, session_is_episode=session_is_episode)
+    calls = with_captures(rows.filter(IS_CALL), captured, carried)
+    odd = pl.concat([calls.filter(pl.col("is_odd"))["trace"], _scored(rows, bad_scores)])
+    may_be = whole["is_plain"] & ~whole["trace"].is_in(odd.implode())
+    if not may_be.any():
+        return None
+    rows = rows.filter(may_be.gather(rows["trace"]))
+    calls = calls.filter(may_be.gather(calls["trace"]))
+    read = _read(whole.filter(may_be), calls, rows.filter(IS_TOOL))
+    context = rows.filter(~IS_CALL & pl.col("trace").is_in(read.episodes["trace"].implode())).select(_CONTEXT)
+    plain = read._replace(context=context)
+    return plain.without(_diverged(plain.calls, captured.tokens) | _used_as_tools(plain))
+
+
+def _scored(rows: pl.DataFrame, scores: pl.DataFrame) -> pl.Series:
+    """Traces that one of ``scores`` may mean, whatever it is that the score names."""
+    found = [rows["trace"].clear()]
+    for column, own in (
+        ("trace_id", "TraceId"),
+        ("response_id", "response_id"),
+        ("episode_key", "episode_key"),
+        ("session_id", "session_id"),
+        ("session_id", "conversation_id"),
+    ):
+        named = scores.filter(pl.col(column).fill_null("") != "")[column].unique()
+        if not named.is_empty():
+            found.append(rows.filter(pl.col(own).is_in(named.implode()))["trace"])
+    return pl.concat(found).unique()
+
+
+def _read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame) -> Plain:
+    given = calls["tools"].unique(maintain_order=True)
+    definitions = [_definitions(text) for text in given.to_list()]
+    numbers = calls["tools"].replace_strict(given, pl.int_range(given.len(), eager=True), return_dtype=pl.UInt32)
+    reader = Reader(
+        _columns(calls, numbers),
+        Tools(*(tools[name].to_list() for name in ("tool_call_id", "tool_name", "tool_result", "Duration", "SpanId"))),
+        definitions,
+    )
+    lanes: list[list[Lane]] = []
+    answers: list[list[Answer]] = []
+    is_plain = np.ones(whole.height, dtype=np.bool_)
+    ends = np.cumsum(whole["calls"].to_numpy()).tolist()
+    tool_ends = np.searchsorted(tools["trace"].to_numpy(), whole["trace"].to_numpy(), side="right").tolist()
+    first, first_tool = 0, 0
+    for number, (end, tool_end) in enumerate(zip(ends, tool_ends, strict=True)):
+        try:
+            found = reader.read(range(first, end), range(first_tool, tool_end))
+            lanes.append(found.lanes)
+            answers.append(found.answers)
+        except NotPlainError:
+            is_plain[number] = False
+        first, first_tool = end, tool_end
+    known = _with_steps(calls, reader.steps, numbers, definitions, whole["calls"])
+    read = known.filter(pl.Series(np.repeat(is_plain, whole["calls"].to_numpy()), dtype=pl.Boolean))
+    episodes = whole.filter(pl.Series(is_plain, dtype=pl.Boolean))
+    groups = _groups(episodes["task_id"].to_list(), lanes, read.filter(pl.col("step") == 0)["tools"].to_list())
+    return Plain(
+        episodes.with_columns(pl.Series("group_id", groups, dtype=pl.String)), read, calls.clear(), lanes, answers
+    )
+
+
+def _definitions(text: str) -> str | None:
+    try:
+        return canonical_tools(text)
+    except (MalformedMessagesError, RecursionError):
+        return None
+
+
+def _columns(calls: pl.DataFrame, tools: pl.Series) -> Calls:
+    reasons = {text: canonical_finish_reason(text) for text in calls["finish_reasons"].unique().to_list()}
+    return Calls(
+        start_ns=calls["Timestamp"].to_list(),
+        end_ns=(calls["Timestamp"] + calls["Duration"]).to_list(),
+        service_name=calls["ServiceName"].to_list(),
+        is_streaming=calls["streams"].to_list(),
+        finish_reason=[reasons[text] for text in calls["finish_reasons"].to_list()],
+        input=calls["input_messages"].to_list(),
+        output=calls["output_messages"].to_list(),
+        system=calls["system_instructions"].to_list(),
+        tools=tools.to_list(),
+    )
+
+
+def _with_steps(
+    calls: pl.DataFrame, steps: Steps, tools: pl.Series, definitions: Sequence[str | None], counts: pl.Series
+) -> pl.DataFrame:
+    """``calls`` with what was found out about each."""
+    sizes = counts.to_numpy()
+    states = pl.Series("state", steps.state, dtype=pl.String)
+    following = pl.Series(steps.following, dtype=pl.UInt32)
+    previous = np.full(calls.height, -1)
+    previous[following.drop_nulls().to_numpy()] = np.flatnonzero(following.is_not_null().to_numpy())
+    before = pl.Series(previous, dtype=pl.Int64).replace(-1, None).cast(pl.UInt32)
+    return calls.with_columns(
+        states,
+        states.gather(following).fill_null("").alias("next_state"),
+        following.is_null().alias("is_last"),
+        pl.Series("step", np.arange(calls.height) - np.repeat(np.cumsum(sizes) - sizes, sizes), dtype=pl.UInt32),
+        pl.Series("first", steps.first, dtype=pl.UInt32),
+        pl.Series("action", steps.action, dtype=pl.String),
+        pl.Series("tool_results", steps.results, dtype=pl.String),
+        pl.Series("tool_call_count", steps.tool_call_count, dtype=pl.UInt32),
+        pl.Series("finish_reason", steps.finish_reason, dtype=pl.String),
+        pl.Series("tools", definitions, dtype=pl.String).gather(tools),
+        before.is_not_null().alias("continues"),
+        calls["capture"].gather(before).alias("before"),
+    )
+
+
+def _groups(task_ids: Iterable[str], lanes: Iterable[Sequence[Lane]], tools: Iterable[str]) -> list[str]:
+    """The group of each episode: see ``rows.group_of``."""
+    return [
+        task_id or digest([definitions, *_opening(found[0])]).hex()
+        for task_id, found, definitions in zip(task_ids, lanes, tools, strict=True)
+    ]
+
+
+def _opening(lane: Lane) -> Iterator[str]:
+    *system, user = lane.start
+    for found in system:
+        yield f"system:{found.hex()}"
+    yield f"user:{user.hex()}"
+
+
+def _diverged(calls: pl.DataFrame, tokens: pl.DataFrame) -> set[str]:
+    """Traces in which the tokens of a call do not go on where those of the call before ended."""
+    pairs = calls.filter(pl.col("continues")).select("TraceId", "before", "capture")
+    halves = pairs.filter(pl.col("before").is_null() != pl.col("capture").is_null())["TraceId"]
+    whole = pairs.drop_nulls()
+    one, other = tokens[whole["before"]], tokens[whole["capture"]]
+    prompt, sampled = pl.col("one_prompt"), pl.col("one_response")
+    goes_on = pl.DataFrame(
+        [
+            one["prompt_token_ids"].alias("one_prompt"),
+            one["response_token_ids"].alias("one_response"),
+            other["prompt_token_ids"].alias("other"),
+        ]
+    ).select(
+        (pl.col("other").list.head(prompt.list.len()) == prompt)
+        & (pl.col("other").list.slice(prompt.list.len(), sampled.list.len()) == sampled)
+    )
+    return {*halves.to_list(), *whole.filter(~goes_on.to_series())["TraceId"].to_list()}
+
+
+def _used_as_tools(plain: Plain) -> set[str]:
+    """Traces of which one holds a conversation that a tool call of another one may have started."""
+    trace_ids = plain.episodes["TraceId"].to_list()
+    told: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for trace_id, lanes in zip(trace_ids, plain.lanes, strict=True):
+        for lane in lanes:
+            told[lane.question.strip(), lane.said.text.strip()].add(trace_id)
+    said = {answer for _, answer in told}
+    found: set[str] = set()
+    for trace_id, answers in zip(trace_ids, plain.answers, strict=True):
+        for answer in answers:
+            content = answer.content.strip()
+            if content in said:
+                for text in _texts(answer):
+                    others = told.get((text, content), set()) - {trace_id}
+                    if others:
+                        found |= others | {trace_id}
+    return found
+
+
+def _texts(answer: Answer) -> Iterator[str]:
+    """The texts among the arguments of the call that was answered."""
+    for value in answer.asked.arguments.values():
+        if isinstance(value, str) and value.strip():
+            yield value.strip()
+
+
+def touched(plain: Plain, spans: Iterable[Span], parents: Mapping[SpanKey, SpanKey]) -> set[str]:
+    """Plain traces that may belong to an episode of other spans: a call continues theirs, or an agent is a tool.
+
+    Args:
+        plain: What was thought to be plain.
+        spans: All other spans.
+        parents: Call → the call among ``spans`` that it continues.
+    """
+    calls = [span for span in spans if span.kind is SpanKind.LLM]
+    if not calls or not plain.lanes:
+        return set()
+    return _continued(plain, calls, parents) | _tools_of(plain, calls)
+
+
+def _continued(plain: Plain, calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> set[str]:
+    known = {call.key: call for call in calls}
+    identities: set[str] = set()
+    starts: set[tuple[bytes, ...]] = set()
+    for call in calls:
+        position = last_assistant(call)
+        if position is None:
+            continue
+        answered = [asked.id for asked in call.input[position].tool_calls if asked.id]
+        parent = known.get(parents.get(call.key, ("", "")))
+        if parent is None or not _is_settled(call, position, answered, parent):
+            identities.update(answered)
+            starts.add(_start(call))
+    if not starts:
+        return set()
+    return {
+        trace_id
+        for trace_id, lanes, answers in zip(plain.episodes["TraceId"], plain.lanes, plain.answers, strict=True)
+        if any(lane.start in starts for lane in lanes) or any(answer.asked.id in identities for answer in answers)
+    }
+
+
+def _is_settled(call: Span, position: int, answered: Sequence[str], parent: Span) -> bool:
+    """Whether no other trace can have a better claim to being what ``call`` continues."""
+    if parent.trace_id != call.trace_id or call.input_chain[position] not in after(parent):
+        return False
+    return not answered or any(asked.id == answered[0] for said in parent.output for asked in said.tool_calls)
+
+
+def _start(call: Span) -> tuple[bytes, ...]:
+    found: list[bytes] = []
+    for message in call.input:
+        found.append(message.digest)
+        if message.role == "user":
+            break
+    return tuple(found)
+
+
+def _tools_of(plain: Plain, calls: Sequence[Span]) -> set[str]:
+    questions = {next((said.text.strip() for said in call.input if said.role == "user"), "") for call in calls}
+    said = {call.output[0].text.strip() for call in calls if call.output}
+    arguments: set[str] = set()
+    responses: set[str] = set()
+    for call in calls:
+        position = last_assistant(call)
+        if position is not None:
+            for asked in call.input[position].tool_calls:
+                if asked.is_valid:
+                    values = parse_json(asked.arguments)
+                    arguments |= {value.strip() for value in _values(values) if isinstance(value, str)}
+            responses |= {
+                response.content.strip()
+                for message in call.input[position + 1 :]
+                for response in message.tool_responses
+            }
+    return {
+        trace_id
+        for trace_id, lanes, answers in zip(plain.episodes["TraceId"], plain.lanes, plain.answers, strict=True)
+        if any(lane.said.text.strip() in responses and lane.question.strip() in arguments for lane in lanes)
+        or any(
+            answer.content.strip() in said and any(text in questions for text in _texts(answer)) for answer in answers
+        )
+    }
+
+
+def _values(arguments: object) -> Iterable[object]:
+    return cast("dict[str, object]", arguments).values() if isinstance(arguments, dict) else ()

@@ -1,0 +1,259 @@
+"""Plain episodes → rows of the tables: columns out of columns.
+
+Invariant: the same rows as ``rows`` makes of an episode without failures.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from spanloop.semconv.enums import RowStart, TokenSource
+
+from .. import frames
+from ..captures import BY_RESPONSE_ID, Generations
+from ..options import CONVERTER_VERSION
+from ..ragged import ragged
+from ..rewards import Rewards, broadcast
+from .episodes import Plain
+
+SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
+
+
+class PlainTables(NamedTuple):
+    """Rows of the tables, by trace; of failures there are none."""
+
+    episodes: pl.DataFrame
+    transitions: pl.DataFrame
+    trajectories: pl.DataFrame
+    context: pl.DataFrame
+    """The spans that are no model call, with ``episode_id``."""
+
+
+def tables(plain: Plain, captured: Generations, rewards: Sequence[Rewards], outcomes: Sequence[str]) -> PlainTables:
+    """The rows of plain episodes.
+
+    Args:
+        plain: The episodes.
+        captured: What the gateway captured.
+        rewards: Of each episode.
+        outcomes: Of each episode.
+    """
+    given = pl.Series([found.ingested_us for found in rewards], dtype=pl.Int64)
+    calls = _with_policy(plain.calls)
+    whole = _with_steps(plain.episodes, calls, given)
+    shared = ("episode", "episode_id", "revision", "task_id", "group_id")
+    told = calls.drop("task_id").join(whole.select("trace", *shared), on="trace", how="left", maintain_order="left")
+    breakdowns = _Breakdowns(rewards, told)
+    return PlainTables(
+        _episodes(whole, rewards, outcomes, breakdowns),
+        _transitions(told, captured, breakdowns),
+        _trajectories(told, captured.tokens, breakdowns, _agents_again(plain, told)),
+        plain.context.join(whole.select("trace", "episode_id"), on="trace", how="left", maintain_order="left"),
+    )
+
+
+def _with_policy(calls: pl.DataFrame) -> pl.DataFrame:
+    """``calls`` with the ``model`` and the ``policy`` that answered: see ``Step``."""
+    versioned = pl.when(pl.col("response_model").str.contains("@", literal=True)).then("response_model")
+    captured = pl.when(pl.col("captured_version") != "").then("captured_version")
+    return calls.with_columns(
+        policy=pl.coalesce(captured, versioned, pl.lit("")),
+        model=pl.when(pl.col("response_model") != "").then("response_model").otherwise("request_model"),
+    )
+
+
+def _with_steps(episodes: pl.DataFrame, calls: pl.DataFrame, scored_us: pl.Series) -> pl.DataFrame:
+    """``episodes`` with what their calls have in sum, and their revision."""
+    steps = calls.group_by("trace", maintain_order=True).agg(
+        pl.col("ServiceName", "agent").first(),
+        *(pl.col(name).filter(pl.col(name) != "").first().fill_null("") for name in ("model", "policy")),
+        pl.col("tool_call_count", "input_tokens", "output_tokens").cast(pl.UInt64).sum(),
+        pl.col("captured_us").max().fill_null(0),
+    )
+    session = pl.when(pl.col("session_id") != "").then("session_id").otherwise("conversation_id")
+    return (
+        episodes.with_row_index("episode")
+        .join(steps, on="trace", how="left", maintain_order="left")
+        .with_columns(
+            session.alias("session_id"),
+            revision=pl.max_horizontal("ingested_us", "captured_us", scored_us),
+        )
+    )
+
+
+class _Breakdowns:
+    """Rewards of steps: those of their episodes, unless a step was scored itself."""
+
+    def __init__(self, rewards: Sequence[Rewards], calls: pl.DataFrame) -> None:
+        values = [found.value for found in rewards]
+        parts = [dict(sorted(found.breakdown.items())) for found in rewards]
+        places = calls["episode"].to_numpy().copy()
+        if any(found.steps for found in rewards):
+            episodes: list[int] = calls["episode"].to_list()
+            for place, (episode, step) in enumerate(zip(episodes, calls["step"].to_list(), strict=True)):
+                if step in rewards[episode].steps:
+                    value, breakdown = broadcast(rewards[episode], step)
+                    places[place] = len(values)
+                    values.append(value)
+                    parts.append(dict(sorted(breakdown.items())))
+        self.parts = frames.maps("reward_breakdown", parts, frames.FLOAT_MAP)
+        self.rewards = pl.Series("reward", values, dtype=pl.Float64)
+        self.places = pl.Series("place", places, dtype=pl.UInt32)
+        """Of each call, in the two above; that of an episode is its number."""
+
+
+def _episodes(
+    whole: pl.DataFrame, rewards: Sequence[Rewards], outcomes: Sequence[str], breakdowns: _Breakdowns
+) -> pl.DataFrame:
+    count = len(rewards)
+    return _select(
+        whole,
+        frames.EPISODES,
+        converter_version=pl.lit(CONVERTER_VERSION),
+        service_name="ServiceName",
+        agent_name="agent",
+        policy_version="policy",
+        trace_ids=pl.concat_list("TraceId"),
+        started_at="started_ns",
+        duration_ns=pl.col("ended_ns") - pl.col("started_ns"),
+        step_count="calls",
+        tool_error_count=pl.lit(0),
+        outcome=pl.Series(outcomes, dtype=pl.String),
+        reward=breakdowns.rewards.head(count),
+        reward_breakdown=breakdowns.parts.head(count),
+        is_terminated=pl.lit(value=True),
+        is_truncated=pl.lit(value=False),
+        error_class=pl.lit(""),
+        fault_owner=pl.lit(""),
+    )
+
+
+def _transitions(calls: pl.DataFrame, captured: Generations, breakdowns: _Breakdowns) -> pl.DataFrame:
+    tokens = {name: captured.tokens[name].gather(calls["capture"]).fill_null([]) for name in captured.tokens.columns}
+    is_captured = pl.col("capture").is_not_null()
+    return _select(
+        calls,
+        frames.TRANSITIONS,
+        transition_id=pl.format("{}/{}", "episode_id", "step"),
+        agent_name="agent",
+        trace_id="TraceId",
+        span_id="SpanId",
+        policy_version="policy",
+        reward=breakdowns.rewards.gather(breakdowns.places),
+        reward_breakdown=breakdowns.parts.gather(breakdowns.places),
+        is_terminated="is_last",
+        is_truncated=pl.lit(value=False),
+        sampling=_sampling(calls, captured.rows),
+        token_source=pl.when(is_captured)
+        .then(pl.lit(TokenSource.CAPTURED.value))
+        .otherwise(pl.lit(TokenSource.NONE.value)),
+        capture_join=pl.when(is_captured).then(pl.lit(BY_RESPONSE_ID)).otherwise(pl.lit("")),
+        is_trainable=pl.lit(value=True),
+        untrainable_reason=pl.lit(""),
+        untrainable_detail=pl.lit(""),
+        tool_error_count=pl.lit(0),
+        error_class=pl.lit(""),
+        fault_owner=pl.lit(""),
+        started_at="Timestamp",
+        duration_ns="Duration",
+        **tokens,
+    )
+
+
+def _sampling(calls: pl.DataFrame, generations: pl.DataFrame) -> pl.Series:
+    """The sampling parameters of each call: the capture's, with those that its span names over them."""
+    given = pl.struct("sampling").struct.json_encode() if not generations.is_empty() else pl.lit("")
+    texts = generations.select(given.alias("text"))["text"].gather(calls["capture"]).fill_null("").to_list()
+    known: dict[tuple[str, tuple[str, ...]], int] = {}
+    values: list[dict[str, str]] = []
+    places: list[int] = []
+    own = zip(*(calls[name].to_list() for name in SAMPLING), strict=True)
+    for call, key in enumerate(zip(texts, own, strict=True)):
+        place = known.get(key)
+        if place is None:
+            place = known[key] = len(values)
+            capture = calls["capture"][call]
+            found: list[dict[str, str]] = [] if capture is None else generations["sampling"][capture].to_list()
+            told = {name: value for name, value in zip(SAMPLING, key[1], strict=True) if value}
+            values.append({item["key"]: item["value"] for item in found} | told)
+        places.append(place)
+    return frames.maps("sampling", values, frames.STRING_MAP).gather(places)
+
+
+def _agents_again(plain: Plain, calls: pl.DataFrame) -> list[int]:
+    """The first calls of conversations of which the same agent, told by its system prompt, had another one before."""
+    found: list[int] = []
+    several = [lanes for lanes in plain.lanes if len(lanes) > 1]
+    if several:
+        begun = calls.filter(~pl.col("continues"))
+        agents = dict(zip(begun["first"].to_list(), begun["agent"].to_list(), strict=True))
+        for lanes in several:
+            seen: set[tuple[str, tuple[bytes, ...]]] = set()
+            for lane in lanes:
+                agent = (agents[lane.first], lane.start[:-1])
+                if agent in seen:
+                    found.append(lane.first)
+                seen.add(agent)
+    return found
+
+
+def _trajectories(
+    calls: pl.DataFrame, tokens: pl.DataFrame, breakdowns: _Breakdowns, again: Sequence[int]
+) -> pl.DataFrame:
+    """One row a conversation of which the tokens are known: in a plain one every call goes on where the last ended."""
+    known = calls.with_columns(breakdowns.places).filter(pl.col("capture").is_not_null()).sort("first", "step")
+    first, last = known.filter(~pl.col("continues")), known.filter(pl.col("is_last"))
+    is_again = pl.col("first").is_in(list(again))
+    number = pl.int_range(pl.len(), dtype=pl.UInt32).over("episode")
+    return _select(
+        first.with_columns(number.alias("row_number")),
+        frames.TRAJECTORIES,
+        trajectory_id=pl.format("{}/{}", "episode_id", "row_number"),
+        agent_name="agent",
+        policy_version="policy",
+        first_step="step",
+        last_step=last["step"],
+        row_start=pl.when(is_again)
+        .then(pl.lit(RowStart.PROMPT_DIVERGED.value))
+        .otherwise(pl.lit(RowStart.FIRST.value)),
+        reward=breakdowns.rewards.gather(last["place"]),
+        is_trainable=pl.lit(value=True),
+        untrainable_reason=pl.lit(""),
+        **_token_columns(known, first["capture"], last["capture"], tokens),
+    )
+
+
+def _token_columns(
+    calls: pl.DataFrame, first: pl.Series, last: pl.Series, tokens: pl.DataFrame
+) -> dict[str, pl.Series]:
+    """As ``trajectories.token_columns``: all tokens stand in the last call, what was sampled in each of them."""
+    begun = tokens["prompt_token_ids"].gather(first)
+    whole = pl.DataFrame([tokens["prompt_token_ids"].gather(last), tokens["response_token_ids"].gather(last)])
+    after = whole.select(pl.concat_list(pl.all()).list.slice(pl.lit(begun.list.len())))
+    sampled = calls["response_tokens"].to_numpy().astype(np.int64)
+    ends = calls["prompt_tokens"].to_numpy().astype(np.int64) + sampled
+    begins = ~calls["continues"].to_numpy()
+    unseen = np.where(begins, 0, ends - sampled - np.roll(ends, 1))
+    mask = np.repeat(np.tile(np.array([0, 1], dtype=np.uint8), len(sampled)), np.stack([unseen, sampled], 1).ravel())
+    logprobs = np.zeros(len(mask), dtype=np.float32)
+    logprobs[mask == 1] = tokens["logprobs"].gather(calls["capture"]).explode().to_numpy()
+    lengths = np.add.reduceat(unseen + sampled, np.flatnonzero(begins)) if len(sampled) else sampled
+    return {
+        "prompt_token_ids": begun,
+        "response_token_ids": after.to_series(),
+        "loss_mask": ragged(mask, lengths),
+        "logprobs": ragged(logprobs, lengths),
+    }
+
+
+def _select(frame: pl.DataFrame, schema: pl.Schema, **columns: pl.Expr | pl.Series | str) -> pl.DataFrame:
+    """The columns of ``schema``: those given, else the ones of that name."""
+    found = {name: columns.get(name, name) for name in schema}
+    return frame.select(
+        (pl.col(value) if isinstance(value, str) else pl.lit(value) if isinstance(value, pl.Series) else value)
+        .cast(schema[name])
+        .alias(name)
+        for name, value in found.items()
+    )
