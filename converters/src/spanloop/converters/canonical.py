@@ -4,6 +4,8 @@ Invariant: a row in, a row out. Dialects that are expressions cost polars' time 
 just the rows that are theirs.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 import polars as pl
@@ -11,8 +13,10 @@ import polars as pl
 from spanloop.semconv import attributes as names
 
 from . import frames
-from .dialects import CANONICAL, DIALECTS, Dialect, RawSpan, RowDialect, column_of
+from .chat_forms import Fields
+from .dialects import ASKED, CANONICAL, DIALECTS, Dialect, RawSpan, RowDialect, column_of
 from .frames import clean_text
+from .messages import dump
 
 _COMMON: Final = {
     "error_type": names.ERROR_TYPE,
@@ -71,8 +75,12 @@ def _read_rows(wide: pl.DataFrame) -> pl.DataFrame:
     """``wide`` with a column for each thing that dialects read span by span; null where another dialect is at work."""
     readers = {number: dialect.read for number, dialect in enumerate(DIALECTS) if isinstance(dialect, RowDialect)}
     rows = wide.filter(pl.col(_DIALECT).is_in(list(readers)))
-    columns = (_DIALECT, "SpanName", "ScopeName", "SpanAttributes", "Events.Name", "Events.Attributes")
-    found = [readers[cast("int", row[0])](_raw(row)) for row in rows.select(columns).iter_rows()]
+    columns = ("TraceId", "SpanId", _DIALECT, "SpanName", "ScopeName", "SpanAttributes", "Events.Name")
+    asked = _asked(rows)
+    found = [
+        readers[cast("int", dialect)](_raw(rest, asked.get((trace_id, span_id), ())))
+        for trace_id, span_id, dialect, *rest in rows.select(*columns, "Events.Attributes").iter_rows()
+    ]
     read = pl.DataFrame(
         {_READ + name: [clean_text(item.get(name)) for item in found] for name in _COLUMNS},
         schema={_READ + name: pl.String for name in _COLUMNS},
@@ -80,17 +88,27 @@ def _read_rows(wide: pl.DataFrame) -> pl.DataFrame:
     return wide.join(read, on="_row", how="left", maintain_order="left")
 
 
-def _raw(row: tuple[Any, ...]) -> RawSpan:
-    _, name, scope, items, event_names, event_attributes = row
-    return RawSpan(
-        name=name or "",
-        scope=scope or "",
-        attributes=_dict(items),
-        events=[
-            (str(event or ""), _dict(found))
-            for event, found in zip(event_names or (), event_attributes or (), strict=False)
-        ],
-    )
+def _asked(rows: pl.DataFrame) -> dict[tuple[str, str], list[Fields]]:
+    """Model call → the tool calls that it asked for, where spans below it name them: AgentOps writes them so."""
+    is_call = pl.col("SpanName").str.starts_with("tool_call.") & pl.col("ScopeName").str.starts_with("agentops.")
+    found: dict[tuple[str, str], list[Fields]] = defaultdict(list)
+    ordered = rows.filter(is_call).sort("Timestamp", "SpanId")
+    for trace_id, parent, items in ordered.select("TraceId", "ParentSpanId", "SpanAttributes").iter_rows():
+        told = _dict(items)
+        names = {"id": "tool.call.id", "name": "tool.name", "arguments": "tool.parameters"}
+        found[trace_id, parent].append({key: told.get(name, "") for key, name in names.items()})
+    return found
+
+
+def _raw(row: Sequence[Any], asked: Sequence[Fields]) -> RawSpan:
+    name, scope, items, event_names, event_attributes = row
+    events = [
+        (str(event or ""), _dict(found))
+        for event, found in zip(event_names or (), event_attributes or (), strict=False)
+    ]
+    if asked:
+        events.append((ASKED, {"calls": dump(list(asked))}))
+    return RawSpan(name=name or "", scope=scope or "", attributes=_dict(items), events=events)
 
 
 def _dict(items: list[dict[str, str | None]] | None) -> dict[str, str]:

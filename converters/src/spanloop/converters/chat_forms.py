@@ -195,7 +195,7 @@ _CONTENT_KEYS: Final = frozenset(
 )
 _NOISE: Final = frozenset(
     {"refusal", "annotations", "audio", "additional_kwargs", "response_metadata", "usage_metadata", "tool_call_chunks"}
-    | {"invalid_tool_calls", "example", "artifact", "status", "id", "provider_specific_fields"}
+    | {"invalid_tool_calls", "example", "artifact", "status", "id", "provider_specific_fields", "meta"}
 )
 """What a chat API says about a message beside its content: nothing that a model is shown."""
 
@@ -372,8 +372,11 @@ _SCHEMAS: Final = (
 )
 
 
+_DEFINITION_SHELLS: Final = ("function", "toolSpec", "data")
+
+
 def _definition(fields: Fields) -> Fields:
-    inner = next((fields[key] for key in ("function", "toolSpec") if isinstance(fields.get(key), dict)), fields)
+    inner = next((fields[key] for key in _DEFINITION_SHELLS if isinstance(fields.get(key), dict)), fields)
     source = cast("Fields", inner)
     found = {key: source[key] for key in ("name", "description") if source.get(key) is not None}
     schema = next((source[key] for key in _SCHEMAS if source.get(key) is not None), None)

@@ -6,7 +6,8 @@ that continue one another, or that share agent, system prompt and first user mes
 """
 
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from .captures import NO_CAPTURE, Capture
@@ -152,35 +153,57 @@ def _results(
     by_id: dict[str, deque[Span]] = defaultdict(deque)
     by_name: dict[str, deque[Span]] = defaultdict(deque)
     asked = {tool_call.id for call in calls for message in call.output[:1] for tool_call in message.tool_calls}
-    inner = _within_tools(calls, context)
-    for span in sorted(context, key=lambda span: (span.start_ns, span.key)):
-        if span.kind is SpanKind.TOOL and span.key not in inner:
-            # A framework may give a call an id of its own, which no model asked with: its name tells then.
-            if span.tool_call_id in asked and span.tool_call_id:
-                by_id[span.tool_call_id].append(span)
-            else:
-                by_name[span.tool_name].append(span)
+    for span in _tool_calls(calls, context, asked):
+        # A framework may give a call an id of its own, which no model asked with: its name tells then.
+        if span.tool_call_id and span.tool_call_id in asked:
+            by_id[span.tool_call_id].append(span)
+        else:
+            by_name[span.tool_name].append(span)
     return [
         _results_of(call, _next_input(calls, following.get(index)), by_id, by_name) for index, call in enumerate(calls)
     ]
 
 
-def _within_tools(calls: Sequence[Span], context: Sequence[Span]) -> set[SpanKey]:
-    """Tool spans right within a tool span: the same call seen again, by an MCP client or a second instrumentor."""
-    if sum(span.kind is SpanKind.TOOL for span in context) < 2:
-        return set()
+def _tool_calls(calls: Sequence[Span], context: Sequence[Span], asked: AbstractSet[str]) -> list[Span]:
+    """One span for each call of a tool, by start; those right within another are the same call, seen again."""
+    tools = sorted((span for span in context if span.kind is SpanKind.TOOL), key=lambda span: (span.start_ns, span.key))
+    if len(tools) <= 1:
+        return tools
+    roots = _outermost_tools(tools, (*calls, *context))
+    groups: dict[SpanKey, list[Span]] = defaultdict(list)
+    for span in tools:
+        groups[roots[span.key]].append(span)
+    return [_one_call(group, asked) for group in groups.values()]
+
+
+def _one_call(group: Sequence[Span], asked: AbstractSet[str]) -> Span:
+    """The span with the id that the model gave the call, with any one's answer, failed when any of them did."""
+    kept = next((span for span in group if span.tool_call_id and span.tool_call_id in asked), group[0])
+    kept = kept._replace(tool_result=next((span.tool_result for span in (kept, *group) if span.tool_result), ""))
+    failed = next((span for span in group if span.has_failed), None)
+    if failed is None or kept.has_failed:
+        return kept
+    return kept._replace(
+        is_error=failed.is_error,
+        error_type=failed.error_type,
+        exception=failed.exception,
+        status_message=failed.status_message,
+    )
+
+
+def _outermost_tools(tools: Sequence[Span], spans: Iterable[Span]) -> dict[SpanKey, SpanKey]:
+    """Tool span → the tool span that it lies in, with neither a model call nor an agent in between."""
     by_trace: dict[str, list[Span]] = defaultdict(list)
-    for span in (*calls, *context):
+    for span in spans:
         by_trace[span.trace_id].append(span)
-    found: set[SpanKey] = set()
-    for members in by_trace.values():
-        kinds = {span.span_id: "" if span.kind is SpanKind.OTHER else span.kind for span in members}
-        nearest = inherit({span.span_id: span.parent_span_id for span in members}, kinds)
-        found.update(
-            span.key
-            for span in members
-            if span.kind is SpanKind.TOOL and nearest.get(span.parent_span_id) == SpanKind.TOOL
-        )
+    found: dict[SpanKey, SpanKey] = {}
+    for trace_id in {span.trace_id for span in tools}:
+        members = by_trace[trace_id]
+        own = {span.span_id: span.span_id if span.kind is not SpanKind.OTHER else "" for span in members}
+        nearest = inherit({span.span_id: span.parent_span_id for span in members}, own)
+        inner = {span.span_id: nearest.get(span.parent_span_id, "") for span in members if span.kind is SpanKind.TOOL}
+        roots = inherit(inner, {span_id: "" if above in inner else span_id for span_id, above in inner.items()})
+        found.update(((trace_id, span_id), (trace_id, root or span_id)) for span_id, root in roots.items())
     return found
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from .agentscope import AGENTSCOPE
 from .base import CANONICAL, Dialect, attr, column_of
-from .legacy import LEGACY
+from .legacy import ASKED, LEGACY
 from .litellm import LITELLM
 from .logfire import LOGFIRE
 from .openinference import OPENINFERENCE
@@ -27,4 +27,4 @@ DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
 )
 """In order of precedence: what says more about where a span comes from comes first."""
 
-__all__ = ["BODY", "CANONICAL", "DIALECTS", "Dialect", "RawSpan", "RowDialect", "attr", "column_of"]
+__all__ = ["ASKED", "BODY", "CANONICAL", "DIALECTS", "Dialect", "RawSpan", "RowDialect", "attr", "column_of"]

@@ -64,10 +64,11 @@ def response_columns(value: object) -> dict[str, str]:
     """The canonical columns that a response tells."""
     answered = opened(value)
     said = response_messages(value)
-    usage = as_fields(_first(answered, _USAGES)) or answered
+    meta = as_fields(as_fields(_innermost(answered.get("replies"))).get("meta"))
+    usage = as_fields(_first(meta | answered, _USAGES)) or answered
     return known(
         {
-            "response_model": as_text(_first(answered, _MODELS)),
+            "response_model": as_text(_first(meta | answered, _MODELS)),
             "response_id": response_id(answered),
             "finish_reasons": _reason(answered, said),
             "input_tokens": as_text(_first(usage, _INPUT_TOKENS)),

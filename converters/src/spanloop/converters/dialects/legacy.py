@@ -13,7 +13,7 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, message, messages, split_answers
+from ..chat_forms import Fields, as_fields, as_list, message, messages, split_answers, tool_call
 from ..messages import dump
 from ..spans import SpanKind
 from .base import attr
@@ -29,7 +29,12 @@ EVENTS: Final = "events"
 _ALTERNATIVES: Final = {
     "request_model": ("llm.request.model", "model_name"),
     "response_model": ("llm.response.model",),
-    "finish_reasons": ("gen_ai.response.finish_reason", "llm.response.finish_reason", "gen_ai.response.stop_reason"),
+    "finish_reasons": (
+        "gen_ai.response.finish_reason",
+        "llm.response.finish_reason",
+        "gen_ai.response.stop_reason",
+        "gen_ai.completion.0.finish_reason",
+    ),
     "is_streaming": ("gen_ai.is_streaming", "llm.is_streaming"),
     "temperature": ("llm.temperature", "llm.request.temperature"),
     "top_p": ("llm.top_p", "llm.request.top_p", "gen_ai.request.top_p"),
@@ -131,6 +136,10 @@ def _content(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
         or _event_outputs(events)
         or _whole(attributes, "gen_ai.completion", "assistant")
     )
+    said = _with_asked(
+        said,
+        [call for name, payload in events if name == ASKED for call in as_list(decoded(as_text(payload.get("calls"))))],
+    )
     reason = next((as_text(item["finish_reason"]) for item in said if item.get("finish_reason")), "")
     found = {
         "finish_reasons": columns["finish_reasons"] or reason,
@@ -145,13 +154,41 @@ def _content(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+ASKED: Final = "spanloop.asked"
+"""The event that ``canonical`` makes of spans below a call that each name a tool call which the model asked for."""
+
+
+def _with_asked(said: list[Fields], calls: Sequence[object]) -> list[Fields]:
+    if not calls:
+        return said
+    empty: Fields = {"role": "assistant", "parts": []}
+    first_said = said[0] if said else empty
+    return [{**first_said, "parts": [*as_list(first_said["parts"]), *map(tool_call, calls)]}, *said[1:]]
+
+
 def _flat(attributes: Mapping[str, str], prefixes: tuple[str, ...]) -> list[Fields]:
     role = "user" if prefixes is _PROMPTS else "assistant"
     for prefix in prefixes:
         found = [_flat_message(item, role) for item in unflatten(attributes, prefix)]
         if found:
-            return [item for item in found if item["parts"] or role == "user"]
+            return [item for item in _with_thoughts(found) if item["parts"] or role == "user"]
     return []
+
+
+def _with_thoughts(found: Sequence[Fields]) -> list[Fields]:
+    """What a model thought to itself is listed as a message of its own: it belongs to the one that follows."""
+    whole: list[Fields] = []
+    thoughts: list[object] = []
+    beside: Fields = {}
+    for item in found:
+        parts = as_list(item["parts"])
+        if item["role"] in {"thinking", "reasoning"}:
+            thoughts += [{"type": "reasoning", "content": as_fields(part).get("content", part)} for part in parts]
+            beside |= item
+        else:
+            whole.append({**beside, **item, "parts": [*thoughts, *parts]})
+            thoughts, beside = [], {}
+    return [*whole, {**beside, "role": "assistant", "parts": thoughts}] if thoughts else whole
 
 
 def _flat_message(fields: Fields, role: str) -> Fields:
@@ -236,8 +273,9 @@ def _event_message(role: str, payload: Fields) -> Fields:
 def _tools(attributes: Mapping[str, str]) -> str:
     found = unflatten(attributes, "llm.request.functions") or unflatten(attributes, "gen_ai.request.functions")
     for item in found:
-        if isinstance(item.get("parameters"), str):
-            item["parameters"] = decoded(as_text(item["parameters"]))
+        for key in ("parameters", "input_schema"):
+            if isinstance(item.get(key), str):
+                item[key] = decoded(as_text(item[key]))
     if found:
         return dump(found)
     listed = fields_of(first(attributes, "model_request_parameters")).get("function_tools")
@@ -262,8 +300,8 @@ def _tool_events(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-_PYDANTIC_AGENT: Final = "all_messages_events"
-"""What Pydantic AI's agent runs carried before 1.0, beside the tokens of all their calls."""
+_PYDANTIC_AGENT: Final = ("all_messages_events", "pydantic_ai.all_messages")
+"""What Pydantic AI's agent runs carry; before version 2 they have no operation, and the tokens of all their calls."""
 
 _FLAT_MARKS: Final = tuple(f"{prefix}.0.{end}" for prefix in (*_PROMPTS, *_COMPLETIONS) for end in ("role", "content"))
 _WHOLE_MARKS: Final = ("gen_ai.prompt", "gen_ai.completion", *_REQUEST_TYPES)
@@ -271,7 +309,7 @@ _has_events = pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_
 _is_marked = pl.any_horizontal(attr(key).is_not_null() for key in (*_FLAT_MARKS, *_WHOLE_MARKS))
 _is_bare = attr(names.GEN_AI_OPERATION_NAME).is_null() & pl.any_horizontal(
     attr(key).is_not_null()
-    for key in (TRACELOOP_KIND, names.GEN_AI_REQUEST_MODEL, names.GEN_AI_TOOL_NAME, _PYDANTIC_AGENT)
+    for key in (TRACELOOP_KIND, names.GEN_AI_REQUEST_MODEL, names.GEN_AI_TOOL_NAME, *_PYDANTIC_AGENT)
 )
 _has_listed = attr(EVENTS).is_not_null() & attr(names.GEN_AI_REQUEST_MODEL).is_not_null()
 
@@ -283,7 +321,7 @@ LEGACY: Final = RowDialect(
             *_WHOLE_MARKS,
             EVENTS,
             TRACELOOP_KIND,
-            _PYDANTIC_AGENT,
+            *_PYDANTIC_AGENT,
             names.GEN_AI_OPERATION_NAME,
             names.GEN_AI_REQUEST_MODEL,
             names.GEN_AI_TOOL_NAME,

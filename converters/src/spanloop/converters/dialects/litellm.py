@@ -47,6 +47,7 @@ def read(span: RawSpan) -> dict[str, str]:
 LITELLM: Final = RowDialect(
     name="litellm",
     attributes=frozenset(),
-    matches=(pl.col("ScopeName") == "litellm") & (pl.col("SpanName") == "raw_gen_ai_request"),
+    # An exporter in between, such as Agent Lightning's store, drops the scope.
+    matches=pl.col("ScopeName").is_in(["litellm", ""]) & (pl.col("SpanName") == "raw_gen_ai_request"),
     read=read,
 )

@@ -124,6 +124,10 @@ def _flattened(fields: Fields, role: str = "user") -> Fields:
         body["content"] = [_content(item) for item in cast("list[object]", contents)]
     elif "content" in inner:
         body["content"] = inner["content"]
+    answers = fields.get("function")
+    if isinstance(answers, list) and "content" not in body:
+        # AutoGen's answers, several in one message, each as JSON.
+        body["content"] = [decoded(as_text(item)) for item in cast("list[object]", answers)]
     calls = inner.get("tool_calls")
     if isinstance(calls, list):
         body["tool_calls"] = [

@@ -74,9 +74,21 @@ FINISH_REASONS: Final = (
 )
 """As it was said; Gemini says that it stopped where it asks for a tool."""
 
+_PYDANTIC_REQUEST: Final = "model_request_parameters"
+
+TOOLS: Final = pl.coalesce(
+    attr(names.GEN_AI_TOOL_DEFINITIONS), attr(_PYDANTIC_REQUEST).str.json_path_match("$.function_tools")
+)
+"""Pydantic AI 1 had its tools in an attribute of its own."""
+
 OTEL_GENAI: Final = Dialect(
     name="otel_genai",
-    attributes=frozenset(SOURCES.values()) | {names.GEN_AI_OPERATION_NAME, _AG2_TYPE},
+    attributes=frozenset(SOURCES.values()) | {names.GEN_AI_OPERATION_NAME, _AG2_TYPE, _PYDANTIC_REQUEST},
     matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null() | attr(_AG2_TYPE).is_not_null(),
-    columns={"kind": KIND, **{column: attr(key) for column, key in SOURCES.items()}, "finish_reasons": FINISH_REASONS},
+    columns={
+        "kind": KIND,
+        **{column: attr(key) for column, key in SOURCES.items()},
+        "finish_reasons": FINISH_REASONS,
+        "tools": TOOLS,
+    },
 )

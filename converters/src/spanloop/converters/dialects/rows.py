@@ -128,5 +128,9 @@ def parameters(given: Mapping[str, object]) -> dict[str, str]:
         ("is_streaming", ("stream",)),
     )
     return known(
-        {name: next((as_text(given[k]) for k in keys if given.get(k) is not None), "") for name, keys in spelled}
+        {name: next((as_text(given[k]) for k in keys if given.get(k) not in _UNSET), "") for name, keys in spelled}
     )
+
+
+_UNSET: Final = (None, "Infinity", "inf", "NOT_GIVEN")
+"""What some write for a parameter that nobody set."""

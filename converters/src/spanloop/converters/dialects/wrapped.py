@@ -1,9 +1,11 @@
 """Tracers that wrap functions: what went in and what came out, each whole, and what kind of thing it was.
 
-Langfuse, LangSmith, MLflow, Genkit, Haystack, Google's ADK before 1.17 and MCP differ in the names of attributes only:
-a ``Family`` has those, ``exchange`` reads the requests and responses. A new tracer of this kind is a new ``Family``.
+Langfuse, LangSmith, MLflow, Genkit, Haystack, AgentOps, Google's ADK before 1.17 and MCP differ in the names of
+attributes only: a ``Family`` has those, ``exchange`` reads the requests and responses. A new tracer of this kind is a
+new ``Family``.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -68,7 +70,7 @@ def read(family: Family, span: RawSpan) -> dict[str, str]:
     if kind is _LLM:
         columns = _call(family, attributes, columns, (given, answered))
     elif kind is _TOOL:
-        columns["tool_name"] = columns["tool_name"] or span.name.removeprefix(_EXECUTE)
+        columns["tool_name"] = columns["tool_name"] or _CALLED.sub("", span.name)
         columns["tool_arguments"] = columns["tool_arguments"] or as_text(decoded(given))
         columns["tool_result"] = columns["tool_result"] or as_text(decoded(answered))
     elif kind is _AGENT:
@@ -93,8 +95,8 @@ def _counts(value: object) -> Fields:
     return {"input_tokens": usage.get("input"), "output_tokens": usage.get("output"), **usage}
 
 
-_EXECUTE: Final = "execute_tool "
-"""A tool that raises leaves ADK no time for attributes."""
+_CALLED: Final = re.compile(r"^(?:execute_tool|(?:MCP send )?tools/call) ")
+"""What stands before a tool's name in a span's: a tool that raises leaves ADK no time for attributes."""
 
 
 def _adk_agent(span: RawSpan) -> str:
@@ -104,7 +106,7 @@ def _adk_agent(span: RawSpan) -> str:
 def _adk_kind(span: RawSpan) -> SpanKind:
     if span.name.startswith("agent_run"):
         return _AGENT
-    if span.name.startswith(_EXECUTE):
+    if _CALLED.match(span.name):
         return _TOOL
     return _LLM if span.name == "call_llm" else _OTHER
 
@@ -172,7 +174,7 @@ HAYSTACK: Final = Family(
     kinds={},
     input=("haystack.component.input",),
     output=("haystack.component.output", "haystack.agent.output"),
-    agent=lambda span: span.attributes.get("haystack.component.name", "") or span.name,
+    agent=lambda span: span.attributes.get("haystack.component.name", ""),
     other=_haystack_kind,
 )
 
@@ -189,6 +191,19 @@ ADK: Final = Family(
     },
     agent=_adk_agent,
     other=_adk_kind,
+)
+
+AGENTOPS: Final = Family(
+    name="agentops",
+    kind="agentops.span.kind",
+    kinds={"tool": _TOOL, "agent": _AGENT},
+    input=("agentops.tool.input",),
+    output=("agentops.tool.output",),
+    columns={
+        "tool_name": ("agentops.tool.name", "operation.name"),
+        "agent_name": ("agentops.agent.name", "agent.name"),
+    },
+    agent=lambda span: span.attributes.get("operation.name", "") or span.name.removesuffix(".agent"),
 )
 
 MCP: Final = Family(
@@ -225,6 +240,10 @@ _MATCHES: Final = (
             | attr(names.GEN_AI_OPERATION_NAME).is_null()
         ),
     ),
+    (
+        AGENTOPS,
+        attr(AGENTOPS.kind).is_not_null() & attr("gen_ai.request.type").is_null(),
+    ),
     (MCP, attr(MCP.kind).is_not_null() & attr(names.GEN_AI_OPERATION_NAME).is_null()),
 )
 
@@ -240,7 +259,8 @@ WRAPPED: Final = tuple(
                 names.GEN_AI_OPERATION_NAME,
                 names.GEN_AI_INPUT_MESSAGES,
                 names.GEN_AI_OUTPUT_MESSAGES,
-                *(("genkit:type",) if family is GENKIT else ()),
+                "genkit:type",
+                "gen_ai.request.type",
             }
         ),
         matches=matches & _is_unstructured,

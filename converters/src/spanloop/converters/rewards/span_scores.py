@@ -1,9 +1,11 @@
 """Scores that came inside spans: an event ``gen_ai.evaluation.result``, or the same attributes on a span of its own.
 
 OpenTelemetry's carrier is a log event, which the store turns into rows of ``scores`` by itself; some programs attach
-the event to the span that they judge instead.
+the event to the span that they judge instead. Agent Lightning's rewards are spans of their own, each with one or
+several of ``agentlightning.reward.N.name`` and ``.value``.
 """
 
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from math import nan
@@ -15,7 +17,9 @@ from spanloop.semconv import attributes as names
 
 from .. import frames
 
-_ATTRIBUTES: Final = pl.element().struct.field("key") == names.GEN_AI_EVALUATION_SCORE_VALUE
+_LIGHTNING: Final = re.compile(r"agentlightning\.reward\.(\d+)\.value$")
+_key: Final = pl.element().struct.field("key")
+_ATTRIBUTES: Final = (_key == names.GEN_AI_EVALUATION_SCORE_VALUE) | _key.str.starts_with("agentlightning.reward.")
 
 
 def scores_in_spans(spans: pl.DataFrame) -> pl.DataFrame:
@@ -38,10 +42,23 @@ def scores_in_spans(spans: pl.DataFrame) -> pl.DataFrame:
         own = _texts(row["SpanAttributes"])
         if names.GEN_AI_EVALUATION_SCORE_VALUE in own:
             carried.append(own)
+        carried += _lightning(own)
         rows += [_row(row, number, values) for number, values in enumerate(carried)]
     times = {name: dtype for name, dtype in frames.SCORES.items() if dtype in {frames.TIME_NS, frames.TIME_US}}
     raw = {name: pl.Int64() if name in times else dtype for name, dtype in frames.SCORES.items()}
     return pl.DataFrame(rows, schema=raw).with_columns(pl.col(name).cast(dtype) for name, dtype in times.items())
+
+
+def _lightning(own: Mapping[str, str]) -> list[dict[str, str]]:
+    """Agent Lightning's rewards under OpenTelemetry's names; its ``primary`` one is the reward."""
+    found: list[dict[str, str]] = []
+    for key in sorted(own):
+        numbered = _LIGHTNING.match(key)
+        if numbered is not None:
+            name = own.get(f"agentlightning.reward.{numbered.group(1)}.name", "")
+            score = {names.GEN_AI_EVALUATION_NAME: "reward" if name == "primary" else name}
+            found.append({**score, names.GEN_AI_EVALUATION_SCORE_VALUE: own[key]})
+    return found
 
 
 def _texts(items: object) -> dict[str, str]:
