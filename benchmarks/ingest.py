@@ -215,7 +215,7 @@ def clickhouse_alone(
     return Outcome(name, spans, wall_s, used_s)
 
 
-def insert_bytes(data: bytes) -> Callable[[Store, str], object]:
+def insert_bytes(data: Sequence[bytes]) -> Callable[[Store, str], object]:
     """Raw protobuf."""
     return lambda store, token: store.insert_from("collector_insert_spans", data, token=token)
 
@@ -243,7 +243,7 @@ def main() -> None:
             Store.open(address).close()
             whole = through_the_collector(data_dir, address, server.pid, bodies)
             blocks, spans = blocks_of(bodies), (len(bodies) - 1) * BATCH_SPANS
-            raw = [insert_bytes(b"".join(tidy(body).body for body in block)) for block in blocks]
+            raw = [insert_bytes([tidy(body).body for body in block]) for block in blocks]
             alone = clickhouse_alone(
                 "ClickHouse alone, blocks of 20,000", replace(address, database="alone"), server.pid, spans, raw
             )

@@ -16,6 +16,7 @@ from spanloop.collector.dead_letters import DeadLetter
 from spanloop.collector.health import Health
 from spanloop.collector.intake import Intake
 from spanloop.collector.metrics import Metrics
+from spanloop.collector.records import signal_of
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import DataDir
 from spanloop.store.spool import Spool
@@ -101,7 +102,7 @@ class App:
 
     def spooled(self) -> list[tuple[str, bytes]]:
         """What was accepted."""
-        return [(kind, body) for kind, body in self._records() if kind != dead_letters.KIND]
+        return [(signal_of(kind), body) for kind, body in self._records() if kind != dead_letters.KIND]
 
     def dead_letters(self) -> list[DeadLetter]:
         """What was not."""

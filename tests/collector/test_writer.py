@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,7 +35,7 @@ class Faults(Store):
         with self._fault(token):
             return super().insert(table, frame, token=token)
 
-    def insert_from(self, query_name: str, /, data: bytes, *, token: str = "") -> None:
+    def insert_from(self, query_name: str, /, data: Sequence[bytes], *, token: str = "") -> None:
         with self._fault(token):
             super().insert_from(query_name, data, token=token)
 

@@ -18,6 +18,7 @@ from .dead_letters import DeadLetter, RejectReason, Signal, first_ids
 from .otlp_json import decode_logs, decode_traces
 from .redaction import Hits, Redactor, by_rule
 from .salvage import salvage
+from .tidy import for_clickhouse
 from .wire import MalformedError, parse, serialize
 
 __all__ = ["JSON", "PROTOBUF", "Admission", "RejectReason", "Signal", "admit", "letter_of_items", "malformed_letter"]
@@ -45,7 +46,8 @@ class Admission(NamedTuple):
     """What the door let in."""
 
     body: bytes
-    """The accepted items as a protobuf request of the same signal; the request itself when nothing had to change."""
+    """The accepted items as a protobuf request of the same signal, spans in the form that ClickHouse reads (`tidy`);
+    the request itself when nothing had to change."""
     accepted: int
     rejected: Mapping[RejectReason, int]
     repaired: int
@@ -92,13 +94,20 @@ def admit(
     if reasons:
         _keep(request, lambda item: _fault(item) is None)
     return Admission(
-        body=serialize(request) if redacted or reasons else opened.body,
+        body=_accepted_body(request, opened.body, is_changed=bool(redacted or reasons)),
         accepted=sum(len(items) for items in _item_lists(request)),
         rejected={letter.reason: letter.item_count for letter in letters},
         repaired=opened.repaired,
         redacted=redacted,
         dead_letters=tuple(letters),
     )
+
+
+def _accepted_body(request: _Request, body: bytes, *, is_changed: bool) -> bytes:
+    if isinstance(request, ExportTraceServiceRequest):
+        tidied = for_clickhouse(request)
+        return body if tidied == body else tidied
+    return serialize(request) if is_changed else body
 
 
 def malformed_letter(

@@ -21,6 +21,7 @@ from . import dead_letters
 from .admission import PROTOBUF, count_items, letter_of_items, pick
 from .dead_letters import DeadLetter, DeadLetterRows, RejectReason, Signal
 from .log_rows import LogRows
+from .records import signal_of
 from .refused_rows import RefusedRanges, is_for_good
 from .trace_rows import TraceRows
 from .wire import parse
@@ -125,7 +126,7 @@ class FrameBlock(NamedTuple):
     def _letter(self, signal: Signal, row: int, error: str) -> tuple[DeadLetter, int]:
         """The dead letter of one row, and when it was received."""
         for record in self.batch.records:
-            items = count_items(signal, record.body) if record.kind == signal else 0
+            items = count_items(signal, record.body) if signal_of(record.kind) == signal else 0
             if row < items:
                 request = pick(signal, record.body, row)
                 letter = letter_of_items(signal, request, RejectReason.REFUSED_BY_CLICKHOUSE, error)
@@ -155,7 +156,7 @@ class PolarsStrategy:
                 if record.kind == dead_letters.KIND:
                     for letter in dead_letters.decode(record.body):
                         letters.add(letter, record.accepted_ns)
-                elif Signal(record.kind) is Signal.TRACES:
+                elif Signal(signal_of(record.kind)) is Signal.TRACES:
                     traces.add(parse(ExportTraceServiceRequest, record.body))
                 else:
                     logs.add(parse(ExportLogsServiceRequest, record.body))
@@ -172,4 +173,6 @@ def _filled(frames: Sequence[tuple[Signal, pl.DataFrame]]) -> tuple[tuple[Signal
 
 
 def _unreadable(record: Record, error: ValueError) -> DeadLetter:
-    return DeadLetter(record.kind, RejectReason.UNREADABLE_RECORD, str(error), PROTOBUF, record.body, item_count=0)
+    return DeadLetter(
+        signal_of(record.kind), RejectReason.UNREADABLE_RECORD, str(error), PROTOBUF, record.body, item_count=0
+    )

@@ -19,6 +19,7 @@ from .admission import Admission, Signal, admit, malformed_letter
 from .guard import Guard
 from .health import Health
 from .metrics import Metrics
+from .records import ready_kind
 from .redaction import Redactor
 from .refusal import BodyBudget, RefusedError, invalid, unavailable
 from .settings import Settings
@@ -94,7 +95,8 @@ class Intake:
             await self._store([(dead_letters.KIND, dead_letters.encode([letter]))])
             self.metrics.count("dead_letters_total", signal=signal, reason=letter.reason)
             raise invalid(f"not an OTLP {signal} request: {letter.detail}") from error
-        records: list[tuple[str, bytes]] = [(signal, admission.body)] if admission.accepted else []
+        kind = ready_kind(admission.accepted) if signal is Signal.TRACES else signal
+        records: list[tuple[str, bytes]] = [(kind, admission.body)] if admission.accepted else []
         if admission.dead_letters:
             records.append((dead_letters.KIND, dead_letters.encode(admission.dead_letters)))
         if records:

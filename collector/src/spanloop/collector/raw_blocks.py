@@ -14,8 +14,9 @@ from spanloop.store.spool import Batch, Record
 
 from .blocks import FrameBlock, PolarsStrategy, Sent
 from .dead_letters import Signal
+from .records import ready_spans
 from .refused_rows import RefusedRanges, is_unreadable
-from .tidy import tidy
+from .tidy import Tidied, tidy
 from .wire import MalformedError
 
 _log = logging.getLogger(__name__)
@@ -29,7 +30,8 @@ class RawBlock(NamedTuple):
     """Logs, dead letters, and what is no request."""
     traces: Batch
     """The records of the spans."""
-    request: bytes
+    request: tuple[bytes, ...]
+    """Pieces of one OTLP request: bodies in a row are one."""
     spans: int
     refused: RefusedRanges
 
@@ -70,16 +72,13 @@ class ProtobufStrategy:
         self._refused = refused or RefusedRanges()
 
     def prepare(self, batch: Batch) -> RawBlock:
-        """Join the trace requests into one, in the form that ClickHouse reads."""
+        """Collect the trace requests, in the form that ClickHouse reads."""
         requests: list[bytes] = []
         traces: list[Record] = []
         others: list[Record] = []
         spans = 0
         for record in batch.records:
-            try:
-                tidied = tidy(record.body) if record.kind == Signal.TRACES else None
-            except MalformedError:
-                tidied = None
+            tidied = _tidied(record)
             if tidied is None:
                 others.append(record)
                 continue
@@ -87,4 +86,15 @@ class ProtobufStrategy:
             requests.append(tidied.body)
             spans += tidied.spans
         rest = PolarsStrategy(self._refused).prepare(Batch(batch.block_id, tuple(others)))
-        return RawBlock(rest, Batch(batch.block_id, tuple(traces)), b"".join(requests), spans, self._refused)
+        return RawBlock(rest, Batch(batch.block_id, tuple(traces)), tuple(requests), spans, self._refused)
+
+
+def _tidied(record: Record) -> Tidied | None:
+    """None for what is no trace request."""
+    spans = ready_spans(record.kind)
+    if spans is not None:
+        return Tidied(record.body, spans)
+    try:
+        return tidy(record.body) if record.kind == Signal.TRACES else None
+    except MalformedError:
+        return None

@@ -126,9 +126,11 @@ class _Driver(Protocol):
         self,
         table: str | None,
         column_names: Sequence[str] | None,
-        insert_block: bytes,
+        insert_block: bytes | Sequence[bytes],
         settings: Mapping[str, str],
         fmt: str | None,
+        *,
+        transport_settings: Mapping[str, str] | None = None,
     ) -> object: ...
 
     def close(self) -> None: ...
@@ -140,12 +142,15 @@ class Connection:
     Args:
         address: The server.
         database: The session's database; default is the address's. Creating that one needs another.
+        answer_timeout_s: How long a statement may take.
 
     Raises:
         StoreError: Out of reach, or the server refused the login.
     """
 
-    def __init__(self, address: Address, *, database: str | None = None) -> None:
+    def __init__(
+        self, address: Address, *, database: str | None = None, answer_timeout_s: int = _ANSWER_TIMEOUT_S
+    ) -> None:
         self._pool = get_pool_manager(maxsize=_POOL_SIZE, num_pools=1)
         with store_errors(f"connecting to {address}"):
             client: object = clickhouse_connect.get_client(  # pyright: ignore[reportUnknownMemberType]
@@ -158,7 +163,7 @@ class Connection:
                 autogenerate_session_id=False,
                 form_encode_query_params=True,
                 connect_timeout=_CONNECT_TIMEOUT_S,
-                send_receive_timeout=_ANSWER_TIMEOUT_S,
+                send_receive_timeout=answer_timeout_s,
                 client_name="spanloop",
                 settings=dict(_SETTINGS),
                 pool_mgr=self._pool,
@@ -177,10 +182,18 @@ class Connection:
         with store_errors(doing):
             self._driver.command(sql, parameters, settings=settings or {})
 
-    def query(self, sql: str, *, doing: str, parameters: Mapping[str, object] | None = None) -> pl.DataFrame:
+    def query(
+        self,
+        sql: str,
+        *,
+        doing: str,
+        parameters: Mapping[str, object] | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> pl.DataFrame:
         """Run a statement and read its answer as a frame."""
+        every = {**_QUERY_SETTINGS, **(settings or {})}
         with store_errors(doing):
-            answer = self._driver.raw_query(sql, parameters, settings=_QUERY_SETTINGS, fmt="ArrowStream")
+            answer = self._driver.raw_query(sql, parameters, settings=every, fmt="ArrowStream")
         if not answer.endswith(_ARROW_END):
             raise StoreError(
                 f"The answer of {doing} was cut off after {len(answer)} bytes.",
@@ -194,6 +207,16 @@ class Connection:
                 next_step="If it is about UTF-8, select the column with toValidUTF8(x).",
             ) from error
 
+    def read(self, sql: str, form: str, *, doing: str, parameters: Mapping[str, object] | None = None) -> bytes:
+        """Run a statement and read its answer in a format of ClickHouse."""
+        with store_errors(doing):
+            return self._driver.raw_query(sql, parameters, settings={}, fmt=form)
+
+    def insert_bytes(self, table: str, columns: Sequence[str], block: bytes, form: str, *, token: str = "") -> None:
+        """Send rows in a format of ClickHouse."""
+        with store_errors(f"inserting {len(block)} bytes into {table!r}"):
+            self._driver.raw_insert(table, columns, block, self._insert_settings(token), form)
+
     def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> None:
         """Send the frame as one Arrow record batch, of which ClickHouse makes one block."""
         block = io.BytesIO()
@@ -203,13 +226,15 @@ class Connection:
         with store_errors(f"inserting {frame.height} rows into {table!r}"):
             self._driver.raw_insert(table, frame.columns, block.getvalue(), self._insert_settings(token), "Arrow")
 
-    def insert_from(self, sql: str, data: bytes, *, doing: str, token: str = "") -> None:
+    def insert_from(self, sql: str, data: Sequence[bytes], *, doing: str, token: str = "") -> None:
         """Run an INSERT … SELECT … FROM input() … FORMAT … statement on data in that format."""
-        # In one piece, because the driver's `command` would decode all of the data to see whether it only reads. The
-        # newline ends the statement; another one would be taken for data.
-        block = sql.rstrip().encode() + b"\n" + data
+        # Not by the driver's `command`, which would decode all of the data to see whether it only reads. The newline
+        # ends the statement; another one would be taken for data. The pieces are never joined: fresh memory for all of
+        # them costs more than sending them. With their length known, HTTP needs no chunks, which are a copy too.
+        block = [sql.rstrip().encode() + b"\n", *data]
+        length = {"Content-Length": str(sum(map(len, block)))}
         with store_errors(doing):
-            self._driver.raw_insert(None, None, block, self._insert_settings(token), None)
+            self._driver.raw_insert(None, None, block, self._insert_settings(token), None, transport_settings=length)
 
     def _insert_settings(self, token: str) -> Mapping[str, str]:
         settings = {**_INSERT_SETTINGS, "insert_deduplicate": "1" if token else "0"}

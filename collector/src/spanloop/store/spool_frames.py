@@ -84,11 +84,12 @@ def read_frame(fd: int, offset: int, end: int, marker: bytes) -> Frame | Damage:
     frame_end = payload_offset + header.kind_bytes + header.body_bytes
     if frame_end > end:
         return Damage(offset, end, "torn")
-    payload = read_bytes(fd, frame_end - payload_offset, payload_offset)
-    if len(payload) != frame_end - payload_offset or zlib.crc32(payload) != header.payload_crc:
+    # Apart, because cutting the kind off would be another copy of the body.
+    kind = read_bytes(fd, header.kind_bytes, payload_offset)
+    body = read_bytes(fd, header.body_bytes, payload_offset + header.kind_bytes)
+    if len(kind) + len(body) != frame_end - payload_offset or zlib.crc32(body, zlib.crc32(kind)) != header.payload_crc:
         return Damage(offset, frame_end, "flipped")
-    kind = payload[: header.kind_bytes].decode()
-    return Frame(offset, frame_end, Record(kind, payload[header.kind_bytes :], header.seq, header.accepted_ns))
+    return Frame(offset, frame_end, Record(kind.decode(), body, header.seq, header.accepted_ns))
 
 
 def read_bytes(fd: int, size_bytes: int, offset: int) -> bytes:

@@ -5,6 +5,7 @@ table and in the targets of its materialized views. Nothing here builds SQL from
 """
 
 import re
+from collections.abc import Sequence
 from threading import Lock
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -118,19 +119,39 @@ class Store:
         self._connection.insert(table, fitting, token=token)
         return frame.height
 
-    def insert_from(self, query_name: str, /, data: bytes, *, token: str = "") -> None:
+    def insert_from(self, query_name: str, /, data: Sequence[bytes], *, token: str = "") -> None:
         """Insert what a named INSERT … SELECT … FROM input() … FORMAT … statement makes of data, as one block.
 
         Args:
             query_name: A file's stem in ``store/queries/``; it takes no parameters.
-            data: In the statement's format.
+            data: In the statement's format, in pieces that are sent one after the other.
             token: As `insert`.
 
         Raises:
             StoreError: As `insert`.
         """
-        doing = f"inserting {len(data)} bytes by {query_name!r}"
+        doing = f"inserting {sum(map(len, data))} bytes by {query_name!r}"
         self._connection.insert_from(named_query(query_name).sql, data, doing=doing, token=token)
+
+    def read_native(self, query_name: str, /, **parameters: object) -> bytes:
+        """The answer of a named query in ClickHouse's own format, which holds every type as it is.
+
+        Raises:
+            StoreError: As `query`.
+        """
+        query = named_query(query_name)
+        return self._connection.read(
+            query.sql, "Native", doing=f"query {query_name!r}", parameters=query.bind(parameters)
+        )
+
+    def insert_native(self, table: str, block: bytes, *, token: str = "") -> None:
+        """Insert what `read_native` gave for all insertable columns of a table, as one block.
+
+        Raises:
+            StoreError: As `insert`.
+        """
+        columns = [column.name for column in self._insertable(table)]
+        self._connection.insert_bytes(table, columns, block, "Native", token=token)
 
     def close(self) -> None:
         """Close the connections."""

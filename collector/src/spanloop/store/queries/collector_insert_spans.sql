@@ -15,7 +15,7 @@ SETTINGS
     format_schema = 'syntax = "proto2";
 message Value {
   optional string string_value = 1; optional bool bool_value = 2; optional int64 int_value = 3;
-  optional double double_value = 4; optional bytes bytes_value = 7;
+  optional double double_value = 4; optional bytes array_value = 5; optional bytes bytes_value = 7;
 }
 message Pair { optional string key = 1; optional Value value = 2; }
 message Resource { repeated Pair attributes = 1; }
@@ -51,6 +51,9 @@ WITH
         isNotNull(value.int_value), toString(assumeNotNull(value.int_value)),
         isNotNull(value.double_value), toString(assumeNotNull(value.double_value)),
         isNotNull(value.bool_value), if(assumeNotNull(value.bool_value), 'true', 'false'),
+        -- One string: tag and length of the array's value, of the string, then the string.
+        isNotNull(value.array_value),
+            if(value.array_value = '', '[]', concat('["', substring(assumeNotNull(value.array_value), 5), '"]')),
         isNotNull(value.bytes_value), base64Encode(assumeNotNull(value.bytes_value)),
         ''
     ) AS as_text,
@@ -103,27 +106,27 @@ FROM (
             FROM input('resource_spans Array(Tuple(
                 resource Tuple(attributes Array(Tuple(key String, value Tuple(
                     string_value Nullable(String), bool_value Nullable(Bool), int_value Nullable(Int64),
-                    double_value Nullable(Float64), bytes_value Nullable(String))))),
+                    double_value Nullable(Float64), array_value Nullable(String), bytes_value Nullable(String))))),
                 scope_spans Array(Tuple(
                     scope Tuple(name String, version String, attributes Array(Tuple(key String, value Tuple(
                         string_value Nullable(String), bool_value Nullable(Bool), int_value Nullable(Int64),
-                        double_value Nullable(Float64), bytes_value Nullable(String))))),
+                        double_value Nullable(Float64), array_value Nullable(String), bytes_value Nullable(String))))),
                     spans Array(Tuple(
                         trace_id String, span_id String, trace_state String, parent_span_id String, name String,
                         kind Int32, start_time_unix_nano UInt64, end_time_unix_nano UInt64,
                         attributes Array(Tuple(key String, value Tuple(
                             string_value Nullable(String), bool_value Nullable(Bool), int_value Nullable(Int64),
-                            double_value Nullable(Float64), bytes_value Nullable(String)))),
+                            double_value Nullable(Float64), array_value Nullable(String), bytes_value Nullable(String)))),
                         dropped_attributes_count UInt32,
                         events Array(Tuple(time_unix_nano UInt64, name String,
                             attributes Array(Tuple(key String, value Tuple(
                                 string_value Nullable(String), bool_value Nullable(Bool), int_value Nullable(Int64),
-                                double_value Nullable(Float64), bytes_value Nullable(String)))))),
+                                double_value Nullable(Float64), array_value Nullable(String), bytes_value Nullable(String)))))),
                         dropped_events_count UInt32,
                         links Array(Tuple(trace_id String, span_id String, trace_state String,
                             attributes Array(Tuple(key String, value Tuple(
                                 string_value Nullable(String), bool_value Nullable(Bool), int_value Nullable(Int64),
-                                double_value Nullable(Float64), bytes_value Nullable(String)))))),
+                                double_value Nullable(Float64), array_value Nullable(String), bytes_value Nullable(String)))))),
                         dropped_links_count UInt32, status Tuple(message String, code Int32), flags UInt32)),
                     schema_url String)),
                 schema_url String))')

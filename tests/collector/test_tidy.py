@@ -1,0 +1,118 @@
+"""What ClickHouse cannot read itself is found on the wire, wherever it is, and nothing else is touched."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from spanloop.collector.tidy import for_clickhouse, tidy
+from spanloop.collector.unique_keys import has_unique_keys
+from spanloop.collector.wire import encode_field, parse, serialize
+
+from .collecting import trace_request
+
+TEXT = st.text(max_size=4) | st.sampled_from(["stop", "tool_calls", "*", "2", "\x12\x08*", "x" * 64, "x" * 200])
+SCALARS = (
+    st.builds(AnyValue, string_value=TEXT)
+    | st.builds(AnyValue, int_value=st.integers(-(2**63), 2**63 - 1))
+    | st.builds(AnyValue, double_value=st.floats())
+    | st.builds(AnyValue, bytes_value=st.binary(max_size=8))
+    | st.builds(AnyValue)
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=2).map(lambda values: AnyValue(array_value=ArrayValue(values=values)))
+        | st.lists(st.builds(KeyValue, key=TEXT, value=inner), max_size=2).map(
+            lambda values: AnyValue(kvlist_value=KeyValueList(values=values))
+        )
+    ),
+    max_leaves=4,
+)
+ATTRIBUTES = st.lists(st.builds(KeyValue, key=TEXT, value=VALUES), max_size=4)
+IDS = st.binary(min_size=8, max_size=8) | st.sampled_from(
+    [b"\x12\x08*\x06\x12\x04\x0a\x02", b"*\x06\x0a\x04\x0a\x02ab"]
+)
+SPANS = st.builds(
+    Span, span_id=IDS, name=TEXT, attributes=ATTRIBUTES,
+    events=st.lists(st.builds(Span.Event, name=TEXT, attributes=ATTRIBUTES), max_size=1),
+    links=st.lists(st.builds(Span.Link, attributes=ATTRIBUTES), max_size=1),
+)  # fmt: skip
+PLAIN = re.compile(r"[A-Za-z0-9_./:-]{1,64}")
+
+
+def lists_of(request: ExportTraceServiceRequest) -> list[list[KeyValue]]:
+    found: list[list[KeyValue]] = []
+    for resource_spans in request.resource_spans:
+        found.append(list(resource_spans.resource.attributes))
+        for scope_spans in resource_spans.scope_spans:
+            found.append(list(scope_spans.scope.attributes))
+            for span in scope_spans.spans:
+                found += [list(each.attributes) for each in (span, *span.events, *span.links)]
+    return found
+
+
+def is_readable(value: AnyValue) -> bool:
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        values = value.array_value.values
+        return not values or (len(values) == 1 and PLAIN.fullmatch(values[0].string_value) is not None)
+    number = value.double_value
+    return kind != "kvlist_value" and (kind != "double_value" or number == 0 or 1e-5 <= abs(number) < 1e15)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(SPANS, max_size=3), ATTRIBUTES, ATTRIBUTES)
+def test_nothing_that_clickhouse_cannot_read_is_left(
+    spans: list[Span], resource: list[KeyValue], scope: list[KeyValue]
+) -> None:
+    request = ExportTraceServiceRequest()
+    resource_spans = request.resource_spans.add()
+    resource_spans.resource.attributes.extend(resource)
+    scope_spans = resource_spans.scope_spans.add()
+    scope_spans.scope.attributes.extend(scope)
+    scope_spans.spans.extend(spans)
+    before = serialize(request)
+    was_fine = all(
+        len({pair.key for pair in pairs}) == len(pairs) and all(is_readable(pair.value) for pair in pairs)
+        for pairs in lists_of(request)
+    )
+
+    body = for_clickhouse(request)
+    for pairs in lists_of(parse(ExportTraceServiceRequest, body)):
+        assert len({pair.key for pair in pairs}) == len(pairs)
+        assert all(is_readable(pair.value) for pair in pairs)
+    assert body == before or not was_fine
+    assert tidy(body) == (body, len(spans))
+
+
+@pytest.mark.parametrize("unknown", [b"", b"\xa0\x06\x01", b"\xa2\x06\x03abc"])
+@pytest.mark.parametrize("compound", [encode_field(5, encode_field(1, b"\x18\x07")), encode_field(6, b"")])
+def test_fields_that_otlp_does_not_name_hide_nothing(compound: bytes, unknown: bytes) -> None:
+    pair = encode_field(1, b"k") + encode_field(2, unknown + compound + unknown)
+    span = encode_field(9, pair) + encode_field(5, b"n")
+    body = encode_field(1, encode_field(2, encode_field(2, span)))
+    (found,) = parse(ExportTraceServiceRequest, tidy(body).body).resource_spans[0].scope_spans[0].spans
+    assert found.attributes[0].value.string_value == ("[7]" if compound[0] == 0x2A else "{}")
+
+
+def test_a_key_that_comes_twice_is_seen_in_every_list() -> None:
+    assert has_unique_keys(trace_request(1, 2).SerializeToString())
+    assert has_unique_keys(b"")
+    twice = [KeyValue(key="k", value=AnyValue(int_value=number)) for number in (1, 2)]
+    for place in range(5):
+        request = trace_request(1)
+        scope_spans = request.resource_spans[0].scope_spans[0]
+        span = scope_spans.spans[0]
+        lists = (
+            request.resource_spans[0].resource.attributes, scope_spans.scope.attributes, span.attributes,
+            span.events.add().attributes, span.links.add().attributes,
+        )  # fmt: skip
+        lists[place].extend(twice)
+        assert not has_unique_keys(request.SerializeToString())
+        kept = lists_of(parse(ExportTraceServiceRequest, for_clickhouse(request)))[place]
+        assert [pair.value.string_value for pair in kept if pair.key == "k"] == ["2"]
