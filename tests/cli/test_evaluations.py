@@ -81,8 +81,8 @@ def run(data_dir: DataDir, *arguments: str) -> tuple[str, str]:
     """What it prints on stdout, with single spaces, and on stderr."""
     shown, noted = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(console.out, "file", shown)
-        patch.setattr(console.err, "file", noted)
+        patch.setattr(console.out, "_file", shown)
+        patch.setattr(console.err, "_file", noted)
         app([*arguments, "--data-dir", str(data_dir.path)], standalone_mode=False)
     return re.sub(r" +", " ", shown.getvalue()), noted.getvalue()
 

@@ -76,36 +76,13 @@ def at(metrics: pl.DataFrame, step: int, name: str) -> float:
 
 
 @pytest.mark.timeout(600)
-def test_what_was_trained_is_served_after_a_pause_or_the_failure_says_that_it_is_not_lost(
-    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
-) -> None:
-    seed_groups(store, tiny_model)
-    spec = JobSpec(kind=JobKind.SFT, base="tiny", steps=1, deploy=True, pause_serving=True)
-    with gateway_stand_in(runner.data_dir) as gateway:
-        gateway.refusals["deploy"] = (500, "the engine ran out of memory")
-        job, status, log = runner.run(spec, tmp_path / "log.txt")
-        assert status == 1
-        assert f"Job {job.id} trained and registered tiny@v2, but could not deploy it" in log
-        assert "spanloop models deploy tiny@v2" in log
-        assert gateway.paths == ["pause", "deploy", "resume"]
-        gateway.refusals.clear()
-        gateway.asked.clear()
-        runner.fail(job.id)
-        JobApi(runner.data_dir).retry(job.id)
-        process, _ = runner.start(job.id, tmp_path / "again.txt")
-        assert process.wait(timeout=280) == 0, (tmp_path / "again.txt").read_text()
-    # trained once: the second attempt only deploys
-    assert [path for path, _ in gateway.asked] == ["deploy"]
-    body = gateway.asked[0][1]
-    assert (body["name"], body["version"], body["holder"]) == ("tiny", "v2", f"job {job.id}")
-    assert JobApi(runner.data_dir).get(job.id).model_version == "tiny@v2"
-
-
-@pytest.mark.timeout(600)
 def test_grpo_trains_stored_groups(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
     seed_groups(store, tiny_model, sampling={"temperature": "0.7"})
-    job, status, log = runner.run(grpo(), tmp_path / "log.txt")
+    with gateway_stand_in(runner.data_dir) as gateway:
+        job, status, log = runner.run(grpo(pause_serving=True), tmp_path / "log.txt")
     assert status == 0, log
+    assert gateway.paths == ["pause", "resume"]
+    assert gateway.asked[0][1]["holder"] == f"job {job.id}"
     assert "temperature: 0.7" in log
     metrics = assert_trained(runner, store, job.id, loss="actor/pg_loss")
     # before the first update the engine's log-probabilities are those of an independent forward pass at 0.7
@@ -119,18 +96,33 @@ def test_grpo_trains_stored_groups(runner: Runner, store: Store, tiny_model: Pat
 
 
 @pytest.mark.timeout(600)
-def test_sft_trains_the_good_rows(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
+def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not_lost(
+    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
+) -> None:
     seed_groups(store, tiny_model)
     spec = JobSpec(
-        kind=JobKind.SFT, base="tiny", name="imitator", steps=3, learning_rate=1e-3, min_reward=1.0, pause_serving=True
-    )
+        kind=JobKind.SFT, base="tiny", name="imitator", steps=3, learning_rate=1e-3, min_reward=1.0,
+        deploy=True, pause_serving=True,
+    )  # fmt: skip
     with gateway_stand_in(runner.data_dir) as gateway:
+        gateway.refusals["deploy"] = (500, "the engine ran out of memory")
         job, status, log = runner.run(spec, tmp_path / "log.txt")
-    assert status == 0, log
-    assert gateway.paths == ["pause", "resume"]
-    assert f"job {job.id}" == gateway.asked[0][1]["holder"]
-    assert job.model_version == "imitator@v1"
-    metrics = assert_trained(runner, store, job.id, loss="train/loss")
+        assert status == 1, log
+        assert f"Job {job.id} trained and registered imitator@v1, but could not deploy it" in log
+        assert "spanloop models deploy imitator@v1" in log
+        assert gateway.paths == ["pause", "deploy", "resume"]
+        metrics = assert_trained(runner, store, job.id, loss="train/loss")
+        gateway.refusals.clear()
+        gateway.asked.clear()
+        runner.fail(job.id)
+        JobApi(runner.data_dir).retry(job.id)
+        process, _ = runner.start(job.id, tmp_path / "again.txt")
+        assert process.wait(timeout=280) == 0, (tmp_path / "again.txt").read_text()
+    # trained once: the second attempt only deploys
+    assert [path for path, _ in gateway.asked] == ["deploy"]
+    body = gateway.asked[0][1]
+    assert (body["name"], body["version"], body["holder"]) == ("imitator", "v1", f"job {job.id}")
+    assert JobApi(runner.data_dir).get(job.id).model_version == "imitator@v1"
     manifest = load_manifest(ControlPaths.of(runner.data_dir).job(job.id))
     assert manifest is not None
     assert manifest.rows.rejected == {"below_min_reward": 8}
