@@ -70,7 +70,7 @@ def response_columns(value: object) -> dict[str, str]:
         {
             "response_model": as_text(_first(meta | answered, _MODELS)),
             "response_id": response_id(answered),
-            "finish_reasons": _reason(answered, said),
+            "finish_reasons": reason_said(as_text(finish_reason(answered)), said),
             "input_tokens": as_text(_first(usage, _INPUT_TOKENS)),
             "output_tokens": as_text(_first(usage, _OUTPUT_TOKENS)),
             "output_messages": dump(said) if said else "",
@@ -78,9 +78,8 @@ def response_columns(value: object) -> dict[str, str]:
     )
 
 
-def _reason(answered: Fields, said: Iterable[Fields]) -> str:
-    """As it was said; Gemini says that it stopped where it asks for a tool."""
-    reason = as_text(finish_reason(answered))
+def reason_said(reason: str, said: Iterable[Fields]) -> str:
+    """``reason``; Gemini says that it stopped, or nothing, where it asks for a tool."""
     asks = any(as_fields(part).get("type") == "tool_call" for item in said for part in as_list(item.get("parts")))
     return "tool_call" if asks and reason.rpartition(".")[2] in {"STOP", ""} else reason
 

@@ -33,6 +33,10 @@ def by_trace(told: pl.DataFrame) -> pl.DataFrame:
     is_call = rows.select(IS_CALL).to_series().to_numpy()
     above = nearest(parents, is_call)
     is_nested = is_call & (np.where(parents >= 0, above[parents], -1) >= 0)
+    is_tool = rows.select(IS_TOOL).to_series().to_numpy()
+    acting = nearest(parents, rows.select(pl.col("kind") != SpanKind.OTHER.value).to_series().to_numpy())
+    around = np.where(parents >= 0, acting[parents], -1)
+    is_nested |= is_tool & (around >= 0) & is_tool[around]
     names = rows["agent_name"]
     agents = nearest(parents, (names != "").to_numpy())
     agent = names.gather(pl.Series(np.where(agents >= 0, agents, 0))) if rows.height else names
