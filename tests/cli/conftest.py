@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.store.client import Address
+
 from .support import SPANLOOP, Run
 
 
@@ -19,5 +22,17 @@ def spanloop(tmp_path: Path) -> Run:
         return subprocess.run(
             command, env={**os.environ, **own}, capture_output=True, text=True, timeout=200, check=False
         )
+
+    return run
+
+
+@pytest.fixture
+def spanloop_on_store(spanloop: Run, address: Address) -> Run:
+    """The same on a database of the test's own, instead of a server that each command starts and stops."""
+    user = f"{address.user}:{address.password}"
+    url = f"{address.scheme}://{user}@{address.host}:{address.port}/{address.database}"
+
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return spanloop(*arguments, **{CLICKHOUSE_URL_ENV: url}, **environment)
 
     return run

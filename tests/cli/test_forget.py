@@ -9,20 +9,20 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 LINE = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}], "reward": 1}
 
 
-def test_it_asks_first_and_then_erases(spanloop: Run, tmp_path: Path) -> None:
+def test_it_asks_first_and_then_erases(spanloop_on_store: Run, tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     path.write_text(json.dumps(LINE))
-    assert spanloop("import", str(path)).returncode == 0
-    assert spanloop("scores", "list").stdout.count("import") == 2
-    trace = spanloop("scores", "list").stdout.split("trace ", 1)[1].split()[0]
-    refused = spanloop("forget", "--trace", trace)
+    assert spanloop_on_store("import", str(path)).returncode == 0
+    assert spanloop_on_store("scores", "list").stdout.count("import") == 2
+    trace = spanloop_on_store("scores", "list").stdout.split("trace ", 1)[1].split()[0]
+    refused = spanloop_on_store("forget", "--trace", trace)
     assert refused.returncode == 1
     assert f"Erase trace {trace} for good?" in refused.stderr
-    done = spanloop("forget", "--trace", trace, "--yes")
+    done = spanloop_on_store("forget", "--trace", trace, "--yes")
     assert done.returncode == 0
     assert done.stdout.split()[:6] == ["erased", "count", "traces", "1", "spans", "2"]
-    assert spanloop("scores", "list").stderr.strip() == "no scores"
-    assert spanloop("forget", "--trace", TRACE, "--yes").stdout.split()[:6] == [
+    assert spanloop_on_store("scores", "list").stderr.strip() == "no scores"
+    assert spanloop_on_store("forget", "--trace", TRACE, "--yes").stdout.split()[:6] == [
         "erased", "count", "traces", "1", "spans", "0",
     ]  # fmt: skip
 

@@ -5,21 +5,21 @@ from .support import Run
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
-def test_a_score_is_given_corrected_and_taken_back(spanloop: Run) -> None:
-    key = spanloop("scores", "add", "0.5", "--trace", TRACE, "--comment", "[hm]").stdout.strip()
-    assert spanloop("scores", "add", "1", "--trace", TRACE, "--comment", "[ok]").stdout.strip() == key
-    listed = spanloop("scores", "list", "--trace", TRACE).stdout.splitlines()
+def test_a_score_is_given_corrected_and_taken_back(spanloop_on_store: Run) -> None:
+    key = spanloop_on_store("scores", "add", "0.5", "--trace", TRACE, "--comment", "[hm]").stdout.strip()
+    assert spanloop_on_store("scores", "add", "1", "--trace", TRACE, "--comment", "[ok]").stdout.strip() == key
+    listed = spanloop_on_store("scores", "list", "--trace", TRACE).stdout.splitlines()
     assert len(listed) == 2
     assert listed[1].split()[:4] == [key, "reward", "1", "person"]
     assert f"trace {TRACE}" in listed[1]
     assert listed[1].rstrip().endswith("[ok]")
-    assert spanloop("scores", "delete", key).returncode == 0
-    assert spanloop("scores", "list").stderr.strip() == "no scores"
+    assert spanloop_on_store("scores", "delete", key).returncode == 0
+    assert spanloop_on_store("scores", "list").stderr.strip() == "no scores"
 
 
-def test_what_is_no_score_is_said(spanloop: Run) -> None:
-    done = spanloop("scores", "add", "nan", "--session", "s")
+def test_what_is_no_score_is_said(spanloop_on_store: Run) -> None:
+    done = spanloop_on_store("scores", "add", "nan", "--session", "s")
     assert done.returncode == 2
     assert "value" in done.stderr
-    assert "expected one of trace_id" in spanloop("scores", "add", "1").stderr
-    assert "There is no score x" in spanloop("scores", "delete", "x").stderr
+    assert "expected one of trace_id" in spanloop_on_store("scores", "add", "1").stderr
+    assert "There is no score x" in spanloop_on_store("scores", "delete", "x").stderr
