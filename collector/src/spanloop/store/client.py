@@ -73,13 +73,14 @@ class Address:
         try:
             parts = urlsplit(url)
             port = parts.port
-        except ValueError as error:
-            raise _bad_url(str(error)) from error
+        except ValueError:
+            # Not what was got: where a password is not encoded, parts of it are in there.
+            raise _bad_url("a port that is no number, or a user or password that is not percent-encoded") from None
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise _bad_url(f"scheme {parts.scheme!r}, host {parts.hostname!r}")
         database = unquote(parts.path.strip("/")) or default_database
         if "/" in database or "`" in database or parts.query or parts.fragment:
-            raise _bad_url(f"path {parts.path!r}, query {parts.query!r}")
+            raise _bad_url("more than a database behind the host, or a user or password that is not percent-encoded")
         return cls(
             scheme=parts.scheme,
             host=parts.hostname,

@@ -13,6 +13,7 @@ from spanloop.semconv.errors import DataDirectoryError, SpanloopError
 from . import (
     backups,
     convert,
+    copy_,
     dead_letters,
     doctor,
     evaluations,
@@ -69,6 +70,7 @@ app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Run")
 app.command(rich_help_panel="Run")(forget.forget)
 app.command(rich_help_panel="Run")(backups.backup)
 app.command(rich_help_panel="Run")(backups.restore)
+app.command(rich_help_panel="Run")(copy_.copy)
 app.add_typer(keys.app, name="keys", rich_help_panel="Run")
 app.add_typer(redact.app, name="redact", rich_help_panel="Run")
 app.command("import", rich_help_panel="Learn")(import_.import_)

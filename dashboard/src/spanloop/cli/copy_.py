@@ -1,0 +1,58 @@
+"""``spanloop copy``: the store into another ClickHouse."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+
+from .console import err, out, print_table, progress_bar
+from .options import DataDirOption, data_directory
+
+if TYPE_CHECKING:
+    from spanloop.store.copying import CopiedTable
+
+
+def copy(
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            envvar="SPANLOOP_COPY_URL",
+            metavar="URL",
+            help="http(s)://user:password@host:port/database; the database is made if it is not there.",
+            show_default=False,
+        ),
+    ],
+    data_dir: DataDirOption = None,
+) -> None:
+    """Copy everything that is stored into another ClickHouse, to go on there.
+
+    Sends what the other one does not hold, and changes nothing else in it: a copy that was broken off, or that should
+    catch up, is made again. Put the URL into SPANLOOP_COPY_URL to keep its password out of the shell's history.
+
+    Example: `spanloop copy --to https://me@clickhouse.example.com:8443/spanloop`
+    """
+    from spanloop.store import Store, connect
+    from spanloop.store.client import Address
+    from spanloop.store.copying import check_copy, copy_store
+
+    address = Address.parse(to)
+    directory = data_directory(data_dir)
+    with connect(directory, start=True) as source, Store.open(address) as target:
+        with progress_bar() as bar:
+            task = bar.add_task("starting", total=None, note="rows")
+
+            def progress(table: str, done: int, total: int) -> None:
+                bar.update(task, description=table, completed=done, total=max(1, total))
+
+            copied = copy_store(source, target, progress=progress)
+        _print(copied)
+        check_copy(copied, target)
+        out.print(f"{sum(table.sent for table in copied):,} rows were sent to {target.url}", markup=False)
+    err.print(f"to go on there: stop spanloop, and start it with {CLICKHOUSE_URL_ENV} set to that address")
+
+
+def _print(copied: "list[CopiedTable]") -> None:
+    rows = [(table.name, f"{table.rows:,}", f"{table.there:,}", f"{table.sent:,}") for table in copied]
+    print_table(("table", "rows here", "rows there", "sent"), rows, numbers=("rows here", "rows there", "sent"))
