@@ -70,6 +70,10 @@ def far_future_start(span: Span) -> None:
     span.start_time_unix_nano = 2**63
 
 
+def far_future_event(span: Span) -> None:
+    span.events.add(name="e", time_unix_nano=2**64 - 1)
+
+
 def no_ids(span: Span) -> None:
     span.trace_id = span.span_id = b""
 
@@ -114,7 +118,8 @@ def many_events(span: Span) -> None:
 @pytest.mark.parametrize(
     ("spoil", "accepted"),
     [
-        (end_before_start, 1), (far_future_end, 1), (far_future_start, 0), (no_ids, 0), (not_a_number, 1), (deep, 1),
+        (end_before_start, 1), (far_future_end, 1), (far_future_start, 0), (far_future_event, 0), (no_ids, 0),
+        (not_a_number, 1), (deep, 1),
         (deeper, 0), (huge, 1), (zeros, 1), (many_attributes, 1), (same_key, 1), (many_events, 1),
     ],
 )  # fmt: skip
@@ -127,6 +132,16 @@ async def test_a_hostile_span_is_stored_or_a_dead_letter(
     assert response.status_code == 200
     assert sum(letter.item_count for letter in wide.dead_letters()) == 1 - accepted
     assert drain(wide, store) == (accepted + 1, 0)
+
+
+async def test_bad_utf8_is_stored_repaired(wide: App, store: Store) -> None:
+    request = trace_request(1, 2)
+    request.resource_spans[0].scope_spans[0].spans[0].attributes.add(key="bad key").value.string_value = "bad value"
+    body = request.SerializeToString().replace(b"bad", b"b\xffd").replace(b"span 1", b"spa\xc3 1")
+    assert (await wide.post(body)).status_code == 200
+    assert wide.dead_letters() == []
+    assert wide.metrics.get("repaired_total", signal="traces") == 1
+    assert drain(wide, store) == (2, 0)
 
 
 async def test_spans_of_every_day_of_a_century_are_one_block(wide: App, store: Store) -> None:

@@ -1,7 +1,6 @@
-"""Whole collectors: the real exporter, kill -9, ClickHouse away, a port that is taken, a clean stop."""
+"""Whole collectors: ClickHouse comes late, a port that is taken, a sender that goes away, a clean stop."""
 # pyright: reportPrivateUsage=false
 
-import asyncio
 import os
 import signal
 import socket
@@ -11,15 +10,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 
-import httpx
 import pytest
-from grpc import Compression as GrpcCompression
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
-from opentelemetry.exporter.otlp.proto.http import Compression
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpExporter
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
 from spanloop.collector.server import _listen
 from spanloop.semconv.errors import NotRunningError, StoreError
@@ -27,7 +18,7 @@ from spanloop.store import DataDir, EmbeddedClickHouse, connect
 from spanloop.store.access import embedded_address
 from spanloop.store.client import Address, Connection
 
-from .collecting import PROTOBUF, TIMEOUT_S, CollectorProcess, Launcher, trace_request
+from .collecting import TIMEOUT_S, CollectorProcess, Launcher, trace_request
 
 
 def stored_ids(connection: Connection, database: str) -> list[str]:
@@ -44,89 +35,6 @@ def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = TIMEOU
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
         time.sleep(0.02)
-
-
-def http_exporter(collector: CollectorProcess, _: DataDir) -> SpanExporter:
-    return HttpExporter(f"{collector.url}/v1/traces", compression=Compression.Gzip, timeout=TIMEOUT_S)
-
-
-def grpc_exporter(_: CollectorProcess, data_dir: DataDir) -> SpanExporter:
-    running = data_dir.running("collector-grpc")
-    assert running is not None
-    return GrpcExporter(running.url, insecure=True, compression=GrpcCompression.Gzip, timeout=TIMEOUT_S)
-
-
-@pytest.mark.parametrize("make_exporter", [http_exporter, grpc_exporter])
-def test_the_real_exporter_delivers_every_span_across_a_restart(
-    launch: Launcher,
-    data_dir: DataDir,
-    clickhouse_url: str,
-    connection: Connection,
-    make_exporter: Callable[[CollectorProcess, DataDir], SpanExporter],
-) -> None:
-    collector: CollectorProcess = launch(clickhouse_url)
-    port = int(collector.url.rpartition(":")[2])
-    exporter = make_exporter(collector, data_dir)
-    grpc_port = str(collector.health()["grpc"]).rpartition(":")[2]
-    database = clickhouse_url.rpartition("/")[2]
-    provider = TracerProvider(resource=Resource.create({"service.name": "app"}), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(exporter, max_export_batch_size=100))
-    tracer = provider.get_tracer("test")
-    for at in range(700):
-        with tracer.start_as_current_span(f"span {at}", attributes={"at": at, "list": ["a", "b"]}):
-            if at == 350:
-                collector.kill()
-                collector = launch(clickhouse_url, port, "--grpc-port", grpc_port)
-    assert provider.force_flush(int(TIMEOUT_S * 1000))
-    provider.shutdown()
-    wait_for(lambda: len(set(stored_ids(connection, database))) == 700, "700 spans")
-    wait_for(lambda: collector.health()["last_insert"] is not None, "an insert")
-    assert collector.terminate() == 0
-
-
-async def post_until_killed(
-    url: str, requests: dict[str, bytes], kill_after: int, kill: Callable[[], None]
-) -> set[str]:
-    """Ids whose requests were answered with 200; the collector is killed while others are under way."""
-    acknowledged: set[str] = set()
-    waiting = list(requests.items())
-
-    async def sender(client: httpx.AsyncClient) -> None:
-        while waiting:
-            span_id, body = waiting.pop()
-            try:
-                answer = await client.post(f"{url}/v1/traces", content=body, headers={"content-type": PROTOBUF})
-            except httpx.TransportError:
-                return
-            assert answer.status_code == 200
-            acknowledged.add(span_id)
-            if len(acknowledged) == kill_after:
-                kill()
-
-    async with httpx.AsyncClient(timeout=TIMEOUT_S) as client:
-        await asyncio.gather(*(sender(client) for _ in range(8)))
-    return acknowledged
-
-
-async def test_kill_9_loses_and_doubles_no_acknowledged_span(
-    launch: Launcher, clickhouse_url: str, connection: Connection, address: Address
-) -> None:
-    acknowledged: set[str] = set()
-    attempted: set[str] = set()
-    for round_number in range(4):
-        collector: CollectorProcess = launch(clickhouse_url)
-        first = round_number * 1000 + 1
-        requests = {at.to_bytes(8).hex(): trace_request(at).SerializeToString() for at in range(first, first + 300)}
-        attempted |= set(requests)
-        kill_after = (25, 90, 150, 220)[round_number]
-        acknowledged |= await post_until_killed(collector.url, requests, kill_after, collector.process.kill)
-        collector.kill()
-    collector = launch(clickhouse_url)
-    wait_for(lambda: acknowledged <= set(stored_ids(connection, address.database)), "every acknowledged span")
-    assert collector.terminate() == 0
-    found = stored_ids(connection, address.database)
-    assert len(found) == len(set(found)), "a span is stored twice"
-    assert set(found) <= attempted
 
 
 def embedded_ids(data_dir: DataDir) -> list[int]:

@@ -1,11 +1,15 @@
 """The INSERT is made and its answer is lost: the same block goes again, at once or after somebody was restarted."""
 
+from typing import Final
+
 import pytest
 
 from spanloop.store import EmbeddedClickHouse
 
 from .lossy_proxy import Loss, LossyProxy
 from .support import MEMORY_CAP_BYTES, SMALL_SPOOL, Scene, Senders, Trapped, kill_clickhouse, url_of, wait_for
+
+ROUNDS: Final = pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
 
 
 def lose_answers(proxy: LossyProxy, loss: Loss, count: int) -> None:
@@ -21,21 +25,23 @@ def wait_for_inserts(collector: Trapped) -> None:
     wait_for(lambda: collector.health()["last_insert"] != before, "an insert")
 
 
-def test_an_answer_is_lost_and_the_block_goes_again_at_once(scene: Scene) -> None:
+@ROUNDS
+def test_an_answer_is_lost_and_the_block_goes_again_at_once(scene: Scene, times: int, rounds: int) -> None:
     with LossyProxy(scene.address.port) as proxy:
         collector = scene.launch(*SMALL_SPOOL, url=url_of(scene.address, proxy.port))
         with Senders(collector.url, scene.ledger, pause_s=0.02):
-            for _ in range(3):
-                lose_answers(proxy, Loss.CLOSED, 3)
+            for _ in range(rounds * times):
+                lose_answers(proxy, Loss.CLOSED, 2)
                 proxy.loss = Loss.NONE
                 wait_for_inserts(collector)
         collector.finish()
-    assert scene.settle("answer-lost-retried-at-once").acknowledged > 0
+    assert scene.settle(f"answer-lost-retried-at-once (rounds={rounds * times})").acknowledged > 0
 
 
-def test_an_answer_is_lost_and_the_collector_is_restarted(scene: Scene) -> None:
+@ROUNDS
+def test_an_answer_is_lost_and_the_collector_is_restarted(scene: Scene, times: int, rounds: int) -> None:
     with LossyProxy(scene.address.port) as proxy:
-        for _ in range(3):
+        for _ in range(rounds * times):
             proxy.loss = Loss.NONE
             collector = scene.launch(*SMALL_SPOOL, url=url_of(scene.address, proxy.port))
             with Senders(collector.url, scene.ledger, pause_s=0.02):
@@ -43,7 +49,7 @@ def test_an_answer_is_lost_and_the_collector_is_restarted(scene: Scene) -> None:
                 lose_answers(proxy, Loss.SILENT, 1)
                 collector.kill()
     scene.launch().finish()
-    assert scene.settle("answer-lost-collector-restarted").acknowledged > 0
+    assert scene.settle(f"answer-lost-collector-restarted (rounds={rounds * times})").acknowledged > 0
 
 
 @pytest.mark.slow
@@ -59,4 +65,4 @@ def test_an_answer_is_lost_and_clickhouse_is_restarted(own_scene: Scene, times: 
                     kill_clickhouse(clickhouse)
                     proxy.loss = Loss.NONE
             collector.finish()
-        assert own_scene.settle("answer-lost-clickhouse-restarted").acknowledged > 0
+        assert own_scene.settle(f"answer-lost-clickhouse-restarted (rounds={5 * times})").acknowledged > 0

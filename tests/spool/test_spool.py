@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.semconv.errors import AlreadyRunningError, DataDirectoryError
-from spanloop.store.spool import Batch, Spool, SpoolDiskError, SpoolFullError
+from spanloop.store.spool import Batch, Spool, SpoolFullError
 
 MIB = 2**20
 
@@ -187,48 +187,6 @@ async def test_a_cancelled_append_does_not_disturb_the_others(tmp_path: Path) ->
         cancelled.cancel()
         await kept
         assert ("traces", b"kept") in drain(spool)
-
-
-FAILPOINTS = ("pwritev", "fdatasync", "fsync")
-
-
-@pytest.mark.parametrize("operation", FAILPOINTS)
-@pytest.mark.parametrize("nth", range(1, 6))
-async def test_a_failing_disk_operation_acknowledges_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str, nth: int
-) -> None:
-    acknowledged: list[bytes] = []
-    messages: list[str] = []
-    with Spool(tmp_path / "spool", max_bytes=MIB, segment_bytes=150) as spool:
-        failures = 0
-        calls = 0
-        real = getattr(os, operation)
-
-        def failing(*arguments: object) -> object:
-            nonlocal calls, failures
-            calls += 1
-            if calls == nth:
-                failures += 1
-                raise OSError(28, "No space left on device")
-            return real(*arguments)
-
-        monkeypatch.setattr(os, operation, failing)
-        for at in range(12):
-            body = b"body %d" % at * 5
-            try:
-                await spool.append("traces", body)
-            except SpoolDiskError as error:
-                messages.append(error.what)
-            else:
-                acknowledged.append(body)
-        assert failures == 1
-        assert "No space left" in "".join(messages)
-        assert len(acknowledged) == 11
-        monkeypatch.undo()
-        copied = copy_as_a_crash_leaves_it(tmp_path / "spool")
-        assert [body for _, body in drain(spool)] == acknowledged
-        with Spool(copied, max_bytes=MIB) as reopened:
-            assert [body for _, body in drain(reopened)] == acknowledged
 
 
 async def test_a_failing_cursor_leaves_the_block_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,33 +59,6 @@ def frame_ends() -> list[int]:
     return ends
 
 
-def test_truncation_at_every_byte_keeps_every_whole_record(intact: Path, tmp_path: Path) -> None:
-    ends = frame_ends()
-    assert the_segment(intact).stat().st_size == ends[-1]
-    for size in range(ends[-1]):
-        directory = tmp_path / str(size)
-        shutil.copytree(intact, directory)
-        with the_segment(directory).open("r+b") as file:
-            file.truncate(size)
-        whole = sum(end <= size for end in ends[1:])
-        expected = list(BODIES[:whole])
-        assert drain(directory) == (expected, 0 if size in ends else 1), f"truncated at byte {size}"
-
-
-def test_a_flip_of_every_byte_costs_one_record_at_most(intact: Path, tmp_path: Path) -> None:
-    ends = frame_ends()
-    for offset in range(ends[-1]):
-        directory = tmp_path / str(offset)
-        shutil.copytree(intact, directory)
-        segment = the_segment(directory)
-        content = bytearray(segment.read_bytes())
-        content[offset] ^= 1 << offset % 8
-        segment.write_bytes(content)
-        hit = sum(end <= offset for end in ends[1:])
-        expected = [body for at, body in enumerate(BODIES) if at != hit]
-        assert drain(directory) == (expected, 1), f"flipped byte {offset}"
-
-
 def test_a_tail_of_zeros_is_set_aside(intact: Path, tmp_path: Path) -> None:
     """What some file systems leave after a power cut: the length was written, the content was not."""
     directory = tmp_path / "spool"
