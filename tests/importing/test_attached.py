@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
+import polars as pl
 import pytest
 
-from spanloop.importing import ForeignTable
+from spanloop.importing import ForeignLogs, ForeignTable
 from spanloop.pipeline import run as convert
 from spanloop.semconv.errors import ConfigurationError, StoreError
 from spanloop.store import Store
@@ -168,3 +170,104 @@ def test_a_server_out_of_reach_is_said(clickhouse: Address) -> None:
         ForeignTable("http://127.0.0.1:1/otel", "otel_traces")
     with pytest.raises(StoreError, match="refused"):
         ForeignTable(f"http://nobody:wrong@{clickhouse.host}:{clickhouse.port}", "otel_traces")
+
+
+# --- what is looked at again
+
+
+def test_only_traces_whose_fingerprint_changed_are_read_again(
+    store: Store, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    for number in range(1, 5):
+        foreign.export(number, CHAT, trace=number)
+    asked: list[list[str]] = []
+    original = ForeignTable.query
+
+    def query(self: ForeignTable, query_name: str, **parameters: Any) -> pl.DataFrame:
+        if query_name == "attach_spans":
+            asked.append(parameters["trace_ids"])
+        return original(self, query_name, **parameters)
+
+    monkeypatch.setattr(ForeignTable, "query", query)
+    monkeypatch.setattr("spanloop.importing.attached._PAGE_TRACES", 2)
+    with ForeignTable(foreign.url, "otel_traces") as table:
+        assert table.read_new(store).new["spans"] == 4
+        asked.clear()
+        again = table.read_new(store)
+        assert (asked, again.input, again.known["spans"]) == ([], 4, 4)
+        foreign.export(9, CHAT, trace=3)
+        changed = table.read_new(store)
+    assert asked == [[f"{3:032x}"]]
+    assert (changed.input, changed.new["spans"], changed.known["spans"]) == (5, 1, 4)
+
+
+# --- their log table
+
+LOG_COLUMNS = """
+    Timestamp DateTime64(9), TraceId String, SpanId String, TraceFlags UInt8, SeverityText LowCardinality(String),
+    SeverityNumber UInt8, ServiceName LowCardinality(String), Body String, ResourceSchemaUrl LowCardinality(String),
+    ResourceAttributes {map}, ScopeSchemaUrl LowCardinality(String), ScopeName String, ScopeVersion String,
+    ScopeAttributes {map}, LogAttributes {map}
+"""
+LOG_TABLE = "CREATE TABLE otel_logs ({columns}) ENGINE = MergeTree ORDER BY (ServiceName, Timestamp)"
+
+
+def logs(foreign: Foreign, *, named: bool) -> None:
+    """The exporter's table, of an age at which it has a column for the event's name or not, with four records."""
+    columns = LOG_COLUMNS.format(map=ATTRIBUTES) + (", EventName String" if named else "")
+    foreign.make(LOG_TABLE.format(columns=columns))
+    told: list[tuple[str, str, str, dict[str, str]]] = [
+        ("gen_ai.user.message", '{"content": "hi"}', f"{1:016x}", {}),
+        ("gen_ai.choice", '{"index": 0, "message": {"content": "hello"}}', f"{1:016x}", {}),
+        (
+            "gen_ai.evaluation.result",
+            "",
+            "",
+            {"gen_ai.evaluation.name": "reward", "gen_ai.evaluation.score.value": "1"},
+        ),
+        ("app.started", "nothing of ours", "", {"password": "x"}),
+    ]
+    for number, (name, body, span_id, attributes) in enumerate(told):
+        held = attributes if named else {**attributes, "event.name": name}
+        column, value = (", EventName", ", {name:String}") if named else ("", "")
+        foreign.connection.command(
+            f"INSERT INTO otel_logs (Timestamp, TraceId, SpanId, ServiceName, Body, LogAttributes{column}) VALUES ("
+            f"'2026-01-02 03:04:05.{number}', {{trace_id:String}}, {{span_id:String}}, 'app', {{body:String}}, "
+            f"mapFromArrays({{keys:Array(String)}}, {{values:Array(String)}}){value})",
+            doing="exporting",
+            parameters={
+                "trace_id": f"{1:032x}",
+                "span_id": span_id,
+                "body": body,
+                "keys": list(held),
+                "values": list(held.values()),
+                **({"name": name} if named else {}),
+            },
+        )
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_messages_and_rewards_in_their_log_table_are_taken_over(store: Store, foreign: Foreign, *, named: bool) -> None:
+    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    foreign.export(1, {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"})
+    logs(foreign, named=named)
+    with ForeignTable(foreign.url, "otel_traces") as table, ForeignLogs(foreign.url, "otel_logs") as told:
+        table.read_new(store)
+        assert convert(store).untrainable == {"request_failed": 1}
+        first = told.read_new(store)
+        assert (first.input, first.new["log records"], first.rejected.total()) == (3, 3, 0)
+        assert (told.read_new(store).new["log records"], told.read_new(store).known["log records"]) == (0, 3)
+    report = convert(store)
+    assert (report.episodes, report.transitions) == (1, 1)
+    (stored,) = store.query("pipeline_stored", episode_ids=[f"{1:032x}"], trace_ids=[]).iter_rows(named=True)
+    assert stored["reward"] == 1.0
+    found = store.query("pipeline_logs", trace_ids=[f"{1:032x}"])
+    assert sorted(found["EventName"].to_list()) == ["gen_ai.choice", "gen_ai.user.message"]
+
+
+def test_another_log_table_is_refused_with_the_option_that_names_it(foreign: Foreign) -> None:
+    foreign.make("CREATE TABLE otel_logs (Timestamp DateTime64(9), LogAttributes String) ENGINE = Memory")
+    with pytest.raises(ConfigurationError, match=r"missing .*'SpanId'.*'LogAttributes String'") as refused:
+        ForeignLogs(foreign.url, "otel_logs")
+    assert "--logs-table" in refused.value.next_step

@@ -5,7 +5,8 @@ goes to ClickHouse directly and not through the collector's spool, because only 
 """
 
 from .attached import ForeignTable
+from .attached_logs import ForeignLogs
 from .report import Place, Reject, Report
 from .run import import_paths
 
-__all__ = ["ForeignTable", "Place", "Reject", "Report", "import_paths"]
+__all__ = ["ForeignLogs", "ForeignTable", "Place", "Reject", "Report", "import_paths"]

@@ -60,7 +60,12 @@ def store_logs(store: Store, requests: Iterable[ExportLogsServiceRequest]) -> li
     rows = LogRows()
     for request in requests:
         rows.add(request)
-    return _store(store, _LOGS, rows.to_frame())
+    return store_log_rows(store, rows.to_frame())
+
+
+def store_log_rows(store: Store, frame: pl.DataFrame) -> list[bool]:
+    """As `store_logs`, for rows of ``otel_logs``."""
+    return _store(store, _LOGS, frame)
 
 
 def store_scores(store: Store, scores: Iterable[Score]) -> list[bool]:

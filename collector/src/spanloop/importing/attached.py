@@ -1,14 +1,13 @@
 """Spans of somebody's running OpenTelemetry ClickHouse exporter, read from its table into our store.
 
-Invariant: their server is only read. A span is taken once, however often the same stretch of time is read; what has
-been read is remembered per table, and read again for ``REREAD_NS`` back, because a span is written after it ended and
-its row tells only when it started. Traces without a model call stay where they are.
+Invariant: their server is only read. A span is taken once, however often the same stretch of time is looked at: of
+each trace both servers give a fingerprint of the ids of its spans there, and only where these differ spans are read.
+Traces without a model call stay where they are.
 """
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Final, NamedTuple, Self
+from typing import Final
 
 import polars as pl
 
@@ -16,18 +15,15 @@ from spanloop.collector.admission import RejectReason
 from spanloop.collector.redaction import LEAKING_KEYS, Redactor
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
-from spanloop.store.catalogue import named_query
-from spanloop.store.client import Address, Connection
 
 from .arrivals import store_span_rows
+from .foreign import HOUR_NS, Foreign, Progress
 from .redacted_rows import redact_rows
 from .report import SPANS, Report
 
-REREAD_NS: Final = 2 * 3_600 * 1_000_000_000
-"""How late a span may come in without being missed."""
-
-_HOUR_NS: Final = 3_600 * 1_000_000_000
 _PART_SPANS: Final = 5_000
+_PART_TRACES: Final = 2_000
+_PAGE_TRACES: Final = 100_000
 _TIME_LIMIT: Final = datetime(2106, 2, 7, tzinfo=UTC)
 _MODEL_CALL_KEYS: Final = (
     "gen_ai.operation.name",
@@ -47,52 +43,9 @@ _NEEDED: Final = (
 )  # fmt: skip
 _MAPS: Final = ("ResourceAttributes", "SpanAttributes", "Events.Attributes", "Links.Attributes")
 
-Progress = Callable[[int, int], None]
-"""Called with the spans read so far, and those that there are to read."""
 
-
-class _Part(NamedTuple):
-    """What one query reads."""
-
-    from_ns: int
-    number: int
-    parts: int
-
-
-class ForeignTable:
-    """A span table that the OpenTelemetry ClickHouse exporter made. A context manager.
-
-    Args:
-        url: ``http(s)://user:password@host:port/database``; without a database ``default``, as for the exporter.
-        table: The table's name.
-
-    Raises:
-        ConfigurationError: The URL is not usable, or the table is not there or not the exporter's Map variant.
-        StoreError: Out of reach, or the server refused the login.
-    """
-
-    def __init__(self, url: str, table: str) -> None:
-        self._address = Address.parse(url, default_database="default")
-        self._table = table
-        self._connection = Connection(self._address)
-        try:
-            self._check()
-        except BaseException:
-            self.close()
-            raise
-
-    def __str__(self) -> str:
-        return f"{self._address}, table {self._table}"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+class ForeignTable(Foreign):
+    """A span table that the OpenTelemetry ClickHouse exporter made; see `Foreign`."""
 
     def read_new(
         self,
@@ -112,33 +65,33 @@ class ForeignTable:
             redactor: What nobody may store; default the known leaks.
 
         Returns:
-            Input is every span that was read; spans that were read before count as known.
+            Input is every span that was looked at; spans that the store has already count as known.
 
         Raises:
             StoreError: Either ClickHouse refused or is out of reach. Call again: nothing is missed or doubled.
         """
-        state = f"attached {self}"
-        since_ns = _resume_ns(store, state) if since is None else int(since.timestamp()) * 1_000_000_000
-        hours = self._busy_hours(since_ns)
-        total, report, done = int(hours["spans"].sum()), Report(), 0
-        for hour_s, spans in hours.iter_rows():
-            for part in _parts(int(hour_s), int(spans)):
-                rows = self._spans(part)
-                _take(store, redact_rows(rows, redactor or Redactor()), report)
-                done += rows.height
-                if progress is not None:
-                    progress(done, total)
-            _remember(store, state, int(hour_s) * 1_000_000_000)
+        hours = self._busy_hours(self.resume_ns(store, since))
+        total, report, hides = int(hours["spans"].sum()), Report(), redactor or Redactor()
+        for hour_s, _ in hours.iter_rows():
+            from_ns = int(hour_s) * 1_000_000_000
+            for theirs, ours in self._fingerprints(store, from_ns):
+                changed = theirs.join(ours, on=["trace_id", "fingerprint"], how="anti", maintain_order="left")
+                same = int(theirs["spans"].sum()) - int(changed["spans"].sum())
+                report.input += same
+                report.known[SPANS] += same
+                for trace_ids in _parts(changed):
+                    _take(store, redact_rows(self._spans(from_ns, trace_ids), hides), report)
+                    if progress is not None:
+                        progress(report.input, total)
+            self.remember(store, from_ns)
+            if progress is not None:
+                progress(report.input, total)
         return report
 
-    def _check(self) -> None:
-        found = dict(self._query("attach_columns", table=self._table).iter_rows())
-        missing = [name for name in _NEEDED if name not in found]
-        if not found:
-            raise ConfigurationError(
-                f"There is no table {self._table!r} in {self._address}.",
-                next_step="Name it with --table, and its database at the end of the URL.",
-            )
+    def check(self) -> None:
+        """Refuse a table that is not the exporter's Map variant."""
+        found = self.columns()
+        missing = self.missing(found, _NEEDED)
         of_json = [name for name in (*_MAPS, "Events", "Links") if str(found.get(name, "")).find("JSON") >= 0]
         if of_json:
             raise ConfigurationError(
@@ -155,35 +108,57 @@ class ForeignTable:
             )
 
     def _busy_hours(self, since_ns: int) -> pl.DataFrame:
-        return self._query(
+        return self.query(
             "attach_busy_hours",
-            table=self._table,
+            table=self.table,
             since_ns=since_ns,
-            reach_ns=min(_HOUR_NS, since_ns),
+            reach_ns=min(HOUR_NS, since_ns),
             model_call_keys=_MODEL_CALL_KEYS,
         )
 
-    def _spans(self, part: _Part) -> pl.DataFrame:
-        return self._query(
+    def _fingerprints(self, store: Store, from_ns: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """Traces of one hour as they have them and as the store has them, page by page."""
+        after = ""
+        while True:
+            where = {"from_ns": from_ns, "until_ns": from_ns + HOUR_NS, "after": after}
+            theirs = self.query(
+                "attach_fingerprints",
+                table=self.table,
+                reach_ns=min(HOUR_NS, from_ns),
+                model_call_keys=_MODEL_CALL_KEYS,
+                max_traces=_PAGE_TRACES,
+                **where,
+            )
+            if theirs.is_empty():
+                return
+            after = str(theirs["trace_id"][-1])
+            yield theirs, store.query("attach_known_fingerprints", last=after, **where)
+            if theirs.height < _PAGE_TRACES:
+                return
+
+    def _spans(self, from_ns: int, trace_ids: list[str]) -> pl.DataFrame:
+        return self.query(
             "attach_spans",
-            table=self._table,
-            from_ns=part.from_ns,
-            until_ns=part.from_ns + _HOUR_NS,
-            reach_ns=min(_HOUR_NS, part.from_ns),
-            part=part.number,
-            parts=part.parts,
-            model_call_keys=_MODEL_CALL_KEYS,
+            table=self.table,
+            from_ns=from_ns,
+            until_ns=from_ns + HOUR_NS,
+            trace_ids=trace_ids,
             leaking_keys=sorted(LEAKING_KEYS),
         )
 
-    def _query(self, query_name: str, **parameters: object) -> pl.DataFrame:
-        query = named_query(query_name)
-        return self._connection.query(query.sql, doing=f"reading {self}", parameters=query.bind(parameters))
 
-
-def _parts(hour_s: int, spans: int) -> Iterator[_Part]:
-    parts = max(1, -(-spans // _PART_SPANS))
-    return (_Part(hour_s * 1_000_000_000, number, parts) for number in range(parts))
+def _parts(traces: pl.DataFrame) -> Iterator[list[str]]:
+    """Traces for one query each: so many spans and so many ids, at least one trace."""
+    trace_ids: list[str] = []
+    size = 0
+    for trace_id, spans in traces.select("trace_id", "spans").iter_rows():
+        if trace_ids and (size + spans > _PART_SPANS or len(trace_ids) >= _PART_TRACES):
+            yield trace_ids
+            trace_ids, size = [], 0
+        trace_ids.append(str(trace_id))
+        size += int(spans)
+    if trace_ids:
+        yield trace_ids
 
 
 def _take(store: Store, rows: pl.DataFrame, report: Report) -> None:
@@ -203,15 +178,3 @@ def _take(store: Store, rows: pl.DataFrame, report: Report) -> None:
         new = store_span_rows(store, good)
         report.new[SPANS] += sum(new)
         report.known[SPANS] += len(new) - sum(new)
-
-
-def _resume_ns(store: Store, state: str) -> int:
-    found = store.query("pipeline_state", name=state)
-    if found.is_empty():
-        return 0
-    return max(0, int(json.loads(str(found.item(0, "value")))["read_ns"]) - REREAD_NS)
-
-
-def _remember(store: Store, state: str, read_ns: int) -> None:
-    """Everything before that moment was read."""
-    store.insert("pipeline_state", pl.DataFrame({"name": [state], "value": [json.dumps({"read_ns": read_ns})]}))

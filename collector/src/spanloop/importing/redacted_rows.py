@@ -1,4 +1,4 @@
-"""Redaction of spans that are rows of ``otel_traces`` already: what `Redactor.redact` does to a request."""
+"""Redaction of what is rows of ``otel_traces`` or ``otel_logs`` already: what `Redactor.redact` does to a request."""
 
 from collections import Counter
 from typing import Final, cast
@@ -27,6 +27,20 @@ def redact_rows(rows: pl.DataFrame, redactor: Redactor) -> pl.DataFrame:
         for name in names
     }
     return rows.with_columns(**columns)
+
+
+def redact_log_rows(rows: pl.DataFrame, redactor: Redactor) -> pl.DataFrame:
+    """As `redact_rows`, for log records."""
+    maps = ("ResourceAttributes", "ScopeAttributes", "LogAttributes")
+    columns: dict[str, list[object]] = {name: [] for name in ("Body", *maps)}
+    for row in rows.select(*columns).to_dicts():
+        body, hits = redactor.text(cast("str", row["Body"]))
+        columns["Body"].append(body)
+        for name in maps:
+            found, own = redactor.mapping(cast("dict[str, str]", row[name]))
+            hits = hits + own
+            columns[name].append(redactor.marked(found, hits) if hits and name == maps[-1] else found)
+    return rows.with_columns(pl.Series(name, found, dtype=rows.schema[name]) for name, found in columns.items())
 
 
 def _redacted(row: dict[str, object], redactor: Redactor) -> dict[str, object]:

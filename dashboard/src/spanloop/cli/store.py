@@ -1,6 +1,7 @@
 """``spanloop store``: what concerns the store itself."""
 
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from .options import DataDirOption, command, data_directory
 
 if TYPE_CHECKING:
     from spanloop.collector.redaction import Redactor
-    from spanloop.importing import ForeignTable, Report
+    from spanloop.importing import ForeignLogs, ForeignTable, Report
     from spanloop.store import Store
 
 app = typer.Typer(help="Read spans out of a ClickHouse that is already there.", no_args_is_help=True)
@@ -32,6 +33,10 @@ def attach(
         ),
     ],
     table: Annotated[str, typer.Option(help="The exporter's traces table.")] = "otel_traces",
+    logs_table: Annotated[
+        str | None,
+        typer.Option(help="Also read messages, exceptions and evaluations from its log table, such as otel_logs."),
+    ] = None,
     since: Annotated[
         datetime | None, typer.Option(help="Read spans that started since then (UTC).", show_default="where it stopped")
     ] = None,
@@ -45,35 +50,43 @@ def attach(
     Reads every trace with a model call from the exporter's table (its Map variant), and changes nothing there. The next
     call takes what is new. Put the URL into SPANLOOP_ATTACH_URL to keep its password out of the shell's history.
 
-    Example: `spanloop store attach http://reader@otel-db:8123/otel --table otel_traces --follow 30`
+    Example: `spanloop store attach http://reader@otel-db:8123/otel --logs-table otel_logs --follow 30`
     """
     from spanloop.collector.redaction import Redactor
     from spanloop.collector.redaction_rules import load_rules
-    from spanloop.importing import ForeignTable
+    from spanloop.importing import ForeignLogs, ForeignTable
     from spanloop.store import connect
 
     directory = data_directory(data_dir)
     redactor = Redactor(load_rules(directory))
     start = None if since is None else since.replace(tzinfo=UTC) if since.tzinfo is None else since
-    with ForeignTable(url, table) as foreign, connect(directory, start=True) as store:
-        report = _read(foreign, store, redactor, start)
-        rows = [
-            ("new", f"{report.new['spans']:,}"),
-            ("already there", f"{report.known['spans']:,}"),
-            *((f"rejected: {reason}", f"{count:,}") for reason, count in sorted(report.rejected.items())),
-        ]
-        print_table(("spans", "count"), rows, numbers=("count",))
+    with ExitStack() as stack:
+        foreign: list[ForeignTable | ForeignLogs] = [stack.enter_context(ForeignTable(url, table))]
+        if logs_table is not None:
+            foreign.append(stack.enter_context(ForeignLogs(url, logs_table)))
+        store = stack.enter_context(connect(directory, start=True))
+        for each in foreign:
+            report = _read(each, store, redactor, start)
+            rows = [
+                ("new", f"{sum(report.new.values()):,}"),
+                ("already there", f"{sum(report.known.values()):,}"),
+                *((f"rejected: {reason}", f"{count:,}") for reason, count in sorted(report.rejected.items())),
+            ]
+            print_table(("spans" if each is foreign[0] else "log records", "count"), rows, numbers=("count",))
         err.print(
             f"a running spanloop converts them by itself; else run: {command('convert', directory)}", markup=False
         )
         while follow is not None:
             time.sleep(follow)
-            report = _read(foreign, store, redactor, None)
-            if report.new["spans"]:
-                err.print(f"{datetime.now(UTC):%H:%M:%S} {report.new['spans']:,} new spans", markup=False)
+            for each in foreign:
+                for kind, count in _read(each, store, redactor, None).new.items():
+                    if count:
+                        err.print(f"{datetime.now(UTC):%H:%M:%S} {count:,} new {kind}", markup=False)
 
 
-def _read(foreign: "ForeignTable", store: "Store", redactor: "Redactor", since: datetime | None) -> "Report":
+def _read(
+    foreign: "ForeignTable | ForeignLogs", store: "Store", redactor: "Redactor", since: datetime | None
+) -> "Report":
     with progress_bar() as bar:
         task = bar.add_task("reading", total=None, note="")
         return foreign.read_new(

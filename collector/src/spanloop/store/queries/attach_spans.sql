@@ -1,4 +1,4 @@
--- One part of the spans of traces with a model call, of one stretch of time of a foreign span table, as rows of otel_traces.
+-- The spans of some traces, of one stretch of time of a foreign span table, as rows of otel_traces.
 SELECT
     source.Timestamp AS Timestamp,
     source.TraceId AS TraceId,
@@ -43,10 +43,4 @@ SELECT
 FROM {table:Identifier} AS source
 WHERE source.Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
     AND source.Timestamp < fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC')
-    AND cityHash64(source.TraceId) % {parts:UInt32} = {part:UInt32}
-    AND source.TraceId IN (
-        SELECT TraceId FROM {table:Identifier}
-        WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64} - {reach_ns:Int64}, 'UTC')
-            AND Timestamp < fromUnixTimestamp64Nano({until_ns:Int64} + {reach_ns:Int64}, 'UTC')
-            AND hasAny(mapKeys(SpanAttributes), {model_call_keys:Array(String)})
-    )
+    AND source.TraceId IN {trace_ids:Array(String)}

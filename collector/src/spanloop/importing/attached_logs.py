@@ -1,0 +1,102 @@
+"""Log records of somebody's running OpenTelemetry ClickHouse exporter: messages, exceptions and evaluations.
+
+Some instrumentors send a call's messages as log events, and rewards come as ``gen_ai.evaluation.result``. Invariant: as
+for spans, their server is only read, and a record is taken once. What tells of no model call stays where it is.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+
+import polars as pl
+
+from spanloop.collector.admission import RejectReason
+from spanloop.collector.redaction import Redactor
+from spanloop.semconv.errors import ConfigurationError
+from spanloop.store import Store
+
+from .arrivals import store_log_rows
+from .foreign import HOUR_NS, Foreign, Progress
+from .redacted_rows import redact_log_rows
+from .report import LOG_RECORDS, Report
+
+_PART_RECORDS: Final = 5_000
+_TIME_LIMIT: Final = datetime(2106, 2, 7, tzinfo=UTC)
+_NEEDED: Final = (
+    "Timestamp", "TraceId", "SpanId", "TraceFlags", "SeverityText", "SeverityNumber", "ServiceName", "Body",
+    "ResourceSchemaUrl", "ResourceAttributes", "ScopeSchemaUrl", "ScopeName", "ScopeVersion", "ScopeAttributes",
+    "LogAttributes",
+)  # fmt: skip
+
+
+class ForeignLogs(Foreign):
+    """A log table that the OpenTelemetry ClickHouse exporter made; see `Foreign`."""
+
+    option = "--logs-table"
+
+    def read_new(
+        self,
+        store: Store,
+        *,
+        since: datetime | None = None,
+        progress: Progress | None = None,
+        redactor: Redactor | None = None,
+    ) -> Report:
+        """Take over what has come since the last time; see `ForeignTable.read_new`.
+
+        Raises:
+            StoreError: Either ClickHouse refused or is out of reach. Call again: nothing is missed or doubled.
+        """
+        hours = self.query("attach_log_hours", logs_table=self.table, since_ns=self.resume_ns(store, since))
+        total, report, hides = int(hours["records"].sum()), Report(), redactor or Redactor()
+        for hour_s, records in hours.iter_rows():
+            from_ns = int(hour_s) * 1_000_000_000
+            parts = max(1, -(-int(records) // _PART_RECORDS))
+            for part in range(parts):
+                rows = self.query(
+                    "attach_logs",
+                    logs_table=self.table,
+                    from_ns=from_ns,
+                    until_ns=from_ns + HOUR_NS,
+                    part=part,
+                    parts=parts,
+                )
+                _take(store, redact_log_rows(rows, hides), report)
+                if progress is not None:
+                    progress(report.input, total)
+            self.remember(store, from_ns)
+        return report
+
+    def check(self) -> None:
+        """Refuse a table that is no log table with maps."""
+        found = self.columns()
+        missing = self.missing(found, _NEEDED)
+        no_maps = [
+            f"{name} {found[name]}"
+            for name in ("ResourceAttributes", "ScopeAttributes", "LogAttributes")
+            if name in found and "Map(" not in found[name]
+        ]
+        if missing or no_maps:
+            raise ConfigurationError(
+                f"{self} is no log table of the OpenTelemetry ClickHouse exporter's Map variant: missing {missing}, "
+                f"of another type {no_maps}.",
+                next_step=f"Name the exporter's log table with {self.option}.",
+            )
+
+
+def _take(store: Store, rows: pl.DataFrame, report: Report) -> None:
+    reason = (
+        pl.when(~pl.col("TraceId").str.contains(r"^([0-9a-f]{32})?$"))
+        .then(pl.lit(RejectReason.BAD_TRACE_ID.value))
+        .when(~pl.col("SpanId").str.contains(r"^([0-9a-f]{16})?$"))
+        .then(pl.lit(RejectReason.BAD_SPAN_ID.value))
+        .when(pl.col("Timestamp") >= pl.lit(_TIME_LIMIT))
+        .then(pl.lit(RejectReason.TIMESTAMP_OUT_OF_RANGE.value))
+    )
+    judged = rows.with_columns(reason.alias("_reason"))
+    report.rejected.update(judged["_reason"].drop_nulls().to_list())
+    report.input += rows.height
+    good = judged.filter(pl.col("_reason").is_null()).drop("_reason")
+    if not good.is_empty():
+        new = store_log_rows(store, good)
+        report.new[LOG_RECORDS] += sum(new)
+        report.known[LOG_RECORDS] += len(new) - sum(new)
