@@ -132,8 +132,8 @@ def test_a_conversation_id_that_everything_shares_costs_only_what_comes_too_late
         feed.world.call(seen, asks(f"c{number}"), trace=trace_id(f"t{number}"), attributes=marks)
         seen += [asks(f"c{number}"), answers(f"c{number}", "x")]
     loop(feed.world, "own", trace=trace_id("own"))
-    for number in (range(3), range(3, 6), range(6, 11)):
-        feed.send(list(number))
+    for positions in (range(3), range(3, 6), range(6, 11)):
+        feed.send(positions)
         report = run(store)
     assert report.rejected == {TOO_LARGE: 3}
     assert sorted(episode["step_count"] for episode in feed.episodes()) == [3, 5]

@@ -1,8 +1,8 @@
 import pytest
 
 from spanloop.pipeline import run
-from spanloop.pipeline.settings import configured
-from spanloop.semconv.environment import REWARDS_ENV
+from spanloop.pipeline.settings import configured, memory_bytes
+from spanloop.semconv.environment import CONVERT_MEMORY_ENV, REWARDS_ENV
 from spanloop.semconv.errors import ConfigurationError
 
 from ..converters.converters_world import loop, trace_id
@@ -39,3 +39,16 @@ def test_a_run_asks_them_and_a_score_that_comes_later_is_the_reward(
     (after,) = feed.episodes()
     assert (after["reward"], after["reward_breakdown"]["speed"]) == (0.25, 1.0)
     assert after["revision"] > before["revision"]
+
+
+@pytest.mark.parametrize(
+    ("said", "mib"), [({}, 2_048), ({CONVERT_MEMORY_ENV: ""}, 2_048), ({CONVERT_MEMORY_ENV: "512"}, 512)]
+)
+def test_the_environment_says_how_much_memory(said: dict[str, str], mib: int) -> None:
+    assert memory_bytes(said) == mib << 20
+
+
+@pytest.mark.parametrize("said", ["2 GiB", "-1", "0", "1e3"])
+def test_what_is_no_number_of_mebibytes_is_refused(said: str) -> None:
+    with pytest.raises(ConfigurationError, match=CONVERT_MEMORY_ENV):
+        memory_bytes({CONVERT_MEMORY_ENV: said})

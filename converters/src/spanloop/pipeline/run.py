@@ -18,13 +18,11 @@ from .closure import Closure, closures
 from .load import load
 from .report import Report
 from .settings import configured
+from .settings import memory_bytes as memory_from_environment
 from .write import write
 
 BATCH_SPANS: Final = 20_000
 """Spans of touched traces that are converted at once."""
-
-MEMORY_BYTES: Final = 2 << 30
-"""What a run may need: see ``Size``."""
 
 _FIXED_BYTES: Final = 400 << 20
 """Of the interpreter, its libraries and a page of traces."""
@@ -57,7 +55,7 @@ def run(
     progress: Progress | None = None,
     options: Options | None = None,
     batch_spans: int = BATCH_SPANS,
-    memory_bytes: int = MEMORY_BYTES,
+    memory_bytes: int | None = None,
 ) -> Report:
     """Convert what has arrived, or everything.
 
@@ -68,14 +66,15 @@ def run(
         progress: Told after each batch.
         options: How to convert; None converts as the environment says (``settings``).
         batch_spans: Spans converted at once.
-        memory_bytes: About what this process may need at its peak. A batch whose text is larger is divided; of an
-            episode whose text is larger, the earliest spans are converted and the others rejected.
+        memory_bytes: About what this process may need at its peak; None takes what the environment says. A batch whose
+            text is larger is divided; of an episode whose text is larger, the earliest spans are converted and the
+            others rejected.
 
     Raises:
         StoreError: ClickHouse refused or is out of reach; the next run takes up where this one stopped.
-        ConfigurationError: The environment names a reward function that cannot be found.
+        ConfigurationError: The environment names a reward function that cannot be found, or no number of MiB.
     """
-    size = Size(batch_spans, memory_bytes)
+    size = Size(batch_spans, memory_from_environment() if memory_bytes is None else memory_bytes)
     chosen = configured() if options is None else options
     again = state.START if full else None if since is None else state.at_most(store, since)
     writes_all = full or since is not None

@@ -1,8 +1,11 @@
 """``spanloop convert``: spans in the store become transitions in the store."""
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
+
+from spanloop.semconv.environment import CONVERT_MEMORY_ENV
 
 from .console import err, print_table, progress_bar
 from .options import DataDirOption, data_directory
@@ -11,6 +14,17 @@ from .options import DataDirOption, data_directory
 def convert(
     data_dir: DataDirOption = None,
     full: Annotated[bool, typer.Option("--full", help="Convert everything again, not only what is new.")] = False,
+    since: Annotated[
+        datetime | None, typer.Option(help="Convert again what came in since then, UTC, besides what is new.")
+    ] = None,
+    memory_mib: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            envvar=CONVERT_MEMORY_ENV,
+            help="About what it may need. Of an episode that does not fit, the beginning is converted.",
+        ),
+    ] = 2_048,
 ) -> None:
     """Turn new spans into episodes, transitions, token trajectories and attributed failures.
 
@@ -24,10 +38,19 @@ def convert(
 
     with connect(data_directory(data_dir), start=True) as store, progress_bar() as bar:
         task = bar.add_task("converting", total=None, note="")
-        report = run(store, full=full, progress=lambda done, total: bar.update(task, completed=done, total=total))
+        report = run(
+            store,
+            full=full,
+            since=since,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            memory_bytes=memory_mib << 20,
+        )
     names = ("spans", "episodes", "transitions", "trajectories", "failures", "trainable")
     rows = [(name, f"{getattr(report, name):,}") for name in names]
-    for title, reasons in (("untrainable", report.untrainable), ("rejected", report.rejected)):
+    # A row that begins where its agent did is as it should be.
+    begun = {why: count for why, count in report.row_starts.items() if why != "first"}
+    titled = (("token row begins", begun), ("untrainable", report.untrainable), ("rejected", report.rejected))
+    for title, reasons in titled:
         rows += [(f"{title}: {reason}", f"{count:,}") for reason, count in sorted(reasons.items())]
     print_table(("converted", "count"), rows, numbers=("count",))
     if not report.spans:

@@ -15,6 +15,9 @@ DATA_DIR_ENV: Final = "SPANLOOP_DATA_DIR"
 CLICKHOUSE_URL_ENV: Final = "SPANLOOP_CLICKHOUSE_URL"
 """``http(s)://user:password@host:port/database``; unset means the embedded ClickHouse."""
 
+CONVERT_MEMORY_ENV: Final = "SPANLOOP_CONVERT_MEMORY_MIB"
+"""About how much memory a conversion may need, MiB."""
+
 REWARDS_ENV: Final = "SPANLOOP_REWARDS"
 """Reward functions that every conversion asks, by name or as ``module:function``, with commas between them."""
 

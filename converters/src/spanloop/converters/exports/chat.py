@@ -1,9 +1,10 @@
 """Canonical messages in OpenAI's chat form.
 
-Invariant: a conversation that comes out is one that the API takes: every tool call has an id and valid JSON arguments,
-and is answered before anybody else speaks, unless it is the end.
+Invariant: a conversation that comes out is one that the API takes: every tool call has an id, a name that is
+allowed and valid JSON arguments, and is answered before anybody else speaks, unless it is the end.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
@@ -13,6 +14,8 @@ ChatMessage = dict[str, object]
 
 _KNOWN_PARTS: Final = frozenset({"text", "tool_call", "tool_call_response"})
 _ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
+_FUNCTION_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_MOST_TOOLS: Final = 128
 
 
 class NotChatError(ValueError):
@@ -23,7 +26,8 @@ def chat(messages: Sequence[Message]) -> list[ChatMessage]:
     """The conversation in chat form. Ids that are missing are numbered, in the order of calls and answers.
 
     Raises:
-        NotChatError: ``unsupported_part``, ``invalid_arguments``, ``unanswered_tool_call`` or ``unknown_role``.
+        NotChatError: ``unsupported_part``, ``invalid_arguments``, ``invalid_tool_name``, ``unanswered_tool_call`` or
+            ``unknown_role``.
     """
     found: list[ChatMessage] = []
     waiting: list[str] = []
@@ -64,6 +68,8 @@ def _check(message: Message) -> None:
         raise NotChatError("unknown_role")
     if not all(call.is_valid for call in message.tool_calls):
         raise NotChatError("invalid_arguments")
+    if not all(_FUNCTION_NAME.fullmatch(call.name) for call in message.tool_calls):
+        raise NotChatError("invalid_tool_name")
     fields = cast("dict[str, list[object]]", parse_json(message.json))
     for part in fields.get("parts", []):
         if isinstance(part, dict) and cast("dict[str, object]", part).get("type", "text") not in _KNOWN_PARTS:
@@ -71,6 +77,17 @@ def _check(message: Message) -> None:
 
 
 def tool_definitions(tools: str) -> list[ChatMessage]:
-    """Canonical tool definitions in chat form."""
+    """Canonical tool definitions in chat form.
+
+    Raises:
+        NotChatError: ``invalid_tool_name``, ``invalid_tool_schema`` or ``too_many_tools``.
+    """
     definitions = cast("list[dict[str, object]]", parse_json(tools or "[]"))
+    if len(definitions) > _MOST_TOOLS:
+        raise NotChatError("too_many_tools")
+    for definition in definitions:
+        if not _FUNCTION_NAME.fullmatch(str(definition.get("name", ""))):
+            raise NotChatError("invalid_tool_name")
+        if not isinstance(definition.get("parameters", {}), dict):
+            raise NotChatError("invalid_tool_schema")
     return [{"type": "function", "function": definition} for definition in definitions]

@@ -31,6 +31,7 @@ def _make(rows: pl.DataFrame, options: ExportOptions) -> Made:
                 turn = reader.read(row)
                 try:
                     chat(turn.messages)
+                    tool_definitions(turn.tools)
                 except NotChatError as error:
                     reason = str(error)
                 else:

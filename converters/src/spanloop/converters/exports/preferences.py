@@ -40,6 +40,7 @@ def _make(rows: pl.DataFrame, options: ExportOptions) -> Made:
         turn = reader.read(row)
         try:
             chat(turn.messages)
+            tool_definitions(turn.tools)
         except NotChatError as error:
             rejected[str(error)] += 1
             continue
