@@ -11,6 +11,7 @@ from typing import Final
 
 from spanloop.semconv.errors import StoreError
 from spanloop.store.datadir import disk_error
+from spanloop.store.spool_segment import sync_directory
 
 _DATA_CODES: Final = frozenset(
     {
@@ -95,10 +96,13 @@ class RefusedRanges:
         kept = [each for each in self._names if each.startswith(block_id)]
         if self._path is not None:
             try:
+                is_new = not self._path.exists()
                 with self._path.open("a" if kept else "w") as file:
                     file.write(f"{name}\n")
                     file.flush()
                     os.fsync(file.fileno())
+                if is_new:
+                    sync_directory(self._path.parent)
             except OSError as error:
                 raise disk_error(self._path, error) from error
         self._names = dict.fromkeys([*kept, name])
