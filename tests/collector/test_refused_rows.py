@@ -139,19 +139,19 @@ def test_a_view_that_fails_is_mended_by_a_person_not_by_splitting(
 def test_a_new_file_of_ranges_is_in_its_directory_after_a_power_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[str] = []
+    synced: list[Path] = []
     real = os.fsync
 
     def fsync(fd: int) -> None:
-        synced.append(os.readlink(f"/proc/self/fd/{fd}"))
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink())
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fsync)
     ranges = RefusedRanges(tmp_path / "refused")
     ranges.add("aa", "aa-otel_traces")
-    assert synced == [str(tmp_path / "refused"), str(tmp_path)]
+    assert synced == [tmp_path / "refused", tmp_path]
     ranges.add("aa", "aa-otel_traces-0-5")
-    assert synced[2:] == [str(tmp_path / "refused")]
+    assert synced[2:] == [tmp_path / "refused"]
 
 
 def test_ranges_of_another_block_are_forgotten_and_half_a_line_does_not_count(tmp_path: Path) -> None:
