@@ -163,7 +163,7 @@ def _tools(attributes: Mapping[str, str], given: Mapping[str, object]) -> str:
         if isinstance(item.get("tool"), dict)
     ]
     listed = tool_definitions(found) or request_tools(dict(given))
-    return dump([found for item in listed if (found := as_fields(item))]) if listed else ""
+    return dump([fields for item in listed if (fields := as_fields(item))]) if listed else ""
 
 
 def _tool(span: RawSpan) -> dict[str, str]:
