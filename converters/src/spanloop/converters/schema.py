@@ -62,7 +62,7 @@ _TRANSITIONS: Final = {
     "state": "JSON list of messages that the policy saw",
     "tools": "JSON list of `{name, description, parameters}` that it was offered",
     "action": "JSON assistant message; without parts where the call gave none. Parallel tool calls are one action",
-    "tool_results": "JSON list of `{tool_call_id, name, status, error_type, content, duration_ns, span_id}`, one a call",
+    "tool_results": "JSON list, one a call: `{tool_call_id, name, status, error_type, content, duration_ns, span_id}`",
     "next_state": "state of the step that goes on from here; empty at the end",
     "reward": "the step's own, else the episode's; null without any",
     "finish_reason": "`stop`, `length`, `tool_call`, `content_filter`, `error`, another one as it came, or empty",
