@@ -1,10 +1,16 @@
 """``spanloop status`` and a store out of reach: what a person sees when nothing is there."""
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from spanloop.cli.app import app
+from spanloop.store import DataDir
 
 from .support import Run
+from .test_health import service
 
 
 def test_looking_makes_no_data_directory(spanloop: Run, tmp_path: Path) -> None:
@@ -26,3 +32,51 @@ def test_a_clickhouse_out_of_reach_is_one_sentence(spanloop: Run, host: str, sai
     assert what.endswith(f"{said}.")
     assert "SPANLOOP_CLICKHOUSE_URL" in step
     assert "secret" not in done.stderr
+
+
+COLLECTOR = {
+    "status": "ok",
+    "store": "ok",
+    "disk": "ok",
+    "spool": {"bytes": 12, "records": 1, "oldest_age_s": 3.5, "quarantined": 1},
+    "last_insert": "2026-11-20T13:00:00.5+00:00",
+    "grpc": None,
+    "accepted": {"logs": 2, "traces": 5},
+    "rejected": {"bad_trace_id": 3},
+    "refused_requests": {"400": 1},
+    "redacted": {"emails": 4},
+    "inserted": 7,
+    "insert_failures": 2,
+    "insert_latency": {"count": 3, "mean_s": 0.2, "p50_s": 0.25, "p99_s": None},
+}
+
+
+def test_what_the_collector_did_is_said_to_people_and_programs(data_dir: DataDir) -> None:
+    with service(data_dir, "collector", COLLECTOR):
+        said = CliRunner().invoke(app, ["status", "--data-dir", str(data_dir.path)])
+        found = CliRunner().invoke(app, ["status", "--data-dir", str(data_dir.path), "--json"])
+    assert (said.exit_code, found.exit_code) == (0, 0)
+    inserts = "a block takes 0.20 s (half up to 0.25 s, 99 % above 300 s), 2 attempts failed"
+    for line in (
+        "accepted 7 (logs 2, traces 5), since the collector's start",
+        "rejected 3 (bad_trace_id 3)",
+        "refused requests 1 (400 1)",
+        "redacted 4 (emails 4)",
+        f"inserted 7 rows, the last at 2026-11-20T13:00:00Z; {inserts}",
+        "spans waiting 12 bytes, the oldest for 4 s",
+        "spool 1 damaged stretches were set aside",
+    ):
+        assert line in said.stdout.splitlines()
+    answer = json.loads(found.stdout)
+    own = {name: value for name, value in COLLECTOR.items() if name not in {"status", "grpc"}}
+    assert answer["collector"] == own | {"last_insert": COLLECTOR["last_insert"]}
+    assert answer["stored"] is None
+    assert "No ClickHouse runs" in answer["store_error"]
+    assert [each["name"] for each in answer["services"] if each["is_running"]] == ["collector"]
+
+
+def test_nothing_is_said_to_programs_too(data_dir: DataDir, tmp_path: Path) -> None:
+    for place, exists in ((data_dir.path, True), (tmp_path / "nowhere", False)):
+        done = CliRunner().invoke(app, ["status", "--data-dir", str(place), "--json"])
+        assert done.exit_code == 3
+        assert json.loads(done.stdout)["exists"] is exists

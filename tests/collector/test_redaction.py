@@ -1,11 +1,19 @@
 """What nobody may store gets past no door, whatever it is wrapped in, and the rest stays what it was."""
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
 
+import asyncio
+import base64
 import json
 import re
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
+from urllib.parse import urlsplit
 
+import grpc
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,8 +29,9 @@ from spanloop.collector.redaction_rules import Rule, builtin, load_rules, read_r
 from spanloop.collector.wire import MalformedError
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import DataDir
+from spanloop.store.client import Address, Connection
 
-from .collecting import trace_request
+from .collecting import Launcher, trace_request
 
 SECRET = "hunter2-hunter2"
 EMAIL = "alice.b+x@mail.example.com"
@@ -337,3 +346,65 @@ def test_bytes_that_nobody_can_read_are_withheld(escaped: str) -> None:
         letter = malformed_letter(Signal.TRACES, body, content_type, caught.value, redactor=EMAILS)
         assert (letter.raw, "mail" in letter.detail) == (b"", False)
         assert malformed_letter(Signal.TRACES, b"\xff", content_type, caught.value).raw == b"\xff"
+
+
+async def test_no_door_lets_it_through(
+    data_dir: DataDir, address: Address, launch: Launcher, clickhouse_url: str
+) -> None:
+    """A real collector: HTTP, gRPC, JSON, scores, what is refused; and what it says of it."""
+    rules_file(data_dir.path, 'builtin = ["emails"]')
+    collector = launch(clickhouse_url)
+    body = request_with("span", text("k", f"mail {EMAIL}")).SerializeToString()
+    refused = request_with("span", text("k", f"mail {EMAIL}"))
+    refused.resource_spans[0].scope_spans[0].spans[0].trace_id = b"short"
+    log = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": EMAIL}}]}]}]}
+    score = {"value": 1, "session_id": "s", "comment": f"says {EMAIL}"}
+    sent = (
+        ("/v1/traces", body, PROTOBUF, 200),
+        ("/v1/traces", refused.SerializeToString(), PROTOBUF, 200),
+        ("/v1/logs", json.dumps(log).encode(), JSON, 200),
+        ("/v1/scores", json.dumps(score).encode(), JSON, 200),
+        ("/v1/traces", f"\xff{EMAIL}".encode(), PROTOBUF, 400),
+    )
+    async with httpx.AsyncClient(base_url=collector.url) as client:
+        for path, content, content_type, status in sent:
+            answer = await client.post(path, content=content, headers={"content-type": content_type})
+            assert answer.status_code == status
+            assert EMAIL not in answer.text
+        async with grpc.aio.insecure_channel(urlsplit(str(collector.health()["grpc"])).netloc) as channel:
+            await channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")(body)
+        deadline_s = time.monotonic() + 60
+        # Two spans, one beside the refused one, two by gRPC, the log record and the score.
+        while collector.health()["inserted"] != 7:
+            assert time.monotonic() < deadline_s, collector.health()
+            await asyncio.sleep(0.1)
+        metrics = (await client.get("/metrics")).text
+    assert 'spanloop_collector_redacted_total{rule="emails"} 5' in metrics
+    health = collector.health()
+    assert health["redacted"] == {"emails": 5}
+    assert health["rejected"] == {"bad_trace_id": 1}
+    latency = health["insert_latency"]
+    assert isinstance(latency, dict)
+    assert f"spanloop_collector_insert_seconds_count {latency['count']}" in metrics
+    assert f'spanloop_collector_insert_seconds_bucket{{le="+Inf"}} {latency["count"]}' in metrics
+    assert collector.terminate() == 0
+    assert EMAIL not in collector.log.read_text()
+    for table in ("otel_traces", "otel_logs", "scores", "dead_letters"):
+        found = everything_in(address, table)
+        assert found
+        assert "mail.example.com" not in found
+    letters = [json.loads(line) for line in everything_in(address, "dead_letters").splitlines()]
+    raws = {letter["reason"]: base64.b64decode(letter["raw_base64"]) for letter in letters}
+    assert set(raws) == {"bad_trace_id", "malformed_body"}
+    assert b"__REDACTED__" in raws["bad_trace_id"]
+    assert raws["malformed_body"] == b""
+
+
+def everything_in(address: Address, table: str) -> str:
+    """All rows of a table as JSON lines."""
+    connection = Connection(address)
+    try:
+        statement = f"SELECT * FROM {table}"
+        return connection.read(statement, "JSONEachRow", doing="looking").decode()
+    finally:
+        connection.close()

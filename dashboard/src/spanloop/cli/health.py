@@ -5,6 +5,8 @@ import urllib.request
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from spanloop.store import DataDir
 
 _TIMEOUT_S: Final = 2.0
@@ -33,6 +35,33 @@ class Spool(NamedTuple):
     """``ok``, else why ClickHouse gets nothing."""
 
 
+class Collector(NamedTuple):
+    """What the collector has done since its start."""
+
+    accepted: "Mapping[str, int]"
+    """Spans and log records that are on disk, by signal."""
+    rejected: "Mapping[str, int]"
+    """Those that were refused, by reason."""
+    refused_requests: "Mapping[str, int]"
+    """Requests that were refused as a whole, by HTTP status."""
+    redacted: "Mapping[str, int]"
+    """Values that were dropped or masked, by rule."""
+    inserted: int
+    """Rows that ClickHouse confirmed."""
+    insert_failures: int
+    """Attempts that failed; each was made again."""
+    insert_latency: "Mapping[str, float | None]"
+    """``count``, ``mean_s``, and upper bounds ``p50_s`` and ``p99_s``, None above the largest."""
+    last_insert: str
+    """ISO 8601; empty before the first."""
+    store: str
+    """``ok``, else why ClickHouse gets nothing."""
+    disk: str
+    """``ok``, else why the spool takes nothing."""
+    spool: "Mapping[str, float]"
+    """``bytes``, ``records``, ``oldest_age_s``, ``quarantined``."""
+
+
 def engine(data_dir: "DataDir") -> Engine | None:
     """What the gateway serves; None when it does not answer."""
     said = _health(data_dir, "gateway")
@@ -49,6 +78,27 @@ def spool(data_dir: "DataDir") -> Spool | None:
     if said is None:
         return None
     return Spool(int(said["spool"]["bytes"]), float(said["spool"]["oldest_age_s"]), str(said["store"]))
+
+
+def collector(data_dir: "DataDir") -> Collector | None:
+    """What the collector says of itself; None when it does not answer."""
+    said = _health(data_dir, "collector")
+    if said is None:
+        return None
+    # One of an earlier spanloop says less.
+    return Collector(
+        accepted=said.get("accepted", {}),
+        rejected=said.get("rejected", {}),
+        refused_requests=said.get("refused_requests", {}),
+        redacted=said.get("redacted", {}),
+        inserted=said.get("inserted", 0),
+        insert_failures=said.get("insert_failures", 0),
+        insert_latency=said.get("insert_latency", {}),
+        last_insert=said.get("last_insert") or "",
+        store=said["store"],
+        disk=said.get("disk", "ok"),
+        spool=said["spool"],
+    )
 
 
 def _health(data_dir: "DataDir", service: str) -> dict[str, Any] | None:

@@ -1,36 +1,43 @@
 """``spanloop status``: what runs, what is served, what is stored, what waits."""
 
-import os
+import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.markup import escape
 
-from spanloop.semconv.enums import JobState
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
-from spanloop.semconv.errors import SpanloopError
-
 from . import health
 from .console import out, print_table
 from .options import DataDirOption, command
+from .status_report import open_jobs, report, services, stored
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from spanloop.store import DataDir
 
 _LITTLE_FREE_BYTES: Final = 2**30
-_OPEN: Final = {JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING}
 
 
-def status(data_dir: DataDirOption = None) -> None:
+def status(
+    data_dir: DataDirOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object, for a program.")] = False,
+) -> None:
     """Show which services run, which model is served, what is stored, what waits and which jobs are open.
 
     Exit code 3 when nothing runs.
 
     Example: `spanloop status --data-dir ./data`
     """
-    directory = _existing(data_dir)
+    directory = _existing(data_dir, as_json=as_json)
+    if as_json:
+        found = report(directory)
+        typer.echo(json.dumps(found, indent=1))
+        if not any(each["pid"] for each in found["services"]):
+            raise typer.Exit(3)
+        return
     out.print(f"[bold]data directory[/bold] {escape(str(directory.path))}")
     if not _print_services(directory):
         out.print(f"nothing runs here; start it with: {command('up', directory)}", markup=False)
@@ -38,17 +45,21 @@ def status(data_dir: DataDirOption = None) -> None:
     engine = health.engine(directory)
     _print_served(directory, engine)
     _print_store(directory)
-    _print_waiting(directory, engine)
+    _print_collector(health.collector(directory))
+    _print_captures(engine)
     _print_jobs(directory)
     _print_disk(directory)
 
 
-def _existing(path: Path | None) -> "DataDir":
+def _existing(path: Path | None, *, as_json: bool) -> "DataDir":
     """The data directory, checked; looking at one that is not there makes none."""
     from spanloop.store import DataDir
 
     directory = DataDir(path)
     if not directory.path.exists():
+        if as_json:
+            typer.echo(json.dumps({"data_dir": str(directory.path), "exists": False}))
+            raise typer.Exit(3)
         out.print(f"there is no data directory {directory.path}", markup=False)
         out.print(f"nothing runs here; start it with: {command('up', directory)}", markup=False)
         raise typer.Exit(3)
@@ -56,19 +67,16 @@ def _existing(path: Path | None) -> "DataDir":
 
 
 def _print_services(directory: "DataDir") -> bool:
-    from spanloop.dashboard.views.services import service_states
-
-    states = service_states(directory.path, os.environ.get(CLICKHOUSE_URL_ENV, ""))
     rows: list[tuple[str, str, str, str]] = []
+    states = services(directory)
     for each in states:
-        running = directory.running(each.name)
-        process = str(running.pid) if running else each.note
-        rows.append((each.name, "running" if each.is_running else "stopped", each.url, process))
+        process = str(each["pid"]) if each["pid"] else each["note"]
+        rows.append((each["name"], "running" if each["is_running"] else "stopped", each["url"], process))
     grpc = directory.running("collector-grpc")
     if grpc is not None:
         rows.append(("collector, gRPC", "running", grpc.url, str(grpc.pid)))
     print_table(("service", "state", "address", "process"), rows)
-    return any(directory.running(each.name) for each in states)
+    return any(each["pid"] for each in states)
 
 
 def _print_served(directory: "DataDir", engine: health.Engine | None) -> None:
@@ -83,36 +91,62 @@ def _print_served(directory: "DataDir", engine: health.Engine | None) -> None:
 
 
 def _print_store(directory: "DataDir") -> None:
-    from spanloop.store import connect
-
-    try:
-        with connect(directory) as store:
-            held = store.query("dashboard_totals", since_s=0).row(0, named=True)
-    except SpanloopError as error:
-        out.print(f"[yellow]store:[/yellow] {escape(str(error))}")
+    held = stored(directory)
+    if isinstance(held, str):
+        out.print(f"[yellow]store:[/yellow] {escape(held)}")
         return
-    names = ("spans", "episodes", "transitions", "trainable_transitions")
-    rows = [(name.replace("_", " "), f"{held[name]:,}") for name in names]
+    rows = [(name.replace("_", " "), f"{count:,}") for name, count in held.items()]
     print_table(("stored", "rows"), rows, numbers=("rows",))
 
 
-def _print_waiting(directory: "DataDir", engine: health.Engine | None) -> None:
-    spool = health.spool(directory)
-    if spool is not None:
-        age = f", the oldest for {spool.oldest_age_s:.0f} s" if spool.waiting_bytes else ""
-        trouble = f"; ClickHouse: {spool.store}" if spool.store != "ok" else ""
-        out.print(f"[bold]spans waiting[/bold] {spool.waiting_bytes:,} bytes{age}{escape(trouble)}")
+def _print_collector(found: health.Collector | None) -> None:
+    if found is None:
+        return
+    out.print(f"[bold]accepted[/bold] {_counts(found.accepted)}, since the collector's start")
+    for title, counts in (
+        ("rejected", found.rejected),
+        ("refused requests", found.refused_requests),
+        ("redacted", found.redacted),
+    ):
+        if counts:
+            out.print(f"[bold]{title}[/bold] {_counts(counts)}")
+    inserts = found.insert_latency
+    if inserts.get("count"):
+        p50, p99 = (_bound(inserts[name]) for name in ("p50_s", "p99_s"))
+        failed = f", {found.insert_failures:,} attempts failed" if found.insert_failures else ""
+        out.print(
+            f"[bold]inserted[/bold] {found.inserted:,} rows, the last at {found.last_insert[:19]}Z; "
+            f"a block takes {inserts['mean_s']:.2f} s (half {p50}, 99 % {p99}){failed}"
+        )
+    waiting, age_s = int(found.spool["bytes"]), found.spool["oldest_age_s"]
+    age = f", the oldest for {age_s:.0f} s" if waiting else ""
+    trouble = f"; ClickHouse: {found.store}" if found.store != "ok" else ""
+    trouble += f"; disk: {found.disk}" if found.disk != "ok" else ""
+    out.print(f"[bold]spans waiting[/bold] {waiting:,} bytes{age}{escape(trouble)}")
+    if found.spool.get("quarantined"):
+        out.print(f"[yellow]spool[/yellow] {int(found.spool['quarantined']):,} damaged stretches were set aside")
+
+
+def _counts(counts: "Mapping[str, int]") -> str:
+    each = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    return escape(f"{sum(counts.values()):,} ({each})" if counts else "0")
+
+
+def _bound(seconds: float | None) -> str:
+    return "above 300 s" if seconds is None else f"up to {seconds:g} s"
+
+
+def _print_captures(engine: health.Engine | None) -> None:
     if engine is not None and engine.waiting_bytes:
         out.print(f"[bold]captures waiting[/bold] {engine.waiting_bytes:,} bytes")
 
 
 def _print_jobs(directory: "DataDir") -> None:
-    from spanloop.training.jobs import JobApi
-
-    jobs = [job for job in JobApi(directory).list() if job.state in _OPEN]
+    jobs = open_jobs(directory)
     for job in jobs:
-        where = f"step {job.step}/{job.steps_total or '?'}"
-        out.print(f"[bold]job[/bold] {escape(f'{job.id}  {job.spec.kind} of {job.spec.base}  {job.state}  {where}')}")
+        where = f"step {job['step']}/{job['steps_total'] or '?'}"
+        said = f"{job['id']}  {job['kind']} of {job['base']}  {job['state']}  {where}"
+        out.print(f"[bold]job[/bold] {escape(said)}")
     if not jobs:
         out.print("[bold]jobs[/bold] none open")
 
