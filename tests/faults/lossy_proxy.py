@@ -1,4 +1,4 @@
-"""A TCP proxy before ClickHouse that passes every request on, and loses the answers of INSERTs when it is told to."""
+"""A TCP proxy before ClickHouse that, when told to, loses the answers of INSERTs or the ends of their requests."""
 
 import contextlib
 import socket
@@ -35,6 +35,8 @@ class LossyProxy:
         self.loss = Loss.NONE
         self.lost = 0
         """Answers that were lost."""
+        self.cut_bytes = 0
+        """What is missing at the end of each INSERT; then both connections end, as when the sender dies."""
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
 
@@ -85,8 +87,26 @@ class _Pair:
         with contextlib.suppress(OSError):
             while data := self._client.recv(_CHUNK_BYTES):
                 self._is_inserting = self._is_inserting or _INSERT_MARK in data
+                if _INSERT_MARK in data and self._proxy.cut_bytes:
+                    self._pass_cut(data, self._proxy.cut_bytes)
+                    break
                 self._server.sendall(data)
         _end(self._server)
+
+    def _pass_cut(self, data: bytes, cut_bytes: int) -> None:
+        """The head and the beginning of the body, and no more."""
+        head = data.partition(b"\r\n\r\n")[0]
+        length = next(
+            int(value)
+            for name, _, value in (line.partition(b":") for line in head.splitlines())
+            if name.lower() == b"content-length"
+        )
+        left = len(head) + 4 + length - cut_bytes
+        while left > 0 and data:
+            self._server.sendall(data[:left])
+            left -= len(data)
+            data = self._client.recv(_CHUNK_BYTES) if left > 0 else b""
+        _end(self._client)
 
     def _pass_answers(self) -> None:
         with contextlib.suppress(OSError):

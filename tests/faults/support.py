@@ -226,6 +226,8 @@ class Senders:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self._is_stubborn = False  # nobody will take what is refused any more
         self._stopping.set()
         for thread in self._threads:
             thread.join()
@@ -235,7 +237,7 @@ class Senders:
         connection = http.client.HTTPConnection(*self._address, timeout=PATIENCE_S)
         refused: tuple[int, ...] = ()
         with closing(connection):
-            while refused or not self._stopping.is_set():
+            while (refused and self._is_stubborn) or not self._stopping.is_set():
                 if not _is_connected(connection):
                     self._stopping.wait(0.05)
                     continue

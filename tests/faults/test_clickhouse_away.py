@@ -118,6 +118,8 @@ def fill(ballast: Path) -> None:
 def test_clickhouse_is_out_of_disk_for_longer_than_the_spool_holds(own_scene: Scene, times: int) -> None:
     with clickhouse_on_a_small_disk(own_scene) as disk:
         collector = own_scene.launch(*TINY_SPOOL)
+        # A disk that is full before the tables are there is another story.
+        wait_for(lambda: collector.health()["store"] == "ok", "the tables")
         ballast = disk / "ballast"
         floods = 3 * times
         with Senders(collector.url, own_scene.ledger, pause_s=0.02, is_stubborn=True) as senders:

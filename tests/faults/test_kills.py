@@ -13,7 +13,7 @@ EDGES: Final = ("before", "after")
 POINTS: Final = {
     "create segment": EDGES, "sync directory": EDGES, "write segment": WRITES, "sync segment": EDGES,
     "answer": EDGES, "read segment": EDGES, "write cursor": WRITES, "sync cursor": EDGES,
-    "send insert": ("before",), "answer insert": EDGES, "delete segment": EDGES,
+    "send insert": ("before", "torn"), "answer insert": EDGES, "delete segment": EDGES,
 }  # fmt: skip
 EVERY_FAILPOINT: Final = [f"{point}:{phase}" for point, phases in POINTS.items() for phase in phases]
 RECOVERY: Final = ["read segment:before", "read segment:after", "delete segment:before", "delete segment:after"]

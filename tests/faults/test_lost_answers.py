@@ -1,13 +1,29 @@
 """The INSERT is made and its answer is lost: the same block goes again, at once or after somebody was restarted."""
 
+from collections import Counter
+from dataclasses import replace
 from typing import Final
 
 import pytest
 
-from spanloop.store import EmbeddedClickHouse
+from spanloop.collector.raw_blocks import ProtobufStrategy
+from spanloop.semconv.errors import StoreError
+from spanloop.store import EmbeddedClickHouse, Store
+from spanloop.store.spool import Batch, Record
 
+from ..collector.collecting import trace_request
 from .lossy_proxy import Loss, LossyProxy
-from .support import MEMORY_CAP_BYTES, SMALL_SPOOL, Scene, Senders, Trapped, kill_clickhouse, url_of, wait_for
+from .support import (
+    MEMORY_CAP_BYTES,
+    SMALL_SPOOL,
+    Scene,
+    Senders,
+    Trapped,
+    find_ids,
+    kill_clickhouse,
+    url_of,
+    wait_for,
+)
 
 ROUNDS: Final = pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
 
@@ -50,6 +66,24 @@ def test_an_answer_is_lost_and_the_collector_is_restarted(scene: Scene, times: i
                 collector.kill()
     scene.launch().finish()
     assert scene.settle(f"answer-lost-collector-restarted (rounds={rounds * times})").acknowledged > 0
+
+
+def test_a_request_that_ends_between_two_records_stores_none_of_them(scene: Scene) -> None:
+    """What came of it is a whole request to protobuf; only HTTP can tell. The block goes again, and is stored once."""
+    bodies = [trace_request(each).SerializeToString() for each in scene.ledger.new_ids(10)]
+    assert len({len(body) for body in bodies}) <= 2, "ids of one and of two digits"
+    batch = Batch("ab" * 16, tuple(Record("traces", body, at, 0) for at, body in enumerate(bodies, 1)))
+    Store.open(scene.address).close()
+    with LossyProxy(scene.address.port) as proxy, Store(replace(scene.address, port=proxy.port)) as store:
+        block = ProtobufStrategy().prepare(batch)
+        for missing in range(1, 10):
+            proxy.cut_bytes = sum(map(len, bodies[-missing:]))
+            with pytest.raises(StoreError):
+                block.send(store)
+            assert not find_ids(scene.address), f"stored {10 - missing} records of a request that was cut off"
+        proxy.cut_bytes = 0
+        assert block.send(store) == (10, 0)
+    assert find_ids(scene.address) == Counter(range(1, 11))
 
 
 @pytest.mark.slow

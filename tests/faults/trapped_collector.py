@@ -151,6 +151,7 @@ def wrap_writes(trap: Trap, kinds: Kinds) -> None:
 def wrap_inserts(trap: Trap) -> None:
     real_put = http.client.HTTPConnection.putrequest
     real_get = http.client.HTTPConnection.getresponse
+    real_send = http.client.HTTPConnection.send
     inserting: set[int] = set()
 
     def putrequest(self: http.client.HTTPConnection, method: str, url: str, *rest: Any, **named: Any) -> Any:
@@ -159,6 +160,12 @@ def wrap_inserts(trap: Trap) -> None:
             inserting.add(id(self))
             trap.passes("send insert", "before")
         return real_put(self, method, url, *rest, **named)
+
+    def send(self: http.client.HTTPConnection, data: Any) -> None:
+        if id(self) in inserting and isinstance(data, bytes) and trap.is_next("send insert", "torn"):
+            real_send(self, data[: len(data) // 2])
+            trap.die()
+        real_send(self, data)
 
     def getresponse(self: http.client.HTTPConnection) -> Any:
         if id(self) not in inserting:
@@ -169,6 +176,7 @@ def wrap_inserts(trap: Trap) -> None:
         return response
 
     http.client.HTTPConnection.putrequest = putrequest  # type: ignore[method-assign]
+    http.client.HTTPConnection.send = send  # type: ignore[method-assign]
     http.client.HTTPConnection.getresponse = getresponse  # type: ignore[method-assign]
 
 
