@@ -134,6 +134,14 @@ def test_a_groups_shared_prompt_is_said() -> None:
     assert shared == {"task": 3, "other": 0}
 
 
+def test_token_rows_have_the_same_bytes_in_any_order(tmp_path: Path) -> None:
+    rows = trajectories(verl_rows())
+    one, two = (write("verl", given_rows, tmp_path / name) for name, given_rows in (("1", rows), ("2", rows.reverse())))
+    assert [Path(path).read_bytes() for path in one] == [Path(path).read_bytes() for path in two]
+    manifests = [(tmp_path / name / "manifest.json").read_bytes() for name in ("1", "2")]
+    assert manifests[0] == manifests[1]
+
+
 @pytest.mark.skipif(find_spec("datasets") is None, reason="datasets comes with the extra train")
 @pytest.mark.filterwarnings("default")
 def test_hugging_face_loads_an_export_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

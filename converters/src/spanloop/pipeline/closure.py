@@ -30,7 +30,7 @@ EPISODE_SPANS: Final = 100_000
 TOO_LARGE: Final = "episode_too_large"
 
 FOREVER_NS: Final = 2**63 - 1
-_SPAN_BYTES: Final = 1_000
+_SPAN_BYTES: Final = 500
 """What a span costs besides its text."""
 _TOKEN_BYTES: Final = 8
 
