@@ -55,6 +55,10 @@ SEEN = [
     Seen("gemini_openllmetry", model=GEMINI, call_ids=False, sampling=False),
     Seen("bedrock_openinference", model="anthropic.claude-3-5", response_ids=False, text_before="Let me look."),
     Seen("bedrock_openllmetry", model="claude-3-5", response_ids=False, text_before="Let me look."),
+    Seen("anthropic_otel_genai", model=CLAUDE, sampling=False, text_before="Let me look.", rejected=TWICE),
+    Seen("gemini_otel", model=GEMINI),
+    Seen("agent_framework", "weather_agent", tools=False, tool_spans=True, sampling=False),
+    Seen("agno_openinference", "weather_agent", finish=("", ""), response_ids=False, tool_spans=True, error=""),
     Seen("groq_openllmetry"),
     Seen("litellm_openinference", response_ids=False),
     Seen("azure_ai_inference", tools=False),
@@ -167,6 +171,17 @@ def test_nothing_is_lost(seen: Seen) -> None:
     reasons = dict(converted.rejected["reason"].value_counts().iter_rows())
     assert converted.transitions.height + sum(reasons.values()) == len(recorded["spans"])
     assert {reason: count for reason, count in reasons.items() if reason != "context"} == seen.rejected
+
+
+def test_a_sub_agent_behind_a_tool_keeps_its_place_and_its_own_tool() -> None:
+    _, converted = convert_recording("langgraph_sub_agent")
+    assert converted.episodes.height == 1
+    steps = steps_of(converted, 0)
+    assert [step["agent_name"] for step in steps] == ["planner", "specialist", "specialist", "planner"]
+    results = [[(r["name"], r["status"], bool(r["span_id"])) for r in step["tool_results"]] for step in steps]
+    assert results == [[("get_weather_report", "ok", True)], [("get_weather", "ok", True)], [], []]
+    assert json.loads(steps[0]["next_state"])[: len(steps[0]["state"])] == steps[0]["state"]
+    assert steps[0]["next_state"] == json.dumps(steps[3]["state"], separators=(",", ":"), ensure_ascii=False)
 
 
 def test_a_stream_of_an_older_anthropic_instrumentor_has_no_answer() -> None:

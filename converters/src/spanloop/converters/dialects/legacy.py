@@ -42,7 +42,7 @@ _ALTERNATIVES: Final = {
     "seed": ("gen_ai.openai.request.seed",),
     "input_tokens": ("gen_ai.usage.prompt_tokens", "llm.usage.prompt_tokens"),
     "output_tokens": ("gen_ai.usage.completion_tokens", "llm.usage.completion_tokens"),
-    "agent_name": ("agent_name", "traceloop.agent.name"),
+    "agent_name": ("agent_name", "traceloop.agent.name", "traceloop.association.properties.lc_agent_name"),
     "conversation_id": ("traceloop.association.properties.thread_id",),
     "tool_arguments": ("tool_arguments", "tool.arguments", "gen_ai.tool.arguments", "traceloop.entity.input"),
     "tool_result": ("tool_response", "tool.result", "gen_ai.tool.result", "traceloop.entity.output"),

@@ -40,7 +40,9 @@ def read(span: RawSpan) -> dict[str, str]:
     metadata = fields_of(span.attributes.get("metadata", ""))
     columns = {
         "kind": str(kind),
-        "agent_name": first(span.attributes, "agent.name") or (_agent_name(span) if kind is SpanKind.AGENT else ""),
+        "agent_name": first(span.attributes, "agent.name")
+        or as_text(metadata.get("lc_agent_name"))
+        or (_agent_name(span) if kind is SpanKind.AGENT else ""),
         "conversation_id": as_text(metadata.get("thread_id")),
         "session_id": as_text(metadata.get("session_id")),
     }

@@ -1,8 +1,8 @@
 """Tracers that wrap functions: what went in and what came out, each whole, and what kind of thing it was.
 
-Langfuse, LangSmith, MLflow, Genkit, Haystack, AgentOps, Google's ADK before 1.17 and MCP differ in the names of
-attributes only: a ``Family`` has those, ``exchange`` reads the requests and responses. A new tracer of this kind is a
-new ``Family``.
+Langfuse, LangSmith, MLflow, Genkit, Haystack, AgentOps, the tools of Spring AI, Google's ADK before 1.17 and MCP differ
+in the names of attributes only: a ``Family`` has those, ``exchange`` reads the requests and responses. A new tracer of
+this kind is a new ``Family``.
 """
 
 import re
@@ -144,7 +144,11 @@ LANGSMITH: Final = Family(
     kinds=_COMMON_KINDS,
     input=("gen_ai.prompt",),
     output=("gen_ai.completion",),
-    columns={"session_id": ("langsmith.trace.session_id",), "conversation_id": ("langsmith.metadata.thread_id",)},
+    columns={
+        "session_id": ("langsmith.trace.session_id",),
+        "conversation_id": ("langsmith.metadata.thread_id",),
+        "agent_name": ("langsmith.metadata.lc_agent_name",),
+    },
     settings=("langsmith.metadata.ls_model_parameters",),
 )
 
@@ -206,6 +210,15 @@ AGENTOPS: Final = Family(
     agent=lambda span: span.attributes.get("operation.name", "") or span.name.removesuffix(".agent"),
 )
 
+SPRING_AI: Final = Family(
+    name="spring_ai",
+    kind="spring.ai.kind",
+    kinds={"tool_call": _TOOL},
+    input=("spring.ai.tool.call.arguments",),
+    output=("spring.ai.tool.call.result",),
+    columns={"tool_name": ("spring.ai.tool.definition.name",)},
+)
+
 MCP: Final = Family(
     name="mcp",
     kind="mcp.method.name",
@@ -244,6 +257,7 @@ _MATCHES: Final = (
         AGENTOPS,
         attr(AGENTOPS.kind).is_not_null() & attr("gen_ai.request.type").is_null(),
     ),
+    (SPRING_AI, attr(SPRING_AI.kind).is_not_null()),
     (MCP, attr(MCP.kind).is_not_null() & attr(names.GEN_AI_OPERATION_NAME).is_null()),
 )
 
