@@ -25,6 +25,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 
+from ..ports import free_port
 from .ledger import Ledger
 from .support import PATIENCE_S, Scene, Trapped, wait_for
 
@@ -52,21 +53,26 @@ class Deaths:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self.collector: Trapped = scene.launch()
-        self._port = int(self.collector.url.rpartition(":")[2])
-        self._grpc_url = str(self.collector.health()["grpc"])
+        self._port, self._grpc_port = free_port(), free_port()
         self.kills: list[tuple[float, float]] = []
+        self.collector = self._launch()
+        assert self.collector.answers(), self.collector.log.read_text()
 
     def url(self, protocol: str) -> str:
         """Where an exporter sends spans."""
-        return self._grpc_url if protocol == "grpc" else f"{self.collector.url}/v1/traces"
+        if protocol == "grpc":
+            return f"http://127.0.0.1:{self._grpc_port}"
+        return f"http://127.0.0.1:{self._port}/v1/traces"
 
     def kill(self) -> None:
         """kill -9, and start another one at once."""
         before_ms = time.time() * 1000
         self.collector.kill()
         self.kills.append((before_ms, time.time() * 1000))
-        self.collector = self._scene.launch("--grpc-port", self._grpc_url.rpartition(":")[2], port=self._port)
+        self.collector = self._launch()
+
+    def _launch(self) -> Trapped:
+        return self._scene.launch("--grpc-port", str(self._grpc_port), port=self._port)
 
     def note(self, ledger: Ledger, exports: Sequence[Export]) -> None:
         """Enter what the exporters did."""
