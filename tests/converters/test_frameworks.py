@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
-from spanloop.converters import Converted
+from spanloop.converters import Converted, convert, frames
 
+from . import converters_recordings as recordings
 from . import test_recordings
 from .test_dialects import steps_of
 
@@ -171,6 +172,24 @@ def test_nothing_is_lost(seen: Seen) -> None:
     reasons = dict(converted.rejected["reason"].value_counts().iter_rows())
     assert converted.transitions.height + sum(reasons.values()) == len(recorded["spans"])
     assert {reason: count for reason, count in reasons.items() if reason != "context"} == seen.rejected
+
+
+BY_SCOPE = {"agentscope"}
+"""Recordings whose spelling only their scope gives away."""
+
+
+@pytest.mark.parametrize("name", sorted({path.stem for path in recordings.OWN.glob("*.json")} - BY_SCOPE))
+def test_attributes_tell_the_dialect_whatever_the_scope(name: str) -> None:
+    recorded, expected = convert_recording(name)
+    spans = recordings.span_frame(recorded["spans"]).with_columns(ScopeName=pl.lit("acme.tracing"))
+    got = convert(
+        spans,
+        scores=frames.empty(frames.SCORES),
+        generations=frames.empty(frames.GENERATIONS),
+        logs=recordings.log_frame(recorded.get("log_events", ())),
+    )
+    for table in ("episodes", "transitions", "failures"):
+        assert getattr(got, table).equals(getattr(expected, table)), table
 
 
 def test_a_sub_agent_behind_a_tool_keeps_its_place_and_its_own_tool() -> None:

@@ -90,13 +90,13 @@ def _read_rows(wide: pl.DataFrame) -> pl.DataFrame:
 
 def _asked(rows: pl.DataFrame) -> dict[tuple[str, str], list[Fields]]:
     """Model call → the tool calls that it asked for, where spans below it name them: AgentOps writes them so."""
-    is_call = pl.col("SpanName").str.starts_with("tool_call.") & pl.col("ScopeName").str.starts_with("agentops.")
     found: dict[tuple[str, str], list[Fields]] = defaultdict(list)
-    ordered = rows.filter(is_call).sort("Timestamp", "SpanId")
+    ordered = rows.filter(pl.col("SpanName").str.starts_with("tool_call.")).sort("Timestamp", "SpanId")
     for trace_id, parent, items in ordered.select("TraceId", "ParentSpanId", "SpanAttributes").iter_rows():
         told = _dict(items)
         names = {"id": "tool.call.id", "name": "tool.name", "arguments": "tool.parameters"}
-        found[trace_id, parent].append({key: told.get(name, "") for key, name in names.items()})
+        if "agentops.span.kind" in told:
+            found[trace_id, parent].append({key: told.get(name, "") for key, name in names.items()})
     return found
 
 

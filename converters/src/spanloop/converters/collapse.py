@@ -7,6 +7,7 @@ a nested pair the richer stays (output, input, token counts, then the inner one)
 trace tells of agents and tools; what only the other knows is taken over. The other is rejected by name.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -102,28 +103,24 @@ def _unlinked(calls: Iterable[Span]) -> dict[SpanKey, Span]:
 
 
 def _bare(calls: Iterable[Span]) -> dict[SpanKey, Span]:
-    """The calls without content that another scope recorded with it, told by the response id: dropped → kept.
+    """The calls without content that another span recorded with it, told by the response id: dropped → kept.
 
     An SDK that traces itself (Anthropic's does) is a sibling of the instrumentor's span, and may end after it.
     """
     answers: dict[tuple[str, str], list[Span]] = defaultdict(list)
     for call in calls:
-        if call.response_id and call.scope:
+        if call.response_id:
             answers[call.service_name, call.response_id].append(call)
     dropped: dict[SpanKey, Span] = {}
     for members in answers.values():
-        full = [call for call in members if call.input and call.output]
+        full = sorted(
+            (call for call in members if call.input and call.output), key=lambda call: (call.start_ns, call.key)
+        )
+        starts = [call.start_ns for call in full]
         for bare in members:
-            if bare.input or bare.output or not full:
-                continue
-            beside = (
-                call
-                for call in full
-                if call.scope != bare.scope and call.start_ns < bare.end_ns and bare.start_ns < call.end_ns
-            )
-            kept = min(beside, key=lambda call: (call.start_ns, call.key), default=None)
-            if kept is not None:
-                dropped[bare.key] = kept
+            before = bisect_left(starts, bare.end_ns)
+            if before and not (bare.input or bare.output) and full[before - 1].end_ns > bare.start_ns:
+                dropped[bare.key] = full[before - 1]
     return dropped
 
 

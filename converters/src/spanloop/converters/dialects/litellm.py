@@ -47,7 +47,7 @@ def read(span: RawSpan) -> dict[str, str]:
 LITELLM: Final = RowDialect(
     name="litellm",
     attributes=frozenset(),
-    # An exporter in between, such as Agent Lightning's store, drops the scope.
-    matches=pl.col("ScopeName").is_in(["litellm", ""]) & (pl.col("SpanName") == "raw_gen_ai_request"),
+    # Not by scope: an exporter in between, such as Agent Lightning's store, may drop it.
+    matches=pl.col("SpanName") == "raw_gen_ai_request",
     read=read,
 )

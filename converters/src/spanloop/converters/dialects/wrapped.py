@@ -246,11 +246,11 @@ _MATCHES: Final = (
     (HAYSTACK, attr(HAYSTACK.kind).is_not_null() | pl.col("SpanName").str.starts_with("haystack.")),
     (
         ADK,
-        (pl.col("ScopeName") == "gcp.vertex.agent")
-        & (
-            _has_content(ADK)
-            | pl.any_horizontal(attr(key).is_not_null() for keys in ADK.columns.values() for key in keys)
-            | attr(names.GEN_AI_OPERATION_NAME).is_null()
+        _has_content(ADK)
+        | pl.any_horizontal(attr(key).is_not_null() for keys in ADK.columns.values() for key in keys)
+        | (
+            pl.col("SpanName").str.contains(r"^(?:agent_run \[|execute_tool )")
+            & attr(names.GEN_AI_OPERATION_NAME).is_null()
         ),
     ),
     (
