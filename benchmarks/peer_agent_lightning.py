@@ -12,6 +12,7 @@ import json
 import os
 import statistics
 import sys
+import time
 from typing import Any
 
 from agent_traces import PROFILES, SPANS, TURNS, Turn, turns
@@ -37,9 +38,9 @@ def measure(profile: str, traces: int, rounds: int) -> float:
     found: list[float] = []
     for _ in range(rounds + 1):
         gc.collect()
-        before = sum(os.times()[:2])
+        before = time.process_time()
         triplets = sum(len(adapter.adapt(trace)) for trace in given)
-        found.append(sum(os.times()[:2]) - before)
+        found.append(time.process_time() - before)
         if triplets != TURNS * traces:
             raise SystemExit(f"expected {TURNS * traces} triplets, got {triplets}")
     return SPANS * traces / statistics.median(found[1:])

@@ -6,6 +6,7 @@ just the rows that are theirs.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import polars as pl
@@ -49,26 +50,33 @@ def canonical_columns(frame: pl.DataFrame) -> pl.DataFrame:
         matches = dialect.matches.fill_null(value=False)
         number = pl.when(matches).then(pl.lit(position, dtype=pl.UInt8)).otherwise(number)
     wide = _marked(_read_rows(wide.with_columns(number.alias(_DIALECT))))
-    common = [pl.col(column_of(key)).fill_null("") for key in _COMMON.values()]
-    return wide.select(
+    found = [_spelled(rows, _dialect(number)) for (number,), rows in wide.partition_by(_DIALECT, as_dict=True).items()]
+    if not found:
+        return _spelled(wide, None).drop("_row")
+    return (found[0] if len(found) == 1 else pl.concat(found).sort("_row")).drop("_row")
+
+
+def _dialect(number: object) -> Dialect | None:
+    """The dialect of that number, if it consists of expressions."""
+    dialect = None if number is None else DIALECTS[cast("int", number)]
+    return dialect if isinstance(dialect, Dialect) else None
+
+
+def _spelled(rows: pl.DataFrame, dialect: Dialect | None) -> pl.DataFrame:
+    """The canonical columns of rows of one dialect."""
+    told: Mapping[str, pl.Expr] = dialect.columns if dialect else {}
+    values: dict[str, pl.Expr] = {name: told[name] if name in told else pl.col(_READ + name) for name in _COLUMNS}
+    chosen = {name: pl.coalesce(value, pl.lit("")) for name, value in values.items()}
+    for name, key in _COMMON.items():
+        own = pl.col(column_of(key)).fill_null("")
+        chosen[name] = pl.when(own != "").then(own).otherwise(chosen[name]) if name in chosen else own
+    return rows.select(
+        "_row",
         *(name for name in frames.SPANS if name not in {"SpanAttributes", "Events.Name", "Events.Attributes"}),
-        *(_choose(name, own).alias(name) for name, own in zip(_COMMON, common, strict=True)),
-        *(_choose(column, pl.lit("")).alias(column) for column in CANONICAL),
+        *(value.cast(pl.String).alias(name) for name, value in chosen.items()),
         *_exception_columns(),
         MARK,
     )
-
-
-def _choose(column: str, own: pl.Expr) -> pl.Expr:
-    """``own`` where it says something, else what the span's dialect says."""
-    if column not in _COLUMNS:
-        return own
-    chosen = pl.coalesce(pl.col(_READ + column), pl.lit(""))
-    for position, dialect in enumerate(DIALECTS):
-        if isinstance(dialect, Dialect) and column in dialect.columns:
-            value = dialect.columns[column].fill_null("")
-            chosen = pl.when(pl.col(_DIALECT) == position).then(value).otherwise(chosen)
-    return pl.when(own != "").then(own).otherwise(chosen)
 
 
 def _read_rows(wide: pl.DataFrame) -> pl.DataFrame:

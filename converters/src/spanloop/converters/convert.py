@@ -171,12 +171,19 @@ def _joined(converted: Converted, plain: PlainTables) -> Converted:
         ).alias("detail"),
     )
     return Converted(
-        episodes=pl.concat([converted.episodes, plain.episodes]).sort("episode_id", "episode_key"),
-        transitions=pl.concat([converted.transitions, plain.transitions]).sort("episode_id", "step"),
-        trajectories=pl.concat([converted.trajectories, plain.trajectories]).sort("episode_id", "row_number"),
+        episodes=_in_order(converted.episodes, plain.episodes, "episode_key"),
+        transitions=_in_order(converted.transitions, plain.transitions, "step"),
+        trajectories=_in_order(converted.trajectories, plain.trajectories, "row_number"),
         failures=converted.failures,
         rejected=pl.concat([converted.rejected, context]).sort(pl.all()),
     )
+
+
+def _in_order(one: pl.DataFrame, other: pl.DataFrame, number: str) -> pl.DataFrame:
+    """The rows of both, by episode; nothing is moved where they are in order already, because tokens are heavy."""
+    both = pl.concat([one, other]) if one.height else other
+    places = both.select(pl.arg_sort_by("episode_id", number)).to_series()
+    return both if places.is_sorted() else both[places]
 
 
 def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture]) -> list[Episode]:

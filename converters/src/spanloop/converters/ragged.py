@@ -1,6 +1,6 @@
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
-"""List columns out of flat numbers, without a copy: the one module of the converters that knows pyarrow."""
+"""List columns and the flat numbers in them, without a copy: the one module of the converters that knows pyarrow."""
 
 from typing import Any
 
@@ -14,3 +14,10 @@ def ragged(values: npt.NDArray[Any], lengths: npt.NDArray[np.int64]) -> pl.Serie
     """A list column whose rows are the next ``lengths`` of ``values`` each."""
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     return pl.Series(pa.LargeListArray.from_arrays(pa.array(offsets, type=pa.int64()), pa.array(values)))
+
+
+def flat(lists: pl.Series) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """All values of a list column without nulls, one behind the other, and where each row's begin; the end is last."""
+    array = lists.rechunk().to_arrow()
+    offsets = array.offsets.to_numpy().astype(np.int64)
+    return array.values.to_numpy(zero_copy_only=False), offsets

@@ -78,6 +78,11 @@ ERROR_TEXTS: Final = (
 )
 """In order of precedence. Extend by adding a line; a pattern is matched at the start of the text."""
 
+_ANY_ERROR: Final = re.compile(
+    "|".join(f"(?{'i' if rule.pattern.flags & re.IGNORECASE else ''}:{rule.pattern.pattern})" for rule in ERROR_TEXTS)
+)
+"""All of them in one: most answers tell of none."""
+
 _TYPE_IN_TEXT: Final = re.compile(r"\b([A-Z]\w*(?:Error|Exception))\b")
 _ERROR_KEYS: Final = ("error", "errors", "exception", "isError", "is_error")
 
@@ -95,6 +100,8 @@ def error_in_text(content: str) -> Verdict | None:
     stripped = content.lstrip()
     if stripped.startswith("{"):
         return _error_in_object(stripped)
+    if _ANY_ERROR.match(stripped) is None:
+        return None
     for rule in ERROR_TEXTS:
         if rule.pattern.match(stripped):
             found = _TYPE_IN_TEXT.search(content[:2_000])

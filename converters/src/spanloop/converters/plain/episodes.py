@@ -16,6 +16,7 @@ from ..captures import Generations
 from ..finish_reasons import canonical_finish_reason
 from ..messages import MalformedMessagesError, digest, parse_json
 from ..normalise import canonical_tools
+from ..ragged import flat
 from ..span_tokens import Carried
 from ..spans import Span, SpanKind
 from ..stitch import SpanKey
@@ -23,9 +24,11 @@ from ..stitch.base import last_assistant
 from ..stitch.message_prefix import after
 from .lanes import Answer, Calls, Lane, Reader, Steps, Tools
 from .pieces import NotPlainError
-from .screen import IS_CALL, IS_TOOL, by_trace, traces, with_captures
+from .screen import IS_CALL, IS_TOOL, TELLS_OF_NO_ERROR, by_trace, traces, with_captures
 
 _CONTEXT: Final = ("trace", "TraceId", "SpanId", "kind", "response_id", "session_id", "conversation_id")
+
+_TOOL_COLUMNS: Final = ("tool_call_id", "tool_name", "tool_result", "Duration", "SpanId", TELLS_OF_NO_ERROR.alias("no"))
 
 
 class Plain(NamedTuple):
@@ -129,7 +132,7 @@ def _read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame) -> Plai
     numbers = calls["tools"].replace_strict(given, pl.int_range(given.len(), eager=True), return_dtype=pl.UInt32)
     reader = Reader(
         _columns(calls, numbers),
-        Tools(*(tools[name].to_list() for name in ("tool_call_id", "tool_name", "tool_result", "Duration", "SpanId"))),
+        Tools(*(column.to_list() for column in tools.select(_TOOL_COLUMNS))),
         definitions,
     )
     lanes: list[list[Lane]] = []
@@ -163,11 +166,16 @@ def _definitions(text: str) -> str | None:
 
 
 def _columns(calls: pl.DataFrame, tools: pl.Series) -> Calls:
+    ended = pl.col("Timestamp") + pl.col("Duration")
+    is_later = (ended.shift() <= pl.col("Timestamp")) & (pl.col("Timestamp").shift() < pl.col("Timestamp"))
+    alike = [pl.col(name) == pl.col(name).shift() for name in ("trace", "ServiceName", "system_instructions")]
+    is_next = pl.all_horizontal(is_later, *alike).fill_null(value=False)
     reasons = {text: canonical_finish_reason(text) for text in calls["finish_reasons"].unique().to_list()}
     return Calls(
         start_ns=calls["Timestamp"].to_list(),
         end_ns=(calls["Timestamp"] + calls["Duration"]).to_list(),
         service_name=calls["ServiceName"].to_list(),
+        is_next=calls.select(is_next).to_series().to_list(),
         is_streaming=calls["streams"].to_list(),
         finish_reason=[reasons[text] for text in calls["finish_reasons"].to_list()],
         input=calls["input_messages"].to_list(),
@@ -223,19 +231,24 @@ def _diverged(calls: pl.DataFrame, tokens: pl.DataFrame) -> set[str]:
     pairs = calls.filter(pl.col("continues")).select("TraceId", "before", "capture")
     halves = pairs.filter(pl.col("before").is_null() != pl.col("capture").is_null())["TraceId"]
     whole = pairs.drop_nulls()
-    one, other = tokens[whole["before"]], tokens[whole["capture"]]
-    prompt, sampled = pl.col("one_prompt"), pl.col("one_response")
-    goes_on = pl.DataFrame(
-        [
-            one["prompt_token_ids"].alias("one_prompt"),
-            one["response_token_ids"].alias("one_response"),
-            other["prompt_token_ids"].alias("other"),
-        ]
-    ).select(
-        (pl.col("other").list.head(prompt.list.len()) == prompt)
-        & (pl.col("other").list.slice(prompt.list.len(), sampled.list.len()) == sampled)
-    )
-    return {*halves.to_list(), *whole.filter(~goes_on.to_series())["TraceId"].to_list()}
+    prompts, prompt_ends = _bytes(tokens["prompt_token_ids"])
+    sampled, sampled_ends = _bytes(tokens["response_token_ids"])
+    found = set(halves)
+    pairs_of_rows: Iterator[tuple[str, int, int]] = whole.iter_rows()
+    for trace_id, one, other in pairs_of_rows:
+        first, middle, last = prompt_ends[one], prompt_ends[one + 1], prompt_ends[other]
+        tail = last + middle - first
+        said = sampled[sampled_ends[one] : sampled_ends[one + 1]]
+        is_long_enough = tail + len(said) <= prompt_ends[other + 1]
+        if not (is_long_enough and prompts.startswith(prompts[first:middle], last) and prompts.startswith(said, tail)):
+            found.add(trace_id)
+    return found
+
+
+def _bytes(lists: pl.Series) -> tuple[bytes, list[int]]:
+    """All lists of token ids as bytes, one behind the other, and where each begins (and the last one ends)."""
+    values, offsets = flat(lists)
+    return values.tobytes(), (offsets * values.itemsize).tolist()
 
 
 def _used_as_tools(plain: Plain) -> set[str]:
@@ -244,7 +257,7 @@ def _used_as_tools(plain: Plain) -> set[str]:
     told: dict[tuple[str, str], set[str]] = defaultdict(set)
     for trace_id, lanes in zip(trace_ids, plain.lanes, strict=True):
         for lane in lanes:
-            told[lane.question.strip(), lane.said.text.strip()].add(trace_id)
+            told[lane.question.strip(), lane.answer].add(trace_id)
     said = {answer for _, answer in told}
     found: set[str] = set()
     for trace_id, answers in zip(trace_ids, plain.answers, strict=True):
@@ -337,7 +350,7 @@ def _tools_of(plain: Plain, calls: Sequence[Span]) -> set[str]:
     return {
         trace_id
         for trace_id, lanes, answers in zip(plain.episodes["TraceId"], plain.lanes, plain.answers, strict=True)
-        if any(lane.said.text.strip() in responses and lane.question.strip() in arguments for lane in lanes)
+        if any(lane.answer in responses and lane.question.strip() in arguments for lane in lanes)
         or any(
             answer.content.strip() in said and any(text in questions for text in _texts(answer)) for answer in answers
         )

@@ -7,9 +7,8 @@ a call repeats of its history is compared as text and never read again.
 """
 
 import re
-from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
-from json.encoder import encode_basestring as quoted
+from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from ..attribution import offered_tools
@@ -17,7 +16,20 @@ from ..attribution.broken_output import is_call_as_text
 from ..finish_reasons import CONTENT_FILTER, LENGTH, TOOL_CALL, canonical_finish_reason
 from ..messages import MalformedMessagesError, parse_system_instructions
 from ..tool_results import error_in_text
-from .pieces import Call, NotPlainError, Piece, after, digest_of, pieces
+from .pieces import (
+    Call,
+    NotPlainError,
+    Piece,
+    Response,
+    Result,
+    digest_of,
+    end_of,
+    following,
+    piece_of,
+    pieces,
+    spelled,
+    written,
+)
 
 _MOST_LENGTHS: Final = 16
 """So many lengths of beginnings are tried in a trace of interleaved conversations."""
@@ -27,7 +39,6 @@ _OPENING: Final = re.compile(r"s*u+")
 """Roles of a conversation that begins: system messages, then the user's."""
 
 _ROUNDS: Final = (1, 2, 3)
-_WHITESPACE: Final = " \t\n\r"
 
 
 class Calls(NamedTuple):
@@ -36,6 +47,8 @@ class Calls(NamedTuple):
     start_ns: list[int]
     end_ns: list[int]
     service_name: list[str]
+    is_next: list[bool]
+    """Whether times, service and system prompt let the call go on where the one before it in the column ended."""
     is_streaming: list[bool]
     finish_reason: list[str]
     """Canonical; empty where only the answer can tell."""
@@ -54,6 +67,8 @@ class Tools(NamedTuple):
     result: list[str]
     duration_ns: list[int]
     span_id: list[str]
+    tells_of_no_error: list[bool]
+    """Whether a glance shows that the result tells of no error."""
 
 
 class Answer(NamedTuple):
@@ -63,38 +78,40 @@ class Answer(NamedTuple):
     content: str
 
 
+_Sign = tuple[list[str], str, list[tuple[Call, int | None]]]
+"""What a step got back, what it said and what it asked for."""
+
+
 class Lane:
     """One conversation of a trace, as far as it has been read."""
 
     __slots__ = (
-        "asked",
-        "first",
-        "last",
-        "question",
-        "runs",
-        "said",
-        "service_name",
-        "signs",
-        "start",
-        "state",
-        "text",
+        *("answer", "asked", "first", "last", "question", "runs", "said", "seen", "signs", "spelled", "start"),
+        *("state", "text"),
     )
 
-    def __init__(self, call: int, text: str, begun: Sequence[Piece], service_name: str) -> None:
+    def __init__(self, call: int, text: str, begun: Sequence[Piece]) -> None:
         self.first = call
-        self.service_name = service_name
         self.start = _start(begun)
         """Digests of the messages up to the user's first."""
         self.question = next(piece.text for piece in begun if piece.role == "user")
         self.text = text
         """Text of the newest call's input, up to the end of its last message."""
-        self.state = "[" + ",".join([piece.action for piece in begun])
+        self.state = "[" + ",".join([piece.json for piece in begun])
         self.last = call
         self.said = begun[0]
+        """The newest answer."""
+        self.answer = ""
+        """Its text, stripped."""
+        self.spelled = ""
+        """How the next input probably begins: ``text``, and the answer as it was spelled."""
         self.asked: list[tuple[Call, int | None]] = []
         """Tool calls of the newest answer, each with its span."""
-        self.signs: list[tuple[object, ...]] = []
-        self.runs = [0 for _ in _ROUNDS]
+        self.signs: list[_Sign] = []
+        self.runs = [0, 0, 0]
+        """How often in succession a step was like the one one, two, three steps before."""
+        self.seen: set[str] = set()
+        """What steps got back."""
 
 
 class Steps:
@@ -144,13 +161,13 @@ class Reader:
         """
         column = self._calls
         self._answers = []
-        by_id, by_name = self._queues(tools)
+        by_id, by_name = self._by_id_and_name(tools)
         found: list[Lane] = []
         begun: dict[int, dict[str, Lane]] = {}
         lane: Lane | None = None
         for call in calls:
             text = column.input[call]
-            if lane is None or not text.startswith(lane.text):
+            if lane is None or not text.startswith(lane.spelled or lane.text):
                 lane = _continued(text, begun)
             if lane is None:
                 lane = self._begin(call, text)
@@ -159,21 +176,25 @@ class Reader:
             else:
                 self._continue(lane, call, text)
             self._answer(lane, call, by_id, by_name)
-        if len({lane.start for lane in found}) < len(found) or any(by_id.values()):
+        if by_id or (len(found) > 1 and len({lane.start for lane in found}) < len(found)):
             raise NotPlainError  # a tool's span with an id that no call asked with is told by its name: see ``steps``
         for lane in found:
-            self._take_results(lane, ())
+            self._take_results(lane, [])
         return Read(found, self._answers)
 
-    def _queues(self, tools: range) -> tuple[dict[str, deque[int]], dict[str, deque[int]]]:
-        by_id: dict[str, deque[int]] = defaultdict(deque)
-        by_name: dict[str, deque[int]] = defaultdict(deque)
-        for tool in tools:
-            identity = self._tools.tool_call_id[tool]
-            if identity:
-                by_id[identity].append(tool)
-            else:
-                by_name[self._tools.name[tool]].append(tool)
+    def _by_id_and_name(self, tools: range) -> tuple[dict[str, int], dict[str, deque[int]]]:
+        """The tools' spans of one trace: those with an id by it, the others by their name."""
+        own = self._tools.tool_call_id[tools.start : tools.stop]
+        by_id = dict(zip(own, tools, strict=True))
+        by_name: dict[str, deque[int]] = {}
+        unnamed = own.count("") if "" in by_id else 0
+        if unnamed:
+            del by_id[""]
+            for tool in tools:
+                if not self._tools.tool_call_id[tool]:
+                    by_name.setdefault(self._tools.name[tool], deque()).append(tool)
+        if len(by_id) + unnamed < len(own):
+            raise NotPlainError
         return by_id, by_name
 
     def _begin(self, call: int, text: str) -> Lane:
@@ -183,93 +204,110 @@ class Reader:
             found.insert(0, _instructions(system))
         if not _OPENING.fullmatch("".join([piece.role[0] for piece in found])):
             raise NotPlainError
-        return Lane(call, text.rstrip(_WHITESPACE)[:-1].rstrip(_WHITESPACE), found, self._calls.service_name[call])
+        return Lane(call, text[: end_of(text)], found)
 
     def _continue(self, lane: Lane, call: int, text: str) -> None:
-        column, last = self._calls, lane.last
-        new = pieces(after(text, len(lane.text)))
-        start_ns = column.start_ns[call]
-        if (
-            not new
-            or new[0].role != "assistant"
-            or not _is_same(new[0], lane.said)
-            or column.end_ns[last] > start_ns
-            or column.start_ns[last] >= start_ns
-            or column.service_name[call] != lane.service_name
-            or column.system[call] != column.system[last]
-        ):
+        last = lane.last
+        if not (self._calls.is_next[call] if last == call - 1 else self._may_follow(last, call)):
             raise NotPlainError
-        if len(new) == 2 and new[1].role == "tool":  # the usual case: an answer, and a tool's result
-            lane.state = f"{lane.state},{new[0].action},{new[1].action}"
-            responses: Iterable[tuple[str, str]] = new[1].responses
+        if lane.spelled and text.startswith(lane.spelled):
+            answer = lane.said.bare
+            new = pieces("[" + text[following(text, len(lane.spelled)) :])
         else:
-            if any(piece.role not in {"user", "tool"} for piece in new[1:]):
+            found, *new = pieces("[" + text[following(text, len(lane.text)) :])
+            if found.role != "assistant" or found.responses or not _is_same(found, lane.said):
                 raise NotPlainError
-            lane.state = ",".join([lane.state, *[piece.action for piece in new]])
-            responses = [response for piece in new for response in piece.responses]
-        self._take_results(lane, responses)
+            answer = found.json
+        if len(new) == 1 and new[0].role == "tool":
+            lane.state = f"{lane.state},{answer},{new[0].json}"
+            self._take_results(lane, new[0].responses)
+        else:
+            if any(piece.role not in {"user", "tool"} for piece in new):
+                raise NotPlainError
+            lane.state = ",".join([lane.state, answer, *[piece.json for piece in new]])
+            self._take_results(lane, [response for piece in new for response in piece.responses])
         self.steps.following[last] = call
-        lane.text = text.rstrip(_WHITESPACE)[:-1].rstrip(_WHITESPACE)
+        lane.text = text[: end_of(text)]
         lane.last = call
 
-    def _answer(self, lane: Lane, call: int, by_id: dict[str, deque[int]], by_name: dict[str, deque[int]]) -> None:
-        found = pieces(self._calls.output[call])
+    def _may_follow(self, last: int, call: int) -> bool:
+        column = self._calls
+        return (
+            column.end_ns[last] <= column.start_ns[call]
+            and column.start_ns[last] < column.start_ns[call]
+            and column.service_name[last] == column.service_name[call]
+            and column.system[last] == column.system[call]
+        )
+
+    def _answer(self, lane: Lane, call: int, by_id: dict[str, int], by_name: dict[str, deque[int]]) -> None:
+        column, steps = self._calls, self.steps
+        text = column.output[call]
+        found = pieces(text)
         if len(found) != 1:
             raise NotPlainError
         said = found[0]
-        reason = self._calls.finish_reason[call] or canonical_finish_reason(said.finish_reason)
-        offered = self._offered[self._calls.tools[call]]
+        reason = column.finish_reason[call] or canonical_finish_reason(said.finish_reason)
+        offered = self._offered[column.tools[call]]
         if (
             offered is None
             or said.role != "assistant"
             or said.responses
             or reason in _UNFINISHED
-            or (self._calls.is_streaming[call] and not reason)
+            or (column.is_streaming[call] and not reason)
         ):
             raise NotPlainError
-        steps = self.steps
         steps.first[call] = lane.first
         steps.state[call] = lane.state + "]"
-        steps.action[call] = said.action
+        steps.action[call] = said.json
         steps.finish_reason[call] = reason
         lane.said = said
-        if said.calls:
-            if offered and any(asked.name not in offered for asked in said.calls):
+        again = spelled(text, said.finish_reason)
+        lane.spelled = f"{lane.text}, {again}" if again else ""
+        calls = said.calls
+        lane.answer = said.text.strip() if len(calls) < len(said.parts) else ""
+        if calls:
+            if offered and any(asked.name not in offered for asked in calls):
                 raise NotPlainError
-            steps.tool_call_count[call] = len(said.calls)
-            queues = [by_id.get(asked.id) or by_name.get(asked.name) for asked in said.calls]
-            spans = [waiting.popleft() if waiting else None for waiting in queues]
-            lane.asked = list(zip(said.calls, spans, strict=True))
-        elif reason == TOOL_CALL or not said.text.strip() or is_call_as_text(said.text):
+            steps.tool_call_count[call] = len(calls)
+            if len(calls) > 1 and len({asked.id for asked in calls}) < len(calls):
+                raise NotPlainError
+            lane.asked = [(asked, self._span_of(asked, by_id, by_name)) for asked in calls]
+        elif reason == TOOL_CALL or not lane.answer or is_call_as_text(lane.answer):
             raise NotPlainError
         else:
             lane.asked = []
 
-    def _take_results(self, lane: Lane, responses: Iterable[tuple[str, str]]) -> None:
+    def _span_of(self, asked: Call, by_id: dict[str, int], by_name: dict[str, deque[int]]) -> int | None:
+        found = by_id.pop(asked.id, None)
+        if found is None and by_name:
+            waiting = by_name.get(asked.name)
+            return waiting.popleft() if waiting else None
+        return found
+
+    def _take_results(self, lane: Lane, responses: Sequence[Response]) -> None:
         """What the tools answered to the newest call of ``lane``, out of the next call's input and their spans."""
         contents: list[str] = []
         if lane.asked:
             tools = self._tools
-            shown = dict(responses)
-            unnamed = iter([content for identity, content in responses if not identity])
-            written: list[str] = []
+            shown = {response.id: response.response for response in responses}
+            unnamed = [response.response for response in responses if not response.id][::-1]
+            results: list[Result] = []
             for asked, tool in lane.asked:
-                content = shown.get(asked.id) if asked.id else None
-                if content is None:
-                    content = next(unnamed, None)
-                duration_ns, span_id = 0, ""
+                identity = asked.id
+                content = shown.get(identity) if identity else None
+                if content is None and unnamed:
+                    content = unnamed.pop()
+                duration_ns, span_id, is_sound = 0, "", False
                 if tool is not None:
-                    duration_ns, span_id = tools.duration_ns[tool], tools.span_id[tool]
-                    content = tools.result[tool] if content is None else content
-                if content is None or error_in_text(content) is not None:
+                    duration_ns, span_id, result = tools.duration_ns[tool], tools.span_id[tool], tools.result[tool]
+                    content = result if content is None else content
+                    is_sound = tools.tells_of_no_error[tool] and content == result
+                if content is None or not (is_sound or error_in_text(content) is None):
                     raise NotPlainError
                 contents.append(content)
-                written.append(
-                    f'{{"tool_call_id":{quoted(asked.id)},"name":{quoted(asked.name)},"status":"ok","error_type":"",'
-                    f'"content":{quoted(content)},"duration_ns":{duration_ns},"span_id":{quoted(span_id)}}}'
-                )
+                results.append(Result(identity, asked.name, "ok", "", content, duration_ns, span_id))
                 self._answers.append(Answer(asked, content))
-            self.steps.results[lane.last] = "[" + ",".join(written) + "]"
+            self.steps.results[lane.last] = written(results)
         _look_for_circles(lane, contents)
 
 
@@ -284,12 +322,9 @@ def _start(begun: Sequence[Piece]) -> tuple[bytes, ...]:
 
 def _instructions(text: str) -> Piece:
     try:
-        message = parse_system_instructions(text)
+        return piece_of(parse_system_instructions(text))
     except MalformedMessagesError:
         raise NotPlainError from None
-    if message.is_redacted:
-        raise NotPlainError
-    return Piece("system", message.json, message.json, message.text, (), (), "", message.digest)
 
 
 def _continued(text: str, begun: dict[int, dict[str, Lane]]) -> Lane | None:
@@ -307,20 +342,31 @@ def _continued(text: str, begun: dict[int, dict[str, Lane]]) -> Lane | None:
 
 def _is_same(one: Piece, other: Piece) -> bool:
     """Whether two answers are one: the same messages, with the same ids."""
-    if one.json == other.json:
+    if one.bare == other.bare:
         return True
     return [call.id for call in one.calls] == [call.id for call in other.calls] and digest_of(one) == digest_of(other)
 
 
 def _look_for_circles(lane: Lane, contents: list[str]) -> None:
     """Refuse a conversation in which ``attribution.loop`` may see one; it may see none where nothing comes again."""
-    said, signs = lane.said, lane.signs
-    sign = (said.text.strip(), [(call.name, call.arguments) for call in said.calls], contents)
-    for rounds in _ROUNDS:
-        if len(signs) >= rounds and signs[-rounds] == sign:
-            lane.runs[rounds - 1] += 1
+    signs = lane.signs
+    sign = (contents, lane.answer, lane.asked)
+    got = "\0".join(contents) if contents else lane.answer
+    if got in lane.seen:
+        for rounds in _ROUNDS:
+            is_again = len(signs) >= rounds and _is_alike(signs[-rounds], sign)
+            lane.runs[rounds - 1] = lane.runs[rounds - 1] + 1 if is_again else 0
             if lane.runs[rounds - 1] >= 2 * rounds:
                 raise NotPlainError
-        else:
-            lane.runs[rounds - 1] = 0
+    else:
+        lane.seen.add(got)
+        lane.runs = [0, 0, 0]
     signs.append(sign)
+
+
+def _is_alike(one: _Sign, other: _Sign) -> bool:
+    """Whether two steps did the same and got the same back."""
+    if one[0] != other[0] or one[1] != other[1] or len(one[2]) != len(other[2]):
+        return False
+    pairs = zip(one[2], other[2], strict=True)
+    return all(mine.name == its.name and mine.arguments == its.arguments for (mine, _), (its, _) in pairs)

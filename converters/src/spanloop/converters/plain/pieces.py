@@ -1,61 +1,101 @@
 """Messages of plain episodes: read once, by the fast decoder, and only what the call before did not have.
 
 Invariant: what is read here is what ``messages`` reads, to the byte. A message of text, tool calls with plain
-arguments or tool responses as text is taken as it is; any other goes through ``messages`` itself.
+arguments or tool responses as text is checked by its type while it is decoded; any other goes through ``messages``.
 """
 
 import re
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, Literal, NamedTuple, cast
 
 import msgspec
 
 from ..messages import MalformedMessagesError, Message, digest, parse_json, read_message
 
-ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
-
-_DECODER: Final = msgspec.json.Decoder()
-_ENCODER: Final = msgspec.json.Encoder()
-_COMMA: Final = re.compile(r"[ \t\n\r]*,")
-_TEXT: Final = frozenset({"type", "content"})
-_CALL: Final = frozenset({"type", "id", "name", "arguments"})
-_RESPONSE: Final = frozenset({"type", "id", "response"})
-_SCALARS: Final = frozenset({str, int, bool, type(None)})
+Scalar = str | int | bool | None
 """Values that both encoders write alike; numbers with a point they do not."""
 
-_FIELDS: Final = 2
-"""Of a message without a finish reason: role and parts."""
 
-_REDACTED: Final = "REDACTED"
+class Text(msgspec.Struct, tag_field="type", tag="text", forbid_unknown_fields=True, gc=False):
+    """A part that is text."""
+
+    content: str
 
 
-class Call(NamedTuple):
-    """One tool call of an action."""
+class Call(msgspec.Struct, tag_field="type", tag="tool_call", forbid_unknown_fields=True):
+    """A part that asks for a tool."""
 
     id: str
     name: str
-    arguments: dict[str, object]
+    arguments: dict[str, Scalar]
+
+
+class Response(msgspec.Struct, tag_field="type", tag="tool_call_response", forbid_unknown_fields=True, gc=False):
+    """A part with what a tool answered."""
+
+    id: str
+    response: str
+
+
+class _Typed(msgspec.Struct, forbid_unknown_fields=True):
+    role: Literal["system", "user", "assistant", "tool"]
+    parts: list[Text | Call | Response]
+    finish_reason: str = ""
 
 
 class Piece(NamedTuple):
     """A message, as far as a plain episode needs it."""
 
     role: str
-    json: str
-    """As ``Message.json``, without its finish reason."""
-    action: str
-    """As ``Message.json``."""
-    text: str
-    calls: tuple[Call, ...]
-    responses: tuple[tuple[str, str], ...]
-    """(tool call id, content)."""
+    parts: list[Text | Call | Response]
     finish_reason: str
-    digest: bytes
+    json: str
+    """As ``Message.json``."""
+    bare: str
+    """The same without its finish reason: as it comes back in the next input."""
+    digest: bytes = b""
     """Empty where ``digest_of`` has to find it."""
+
+    @property
+    def text(self) -> str:
+        """As ``Message.text``."""
+        return "".join([part.content for part in self.parts if isinstance(part, Text)])
+
+    @property
+    def calls(self) -> list[Call]:
+        """The tool calls."""
+        return [part for part in self.parts if isinstance(part, Call)]
+
+    @property
+    def responses(self) -> list[Response]:
+        """The tool responses."""
+        return [part for part in self.parts if isinstance(part, Response)]
+
+
+class Result(msgspec.Struct, gc=False):
+    """A tool call that worked, with the fields of ``ToolResult.as_json``."""
+
+    tool_call_id: str
+    name: str
+    status: str
+    error_type: str
+    content: str
+    duration_ns: int
+    span_id: str
+
+
+def written(results: list[Result]) -> str:
+    """The JSON of ``transitions.tool_results``."""
+    return _ENCODE(results).decode()
 
 
 class NotPlainError(Exception):
     """A message that a plain episode does not have: its trace takes the long way, and loses nothing."""
+
+
+_DECODE: Final = msgspec.json.Decoder().decode
+_DECODE_TYPED: Final = msgspec.json.Decoder(list[_Typed]).decode
+_ENCODE: Final = msgspec.json.Encoder().encode
+_COMMA: Final = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 
 
 def pieces(text: str) -> list[Piece]:
@@ -64,20 +104,43 @@ def pieces(text: str) -> list[Piece]:
     Raises:
         NotPlainError: When something in it is unusual.
     """
-    try:
-        found = _DECODER.decode(text)
-    except (ValueError, RecursionError):
-        raise NotPlainError from None
-    if found.__class__ is not list:
-        raise NotPlainError
-    try:
-        return [_piece(item) for item in found]
-    except _NotSimpleError:
+    if "REDACTED" in text or "\\u004" in text or "\\u005" in text:  # redaction, written out or letter by letter
         return _exact(text)
+    try:
+        typed = _DECODE_TYPED(text)
+        told: list[dict[str, object]] = _DECODE(text)
+    except (ValueError, RecursionError):
+        return _exact(text)
+    if len(typed) == 1:
+        return [_piece(typed[0], told[0])]
+    return [_piece(one, fields) for one, fields in zip(typed, told, strict=True)]
 
 
-def after(text: str, end: int) -> str:
-    """The rest of a JSON list behind the element that ended at ``end``, as a list of its own.
+def _piece(one: _Typed, fields: dict[str, object]) -> Piece:
+    json = bare = _ENCODE(fields).decode()
+    if one.finish_reason:
+        del fields["finish_reason"]
+        bare = _ENCODE(fields).decode()
+    return Piece(one.role, one.parts, one.finish_reason, json, bare, b"")
+
+
+def spelled(text: str, reason: str) -> str:
+    """The one message of a list as it was spelled there, less its finish reason; empty where that is unclear.
+
+    Args:
+        text: A list that ``pieces`` has read.
+        reason: The finish reason.
+    """
+    if reason:
+        for tail in (f', "finish_reason": "{reason}"}}]', f',"finish_reason":"{reason}"}}]'):
+            if text.endswith(tail):
+                return text[1 : -len(tail)] + "}"
+        return ""
+    return text[1:-1] if text.startswith("[{") and text.endswith("}]") else ""
+
+
+def following(text: str, end: int) -> int:
+    """Where the element begins that follows the one that ended at ``end``.
 
     Raises:
         NotPlainError: When nothing follows.
@@ -85,109 +148,52 @@ def after(text: str, end: int) -> str:
     comma = _COMMA.match(text, end)
     if comma is None:
         raise NotPlainError
-    return "[" + text[comma.end() :]
+    return comma.end()
+
+
+def end_of(text: str) -> int:
+    """Where the last element of a list ends."""
+    return len(text) - 1 if text.endswith("}]") else len(text.rstrip(" \t\n\r")[:-1].rstrip(" \t\n\r"))
 
 
 def digest_of(piece: Piece) -> bytes:
     """``Message.digest`` of the message."""
     if piece.digest:
         return piece.digest
-    if piece.calls or piece.responses:
+    if not all(isinstance(part, Text) for part in piece.parts):
         return read_message(parse_json(piece.json)).digest
     return digest((piece.role, f"text:{piece.text.strip()}"))
 
 
-class _NotSimpleError(Exception):
-    """A message that has to go through ``messages``."""
+def piece_of(message: Message) -> Piece:
+    """A message that ``messages`` has read.
 
-
-def _piece(item: Any) -> Piece:
-    if item.__class__ is not dict or "parts" not in item:
-        raise _NotSimpleError
-    role = item.get("role")
-    if role not in ROLES:
-        raise _NotSimpleError
-    text, calls, responses = _contents(item["parts"])
-    action = json = _ENCODER.encode(item).decode()
-    reason = ""
-    if len(item) > _FIELDS:
-        reason = item.pop("finish_reason", None)
-        if len(item) > _FIELDS or reason.__class__ is not str:
-            raise _NotSimpleError
-        json = _ENCODER.encode(item).decode()
-    return Piece(role, json, action, text, calls, responses, reason, b"")
-
-
-def _contents(parts: Any) -> tuple[str, tuple[Call, ...], tuple[tuple[str, str], ...]]:
-    text = ""
-    calls: tuple[Call, ...] = ()
-    responses: tuple[tuple[str, str], ...] = ()
-    if parts.__class__ is not list:
-        raise _NotSimpleError
-    for part in parts:
-        if part.__class__ is not dict:
-            raise _NotSimpleError
-        kind, keys = part.get("type"), part.keys()
-        if kind == "text" and keys == _TEXT:
-            text += _told(part["content"])
-        elif kind == "tool_call" and keys == _CALL:
-            calls = (*calls, _call(part))
-        elif kind == "tool_call_response" and keys == _RESPONSE and part["id"].__class__ is str:
-            responses = (*responses, (part["id"], _told(part["response"])))
-        else:
-            raise _NotSimpleError
-    return text, calls, responses
-
-
-def _told(text: Any) -> str:
-    if text.__class__ is not str:
-        raise _NotSimpleError
-    if _REDACTED in text:
+    Raises:
+        NotPlainError: When a plain episode does not have such a message.
+    """
+    if message.role not in {"system", "user", "assistant", "tool"} or message.is_redacted:
         raise NotPlainError
-    return str(text)
+    if not all(call.is_valid for call in message.tool_calls):
+        raise NotPlainError
+    if "\\ud" in message.json:  # lone surrogates, which no column can hold
+        raise NotPlainError
+    bare = message.json
+    if message.finish_reason:
+        fields = cast("dict[str, object]", parse_json(message.json))
+        bare = read_message({key: value for key, value in fields.items() if key != "finish_reason"}).json
+    parts: list[Text | Call | Response] = [Text(message.text)]
+    parts += [Call(call.id, call.name, _arguments(call.arguments)) for call in message.tool_calls]
+    parts += [Response(response.id, response.content) for response in message.tool_responses]
+    return Piece(message.role, parts, message.finish_reason, message.json, bare, message.digest)
 
 
-def _call(part: dict[str, Any]) -> Call:
-    identity, name, arguments = part["id"], part["name"], part["arguments"]
-    if identity.__class__ is not str or name.__class__ is not str or arguments.__class__ is not dict:
-        raise _NotSimpleError
-    for value in arguments.values():
-        if value.__class__ not in _SCALARS or (value.__class__ is int and not -(2**63) <= value < 2**63):
-            raise _NotSimpleError
-    return Call(identity, name, arguments)
+def _arguments(text: str) -> dict[str, Scalar]:
+    return cast("dict[str, Scalar]", parse_json(text))
 
 
 def _exact(text: str) -> list[Piece]:
     """The messages of a list, by ``messages``."""
     try:
-        items = cast("list[object]", parse_json(text))
-        return [_from_message(read_message(item)) for item in items]
-    except (MalformedMessagesError, RecursionError):
+        return [piece_of(read_message(item)) for item in cast("list[object]", parse_json(text))]
+    except (MalformedMessagesError, RecursionError, TypeError):
         raise NotPlainError from None
-
-
-def _from_message(message: Message) -> Piece:
-    if message.role not in ROLES or message.is_redacted or not all(call.is_valid for call in message.tool_calls):
-        raise NotPlainError
-    if "\\ud" in message.json:  # lone surrogates, which no column can hold
-        raise NotPlainError
-    json = message.json
-    if message.finish_reason:
-        fields = cast("dict[str, object]", parse_json(message.json))
-        fields.pop("finish_reason", None)
-        json = read_message(fields).json
-    return Piece(
-        role=message.role,
-        json=json,
-        action=message.json,
-        text=message.text,
-        calls=tuple(_calls(message)),
-        responses=tuple((response.id, response.content) for response in message.tool_responses),
-        finish_reason=message.finish_reason,
-        digest=message.digest,
-    )
-
-
-def _calls(message: Message) -> Iterable[Call]:
-    for call in message.tool_calls:
-        yield Call(call.id, call.name, cast("dict[str, object]", parse_json(call.arguments)))

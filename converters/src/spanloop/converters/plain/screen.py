@@ -72,6 +72,15 @@ def _without_envelopes(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+_ERROR_WORDS: Final = ("error", "except", "lure", "led to", "could not", "unable", "tool execut", "nval", "traceb")
+"""No text without one of these tells of an error to ``tool_results``; without letters that have odd capitals."""
+
+TELLS_OF_NO_ERROR: Final = ~(
+    pl.col("tool_result").str.contains_any(list(_ERROR_WORDS), ascii_case_insensitive=True)
+    | pl.col("tool_result").str.contains("{", literal=True)
+)
+
+
 def _parents(rows: pl.DataFrame) -> Rows:
     """The row of each row's parent; -1 without one."""
     numbered = rows.select("trace", "SpanId", "ParentSpanId").with_row_index("row")

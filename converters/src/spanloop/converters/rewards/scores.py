@@ -12,7 +12,7 @@ counts.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import polars as pl
 
@@ -41,27 +41,15 @@ def read_scores(frame: pl.DataFrame) -> list[Score]:
         .sort("ingested_at", "scored_at", "score_id", nulls_last=False)
         .unique("score_id", keep="last", maintain_order=True)
         .sort("scored_at", "score_id")
-        .with_columns(pl.col("scored_at", "ingested_at").cast(pl.Int64))
+        .select(
+            pl.col("score_id", "name").fill_null(""),
+            pl.col("value").fill_null(math.nan),
+            pl.col("label", "trace_id", "span_id", "response_id", "session_id", "episode_key").fill_null(""),
+            pl.col("scored_at", "ingested_at").cast(pl.Int64).fill_null(0),
+            pl.col("is_deleted").fill_null(0) != 0,
+        )
     )
-    return [_score(cast("dict[str, object]", row)) for row in rows.iter_rows(named=True)]
-
-
-def _score(row: Mapping[str, object]) -> Score:
-    texts = {name: str(row[name] or "") for name, dtype in frames.SCORES.items() if dtype == pl.String}
-    return Score(
-        score_id=texts["score_id"],
-        name=texts["name"],
-        value=cast("float", math.nan if row["value"] is None else row["value"]),
-        label=texts["label"],
-        trace_id=texts["trace_id"],
-        span_id=texts["span_id"],
-        response_id=texts["response_id"],
-        session_id=texts["session_id"],
-        episode_key=texts["episode_key"],
-        scored_ns=cast("int | None", row["scored_at"]) or 0,
-        ingested_us=cast("int | None", row["ingested_at"]) or 0,
-        is_deleted=bool(row["is_deleted"]),
-    )
+    return [Score(*values) for values in rows.iter_rows()]
 
 
 def join_scores(episodes: Sequence[Episode], scores: Sequence[Score], more: pl.DataFrame | None = None) -> Joined:
@@ -132,18 +120,19 @@ class _Index:
     def add_rows(self, rows: pl.DataFrame, scores: Sequence[Score]) -> None:
         """Add what ``scores`` name among the spans of further episodes: see ``join_scores``."""
 
-        def named(column: str, asked: set[str]) -> Iterator[tuple[str, str, int | None, str, str]]:
+        def named(column: str, asked: set[str]) -> Iterator[tuple[str, str, int | None, str]]:
             wanted = rows.filter(pl.col(column).is_in(list(asked - {""}))) if asked != {""} else rows.clear()
-            return wanted.select(pl.col(column).alias("name"), "episode_id", "step", "trace_id", "span_id").iter_rows()
+            return wanted.select(pl.col(column).alias("name"), "episode_id", "step", "trace_id").iter_rows()
 
         for key, episode_id, *_ in named("episode_key", {score.episode_key for score in scores}):
             self._keys[key] = _Target(episode_id, None)
-        for span_id, episode_id, step, trace_id, _ in named("span_id", {score.span_id for score in scores}):
+        for span_id, episode_id, step, trace_id in named("span_id", {score.span_id for score in scores}):
             self._spans[trace_id, span_id] = _Target(episode_id, step)
-        for response_id, episode_id, step, trace_id, _ in named("response_id", {s.response_id for s in scores}):
+        for response_id, episode_id, step, trace_id in named("response_id", {s.response_id for s in scores}):
             if step is not None:
                 self._responses[response_id].append((_Target(episode_id, step), trace_id))
-        for trace_id, episode_id, *_ in named("trace_id", {score.trace_id for score in scores}):
+        traces = {score.trace_id for score in scores if (score.trace_id, score.span_id) not in self._spans}
+        for trace_id, episode_id, *_ in named("trace_id", traces or {""}):
             self._traces[trace_id].add(episode_id)
         for column in ("session_id", "conversation_id"):
             for session, episode_id, *_ in named(column, {score.session_id for score in scores}):
