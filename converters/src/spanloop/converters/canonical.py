@@ -5,8 +5,7 @@ just the rows that are theirs.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import polars as pl
