@@ -78,7 +78,7 @@ def test_nothing_that_clickhouse_cannot_read_is_left(
     scope_spans.spans.extend(spans)
     before = serialize(request)
     was_fine = all(
-        len({pair.key for pair in pairs}) == len(pairs) and all(is_readable(pair.value) for pair in pairs)
+        len({pair.key for pair in pairs}) == len(pairs) and all(pair.key and is_readable(pair.value) for pair in pairs)
         for pairs in lists_of(request)
     )
 
@@ -88,6 +88,14 @@ def test_nothing_that_clickhouse_cannot_read_is_left(
         assert all(is_readable(pair.value) for pair in pairs)
     assert body == before or not was_fine
     assert tidy(body) == (body, len(spans))
+
+
+@pytest.mark.parametrize("text", ["\x120*", "\x12\x08*", "*\x12\x7f2\x7f"])
+def test_a_text_at_the_end_that_begins_like_a_value_stays_a_text(text: str) -> None:
+    request = ExportTraceServiceRequest()
+    scope = request.resource_spans.add().scope_spans.add().scope
+    scope.attributes.add(key="k").value.string_value = text
+    assert tidy(serialize(request)).body == serialize(request)
 
 
 @pytest.mark.parametrize("unknown", [b"", b"\xa0\x06\x01", b"\xa2\x06\x03abc"])

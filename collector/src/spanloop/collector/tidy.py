@@ -78,11 +78,11 @@ def _is_value(body: bytes, found: re.Match[bytes]) -> bool:
     compound = _COMPOUND_TYPES.get(body[start])
     if compound is None:
         return True
-    size, _ = read_varint(body, found.start(1))
-    length, at = read_varint(body, start + 1)
-    if not at + length <= start + size <= len(body):
-        return False
     try:
+        size, _ = read_varint(body, found.start(1))
+        length, at = read_varint(body, start + 1)
+        if not at + length <= start + size <= len(body):
+            return False
         parse(compound, body[at : at + length])
         # Behind it only fields may follow that OTLP does not name.
         return all(fields(body[at + length : start + size]))
