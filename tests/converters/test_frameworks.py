@@ -86,6 +86,7 @@ SEEN = [
     Seen("haystack_native", "weather_agent", response_ids=False, sampling=False, error=""),
     Seen("langfuse", "weather_agent", finish=("tool_call", ""), response_ids=False, tool_spans=True),
     Seen("langsmith", tool_spans=True, error="Exception"),
+    Seen("mlflow", "weather_agent", tool_spans=True),
     Seen(
         "logfire_openai_agents", "weather_agent", finish=("tool_call", ""), tools=False, response_ids=False,
         tool_spans=True, sampling=False, error="",
@@ -201,6 +202,17 @@ def test_a_sub_agent_behind_a_tool_keeps_its_place_and_its_own_tool() -> None:
     assert results == [[("get_weather_report", "ok", True)], [("get_weather", "ok", True)], [], []]
     assert json.loads(steps[0]["next_state"])[: len(steps[0]["state"])] == steps[0]["state"]
     assert steps[0]["next_state"] == json.dumps(steps[3]["state"], separators=(",", ":"), ensure_ascii=False)
+
+
+def test_handoffs_and_agents_as_tools_keep_their_agents_and_their_places() -> None:
+    _, converted = convert_recording("openai_agents_handoff")
+    handed, asked_for = (steps_of(converted, number) for number in range(2))
+    assert [step["agent_name"] for step in handed] == ["triage", "weather_agent"]
+    assert [step["agent_name"] for step in asked_for] == ["boss", "weather_agent", "weather_agent", "boss"]
+    results = [[(r["name"], r["status"]) for r in step["tool_results"]] for step in (*handed, *asked_for)]
+    expected = ["transfer_to_weather_agent", "", "ask_weather_agent", "get_weather", "", ""]
+    assert results == [[(name, "ok")] if name else [] for name in expected]
+    assert converted.failures.is_empty()
 
 
 def test_a_stream_of_an_older_anthropic_instrumentor_has_no_answer() -> None:

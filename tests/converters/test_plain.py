@@ -267,6 +267,36 @@ def test_every_twist_comes_out_the_same_both_ways(twist: str) -> None:
     insist_on(world)
 
 
+def test_captures_may_come_in_any_order_and_again() -> None:
+    world = World()
+    for name in ("one", "two"):
+        trace, prompt = trace_id(name), [1, 2]
+        seen = [text("user", name)]
+        for step in range(3):
+            said = asks(f"{name}-{step}")
+            span = world.call(seen, said, trace=trace, response_id=f"r-{name}-{step}")
+            world.tool(f"{name}-{step}", "ok", trace=trace)
+            response = [step, 7]
+            for stale in (True, False):
+                world.capture(
+                    prompt,
+                    [9, 9] if stale else response,
+                    response_id=f"r-{name}-{step}",
+                    trace=trace,
+                    parent=span,
+                    generation_id=f"g-{name}-{step}",
+                )
+                world.generations[-1] |= {"sampling": [{"key": "top_k", "value": f"{step} {stale}"}]}
+                world.generations[-1]["ingested_at"] += 0 if stale else 1
+            prompt = [*prompt, *response, 5]
+            seen = [*seen, said, answers(f"{name}-{step}", "ok")]
+    world.generations.reverse()
+    assert plain_traces(world) == {trace_id("one"), trace_id("two")}
+    converted = insist_on(world)
+    assert converted.trajectories.height == 2
+    assert converted.transitions["sampling"].map.get("top_k").to_list() == ["0 False", "1 False", "2 False"] * 2
+
+
 def test_what_worked_is_plain() -> None:
     world = World()
     for name in ("one", "two"):
