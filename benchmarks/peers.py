@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Final
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / ".venv-peers"
-PACKAGES: Final = ("agentlightning==0.3.0",)
+PACKAGES: Final = ("agentlightning==0.3.0", "rotel==0.0.1a15")
 HOW_TO: Final = "no peer here: `python benchmarks/peers.py` makes its environment"
 
 
 def python() -> Path | None:
     """The interpreter of the finished environment; None where there is none."""
     found = FOLDER / "bin" / "python"
-    return found if _mark().exists() and found.exists() else None
+    is_whole = _mark().exists() and _mark().read_text().split() == list(PACKAGES)
+    return found if is_whole and found.exists() else None
 
 
 def _mark() -> Path:
