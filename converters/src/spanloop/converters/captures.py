@@ -49,7 +49,7 @@ class Generations(NamedTuple):
     rows: pl.DataFrame
     """One row a generation with the columns of ``Generation``; of the lists their lengths, never null."""
     tokens: pl.DataFrame
-    """``prompt_token_ids``, ``response_token_ids`` and ``logprobs`` (natural log), a row a generation, never null."""
+    """``prompt_token_ids``, ``response_token_ids`` and ``logprobs`` (natural log), where ``rows`` says, never null."""
 
     @property
     def found(self) -> list[Generation]:
@@ -79,25 +79,27 @@ NO_CAPTURE: Final = Capture(None, "", None, 0)
 
 def read_generations(frame: pl.DataFrame) -> Generations:
     """The first choice of each response in ``frame``; the newest row of each generation id counts."""
-    rows = (
-        frames.conform(frame, frames.GENERATIONS)
-        .filter(pl.col("choice_index") == 0)
-        .sort("ingested_at", "generation_id")
-        .unique("generation_id", keep="last", maintain_order=True)
-        .with_columns(pl.col(_TOKENS).fill_null([]))
-    )
-    scalars = rows.select(
+    given = frames.conform(frame, frames.GENERATIONS)
+    tokens = given.select(_TOKENS)
+    if any(tokens[name].null_count() for name in _TOKENS):
+        tokens = tokens.with_columns(pl.all().fill_null([]))
+    told = given.select(
         pl.col("generation_id", "response_id").fill_null(""),
         "choice_index",
         pl.col("trace_id", "parent_span_id", "policy_version").fill_null(""),
         pl.int_range(pl.len()).alias("row"),
-        *(pl.col(name).list.len() for name in _TOKENS),
+        *(tokens[name].list.len() for name in _TOKENS),
         pl.col("finish_reason").fill_null(""),
         pl.col("is_complete").fill_null(value=False),
         pl.col("sampling").fill_null([]),
-        pl.col("ingested_at").cast(pl.Int64).fill_null(0),
+        "ingested_at",
     )
-    return Generations(scalars, rows.select(_TOKENS))
+    newest = (
+        told.filter(pl.col("choice_index") == 0)
+        .sort("ingested_at", "generation_id")
+        .unique("generation_id", keep="last", maintain_order=True)
+    )
+    return Generations(newest.with_columns(pl.col("ingested_at").cast(pl.Int64).fill_null(0)), tokens)
 
 
 def join_captures(spans: Sequence[Span], generations: Iterable[Generation]) -> dict[tuple[str, str], Capture]:

@@ -236,19 +236,19 @@ def _diverged(calls: pl.DataFrame, tokens: pl.DataFrame) -> set[str]:
     found = set(halves)
     pairs_of_rows: Iterator[tuple[str, int, int]] = whole.iter_rows()
     for trace_id, one, other in pairs_of_rows:
-        first, middle, last = prompt_ends[one], prompt_ends[one + 1], prompt_ends[other]
-        tail = last + middle - first
-        said = sampled[sampled_ends[one] : sampled_ends[one + 1]]
-        is_long_enough = tail + len(said) <= prompt_ends[other + 1]
-        if not (is_long_enough and prompts.startswith(prompts[first:middle], last) and prompts.startswith(said, tail)):
+        prompt = bytes(prompts[prompt_ends[one] : prompt_ends[one + 1]])
+        response = bytes(sampled[sampled_ends[one] : sampled_ends[one + 1]])
+        following = bytes(prompts[prompt_ends[other] : prompt_ends[other + 1]])
+        if not (following.startswith(prompt) and following.startswith(response, len(prompt))):
             found.add(trace_id)
     return found
 
 
-def _bytes(lists: pl.Series) -> tuple[bytes, list[int]]:
+def _bytes(lists: pl.Series) -> tuple[memoryview, list[int]]:
     """All lists of token ids as bytes, one behind the other, and where each begins (and the last one ends)."""
     values, offsets = flat(lists)
-    return values.tobytes(), (offsets * values.itemsize).tolist()
+    ends: list[int] = (offsets * values.itemsize).tolist()
+    return values.view(np.uint8).data, ends
 
 
 def _used_as_tools(plain: Plain) -> set[str]:

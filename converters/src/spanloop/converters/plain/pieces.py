@@ -175,6 +175,8 @@ def piece_of(message: Message) -> Piece:
         raise NotPlainError
     if not all(call.is_valid for call in message.tool_calls):
         raise NotPlainError
+    if '"is_error":true' in message.json:
+        raise NotPlainError
     if "\\ud" in message.json:  # lone surrogates, which no column can hold
         raise NotPlainError
     bare = message.json

@@ -180,7 +180,8 @@ def with_captures(calls: pl.DataFrame, captured: Generations, carried: Carried) 
         "logprobs",
         "is_complete",
         pl.col("ingested_at").alias("captured_us"),
-        _has_holes(captured.tokens).alias("has_holes"),
+        pl.col("sampling").alias("captured_sampling"),
+        _has_holes(captured.tokens).gather(captured.rows["row"]).alias("has_holes"),
     )
     named = told.filter(pl.col("response_id") != "")
     only = named.filter(pl.col("response_id").is_unique()).drop("trace_id", "parent_span_id")

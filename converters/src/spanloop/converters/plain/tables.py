@@ -131,7 +131,7 @@ def _episodes(
 
 
 def _transitions(calls: pl.DataFrame, captured: Generations, breakdowns: _Breakdowns) -> pl.DataFrame:
-    tokens = {name: captured.tokens[name].gather(calls["capture"]).fill_null([]) for name in captured.tokens.columns}
+    tokens = {name: _gathered(captured.tokens[name], calls["capture"]) for name in captured.tokens.columns}
     is_captured = pl.col("capture").is_not_null()
     return _select(
         calls,
@@ -145,7 +145,7 @@ def _transitions(calls: pl.DataFrame, captured: Generations, breakdowns: _Breakd
         reward_breakdown=breakdowns.parts.gather(breakdowns.places),
         is_terminated="is_last",
         is_truncated=pl.lit(value=False),
-        sampling=_sampling(calls, captured.rows),
+        sampling=_sampling(calls),
         token_source=pl.when(is_captured)
         .then(pl.lit(TokenSource.CAPTURED.value))
         .otherwise(pl.lit(TokenSource.NONE.value)),
@@ -162,10 +162,17 @@ def _transitions(calls: pl.DataFrame, captured: Generations, breakdowns: _Breakd
     )
 
 
-def _sampling(calls: pl.DataFrame, generations: pl.DataFrame) -> pl.Series:
+def _gathered(lists: pl.Series, places: pl.Series) -> pl.Series:
+    """The lists at ``places``, empty where that is null; tokens are heavy, and those in their place stay there."""
+    if places.null_count():
+        return lists.gather(places).fill_null([])
+    in_place = lists.len() == places.len() and bool((places == pl.int_range(places.len(), eager=True)).all())
+    return lists if in_place else lists.gather(places)
+
+
+def _sampling(calls: pl.DataFrame) -> pl.Series:
     """The sampling parameters of each call: the capture's, with those that its span names over them."""
-    given = pl.struct("sampling").struct.json_encode() if not generations.is_empty() else pl.lit("")
-    texts = generations.select(given.alias("text"))["text"].gather(calls["capture"]).fill_null("").to_list()
+    texts = calls.select(pl.struct("captured_sampling").struct.json_encode()).to_series().to_list()
     known: dict[tuple[str, tuple[str, ...]], int] = {}
     values: list[dict[str, str]] = []
     places: list[int] = []
@@ -174,10 +181,9 @@ def _sampling(calls: pl.DataFrame, generations: pl.DataFrame) -> pl.Series:
         place = known.get(key)
         if place is None:
             place = known[key] = len(values)
-            capture = calls["capture"][call]
-            found: list[dict[str, str]] = [] if capture is None else generations["sampling"][capture].to_list()
+            found: list[dict[str, str]] | None = calls["captured_sampling"].slice(call, 1).to_list()[0]
             told = {name: value for name, value in zip(SAMPLING, key[1], strict=True) if value}
-            values.append({item["key"]: item["value"] for item in found} | told)
+            values.append({item["key"]: item["value"] for item in found or ()} | told)
         places.append(place)
     return frames.maps("sampling", values, frames.STRING_MAP).gather(places)
 
