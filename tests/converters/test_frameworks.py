@@ -6,7 +6,6 @@ model, and some let end the run.
 """
 
 import json
-from functools import cache
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -15,12 +14,11 @@ import pytest
 from spanloop.converters import Converted, convert, frames
 
 from . import converters_recordings as recordings
-from . import test_recordings
+from .converters_world import OPENING, World, asks, text, trace_id
 from .test_dialects import steps_of
+from .test_recordings import convert_recording
 
 Row = dict[str, Any]
-
-convert_recording = cache(test_recordings.convert_recording)
 
 
 class Seen(NamedTuple):
@@ -202,6 +200,23 @@ def test_a_sub_agent_behind_a_tool_keeps_its_place_and_its_own_tool() -> None:
     assert results == [[("get_weather_report", "ok", True)], [("get_weather", "ok", True)], [], []]
     assert json.loads(steps[0]["next_state"])[: len(steps[0]["state"])] == steps[0]["state"]
     assert steps[0]["next_state"] == json.dumps(steps[3]["state"], separators=(",", ":"), ensure_ascii=False)
+
+
+@pytest.mark.parametrize("has_other_trace", [False, True])
+def test_an_answer_that_is_marked_as_an_error_is_one_whatever_it_says(*, has_other_trace: bool) -> None:
+    world = World()
+    said = asks("c1")
+    said["parts"].append(asks("c2")["parts"][0])
+    results = [
+        {"type": "tool_result", "tool_use_id": "c1", "content": "no such page", "is_error": True},
+        {"type": "tool_result", "tool_use_id": "c2", "content": "no such page"},
+    ]
+    world.call(OPENING, said, trace=trace_id("t"))
+    seen = [*OPENING, said, {"role": "user", "content": results}]
+    world.call(seen, text("assistant", "done"), trace=trace_id("u" if has_other_trace else "t"))
+    row = world.convert().transitions.sort("started_at").row(0, named=True)
+    assert [result["status"] for result in json.loads(row["tool_results"])] == ["error", "ok"]
+    assert row["tool_error_count"] == 1
 
 
 def test_handoffs_and_agents_as_tools_keep_their_agents_and_their_places() -> None:

@@ -16,7 +16,7 @@ from .test_properties import worlds
 
 Row = dict[str, Any]
 
-LAWS = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAWS = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

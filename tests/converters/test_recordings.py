@@ -1,6 +1,7 @@
 """Recordings of real instrumentors come out with the structure that their programs really had."""
 
 import json
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -11,6 +12,7 @@ from spanloop.converters import Converted, convert, frames
 from . import converters_recordings as recordings
 
 
+@cache
 def convert_recording(name: str) -> tuple[dict[str, Any], Converted]:
     recorded = recordings.load(name)
     spans = recordings.span_frame(recorded["spans"])

@@ -35,7 +35,8 @@ _READ_TOO: Final = ("error_type", "session_id")
 _COLUMNS: Final = (*CANONICAL, *_READ_TOO)
 
 _MODEL_CALL_KEY: Final = (
-    r"^gen_ai\.(?:request\.model|prompt|completion|usage)|^llm\.|(?i:(?:prompt|completion|input|output)_?tokens$)"
+    r"^gen_ai\.(?:request\.model|prompt|completion|usage)|^llm\.|^ai\.(?:model|prompt|response)\."
+    r"|(?i:(?:prompt|completion|input|output)_?tokens$)"
 )
 _MODEL_CALL_TYPE: Final = r"(?i)^[\w.]*(?:kind|type)=(?:llm|chat|chat_model|generation|completion)$"
 

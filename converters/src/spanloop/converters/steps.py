@@ -9,9 +9,11 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Final
 
 from .captures import NO_CAPTURE, Capture
-from .messages import chain
+from .chat_forms import as_fields, as_list
+from .messages import chain, parse_json
 from .spans import Span, SpanKind
 from .stitch import Group, SpanKey, inherit
 from .tool_results import ToolResult, tool_results
@@ -230,4 +232,16 @@ def _results_of(
     news = after.input[len(call.input) :] if after else ()
     responses = [response for message in news for response in message.tool_responses]
     shown = {response.id: response.content for response in responses if response.id}
-    return tool_results(asked, spans, shown, [response.content for response in responses if not response.id])
+    found = tool_results(asked, spans, shown, [response.content for response in responses if not response.id])
+    failed = {identity for message in news if IS_ERROR in message.json for identity in _failed(message.json)}
+    return tuple(result.marked_failed() if result.tool_call_id in failed else result for result in found)
+
+
+IS_ERROR: Final = '"is_error":true'
+"""In a message's JSON: an API that marks a tool's answer as an error (Anthropic, Bedrock), whatever its text says."""
+
+
+def _failed(text: str) -> list[str]:
+    """Ids of the tool answers that a message marks as errors."""
+    parts = [as_fields(part) for part in as_list(as_fields(parse_json(text)).get("parts"))]
+    return [str(part.get("id")) for part in parts if part.get("is_error") is True and part.get("id")]

@@ -31,7 +31,11 @@ class ToolResult(NamedTuple):
     confidence: float
     """How sure ``is_error`` is, 0 to 1."""
     evidence: str
-    """What showed the error: ``span status``, or the name of the text rule."""
+    """What showed the error: ``span status``, ``is_error`` in the message, or the name of the text rule."""
+
+    def marked_failed(self) -> "ToolResult":
+        """As an error, where nothing else showed one."""
+        return self if self.is_error else self._replace(is_error=True, confidence=1.0, evidence="is_error")
 
     def as_json(self) -> dict[str, object]:
         """The form that ``transitions.tool_results`` holds."""
