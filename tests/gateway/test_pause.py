@@ -12,6 +12,7 @@ import pytest
 from spanloop.gateway.app import Gateway
 from spanloop.gateway.vllm_api import VllmApi
 from spanloop.semconv.errors import ServiceError
+from spanloop.store.keys import KeyRing, Scope
 
 from .support import TIMEOUT_S, RunningGateway, StandIn, wait_until, write_model
 
@@ -226,3 +227,18 @@ def test_pausing_needs_the_token(gateway: RunningGateway) -> None:
     body = {"holder": "a", "ttl_s": 5}
     for path in ("pause", "resume"):
         assert httpx.post(f"{gateway.url}/admin/{path}", json=body, timeout=TIMEOUT_S).status_code == 401
+
+
+def test_a_key_may_change_what_is_served_when_it_is_for_that(gateway: RunningGateway) -> None:
+    ring = KeyRing(gateway.data_dir)
+
+    def status(key: str) -> int:
+        return httpx.get(
+            f"{gateway.url}/admin/status", headers={"Authorization": f"Bearer {key}"}, timeout=TIMEOUT_S
+        ).status_code
+
+    train, admin, read = (ring.create(each, [each]).secret for each in (Scope.TRAIN, Scope.ADMIN, Scope.READ))
+    assert [status(key) for key in (train, admin, read, "nonsense")] == [200, 200, 403, 401]
+    ring.revoke("train")
+    assert status(train) == 401
+    assert status((gateway.data_dir.gateway / "admin.token").read_text().strip()) == 200

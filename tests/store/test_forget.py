@@ -1,14 +1,17 @@
 """Forgetting: afterwards no table holds a word of it, and everybody else's rows are as they were."""
 
+import base64
 import time
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.importing import import_paths
 from spanloop.pipeline import run as convert
-from spanloop.semconv.errors import ConfigurationError
+from spanloop.semconv.errors import ConfigurationError, JobError
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.store.forget import forget
@@ -88,7 +91,7 @@ def test_a_session_or_a_user_is_all_of_its_traces(
     stray = {"Timestamp": 10**18, "Body": "stray", "LogAttributes": {attribute: "her"}}
     store.insert("otel_logs", frame_of("otel_logs", [stray]).drop("IngestedAt"))
     convert(store)
-    done = forget(store, **{named: "her"})
+    done = forget(store, session_id="her") if named == "session_id" else forget(store, user_id="her")
     assert set(done.trace_ids) == {TRACES["erased"], TRACES["joined"]}
     words = ("erased", "joined", "her'", "stray")
     assert not [row for rows in everything().values() for row in rows for word in words if word in row]
@@ -111,15 +114,54 @@ def test_what_remains_of_an_episode_is_made_anew(store: Store, frame_of: MakeFra
     assert len([row for row in after["scores"] if "'shared'" in row]) == 1  # it still judges somebody
 
 
+def letter_of(body: bytes, content_type: str) -> dict[str, object]:
+    raw = base64.b64encode(body).decode()
+    return {
+        "dead_letter_id": raw[:32], "reason": "malformed_body", "content_type": content_type, "raw_base64": raw,
+        "received_at": time.time_ns(),
+    }  # fmt: skip
+
+
+def test_bodies_that_nobody_could_read_are_looked_through(store: Store, frame_of: MakeFrame, everything: Any) -> None:
+    request = ExportTraceServiceRequest()
+    span = request.resource_spans.add().scope_spans.add().spans.add(trace_id=bytes.fromhex(TRACES["erased"]))
+    pair = span.attributes.add()
+    pair.key, pair.value.string_value = "session.id", "7"
+    by_trace = (b"\xff" + request.SerializeToString()[:-4], f'{{"traceId": "{TRACES["erased"].upper()}"'.encode())
+    by_session = (b"\xff" + request.SerializeToString()[-14:], b'{"key": "session.id", "value": {"stringValue": "7"}')
+    others = (b'{"traceId": "77", "intValue": 7}', b"\xff 7 " + bytes.fromhex(TRACES["kept"]))
+    letters = [letter_of(body, "application/json") for body in (*by_trace, *by_session, *others)]
+    store.insert("dead_letters", frame_of("dead_letters", letters).drop("written_at"))
+    assert forget(store, trace_id=TRACES["erased"]).dead_letters == len(by_trace)
+    assert forget(store, session_id="7").dead_letters == len(by_session)
+    assert len(everything()["dead_letters"]) == len(others)
+
+
+def test_what_is_kept_elsewhere_is_erased_before(store: Store, frame_of: MakeFrame, everything: Any) -> None:
+    tell(store, frame_of, "erased", **{"spanloop.episode.id": "hers"})
+    convert(store)
+    before = everything()
+    told: list[set[str]] = []
+
+    def refuse(episode_ids: AbstractSet[str]) -> None:
+        told.append(set(episode_ids))
+        raise JobError("a job trains on it")
+
+    with pytest.raises(JobError):
+        forget(store, trace_id=TRACES["erased"], before=refuse)
+    assert told == [{"hers", TRACES["erased"]}]
+    assert everything() == before
+
+
 def test_every_table_about_somebody_is_looked_at(store: Store, connection: Connection) -> None:
     found = connection.query(
         "SELECT DISTINCT table FROM system.columns WHERE database = currentDatabase() AND default_kind = '' AND "
+        "table NOT IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%View') AND "
         "lower(name) IN ('traceid', 'trace_id', 'trace_ids', 'episode_id', 'response_id', 'session_id')",
         doing="listing",
     )
     queries = {"otel_traces": "spans", "otel_logs": "logs"}
-    views = {"scores_from_logs"}
-    for table in set(found["table"].to_list()) - views:
+    for table in found["table"].to_list():
         with pytest.raises(Exception, match="wrong parameters"):
             store.execute(f"store_forget_{queries.get(table, table)}", nothing="")
 

@@ -5,7 +5,9 @@ are rewritten without what is erased, nothing is merely hidden; ClickHouse remov
 What was one episode together with other traces is made anew of those that remain, at the pipeline's next run.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, cast
 
 from spanloop.semconv.errors import ConfigurationError
@@ -13,6 +15,9 @@ from spanloop.semconv.errors import ConfigurationError
 from .store import Store
 
 _IDS_PER_STATEMENT: Final = 2_000
+_LONG: Final = 128
+"""Bytes of a text from which on its length takes more than one byte in protobuf."""
+_HEX_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
 _DERIVED: Final = ("transitions", "trajectories", "failures", "evaluation_episodes", "episodes")
 """Episodes last: they say which traces belong together."""
 
@@ -29,7 +34,14 @@ class Forgotten(NamedTuple):
     dead_letters: int
 
 
-def forget(store: Store, *, trace_id: str = "", session_id: str = "", user_id: str = "") -> Forgotten:
+def forget(
+    store: Store,
+    *,
+    trace_id: str = "",
+    session_id: str = "",
+    user_id: str = "",
+    before: Callable[[AbstractSet[str]], None] | None = None,
+) -> Forgotten:
     """Erase whatever carries one of the ids.
 
     Hold the pipeline's turn meanwhile, and let what waits in a spool arrive first: what comes in later is stored.
@@ -39,6 +51,8 @@ def forget(store: Store, *, trace_id: str = "", session_id: str = "", user_id: s
         trace_id: One trace.
         session_id: All traces with this ``session.id`` or ``gen_ai.conversation.id``.
         user_id: All traces with this ``user.id`` or ``enduser.id``.
+        before: Called with ids of episodes that are about to be erased, to erase what is kept of them elsewhere: they
+            are not found again. What it raises keeps them.
 
     Raises:
         ConfigurationError: No id.
@@ -54,18 +68,26 @@ def forget(store: Store, *, trace_id: str = "", session_id: str = "", user_id: s
     for part in _parts(traces):
         for name, count in store.query("store_forget_counts", trace_ids=part).row(0, named=True).items():
             counts[name] += int(count)
-        episodes |= _erase(store, part, frozenset(traces))
+        episodes |= _erase(store, part, frozenset(traces), before)
+        counts["dead_letters"] += _erase_bodies(store, [each for trace in part for each in _in_bodies(trace)])
     if session_id or user_id:
         # What no trace leads to.
         if session_id:
             _erase_scores(store, session_id=session_id)
         store.execute("store_forget_logs", trace_ids=[], session_id=session_id, user_id=user_id)
+        needles = [each for text in (session_id, user_id) if text for each in _in_bodies(text)]
+        counts["dead_letters"] += _erase_bodies(store, needles)
     return Forgotten(tuple(traces), tuple(sorted(episodes)), **counts)
 
 
-def _erase(store: Store, part: list[str], traces: frozenset[str]) -> set[str]:
+def _erase(
+    store: Store, part: list[str], traces: frozenset[str], before: Callable[[AbstractSet[str]], None] | None
+) -> set[str]:
     """Erase some of the traces; returns the episodes that they were part of."""
     derived = cast("dict[str, list[str]]", store.query("store_forget_derived", trace_ids=part).row(0, named=True))
+    if before is not None:
+        # An episode without an id of the app's own is called by its smallest trace id.
+        before({*derived["episode_ids"], *part})
     rest = set(derived["trace_ids"]) - traces
     for ids in _parts(rest):
         store.execute("store_forget_touch", trace_ids=ids)
@@ -88,6 +110,30 @@ def _erase(store: Store, part: list[str], traces: frozenset[str]) -> set[str]:
     store.execute("store_forget_logs", trace_ids=part, session_id="", user_id="")
     store.execute("store_forget_spans", trace_ids=part)
     return set(derived["episode_ids"])
+
+
+def _erase_bodies(store: Store, needles: Sequence[str]) -> int:
+    """Erase the dead letters that nobody could read ids out of, but that hold one of these."""
+    found = int(store.query("store_forget_bodies_count", needles=needles).item())
+    store.execute("store_forget_bodies", needles=needles)
+    return found
+
+
+def _in_bodies(identity: str) -> Iterator[str]:
+    """How an id stands in a request, as hex: a JSON string, a protobuf string value, and the bytes of a hex id.
+
+    Not as it is: a short one would be found in most bodies.
+    """
+    text = identity.encode()
+    for spelling in {text, text.upper()}:
+        yield (b'"' + spelling + b'"').hex()
+    if len(text) < _LONG:
+        # Of AnyValue the field string_value: its tag, the length, the text.
+        yield (b"\x0a" + bytes([len(text)]) + text).hex()
+    else:
+        yield text.hex()
+    if _HEX_ID.fullmatch(identity):
+        yield identity
 
 
 def _erase_scores(

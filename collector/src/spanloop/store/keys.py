@@ -32,9 +32,9 @@ class Scope(StrEnum):
     SCORE = "score"
     """Send scores."""
     READ = "read"
-    """Read metrics."""
+    """Read the collector's metrics."""
     TRAIN = "train"
-    """Start and stop jobs."""
+    """Change what is served, over the gateway's ``/admin``."""
     ADMIN = "admin"
     """Everything."""
 

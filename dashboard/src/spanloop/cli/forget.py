@@ -10,9 +10,7 @@ from .options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
-
-    from spanloop.store import DataDir
+    from collections.abc import Set as AbstractSet
 
 _WAIT_S: Final = 30.0
 
@@ -26,14 +24,15 @@ def forget(
 ) -> None:
     """Erase a trace, a session or a user: spans, logs, scores, captures, dead letters, and all that was made of them.
 
-    Episodes that lose a part are made anew of the rest. What the same app sends later is stored again. Datasets of jobs
-    that trained on it are named, not touched; backups are yours to erase.
+    Episodes that lose a part are made anew of the rest. What the same app sends later is stored again. Rows in datasets
+    of jobs are erased too; a job that is under way has to end first. Models, exports and backups are yours to erase.
 
     Example: `spanloop forget --user u-1234`
     """
     from spanloop.pipeline import turn
     from spanloop.store import connect
     from spanloop.store.forget import forget as erase
+    from spanloop.training.dataset_erasing import Erased, erase_episodes
 
     directory = data_directory(data_dir)
     if not yes:
@@ -41,8 +40,13 @@ def forget(
         typer.confirm(f"Erase {what or 'nobody'} for good?", abort=True, err=True)
     with connect(directory, start=True) as store:
         drain(directory, timeout_s=_WAIT_S)
+        datasets: list[Erased] = []
+
+        def before(episode_ids: "AbstractSet[str]") -> None:
+            datasets.extend(erase_episodes(directory, directory.jobs, episode_ids))
+
         with turn.held(store):
-            done = erase(store, trace_id=trace, session_id=session, user_id=user)
+            done = erase(store, trace_id=trace, session_id=session, user_id=user, before=before)
     rows = [
         ("traces", len(done.trace_ids)),
         ("spans", done.spans),
@@ -50,30 +54,12 @@ def forget(
         ("captures", done.captures),
         ("dead letters", done.dead_letters),
         ("episodes", len(done.episode_ids)),
+        ("rows of datasets", sum(each.rows for each in datasets)),
     ]
     print_table(("erased", "count"), ((name, f"{count:,}") for name, count in rows), numbers=("count",))
-    for folder in _datasets(directory, done.episode_ids):
-        err.print(f"a job trained on it and keeps a copy: {folder}", markup=False)
+    for each in datasets:
+        err.print(f"a job had trained on it; what came out of that is not touched: {each.folder}", markup=False)
 
 
 def _named(trace: str, session: str, user: str) -> "Iterable[tuple[str, str]]":
     return [(kind, name) for kind, name in (("trace", trace), ("session", session), ("user", user)) if name]
-
-
-def _datasets(directory: "DataDir", episode_ids: "Iterable[str]") -> "list[Path]":
-    """Folders of jobs whose dataset holds one of the episodes."""
-    from pydantic import ValidationError
-
-    from spanloop.training.dataset_manifest import MANIFEST_NAME, Manifest
-
-    wanted = set(episode_ids)
-    found: list[Path] = []
-    for path in sorted(directory.jobs.glob(f"*/{MANIFEST_NAME}")):
-        try:
-            manifest = Manifest.model_validate_json(path.read_text(encoding="utf-8"))
-        except ValidationError:
-            err.print(f"{path} cannot be read: look yourself whether its dataset holds a copy", markup=False)
-            continue
-        if any(pinned.episode_id in wanted for pinned in manifest.pinned):
-            found.append(path.parent)
-    return found

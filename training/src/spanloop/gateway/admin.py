@@ -1,4 +1,4 @@
-"""``/admin``: deploy, stop, pause, resume, status; for whoever can read the token file of the data directory."""
+"""``/admin``: deploy, stop, pause, resume, status; for whoever can read the data directory's token, or has a key."""
 
 import json
 import secrets
@@ -9,8 +9,9 @@ from typing import Any, Final, cast
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from spanloop.semconv.errors import ConfigurationError, SpanloopError
+from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
 from spanloop.store import DataDir
+from spanloop.store.keys import KeyRing, Scope
 
 from .answers import AnswerError
 from .control import Control
@@ -43,14 +44,16 @@ class Admin:
         control: What they act on.
         pauses: Who holds the engine stopped.
         metrics: Counted into.
-        token: What the caller must show.
+        token: What the caller must show,
+        keys: or one of these, with the scope ``train``.
     """
 
-    def __init__(self, control: Control, pauses: Pauses, metrics: Metrics, token: str) -> None:
+    def __init__(self, control: Control, pauses: Pauses, metrics: Metrics, token: str, keys: KeyRing) -> None:
         self._control = control
         self._pauses = pauses
         self._metrics = metrics
         self._token = token
+        self._keys = keys
 
     async def deploy(self, request: Request) -> Response:
         """Answer when the new weights answer."""
@@ -123,10 +126,20 @@ class Admin:
 
     def _authorize(self, request: Request) -> None:
         shown = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if not secrets.compare_digest(shown.encode(), self._token.encode()):
+        if secrets.compare_digest(shown.encode(), self._token.encode()):
+            return
+        try:
+            key = self._keys.find(shown)
+        except DataDirectoryError as error:
+            raise AnswerError(503, error.what) from error
+        if key is None or key.revoked_at:
             raise AnswerError(
-                401, "This needs 'Authorization: Bearer …' with the token in gateway/admin.token of the data directory."
+                401,
+                "This needs 'Authorization: Bearer …' with the token in gateway/admin.token of the data directory, or "
+                "with an API key of the scope train (spanloop keys create).",
             )
+        if not key.allows(Scope.TRAIN):
+            raise AnswerError(403, f"The key {key.name} has the scopes {', '.join(key.scopes)}; expected train.")
 
 
 async def _json(request: Request) -> dict[str, Any]:

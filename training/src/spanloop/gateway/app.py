@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from spanloop.store import DataDir, Store, connect
+from spanloop.store.keys import KeyRing
 from spanloop.store.spool import Spool
 
 from .admin import Admin, admin_token
@@ -63,7 +64,7 @@ class Gateway:
         )
         self.control = Control(self._engine(), self.gate, DeploymentFile(data_dir), settings)
         self.pauses = Pauses(self.control)
-        self._admin = Admin(self.control, self.pauses, self.metrics, admin_token(data_dir))
+        self._admin = Admin(self.control, self.pauses, self.metrics, admin_token(data_dir), KeyRing(data_dir))
 
     def application(self) -> Starlette:
         """The ASGI application; its lifespan starts and stops the engine."""

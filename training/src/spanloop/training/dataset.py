@@ -71,7 +71,7 @@ def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id:
         "max_episodes": spec.max_episodes,
     }
     manifest = _manifest(selection, spec, base, job_id=job_id, parameters=parameters, data_sha256=sha256_of(data_path))
-    _write_durably(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
+    write_durably(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
     return manifest
 
 
@@ -155,7 +155,8 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
     raise JobError(f"Job {job_id} ({spec.kind}) has no data: {what}. Of what was asked for, {account}.", next_step=step)
 
 
-def _write_durably(path: Path, text: str) -> None:
+def write_durably(path: Path, text: str) -> None:
+    """Replace a file, whole or not."""
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -1,6 +1,7 @@
 """The manifest of a job's dataset: what it was made of, so that every attempt trains on the same rows.
 
-The invariant: a manifest exists only when its data file is complete, and neither changes afterwards.
+The invariant: a manifest exists only when its data file is complete, and neither changes afterwards, unless somebody
+in it is to be forgotten: then it says so, and nothing is trained on it any more.
 """
 
 import hashlib
@@ -72,6 +73,9 @@ class Manifest(BaseModel):
     """Over accepted episodes with a reward."""
     data_sha256: str
     """Of ``dataset.parquet``."""
+    forgotten_episodes: int = 0
+    """That were erased since (`dataset_erasing`); the counts above are of what was trained on."""
+    forgotten_rows: int = 0
     pinned: tuple[PinnedEpisode, ...]
 
     @property

@@ -119,6 +119,11 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
 def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
     job = attempt.job
     manifest = load_manifest(attempt.folder)
+    if manifest is not None and manifest.forgotten_rows:
+        raise JobError(
+            f"Job {job.id}: {manifest.forgotten_episodes} episodes of its dataset were erased (spanloop forget).",
+            next_step="Submit a new job with the same spec; it exports its dataset again.",
+        )
     version = attempt.registry.get(manifest.base if manifest else job.spec.base)
     base = read_base_model(version.reference, version.path)
     if manifest is None:

@@ -1,0 +1,95 @@
+"""Episodes out of datasets that jobs have trained on, when somebody is to be forgotten.
+
+Invariant: afterwards no file of the job's folder holds a row of the episode, and the manifest says how many are gone.
+Such a dataset is evidence of what was trained on and nothing to train on any more: a retry is refused.
+"""
+
+import shutil
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import polars as pl
+from pydantic import ValidationError
+
+from spanloop.semconv.enums import JobState
+from spanloop.semconv.errors import JobError
+
+from .control.paths import HasPath
+from .dataset import write_durably
+from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Manifest, sha256_of
+from .jobs import JobApi
+
+_SCRATCH: Final = ("checkpoints", "model")
+_OPEN: Final = {JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING}
+
+
+class Erased(NamedTuple):
+    """What is gone of one dataset."""
+
+    folder: Path
+    episodes: int
+    rows: int
+
+
+def erase_episodes(data_dir: HasPath, folder: Path, episode_ids: AbstractSet[str]) -> list[Erased]:
+    """Erase the episodes from the datasets of all jobs.
+
+    Args:
+        data_dir: Whose jobs.
+        folder: Of the jobs' folders.
+        episode_ids: Those of no dataset are nothing to do.
+
+    Returns:
+        The datasets that lost something.
+
+    Raises:
+        JobError: A job that has not ended trains on one of them, or a manifest cannot be read; nothing was erased.
+    """
+    affected: list[tuple[Path, Manifest]] = []
+    for path in sorted(folder.glob(f"*/{MANIFEST_NAME}")):
+        manifest = _read(path)
+        if any(pinned.episode_id in episode_ids for pinned in manifest.pinned):
+            affected.append((path.parent, manifest))
+    if affected:
+        states = {job.id: job.state for job in JobApi(data_dir).list(limit=1_000_000)}
+        for _, manifest in affected:
+            if states.get(manifest.job_id) in _OPEN:
+                raise JobError(
+                    f"Job {manifest.job_id} is {states[manifest.job_id]} and trains on what is to be erased.",
+                    next_step=f"spanloop jobs cancel {manifest.job_id}, or let it end; then run this again.",
+                )
+    return [_erase(place, manifest, episode_ids) for place, manifest in affected]
+
+
+def _read(path: Path) -> Manifest:
+    try:
+        return Manifest.model_validate_json(path.read_text(encoding="utf-8"))
+    except (ValidationError, ValueError) as error:
+        raise JobError(
+            f"{path} cannot be read, so nobody knows whether its dataset holds a copy of what is to be erased.",
+            next_step=f"Remove {path.parent}, or move it away; then run this again.",
+        ) from error
+
+
+def _erase(folder: Path, manifest: Manifest, episode_ids: AbstractSet[str]) -> Erased:
+    for name in _SCRATCH:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    data = folder / DATA_NAME
+    rows = pl.read_parquet(data)
+    kept = rows.filter(~pl.col("episode_id").is_in(sorted(episode_ids)))
+    temporary = data.with_name(f".{data.name}.tmp")
+    kept.write_parquet(temporary)
+    temporary.replace(data)
+    pinned = tuple(each for each in manifest.pinned if each.episode_id not in episode_ids)
+    episodes = len(manifest.pinned) - len(pinned)
+    changed = manifest.model_copy(
+        update={
+            "pinned": pinned,
+            "data_sha256": sha256_of(data),
+            "forgotten_episodes": manifest.forgotten_episodes + episodes,
+            "forgotten_rows": manifest.forgotten_rows + rows.height - kept.height,
+        }
+    )
+    write_durably(folder / MANIFEST_NAME, changed.model_dump_json(indent=1))
+    return Erased(folder, episodes, rows.height - kept.height)
