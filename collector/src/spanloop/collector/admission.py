@@ -247,7 +247,12 @@ def _span_fault(span: Span) -> RejectReason | None:
         return RejectReason.BAD_SPAN_ID
     if len(span.parent_span_id) not in {0, _SPAN_ID_BYTES}:
         return RejectReason.BAD_PARENT_SPAN_ID
-    return RejectReason.TIMESTAMP_OUT_OF_RANGE if max(_span_times(span)) >= _TIME_LIMIT_NS else None
+    if span.start_time_unix_nano >= _TIME_LIMIT_NS:
+        return RejectReason.TIMESTAMP_OUT_OF_RANGE
+    for event in span.events:
+        if event.time_unix_nano >= _TIME_LIMIT_NS:
+            return RejectReason.TIMESTAMP_OUT_OF_RANGE
+    return None
 
 
 def _log_fault(record: LogRecord) -> RejectReason | None:

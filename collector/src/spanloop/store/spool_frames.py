@@ -11,6 +11,7 @@ import errno
 import os
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 MARKER_BYTES: Final = 8
@@ -20,6 +21,9 @@ HEADER_BYTES: Final = _FIELDS.size + _HEADER_CRC.size
 MAX_BODY_BYTES: Final = 2**32 - 1
 MAX_KIND_BYTES: Final = 2**16 - 1
 _RESYNC_CHUNK_BYTES: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 20
+_SMALL_BYTES: Final = 1 << 16
+"""Frames up to this come many in one read: three reads for each would be most of what they cost."""
 _PAGE_BYTES: Final = 4096
 _READ_ATTEMPTS: Final = 3
 
@@ -90,6 +94,39 @@ def read_frame(fd: int, offset: int, end: int, marker: bytes) -> Frame | Damage:
     if len(kind) + len(body) != frame_end - payload_offset or zlib.crc32(body, zlib.crc32(kind)) != header.payload_crc:
         return Damage(offset, frame_end, "flipped")
     return Frame(offset, frame_end, Record(kind.decode(), body, header.seq, header.accepted_ns))
+
+
+def read_frames(fd: int, offset: int, end: int, marker: bytes) -> Iterator[Frame | Damage]:
+    """Frames and damages between two offsets, in order and without a gap; small frames many at a time."""
+    chunk, chunk_offset = b"", offset
+    frame_bytes = _SMALL_BYTES + 1
+    while offset < end:
+        found: Frame | Damage | None = None
+        if frame_bytes <= _SMALL_BYTES:
+            found = _frame_in(chunk, chunk_offset, offset, marker)
+            if found is None and offset != chunk_offset:
+                chunk, chunk_offset = read_bytes(fd, min(_CHUNK_BYTES, end - offset), offset), offset
+                found = _frame_in(chunk, chunk_offset, offset, marker)
+        found = found or read_frame(fd, offset, end, marker)
+        yield found
+        frame_bytes, offset = found.end - offset, found.end
+
+
+def _frame_in(chunk: bytes, chunk_offset: int, offset: int, marker: bytes) -> Frame | None:
+    """The frame at ``offset`` when all of it is in the chunk and whole."""
+    start = offset - chunk_offset
+    header = _parse_header(chunk[start : start + HEADER_BYTES], marker)
+    if header is None:
+        return None
+    kind_at = start + HEADER_BYTES
+    body_at = kind_at + header.kind_bytes
+    frame_end = body_at + header.body_bytes
+    if frame_end > len(chunk):
+        return None
+    kind, body = chunk[kind_at:body_at], chunk[body_at:frame_end]
+    if zlib.crc32(body, zlib.crc32(kind)) != header.payload_crc:
+        return None
+    return Frame(offset, chunk_offset + frame_end, Record(kind.decode(), body, header.seq, header.accepted_ns))
 
 
 def read_bytes(fd: int, size_bytes: int, offset: int) -> bytes:

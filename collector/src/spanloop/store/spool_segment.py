@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from .spool_frames import MARKER_BYTES, Damage, Frame, Record, encode_frame, read_bytes, read_frame
+from .spool_frames import MARKER_BYTES, Damage, Frame, Record, encode_frame, read_bytes, read_frames
 
 _log = logging.getLogger(__name__)
 _NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{16})\.segment")
@@ -82,10 +82,7 @@ class Segment:
 
     def read(self, offset: int, end: int) -> Iterator[Frame | Damage]:
         """Frames and damages between two offsets, in order and without a gap."""
-        while offset < end:
-            found = read_frame(self._fd, offset, end, self.marker)
-            yield found
-            offset = found.end
+        return read_frames(self._fd, offset, end, self.marker)
 
     def quarantine(self, damage: Damage) -> str:
         """Keep a copy of damaged bytes beside the segments; returns its name, the same for the same damage."""
