@@ -8,7 +8,7 @@ from streamlit.testing.v1.element_tree import Button
 
 from spanloop.dashboard.service import APP
 
-PAGES = ("overview", "episodes", "failures", "rewards", "evaluations", "compare", "jobs", "models")
+PAGES = ("overview", "episodes", "traces", "failures", "rewards", "evaluations", "compare", "jobs", "models")
 
 
 def open_page(page: str, **query: str) -> AppTest:

@@ -23,6 +23,7 @@ def test_a_seeded_page_draws(page: str) -> None:
     [
         ("overview", "No span has arrived yet.", "opentelemetry-instrument python app.py"),
         ("episodes", "No episode yet.", "spanloop convert"),
+        ("traces", "No span has arrived yet.", "opentelemetry-instrument python app.py"),
         ("failures", "No episode yet", "spanloop convert"),
         ("rewards", "No training metric yet.", "spanloop train"),
         ("evaluations", "No evaluation is stored yet.", "spanloop evaluate"),
@@ -38,7 +39,7 @@ def test_an_empty_page_says_what_is_missing_and_the_next_command(page: str, miss
     assert any(str(code.value).startswith(command) for code in app.code)
 
 
-@pytest.mark.parametrize("page", ["overview", "episodes", "failures", "rewards", "evaluations", "compare"])
+@pytest.mark.parametrize("page", ["overview", "episodes", "traces", "failures", "rewards", "evaluations", "compare"])
 def test_without_clickhouse_a_page_says_so_and_how_to_start_it(page: str, stopped: DataDir) -> None:
     app = open_page(page)
     assert not app.exception

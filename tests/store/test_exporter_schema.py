@@ -80,6 +80,25 @@ def test_the_exporters_own_insert_works(store: Store, connection: Connection) ->
     assert row["GenAiOutputTokens"] == 0
     assert row["DroppedAttributesCount"] == 0
     assert (row["Timestamp"].year, row["Timestamp"].microsecond) == (2026, 123456)
+    assert store.query("dashboard_trace", trace_id="t")["span_count"].to_list() == [1]
+
+
+@pytest.mark.parametrize("with_event_name", [True, False], ids=["since 0.127", "before"])
+def test_the_exporters_own_insert_of_logs_works(store: Store, connection: Connection, *, with_event_name: bool) -> None:
+    names = [name for name in EXPORTER_LOGS if with_event_name or name != "EventName"]
+    values = (
+        "'2026-01-02 03:04:05.123456789', 't', 's', 1, 'Info', 9, 'app', 'text', '', {'service.name': 'app'}, '', "
+        "'lib', '1', {}, {'event.name': 'gen_ai.evaluation.result', 'gen_ai.evaluation.name': 'reward', "
+        "'gen_ai.evaluation.score.value': '1'}"
+    )
+    named = ", 'gen_ai.evaluation.result'" if with_event_name else ""
+    connection.command(
+        f"INSERT INTO otel_logs ({', '.join(names)}) VALUES ({values}{named})",
+        doing="inserting as the exporter does",
+        settings={"async_insert": "0"},
+    )
+    found = store.query("scores_list", trace_id="t", response_id="", session_id="", episode_id="", limit=5)
+    assert found["value"].to_list() == [1.0]
 
 
 @pytest.mark.parametrize("value", ["0.25", "", "not a number"])

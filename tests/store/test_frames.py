@@ -29,6 +29,8 @@ from spanloop.store.frames import polars_type
         ("Map(LowCardinality(String), String)", pl.Map(pl.String(), pl.String())),
         ("Map(String, Array(Nullable(Float64)))", pl.Map(pl.String(), pl.List(pl.Float64()))),
         ("Array(Map(LowCardinality(String), String))", pl.List(pl.Map(pl.String(), pl.String()))),
+        ("SimpleAggregateFunction(max, DateTime64(6, 'UTC'))", pl.Datetime("us", "UTC")),
+        ("SimpleAggregateFunction(groupUniqArrayArray, Array(UInt64))", pl.List(pl.UInt64())),
         ("Array(Array(Int64))", pl.List(pl.List(pl.Int64()))),
     ],
 )

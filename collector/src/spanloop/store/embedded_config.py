@@ -41,6 +41,11 @@ _CONFIG: Final = """<clickhouse>
   <shutdown_wait_unfinished>1</shutdown_wait_unfinished>
   <backups><allowed_path>{backups}</allowed_path></backups>
   <log-level>warning</log-level>
+  <query_log>
+    <database>system</database>
+    <table>query_log</table>
+    <ttl>event_date + INTERVAL 3 DAY</ttl>
+  </query_log>
   <logger>
     <log>{log}</log>
     <size>20M</size>
@@ -54,6 +59,7 @@ _USERS: Final = """<clickhouse>
     <default>
       <http_max_field_value_size>67108864</http_max_field_value_size>
       <max_memory_usage>{query_memory_bytes}</max_memory_usage>
+      <log_queries>0</log_queries>
     </default>
   </profiles>
   <quotas><default/></quotas>

@@ -18,7 +18,15 @@ _IDS_PER_STATEMENT: Final = 2_000
 _LONG: Final = 128
 """Bytes of a text from which on its length takes more than one byte in protobuf."""
 _HEX_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
-_DERIVED: Final = ("transitions", "trajectories", "failures", "evaluation_episodes", "episodes")
+_DERIVED: Final = (
+    "transitions",
+    "trajectories",
+    "failures",
+    "failure_summaries",
+    "evaluation_episodes",
+    "episode_summaries",
+    "episodes",
+)
 """Episodes last: they say which traces belong together."""
 
 
@@ -108,6 +116,7 @@ def _erase(
     store.execute("store_forget_generations", trace_ids=part, response_ids=[])
     store.execute("store_forget_dead_letters", trace_ids=part)
     store.execute("store_forget_logs", trace_ids=part, session_id="", user_id="")
+    store.execute("store_forget_trace_summaries", trace_ids=part)
     store.execute("store_forget_spans", trace_ids=part)
     return set(derived["episode_ids"])
 

@@ -28,7 +28,7 @@ _SCALARS: Final[Mapping[str, pl.DataType]] = {
     "Date": pl.Date(),
     "DateTime": pl.Datetime("ms", "UTC"),
 }
-_WRAPPED: Final = re.compile(r"(Nullable|LowCardinality|Array)\((.*)\)")
+_WRAPPED: Final = re.compile(r"(Nullable|LowCardinality|Array|SimpleAggregateFunction)\((?:\w+, )?(.*)\)")
 _MAP: Final = re.compile(r"Map\((LowCardinality\(\w+\)|\w+), (.*)\)")
 _TIME: Final = re.compile(r"DateTime64\((\d)(?:, '[^']*')?\)")
 

@@ -22,6 +22,8 @@ from .client import Address, Connection
 _FILE_NAME: Final = re.compile(r"(\d{4})_(\w+)\.sql")
 _END_OF_STATEMENT: Final = re.compile(r";[ \t]*(?:\n|$)")
 _COMMENT_LINE: Final = re.compile(r"^\s*--.*$", re.MULTILINE)
+_STATEMENT_TIMEOUT_S: Final = 6 * 3_600
+"""A statement may read every span that there is."""
 _JOURNAL: Final = """
 CREATE TABLE IF NOT EXISTS schema_migrations (
     version UInt32,
@@ -88,7 +90,7 @@ def migrate(address: Address, todo: Sequence[Migration] | None = None) -> None:
     """
     known = migrations() if todo is None else todo
     _create_database(address)
-    connection = Connection(address)
+    connection = Connection(address, answer_timeout_s=_STATEMENT_TIMEOUT_S)
     try:
         _bring_up(connection, address, known)
     finally:

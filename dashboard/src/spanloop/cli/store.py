@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from spanloop.importing import ForeignLogs, ForeignTable, Report
     from spanloop.store import Store
 
-app = typer.Typer(help="Read spans out of a ClickHouse that is already there.", no_args_is_help=True)
+app = typer.Typer(
+    help="Read spans out of a ClickHouse that is there; say for how long to keep them.", no_args_is_help=True
+)
 
 
 @app.callback()
@@ -82,6 +84,33 @@ def attach(
                 for kind, count in _read(each, store, redactor, None).new.items():
                     if count:
                         err.print(f"{datetime.now(UTC):%H:%M:%S} {count:,} new {kind}", markup=False)
+
+
+@app.command()
+def retention(
+    period: Annotated[
+        str | None, typer.Argument(metavar="[PERIOD]", help="Days, such as 90d, or keep; without it: what is set.")
+    ] = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Say for how long spans and log records are kept; for ever unless told otherwise.
+
+    Counted from when they came in. ClickHouse removes what is older by itself, some hours later. What was made of them
+    (episodes, transitions, scores) stays.
+
+    Example: `spanloop store retention 90d`
+    """
+    from spanloop.store import connect
+    from spanloop.store.retention import FOR_EVER, read_period, set_retention
+    from spanloop.store.retention import retention as days_kept
+
+    days = None if period is None else read_period(period)
+    with connect(data_directory(data_dir), start=True) as store:
+        if days is not None:
+            set_retention(store, days)
+        kept = days_kept(store)
+    how_long = "for ever" if kept == FOR_EVER else f"for {kept} days"
+    err.print(f"spans and log records are kept {how_long}", markup=False)
 
 
 def _read(

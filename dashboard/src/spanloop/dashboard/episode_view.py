@@ -7,12 +7,11 @@ import polars as pl
 import streamlit as st
 from streamlit.column_config import NumberColumn, TextColumn
 
-from spanloop.dashboard import markup, reads, resources, tables, token_view
+from spanloop.dashboard import markup, reads, resources, span_view, tables, token_view
 from spanloop.dashboard.chat_view import chat
 from spanloop.dashboard.markup import plain
 from spanloop.dashboard.page import nothing_yet
 from spanloop.dashboard.views.formatting import count, duration, signed
-from spanloop.dashboard.views.spans import layout_tree
 from spanloop.store import Store
 
 _VIEWS: Final = ("Conversation", "Spans", "Rewards", "Transitions", "Tokens", "Failures")
@@ -94,44 +93,7 @@ def _conversation(store: Store, head: reads.Episode) -> None:
 
 
 def _spans(store: Store, head: reads.Episode) -> None:
-    found = reads.spans(store, head)
-    if not found:
-        st.info("No span of this episode's traces is stored any more.", icon=":material/inbox:")
-        return
-    if len(found) == reads.MAX_SPANS:
-        st.caption(f"Only the first {reads.MAX_SPANS} spans are shown.")
-    lines = layout_tree(found)
-    st.html(markup.span_tree(lines))
-    st.space("small")
-    labels = [f"{'· ' * min(line.depth, 8)}{line.span.name} ({line.span.span_id[:8]})" for line in lines]
-    chosen = st.selectbox(
-        "Everything that one span carries",
-        range(len(lines)),
-        index=None,
-        format_func=labels.__getitem__,
-        placeholder="choose a span",
-    )
-    if chosen is None:
-        return
-    picked = lines[chosen].span
-    detail = reads.span(store, picked.trace_id, picked.span_id)
-    if detail is None:
-        return
-    _key_values("Attributes", detail.attributes)
-    for name, attributes in detail.events:
-        _key_values(f"Event: {name}", attributes)
-    _key_values(
-        "Resource", detail.resource | {"scope": detail.scope_name, "status": f"{detail.status} {detail.status_message}"}
-    )
-
-
-def _key_values(title: str, values: dict[str, str]) -> None:
-    st.markdown(f"**{plain(title)}**")
-    frame = pl.DataFrame(
-        {"name": list(values), "value": [value[:20_000] for value in values.values()]},
-        schema={"name": pl.String, "value": pl.String},
-    ).sort("name")
-    tables.show(frame, {"name": TextColumn(width="medium"), "value": TextColumn(width="large")})
+    span_view.show(store, reads.spans(store, head))
 
 
 def _rewards(store: Store, head: reads.Episode) -> None:

@@ -126,7 +126,6 @@ def totals(store: Store, since_s: int) -> Totals:
     if not row["spans"] and row["last_ingested_at"] is not None and row["last_ingested_at"].timestamp() == 0:
         row["last_ingested_at"] = None
     mean = row.pop("mean_reward")
-    del row["counted"]
     return Totals(**row, mean_reward=_finite(mean))
 
 
@@ -202,9 +201,9 @@ def spans(store: Store, head: Episode) -> list[Span]:
     return [Span(**row) for row in frame.iter_rows(named=True)]
 
 
-def span(store: Store, trace_id: str, span_id: str) -> SpanDetail | None:
+def span(store: Store, picked: Span) -> SpanDetail | None:
     """One span with its attributes."""
-    frame = store.query("dashboard_span", trace_id=trace_id, span_id=span_id)
+    frame = store.query("dashboard_span", trace_id=picked.trace_id, span_id=picked.span_id, start_ns=picked.start_ns)
     if frame.is_empty():
         return None
     row = frame.row(0, named=True)

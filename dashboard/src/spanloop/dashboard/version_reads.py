@@ -50,9 +50,10 @@ def failure_group_versions(
     )
 
 
-def reward_components(store: Store, task_prefix: str = "") -> pl.DataFrame:
-    """Columns ``policy_version``, ``component``, ``episodes``, ``mean``, ``stddev``."""
-    return _named_versions(store.query("dashboard_reward_components", task_prefix=task_prefix))
+def reward_components(store: Store, versions: list[str], task_prefix: str = "") -> pl.DataFrame:
+    """Columns ``policy_version``, ``component``, ``episodes``, ``mean``, ``stddev`` of some versions, named as here."""
+    stored = ["" if name == NO_VERSION else name for name in versions]
+    return _named_versions(store.query("dashboard_reward_components", policy_versions=stored, task_prefix=task_prefix))
 
 
 def task_pairs(store: Store, before: str, after: str, task_prefix: str = "") -> pl.DataFrame:

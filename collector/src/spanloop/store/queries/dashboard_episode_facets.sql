@@ -1,8 +1,19 @@
 -- What the episode filters may be set to, most frequent first.
-SELECT 'policy_version' AS facet, toString(policy_version) AS value, count() AS episodes
-FROM episodes FINAL WHERE is_deleted = 0 AND policy_version != '' GROUP BY value
-UNION ALL
-SELECT 'agent_name' AS facet, toString(agent_name) AS value, count() AS episodes
-FROM episodes FINAL WHERE is_deleted = 0 AND agent_name != '' GROUP BY value
+SELECT facet, value, episodes
+FROM (
+    SELECT
+        arrayJoin([('policy_version', toString(policy_version)), ('agent_name', toString(agent_name))]) AS pair,
+        pair.1 AS facet,
+        pair.2 AS value,
+        sum(n) AS episodes
+    FROM (
+        SELECT policy_version, agent_name, count() AS n
+        FROM episode_summaries FINAL
+        WHERE is_deleted = 0
+        GROUP BY policy_version, agent_name
+    )
+    GROUP BY pair
+)
+WHERE value != ''
 ORDER BY facet, episodes DESC, value
 LIMIT 200 BY facet

@@ -1,13 +1,14 @@
 -- How many episodes of each policy version had a failure of each of these groups.
 SELECT f.fingerprint AS fingerprint, e.policy_version AS policy_version, uniqExact(f.episode_id) AS episodes
-FROM failures AS f FINAL
+FROM failure_summaries AS f FINAL
 INNER JOIN (
     SELECT episode_id, revision, policy_version
-    FROM episodes FINAL
+    FROM episode_summaries FINAL
     WHERE is_deleted = 0
         AND started_at >= toDateTime64({since_s:Int64}, 9, 'UTC')
         AND startsWith(task_id, {task_prefix:String})
 ) AS e ON e.episode_id = f.episode_id AND e.revision = f.revision
-WHERE has({fingerprints:Array(String)}, f.fingerprint)
+WHERE f.occurred_at >= toDateTime64({since_s:Int64}, 9, 'UTC')
+    AND has({fingerprints:Array(String)}, f.fingerprint)
 GROUP BY fingerprint, policy_version
 ORDER BY fingerprint, policy_version

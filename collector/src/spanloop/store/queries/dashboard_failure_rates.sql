@@ -6,15 +6,16 @@ SELECT
     count() AS failures,
     countIf(f.is_recovered) AS recovered,
     uniqExactIf(f.episode_id, NOT f.is_recovered) AS failed_episodes
-FROM failures AS f FINAL
+FROM failure_summaries AS f FINAL
 INNER JOIN (
     SELECT episode_id, revision, policy_version
-    FROM episodes FINAL
+    FROM episode_summaries FINAL
     WHERE is_deleted = 0
         AND started_at >= toDateTime64({since_s:Int64}, 9, 'UTC')
         AND startsWith(task_id, {task_prefix:String})
 ) AS e ON e.episode_id = f.episode_id AND e.revision = f.revision
-WHERE ({fingerprint:String} = '' OR f.fingerprint = {fingerprint:String})
+WHERE f.occurred_at >= toDateTime64({since_s:Int64}, 9, 'UTC')
+    AND ({fingerprint:String} = '' OR f.fingerprint = {fingerprint:String})
     AND ({fault_owner:String} = '' OR f.fault_owner = {fault_owner:String})
 GROUP BY policy_version, error_class, fault_owner
 ORDER BY failures DESC, error_class, fault_owner, policy_version

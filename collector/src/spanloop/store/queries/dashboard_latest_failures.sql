@@ -1,10 +1,28 @@
 -- The newest failures of current episode revisions, optionally of one fingerprint.
+-- Only rows from the oldest candidate on are merged; candidates of superseded revisions are why there are more of them.
+-- An episode is taken to have begun at most a week before it failed.
+WITH (
+    SELECT min(occurred_at)
+    FROM (
+        SELECT occurred_at
+        FROM failure_summaries
+        WHERE occurred_at >= toDateTime64({since_s:Int64}, 9, 'UTC')
+            AND ({fingerprint:String} = '' OR fingerprint = {fingerprint:String})
+        ORDER BY occurred_at DESC
+        LIMIT 200 + 4 * {max_rows:UInt32}
+    )
+) AS oldest
 SELECT
     failure_id, episode_id, task_id, step, span_id, agent_name, tool_name, policy_version, error_class, fault_owner,
-    is_recovered, message, confidence, rule, fingerprint, occurred_at
-FROM failures FINAL
-WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM episodes FINAL WHERE is_deleted = 0)
-    AND occurred_at >= toDateTime64({since_s:Int64}, 9, 'UTC')
-    AND ({fingerprint:String} = '' OR fingerprint = {fingerprint:String})
+    is_recovered, headline AS message, confidence, rule, toString(fingerprint) AS fingerprint, occurred_at
+FROM failure_summaries AS f FINAL
+WHERE (episode_id, revision) IN (
+        SELECT episode_id, revision
+        FROM episode_summaries FINAL
+        WHERE is_deleted = 0
+            AND started_at >= toDateTime64(greatest(toUnixTimestamp(toDateTime(oldest, 'UTC')) - 604800, 0), 9, 'UTC')
+    )
+    AND occurred_at >= oldest
+    AND ({fingerprint:String} = '' OR f.fingerprint = {fingerprint:String})
 ORDER BY occurred_at DESC, failure_id
 LIMIT {max_rows:UInt32}

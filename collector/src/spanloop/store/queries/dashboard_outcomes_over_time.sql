@@ -7,7 +7,7 @@ SELECT
     avg(reward) AS mean_reward,
     sum(input_tokens) AS input_tokens,
     sum(output_tokens) AS output_tokens
-FROM episodes FINAL
+FROM episode_summaries FINAL
 WHERE is_deleted = 0 AND started_at >= toDateTime64({since_s:Int64}, 9, 'UTC')
 GROUP BY bucket
 ORDER BY bucket

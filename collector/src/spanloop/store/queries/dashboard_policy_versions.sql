@@ -9,7 +9,7 @@ SELECT
     stddevSamp(reward) AS reward_stddev,
     min(started_at) AS first_seen,
     max(started_at) AS last_seen
-FROM episodes FINAL
+FROM episode_summaries FINAL
 WHERE is_deleted = 0 AND started_at >= toDateTime64({since_s:Int64}, 9, 'UTC')
     AND startsWith(task_id, {task_prefix:String})
 GROUP BY policy_version

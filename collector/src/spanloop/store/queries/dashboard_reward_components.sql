@@ -7,8 +7,9 @@ SELECT
     stddevSamp(scored.2) AS stddev
 FROM (
     SELECT policy_version, arrayJoin(CAST(reward_breakdown, 'Array(Tuple(String, Float64))')) AS scored
-    FROM episodes FINAL
+    FROM episode_summaries FINAL
     WHERE is_deleted = 0 AND startsWith(task_id, {task_prefix:String})
+        AND policy_version IN {policy_versions:Array(String)}
 )
 GROUP BY policy_version, component
 ORDER BY component, policy_version

@@ -9,5 +9,7 @@ SELECT
     toJSONString(ResourceAttributes) AS resource,
     toJSONString(arrayMap((name, attributes) -> map('event', toString(name), 'attributes', toJSONString(attributes)), Events.Name, Events.Attributes)) AS events
 FROM otel_traces
-WHERE TraceId = {trace_id:String} AND SpanId = {span_id:String}
+WHERE Timestamp >= fromUnixTimestamp64Nano({start_ns:Int64}, 'UTC')
+    AND Timestamp <= fromUnixTimestamp64Nano({start_ns:Int64}, 'UTC')
+    AND TraceId = {trace_id:String} AND SpanId = {span_id:String}
 LIMIT 1

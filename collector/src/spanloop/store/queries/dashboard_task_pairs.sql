@@ -15,7 +15,7 @@ SELECT
     argMinIf(episode_id, started_at, policy_version = {after:String} AND outcome = 'failure') AS after_failure_id,
     toString(anyIf(error_class, policy_version = {before:String} AND error_class != '')) AS before_error_class,
     toString(anyIf(error_class, policy_version = {after:String} AND error_class != '')) AS after_error_class
-FROM episodes FINAL
+FROM episode_summaries FINAL
 WHERE is_deleted = 0
     AND task_id != ''
     AND policy_version IN ({before:String}, {after:String})

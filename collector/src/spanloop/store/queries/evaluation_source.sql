@@ -5,7 +5,7 @@ WITH
         SELECT
             episode_id, revision, if(task_id = '', group_id, task_id) AS task, outcome, reward, is_terminated, error_class,
             started_at, converter_version
-        FROM episodes FINAL
+        FROM episode_summaries FINAL
         WHERE is_deleted = 0
             AND policy_version = {model:String}
             AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task))

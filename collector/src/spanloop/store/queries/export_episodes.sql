@@ -1,6 +1,6 @@
 -- Current episodes that an export may take, by group and id, with their number of steps.
 SELECT episode_id, revision, group_id, step_count
-FROM episodes FINAL
+FROM episode_summaries FINAL
 WHERE is_deleted = 0
     AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task_id))
     AND startsWith(task_id, {task_prefix:String})

@@ -3,10 +3,12 @@ SELECT
     max(newest_us) AS until_us,
     sum(arrived) AS arrived
 FROM (
-    SELECT
-        toUnixTimestamp64Micro(max(IngestedAt)) AS newest_us,
-        countIf(IngestedAt > fromUnixTimestamp64Micro({since_us:Int64}, 'UTC')) AS arrived
+    SELECT toUnixTimestamp64Micro(max(ingested_at)) AS newest_us, toUInt64(0) AS arrived
+    FROM trace_summaries
+    UNION ALL
+    SELECT toUnixTimestamp64Micro(max(IngestedAt)) AS newest_us, count() AS arrived
     FROM otel_traces
+    WHERE IngestedAt > fromUnixTimestamp64Micro({since_us:Int64}, 'UTC')
     UNION ALL
     SELECT
         toUnixTimestamp64Micro(max(IngestedAt)) AS newest_us,

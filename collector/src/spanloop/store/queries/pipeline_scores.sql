@@ -13,8 +13,19 @@ SELECT
     ingested_at,
     is_deleted
 FROM scores FINAL
-WHERE (trace_id != '' AND trace_id IN {trace_ids:Array(String)})
-    OR (response_id != '' AND response_id IN {response_ids:Array(String)})
-    OR (episode_key != '' AND episode_key IN {episode_keys:Array(String)})
-    OR (session_id != '' AND session_id IN {session_ids:Array(String)}
-        AND trace_id = '' AND response_id = '' AND episode_key = '')
+WHERE score_id IN (
+        SELECT score_id
+        FROM scores
+        WHERE (trace_id != '' AND trace_id IN {trace_ids:Array(String)})
+            OR (response_id != '' AND response_id IN {response_ids:Array(String)})
+            OR (episode_key != '' AND episode_key IN {episode_keys:Array(String)})
+            OR (session_id != '' AND session_id IN {session_ids:Array(String)}
+                AND trace_id = '' AND response_id = '' AND episode_key = '')
+    )
+    AND (
+        (trace_id != '' AND trace_id IN {trace_ids:Array(String)})
+        OR (response_id != '' AND response_id IN {response_ids:Array(String)})
+        OR (episode_key != '' AND episode_key IN {episode_keys:Array(String)})
+        OR (session_id != '' AND session_id IN {session_ids:Array(String)}
+            AND trace_id = '' AND response_id = '' AND episode_key = '')
+    )

@@ -10,5 +10,10 @@ SELECT
     reward,
     input_tokens + output_tokens AS tokens
 FROM episodes FINAL
-WHERE episode_id IN {episode_ids:Array(String)} OR hasAny(trace_ids, {trace_ids:Array(String)})
+WHERE episode_id IN (
+        SELECT arrayJoin({episode_ids:Array(String)})
+        UNION ALL
+        SELECT episode_id FROM episodes WHERE hasAny(trace_ids, {trace_ids:Array(String)})
+    )
+    AND (episode_id IN {episode_ids:Array(String)} OR hasAny(trace_ids, {trace_ids:Array(String)}))
 ORDER BY episode_id

@@ -1,9 +1,20 @@
 -- Some of the traces that new spans, their log events, scores or captures concern, oldest first, from a place in that order on: how many spans they have and how many are new, whether they carry an id of an episode, conversation or session, and the services of calls without an episode id.
+-- A capture's span is looked for within a day of it; what no new score names is not looked for at all.
 WITH
     fromUnixTimestamp64Micro({since_us:Int64}, 'UTC') AS since,
     fromUnixTimestamp64Micro({until_us:Int64}, 'UTC') AS until,
     new_scores AS (SELECT * FROM scores WHERE ingested_at > since AND ingested_at <= until),
-    new_generations AS (SELECT trace_id, response_id FROM generations WHERE ingested_at > since AND ingested_at <= until)
+    new_generations AS (
+        SELECT trace_id, response_id, started_at FROM generations WHERE ingested_at > since AND ingested_at <= until
+    ),
+    (SELECT toUnixTimestamp(min(started_at)) FROM new_generations) AS captured_from_s,
+    (SELECT toUnixTimestamp(max(started_at)) FROM new_generations) AS captured_until_s,
+    (SELECT countIf(response_id != '') FROM new_scores) AS scored_responses,
+    (SELECT countIf(episode_key != '') FROM new_scores) AS scored_episodes,
+    (
+        SELECT groupUniqArray(session_id) FROM new_scores
+        WHERE session_id != '' AND trace_id = '' AND response_id = '' AND episode_key = ''
+    ) AS scored_sessions
 SELECT
     TraceId AS trace_id,
     toUnixTimestamp64Nano(min(Timestamp)) AS started_ns,
@@ -25,17 +36,22 @@ WHERE TraceId IN (
     UNION DISTINCT
     SELECT trace_id FROM new_generations WHERE trace_id != ''
     UNION DISTINCT
-    SELECT TraceId FROM otel_traces WHERE GenAiResponseId != '' AND GenAiResponseId IN (
-        SELECT response_id FROM new_scores UNION DISTINCT SELECT response_id FROM new_generations
-    )
+    SELECT TraceId FROM otel_traces
+    WHERE Timestamp >= toDateTime64(greatest(toInt64(captured_from_s) - 86400, 0), 9, 'UTC')
+        AND Timestamp <= toDateTime64(toInt64(captured_until_s) + 86400, 9, 'UTC')
+        AND GenAiResponseId != '' AND GenAiResponseId IN (SELECT response_id FROM new_generations WHERE response_id != '')
     UNION DISTINCT
-    SELECT TraceId FROM otel_traces WHERE SpanloopEpisodeId != '' AND SpanloopEpisodeId IN (SELECT episode_key FROM new_scores)
+    SELECT TraceId FROM otel_traces
+    WHERE scored_responses > 0
+        AND GenAiResponseId != '' AND GenAiResponseId IN (SELECT response_id FROM new_scores WHERE response_id != '')
     UNION DISTINCT
-    SELECT TraceId FROM otel_traces WHERE (SessionId != '' OR GenAiConversationId != '') AND hasAny(
-        [SessionId, GenAiConversationId],
-        (SELECT groupUniqArray(session_id) FROM new_scores
-         WHERE session_id != '' AND trace_id = '' AND response_id = '' AND episode_key = '')
-    )
+    SELECT TraceId FROM otel_traces
+    WHERE scored_episodes > 0
+        AND SpanloopEpisodeId != '' AND SpanloopEpisodeId IN (SELECT episode_key FROM new_scores WHERE episode_key != '')
+    UNION DISTINCT
+    SELECT TraceId FROM otel_traces
+    WHERE notEmpty(scored_sessions)
+        AND (SessionId != '' OR GenAiConversationId != '') AND hasAny([SessionId, GenAiConversationId], scored_sessions)
 )
 GROUP BY TraceId
 HAVING (started_ns, trace_id) > ({after_ns:Int64}, {after_trace_id:String})

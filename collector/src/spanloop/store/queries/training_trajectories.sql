@@ -2,7 +2,7 @@
 -- sampling: how the steps between the row's first and last, by the same agent, were sampled; each once, as a JSON object.
 WITH chosen AS (
     SELECT episode_id, revision, task_id, group_id, policy_version, reward, started_at
-    FROM episodes FINAL
+    FROM episode_summaries FINAL
     WHERE is_deleted = 0
         AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task_id))
         AND startsWith(task_id, {task_prefix:String})

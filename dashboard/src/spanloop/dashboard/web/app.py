@@ -27,6 +27,7 @@ def main() -> None:
         [
             st.Page(_PAGES / "overview.py", title="Overview", icon=":material/dashboard:", default=True),
             st.Page(_PAGES / "episodes.py", title="Episodes", icon=":material/forum:"),
+            st.Page(_PAGES / "traces.py", title="Traces", icon=":material/account_tree:"),
             st.Page(_PAGES / "failures.py", title="Failures", icon=":material/error:"),
             st.Page(_PAGES / "rewards.py", title="Rewards", icon=":material/trending_up:"),
             st.Page(_PAGES / "evaluations.py", title="Evaluations", icon=":material/fact_check:"),

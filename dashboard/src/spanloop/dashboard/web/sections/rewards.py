@@ -66,7 +66,9 @@ def _episodes(store: Store) -> None:
             "last_seen": tables.when("last seen"),
         },
     )
-    _components(component_means(versions, version_reads.reward_components(store, tasks)))
+    _components(
+        component_means(versions, version_reads.reward_components(store, versions["policy_version"].to_list(), tasks))
+    )
 
 
 def _value(versions: pl.DataFrame, name: str, count: str) -> pl.DataFrame:

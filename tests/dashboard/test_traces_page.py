@@ -1,0 +1,40 @@
+"""The Traces page: whatever arrived is listed at once, and one trace shows its spans and its episode."""
+
+import pytest
+
+from spanloop.store import Store
+
+from .dashboard_driver import click_row, open_page, table, text_of
+from .dashboard_seeding import Seeded, insert, spans
+
+
+@pytest.mark.usefixtures("environment")
+def test_spans_are_listed_before_anything_is_converted(store: Store) -> None:
+    insert(store, "otel_traces", spans(10))
+    app = open_page("traces")
+    listed = table(app)
+    assert listed.height == 2
+    assert listed["span_count"].to_list() == [5, 5]
+
+
+def test_a_trace_shows_its_spans_and_leads_to_its_episode(seeded: Seeded) -> None:
+    app = open_page("traces")
+    assert table(app).height == seeded.episodes
+    trace_id = str(table(app)["trace_id"][0])
+    click_row(app, "traces", 0)
+    assert app.query_params["trace"] in (trace_id, [trace_id])
+    assert not app.exception
+    shown = {metric.label: metric.value for metric in app.metric}
+    assert shown["Spans"] == "5"
+    assert any(button.label.startswith("Open episode") for button in app.button)
+
+
+@pytest.mark.usefixtures("seeded")
+def test_filters_narrow_the_list_and_nothing_is_said_when_nothing_matches() -> None:
+    everything = table(open_page("traces")).height
+    failed = open_page("traces", failed="true")
+    assert 0 < table(failed).height < everything
+    assert table(failed)["failed_span_count"].min() == 1
+    nothing = open_page("traces", trace_search="no such trace")
+    assert "No trace matches these filters." in text_of(nothing)
+    assert "No span of this trace is stored." in text_of(open_page("traces", trace="0" * 32))
