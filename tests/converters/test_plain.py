@@ -115,6 +115,8 @@ TWISTS = (
     "system_later",
     "instructions",
     "envelope",
+    "answers_itself",
+    "compact",
 )
 
 
@@ -175,6 +177,8 @@ def _step(world: World, state: dict[str, Any], twist: str) -> None:  # noqa: C90
         said = asks(identity, name="nothing")
     if twist == "call_as_text" and is_last:
         said = text("assistant", '{"name": "search", "arguments": {}}')
+    if twist == "answers_itself":
+        said = {**said, "parts": [*said["parts"], *answers(identity, "mine")["parts"]]}
     if twist == "surrogate":
         said = {**said, "parts": [*said["parts"], {"type": "text", "content": "\ud800"}]}
     seen = list(state["seen"])
@@ -200,6 +204,8 @@ def _step(world: World, state: dict[str, Any], twist: str) -> None:  # noqa: C90
         attributes["gen_ai.output.messages"] = json.dumps(
             [{**said, **extra}, *([said] if twist == "two_choices" else [])]
         )
+    if twist == "compact":
+        attributes["gen_ai.output.messages"] = json.dumps([{**said, "finish_reason": "stop"}], separators=(",", ":"))
     where: dict[str, Any] = {"trace": trace, "parent": state["agent"], "attributes": attributes}
     where["scope"] = "another" if twist == "scope" else "one"
     where["dropped"] = int(twist == "dropped")

@@ -190,7 +190,7 @@ def _with_steps(
 ) -> pl.DataFrame:
     """``calls`` with what was found out about each."""
     sizes = counts.to_numpy()
-    states = pl.Series("state", steps.state, dtype=pl.String)
+    states = pl.Series("state", steps.state, dtype=pl.String) + "]"
     following = pl.Series(steps.following, dtype=pl.UInt32)
     previous = np.full(calls.height, -1)
     previous[following.drop_nulls().to_numpy()] = np.flatnonzero(following.is_not_null().to_numpy())

@@ -104,7 +104,7 @@ class Lane:
         self.answer = ""
         """Its text, stripped."""
         self.spelled = ""
-        """How the next input probably begins: ``text``, and the answer as it was spelled."""
+        """The answer as it may be spelled in the next input: see ``pieces.spelled``."""
         self.asked: list[tuple[Call, int | None]] = []
         """Tool calls of the newest answer, each with its span."""
         self.signs: list[_Sign] = []
@@ -119,6 +119,7 @@ class Steps:
 
     def __init__(self, count: int) -> None:
         self.state = [""] * count
+        """Without the bracket at its end, which costs less when it is set in all of them at once."""
         self.action = [""] * count
         self.results = ["[]"] * count
         self.tool_call_count = [0] * count
@@ -167,7 +168,7 @@ class Reader:
         lane: Lane | None = None
         for call in calls:
             text = column.input[call]
-            if lane is None or not text.startswith(lane.spelled or lane.text):
+            if lane is None or not text.startswith(lane.text):
                 lane = _continued(text, begun)
             if lane is None:
                 lane = self._begin(call, text)
@@ -210,11 +211,12 @@ class Reader:
         last = lane.last
         if not (self._calls.is_next[call] if last == call - 1 else self._may_follow(last, call)):
             raise NotPlainError
-        if lane.spelled and text.startswith(lane.spelled):
+        at = following(text, len(lane.text))
+        if lane.spelled and text.startswith(lane.spelled, at):
             answer = lane.said.bare
-            new = pieces("[" + text[following(text, len(lane.spelled)) :])
+            new = pieces("[" + text[following(text, at + len(lane.spelled)) :])
         else:
-            found, *new = pieces("[" + text[following(text, len(lane.text)) :])
+            found, *new = pieces("[" + text[at:])
             if found.role != "assistant" or found.responses or not _is_same(found, lane.said):
                 raise NotPlainError
             answer = found.json
@@ -251,20 +253,22 @@ class Reader:
         if (
             offered is None
             or said.role != "assistant"
-            or said.responses
             or reason in _UNFINISHED
             or (column.is_streaming[call] and not reason)
         ):
             raise NotPlainError
+        calls = said.calls
+        lane.answer = ""
+        if len(calls) < len(said.parts):
+            lane.answer = said.text.strip()
+            if said.responses:
+                raise NotPlainError
         steps.first[call] = lane.first
-        steps.state[call] = lane.state + "]"
+        steps.state[call] = lane.state
         steps.action[call] = said.json
         steps.finish_reason[call] = reason
         lane.said = said
-        again = spelled(text, said.finish_reason)
-        lane.spelled = f"{lane.text}, {again}" if again else ""
-        calls = said.calls
-        lane.answer = said.text.strip() if len(calls) < len(said.parts) else ""
+        lane.spelled = spelled(text, said.finish_reason)
         if calls:
             if offered and any(asked.name not in offered for asked in calls):
                 raise NotPlainError
