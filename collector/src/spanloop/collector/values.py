@@ -14,6 +14,8 @@ from typing import Final
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
+from .number_arrays import numbers_json
+
 
 def attributes(pairs: Iterable[KeyValue]) -> dict[str, str]:
     """An attribute list as a map; of a key that comes twice the last value counts."""
@@ -67,7 +69,7 @@ _TEXTS: Final[Mapping[str, Callable[[AnyValue], str]]] = {
     "bool_value": lambda value: "true" if value.bool_value else "false",
     "double_value": lambda value: format_double(value.double_value),
     "bytes_value": _base64,
-    "array_value": _json,
+    "array_value": lambda value: numbers_json(value.array_value) or _json(value),
     "kvlist_value": _json,
 }
 _PLAIN: Final[Mapping[str, Callable[[AnyValue], object]]] = {
