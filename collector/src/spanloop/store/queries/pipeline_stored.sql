@@ -7,8 +7,7 @@ SELECT
     span_count,
     trace_ids,
     outcome,
-    reward,
-    input_tokens + output_tokens AS tokens
+    reward
 FROM episodes FINAL
 WHERE episode_id IN (
         SELECT arrayJoin({episode_ids:Array(String)})
