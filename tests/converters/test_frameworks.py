@@ -85,6 +85,8 @@ SEEN = [
     Seen("langfuse", "weather_agent", finish=("tool_call", ""), response_ids=False, tool_spans=True),
     Seen("langsmith", tool_spans=True, error="Exception"),
     Seen("mlflow", "weather_agent", tool_spans=True),
+    Seen("strands_events", "weather_agent", tools=False, response_ids=False, tool_spans=True, sampling=False),
+    Seen("langchain_openllmetry_0_40", finish=("tool_call", ""), tool_spans=True),
     Seen(
         "logfire_openai_agents", "weather_agent", finish=("tool_call", ""), tools=False, response_ids=False,
         tool_spans=True, sampling=False, error="",
@@ -200,6 +202,19 @@ def test_a_sub_agent_behind_a_tool_keeps_its_place_and_its_own_tool() -> None:
     assert results == [[("get_weather_report", "ok", True)], [("get_weather", "ok", True)], [], []]
     assert json.loads(steps[0]["next_state"])[: len(steps[0]["state"])] == steps[0]["state"]
     assert steps[0]["next_state"] == json.dumps(steps[3]["state"], separators=(",", ":"), ensure_ascii=False)
+
+
+def test_a_tool_call_that_an_instrumentor_lost_is_missing_content_and_no_mistake_of_the_policy() -> None:
+    # OpenLLMetry's LlamaIndex instrumentor 0.62 leaves the calls out and says that there were some.
+    said = {"role": "assistant", "parts": [], "finish_reason": "tool_call"}
+    world = World()
+    attributes = {"gen_ai.output.messages": json.dumps([said]), "gen_ai.request.temperature": "None"}
+    world.call(OPENING, text("assistant", "x"), trace=trace_id("t"), finish="tool_call", attributes=attributes)
+    converted = world.convert()
+    row = converted.transitions.row(0, named=True)
+    assert (row["untrainable_reason"], row["sampling"]) == ("missing_content", {})
+    assert row["span_id"] in row["untrainable_detail"]
+    assert converted.failures.is_empty()
 
 
 @pytest.mark.parametrize("has_other_trace", [False, True])

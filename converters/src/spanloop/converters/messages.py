@@ -262,7 +262,10 @@ def _view(fields: dict[str, object], role: str, parts: list[object]) -> Message:
                 calls.append(call)
                 seen.append(f"call:{call.name}:{_canonical(call, found.get('arguments'))}")
             case "tool_call_response":
-                response = ToolResponse(_text(found.get("id")), _text(found.get("response", found.get("result"))))
+                answer = found.get("response", found.get("result"))
+                # Bedrock's and Strands' answers are lists of text blocks.
+                answer = chat_forms.plain(answer) if isinstance(answer, list) else answer
+                response = ToolResponse(_text(found.get("id")), _text(answer))
                 responses.append(response)
                 seen.append(f"response:{response.content}")
             case _:

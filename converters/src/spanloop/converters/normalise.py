@@ -15,7 +15,7 @@ from spanloop.semconv.enums import UntrainableReason
 from . import frames
 from .canonical import MARK, canonical_columns
 from .chat_forms import tool_definitions
-from .finish_reasons import canonical_finish_reason
+from .finish_reasons import TOOL_CALL, canonical_finish_reason
 from .messages import (
     Conversation,
     MalformedMessagesError,
@@ -103,7 +103,8 @@ def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _told(frame: pl.DataFrame) -> pl.DataFrame:
     """Canonical columns as what they mean: numbers, truth values, and text that is never null."""
     return frame.select(
-        pl.col(pl.String).exclude("input_tokens", "output_tokens").fill_null(""),
+        pl.col(pl.String).exclude("input_tokens", "output_tokens", *_SAMPLING).fill_null(""),
+        pl.col(_SAMPLING).fill_null("").replace({"null": "", "None": ""}),
         pl.col("Timestamp", "IngestedAt").cast(pl.Int64),
         pl.col("DroppedAttributesCount").fill_null(0),
         pl.col("event_names", "event_attributes"),
@@ -270,7 +271,14 @@ def _problem(
     for attribute, messages in ((names.GEN_AI_INPUT_MESSAGES, seen), (names.GEN_AI_OUTPUT_MESSAGES, said)):
         if not messages:
             return Problem(UntrainableReason.MISSING_CONTENT, f"{where}, attribute {attribute}: absent")
+    if any('"parts":[]' in message.json and _asks(message) for message in said):
+        detail = f"{where}, attribute {names.GEN_AI_OUTPUT_MESSAGES}: ends for a tool call that was not recorded"
+        return Problem(UntrainableReason.MISSING_CONTENT, detail)
     return None
+
+
+def _asks(message: Message) -> bool:
+    return canonical_finish_reason(message.finish_reason) == TOOL_CALL
 
 
 @lru_cache(maxsize=256)

@@ -193,7 +193,10 @@ def _with_thoughts(found: Sequence[Fields]) -> list[Fields]:
 
 def _flat_message(fields: Fields, role: str) -> Fields:
     content = fields.get("content")
-    if isinstance(content, str) and content.lstrip()[:2] in {"[{", '["'}:
+    if content == '""':
+        # OpenLLMetry's LangChain once wrote all content as JSON.
+        fields = {**fields, "content": ""}
+    elif isinstance(content, str) and content.lstrip()[:2] in {"[{", '["'}:
         parts = decoded(content)
         if isinstance(parts, list) and fields.get("role") != "tool":
             fields = {**fields, "content": parts}
