@@ -120,6 +120,18 @@ def test_a_groups_shared_prompt_is_found_and_a_row_alone_shares_nothing() -> Non
     assert shared_prompt_tokens(groups, prompts).to_list() == [2, 0, 2, 2, 2, 2]
 
 
+def test_however_long_a_prompt_is_none_of_it_is_trained_on() -> None:
+    agent = Agent()
+    agent.prompt = [token % 900 for token in range(50_000)]
+    agent.act()
+    agent.prompt += [token % 900 for token in range(50_000)]
+    agent.act(ends=True)
+    (row,) = agent.rows()
+    trained = [token for token, kept in zip(row["response_token_ids"], row["loss_mask"], strict=True) if kept]
+    assert trained == [SAMPLED, SAMPLED + 1, SAMPLED + 2, SAMPLED + 3]
+    assert len(row["loss_mask"]) == len(row["logprobs"]) == 50_000 + 1 + 4
+
+
 @st.composite
 def agents(draw: st.DrawFn) -> Agent:
     """An agent that goes on, tries again, forgets, rewrites, and whose tokens come back as they were or otherwise."""
