@@ -206,7 +206,7 @@ def test_a_sub_agent_behind_a_tool_keeps_its_place_and_its_own_tool() -> None:
 
 def test_a_tool_call_that_an_instrumentor_lost_is_missing_content_and_no_mistake_of_the_policy() -> None:
     # OpenLLMetry's LlamaIndex instrumentor 0.62 leaves the calls out and says that there were some.
-    said = {"role": "assistant", "parts": [], "finish_reason": "tool_call"}
+    said: Row = {"role": "assistant", "parts": [], "finish_reason": "tool_call"}
     world = World()
     attributes = {"gen_ai.output.messages": json.dumps([said]), "gen_ai.request.temperature": "None"}
     world.call(OPENING, text("assistant", "x"), trace=trace_id("t"), finish="tool_call", attributes=attributes)
