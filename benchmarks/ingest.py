@@ -4,15 +4,17 @@
 
 Four connections send batches of 512 spans of 3 KB whose ``finish_reasons`` are arrays, generated beforehand; 20,000
 different ones, again and again. *ClickHouse alone* gets the very same bytes into the same table in blocks of 20,000
-spans, one insert after the other. *rotel* writes to the identical table, in blocks as large; it answers before anything
-is stored. *Agent Lightning* keeps spans in its memory; its requests name rollouts, else it would drop them. Each has a
-database of its own. CPU is that of all server processes, ClickHouse's merges afterwards included; spans/s end when the
-last span is queryable. Then batches of 8 spans beside the same HTTP server when it reads and drops them, and batches of
-512 at half of the load, at fixed times.
+spans, one insert after the other. *rotel* writes to the identical table, as it comes and "tuned", in blocks as large
+and without compression; it answers before anything is stored. *Agent Lightning* keeps spans in its memory; its requests
+name rollouts, else it would drop them. Each has a database of its own. CPU is that of all server processes,
+ClickHouse's merges afterwards included; spans/s end when the last span is queryable. Then the collector and Agent
+Lightning get spans with 500 token ids each; batches of 8 spans go to the collector and to the same HTTP server that
+reads and drops them; and batches of 512 go to the collector at half of the load, at fixed times.
 
-The last line is ``ratio clickhouse=… rotel=… agent_lightning=… small=…``: queryable spans/s over those of ClickHouse
-alone; spans per CPU-second over those of the peers; acknowledged spans/s in batches of 8 over those that are dropped. A
-peer that is not installed has no ratio, see ``peers.py``.
+The last line is ``ratio clickhouse=… rotel=… rotel_tuned=… agent_lightning=… agent_lightning_tokens=…
+clickhouse_cpu=… small=…``: queryable spans/s over those of ClickHouse alone; spans per CPU-second over those of the
+peers and of ClickHouse; acknowledged spans/s in batches of 8 over those that are dropped. A peer that is not installed
+has no ratio, see ``peers.py``.
 """
 
 import argparse
@@ -22,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -56,6 +59,7 @@ from spanloop.store.access import embedded_address
 from spanloop.store.client import Address, Connection
 
 BLOCK_REQUESTS: Final = 20_000 // BATCH_SPANS
+TOKEN_IDS: Final = 500
 PEER_REQUESTS: Final = 8
 """For Agent Lightning, which takes as long for them as all others together for everything."""
 
@@ -146,32 +150,32 @@ def of_clickhouse(bench: Bench) -> Outcome:
         return bench.measure("ClickHouse alone, blocks of 20,000", address.database, [], insert)
 
 
-def of_rotel(bench: Bench) -> Outcome:
+def of_rotel(bench: Bench, *, is_tuned: bool) -> Outcome:
     """The peer with the same storage."""
-    address = replace(bench.address, database="rotel")
+    database = "rotel_tuned" if is_tuned else "rotel"
+    address = replace(bench.address, database=database)
     Store.open(address).close()
-    with rotel(address, BLOCK_REQUESTS * BATCH_SPANS) as server:
+    with rotel(address, BLOCK_REQUESTS * BATCH_SPANS if is_tuned else None) as server:
         _warm_up(bench, server.port, address)
-        pids = [server.process.pid]
-        return bench.measure(
-            "rotel: HTTP in to queryable", address.database, pids, lambda: send_all(server.port, bench.work)
-        )
+        name = f"rotel{', blocks of 20,000' if is_tuned else ''}: HTTP in to queryable"
+        return bench.measure(name, database, [server.process.pid], lambda: send_all(server.port, bench.work))
 
 
-def of_agent_lightning() -> Outcome:
+def of_agent_lightning(token_ids: int) -> Outcome:
     """The peer with the same purpose."""
     with agent_lightning() as server:
         wait_for(lambda: kept_spans(server.port) == 0, "Agent Lightning's first answer", server.process)
         names = ("agentlightning.rollout_id", "agentlightning.attempt_id")
         around = [[pair(*named) for named in zip(names, ids, strict=True)] for ids in rollouts(server.port, 4)]
-        bodies = make_bodies(PEER_REQUESTS, around=around)
+        bodies = make_bodies(PEER_REQUESTS, around=around, token_ids=token_ids)
         cpu_before_s, start_s = cpu_s(server.process.pid), time.perf_counter()
         send_all(server.port, bodies)
         wall_s, used_s = time.perf_counter() - start_s, cpu_s(server.process.pid) - cpu_before_s
         spans = PEER_REQUESTS * BATCH_SPANS
         if kept_spans(server.port) != spans:
             raise SystemExit(f"Agent Lightning kept {kept_spans(server.port)} spans of {spans}")
-    return Outcome("Agent Lightning: HTTP in to memory", spans, wall_s, used_s)
+    name = f"Agent Lightning, {token_ids} token ids a span" if token_ids else "Agent Lightning: HTTP in to memory"
+    return Outcome(name, spans, wall_s, used_s)
 
 
 def small_batches(bench: Bench, requests: int) -> float:
@@ -223,7 +227,9 @@ def main() -> None:
     size_bytes = sum(map(len, bodies)) / len(bodies) / BATCH_SPANS
     print(f"{len(bodies) * rounds * BATCH_SPANS:,} spans of {size_bytes:,.0f} bytes, batches of {BATCH_SPANS}, "
           f"{CONNECTIONS} connections; medians of {repeats}")  # fmt: skip
-    ways: list[Callable[[Bench], Outcome]] = [of_collector, of_clickhouse, *([of_rotel] if has_peers else [])]
+    ways: list[Callable[[Bench], Outcome]] = [of_collector, of_clickhouse]
+    if has_peers:
+        ways += [partial(of_rotel, is_tuned=False), partial(of_rotel, is_tuned=True)]
     with tempfile.TemporaryDirectory(prefix="spanloop-ingest-") as folder:
         data_dir = DataDir(Path(folder)).open()
         with EmbeddedClickHouse(data_dir) as server:
@@ -234,13 +240,20 @@ def main() -> None:
             bench = Bench(data_dir, address, server.pid, bodies, rounds)
             outcomes = [[way(bench) for way in ways] for _ in range(repeats)]
             ours = _medians([each[0] for each in outcomes])
+            with_tokens = bench._replace(bodies=make_bodies(PEER_REQUESTS, token_ids=TOKEN_IDS), rounds=5)
+            tokens = of_collector(with_tokens)._replace(name=f"collector, {TOKEN_IDS} token ids a span")
             small = small_batches(bench, 1_500 if options.quick else 10_000)
             p99_ms = half_load(bench, ours.per_s, 4 if options.quick else 20)
     found = [_medians([each[at] for each in outcomes]) for at in range(len(ways))]
     ratios = {"clickhouse": ours.per_s / found[1].per_s}
     if has_peers:
-        found.append(of_agent_lightning())
-        ratios |= {"rotel": ours.per_cpu_s / found[2].per_cpu_s, "agent_lightning": ours.per_cpu_s / found[3].per_cpu_s}
+        found += [of_agent_lightning(0), tokens, of_agent_lightning(TOKEN_IDS)]
+        ratios |= {
+            "rotel": ours.per_cpu_s / found[2].per_cpu_s,
+            "rotel_tuned": ours.per_cpu_s / found[3].per_cpu_s,
+            "agent_lightning": ours.per_cpu_s / found[4].per_cpu_s,
+            "agent_lightning_tokens": tokens.per_cpu_s / found[6].per_cpu_s,
+        }
     else:
         print(f"rotel and Agent Lightning: {HOW_TO}")
     print(*found, sep="\n")

@@ -28,8 +28,8 @@ def pair(key: str, value: str | float) -> KeyValue:
     return KeyValue(key=key, value=AnyValue(double_value=value))
 
 
-def make_span(rng: random.Random, trace_id: bytes, start_ns: int) -> Span:
-    """One model call of about 3 KB, whose finish reasons are an array."""
+def make_span(rng: random.Random, trace_id: bytes, start_ns: int, token_ids: int) -> Span:
+    """One model call of about 3 KB and its token ids, whose finish reasons are an array."""
     span = Span(
         trace_id=trace_id, span_id=rng.randbytes(8), name="chat m", kind=Span.SPAN_KIND_CLIENT,
         start_time_unix_nano=start_ns, end_time_unix_nano=start_ns + rng.randrange(1, 5 * 10**9),
@@ -55,11 +55,18 @@ def make_span(rng: random.Random, trace_id: bytes, start_ns: int) -> Span:
     reasons = span.attributes.add()
     reasons.key = "gen_ai.response.finish_reasons"
     reasons.value.array_value.values.add().string_value = "stop"
+    if token_ids:
+        ids = span.attributes.add(key="prompt_token_ids").value.array_value.values
+        ids.extend(AnyValue(int_value=rng.randrange(150_000)) for _ in range(token_ids))
     return span
 
 
 def make_bodies(
-    count: int, batch_spans: int = BATCH_SPANS, around: Sequence[Sequence[KeyValue]] = ((),)
+    count: int,
+    batch_spans: int = BATCH_SPANS,
+    *,
+    around: Sequence[Sequence[KeyValue]] = ((),),
+    token_ids: int = 0,
 ) -> list[bytes]:
     """Requests of as many spans, the same for every run but for their time.
 
@@ -67,6 +74,7 @@ def make_bodies(
         count: Requests.
         batch_spans: Spans in each; a multiple of 8.
         around: More attributes of the resource, for one request after the other.
+        token_ids: How many each span has; none is what all but one comparison sends.
     """
     rng = random.Random(7)
     start_ns = time.time_ns()
@@ -79,7 +87,7 @@ def make_bodies(
         spans = resource_spans.scope_spans.add().spans
         for _ in range(batch_spans // 8):
             trace_id = rng.randbytes(16)
-            spans.extend(make_span(rng, trace_id, start_ns + at) for at in range(8))
+            spans.extend(make_span(rng, trace_id, start_ns + at, token_ids) for at in range(8))
         bodies.append(request.SerializeToString())
     return bodies
 

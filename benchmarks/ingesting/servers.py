@@ -73,20 +73,26 @@ def dropping() -> Generator[Server]:
 
 
 @contextmanager
-def rotel(address: Address, batch_spans: int) -> Generator[Server]:
-    """Rotel before the same ClickHouse, with what serves it best: large blocks, no compression, no async insert."""
+def rotel(address: Address, batch_spans: int | None) -> Generator[Server]:
+    """Rotel before the same ClickHouse, without async inserts, which it repeats when they take long.
+
+    Args:
+        address: Its database.
+        batch_spans: With blocks as large as this and no compression, which serve it best here; None leaves both as they
+            come (8,192 and LZ4).
+    """
     port = free_port()
     (agent,) = PEERS.glob("lib/*/site-packages/rotel/rotel-agent")
     options = {
         "otlp-http-endpoint": f"127.0.0.1:{port}",
         "otlp-grpc-endpoint": f"127.0.0.1:{free_port()}",
         "exporter": "clickhouse",
-        "batch-max-size": str(batch_spans),
         "clickhouse-exporter-endpoint": f"http://{address.host}:{address.port}",
         "clickhouse-exporter-database": address.database,
-        "clickhouse-exporter-compression": "none",
         "clickhouse-exporter-async-insert": "false",
     }
+    if batch_spans is not None:
+        options |= {"batch-max-size": str(batch_spans), "clickhouse-exporter-compression": "none"}
     login = {
         "ROTEL_CLICKHOUSE_EXPORTER_USER": address.user,
         "ROTEL_CLICKHOUSE_EXPORTER_PASSWORD": address.password,
