@@ -23,7 +23,7 @@ from ..stitch import SpanKey
 from ..stitch.base import last_assistant
 from ..stitch.message_prefix import after
 from .lanes import Answer, Calls, Lane, Reader, Steps, Tools
-from .pieces import NotPlainError
+from .pieces import Call, NotPlainError
 from .screen import IS_CALL, IS_TOOL, TELLS_OF_NO_ERROR, by_trace, traces, with_captures
 
 _CONTEXT: Final = ("trace", "TraceId", "SpanId", "kind", "response_id", "session_id", "conversation_id")
@@ -261,19 +261,18 @@ def _used_as_tools(plain: Plain) -> set[str]:
     said = {answer for _, answer in told}
     found: set[str] = set()
     for trace_id, answers in zip(trace_ids, plain.answers, strict=True):
-        for answer in answers:
-            content = answer.content.strip()
-            if content in said:
-                for text in _texts(answer):
-                    others = told.get((text, content), set()) - {trace_id}
+        for asked, content in answers:
+            if content.strip() in said:
+                for text in _texts(asked):
+                    others = told.get((text, content.strip()), set()) - {trace_id}
                     if others:
                         found |= others | {trace_id}
     return found
 
 
-def _texts(answer: Answer) -> Iterator[str]:
-    """The texts among the arguments of the call that was answered."""
-    for value in answer.asked.arguments.values():
+def _texts(asked: Call) -> Iterator[str]:
+    """The texts among the arguments of a call."""
+    for value in asked.arguments.values():
         if isinstance(value, str) and value.strip():
             yield value.strip()
 
@@ -310,7 +309,7 @@ def _continued(plain: Plain, calls: Sequence[Span], parents: Mapping[SpanKey, Sp
     return {
         trace_id
         for trace_id, lanes, answers in zip(plain.episodes["TraceId"], plain.lanes, plain.answers, strict=True)
-        if any(lane.start in starts for lane in lanes) or any(answer.asked.id in identities for answer in answers)
+        if any(lane.start in starts for lane in lanes) or any(asked.id in identities for asked, _ in answers)
     }
 
 
@@ -352,7 +351,7 @@ def _tools_of(plain: Plain, calls: Sequence[Span]) -> set[str]:
         for trace_id, lanes, answers in zip(plain.episodes["TraceId"], plain.lanes, plain.answers, strict=True)
         if any(lane.answer in responses and lane.question.strip() in arguments for lane in lanes)
         or any(
-            answer.content.strip() in said and any(text in questions for text in _texts(answer)) for answer in answers
+            content.strip() in said and any(text in questions for text in _texts(asked)) for asked, content in answers
         )
     }
 

@@ -71,12 +71,8 @@ class Tools(NamedTuple):
     """Whether a glance shows that the result tells of no error."""
 
 
-class Answer(NamedTuple):
-    """What a tool answered to a call."""
-
-    asked: Call
-    content: str
-
+Answer = tuple[Call, str]
+"""A tool call, and what was answered."""
 
 _Sign = tuple[list[str], str, list[tuple[Call, int | None]]]
 """What a step got back, what it said and what it asked for."""
@@ -310,7 +306,7 @@ class Reader:
                     raise NotPlainError
                 contents.append(content)
                 results.append(Result(identity, asked.name, "ok", "", content, duration_ns, span_id))
-                self._answers.append(Answer(asked, content))
+                self._answers.append((asked, content))
             self.steps.results[lane.last] = written(results)
         _look_for_circles(lane, contents)
 

@@ -104,24 +104,22 @@ def pieces(text: str) -> list[Piece]:
     Raises:
         NotPlainError: When something in it is unusual.
     """
-    if "REDACTED" in text or "\\u004" in text or "\\u005" in text:  # redaction, written out or letter by letter
-        return _exact(text)
+    if "REDACTED" in text or ("\\u00" in text and ("\\u004" in text or "\\u005" in text)):
+        return _exact(text)  # redaction, written out or letter by letter
     try:
         typed = _DECODE_TYPED(text)
         told: list[dict[str, object]] = _DECODE(text)
     except (ValueError, RecursionError):
         return _exact(text)
-    if len(typed) == 1:
-        return [_piece(typed[0], told[0])]
-    return [_piece(one, fields) for one, fields in zip(typed, told, strict=True)]
-
-
-def _piece(one: _Typed, fields: dict[str, object]) -> Piece:
-    json = bare = _ENCODE(fields).decode()
-    if one.finish_reason:
-        del fields["finish_reason"]
-        bare = _ENCODE(fields).decode()
-    return Piece(one.role, one.parts, one.finish_reason, json, bare, b"")
+    found: list[Piece] = []
+    for one in typed:
+        fields = told[len(found)]
+        json = bare = _ENCODE(fields).decode()
+        if one.finish_reason:
+            del fields["finish_reason"]
+            bare = _ENCODE(fields).decode()
+        found.append(Piece(one.role, one.parts, one.finish_reason, json, bare, b""))
+    return found
 
 
 def spelled(text: str, reason: str) -> str:
