@@ -2,10 +2,10 @@
 
     python benchmarks/convert.py [--quick]
 
-Both get the same traces (``agent_traces``), in memory in the form that each is fed with: we a frame with the columns of
-``otel_traces`` and what the gateway captured, Agent Lightning 0.3.0 a list of its spans. CPU-seconds are those of the
-whole process, all threads counted; the median of several rounds. Two profiles: ``tokens`` (40 characters a message;
-the peer's spans have token ids alone) and ``messages`` (400 characters a message, token ids as well).
+Both get the same traces (``converting.agent_traces``), in memory in the form that each is fed with: we a frame with the
+columns of ``otel_traces`` and what the gateway captured, Agent Lightning 0.3.0 a list of its spans. CPU-seconds are
+those of the whole process, all threads counted; the median of several rounds. Two profiles: ``tokens`` (40 characters a
+message; the peer's spans have token ids alone) and ``messages`` (400 characters a message, token ids as well).
 ``ratio tokens=5`` says that we convert five times as many spans in a CPU-second. ``long_trace`` is what a span costs in
 one trace of 10,000 model calls, against traces of eight.
 
@@ -27,7 +27,7 @@ from typing import Any
 
 import peers
 import polars as pl
-from agent_traces import PROFILES, SPANS, TURNS, Turn, turns
+from converting.agent_traces import PROFILES, SPANS, TURNS, Turn, turns
 
 from spanloop.converters import Converted, convert, frames
 
@@ -62,9 +62,8 @@ def measure_peer(traces: int, rounds: int) -> dict[str, float] | None:
     python = peers.python()
     if python is None:
         return None
-    script = Path(__file__).with_name("peer_agent_lightning.py")
-    command = [str(python), str(script), str(traces), str(rounds)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    command = [str(python), "-m", "converting.agent_lightning", str(traces), str(rounds)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parent)
     return {name: float(value) for name, value in json.loads(done.stdout.splitlines()[-1]).items()}
 
 

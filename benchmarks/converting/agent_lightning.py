@@ -1,11 +1,13 @@
 """Agent Lightning's adapter on the traces of ``agent_traces``; runs in the peers' environment (``peers.py``).
 
-    .venv-peers/bin/python benchmarks/peer_agent_lightning.py TRACES ROUNDS
+    cd benchmarks && ../.venv-peers/bin/python -m converting.agent_lightning TRACES ROUNDS
 
 Prints one JSON object: profile → spans per CPU-second, the median of the rounds, from lists of its own ``Span`` objects
 in memory to triplets with rewards. Its spans have what its tracer would give them: token ids as tuples of integers, and
 in the profile ``messages`` every message as ``gen_ai.prompt.N.*``.
 """
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import gc
 import json
@@ -15,7 +17,7 @@ import sys
 import time
 from typing import Any
 
-from agent_traces import PROFILES, SPANS, TURNS, Turn, turns
+from converting.agent_traces import PROFILES, SPANS, TURNS, Turn, turns
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
