@@ -127,6 +127,7 @@ class Scene:
         counted = balance(self.ledger.path, find_ids(self.address))
         self._say(f"ledger {scenario}: {counted}")
         assert counted.is_clean, counted
+        assert count_unsummarised(self.address) == 0
         return counted
 
     def close(self) -> None:
@@ -285,3 +286,16 @@ def find_ids(address: Address) -> Counter[int]:
     with closing(Connection(address, database="default")) as connection:
         found = connection.query(sql, doing="reading what is stored")
     return Counter({int(span_id, 16): copies for span_id, copies in found.iter_rows()})
+
+
+def count_unsummarised(address: Address) -> int:
+    """Stored spans that the summary of their trace does not know, and the other way round: what a view has missed."""
+    database = f"`{address.database}`"
+    sql = f"""
+        SELECT trace, span FROM (
+            SELECT DISTINCT TraceId AS trace, cityHash64(SpanId) AS span, 1 AS place FROM {database}.otel_traces
+            UNION ALL
+            SELECT DISTINCT trace_id, arrayJoin(spans), 2 FROM {database}.trace_summaries
+        ) GROUP BY trace, span HAVING sum(place) != 3"""
+    with closing(Connection(address, database="default")) as connection:
+        return connection.query(sql, doing="comparing spans with summaries").height

@@ -1,11 +1,19 @@
 """The ledger itself: it must see every kind of mistake, or the tests that lean on it prove nothing."""
 
+import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from spanloop.collector.raw_blocks import ProtobufStrategy
+from spanloop.store import Store
+from spanloop.store.client import Address, Connection
+from spanloop.store.spool import Batch, Record
+
 from .ledger import Balance, Ledger, balance
+from .support import count_unsummarised, find_ids, traces_body
 
 CLEAN = Balance(
     attempted=4, acknowledged=2, refused=1, unknown=1, stored=2, resent=0, lost=0, unexpected=0, duplicated=0
@@ -61,3 +69,12 @@ def test_an_attempt_without_an_outcome_is_a_mistake_of_the_test(tmp_path: Path) 
         ledger.attempted([1])
     with pytest.raises(ValueError, match=r"ids \[1\]"):
         balance(ledger.path, {})
+
+
+def test_a_span_that_a_view_has_missed_shows(store: Store, address: Address) -> None:
+    batch = Batch("ab" * 16, (Record("traces", traces_body([1, 2, 3]), 1, time.time_ns()),))
+    ProtobufStrategy().prepare(batch).send(store)
+    assert (find_ids(address), count_unsummarised(address)) == (Counter([1, 2, 3]), 0)
+    with closing(Connection(address)) as connection:
+        connection.command("TRUNCATE TABLE trace_summaries", doing="forgetting summaries")
+    assert count_unsummarised(address) == 3
