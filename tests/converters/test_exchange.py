@@ -308,3 +308,21 @@ def test_spring_ais_tools_and_prompts() -> None:
     details = sorted(converted.rejected["detail"].to_list())
     assert [detail.partition(" ")[0] for detail in details] == ["other", "tool"]
     assert json.loads(converted.transitions.item(0, "action"))["parts"] == [{"type": "text", "content": "57F"}]
+
+
+@pytest.mark.parametrize(
+    "mark", ["langfuse.observation.type", "mlflow.spanType", "haystack.component.type", "genkit:type"]
+)
+def test_a_tracers_mark_on_a_call_of_another_family_hides_nothing(mark: str) -> None:
+    world = World()
+    attributes = {
+        mark: "span",
+        "llm.request.type": "chat",
+        "gen_ai.request.model": "m",
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": "q",
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": "a",
+    }
+    world.span("call", attributes, trace=trace_id("t"))
+    assert json.loads(world.convert().transitions.item(0, "action"))["parts"] == [{"type": "text", "content": "a"}]

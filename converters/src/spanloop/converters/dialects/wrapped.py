@@ -271,13 +271,15 @@ WRAPPED: Final = tuple(
                 *family.output,
                 *(key for keys in family.columns.values() for key in keys),
                 names.GEN_AI_OPERATION_NAME,
+                names.GEN_AI_REQUEST_MODEL,
                 names.GEN_AI_INPUT_MESSAGES,
                 names.GEN_AI_OUTPUT_MESSAGES,
                 "genkit:type",
                 "gen_ai.request.type",
             }
         ),
-        matches=matches & _is_unstructured,
+        # A model call of another family keeps its own reader, whatever marks a tracer put on it.
+        matches=matches & _is_unstructured & (attr(names.GEN_AI_REQUEST_MODEL).is_null() | _has_content(family)),
         read=cast("Callable[[RawSpan], dict[str, str]]", partial(read, family)),
     )
     for family, matches in _MATCHES
