@@ -32,14 +32,20 @@ def stored(connection: Connection, database: str) -> int:
     return int(connection.query(f"SELECT count() AS n FROM `{database}`.otel_traces", doing="counting")["n"].item())
 
 
-def wait_for(condition: Callable[[], bool], what: str, server: "subprocess.Popen[bytes] | None" = None) -> None:
+def wait_for(
+    condition: Callable[[], bool],
+    what: str,
+    server: "subprocess.Popen[bytes] | None" = None,
+    *,
+    timeout_s: float = TIMEOUT_S,
+) -> None:
     """Return when the condition holds; end the benchmark when it cannot any more."""
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
     while not condition():
         if server is not None and server.poll() is not None:
             raise SystemExit(f"the server ended with exit code {server.returncode} before {what}")
         if time.monotonic() > deadline:
-            raise SystemExit(f"after {TIMEOUT_S} s there is still no sign of {what}")
+            raise SystemExit(f"after {timeout_s:.0f} s there is still no sign of {what}")
         time.sleep(0.05)
 
 
