@@ -172,9 +172,12 @@ def overloaded(server: Server, watch: Watch, bodies: Sequence[bytes], seconds: f
         f"{refused:,} batches refused, {flooded_per_s:,.0f} spans/s stored: {watch.memory()}"
     )
     draining: list[tuple[float, int]] = []
-    wait_for(
-        lambda: draining.append((time.perf_counter(), watch.look())) or watch.backlog_bytes == 0, "the drained spool"
-    )
+
+    def is_drained() -> bool:
+        draining.append((time.perf_counter(), watch.look()))
+        return watch.backlog_bytes == 0
+
+    wait_for(is_drained, "the drained spool")
     drained_per_s = _rate(draining)
     print(f"the backlog drains at {drained_per_s:,.0f} spans/s: {watch.memory()}")
     if watch.inserted() < progress.acknowledged:
