@@ -5,4 +5,4 @@ SELECT
     tool_error_count, input_tokens, output_tokens, outcome, reward, toJSONString(reward_breakdown) AS reward_breakdown,
     is_terminated, is_truncated, error_class, fault_owner
 FROM episodes FINAL
-WHERE episode_id = {episode_id:String}
+PREWHERE episode_id = {episode_id:String}

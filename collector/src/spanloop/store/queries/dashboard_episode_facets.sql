@@ -1,4 +1,4 @@
--- What the episode filters may be set to, most frequent first.
+-- What the episode filters may be set to, most frequent first: what the newest hundred thousand episodes have.
 SELECT facet, value, episodes
 FROM (
     SELECT
@@ -10,6 +10,10 @@ FROM (
         SELECT policy_version, agent_name, count() AS n
         FROM episode_summaries FINAL
         WHERE is_deleted = 0
+            AND started_at >= (
+                SELECT min(started_at)
+                FROM (SELECT started_at FROM episode_summaries ORDER BY started_at DESC LIMIT 100000)
+            )
         GROUP BY policy_version, agent_name
     )
     GROUP BY pair

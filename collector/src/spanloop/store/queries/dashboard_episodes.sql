@@ -1,5 +1,5 @@
 -- The newest episodes that match the filters (an empty filter matches all); no message is read.
--- Only rows from the oldest candidate on are merged. Twice as many candidates as asked for, because some are superseded.
+-- Only rows from the oldest candidate on are merged. Four times as many candidates as asked for: some are superseded.
 WITH (
     SELECT min(started_at)
     FROM (
@@ -13,8 +13,7 @@ WITH (
             AND ({with_tool_errors:UInt8} = 0 OR tool_error_count > 0)
             AND ({text:String} = '' OR positionCaseInsensitive(concat(episode_id, ' ', task_id, ' ', session_id, ' ', episode_key), {text:String}) > 0)
         ORDER BY started_at DESC
-        LIMIT 1 BY started_at, episode_id
-        LIMIT 2 * ({max_rows:UInt32} + {skip_rows:UInt32})
+        LIMIT 4 * ({max_rows:UInt32} + {skip_rows:UInt32})
     )
 ) AS oldest
 SELECT

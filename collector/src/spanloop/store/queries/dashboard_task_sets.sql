@@ -1,7 +1,13 @@
--- What task ids begin with, up to the first separator: the sets (test-, train-) that pages can be narrowed to.
+-- What task ids begin with, up to the first separator: the sets (test-, train-) that pages can be narrowed to,
+-- of the newest hundred thousand episodes.
 SELECT toString(task_set) AS prefix, count() AS episodes
 FROM episode_summaries FINAL
-WHERE is_deleted = 0 AND task_set != ''
+WHERE is_deleted = 0
+    AND task_set != ''
+    AND started_at >= (
+        SELECT min(started_at)
+        FROM (SELECT started_at FROM episode_summaries ORDER BY started_at DESC LIMIT 100000)
+    )
 GROUP BY prefix
 ORDER BY episodes DESC, prefix
 LIMIT {max_rows:UInt32}

@@ -4,5 +4,5 @@ SELECT
     length(prompt_token_ids) AS prompt_tokens, length(response_token_ids) AS response_tokens,
     arraySum(loss_mask) AS trained_tokens, reward, is_trainable, untrainable_reason
 FROM trajectories FINAL
-WHERE episode_id = {episode_id:String} AND revision = {revision:UInt64}
+PREWHERE episode_id = {episode_id:String} AND revision = {revision:UInt64}
 ORDER BY row_number

@@ -7,4 +7,4 @@ SELECT
     arraySlice(loss_mask, {first_token:UInt32} + 1, {max_tokens:UInt32}) AS loss_mask,
     arraySlice(logprobs, {first_token:UInt32} + 1, {max_tokens:UInt32}) AS logprobs
 FROM trajectories FINAL
-WHERE episode_id = {episode_id:String} AND revision = {revision:UInt64} AND row_number = {row_number:UInt32}
+PREWHERE episode_id = {episode_id:String} AND revision = {revision:UInt64} AND row_number = {row_number:UInt32}

@@ -8,4 +8,4 @@ SELECT
     arraySlice(response_token_ids, 1, {max_tokens:UInt32}) AS response,
     arraySlice(logprobs, 1, {max_tokens:UInt32}) AS logprobs
 FROM transitions FINAL
-WHERE episode_id = {episode_id:String} AND revision = {revision:UInt64} AND step = {step:UInt32}
+PREWHERE episode_id = {episode_id:String} AND revision = {revision:UInt64} AND step = {step:UInt32}

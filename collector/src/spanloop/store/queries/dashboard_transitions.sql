@@ -5,5 +5,5 @@ SELECT
     length(response_token_ids) AS response_tokens, is_trainable, untrainable_reason, untrainable_detail,
     tool_error_count, error_class, fault_owner, is_terminated, is_truncated, duration_ns
 FROM transitions FINAL
-WHERE episode_id = {episode_id:String} AND revision = {revision:UInt64}
+PREWHERE episode_id = {episode_id:String} AND revision = {revision:UInt64}
 ORDER BY step

@@ -24,7 +24,7 @@ WITH
                 result -> result.1 = 'error', JSONExtract(tool_results, 'Array(Tuple(status String, name String))')
             ))) AS failed
         FROM transitions FINAL
-        WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM chosen)
+        PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM chosen)
         GROUP BY episode_id, revision
     ),
     unrecovered AS (

@@ -6,10 +6,10 @@ WITH pinned AS (
 SELECT t.* EXCEPT converted_at, e.outcome AS outcome
 FROM (
     SELECT * FROM transitions FINAL
-    WHERE episode_id IN ({episode_ids:Array(String)})
+    PREWHERE episode_id IN ({episode_ids:Array(String)})
         AND (episode_id, revision) IN (SELECT episode_id, revision FROM pinned)
 ) AS t
 INNER JOIN (
-    SELECT episode_id, revision, outcome FROM episodes FINAL WHERE episode_id IN ({episode_ids:Array(String)})
+    SELECT episode_id, revision, outcome FROM episodes FINAL PREWHERE episode_id IN ({episode_ids:Array(String)})
 ) AS e ON e.episode_id = t.episode_id AND e.revision = t.revision
 ORDER BY t.group_id, t.episode_id, t.step

@@ -1,4 +1,4 @@
 -- The values of the given scores, deleted ones too.
 SELECT score_id, value
 FROM scores FINAL
-WHERE score_id IN {score_ids:Array(String)}
+PREWHERE score_id IN {score_ids:Array(String)}

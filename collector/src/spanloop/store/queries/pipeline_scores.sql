@@ -13,7 +13,7 @@ SELECT
     ingested_at,
     is_deleted
 FROM scores FINAL
-WHERE score_id IN (
+PREWHERE score_id IN (
         SELECT score_id
         FROM scores
         WHERE (trace_id != '' AND trace_id IN {trace_ids:Array(String)})
@@ -22,7 +22,7 @@ WHERE score_id IN (
             OR (session_id != '' AND session_id IN {session_ids:Array(String)}
                 AND trace_id = '' AND response_id = '' AND episode_key = '')
     )
-    AND (
+WHERE (
         (trace_id != '' AND trace_id IN {trace_ids:Array(String)})
         OR (response_id != '' AND response_id IN {response_ids:Array(String)})
         OR (episode_key != '' AND episode_key IN {episode_keys:Array(String)})

@@ -9,10 +9,10 @@ SELECT
     outcome,
     reward
 FROM episodes FINAL
-WHERE episode_id IN (
+PREWHERE episode_id IN (
         SELECT arrayJoin({episode_ids:Array(String)})
         UNION ALL
         SELECT episode_id FROM episodes WHERE hasAny(trace_ids, {trace_ids:Array(String)})
     )
-    AND (episode_id IN {episode_ids:Array(String)} OR hasAny(trace_ids, {trace_ids:Array(String)}))
+WHERE (episode_id IN {episode_ids:Array(String)} OR hasAny(trace_ids, {trace_ids:Array(String)}))
 ORDER BY episode_id

@@ -15,4 +15,4 @@ SELECT
     scored_at,
     is_deleted
 FROM scores FINAL
-WHERE score_id IN {score_ids:Array(String)}
+PREWHERE score_id IN {score_ids:Array(String)}

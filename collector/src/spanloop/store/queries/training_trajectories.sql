@@ -40,12 +40,12 @@ FROM chosen
 LEFT JOIN (
     SELECT *
     FROM trajectories FINAL
-    WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM chosen)
+    PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM chosen)
 ) AS t ON t.episode_id = chosen.episode_id AND t.revision = chosen.revision
 LEFT JOIN (
     SELECT episode_id, revision, agent_name, groupArray((step, toJSONString(sampling))) AS steps
     FROM transitions FINAL
-    WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM chosen)
+    PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM chosen)
     GROUP BY episode_id, revision, agent_name
 ) AS s ON s.episode_id = t.episode_id AND s.revision = t.revision AND s.agent_name = t.agent_name
 ORDER BY group_id, started_at, episode_id, row_number
