@@ -2,4 +2,4 @@
 SELECT *
 FROM {table_name:Identifier}
 WHERE _part = {part:String} AND _part_offset >= {first:UInt64} AND _part_offset < {end:UInt64}
-    AND has({row_hashes:Array(UInt64)}, cityHash64(tuple(*)))
+    AND cityHash64(tuple(*)) IN {row_hashes:Array(UInt64)}
