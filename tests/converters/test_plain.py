@@ -56,15 +56,14 @@ def plain_traces(world: World) -> set[str]:
     return set() if found is None else set(found.episodes["TraceId"])
 
 
-@pytest.mark.parametrize("reward", [1.0, 0.0, None])
 @pytest.mark.parametrize("name", NAMES or ["none"])
-def test_recordings_come_out_the_same_both_ways(name: str, reward: float | None) -> None:
+def test_recordings_come_out_the_same_both_ways(name: str) -> None:
     recorded = recordings.load(name)
     spans = recordings.span_frame(recorded["spans"])
     world = World()
-    if reward is not None:
-        for trace in spans["TraceId"].unique().sort():
-            world.score(reward, trace_id=trace)
+    for number, trace in enumerate(spans["TraceId"].unique().sort()):
+        if number % 3:
+            world.score(1.0, trace_id=trace)
     logs = recordings.log_frame(recorded.get("log_events", ()))
     insist(spans, world.score_frame(), frames.empty(frames.GENERATIONS), logs)
 
