@@ -57,7 +57,7 @@ SPANLOOP_SCORE_DELETED: Final = "spanloop.score.deleted"
 """On an evaluation event: ``true`` takes the score of that key back."""
 
 SPANLOOP_REDACTED: Final = "spanloop.redacted"
-"""Which redaction rules took something out of a span, log record, resource or scope: names, with commas between them."""
+"""Which redaction rules took something out of a span, log record, resource or scope: names, separated by commas."""
 
 SPANLOOP_EPISODE_ID: Final = "spanloop.episode.id"
 """Identifies one attempt. ``task()`` makes a fresh one each time it is entered."""
