@@ -11,6 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanloop.collector.tidy import for_clickhouse, tidy
 from spanloop.collector.unique_keys import has_unique_keys
+from spanloop.collector.values import attributes
 from spanloop.collector.wire import encode_field, parse, serialize
 
 from .collecting import trace_request
@@ -76,18 +77,25 @@ def test_nothing_that_clickhouse_cannot_read_is_left(
     scope_spans = resource_spans.scope_spans.add()
     scope_spans.scope.attributes.extend(scope)
     scope_spans.spans.extend(spans)
-    before = serialize(request)
-    was_fine = all(
-        len({pair.key for pair in pairs}) == len(pairs) and all(pair.key and is_readable(pair.value) for pair in pairs)
-        for pairs in lists_of(request)
-    )
+    before = [attributes(pairs) for pairs in lists_of(request)]
 
     body = for_clickhouse(request)
-    for pairs in lists_of(parse(ExportTraceServiceRequest, body)):
+    tidied = lists_of(parse(ExportTraceServiceRequest, body))
+    for pairs in tidied:
         assert len({pair.key for pair in pairs}) == len(pairs)
         assert all(is_readable(pair.value) for pair in pairs)
-    assert body == before or not was_fine
+    assert [attributes(pairs) for pairs in tidied] == before
     assert tidy(body) == (body, len(spans))
+
+
+def test_finish_reasons_and_other_plain_values_keep_their_bytes() -> None:
+    request = trace_request(1, 2)
+    for span in request.resource_spans[0].scope_spans[0].spans:
+        span.attributes.add(key="gen_ai.response.finish_reasons").value.array_value.values.add().string_value = "stop"
+        span.attributes.add(key="none").value.array_value.SetInParent()
+        span.attributes.add(key="temperature").value.double_value = 0.7
+    before = serialize(request)
+    assert for_clickhouse(request) == before
 
 
 @pytest.mark.parametrize("text", ["\x120*", "\x12\x08*", "*\x12\x7f2\x7f"])
@@ -109,8 +117,8 @@ def test_fields_that_otlp_does_not_name_hide_nothing(compound: bytes, unknown: b
 
 
 def test_a_key_that_comes_twice_is_seen_in_every_list() -> None:
-    assert has_unique_keys(trace_request(1, 2).SerializeToString())
-    assert has_unique_keys(b"")
+    assert has_unique_keys(trace_request(1, 2), trace_request(1, 2).SerializeToString())
+    assert has_unique_keys(ExportTraceServiceRequest(), b"")
     twice = [KeyValue(key="k", value=AnyValue(int_value=number)) for number in (1, 2)]
     for place in range(5):
         request = trace_request(1)
@@ -121,6 +129,6 @@ def test_a_key_that_comes_twice_is_seen_in_every_list() -> None:
             span.events.add().attributes, span.links.add().attributes,
         )  # fmt: skip
         lists[place].extend(twice)
-        assert not has_unique_keys(request.SerializeToString())
+        assert not has_unique_keys(request, request.SerializeToString())
         kept = lists_of(parse(ExportTraceServiceRequest, for_clickhouse(request)))[place]
         assert [pair.value.string_value for pair in kept if pair.key == "k"] == ["2"]

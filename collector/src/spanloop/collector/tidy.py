@@ -65,7 +65,7 @@ def tidy(body: bytes) -> Tidied:
 def for_clickhouse(request: ExportTraceServiceRequest) -> bytes:
     """The bytes of a request in ClickHouse's form; changes the request where it has to."""
     body = serialize(request)
-    are_unique = has_unique_keys(body)
+    are_unique = has_unique_keys(request, body)
     if are_unique and not any(_is_value(body, found) for found in _CANDIDATE.finditer(body)):
         return body
     _tidy_request(request, are_unique=are_unique)

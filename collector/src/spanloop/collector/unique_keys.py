@@ -1,13 +1,15 @@
 """Whether an attribute list of a trace request names a key twice, asked of the protobuf runtime instead of each key.
 
 A protobuf map is on the wire what a list of pairs is. So a request is read as one whose attributes are maps, where the
-last value of a key is all that stays, and written again: it has become shorter when a key came twice.
+last value of a key is all that stays: a map is smaller than its list when a key came twice.
 """
 
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from .wire import Message
 
@@ -26,15 +28,37 @@ _FIELDS: Final = {
 _SINGULAR: Final = frozenset({"resource", "scope"})
 
 
-def has_unique_keys(body: bytes) -> bool:
-    """Whether every key is there once; False in rare cases too where it is: an empty key, a key without a value.
+def has_unique_keys(request: ExportTraceServiceRequest, body: bytes) -> bool:
+    """Whether every key is there once.
 
     Args:
-        body: A request as the protobuf runtime writes it.
+        request: Any request.
+        body: Its bytes.
     """
-    request = _REQUEST()
-    request.MergeFromString(body)
-    return len(request.SerializeToString()) == len(body)
+    maps: Any = _REQUEST()
+    maps.MergeFromString(body)
+    for resource, resource_maps in zip(request.resource_spans, maps.resource_spans, strict=True):
+        if len(resource.resource.attributes) != len(resource_maps.resource.attributes):
+            return False
+        for scope, scope_maps in zip(resource.scope_spans, resource_maps.scope_spans, strict=True):
+            if len(scope.scope.attributes) != len(scope_maps.scope.attributes):
+                return False
+            for span, span_maps in zip(scope.spans, scope_maps.spans, strict=True):
+                if not _has_unique_keys(span, span_maps):
+                    return False
+    return True
+
+
+def _has_unique_keys(span: Span, maps: Any) -> bool:
+    if len(span.attributes) != len(maps.attributes):
+        return False
+    for event, event_maps in zip(span.events, maps.events, strict=True):
+        if len(event.attributes) != len(event_maps.attributes):
+            return False
+    for link, link_maps in zip(span.links, maps.links, strict=True):
+        if len(link.attributes) != len(link_maps.attributes):
+            return False
+    return True
 
 
 def _request_type() -> type[Message]:
