@@ -264,7 +264,7 @@ def _view(fields: dict[str, object], role: str, parts: list[object]) -> Message:
             case "tool_call_response":
                 answer = found.get("response", found.get("result"))
                 # Bedrock's and Strands' answers are lists of text blocks.
-                answer = chat_forms.plain(answer) if isinstance(answer, list) else answer
+                answer = chat_forms.plain(cast("object", answer)) if isinstance(answer, list) else answer
                 response = ToolResponse(_text(found.get("id")), _text(answer))
                 responses.append(response)
                 seen.append(f"response:{response.content}")
