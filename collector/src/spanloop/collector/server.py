@@ -23,6 +23,7 @@ from spanloop.store import DataDir, Store, connect
 from spanloop.store.keys import KeyRing
 from spanloop.store.spool import Spool
 
+from .allocator import keep_freed_memory
 from .app import create_app
 from .connections import IDLE_S, PatientProtocol, allow_many_connections
 from .guard import Guard
@@ -58,6 +59,7 @@ def run(data_dir: DataDir, settings: Settings) -> None:
         DataDirectoryError: The directory is of another version, not writable or full.
         ConfigurationError: It would listen beyond loopback, and there are no keys; or the redaction rules are wrong.
     """
+    keep_freed_memory()
     data_dir.open()
     _check_exposure(data_dir, settings)
     redactor = Redactor(load_rules(data_dir, settings.redaction_file))

@@ -4,6 +4,7 @@ A protobuf map is on the wire what a list of pairs is. So a request is read as o
 last value of a key is all that stays: a map is smaller than its list when a key came twice.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from google.protobuf import descriptor_pool, message_factory
@@ -44,21 +45,19 @@ def has_unique_keys(request: ExportTraceServiceRequest, body: bytes) -> bool:
             if len(scope.scope.attributes) != len(scope_maps.scope.attributes):
                 return False
             for span, span_maps in zip(scope.spans, scope_maps.spans, strict=True):
-                if not _has_unique_keys(span, span_maps):
+                if len(span.attributes) != len(span_maps.attributes):
+                    return False
+                # Most spans have none of these: to ask costs a fifth of walking two empty lists side by side.
+                events, links = span.events, span.links
+                if events and not _are_unique(events, span_maps.events):
+                    return False
+                if links and not _are_unique(links, span_maps.links):
                     return False
     return True
 
 
-def _has_unique_keys(span: Span, maps: Any) -> bool:
-    if len(span.attributes) != len(maps.attributes):
-        return False
-    for event, event_maps in zip(span.events, maps.events, strict=True):
-        if len(event.attributes) != len(event_maps.attributes):
-            return False
-    for link, link_maps in zip(span.links, maps.links, strict=True):
-        if len(link.attributes) != len(link_maps.attributes):
-            return False
-    return True
+def _are_unique(items: Iterable[Span.Event | Span.Link], maps: Any) -> bool:
+    return all(len(item.attributes) == len(of_item.attributes) for item, of_item in zip(items, maps, strict=True))
 
 
 def _request_type() -> type[Message]:
