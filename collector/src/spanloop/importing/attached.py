@@ -32,8 +32,15 @@ _MODEL_CALL_KEYS: Final = (
     "gen_ai.provider.name",
     "llm.request.type",
     "openinference.span.kind",
+    "ai.operationId",
+    "langfuse.observation.type",
+    "langsmith.span.kind",
+    "mlflow.spanType",
+    "genkit:metadata:subtype",
+    "haystack.component.type",
+    "gcp.vertex.agent.llm_request",
 )
-"""An attribute that says: this span is of an LLM application."""
+"""An attribute that says: this span is of an LLM application, so its trace is taken over."""
 
 _NEEDED: Final = (
     "Timestamp", "TraceId", "SpanId", "ParentSpanId", "TraceState", "SpanName", "SpanKind", "ServiceName",

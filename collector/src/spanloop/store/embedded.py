@@ -35,6 +35,7 @@ from spanloop.semconv.errors import (
 from .claims import HOST, claim_port, server_lock
 from .datadir import DataDir
 from .embedded_config import USER, default_memory_cap_bytes, read_secret, server_log, write_config
+from .torn_metadata import remove_empty_definitions
 
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _START_TIMEOUT_S: Final = 180.0  # its library is half a gigabyte, which a slow disk takes a minute to read
@@ -186,6 +187,8 @@ def serve(data_dir: DataDir, *, port: int, memory_cap_bytes: int, supervised: bo
         chosen = claim_port(data_dir, port)
         write_config(data_dir, port=chosen, memory_cap_bytes=memory_cap_bytes)
         _raise_file_limit()
+        for path in remove_empty_definitions(data_dir):
+            _say(f"Removed the empty definition {path}, which held no rows: the next migration makes the table anew.")
         os.chdir(data_dir.clickhouse_conf)  # the engine reads ./config.xml
         engine = Engine(data_dir, chosen)
         engine.start()

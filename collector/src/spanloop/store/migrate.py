@@ -22,6 +22,11 @@ from .client import Address, Connection
 _FILE_NAME: Final = re.compile(r"(\d{4})_(\w+)\.sql")
 _END_OF_STATEMENT: Final = re.compile(r";[ \t]*(?:\n|$)")
 _COMMENT_LINE: Final = re.compile(r"^\s*--.*$", re.MULTILINE)
+_SUBJECT: Final = re.compile(
+    r"(?:CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS|DROP (?:TABLE|VIEW) IF EXISTS|ALTER TABLE|INSERT INTO) (\w+)"
+)
+"""The table that a statement makes, changes or fills."""
+_EMPTY_DEFINITION: Final = "Empty query (in file"
 _STATEMENT_TIMEOUT_S: Final = 6 * 3_600
 """A statement may read every span that there is."""
 _JOURNAL: Final = """
@@ -111,16 +116,22 @@ def _create_database(address: Address) -> None:
 
 def _bring_up(connection: Connection, address: Address, known: Sequence[Migration]) -> None:
     doing = f"migrating database {address.database!r}"
-    listed = connection.query("SELECT name FROM system.tables WHERE database = currentDatabase()", doing=doing)
-    tables = {str(name) for name in listed["name"]}
+    tables = _tables(connection, doing)
     if "schema_migrations" not in tables:
         _refuse_foreign(address, tables, known)
         connection.command(_JOURNAL, doing=doing)
     applied = _read_journal(connection)
     _check(address, applied, known)
+    # Listed after the journal: what another process has just applied is there.
+    _remake(connection, _tables(connection, doing), [migration for migration in known if migration.version in applied])
     for migration in known:
         if migration.version not in applied:
             _apply(connection, migration)
+
+
+def _tables(connection: Connection, doing: str) -> set[str]:
+    listed = connection.query("SELECT name FROM system.tables WHERE database = currentDatabase()", doing=doing)
+    return {str(name) for name in listed["name"]}
 
 
 def _read_journal(connection: Connection) -> Mapping[int, _Applied]:
@@ -162,6 +173,15 @@ def _refuse_foreign(address: Address, tables: set[str], known: Sequence[Migratio
         )
 
 
+def _remake(connection: Connection, tables: set[str], applied: Sequence[Migration]) -> None:
+    """Run again what made tables that are gone: see `torn_metadata`."""
+    for migration in applied:
+        for number, statement in enumerate(migration.statements, start=1):
+            subject = _SUBJECT.match(statement)
+            if subject is not None and subject[1] not in tables:
+                _run(connection, migration, number, statement)
+
+
 def _created(statement: str) -> Sequence[str]:
     return re.findall(r"^CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS (\w+)", statement)
 
@@ -169,8 +189,23 @@ def _created(statement: str) -> Sequence[str]:
 def _apply(connection: Connection, migration: Migration) -> None:
     _record(connection, migration, "started")
     for number, statement in enumerate(migration.statements, start=1):
-        connection.command(statement, doing=f"statement {number} of migration {migration.version} ({migration.name})")
+        _run(connection, migration, number, statement)
     _record(connection, migration, "applied")
+
+
+def _run(connection: Connection, migration: Migration, number: int, statement: str) -> None:
+    doing = f"statement {number} of migration {migration.version} ({migration.name})"
+    try:
+        connection.command(statement, doing=doing)
+    except StoreError as error:
+        subject = _SUBJECT.match(statement)
+        if _EMPTY_DEFINITION not in str(error) or subject is None:
+            raise
+        raise StoreError(
+            f"ClickHouse has lost the definition of {subject[1]!r}, which {doing} changes: {error.what}",
+            next_step="Free disk space and start spanloop again: its own server drops a table that has no rows, and "
+            "it is made anew. On a server of yours, for a view: DROP VIEW, then start spanloop again.",
+        ) from error
 
 
 def _record(connection: Connection, migration: Migration, state: str) -> None:
