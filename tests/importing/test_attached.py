@@ -101,6 +101,28 @@ def test_what_the_exporter_wrote_is_read_once_and_whole(store: Store, foreign: F
     assert convert(store).transitions == 2
 
 
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("langfuse.observation.type", "generation"),
+        ("mlflow.spanType", '"CHAT_MODEL"'),
+        ("haystack.component.type", "OpenAIChatGenerator"),
+    ],
+)
+def test_a_model_call_of_a_tracer_without_genai_attributes_is_taken_over_and_marked(
+    store: Store, foreign: Foreign, address: Address, key: str, told: str
+) -> None:
+    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    foreign.export(1, {key: told})
+    foreign.export(2, {key: "tool"})
+    with ForeignTable(foreign.url, "otel_traces") as table:
+        assert table.read_new(store).new["spans"] == 2
+    ours = Connection(address)
+    marked = ours.query("SELECT SpanId, IsModelCall FROM otel_traces ORDER BY SpanId", doing="looking")
+    ours.close()
+    assert marked["IsModelCall"].to_list() == [True, False]
+
+
 def test_a_late_span_is_not_missed_and_since_reads_again(store: Store, foreign: Foreign) -> None:
     foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
     foreign.export(1, CHAT)
