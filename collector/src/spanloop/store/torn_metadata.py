@@ -40,7 +40,7 @@ def remove_empty_definitions(data_dir: DataDir) -> list[Path]:
             raise DataDirectoryError(
                 f"The definition of the embedded ClickHouse's table {path.stem!r} is empty: {path}. Expected the "
                 "table's CREATE statement; a disk that was full may have lost it, and the table may hold rows.",
-                next_step="Free disk space and restore a backup with spanloop data restore, or import the spans again "
+                next_step="Free disk space and restore a backup with spanloop restore, or import the spans again "
                 "into a new data directory.",
             )
     for path in empty:
