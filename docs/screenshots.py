@@ -65,6 +65,8 @@ SHOTS: Final = (
     Shot("transition-tokens", "episodes?errors=true&view=Transitions&step=0", "Episode", click_first_row=True),
     Shot("episode-tokens", "episodes?view=Tokens", "Episode", click_first_row=True),
     Shot("episode-failures", "episodes?errors=true&view=Failures", "Episode", click_first_row=True),
+    Shot("traces", "traces", "Traces"),
+    Shot("trace", "traces", "Trace", click_first_row=True),
     Shot("failures", "failures", "Failures"),
     Shot("failure-group", "failures", "Failure group", click_first_row=True),
     Shot("rewards", "rewards", "Rewards"),
