@@ -31,8 +31,9 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 
 def test_everything_answers_and_one_ctrl_c_ends_it_all(up: Up) -> None:
-    health = json.load(urllib.request.urlopen(f"http://127.0.0.1:{up.ports['collector']}/healthz", timeout=60))
-    assert health["status"] == "ok"
+    health_url = f"http://127.0.0.1:{up.ports['collector']}/healthz"
+    # The collector answers before it has met ClickHouse.
+    assert eventually(lambda: json.load(urllib.request.urlopen(health_url, timeout=60))["status"] == "ok")
     urllib.request.urlopen(f"http://127.0.0.1:{up.ports['dashboard']}/", timeout=60).close()
     children = up.descendants()
     assert len(children) >= len(SERVICES)
