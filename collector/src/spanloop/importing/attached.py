@@ -6,25 +6,23 @@ Traces without a model call stay where they are.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import polars as pl
 
-from spanloop.collector.admission import RejectReason
 from spanloop.collector.redaction import LEAKING_KEYS, Redactor
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 
 from .arrivals import store_span_rows
-from .foreign import HOUR_NS, Foreign, Progress
+from .foreign import HOUR_NS, Foreign, Progress, accepted
 from .redacted_rows import redact_rows
 from .report import SPANS, Report
 
 _PART_SPANS: Final = 5_000
 _PART_TRACES: Final = 2_000
 _PAGE_TRACES: Final = 100_000
-_TIME_LIMIT: Final = datetime(2106, 2, 7, tzinfo=UTC)
 _MODEL_CALL_KEYS: Final = (
     "gen_ai.operation.name",
     "gen_ai.request.model",
@@ -169,18 +167,7 @@ def _parts(traces: pl.DataFrame) -> Iterator[list[str]]:
 
 
 def _take(store: Store, rows: pl.DataFrame, report: Report) -> None:
-    reason = (
-        pl.when(~pl.col("TraceId").str.contains(r"^[0-9a-f]{32}$"))
-        .then(pl.lit(RejectReason.BAD_TRACE_ID.value))
-        .when(~pl.col("SpanId").str.contains(r"^[0-9a-f]{16}$"))
-        .then(pl.lit(RejectReason.BAD_SPAN_ID.value))
-        .when(pl.col("Timestamp") >= pl.lit(_TIME_LIMIT))
-        .then(pl.lit(RejectReason.TIMESTAMP_OUT_OF_RANGE.value))
-    )
-    judged = rows.with_columns(reason.alias("_reason"))
-    report.rejected.update(judged["_reason"].drop_nulls().to_list())
-    report.input += rows.height
-    good = judged.filter(pl.col("_reason").is_null()).drop("_reason")
+    good = accepted(rows, report, empty_ids=False)
     if not good.is_empty():
         new = store_span_rows(store, good)
         report.new[SPANS] += sum(new)

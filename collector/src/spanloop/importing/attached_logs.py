@@ -4,23 +4,21 @@ Some instrumentors send a call's messages as log events, and rewards come as ``g
 for spans, their server is only read, and a record is taken once. What tells of no model call stays where it is.
 """
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import polars as pl
 
-from spanloop.collector.admission import RejectReason
 from spanloop.collector.redaction import Redactor
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 
 from .arrivals import store_log_rows
-from .foreign import HOUR_NS, Foreign, Progress
+from .foreign import HOUR_NS, Foreign, Progress, accepted
 from .redacted_rows import redact_log_rows
 from .report import LOG_RECORDS, Report
 
 _PART_RECORDS: Final = 5_000
-_TIME_LIMIT: Final = datetime(2106, 2, 7, tzinfo=UTC)
 _NEEDED: Final = (
     "Timestamp", "TraceId", "SpanId", "TraceFlags", "SeverityText", "SeverityNumber", "ServiceName", "Body",
     "ResourceSchemaUrl", "ResourceAttributes", "ScopeSchemaUrl", "ScopeName", "ScopeVersion", "ScopeAttributes",
@@ -84,18 +82,7 @@ class ForeignLogs(Foreign):
 
 
 def _take(store: Store, rows: pl.DataFrame, report: Report) -> None:
-    reason = (
-        pl.when(~pl.col("TraceId").str.contains(r"^([0-9a-f]{32})?$"))
-        .then(pl.lit(RejectReason.BAD_TRACE_ID.value))
-        .when(~pl.col("SpanId").str.contains(r"^([0-9a-f]{16})?$"))
-        .then(pl.lit(RejectReason.BAD_SPAN_ID.value))
-        .when(pl.col("Timestamp") >= pl.lit(_TIME_LIMIT))
-        .then(pl.lit(RejectReason.TIMESTAMP_OUT_OF_RANGE.value))
-    )
-    judged = rows.with_columns(reason.alias("_reason"))
-    report.rejected.update(judged["_reason"].drop_nulls().to_list())
-    report.input += rows.height
-    good = judged.filter(pl.col("_reason").is_null()).drop("_reason")
+    good = accepted(rows, report, empty_ids=True)
     if not good.is_empty():
         new = store_log_rows(store, good)
         report.new[LOG_RECORDS] += sum(new)

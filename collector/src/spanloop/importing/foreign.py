@@ -5,27 +5,32 @@ written when its span has ended and tells only when it started.
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, Self
 
 import polars as pl
 
+from spanloop.collector.admission import RejectReason
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 from spanloop.store.catalogue import named_query
 from spanloop.store.client import Address, Connection
 
+from .report import Report
+
 REREAD_NS: Final = 2 * 3_600 * 1_000_000_000
 """How late a row may come in without being missed."""
 
 HOUR_NS: Final = 3_600 * 1_000_000_000
+_TIME_LIMIT: Final = datetime(2106, 2, 7, tzinfo=UTC)
 
 Progress = Callable[[int, int], None]
 """Called with the rows read so far, and those that there are to read."""
 
 
-class Foreign:
+class Foreign(ABC):
     """A table that the OpenTelemetry ClickHouse exporter made. A context manager.
 
     Args:
@@ -63,9 +68,9 @@ class Foreign:
         """Close the connection."""
         self._connection.close()
 
+    @abstractmethod
     def check(self) -> None:
         """Refuse a table that is not what it should be."""
-        raise NotImplementedError
 
     def query(self, query_name: str, **parameters: object) -> pl.DataFrame:
         """The answer of a named query."""
@@ -107,3 +112,28 @@ class Foreign:
     @property
     def _state(self) -> str:
         return f"attached {self}"
+
+
+def accepted(rows: pl.DataFrame, report: Report, *, empty_ids: bool) -> pl.DataFrame:
+    """The rows whose ids and time our tables can hold; the others are rejected in ``report``, which counts all.
+
+    Args:
+        rows: Rows with ``TraceId``, ``SpanId`` and ``Timestamp``.
+        report: Where they are counted.
+        empty_ids: Whether a row may belong to no trace or span, as a log record may.
+    """
+    trace_id, span_id = (
+        ("^([0-9a-f]{32})?$", "^([0-9a-f]{16})?$") if empty_ids else ("^[0-9a-f]{32}$", "^[0-9a-f]{16}$")
+    )
+    reason = (
+        pl.when(~pl.col("TraceId").str.contains(trace_id))
+        .then(pl.lit(RejectReason.BAD_TRACE_ID.value))
+        .when(~pl.col("SpanId").str.contains(span_id))
+        .then(pl.lit(RejectReason.BAD_SPAN_ID.value))
+        .when(pl.col("Timestamp") >= pl.lit(_TIME_LIMIT))
+        .then(pl.lit(RejectReason.TIMESTAMP_OUT_OF_RANGE.value))
+    )
+    judged = rows.with_columns(reason.alias("_reason"))
+    report.rejected.update(judged["_reason"].drop_nulls().to_list())
+    report.input += rows.height
+    return judged.filter(pl.col("_reason").is_null()).drop("_reason")
