@@ -5,16 +5,21 @@ just the rows that are theirs.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from spanloop.semconv import attributes as names
 
 from . import frames
+from .attributes import Attributes, Mask
 from .chat_forms import Fields
-from .dialects import ASKED, CANONICAL, DIALECTS, Dialect, RawSpan, RowDialect, column_of
+from .dialects import ASKED, CANONICAL, DIALECTS, Dialect, RawSpan, RowDialect, Spread, column_of, listed
 from .frames import clean_text
 from .messages import dump
 
@@ -33,134 +38,211 @@ _READ_TOO: Final = ("error_type", "session_id")
 """Attributes that all dialects share, and that some find out otherwise."""
 
 _COLUMNS: Final = (*CANONICAL, *_READ_TOO)
+_ONLY_COMMON: Final = ("episode_key", "task_id")
+
+Numbers = npt.NDArray[np.uint8]
+
+_NO_DIALECT: Final = 255
+_ROW_DIALECTS: Final = [number for number, dialect in enumerate(DIALECTS) if isinstance(dialect, RowDialect)]
 
 _MODEL_CALL_KEY: Final = (
     r"^gen_ai\.(?:request\.model|prompt|completion|usage)|^llm\.|^ai\.(?:model|prompt|response)\."
     r"|(?i:(?:prompt|completion|input|output)_?tokens$)"
 )
-_MODEL_CALL_TYPE: Final = r"(?i)^[\w.]*(?:kind|type)=(?:llm|chat|chat_model|generation|completion)$"
+_MODEL_CALL_TYPE_KEY: Final = r"(?i)^[\w.]*(?:kind|type)$"
+_MODEL_CALL_TYPE: Final = r"(?i)^(?:llm|chat|chat_model|generation|completion)$"
+
+
+class _Given(NamedTuple):
+    """What the rows of several dialects have in common."""
+
+    attributes: Attributes
+    asked: Mapping[tuple[str, str], Sequence[Fields]]
+    """See ``_asked``."""
 
 
 def canonical_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """One text column for each canonical field, by the first dialect that matches; ``mark`` where none reads a call."""
-    wanted = {key for dialect in DIALECTS for key in dialect.attributes}
-    wide = _widen(frame, {*wanted, *_COMMON.values()})
-    number = pl.lit(None, dtype=pl.UInt8)
-    for position, dialect in reversed(list(enumerate(DIALECTS))):
-        matches = dialect.matches.fill_null(value=False)
-        number = pl.when(matches).then(pl.lit(position, dtype=pl.UInt8)).otherwise(number)
-    wide = _marked(_read_rows(wide.with_columns(number.alias(_DIALECT))))
-    found = [_spelled(rows, _dialect(number)) for (number,), rows in wide.partition_by(_DIALECT, as_dict=True).items()]
-    if not found:
-        return _spelled(wide, None).drop("_row")
-    return (found[0] if len(found) == 1 else pl.concat(found).sort("_row")).drop("_row")
+    attributes = Attributes(frame["SpanAttributes"])
+    keys = {key for dialect in DIALECTS for key in _keys(dialect)} | {*_COMMON.values()}
+    wide = frame.with_row_index("_row").with_columns(
+        attributes.column(key).alias(column_of(key)) for key in sorted(keys) if key in attributes
+    )
+    numbers = _dialects(wide, attributes)
+    wide = wide.with_columns(_marks(attributes, numbers == _NO_DIALECT), pl.Series(_DIALECT, numbers))
+    given = _Given(attributes, _asked(wide.filter(pl.col(_DIALECT).is_in(_ROW_DIALECTS)), attributes))
+    present: list[int] = np.unique(numbers).tolist()
+    if len(present) <= 1:
+        return _of_dialect(wide, present[0] if present else _NO_DIALECT, given).drop("_row")
+    found = [_of_dialect(wide.filter(pl.col(_DIALECT) == number), number, given) for number in present]
+    return pl.concat(found).sort("_row").drop("_row")
 
 
-def _dialect(number: object) -> Dialect | None:
-    """The dialect of that number, if it consists of expressions."""
-    dialect = None if number is None else DIALECTS[cast("int", number)]
-    return dialect if isinstance(dialect, Dialect) else None
+def _keys(dialect: Dialect | RowDialect) -> AbstractSet[str]:
+    """The attributes that the dialect has expressions of."""
+    spread = dialect.spread if isinstance(dialect, RowDialect) else None
+    return dialect.attributes | spread.attributes if spread else dialect.attributes
 
 
-def _spelled(rows: pl.DataFrame, dialect: Dialect | None) -> pl.DataFrame:
+def _completed(wide: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
+    """``wide`` with an empty column for each of ``keys`` that no row has."""
+    known = set(wide.columns)
+    absent = sorted(column_of(key) for key in keys if column_of(key) not in known)
+    return wide.with_columns(pl.lit(None, dtype=pl.String).alias(name) for name in absent)
+
+
+def _dialects(wide: pl.DataFrame, attributes: Attributes) -> Numbers:
+    """The number of each row's dialect; ``_NO_DIALECT`` where none matches."""
+    told = [(number, dialect) for number, dialect in enumerate(DIALECTS) if _may_match(dialect, attributes)]
+    whole = _completed(wide, {key for _, dialect in told for key in dialect.attributes})
+    matches = whole.select("_row", *(dialect.matches.fill_null(value=False).alias(str(n)) for n, dialect in told))
+    found = np.full(wide.height, _NO_DIALECT, dtype=np.uint8)
+    for number, _ in reversed(told):
+        found[matches[str(number)].to_numpy()] = number
+    return found
+
+
+def _may_match(dialect: Dialect | RowDialect, attributes: Attributes) -> bool:
+    """Whether there is anything that the dialect tells its spans by."""
+    roots = dialect.matches.meta.root_names()
+    keys = [root.removeprefix(column_of("")) for root in roots if root.startswith(column_of(""))]
+    return len(keys) < len(roots) or any(key in attributes for key in keys)
+
+
+def _of_dialect(rows: pl.DataFrame, number: int, given: _Given) -> pl.DataFrame:
     """The canonical columns of rows of one dialect."""
-    told: Mapping[str, pl.Expr] = dialect.columns if dialect else {}
-    values: dict[str, pl.Expr] = {name: told[name] if name in told else pl.col(_READ + name) for name in _COLUMNS}
-    chosen = {name: pl.coalesce(value, pl.lit("")) for name, value in values.items()}
+    dialect = DIALECTS[number] if number < len(DIALECTS) else None
+    if dialect is None:
+        return _spelled(rows, {})
+    if isinstance(dialect, Dialect):
+        return _spelled(_completed(rows, dialect.attributes), dialect.columns)
+    if dialect.spread is None:
+        return _read(rows, dialect, given)
+    whole, is_simple = _spread(rows, dialect.spread, given)
+    simple = _spelled(whole.filter(is_simple), dialect.spread.columns(given.attributes))
+    rest = rows.filter(~is_simple)
+    return simple if rest.is_empty() else pl.concat([simple, _read(rest, dialect, given)]).sort("_row")
+
+
+def _spread(rows: pl.DataFrame, spread: Spread, given: _Given) -> tuple[pl.DataFrame, pl.Series]:
+    """``rows`` with the lists that stand in numbered attributes, and which of them the columns tell of."""
+    attributes, own = given.attributes, rows["_row"]
+    wanted = np.zeros(attributes.height, dtype=np.bool_)
+    wanted[own.to_numpy()] = True
+    is_odd = attributes.lacking.copy()
+    columns: list[pl.Series] = []
+    for name, numbered in spread.lists.items():
+        found = listed(attributes, wanted, numbered)
+        columns += [found.text.gather(own).alias(name), found.note.gather(own).alias(f"{name}:note")]
+        is_odd |= found.is_odd
+    keys = pl.Series([f"{trace_id}/{span_id}" for trace_id, span_id in given.asked], dtype=pl.String)
+    is_asked = (
+        pl.concat_str("TraceId", "SpanId", separator="/").is_in(keys.implode()) if given.asked else pl.lit(value=False)
+    )
+    has_events = pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_ai.")).list.any()
+    is_bare = pl.lit(value=True) if _have_no_events(rows) else ~has_events.fill_null(value=False)
+    is_simple = rows.select(spread.is_simple(attributes) & is_bare & ~is_asked & ~pl.Series(is_odd).gather(own))
+    return rows.with_columns(columns), is_simple.to_series()
+
+
+def _have_no_events(rows: pl.DataFrame) -> bool:
+    return not rows["Events.Name"].list.len().sum()
+
+
+def _read(rows: pl.DataFrame, dialect: RowDialect, given: _Given) -> pl.DataFrame:
+    """The canonical columns of rows that are read one by one."""
+    columns = ("TraceId", "SpanId", "SpanName", "ScopeName", "Events.Name", "Events.Attributes")
+    found = [
+        dialect.read(_raw(rest, own, given.asked.get((trace_id, span_id), ())))
+        for (trace_id, span_id, *rest), own in zip(
+            rows.select(columns).iter_rows(), given.attributes.texts(rows["_row"].to_numpy()), strict=True
+        )
+    ]
+    read = [
+        pl.Series(_READ + name, [clean_text(item.get(name)) for item in found], dtype=pl.String) for name in _COLUMNS
+    ]
+    return _spelled(rows.with_columns(read), {name: pl.col(_READ + name) for name in _COLUMNS})
+
+
+def _spelled(rows: pl.DataFrame, told: Mapping[str, pl.Expr]) -> pl.DataFrame:
+    """The canonical columns, out of an expression for each of those that are told at all."""
+    nothing = pl.lit("")
+    chosen = {name: pl.coalesce(told[name], nothing) if name in told else nothing for name in _COLUMNS}
     for name, key in _COMMON.items():
-        own = pl.col(column_of(key)).fill_null("")
-        chosen[name] = pl.when(own != "").then(own).otherwise(chosen[name]) if name in chosen else own
+        if column_of(key) in rows.columns:
+            own = pl.col(column_of(key)).fill_null("")
+            chosen[name] = pl.when(own != "").then(own).otherwise(chosen[name]) if name in chosen else own
     return rows.select(
         "_row",
         *(name for name in frames.SPANS if name not in {"SpanAttributes", "Events.Name", "Events.Attributes"}),
-        *(value.cast(pl.String).alias(name) for name, value in chosen.items()),
-        *_exception_columns(),
+        *(chosen.get(name, nothing).cast(pl.String).alias(name) for name in (*_COLUMNS, *_ONLY_COMMON)),
+        *_exception_columns(rows),
         MARK,
     )
 
 
-def _read_rows(wide: pl.DataFrame) -> pl.DataFrame:
-    """``wide`` with a column for each thing that dialects read span by span; null where another dialect is at work."""
-    readers = {number: dialect.read for number, dialect in enumerate(DIALECTS) if isinstance(dialect, RowDialect)}
-    rows = wide.filter(pl.col(_DIALECT).is_in(list(readers)))
-    columns = ("TraceId", "SpanId", _DIALECT, "SpanName", "ScopeName", "SpanAttributes", "Events.Name")
-    asked = _asked(rows)
-    found = [
-        readers[cast("int", dialect)](_raw(rest, asked.get((trace_id, span_id), ())))
-        for trace_id, span_id, dialect, *rest in rows.select(*columns, "Events.Attributes").iter_rows()
-    ]
-    read = pl.DataFrame(
-        {_READ + name: [clean_text(item.get(name)) for item in found] for name in _COLUMNS},
-        schema={_READ + name: pl.String for name in _COLUMNS},
-    ).with_columns(rows["_row"])
-    return wide.join(read, on="_row", how="left", maintain_order="left")
-
-
-def _asked(rows: pl.DataFrame) -> dict[tuple[str, str], list[Fields]]:
+def _asked(rows: pl.DataFrame, attributes: Attributes) -> dict[tuple[str, str], list[Fields]]:
     """Model call → the tool calls that it asked for, where spans below it name them: AgentOps writes them so."""
     found: dict[tuple[str, str], list[Fields]] = defaultdict(list)
-    ordered = rows.filter(pl.col("SpanName").str.starts_with("tool_call.")).sort("Timestamp", "SpanId")
-    for trace_id, parent, items in ordered.select("TraceId", "ParentSpanId", "SpanAttributes").iter_rows():
-        told = _dict(items)
+    if "agentops.span.kind" not in attributes:
+        return found
+    calls = rows.filter(pl.col("SpanName").str.starts_with("tool_call."))
+    told = zip(
+        calls.select("Timestamp", "SpanId", "TraceId", "ParentSpanId").iter_rows(),
+        attributes.texts(calls["_row"].to_numpy()),
+        strict=True,
+    )
+    for (_, _, trace_id, parent), own in sorted(told, key=itemgetter(0)):
         names = {"id": "tool.call.id", "name": "tool.name", "arguments": "tool.parameters"}
-        if "agentops.span.kind" in told:
-            found[trace_id, parent].append({key: told.get(name, "") for key, name in names.items()})
+        if "agentops.span.kind" in own:
+            found[trace_id, parent].append({key: own.get(name, "") for key, name in names.items()})
     return found
 
 
-def _raw(row: Sequence[Any], asked: Sequence[Fields]) -> RawSpan:
-    name, scope, items, event_names, event_attributes = row
+def _raw(row: Sequence[Any], own: Mapping[str, str], asked: Sequence[Fields]) -> RawSpan:
+    name, scope, event_names, event_attributes = row
     events = [
         (str(event or ""), _dict(found))
         for event, found in zip(event_names or (), event_attributes or (), strict=False)
     ]
     if asked:
         events.append((ASKED, {"calls": dump(list(asked))}))
-    return RawSpan(name=name or "", scope=scope or "", attributes=_dict(items), events=events)
+    return RawSpan(name=name or "", scope=scope or "", attributes=own, events=events)
 
 
 def _dict(items: list[dict[str, str | None]] | None) -> dict[str, str]:
     return {item["key"] or "": item["value"] or "" for item in items or ()}
 
 
-def _marked(wide: pl.DataFrame) -> pl.DataFrame:
-    """``wide`` with the attribute that gives away a model call which no dialect reads; null elsewhere."""
-    strange = (
-        wide.filter(pl.col(_DIALECT).is_null())
-        .select("_row", pl.col("SpanAttributes"))
-        .explode("SpanAttributes")
-        .unnest("SpanAttributes")
-        .filter(
-            pl.col("key").str.contains(_MODEL_CALL_KEY)
-            | (pl.col("key") + "=" + pl.col("value")).str.contains(_MODEL_CALL_TYPE)
-        )
-        .group_by("_row")
-        .agg(pl.col("key").min().alias(MARK))
-    )
-    return wide.join(strange, on="_row", how="left", maintain_order="left")
+def _marks(attributes: Attributes, is_meant: Mask) -> pl.Series:
+    """The attribute that gives away a model call which no dialect reads; null where none does.
+
+    Args:
+        attributes: Of all rows.
+        is_meant: The rows that no dialect reads.
+    """
+    tells = attributes.matching(lambda key: key.str.contains(_MODEL_CALL_KEY))
+    may_tell = attributes.matching(lambda key: key.str.contains(_MODEL_CALL_TYPE_KEY))
+    places = np.flatnonzero(may_tell & ~tells & is_meant[attributes.rows])
+    values = attributes.values.gather(pl.Series(places, dtype=pl.UInt32))
+    says = values.str.contains(_MODEL_CALL_TYPE).fill_null(value=False).to_numpy()
+    tells[places[says]] = True
+    found: dict[int, str] = {}
+    places = np.flatnonzero(tells & is_meant[attributes.rows])
+    rows: list[int] = attributes.rows[places].tolist()
+    codes: list[int] = attributes.codes[places].tolist()
+    for row, code in zip(rows, codes, strict=True):
+        key = attributes.keys[code]
+        found[row] = min(found.get(row, key), key)
+    marks = np.full(attributes.height, len(found), dtype=np.uint32)
+    marks[list(found)] = np.arange(len(found))
+    return pl.Series(MARK, [*found.values(), None], dtype=pl.String).gather(pl.Series(marks))
 
 
-def _widen(frame: pl.DataFrame, keys: set[str]) -> pl.DataFrame:
-    """``frame`` with a text column for each of ``keys``; of a repeated key the last value counts."""
-    rows = frame.with_row_index("_row")
-    long = (
-        rows.select("_row", pl.col("SpanAttributes"))
-        .explode("SpanAttributes")
-        .unnest("SpanAttributes")
-        .filter(pl.col("key").is_in(sorted(keys)))
-    )
-    wide = rows
-    for (key,), found in long.partition_by("key", as_dict=True).items():
-        values = found.select("_row", pl.col("value").alias(column_of(str(key)))).unique("_row", keep="last")
-        wide = wide.join(values, on="_row", how="left", maintain_order="left")
-    absent = sorted(key for key in keys if column_of(key) not in wide.columns)
-    return wide.with_columns(pl.lit(None, dtype=pl.String).alias(column_of(key)) for key in absent)
-
-
-def _exception_columns() -> tuple[pl.Expr, ...]:
+def _exception_columns(rows: pl.DataFrame) -> tuple[pl.Expr, ...]:
     """Attributes of the last exception event; null when there is none."""
-    is_exception = pl.col("Events.Name").list.eval(pl.element() == names.EXCEPTION_EVENT_NAME)
-    return (
-        pl.when(is_exception.list.any()).then(pl.col("Events.Name")).alias("event_names"),
-        pl.when(is_exception.list.any()).then(pl.col("Events.Attributes")).alias("event_attributes"),
-    )
+    told = {"event_names": "Events.Name", "event_attributes": "Events.Attributes"}
+    if _have_no_events(rows):
+        return tuple(pl.lit(None, dtype=frames.SPANS[column]).alias(name) for name, column in told.items())
+    is_exception = pl.col("Events.Name").list.eval(pl.element() == names.EXCEPTION_EVENT_NAME).list.any()
+    return tuple(pl.when(is_exception).then(pl.col(column)).alias(name) for name, column in told.items())

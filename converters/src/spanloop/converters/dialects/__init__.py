@@ -4,13 +4,15 @@ from typing import Final
 
 from .agentscope import AGENTSCOPE
 from .base import CANONICAL, Dialect, attr, column_of
-from .legacy import ASKED, LEGACY
+from .legacy import ASKED
+from .legacy_columns import LEGACY
 from .litellm import LITELLM
 from .logfire import LOGFIRE
+from .numbered import listed
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
-from .rows import BODY, RawSpan, RowDialect
+from .rows import BODY, RawSpan, RowDialect, Spread
 from .vercel_ai import VERCEL_AI
 from .wrapped import WRAPPED
 
@@ -27,4 +29,16 @@ DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
 )
 """In order of precedence: what says more about where a span comes from comes first."""
 
-__all__ = ["ASKED", "BODY", "CANONICAL", "DIALECTS", "Dialect", "RawSpan", "RowDialect", "attr", "column_of"]
+__all__ = [
+    "ASKED",
+    "BODY",
+    "CANONICAL",
+    "DIALECTS",
+    "Dialect",
+    "RawSpan",
+    "RowDialect",
+    "Spread",
+    "attr",
+    "column_of",
+    "listed",
+]

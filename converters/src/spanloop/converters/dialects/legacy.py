@@ -9,24 +9,22 @@ events as JSON, and spans that only ``traceloop.*`` describes. What is structure
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-import polars as pl
-
 from spanloop.semconv import attributes as names
 
 from ..chat_forms import Fields, as_fields, as_list, message, messages, split_answers, tool_call
 from ..messages import dump
 from ..spans import SpanKind
-from .base import attr
 from .exchange import request_messages, response_messages
+from .numbered import unflatten
 from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES
-from .rows import BODY, RawSpan, RowDialect, as_text, decoded, fields_of, first, known, unflatten
+from .rows import BODY, RawSpan, as_text, decoded, fields_of, first, known
 
-_PROMPTS: Final = ("gen_ai.prompt", "llm.prompts")
-_COMPLETIONS: Final = ("gen_ai.completion", "llm.completions")
-_REQUEST_TYPES: Final = ("llm.request.type", "gen_ai.request.type")
+PROMPTS: Final = ("gen_ai.prompt", "llm.prompts")
+COMPLETIONS: Final = ("gen_ai.completion", "llm.completions")
+REQUEST_TYPES: Final = ("llm.request.type", "gen_ai.request.type")
 TRACELOOP_KIND: Final = "traceloop.span.kind"
 EVENTS: Final = "events"
-_ALTERNATIVES: Final = {
+ALTERNATIVES: Final = {
     "request_model": ("llm.request.model", "model_name"),
     "response_model": ("llm.response.model",),
     "finish_reasons": (
@@ -60,8 +58,8 @@ DETAILS: Final = "gen_ai.client.inference.operation.details"
 def read(span: RawSpan) -> dict[str, str]:
     """The canonical columns of one span in a legacy form."""
     attributes = span.attributes
-    columns = {column: first(attributes, key, *_ALTERNATIVES.get(column, ())) for column, key in SOURCES.items()}
-    columns |= {column: first(attributes, *keys) for column, keys in _ALTERNATIVES.items() if column not in SOURCES}
+    columns = {column: first(attributes, key, *ALTERNATIVES.get(column, ())) for column, key in SOURCES.items()}
+    columns |= {column: first(attributes, *keys) for column, keys in ALTERNATIVES.items() if column not in SOURCES}
     columns["session_id"] = first(attributes, "traceloop.association.properties.session_id")
     kind = kind_of(span)
     columns["kind"] = str(kind)
@@ -79,8 +77,8 @@ def kind_of(span: RawSpan) -> SpanKind:
     """What the span stands for, by operation, else by what it has."""
     attributes = span.attributes
     operation, traceloop = attributes.get(names.GEN_AI_OPERATION_NAME, ""), attributes.get(TRACELOOP_KIND, "")
-    requested = first(attributes, *_REQUEST_TYPES)
-    told = _KIND_OF_OPERATION.get(operation) or _KIND_OF_TRACELOOP.get(traceloop) or _KIND_OF_REQUEST.get(requested)
+    requested = first(attributes, *REQUEST_TYPES)
+    told = KIND_OF_OPERATION.get(operation) or KIND_OF_TRACELOOP.get(traceloop) or KIND_OF_REQUEST.get(requested)
     if told is not None:
         return told
     if _has_messages(span):
@@ -90,25 +88,25 @@ def kind_of(span: RawSpan) -> SpanKind:
     if first(attributes, "agent_name", names.GEN_AI_AGENT_NAME):
         return SpanKind.AGENT
     is_call = attributes.get(names.GEN_AI_REQUEST_MODEL) and not operation
-    return SpanKind.LLM if is_call and any(key in attributes for key in _ANSWERED) else SpanKind.OTHER
+    return SpanKind.LLM if is_call and any(key in attributes for key in ANSWERED) else SpanKind.OTHER
 
 
-_KIND_OF_OPERATION: Final = {
+KIND_OF_OPERATION: Final = {
     **dict.fromkeys(LLM_OPERATIONS, SpanKind.LLM),
     **dict.fromkeys(AGENT_OPERATIONS, SpanKind.AGENT),
     "execute_tool": SpanKind.TOOL,
     "embeddings": SpanKind.OTHER,
     "invoke_workflow": SpanKind.OTHER,
 }
-_KIND_OF_TRACELOOP: Final = {"tool": SpanKind.TOOL, "agent": SpanKind.AGENT}
-_KIND_OF_REQUEST: Final = {
+KIND_OF_TRACELOOP: Final = {"tool": SpanKind.TOOL, "agent": SpanKind.AGENT}
+KIND_OF_REQUEST: Final = {
     "chat": SpanKind.LLM,
     "completion": SpanKind.LLM,
     "embedding": SpanKind.OTHER,
     "embeddings": SpanKind.OTHER,
     "rerank": SpanKind.OTHER,
 }
-_ANSWERED: Final = (
+ANSWERED: Final = (
     names.GEN_AI_RESPONSE_ID,
     names.GEN_AI_RESPONSE_FINISH_REASONS,
     names.GEN_AI_USAGE_OUTPUT_TOKENS,
@@ -119,7 +117,7 @@ _ANSWERED: Final = (
 
 def _has_messages(span: RawSpan) -> bool:
     keys = span.attributes.keys()
-    if any(f"{prefix}.0.{end}" in keys for prefix in (*_PROMPTS, *_COMPLETIONS) for end in ("role", "content")):
+    if any(f"{prefix}.0.{end}" in keys for prefix in (*PROMPTS, *COMPLETIONS) for end in ("role", "content")):
         return True
     return any(name == "gen_ai.choice" for name, _ in span.events) and bool(
         span.attributes.get(names.GEN_AI_REQUEST_MODEL)
@@ -130,11 +128,9 @@ def _content(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
     attributes = span.attributes
     events = [*_listed_events(attributes.get(EVENTS, "")), *((name, _payload(found)) for name, found in span.events)]
     details = [found for name, found in events if name == DETAILS]
-    seen = _flat(attributes, _PROMPTS) or _event_inputs(events) or _whole(attributes, "gen_ai.prompt", "user")
+    seen = _flat(attributes, PROMPTS) or _event_inputs(events) or _whole(attributes, "gen_ai.prompt", "user")
     said = (
-        _flat(attributes, _COMPLETIONS)
-        or _event_outputs(events)
-        or _whole(attributes, "gen_ai.completion", "assistant")
+        _flat(attributes, COMPLETIONS) or _event_outputs(events) or _whole(attributes, "gen_ai.completion", "assistant")
     )
     said = _with_asked(
         said,
@@ -167,12 +163,17 @@ def _with_asked(said: list[Fields], calls: Sequence[object]) -> list[Fields]:
 
 
 def _flat(attributes: Mapping[str, str], prefixes: tuple[str, ...]) -> list[Fields]:
-    role = "user" if prefixes is _PROMPTS else "assistant"
+    role = "user" if prefixes is PROMPTS else "assistant"
     for prefix in prefixes:
-        found = [_flat_message(item, role) for item in unflatten(attributes, prefix)]
+        found = [flat_message(item, role) for item in unflatten(attributes, prefix)]
         if found:
             return [item for item in _with_thoughts(found) if item["parts"] or role == "user"]
     return []
+
+
+def is_thought(item: Fields) -> bool:
+    """Whether a listed message is what a model thought to itself."""
+    return item["role"] in {"thinking", "reasoning"}
 
 
 def _with_thoughts(found: Sequence[Fields]) -> list[Fields]:
@@ -182,7 +183,7 @@ def _with_thoughts(found: Sequence[Fields]) -> list[Fields]:
     beside: Fields = {}
     for item in found:
         parts = as_list(item["parts"])
-        if item["role"] in {"thinking", "reasoning"}:
+        if is_thought(item):
             thoughts += [{"type": "reasoning", "content": as_fields(part).get("content", part)} for part in parts]
             beside |= item
         else:
@@ -191,7 +192,8 @@ def _with_thoughts(found: Sequence[Fields]) -> list[Fields]:
     return [*whole, {**beside, "role": "assistant", "parts": thoughts}] if thoughts else whole
 
 
-def _flat_message(fields: Fields, role: str) -> Fields:
+def flat_message(fields: Fields, role: str) -> Fields:
+    """One message out of the nested object that its numbered attributes make."""
     content = fields.get("content")
     if content == '""':
         # OpenLLMetry's LangChain once wrote all content as JSON.
@@ -275,17 +277,22 @@ def _event_message(role: str, payload: Fields) -> Fields:
 
 def _tools(attributes: Mapping[str, str]) -> str:
     found = unflatten(attributes, "llm.request.functions") or unflatten(attributes, "gen_ai.request.functions")
-    for item in found:
-        for key in ("parameters", "input_schema"):
-            if isinstance(item.get(key), str):
-                item[key] = decoded(as_text(item[key]))
     if found:
-        return dump(found)
+        return dump([tool_definition(item) for item in found])
     listed = fields_of(first(attributes, "model_request_parameters")).get("function_tools")
     if not isinstance(listed, list):
         return ""
     tools = [cast("Fields", item) for item in cast("list[object]", listed) if isinstance(item, dict)]
     return dump([{**item, "parameters": item.get("parameters_json_schema", item.get("parameters"))} for item in tools])
+
+
+def tool_definition(fields: Fields) -> Fields:
+    """A tool as numbered attributes list it: its schema is JSON in text."""
+    schemas = {key: decoded(as_text(fields[key])) for key in _SCHEMAS if isinstance(fields.get(key), str)}
+    return {**fields, **schemas}
+
+
+_SCHEMAS: Final = ("parameters", "input_schema")
 
 
 def _tool_events(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
@@ -301,37 +308,3 @@ def _tool_events(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
             parts = [cast("Fields", part) for part in cast("list[object]", said["parts"]) if isinstance(part, dict)]
             found["tool_result"] = "".join(as_text(part.get("content")) for part in parts if part.get("type") == "text")
     return found
-
-
-_PYDANTIC_AGENT: Final = ("all_messages_events", "pydantic_ai.all_messages")
-"""What Pydantic AI's agent runs carry; before version 2 they have no operation, and the tokens of all their calls."""
-
-_FLAT_MARKS: Final = tuple(f"{prefix}.0.{end}" for prefix in (*_PROMPTS, *_COMPLETIONS) for end in ("role", "content"))
-_WHOLE_MARKS: Final = ("gen_ai.prompt", "gen_ai.completion", *_REQUEST_TYPES)
-_has_events = pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_ai.")).list.any()
-_is_marked = pl.any_horizontal(attr(key).is_not_null() for key in (*_FLAT_MARKS, *_WHOLE_MARKS))
-_is_bare = attr(names.GEN_AI_OPERATION_NAME).is_null() & pl.any_horizontal(
-    attr(key).is_not_null()
-    for key in (TRACELOOP_KIND, names.GEN_AI_REQUEST_MODEL, names.GEN_AI_TOOL_NAME, *_PYDANTIC_AGENT)
-)
-_has_listed = attr(EVENTS).is_not_null() & attr(names.GEN_AI_REQUEST_MODEL).is_not_null()
-
-LEGACY: Final = RowDialect(
-    name="legacy",
-    attributes=frozenset(
-        {
-            *_FLAT_MARKS,
-            *_WHOLE_MARKS,
-            EVENTS,
-            TRACELOOP_KIND,
-            *_PYDANTIC_AGENT,
-            names.GEN_AI_OPERATION_NAME,
-            names.GEN_AI_REQUEST_MODEL,
-            names.GEN_AI_TOOL_NAME,
-            names.GEN_AI_INPUT_MESSAGES,
-        }
-    ),
-    matches=attr(names.GEN_AI_INPUT_MESSAGES).is_null()
-    & (_is_marked | _has_events.fill_null(value=False) | _is_bare | _has_listed),
-    read=read,
-)

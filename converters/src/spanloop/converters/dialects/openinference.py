@@ -23,7 +23,8 @@ from .exchange import (
     response_id,
     response_messages,
 )
-from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known, parameters, unflatten
+from .numbered import unflatten
+from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known, parameters
 
 SPAN_KIND: Final = "openinference.span.kind"
 _KINDS: Final = {"LLM": SpanKind.LLM, "TOOL": SpanKind.TOOL, "AGENT": SpanKind.AGENT}

@@ -4,7 +4,7 @@ Invariant: a ``RowDialect`` gives the same canonical columns, as text, as a ``Di
 leaves out what it does not find. Reading never raises: text that should be JSON and is not counts as plain text.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
@@ -12,6 +12,7 @@ import polars as pl
 
 from ..chat_forms import Fields, python_object
 from ..messages import MalformedMessagesError, dump, parse_json
+from .numbered import Numbered
 
 BODY: Final = "event.body"
 """Under this key an event that came as a log record has its body, next to its attributes."""
@@ -25,6 +26,23 @@ class RawSpan(NamedTuple):
     attributes: Mapping[str, str]
     events: Sequence[tuple[str, Mapping[str, str]]]
     """(name, attributes), in order; log records of the span are among them."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the rows of a ``RowDialect`` are read at once, where most are of a form that allows it.
+
+    Attributes:
+        lists: Column → the numbered list that stands in it, as JSON; ``name:note`` has the notes.
+        is_simple: Out of the keys that there are: true for the rows that the columns tell of.
+        columns: Out of the same keys: as ``Dialect.columns``, of the attributes and ``lists``.
+        attributes: What the two read beside ``RowDialect.attributes``.
+    """
+
+    lists: Mapping[str, Numbered]
+    is_simple: Callable[[Container[str]], pl.Expr]
+    columns: Callable[[Container[str]], Mapping[str, pl.Expr]]
+    attributes: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -43,6 +61,8 @@ class RowDialect:
     attributes: frozenset[str]
     matches: pl.Expr
     read: Callable[[RawSpan], dict[str, str]]
+    spread: Spread | None = None
+    """The same for all rows at once, of those that can be told so."""
 
 
 def decoded(text: str) -> object:
@@ -75,42 +95,6 @@ def as_text(value: object) -> str:
 def first(attributes: Mapping[str, str], *keys: str) -> str:
     """The first of the attributes that is there and not empty."""
     return next((attributes[key] for key in keys if attributes.get(key)), "")
-
-
-def unflatten(attributes: Mapping[str, str], prefix: str) -> list[Fields]:
-    """``prefix.0.a.b``, ``prefix.1.a`` … → one nested object an index, in order; numbered keys become lists."""
-    found: dict[str, object] = {}
-    start = prefix + "."
-    for key, value in attributes.items():
-        if not key.startswith(start):
-            continue
-        *path, last = key[len(start) :].split(".")
-        place = found
-        for name in path:
-            below = place.get(name)
-            if not isinstance(below, dict):
-                below = place[name] = {} if below is None else {"": below}
-            place = cast("Fields", below)
-        if isinstance(place.get(last), dict):
-            cast("Fields", place[last])[""] = value
-        else:
-            place[last] = value
-    return [cast("Fields", item) for item in _numbered(found) if isinstance(item, dict)]
-
-
-def _numbered(found: Fields) -> list[object]:
-    keys = sorted((key for key in found if key.isascii() and key.isdigit()), key=int)
-    return [_listed(found[key]) for key in keys]
-
-
-def _listed(value: object) -> object:
-    """Objects whose keys are all numbers, as lists; attribute paths are never deeper than a key is long."""
-    if not isinstance(value, dict):
-        return value
-    fields = cast("Fields", value)
-    if fields and all(key.isascii() and key.isdigit() for key in fields):
-        return _numbered(fields)
-    return {key: _listed(item) for key, item in fields.items()}
 
 
 def known(columns: Mapping[str, str]) -> dict[str, str]:

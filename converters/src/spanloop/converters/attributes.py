@@ -1,0 +1,117 @@
+"""Attributes, taken apart once: every key numbered, so that rules about keys look at each distinct key and no more.
+
+Invariant: nothing is lost and nothing is moved; the attributes of a row stand behind one another in their order.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_FEW: Final = 2**16
+"""Numbers below this are sorted by radix."""
+
+
+class Attributes:
+    """All attributes of a column, one behind the other.
+
+    Args:
+        column: Of the type ``frames.STRING_ITEMS``, one list a row.
+    """
+
+    def __init__(self, column: pl.Series) -> None:
+        lists = column.fill_null([]) if column.null_count() else column
+        lengths = lists.list.len().to_numpy()
+        items = lists.explode(empty_as_null=False).struct
+        told, self.values = items.field("key").fill_null(""), items.field("value")
+        known = told.unique(maintain_order=True)
+        self.height = column.len()
+        """How many rows there are."""
+        self.lengths: Rows = lengths.astype(np.int64)
+        """How many attributes each row has."""
+        self.keys: list[str] = known.to_list()
+        """Every key once, by its number."""
+        self.codes: npt.NDArray[np.uint32] = told.cast(pl.Enum(known)).to_physical().cast(pl.UInt32).to_numpy()
+        """The number of each attribute's key."""
+        self.rows: Rows = np.repeat(np.arange(self.height), lengths)
+        """The row of each attribute."""
+        self._number = {key: number for number, key in enumerate(self.keys)}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._number
+
+    def places(self, key: str) -> Rows:
+        """Where ``key`` stands among the attributes, in their order."""
+        number = self._number.get(key)
+        if number is None:
+            return np.empty(0, dtype=np.int64)
+        order, ends = self._by_key
+        return order[ends[number] : ends[number + 1]]
+
+    def column(self, key: str) -> pl.Series:
+        """The value of ``key`` in each row: null without one, the last where there are several."""
+        places = self.places(key)
+        found = np.full(self.height, self.values.len(), dtype=np.uint32)
+        found[self.rows[places]] = places
+        return self._values_and_null.gather(pl.Series(found))
+
+    def matching(self, is_meant: Callable[[pl.Expr], pl.Expr]) -> Mask:
+        """Whether the key of each attribute is meant.
+
+        Args:
+            is_meant: Said of a column of keys; asked once for each distinct one.
+        """
+        keys = pl.DataFrame([pl.Series("key", self.keys, dtype=pl.String)])
+        return keys.select(is_meant(pl.col("key"))).to_series().to_numpy()[self.codes]
+
+    def rows_with(self, places: Mask | Rows) -> Mask:
+        """Which rows have one of the attributes at ``places``."""
+        found = np.zeros(self.height, dtype=np.bool_)
+        found[self.rows[places]] = True
+        return found
+
+    def texts(self, rows: npt.NDArray[Any]) -> Iterator[dict[str, str]]:
+        """The attributes of each of ``rows`` (ascending) as text: empty for null, of a repeated key the last."""
+        wanted = rows.astype(np.int64)
+        mask = np.zeros(self.height, dtype=np.bool_)
+        mask[wanted] = True
+        places = np.flatnonzero(mask[self.rows])
+        values: list[str | None] = self.values.gather(pl.Series(places, dtype=pl.UInt32)).to_list()
+        codes: list[int] = self.codes[places].tolist()
+        keys, start = self.keys, 0
+        lengths: list[int] = self.lengths[wanted].tolist()
+        for length in lengths:
+            end = start + length
+            yield {keys[code]: value or "" for code, value in zip(codes[start:end], values[start:end], strict=True)}
+            start = end
+
+    @cached_property
+    def repeated(self) -> Mask:
+        """Which rows have a key more than once."""
+        both = np.sort(self.rows * max(len(self.keys), 1) + self.codes)
+        again = both[1:][both[1:] == both[:-1]] // max(len(self.keys), 1)
+        found = np.zeros(self.height, dtype=np.bool_)
+        found[again] = True
+        return found
+
+    @cached_property
+    def lacking(self) -> Mask:
+        """Which rows have an attribute without a value."""
+        return self.rows_with(self.values.is_null().to_numpy())
+
+    @cached_property
+    def _values_and_null(self) -> pl.Series:
+        return pl.concat([self.values, pl.Series([None], dtype=pl.String)], rechunk=True)
+
+    @cached_property
+    def _by_key(self) -> tuple[Rows, npt.NDArray[Any]]:
+        """The places of all attributes by key, and where those of each key begin; the end is last."""
+        codes = self.codes.astype(np.uint16) if len(self.keys) <= _FEW else self.codes
+        ends = np.concatenate([[0], np.cumsum(np.bincount(self.codes, minlength=len(self.keys)))])
+        return np.argsort(codes, kind="stable"), ends

@@ -1,0 +1,205 @@
+"""Lists that stand flattened in numbered attributes (``gen_ai.prompt.0.role``), put together for all rows at once.
+
+Agents send their whole history with every call, so that most of what stands there was seen before: every distinct entry
+is read once, however many rows repeat it. Invariant: a row has what ``unflatten`` and the same reading of its
+entries, one by one, would give it; what cannot be told that way is ``is_odd``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from ..attributes import Attributes, Mask, Rows
+from ..chat_forms import Fields
+
+_MOST: Final = 2**31
+"""Greater numbers than this count nothing."""
+
+_ESCAPED: Final = "\\ud"
+"""How lone surrogates are written: a list that holds one is escaped as a whole."""
+
+
+class Entry(NamedTuple):
+    """One entry of a list."""
+
+    text: str
+    """Its JSON; empty where nothing comes of it, several with commas between them where more does."""
+    note: str = ""
+    """What else is to be known of it; of a row the first that is not empty counts."""
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A list in attributes ``prefix.N.…``.
+
+    Attributes:
+        prefix: What stands before the number.
+        read: An entry out of the nested object that its attributes make; None for one that only makes sense among the
+            others.
+    """
+
+    prefix: str
+    read: Callable[[Fields], Entry | None]
+
+
+class Listed(NamedTuple):
+    """One value a row."""
+
+    text: pl.Series
+    """The JSON list; null where the row has no entries, ``[]`` where nothing comes of them."""
+    note: pl.Series
+    is_odd: Mask
+
+
+class _Entries(NamedTuple):
+    """The entries of all rows: by row, then by number."""
+
+    rows: Rows
+    starts: Rows
+    """Where the attributes of each begin in the following."""
+    fields: npt.NDArray[np.int64]
+    """The number of each attribute's path within its entry."""
+    values: pl.Series
+
+
+def listed(attributes: Attributes, wanted: Mask, numbered: Numbered) -> Listed:
+    """The lists of the ``wanted`` rows; others have none."""
+    start = numbered.prefix + "."
+    paths: dict[str, int] = {}
+    numbers = np.full(len(attributes.keys), -1, dtype=np.int64)
+    fields = np.zeros(len(attributes.keys), dtype=np.int64)
+    odd_keys = np.zeros(len(attributes.keys), dtype=np.bool_)
+    for code, key in enumerate(attributes.keys):
+        if key.startswith(start):
+            number, _, path = key[len(start) :].partition(".")
+            if number.isascii() and number.isdigit():
+                odd_keys[code] = not path or len(number) > len(str(int(number))) or int(number) >= _MOST
+                numbers[code] = -1 if odd_keys[code] else int(number)
+                fields[code] = paths.setdefault(path, len(paths))
+    is_odd = attributes.repeated & wanted
+    if odd_keys.any():
+        is_odd |= attributes.rows_with(odd_keys[attributes.codes])
+    places = np.flatnonzero((numbers >= 0)[attributes.codes] & (wanted & ~is_odd)[attributes.rows])
+    entries = _entries(attributes, places, numbers, fields)
+    return _joined(attributes.height, entries, is_odd, numbered, list(paths))
+
+
+def _entries(attributes: Attributes, places: Rows, numbers: Rows, fields: Rows) -> _Entries:
+    codes = attributes.codes[places]
+    keys = attributes.rows[places] * _MOST + numbers[codes]
+    if (keys[1:] < keys[:-1]).any():
+        order = np.argsort(keys, kind="stable")
+        places, codes, keys = places[order], codes[order], keys[order]
+    starts = np.flatnonzero(np.concatenate([np.ones(min(len(keys), 1), dtype=np.bool_), keys[1:] != keys[:-1]]))
+    values = attributes.values.gather(pl.Series(places, dtype=pl.UInt32)).fill_null("")
+    return _Entries(attributes.rows[places[starts]], starts, fields[codes], values)
+
+
+def _joined(height: int, entries: _Entries, is_odd: Mask, numbered: Numbered, paths: Sequence[str]) -> Listed:
+    distinct, which, is_unclear = _distinct(entries)
+    read = [_read(fields, numbered) for fields in _fields(entries, distinct, paths, numbered.prefix)]
+    known = pl.DataFrame(
+        {
+            "text": [entry.text if entry else None for entry in read],
+            "note": [entry.note if entry else "" for entry in read],
+        },
+        schema={"text": pl.String, "note": pl.String},
+    )
+    told = known[pl.Series(which, dtype=pl.UInt32)].with_columns(pl.Series("row", entries.rows))
+    is_odd[entries.rows[is_unclear | told["text"].is_null().to_numpy()]] = True
+    lists = told.group_by("row", maintain_order=True).agg(
+        pl.col("text").filter(pl.col("text") != "").str.join(","),
+        pl.col("note").filter(pl.col("note") != "").first(),
+    )
+    places = np.full(height, lists.height, dtype=np.uint32)
+    places[lists["row"].to_numpy()] = np.arange(lists.height)
+    found = pl.concat([lists.select(pl.format("[{}]", "text"), "note"), _NOTHING])[pl.Series(places)]
+    return Listed(found["text"], found["note"], is_odd)
+
+
+_NOTHING: Final = pl.DataFrame({"text": [None], "note": [None]}, schema={"text": pl.String, "note": pl.String})
+
+
+def _distinct(entries: _Entries) -> tuple[Rows, Rows, Mask]:
+    """Distinct entries, of each entry the distinct one that it equals, and those of which that is unclear."""
+    starts, count = entries.starts, len(entries.fields)
+    if not count:
+        return starts, starts, np.zeros(0, dtype=np.bool_)
+    lengths = np.diff(starts, append=count)
+    positions = np.arange(count) - np.repeat(starts, lengths)
+    told = entries.values.hash(seed=1).to_numpy() + entries.fields.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (told ^ (told >> np.uint64(29))) * (
+        positions.astype(np.uint64) * np.uint64(0xBF58476D1CE4E5B9 & ~1) + np.uint64(1)
+    )
+    _, first, which = np.unique(np.add.reduceat(mixed, starts), return_index=True, return_inverse=True)
+    alike = lengths[first[which]] == lengths
+    same = np.minimum(np.repeat(starts[first[which]], lengths) + positions, count - 1)
+    is_same = (entries.fields == entries.fields[same]) & (
+        entries.values == entries.values.gather(pl.Series(same, dtype=pl.UInt32))
+    ).to_numpy()
+    return first, which, ~(alike & np.logical_and.reduceat(is_same, starts))
+
+
+def _fields(entries: _Entries, distinct: Rows, paths: Sequence[str], prefix: str) -> list[list[Fields]]:
+    """Of each of the ``distinct`` entries what its attributes make: one object, or none."""
+    lengths: Rows = np.diff(entries.starts, append=len(entries.fields))[distinct]
+    ends: Rows = np.cumsum(lengths)
+    places: Rows = np.arange(lengths.sum()) + np.repeat(entries.starts[distinct] - ends + lengths, lengths)
+    values: list[str] = entries.values.gather(pl.Series(places, dtype=pl.UInt32)).to_list()
+    fields: list[int] = entries.fields[places].tolist()
+    found: list[list[Fields]] = []
+    at = 0
+    sizes: list[int] = lengths.tolist()
+    for length in sizes:
+        told: Mapping[str, str] = {
+            f"{prefix}.0.{paths[field]}": value
+            for field, value in zip(fields[at : at + length], values[at : at + length], strict=True)
+        }
+        found.append(unflatten(told, prefix))
+        at += length
+    return found
+
+
+def _read(fields: Sequence[Fields], numbered: Numbered) -> Entry | None:
+    entry = numbered.read(fields[0]) if fields else None
+    return None if entry is None or _ESCAPED in entry.text else entry
+
+
+def unflatten(attributes: Mapping[str, str], prefix: str) -> list[Fields]:
+    """``prefix.0.a.b``, ``prefix.1.a`` … → one nested object an index, in order; numbered keys become lists."""
+    found: dict[str, object] = {}
+    start = prefix + "."
+    for key, value in attributes.items():
+        if not key.startswith(start):
+            continue
+        *path, last = key[len(start) :].split(".")
+        place = found
+        for name in path:
+            below = place.get(name)
+            if not isinstance(below, dict):
+                below = place[name] = {} if below is None else {"": below}
+            place = cast("Fields", below)
+        if isinstance(place.get(last), dict):
+            cast("Fields", place[last])[""] = value
+        else:
+            place[last] = value
+    return [cast("Fields", item) for item in _numbered(found) if isinstance(item, dict)]
+
+
+def _numbered(found: Fields) -> list[object]:
+    keys = sorted((key for key in found if key.isascii() and key.isdigit()), key=int)
+    return [_listed(found[key]) for key in keys]
+
+
+def _listed(value: object) -> object:
+    """Objects whose keys are all numbers, as lists; attribute paths are never deeper than a key is long."""
+    if not isinstance(value, dict):
+        return value
+    fields = cast("Fields", value)
+    if fields and all(key.isascii() and key.isdigit() for key in fields):
+        return _numbered(fields)
+    return {key: _listed(item) for key, item in fields.items()}

@@ -1,0 +1,141 @@
+"""Attributes in columns: the quick reading of all rows at once says what reading one by one says."""
+
+import json
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from spanloop.converters import canonical, frames
+from spanloop.converters.attributes import Attributes
+from spanloop.converters.dialects import DIALECTS, RowDialect, column_of
+
+from .converters_recordings import OWN, load, span_frame
+
+ONE_BY_ONE = tuple(replace(d, spread=None) if isinstance(d, RowDialect) else d for d in DIALECTS)
+
+PATHS = ".role .content .finish_reason .tool_calls.0.name .tool_calls.0.arguments .tool_call_id .0 .parameters .name ."
+LISTS = "gen_ai.prompt gen_ai.completion llm.prompts llm.completions llm.request.functions"
+NUMBERED = st.builds(
+    "{}.{}{}".format,
+    st.sampled_from(LISTS.split()),
+    st.sampled_from(["0", "1", "2", "10", "00", "x"]),
+    st.sampled_from(["", *PATHS.split()]),
+)
+OTHER = st.sampled_from(
+    [
+        "gen_ai.request.model",
+        "gen_ai.operation.name",
+        "gen_ai.prompt",
+        "gen_ai.tool.name",
+        "llm.request.type",
+        "events",
+        "agent_name",
+        "traceloop.span.kind",
+        "gen_ai.response.id",
+        "traceloop.entity.name",
+        "gen_ai.request.type",
+        "gen_ai.agent.name",
+        "session.id",
+        "gen_ai.output.messages",
+        "gen_ai.usage.completion_tokens",
+    ]
+)
+JSON_TEXTS = (
+    '["a"]',
+    '{"a": 1}',
+    '[{"type": "text", "text": "x"}]',
+    '[{"type": "tool_result", "tool_use_id": "c", "content": "r"}]',
+    '["\\ud800"]',
+)
+VALUE = st.sampled_from(
+    ["", *["user", "assistant", "tool", "thinking", "hello", "stop", "chat", "execute_tool"], *JSON_TEXTS]
+)
+SPAN = st.lists(st.tuples(NUMBERED | OTHER, st.none() | VALUE), max_size=8)
+
+
+def spans(attributes: list[list[tuple[str, str | None]]]) -> pl.DataFrame:
+    rows = [
+        {
+            "TraceId": f"{number:032x}",
+            "SpanId": f"{number:016x}",
+            "SpanName": "call",
+            "SpanAttributes": [{"key": key, "value": value} for key, value in items],
+        }
+        for number, items in enumerate(attributes)
+    ]
+    return pl.DataFrame(rows, schema=frames.SPANS)
+
+
+def both(frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> tuple[pl.DataFrame, pl.DataFrame]:
+    at_once = canonical.canonical_columns(frame)
+    with monkeypatch.context() as patch:
+        patch.setattr(canonical, "DIALECTS", ONE_BY_ONE)
+        return at_once, canonical.canonical_columns(frame)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(SPAN, max_size=6))
+def test_all_at_once_is_one_by_one(attributes: list[list[tuple[str, str | None]]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        assert_frame_equal(*both(spans(attributes), patch))
+
+
+def test_all_at_once_is_one_by_one_in_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = [span_frame(load(path.stem)["spans"]) for path in sorted(OWN.glob("*.json"))]
+    assert recorded
+    assert_frame_equal(*both(pl.concat(recorded), monkeypatch))
+
+
+def test_a_history_that_grows_is_a_text_that_grows_at_its_end() -> None:
+    said = [("user", 'say "hi"'), ("assistant", "hi"), ("user", "again\n"), ("assistant", "hi")]
+    frame = spans(
+        [
+            [
+                ("gen_ai.request.model", "tiny"),
+                *(
+                    item
+                    for number, (role, text) in enumerate(said[: 1 + 2 * turn])
+                    for item in ((f"gen_ai.prompt.{number}.role", role), (f"gen_ai.prompt.{number}.content", text))
+                ),
+            ]
+            for turn in range(2)
+        ]
+    )
+    first, second = canonical.canonical_columns(frame)["input_messages"].to_list()
+    assert [message["parts"][0]["content"] for message in json.loads(second)] == [text for _, text in said[:3]]
+    assert second.startswith(first.removesuffix("]"))
+
+
+def test_attributes_keep_their_rows_and_their_order() -> None:
+    column = pl.Series(
+        [
+            [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}, {"key": "a", "value": "3"}],
+            None,
+            [],
+            [{"key": "b"}],
+        ],
+        dtype=frames.STRING_ITEMS,
+    )
+    found = Attributes(column)
+    assert found.column("a").to_list() == ["3", None, None, None]
+    assert found.column("b").to_list() == ["2", None, None, None]
+    assert found.column("c").to_list() == [None] * 4
+    assert found.repeated.tolist() == [True, False, False, False]
+    assert found.lacking.tolist() == [False, False, False, True]
+    texts = list(found.texts(pl.Series([0, 2, 3]).to_numpy()))
+    assert texts == [{"a": "3", "b": "2"}, {}, {"b": ""}]
+    assert "a" in found
+    assert "c" not in found
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_no_dialect_takes_a_span_for_what_it_lacks(dialect: RowDialect) -> None:
+    """Dialects of which no attribute is there are not asked: this is why that may be."""
+    nothing = spans([[]]).with_columns(
+        pl.lit(None, dtype=pl.String).alias(column_of(key)) for key in sorted(dialect.attributes)
+    )
+    assert not nothing.select(dialect.matches.fill_null(value=False)).item()
