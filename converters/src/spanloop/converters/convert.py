@@ -142,7 +142,7 @@ def _convert(
         return converted
     rewards = [joined.rewards.get(episode_id, NO_REWARDS) for episode_id in plain.episodes["episode_id"].to_list()]
     outcomes = [_scored_outcome(found, options) or "unknown" for found in rewards]
-    return _joined(converted, tables(plain, captured, rewards, outcomes))
+    return _joined(converted, tables(plain, tokens, rewards, outcomes))
 
 
 def _stitched(told: pl.DataFrame, plain: Plain | None, options: Options) -> tuple[Collapsed, Stitched]:

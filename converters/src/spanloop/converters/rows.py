@@ -22,7 +22,7 @@ from .trajectories import Row, exact_tokens
 
 Values = tuple[object, ...]
 
-_NO_ACTION: Final = '{"role":"assistant","parts":[]}'
+NO_ACTION: Final = '{"role":"assistant","parts":[]}'
 """The action of a call that gave none."""
 
 
@@ -146,7 +146,7 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, states: lis
         step.policy_version,
         states[step.index],
         span.tools,
-        span.output[0].json if span.output else _NO_ACTION,
+        span.output[0].json if span.output else NO_ACTION,
         dump([result.as_json() for result in step.results]) if step.results else "[]",
         "" if step.following is None else states[step.following],
         reward,

@@ -14,15 +14,18 @@ from collections.abc import Iterable, Mapping
 from math import isfinite, nan
 from typing import Final, NamedTuple, cast
 
+import numpy as np
 import polars as pl
 
 from spanloop.semconv.enums import UntrainableReason
 
 from . import frames
-from .captures import IN_SPAN, Capture, Generation, Generations, checked, read_generations
+from .attributes import Attributes, Mask
+from .captures import IN_SPAN, Capture, Generations, checked, read_generations
 from .chat_forms import Fields, as_fields, as_list
 from .dialects.rows import decoded
 from .spans import Problem, Span, SpanKind
+from .token_texts import token_lists
 
 SpanKey = tuple[str, str]
 
@@ -47,12 +50,18 @@ _LOGPROB: Final = ("logprob", "log_prob", "token_logprob")
 
 
 class Carried(NamedTuple):
-    """What spans carry, each under its span's key."""
+    """What spans carry, told by ``trace_id`` and ``parent_span_id``: those of the span itself."""
 
-    generations: dict[SpanKey, Generation]
-    tokens: pl.DataFrame
-    """As ``Generations.tokens``; ``Generation.row`` counts in it."""
+    captured: Generations
+    """By trace, start and span, their tokens in the same order."""
     problems: dict[SpanKey, Problem]
+
+    def beside(self, tokens: pl.DataFrame) -> pl.DataFrame:
+        """``tokens`` of other captures, and behind them these."""
+        own = self.captured.tokens
+        if own.is_empty() or tokens.is_empty():
+            return tokens if own.is_empty() else own
+        return pl.concat([tokens, own])
 
 
 def tokens_in_spans(spans: pl.DataFrame) -> Carried:
@@ -63,84 +72,126 @@ def tokens_in_spans(spans: pl.DataFrame) -> Carried:
     """
     wanted = (*_KEY, "Timestamp", "IngestedAt", "SpanAttributes")
     known = frames.conform(spans, pl.Schema({name: frames.SPANS[name] for name in wanted}))
-    marked = known.filter(pl.col("SpanAttributes").list.eval(_is_marked).list.any().fill_null(value=False))
-    if marked.is_empty():
-        return Carried({}, _NO_TOKENS, {})
-    rows = (
-        marked.sort("IngestedAt", "Timestamp", *_KEY)
-        .unique(_KEY, keep="first", maintain_order=True)
-        .with_row_index("_row")
-    )
-    found = _decoded_rows(_numbers(rows.select("_row").join(_told(rows), on="_row", how="left")))
+    attributes = Attributes(known["SpanAttributes"])
+    marked = _marked(attributes)
+    if not marked.any():
+        return Carried(Generations(_NO_ROWS, _NO_TOKENS), {})
+    rows = _in_order(known.drop("SpanAttributes").with_row_index("_row").filter(pl.Series(marked, dtype=pl.Boolean)))
+    found = rows.hstack(_decoded_rows(_numbers(_told(rows["_row"], attributes))).drop("_row"))
     problems = {
         (trace_id, span_id): Problem(UntrainableReason.TOKEN_MISMATCH, f"span {span_id}, attribute {problem}")
-        for trace_id, span_id, problem in rows.join(found, on="_row")
-        .filter(pl.col("problem").is_not_null())
+        for trace_id, span_id, problem in found.filter(pl.col("problem").is_not_null())
         .select(*_KEY, "problem")
         .iter_rows()
     }
-    sound = rows.join(found, on="_row").filter(pl.col("problem").is_null())
-    read = read_generations(
-        sound.select(
-            pl.concat_str(*_KEY, separator="/").alias("generation_id"),
-            pl.lit(0).alias("choice_index"),
-            pl.col("TraceId").alias("trace_id"),
-            pl.col("SpanId").alias("parent_span_id"),
-            pl.col("prompt").alias("prompt_token_ids"),
-            pl.col("response").alias("response_token_ids"),
-            "logprobs",
-            pl.lit(value=True).alias("is_complete"),
-            pl.col("IngestedAt").alias("ingested_at"),
-        )
+    sound = found.filter(pl.col("problem").is_null()) if problems else found
+    tokens = sound.select(
+        pl.col("prompt").alias("prompt_token_ids"), pl.col("response").alias("response_token_ids"), "logprobs"
     )
-    return Carried({(one.trace_id, one.parent_span_id): one for one in read.found}, read.tokens, problems)
+    if any(tokens[name].null_count() for name in tokens.columns):
+        tokens = tokens.with_columns(pl.all().fill_null([]))
+    told = {
+        "generation_id": pl.concat_str(*_KEY, separator="/"),
+        "trace_id": pl.col("TraceId"),
+        "parent_span_id": pl.col("SpanId"),
+        "row": pl.int_range(pl.len()),
+        **{name: pl.lit(tokens[name].list.len()) for name in tokens.columns},
+        "is_complete": pl.lit(value=True),
+        "sampling": pl.lit(pl.Series([[]], dtype=frames.STRING_ITEMS)).first(),
+        "ingested_at": pl.col("IngestedAt").cast(pl.Int64),
+    }
+    schema = _NO_ROWS.schema
+    return Carried(
+        Generations(
+            sound.select(
+                told.get(name, pl.lit("" if dtype == pl.String else 0)).cast(dtype).alias(name)
+                for name, dtype in schema.items()
+            ),
+            tokens,
+        ),
+        problems,
+    )
 
 
-_NO_TOKENS: Final = frames.empty(frames.GENERATIONS).select("prompt_token_ids", "response_token_ids", "logprobs")
-_field = pl.element().struct.field
-_is_marked: Final = _field("key").str.contains(_MARK, literal=True) | (
-    (_field("key") == _RESPONSE) & _field("value").str.contains(_MARK, literal=True)
-)
+_NO_ROWS, _NO_TOKENS = read_generations(frames.empty(frames.GENERATIONS))
 
 
-def _told(rows: pl.DataFrame) -> pl.DataFrame:
+def _marked(attributes: Attributes) -> Mask:
+    """Which rows have token ids."""
+    marked = attributes.rows_with(attributes.matching(lambda key: key.str.contains(_MARK, literal=True)))
+    whole = attributes.places(_RESPONSE)
+    values = attributes.values.gather(pl.Series(whole, dtype=pl.UInt32))
+    return marked | attributes.rows_with(
+        whole[values.str.contains(_MARK, literal=True).fill_null(value=False).to_numpy()]
+    )
+
+
+def _in_order(marked: pl.DataFrame) -> pl.DataFrame:
+    """The first delivery of each span, by trace, start and span."""
+    if marked.select(pl.struct(_KEY).is_duplicated().any()).item():
+        marked = marked.sort("IngestedAt", "Timestamp", *_KEY).unique(_KEY, keep="first", maintain_order=True)
+    return marked.sort("TraceId", "Timestamp", "SpanId")
+
+
+def _told(rows: pl.Series, attributes: Attributes) -> pl.DataFrame:
     """For each role the key and the value that play it, in columns ``role`` and ``role:key``; null where none does."""
-    items = rows.select("_row", "SpanAttributes").explode("SpanAttributes").unnest("SpanAttributes")
-    told = rows.select("_row")
+    told = [rows]
+    keys = pl.Series(attributes.keys, dtype=pl.String)
     for role, pattern in _ROLES.items():
         allowed = _LIST_LIKE if role == "logprobs" else r"\S"
-        playing = (
-            items.filter(pl.col("key").str.contains(pattern) & pl.col("value").str.contains(allowed))
-            .sort("_row", "key")
-            .unique("_row", keep="first", maintain_order=True)
-            .select("_row", pl.col("key").alias(f"{role}:key"), pl.col("value").alias(role))
-        )
-        told = told.join(playing, on="_row", how="left", maintain_order="left")
-    return told
+        places = np.full(attributes.height, -1, dtype=np.int64)
+        for key in sorted(keys.filter(keys.str.contains(pattern)).to_list(), reverse=True):
+            own = attributes.places(key)
+            values = attributes.values.gather(pl.Series(own, dtype=pl.UInt32))
+            own = own[values.str.contains(allowed).fill_null(value=False).to_numpy()]
+            places[attributes.rows[own]] = own
+        playing = pl.Series(places[rows.to_numpy()]).replace(-1, None).cast(pl.UInt32)
+        told.append(attributes.values.gather(playing).alias(role))
+        told.append(keys.gather(pl.Series(attributes.codes).gather(playing)).alias(f"{role}:key"))
+    return pl.DataFrame(told)
 
 
 def _numbers(told: pl.DataFrame) -> pl.DataFrame:
     """Lists of numbers out of text, without Python; ``problem`` where there is a list that holds something else."""
-    ids, floats = pl.List(pl.UInt32), pl.List(pl.Float32)
-    is_flat = pl.col("logprobs").str.contains(_FLOATS).fill_null(value=False)
     lists = told.with_columns(
-        *(_list(role, _NUMBERS, ids).alias(f"{role}:list") for role in ("prompt", "response")),
-        pl.when(is_flat).then(_list("logprobs", _FLOATS, floats)).alias("logprobs:list"),
-        pl.when(~is_flat).then("logprobs").alias("logprobs:rest"),
+        *(_ids_in(told[role]).alias(f"{role}:list") for role in ("prompt", "response")),
+        pl.lit(None, dtype=pl.List(pl.Float32)).alias("logprobs:list"),
+        pl.lit(None, dtype=pl.String).alias("logprobs:rest"),
     )
-    broken = [
-        pl.when(pl.col(role).is_not_null() & (pl.col(f"{role}:list").is_null() | _holds_null(f"{role}:list"))).then(
-            pl.format("{}: expected token ids, got {}", f"{role}:key", pl.col(role).str.slice(0, 80))
+    if lists["logprobs"].null_count() < lists.height:
+        is_flat = pl.col("logprobs").str.contains(_FLOATS).fill_null(value=False)
+        lists = lists.with_columns(
+            pl.when(is_flat).then(_list("logprobs", _FLOATS, pl.List(pl.Float32))).alias("logprobs:list"),
+            pl.when(~is_flat).then("logprobs").alias("logprobs:rest"),
         )
-        for role in ("prompt", "response")
-    ]
     infinite = pl.col("logprobs:list").list.eval(~pl.element().is_finite().fill_null(value=False)).list.any()
-    broken.append(
-        pl.when(infinite).then(
-            pl.format("{}: expected finite logprobs, got {}", "logprobs:key", pl.col("logprobs").str.slice(0, 80))
+    broken = {
+        "prompt": ("token ids", pl.col("prompt").is_not_null() & pl.col("prompt:list").is_null()),
+        "response": ("token ids", pl.col("response").is_not_null() & pl.col("response:list").is_null()),
+        "logprobs": ("finite logprobs", infinite.fill_null(value=False)),
+    }
+    found = lists.select(is_broken.alias(role) for role, (_, is_broken) in broken.items())
+    problems = [
+        pl.when(found[role]).then(
+            pl.format(f"{{}}: expected {what}, got {{}}", f"{role}:key", pl.col(role).str.slice(0, 80))
         )
-    )
-    return lists.with_columns(pl.coalesce(*broken).alias("problem"))
+        for role, (what, _) in broken.items()
+        if found[role].any()
+    ]
+    return lists.with_columns(pl.coalesce(*problems, pl.lit(None, dtype=pl.String)).alias("problem"))
+
+
+def _ids_in(texts: pl.Series) -> pl.Series:
+    """The token ids in each text; null without one, and where it holds something else."""
+    lists = token_lists(texts.to_list())
+    rest = texts.is_not_null() & lists.is_null()
+    if not rest.any():
+        return lists
+    read = texts.filter(rest).alias("text").to_frame().select(_list("text", _NUMBERS, pl.List(pl.UInt32)).alias("ids"))
+    has_holes = pl.col("ids").list.eval(pl.element().is_null()).list.any()
+    found = read.select(pl.when(~has_holes).then("ids")).to_series()
+    places = pl.select(pl.when(rest).then(lists.len() + rest.cum_sum() - 1).otherwise(pl.int_range(lists.len())))
+    return pl.concat([lists, found]).gather(places.to_series())
 
 
 def _list(column: str, pattern: str, dtype: pl.List) -> pl.Expr:
@@ -150,16 +201,16 @@ def _list(column: str, pattern: str, dtype: pl.List) -> pl.Expr:
     return pl.when(pl.col(column).str.contains(pattern)).then(split.cast(dtype, strict=False))
 
 
-def _holds_null(column: str) -> pl.Expr:
-    return pl.col(column).list.eval(pl.element().is_null()).list.any()
-
-
 def _decoded_rows(told: pl.DataFrame) -> pl.DataFrame:
     """``prompt``, ``response``, ``logprobs`` and ``problem`` of each row, with what has to be decoded one by one."""
     is_missing = pl.col("response:list").is_null() | pl.col("prompt:list").is_null() | pl.col("logprobs:list").is_null()
-    left = told.filter(pl.col("problem").is_null() & is_missing).select(
+    has_more = pl.col("logprobs:rest").is_not_null() | pl.col("whole").is_not_null()
+    left = told.filter(pl.col("problem").is_null() & is_missing & has_more).select(
         "_row", "logprobs:rest", "logprobs:key", "whole", "whole:key"
     )
+    names = ("prompt", "response", "logprobs")
+    if left.is_empty():
+        return told.select("_row", *(pl.col(f"{name}:list").alias(name) for name in names), "problem")
     read = [_from_response(*row) for row in left.iter_rows()]
     schema = {
         "_row": told.schema["_row"],
@@ -172,7 +223,7 @@ def _decoded_rows(told: pl.DataFrame) -> pl.DataFrame:
     joined = told.join(more, on="_row", how="left", maintain_order="left")
     return joined.select(
         "_row",
-        *(pl.coalesce(f"{name}:list", f"{name}:more").alias(name) for name in ("prompt", "response", "logprobs")),
+        *(pl.coalesce(f"{name}:list", f"{name}:more").alias(name) for name in names),
         pl.coalesce("problem", "problem:more").alias("problem"),
     )
 
@@ -249,20 +300,24 @@ def join_carried(
         captures: Model call → the gateway's capture.
         carried: See ``tokens_in_spans``.
     """
-    if not carried.generations and not carried.problems:
-        return dict(captures), captured.tokens
+    tokens = carried.beside(captured.tokens)
+    rows = carried.captured.rows
+    if rows.is_empty() and not carried.problems:
+        return dict(captures), tokens
     held: dict[SpanKey, SpanKey] = {kept: gone for gone, kept in sorted(duplicates.items(), reverse=True)}
     found = dict(captures)
+    of_rest = rows.filter(pl.col("trace_id").is_in(list({span.trace_id for span in spans})))
+    generations = {(one.trace_id, one.parent_span_id): one for one in carried.captured._replace(rows=of_rest).found}
     offset = captured.tokens.height
     for span in spans:
         if span.kind is not SpanKind.LLM or span.key in found:
             continue
         for key in (span.key, held.get(span.key)):
-            if key in carried.generations:
-                generation = carried.generations[key]
+            if key in generations:
+                generation = generations[key]
                 found[span.key] = checked(span, generation._replace(row=generation.row + offset), IN_SPAN)
                 break
             if key in carried.problems:
                 found[span.key] = Capture(None, IN_SPAN, carried.problems[key], 0)
                 break
-    return found, pl.concat([captured.tokens, carried.tokens])
+    return found, tokens

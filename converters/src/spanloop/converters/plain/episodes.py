@@ -25,6 +25,7 @@ from ..stitch.message_prefix import after
 from .lanes import Answer, Calls, Lane, Reader, Steps, Tools
 from .pieces import Call, NotPlainError
 from .screen import IS_CALL, IS_TOOL, TELLS_OF_NO_ERROR, by_trace, traces, with_captures
+from .silent import can_be_silent, silent_steps
 
 _CONTEXT: Final = ("trace", "TraceId", "SpanId", "kind", "response_id", "session_id", "conversation_id")
 
@@ -107,7 +108,7 @@ def read_plain(
     read = _read(whole.filter(may_be), calls, rows.filter(IS_TOOL))
     context = rows.filter(~IS_CALL & pl.col("trace").is_in(read.episodes["trace"].implode())).select(_CONTEXT)
     plain = read._replace(context=context)
-    return plain.without(_diverged(plain.calls, captured.tokens) | _used_as_tools(plain))
+    return plain.without(_diverged(plain.calls, carried.beside(captured.tokens)) | _used_as_tools(plain))
 
 
 def _scored(rows: pl.DataFrame, scores: pl.DataFrame) -> pl.Series:
@@ -130,32 +131,54 @@ def _read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame) -> Plai
     given = calls["tools"].unique(maintain_order=True)
     definitions = [_definitions(text) for text in given.to_list()]
     numbers = calls["tools"].replace_strict(given, pl.int_range(given.len(), eager=True), return_dtype=pl.UInt32)
-    reader = Reader(
-        _columns(calls, numbers),
-        Tools(*(column.to_list() for column in tools.select(_TOOL_COLUMNS))),
-        definitions,
+    counts = whole["calls"].to_numpy().astype(np.int64)
+    known = calls.with_columns(
+        _canonical_reasons(calls["finish_reasons"]).alias("finish_reason"),
+        pl.Series("tools", definitions, dtype=pl.String).gather(numbers),
+        pl.Series("step", np.arange(calls.height) - np.repeat(np.cumsum(counts) - counts, counts), dtype=pl.UInt32),
     )
-    lanes: list[list[Lane]] = []
-    answers: list[list[Answer]] = []
+    told: list[pl.DataFrame] = []
+    lanes: list[list[Lane]] = [[] for _ in range(whole.height)]
+    answers: list[list[Answer]] = [[] for _ in range(whole.height)]
     is_plain = np.ones(whole.height, dtype=np.bool_)
-    ends = np.cumsum(whole["calls"].to_numpy()).tolist()
-    tool_ends = np.searchsorted(tools["trace"].to_numpy(), whole["trace"].to_numpy(), side="right").tolist()
-    first, first_tool = 0, 0
-    for number, (end, tool_end) in enumerate(zip(ends, tool_ends, strict=True)):
-        try:
-            found = reader.read(range(first, end), range(first_tool, tool_end))
-            lanes.append(found.lanes)
-            answers.append(found.answers)
-        except NotPlainError:
-            is_plain[number] = False
-        first, first_tool = end, tool_end
-    known = _with_steps(calls, reader.steps, numbers, definitions, whole["calls"])
-    read = known.filter(pl.Series(np.repeat(is_plain, whole["calls"].to_numpy()), dtype=pl.Boolean))
-    episodes = whole.filter(pl.Series(is_plain, dtype=pl.Boolean))
-    groups = _groups(episodes["task_id"].to_list(), lanes, read.filter(pl.col("step") == 0)["tools"].to_list())
-    return Plain(
-        episodes.with_columns(pl.Series("group_id", groups, dtype=pl.String)), read, calls.clear(), lanes, answers
-    )
+    is_silent = whole["is_silent"].to_numpy()
+    if not is_silent.all():
+        reader = Reader(
+            _columns(known, numbers),
+            Tools(*(column.to_list() for column in tools.select(_TOOL_COLUMNS))),
+            definitions,
+        )
+        ends = np.cumsum(counts).tolist()
+        tool_ends = np.searchsorted(tools["trace"].to_numpy(), whole["trace"].to_numpy(), side="right").tolist()
+        for number in np.flatnonzero(~is_silent).tolist():
+            first, first_tool = (ends[number - 1], tool_ends[number - 1]) if number else (0, 0)
+            try:
+                found = reader.read(range(first, ends[number]), range(first_tool, tool_ends[number]))
+                lanes[number], answers[number] = found.lanes, found.answers
+            except NotPlainError:
+                is_plain[number] = False
+        told.append(_spoken(known, reader.steps))
+    if is_silent.any():
+        is_plain[is_silent & ~np.logical_and.reduceat(can_be_silent(known), np.cumsum(counts) - counts)] = False
+        told.append(silent_steps(known))
+    if len(told) > 1:
+        of_call = pl.Series(np.repeat(is_silent, counts), dtype=pl.Boolean)
+        spoken, silent = told
+        told = [
+            spoken.select(
+                pl.when(of_call).then(silent[name]).otherwise(pl.col(name)).alias(name) for name in spoken.columns
+            )
+        ]
+    read = known.with_columns(told[0].get_columns())
+    episodes = whole
+    if not is_plain.all():
+        read = read.filter(pl.Series(np.repeat(is_plain, counts), dtype=pl.Boolean))
+        episodes = whole.filter(pl.Series(is_plain, dtype=pl.Boolean))
+        lanes = [found for found, is_read in zip(lanes, is_plain, strict=True) if is_read]
+        answers = [found for found, is_read in zip(answers, is_plain, strict=True) if is_read]
+    first_calls = read.filter(pl.col("step") == 0)
+    groups = _groups(episodes, lanes, first_calls["tools"])
+    return Plain(episodes.with_columns(groups), read, calls.clear(), lanes, answers)
 
 
 def _definitions(text: str) -> str | None:
@@ -165,19 +188,24 @@ def _definitions(text: str) -> str | None:
         return None
 
 
+def _canonical_reasons(texts: pl.Series) -> pl.Series:
+    given = texts.unique()
+    reasons = [canonical_finish_reason(text) for text in given.to_list()]
+    return texts.replace_strict(given, pl.Series(reasons, dtype=pl.String), return_dtype=pl.String)
+
+
 def _columns(calls: pl.DataFrame, tools: pl.Series) -> Calls:
     ended = pl.col("Timestamp") + pl.col("Duration")
     is_later = (ended.shift() <= pl.col("Timestamp")) & (pl.col("Timestamp").shift() < pl.col("Timestamp"))
     alike = [pl.col(name) == pl.col(name).shift() for name in ("trace", "ServiceName", "system_instructions")]
     is_next = pl.all_horizontal(is_later, *alike).fill_null(value=False)
-    reasons = {text: canonical_finish_reason(text) for text in calls["finish_reasons"].unique().to_list()}
     return Calls(
         start_ns=calls["Timestamp"].to_list(),
         end_ns=(calls["Timestamp"] + calls["Duration"]).to_list(),
         service_name=calls["ServiceName"].to_list(),
         is_next=calls.select(is_next).to_series().to_list(),
         is_streaming=calls["streams"].to_list(),
-        finish_reason=[reasons[text] for text in calls["finish_reasons"].to_list()],
+        finish_reason=calls["finish_reason"].to_list(),
         input=calls["input_messages"].to_list(),
         output=calls["output_messages"].to_list(),
         system=calls["system_instructions"].to_list(),
@@ -185,38 +213,39 @@ def _columns(calls: pl.DataFrame, tools: pl.Series) -> Calls:
     )
 
 
-def _with_steps(
-    calls: pl.DataFrame, steps: Steps, tools: pl.Series, definitions: Sequence[str | None], counts: pl.Series
-) -> pl.DataFrame:
-    """``calls`` with what was found out about each."""
-    sizes = counts.to_numpy()
+def _spoken(calls: pl.DataFrame, steps: Steps) -> pl.DataFrame:
+    """What was found out about each call: see ``silent.silent_steps``."""
     states = pl.Series("state", steps.state, dtype=pl.String) + "]"
     following = pl.Series(steps.following, dtype=pl.UInt32)
     previous = np.full(calls.height, -1)
     previous[following.drop_nulls().to_numpy()] = np.flatnonzero(following.is_not_null().to_numpy())
     before = pl.Series(previous, dtype=pl.Int64).replace(-1, None).cast(pl.UInt32)
-    return calls.with_columns(
-        states,
-        states.gather(following).fill_null("").alias("next_state"),
-        following.is_null().alias("is_last"),
-        pl.Series("step", np.arange(calls.height) - np.repeat(np.cumsum(sizes) - sizes, sizes), dtype=pl.UInt32),
-        pl.Series("first", steps.first, dtype=pl.UInt32),
-        pl.Series("action", steps.action, dtype=pl.String),
-        pl.Series("tool_results", steps.results, dtype=pl.String),
-        pl.Series("tool_call_count", steps.tool_call_count, dtype=pl.UInt32),
-        pl.Series("finish_reason", steps.finish_reason, dtype=pl.String),
-        pl.Series("tools", definitions, dtype=pl.String).gather(tools),
-        before.is_not_null().alias("continues"),
-        calls["capture"].gather(before).alias("before"),
+    return pl.DataFrame(
+        [
+            states,
+            states.gather(following).fill_null("").alias("next_state"),
+            following.is_null().alias("is_last"),
+            pl.Series("first", steps.first, dtype=pl.UInt32),
+            pl.Series("action", steps.action, dtype=pl.String),
+            pl.Series("tool_results", steps.results, dtype=pl.String),
+            pl.Series("tool_call_count", steps.tool_call_count, dtype=pl.UInt32),
+            pl.Series("finish_reason", steps.finish_reason, dtype=pl.String),
+            before.is_not_null().alias("continues"),
+            calls["capture"].gather(before).alias("before"),
+            (calls["is_exact"].gather(before) != calls["is_exact"]).fill_null(value=False).alias("is_broken"),
+        ]
     )
 
 
-def _groups(task_ids: Iterable[str], lanes: Iterable[Sequence[Lane]], tools: Iterable[str]) -> list[str]:
+def _groups(episodes: pl.DataFrame, lanes: Sequence[Sequence[Lane]], tools: pl.Series) -> pl.Series:
     """The group of each episode: see ``rows.group_of``."""
-    return [
-        task_id or digest([definitions, *_opening(found[0])]).hex()
-        for task_id, found, definitions in zip(task_ids, lanes, tools, strict=True)
+    known = [
+        digest([definitions, *_opening(found[0])]).hex() if found and not task_id else None
+        for task_id, found, definitions in zip(episodes["task_id"], lanes, tools, strict=True)
     ]
+    task_ids = episodes.select(pl.when(pl.col("task_id") != "").then("task_id")).to_series()
+    by_start = pl.Series("group_id", known, dtype=pl.String)
+    return task_ids.fill_null(by_start).fill_null(episodes["episode_id"]).alias("group_id")
 
 
 def _opening(lane: Lane) -> Iterator[str]:
@@ -228,12 +257,12 @@ def _opening(lane: Lane) -> Iterator[str]:
 
 def _diverged(calls: pl.DataFrame, tokens: pl.DataFrame) -> set[str]:
     """Traces in which the tokens of a call do not go on where those of the call before ended."""
-    pairs = calls.filter(pl.col("continues")).select("TraceId", "before", "capture")
-    halves = pairs.filter(pl.col("before").is_null() != pl.col("capture").is_null())["TraceId"]
-    whole = pairs.drop_nulls()
+    found = set(calls.filter(pl.col("is_broken"))["TraceId"])
+    whole = calls.filter(pl.col("continues") & pl.col("is_exact")).select("TraceId", "before", "capture").drop_nulls()
+    if whole.is_empty():
+        return found
     prompts, prompt_ends = _bytes(tokens["prompt_token_ids"])
     sampled, sampled_ends = _bytes(tokens["response_token_ids"])
-    found = set(halves)
     pairs_of_rows: Iterator[tuple[str, int, int]] = whole.iter_rows()
     for trace_id, one, other in pairs_of_rows:
         prompt = bytes(prompts[prompt_ends[one] : prompt_ends[one + 1]])

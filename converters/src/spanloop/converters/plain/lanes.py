@@ -34,7 +34,9 @@ from .pieces import (
 _MOST_LENGTHS: Final = 16
 """So many lengths of beginnings are tried in a trace of interleaved conversations."""
 
-_UNFINISHED: Final = frozenset({LENGTH, CONTENT_FILTER, "error"})
+UNFINISHED: Final = frozenset({LENGTH, CONTENT_FILTER, "error"})
+"""Finish reasons of calls that are not plain."""
+
 _OPENING: Final = re.compile(r"s*u+")
 """Roles of a conversation that begins: system messages, then the user's."""
 
@@ -249,7 +251,7 @@ class Reader:
         if (
             offered is None
             or said.role != "assistant"
-            or reason in _UNFINISHED
+            or reason in UNFINISHED
             or (column.is_streaming[call] and not reason)
         ):
             raise NotPlainError

@@ -46,9 +46,15 @@ def by_trace(told: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+IS_SILENT: Final = (pl.col("input_messages") == "") & (pl.col("output_messages") == "")
+"""Of a model call of which nobody recorded what was said."""
+
+
 def _is_odd() -> pl.Expr:
     is_unread = (
-        (pl.col("DroppedAttributesCount") > 0) | (pl.col("input_messages") == "") | (pl.col("output_messages") == "")
+        (pl.col("DroppedAttributesCount") > 0)
+        | ((pl.col("input_messages") == "") != (pl.col("output_messages") == ""))
+        | (IS_SILENT & (pl.col("system_instructions") != ""))
     )
     has_failed = pl.col("is_error") | (pl.col("error_type") != "") | pl.col("event_names").is_not_null()
     return has_failed | (IS_CALL & is_unread)
@@ -117,6 +123,7 @@ def traces(rows: pl.DataFrame, *, session_is_episode: bool) -> pl.DataFrame:
     found = rows.group_by("trace", maintain_order=True).agg(
         pl.col("TraceId").first(),
         IS_CALL.sum().alias("calls"),
+        (IS_CALL & IS_SILENT).sum().alias("silent"),
         pl.col("is_odd").any(),
         *(
             (value if _is_told(rows, name) else pl.lit("").first()).fill_null("").alias(name)
@@ -135,8 +142,10 @@ def traces(rows: pl.DataFrame, *, session_is_episode: bool) -> pl.DataFrame:
     is_one = pl.col("episode_key") == pl.col("other_key")
     trace_ids, keys = found["TraceId"], rows["episode_key"].unique()
     is_ambiguous = pl.col("TraceId").is_in(keys.implode()) | pl.col("episode_key").is_in(trace_ids.implode())
+    is_whole = (pl.col("silent") == 0) | (pl.col("silent") == pl.col("calls"))
     return found.with_columns(
-        is_plain=(pl.col("calls") > 0) & ~pl.col("is_odd") & is_one & ~is_shared & ~is_ambiguous,
+        is_plain=(pl.col("calls") > 0) & is_whole & ~pl.col("is_odd") & is_one & ~is_shared & ~is_ambiguous,
+        is_silent=pl.col("silent") > 0,
         episode_id=pl.when(pl.col("episode_key") != "").then("episode_key").otherwise("TraceId"),
     )
 
@@ -162,18 +171,62 @@ def _twice_recorded(rows: pl.DataFrame) -> pl.Series:
 def with_captures(calls: pl.DataFrame, captured: Generations, carried: Carried) -> pl.DataFrame:
     """``calls`` with the capture of each: ``capture`` (its row; null without one) and what is told with it.
 
-    Sets ``is_odd`` where more than one, or one that contradicts the call, may belong to it.
+    Sets ``is_odd`` where more than one, or one that contradicts the call, may belong to it. ``is_carried`` says that it
+    is the span's own, and ``is_exact`` that it has log-probabilities.
 
     Args:
         calls: All model calls, whether they may be plain or not.
         captured: What the gateway captured.
-        carried: What spans carry themselves.
+        carried: What spans carry themselves; their rows come behind those of ``captured``.
     """
-    told = captured.rows.select(
+    told = captured.rows.select("trace_id", "parent_span_id", *_told(0), is_carried=pl.lit(value=False)).with_columns(
+        _has_holes(captured.tokens).gather(captured.rows["row"]).alias("has_holes")
+    )
+    named = told.filter(pl.col("response_id") != "")
+    only = named.filter(pl.col("response_id").is_unique()).drop("trace_id", "parent_span_id")
+    own = carried.captured.rows.select(
+        pl.col("trace_id").alias("TraceId"),
+        pl.col("parent_span_id").alias("SpanId"),
+        *_told(captured.tokens.height),
+        is_carried=pl.lit(value=True),
+        has_holes=pl.lit(value=False),
+    ).drop("response_id")
+    joined = _joined(calls, only, own)
+    has_context = told.filter((pl.col("trace_id") != "") & (pl.col("parent_span_id") != ""))["trace_id"].unique()
+    broken = pl.Series([trace_id for trace_id, _ in carried.problems], dtype=pl.String)
+    is_uncertain = pl.col("response_id").is_in(named["response_id"].unique().implode()) | pl.col("TraceId").is_in(
+        pl.concat([has_context, broken]).implode()
+    )
+    is_exact = pl.col("logprobs") > 0
+    contradicts = (
+        ~pl.col("is_complete")
+        | (pl.col("logprobs") != pl.col("response_tokens"))
+        | pl.col("has_holes")
+        | ((pl.col("input_tokens") > 0) & (pl.col("input_tokens") != pl.col("prompt_tokens")))
+        | ((pl.col("output_tokens") > 0) & (pl.col("output_tokens") != pl.col("response_tokens")))
+    )
+    is_empty = (pl.col("response_tokens") == 0) | (pl.col("prompt_tokens") == 0)
+    is_repeated = pl.col("response_id").is_duplicated() & (pl.col("response_id") != "")
+    is_odd = (
+        pl.when(pl.col("capture").is_null())
+        .then(is_uncertain)
+        .when(pl.col("is_carried"))
+        .then(is_uncertain | is_empty | (is_exact & contradicts))
+        .otherwise(is_repeated | is_empty | contradicts)
+    )
+    is_bare = pl.col("response_id").is_in(
+        joined.filter(IS_SILENT & is_repeated)["response_id"].unique().implode()
+    )  # may be the same call as another one: see ``collapse``
+    return joined.with_columns(
+        is_odd=pl.col("is_odd") | is_odd | is_bare, is_exact=(pl.col("capture").is_not_null() & is_exact)
+    )
+
+
+def _told(offset: int) -> tuple[pl.Expr | str, ...]:
+    """What is told of a capture, its row ``offset`` later."""
+    return (
         "response_id",
-        "trace_id",
-        "parent_span_id",
-        pl.col("row").alias("capture"),
+        (pl.col("row") + offset).alias("capture"),
         pl.col("policy_version").alias("captured_version"),
         pl.col("prompt_token_ids").alias("prompt_tokens"),
         pl.col("response_token_ids").alias("response_tokens"),
@@ -181,28 +234,23 @@ def with_captures(calls: pl.DataFrame, captured: Generations, carried: Carried) 
         "is_complete",
         pl.col("ingested_at").alias("captured_us"),
         pl.col("sampling").alias("captured_sampling"),
-        _has_holes(captured.tokens).gather(captured.rows["row"]).alias("has_holes"),
     )
-    named = told.filter(pl.col("response_id") != "")
-    only = named.filter(pl.col("response_id").is_unique()).drop("trace_id", "parent_span_id")
+
+
+def _joined(calls: pl.DataFrame, only: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
+    """``calls`` with the capture that the gateway made, else with the span's own."""
+    place = ["TraceId", "SpanId"]
+    if only.is_empty() and not own.is_empty():
+        return calls.join(own, on=place, how="left", maintain_order="left")
     joined = calls.join(only, on="response_id", how="left", maintain_order="left")
-    has_context = told.filter((pl.col("trace_id") != "") & (pl.col("parent_span_id") != ""))["trace_id"].unique()
-    holding = pl.Series([trace_id for trace_id, _ in (*carried.generations, *carried.problems)], dtype=pl.String)
-    is_uncertain = pl.col("response_id").is_in(named["response_id"].unique().implode()) | pl.col("TraceId").is_in(
-        pl.concat([has_context, holding]).implode()
-    )
-    contradicts = (
-        (pl.col("response_id").is_duplicated())
-        | ~pl.col("is_complete")
-        | (pl.col("logprobs") != pl.col("response_tokens"))
-        | (pl.col("response_tokens") == 0)
-        | (pl.col("prompt_tokens") == 0)
-        | pl.col("has_holes")
-        | ((pl.col("input_tokens") > 0) & (pl.col("input_tokens") != pl.col("prompt_tokens")))
-        | ((pl.col("output_tokens") > 0) & (pl.col("output_tokens") != pl.col("response_tokens")))
-    )
-    is_odd = pl.when(pl.col("capture").is_not_null()).then(contradicts).otherwise(is_uncertain)
-    return joined.with_columns(is_odd=pl.col("is_odd") | is_odd)
+    if own.is_empty():
+        return joined
+    both = joined.join(own, on=place, how="left", maintain_order="left", suffix=":own")
+    names = [name for name in own.columns if name not in place]
+    is_found = pl.col("capture").is_not_null()
+    return both.with_columns(
+        pl.when(is_found).then(pl.col(name)).otherwise(pl.col(f"{name}:own")).alias(name) for name in names
+    ).drop(f"{name}:own" for name in names)
 
 
 def _has_holes(tokens: pl.DataFrame) -> pl.Series:

@@ -9,14 +9,16 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from spanloop.semconv.enums import RowStart, TokenSource
+from spanloop.semconv import attributes as names
+from spanloop.semconv.enums import RowStart, TokenSource, UntrainableReason
 
 from .. import frames
-from ..captures import BY_RESPONSE_ID, Generations
+from ..captures import BY_RESPONSE_ID, IN_SPAN
 from ..options import CONVERTER_VERSION
 from ..ragged import ragged
 from ..rewards import Rewards, broadcast
 from .episodes import Plain
+from .screen import IS_SILENT
 
 SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
 
@@ -31,25 +33,25 @@ class PlainTables(NamedTuple):
     """The spans that are no model call, with ``episode_id``."""
 
 
-def tables(plain: Plain, captured: Generations, rewards: Sequence[Rewards], outcomes: Sequence[str]) -> PlainTables:
+def tables(plain: Plain, tokens: pl.DataFrame, rewards: Sequence[Rewards], outcomes: Sequence[str]) -> PlainTables:
     """The rows of plain episodes.
 
     Args:
         plain: The episodes.
-        captured: What the gateway captured.
+        tokens: Of all captures, where the calls' ``capture`` says.
         rewards: Of each episode.
         outcomes: Of each episode.
     """
     given = pl.Series([found.ingested_us for found in rewards], dtype=pl.Int64)
-    calls = _with_policy(plain.calls)
+    calls = _with_reasons(_with_policy(plain.calls))
     whole = _with_steps(plain.episodes, calls, given)
     shared = ("episode", "episode_id", "revision", "task_id", "group_id")
     told = calls.drop("task_id").join(whole.select("trace", *shared), on="trace", how="left", maintain_order="left")
     breakdowns = _Breakdowns(rewards, told)
     return PlainTables(
         _episodes(whole, rewards, outcomes, breakdowns),
-        _transitions(told, captured, breakdowns),
-        _trajectories(told, captured.tokens, breakdowns, _agents_again(plain, told)),
+        _transitions(told, tokens, breakdowns),
+        _trajectories(told, tokens, breakdowns, _agents_again(plain, told)),
         plain.context.join(whole.select("trace", "episode_id"), on="trace", how="left", maintain_order="left"),
     )
 
@@ -62,6 +64,35 @@ def _with_policy(calls: pl.DataFrame) -> pl.DataFrame:
         policy=pl.coalesce(captured, versioned, pl.lit("")),
         model=pl.when(pl.col("response_model") != "").then("response_model").otherwise("request_model"),
     )
+
+
+def _with_reasons(calls: pl.DataFrame) -> pl.DataFrame:
+    """``calls`` with why each may not be trained on (``reason`` and ``detail``, both empty where it may)."""
+    where = pl.format("span {}", "SpanId")
+    is_silent, has_only_ids = IS_SILENT, pl.col("capture").is_not_null() & ~pl.col("is_exact")
+    reason = (
+        pl.when(is_silent)
+        .then(pl.lit(UntrainableReason.MISSING_CONTENT.value))
+        .when(has_only_ids)
+        .then(pl.lit(UntrainableReason.MISSING_LOGPROBS.value))
+        .otherwise(pl.lit(""))
+    )
+    detail = (
+        pl.when(is_silent)
+        .then(where + f", attribute {names.GEN_AI_INPUT_MESSAGES}: absent")
+        .when(has_only_ids)
+        .then(
+            pl.format(
+                "{}, generation {}/{}: {} response tokens without log-probabilities; ask the engine for logprobs",
+                where,
+                "TraceId",
+                "SpanId",
+                "response_tokens",
+            )
+        )
+        .otherwise(pl.lit(""))
+    )
+    return calls.with_columns(reason.alias("reason"), detail.alias("detail"), is_silent.alias("is_silent"))
 
 
 def _with_steps(episodes: pl.DataFrame, calls: pl.DataFrame, scored_us: pl.Series) -> pl.DataFrame:
@@ -123,16 +154,16 @@ def _episodes(
         outcome=pl.Series(outcomes, dtype=pl.String),
         reward=breakdowns.rewards.head(count),
         reward_breakdown=breakdowns.parts.head(count),
-        is_terminated=pl.lit(value=True),
-        is_truncated=pl.lit(value=False),
+        is_terminated=~pl.col("is_silent"),
+        is_truncated="is_silent",
         error_class=pl.lit(""),
         fault_owner=pl.lit(""),
     )
 
 
-def _transitions(calls: pl.DataFrame, captured: Generations, breakdowns: _Breakdowns) -> pl.DataFrame:
-    tokens = {name: _gathered(captured.tokens[name], calls["capture"]) for name in captured.tokens.columns}
-    is_captured = pl.col("capture").is_not_null()
+def _transitions(calls: pl.DataFrame, captured: pl.DataFrame, breakdowns: _Breakdowns) -> pl.DataFrame:
+    tokens = {name: _gathered(captured[name], calls["capture"]) for name in captured.columns}
+    is_captured, is_carried = pl.col("capture").is_not_null(), pl.col("is_carried").fill_null(value=False)
     return _select(
         calls,
         frames.TRANSITIONS,
@@ -143,16 +174,22 @@ def _transitions(calls: pl.DataFrame, captured: Generations, breakdowns: _Breakd
         policy_version="policy",
         reward=breakdowns.rewards.gather(breakdowns.places),
         reward_breakdown=breakdowns.parts.gather(breakdowns.places),
-        is_terminated="is_last",
-        is_truncated=pl.lit(value=False),
+        is_terminated=pl.col("is_last") & ~pl.col("is_silent"),
+        is_truncated=pl.col("is_last") & pl.col("is_silent"),
         sampling=_sampling(calls),
-        token_source=pl.when(is_captured)
+        token_source=pl.when(is_carried)
+        .then(pl.lit(TokenSource.SPAN.value))
+        .when(is_captured)
         .then(pl.lit(TokenSource.CAPTURED.value))
         .otherwise(pl.lit(TokenSource.NONE.value)),
-        capture_join=pl.when(is_captured).then(pl.lit(BY_RESPONSE_ID)).otherwise(pl.lit("")),
-        is_trainable=pl.lit(value=True),
-        untrainable_reason=pl.lit(""),
-        untrainable_detail=pl.lit(""),
+        capture_join=pl.when(is_carried)
+        .then(pl.lit(IN_SPAN))
+        .when(is_captured)
+        .then(pl.lit(BY_RESPONSE_ID))
+        .otherwise(pl.lit("")),
+        is_trainable=pl.col("reason") == "",
+        untrainable_reason="reason",
+        untrainable_detail="detail",
         tool_error_count=pl.lit(0),
         error_class=pl.lit(""),
         fault_owner=pl.lit(""),
@@ -172,16 +209,18 @@ def _gathered(lists: pl.Series, places: pl.Series) -> pl.Series:
 
 def _sampling(calls: pl.DataFrame) -> pl.Series:
     """The sampling parameters of each call: the capture's, with those that its span names over them."""
-    texts = calls.select(pl.struct("captured_sampling").struct.json_encode()).to_series().to_list()
-    known: dict[tuple[str, tuple[str, ...]], int] = {}
+    captured = calls["captured_sampling"]
+    own = zip(*(calls[name].to_list() for name in SAMPLING), strict=True)
+    has_captured = (captured.list.len() > 0).any()
+    texts = calls.select(pl.struct("captured_sampling").struct.json_encode()).to_series() if has_captured else ()
+    known: dict[object, int] = {}
     values: list[dict[str, str]] = []
     places: list[int] = []
-    own = zip(*(calls[name].to_list() for name in SAMPLING), strict=True)
-    for call, key in enumerate(zip(texts, own, strict=True)):
+    for call, key in enumerate(zip(texts, own, strict=True) if has_captured else (("", told) for told in own)):
         place = known.get(key)
         if place is None:
             place = known[key] = len(values)
-            found: list[dict[str, str]] | None = calls["captured_sampling"].slice(call, 1).to_list()[0]
+            found: list[dict[str, str]] | None = captured.slice(call, 1).to_list()[0]
             told = {name: value for name, value in zip(SAMPLING, key[1], strict=True) if value}
             values.append({item["key"]: item["value"] for item in found or ()} | told)
         places.append(place)
@@ -209,7 +248,9 @@ def _trajectories(
     calls: pl.DataFrame, tokens: pl.DataFrame, breakdowns: _Breakdowns, again: Sequence[int]
 ) -> pl.DataFrame:
     """One row a conversation of which the tokens are known: in a plain one every call goes on where the last ended."""
-    known = calls.with_columns(breakdowns.places).filter(pl.col("capture").is_not_null()).sort("first", "step")
+    known = calls.with_columns(breakdowns.places).filter("is_exact").sort("first", "step")
+    if known.is_empty():
+        return frames.empty(frames.TRAJECTORIES)
     first, last = known.filter(~pl.col("continues")), known.filter(pl.col("is_last"))
     is_again = pl.col("first").is_in(list(again))
     number = pl.int_range(pl.len(), dtype=pl.UInt32).over("episode")
@@ -225,8 +266,8 @@ def _trajectories(
         .then(pl.lit(RowStart.PROMPT_DIVERGED.value))
         .otherwise(pl.lit(RowStart.FIRST.value)),
         reward=breakdowns.rewards.gather(last["place"]),
-        is_trainable=pl.lit(value=True),
-        untrainable_reason=pl.lit(""),
+        is_trainable=pl.col("reason") == "",
+        untrainable_reason="reason",
         **_token_columns(known, first["capture"], last["capture"], tokens),
     )
 
@@ -242,10 +283,14 @@ def _token_columns(
     ends = calls["prompt_tokens"].to_numpy().astype(np.int64) + sampled
     begins = ~calls["continues"].to_numpy()
     unseen = np.where(begins, 0, ends - sampled - np.roll(ends, 1))
-    mask = np.repeat(np.tile(np.array([0, 1], dtype=np.uint8), len(sampled)), np.stack([unseen, sampled], 1).ravel())
+    is_trained_on = calls.select(pl.col("reason") == "").to_series().to_numpy()
+    parts = np.zeros(2 * len(sampled), dtype=np.uint8)
+    parts[1::2] = is_trained_on
+    mask = np.repeat(parts, np.stack([unseen, sampled], 1).ravel())
     logprobs = np.zeros(len(mask), dtype=np.float32)
-    logprobs[mask == 1] = tokens["logprobs"].gather(calls["capture"]).explode().to_numpy()
-    lengths = np.add.reduceat(unseen + sampled, np.flatnonzero(begins)) if len(sampled) else sampled
+    trained = calls["capture"].filter(pl.Series(is_trained_on))
+    logprobs[mask == 1] = tokens["logprobs"].gather(trained).explode().to_numpy()
+    lengths = np.add.reduceat(unseen + sampled, np.flatnonzero(begins))
     return {
         "prompt_token_ids": begun,
         "response_token_ids": after.to_series(),
