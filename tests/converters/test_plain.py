@@ -116,6 +116,13 @@ TWISTS = (
     "envelope",
     "answers_itself",
     "compact",
+    "silent",
+    "half_silent",
+    "same_response",
+    "carried",
+    "carried_whole",
+    "odd_ids",
+    "other_agent",
 )
 
 
@@ -137,6 +144,8 @@ def lanes(draw: st.DrawFn) -> World:
                 "prompt": [1, 2, number],
                 "step": 0,
                 "captures": draw(st.booleans()),
+                "carries": draw(st.sampled_from(["", "", "ids", "all"])),
+                "is_silent": draw(st.sampled_from([False, False, True])),
                 "marks": marks,
                 "agent": world.span("agent", {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"},
                                     trace=trace, span_id=f"{number + 1:x}a"),
@@ -205,6 +214,9 @@ def _step(world: World, state: dict[str, Any], twist: str) -> None:  # noqa: C90
         )
     if twist == "compact":
         attributes["gen_ai.output.messages"] = json.dumps([{**said, "finish_reason": "stop"}], separators=(",", ":"))
+    attributes |= _content_and_ids(state, twist)
+    if twist == "other_agent":
+        attributes["gen_ai.agent.name"] = "b"
     where: dict[str, Any] = {"trace": trace, "parent": state["agent"], "attributes": attributes}
     where["scope"] = "another" if twist == "scope" else "one"
     where["dropped"] = int(twist == "dropped")
@@ -215,7 +227,7 @@ def _step(world: World, state: dict[str, Any], twist: str) -> None:  # noqa: C90
     if twist == "below_a_call" and "last" in state:
         where["parent"] = state["last"]
     answered = None if twist == "no_output" else said
-    response_id = f"r-{name}-{step}"
+    response_id = "r" if twist == "same_response" else f"r-{name}-{step}"
     finish = "length" if twist == "length" else ""
     span = world.call(seen, answered, finish=finish, response_id=response_id, **where)
     if twist == "retried":
@@ -229,6 +241,23 @@ def _step(world: World, state: dict[str, Any], twist: str) -> None:  # noqa: C90
     history = asks(own, arguments=query) if twist == "other_ids" and not is_last else said
     state["seen"] = [*seen, history, answers(own, result)]
     _capture(world, state, twist, response_id, span)
+
+
+def _content_and_ids(state: dict[str, Any], twist: str) -> dict[str, Any]:
+    """What a call leaves out of its content, and the ids that it carries."""
+    found: dict[str, Any] = {}
+    if state.get("is_silent", False) != (twist == "silent"):
+        found |= {"gen_ai.input.messages": "", "gen_ai.output.messages": ""}
+    if twist == "half_silent":
+        found["gen_ai.input.messages"] = ""
+    carries = {"carried": "ids", "carried_whole": "all"}.get(twist, state.get("carries", ""))
+    if carries:
+        found |= {"prompt_token_ids": state["prompt"], "response_token_ids": f"[[7, 8, {state['step']}]]"}
+    if carries == "all":
+        found["response_logprobs"] = [-0.5, -0.25, -1.0]
+    if twist == "odd_ids":
+        found["prompt_token_ids"] = "[1, 2, oops]"
+    return found
 
 
 def _tool(world: World, state: dict[str, Any], identity: str, twist: str, *, is_last: bool) -> None:
@@ -300,6 +329,31 @@ def test_captures_may_come_in_any_order_and_again() -> None:
     converted = insist_on(world)
     assert converted.trajectories.height == 2
     assert converted.transitions["sampling"].map.get("top_k").to_list() == ["0 False", "1 False", "2 False"] * 2
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+@pytest.mark.parametrize("carries", ["", "ids", "all"])
+def test_calls_without_content_and_with_ids_of_their_own_are_plain(carries: str, *, is_silent: bool) -> None:
+    world = World()
+    for number in range(3):
+        trace = trace_id(f"t{number}")
+        agent = world.span("agent", {"gen_ai.agent.name": "a", "gen_ai.operation.name": "invoke_agent"}, trace=trace)
+        state: dict[str, Any] = {
+            "name": f"l{number}", "trace": trace, "seen": [text("user", f"q{number}")], "prompt": [1, number],
+            "step": 0, "captures": False, "marks": {}, "agent": agent, "length": 4, "carries": carries,
+            "is_silent": is_silent,
+        }  # fmt: skip
+        for _ in range(4):
+            _step(world, state, "")
+        world.score(1.0, trace_id=trace)
+    assert plain_traces(world) == {trace_id(f"t{number}") for number in range(3)}
+    converted = insist_on(world)
+    reason = "missing_content" if is_silent else "missing_logprobs" if carries == "ids" else ""
+    assert set(converted.transitions["untrainable_reason"]) == {reason}
+    assert converted.transitions["prompt_token_ids"].list.len().to_list() == (
+        [2, 6, 10, 14] * 3 if carries else [0] * 12
+    )
+    assert converted.trajectories.height == (3 if carries == "all" else 0)
 
 
 def test_what_worked_is_plain() -> None:
