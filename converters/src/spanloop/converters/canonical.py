@@ -65,8 +65,10 @@ def canonical_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """One text column for each canonical field, by the first dialect that matches; ``mark`` where none reads a call."""
     attributes = Attributes(frame["SpanAttributes"])
     keys = {key for dialect in DIALECTS for key in _keys(dialect)} | {*_COMMON.values()}
-    wide = frame.with_row_index("_row").with_columns(
-        attributes.column(key).alias(column_of(key)) for key in sorted(keys) if key in attributes
+    wide = (
+        frame.drop("SpanAttributes")
+        .with_row_index("_row")
+        .with_columns(attributes.column(key).alias(column_of(key)) for key in sorted(keys) if key in attributes)
     )
     numbers = _dialects(wide, attributes)
     wide = wide.with_columns(_marks(attributes, numbers == _NO_DIALECT), pl.Series(_DIALECT, numbers))
@@ -119,30 +121,37 @@ def _of_dialect(rows: pl.DataFrame, number: int, given: _Given) -> pl.DataFrame:
     if dialect.spread is None:
         return _read(rows, dialect, given)
     whole, is_simple = _spread(rows, dialect.spread, given)
-    simple = _spelled(whole.filter(is_simple), dialect.spread.columns(given.attributes))
-    rest = rows.filter(~is_simple)
-    return simple if rest.is_empty() else pl.concat([simple, _read(rest, dialect, given)]).sort("_row")
+    columns = dialect.spread.columns(set(whole.columns))
+    if is_simple.all():
+        return _spelled(whole, columns)
+    rest = _read(rows.filter(~is_simple), dialect, given)
+    return pl.concat([_spelled(whole.filter(is_simple), columns), rest]).sort("_row")
 
 
 def _spread(rows: pl.DataFrame, spread: Spread, given: _Given) -> tuple[pl.DataFrame, pl.Series]:
     """``rows`` with the lists that stand in numbered attributes, and which of them the columns tell of."""
-    attributes, own = given.attributes, rows["_row"]
+    attributes, own, known = given.attributes, rows["_row"], set(rows.columns)
+    keys = pl.Series([f"{trace_id}/{span_id}" for trace_id, span_id in given.asked], dtype=pl.String)
+    is_asked = pl.concat_str("TraceId", "SpanId", separator="/").is_in(keys.implode()) if given.asked else _FALSE
+    has_events = pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_ai.")).list.any()
+    is_bare = ~_FALSE if _have_no_events(rows) else ~has_events.fill_null(value=False)
+    told = rows.select(
+        (pl.lit(value=True) & spread.is_simple(known) & is_bare & ~is_asked).alias("is_simple"),
+        (pl.lit(value=True) & spread.has_lists(known)).alias("has_lists"),
+    )
     wanted = np.zeros(attributes.height, dtype=np.bool_)
-    wanted[own.to_numpy()] = True
+    wanted[own.to_numpy()] = told.select(pl.col("is_simple") & pl.col("has_lists")).to_series().to_numpy()
     is_odd = attributes.lacking.copy()
     columns: list[pl.Series] = []
     for name, numbered in spread.lists.items():
         found = listed(attributes, wanted, numbered)
-        columns += [found.text.gather(own).alias(name), found.note.gather(own).alias(f"{name}:note")]
-        is_odd |= found.is_odd
-    keys = pl.Series([f"{trace_id}/{span_id}" for trace_id, span_id in given.asked], dtype=pl.String)
-    is_asked = (
-        pl.concat_str("TraceId", "SpanId", separator="/").is_in(keys.implode()) if given.asked else pl.lit(value=False)
-    )
-    has_events = pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_ai.")).list.any()
-    is_bare = pl.lit(value=True) if _have_no_events(rows) else ~has_events.fill_null(value=False)
-    is_simple = rows.select(spread.is_simple(attributes) & is_bare & ~is_asked & ~pl.Series(is_odd).gather(own))
-    return rows.with_columns(columns), is_simple.to_series()
+        if found is not None:
+            columns += [found.text.gather(own).alias(name), found.note.gather(own).alias(f"{name}:note")]
+            is_odd |= found.is_odd
+    return rows.with_columns(columns), told["is_simple"] & ~pl.Series(is_odd).gather(own)
+
+
+_FALSE: Final = pl.lit(value=False)
 
 
 def _have_no_events(rows: pl.DataFrame) -> bool:
@@ -167,7 +176,7 @@ def _read(rows: pl.DataFrame, dialect: RowDialect, given: _Given) -> pl.DataFram
 def _spelled(rows: pl.DataFrame, told: Mapping[str, pl.Expr]) -> pl.DataFrame:
     """The canonical columns, out of an expression for each of those that are told at all."""
     nothing = pl.lit("")
-    chosen = {name: pl.coalesce(told[name], nothing) if name in told else nothing for name in _COLUMNS}
+    chosen = {name: told[name].fill_null(nothing) if name in told else nothing for name in _COLUMNS}
     for name, key in _COMMON.items():
         if column_of(key) in rows.columns:
             own = pl.col(column_of(key)).fill_null("")

@@ -79,9 +79,9 @@ def response_columns(value: object) -> dict[str, str]:
 
 
 def reason_said(reason: str, said: Iterable[Fields]) -> str:
-    """``reason``; Gemini says that it stopped, or nothing, where it asks for a tool."""
+    """``reason``; Gemini and OpenAI's Responses say that they stopped, or nothing, where they ask for a tool."""
     asks = any(as_fields(part).get("type") == "tool_call" for item in said for part in as_list(item.get("parts")))
-    return "tool_call" if asks and reason.rpartition(".")[2] in {"STOP", ""} else reason
+    return "tool_call" if asks and reason.rpartition(".")[2].lower() in {"stop", "completed", ""} else reason
 
 
 def request_messages(value: object) -> list[Fields]:
@@ -130,17 +130,18 @@ def request_tools(asked: Fields) -> list[object]:
 
 
 def opened(value: object) -> Fields:
-    """The response inside a framework's own: LlamaIndex keeps the API's under ``raw``."""
-    fields = as_fields(value)
+    """The response inside a framework's own: LlamaIndex keeps the API's under ``raw``, others in a list of one."""
+    listed = as_list(value)
+    fields = as_fields(listed[0] if len(listed) == 1 and as_list(as_fields(listed[0]).get("output")) else value)
     raw = as_fields(fields.get("raw"))
     return {**fields, **raw} if "choices" in raw else fields
 
 
 def response_messages(value: object) -> list[Fields]:
     """The messages of a response, one a choice; none without content."""
-    if not isinstance(value, dict):
+    response = opened(value)
+    if not response:
         return [item for item in messages(value, "assistant") if item.get("parts")]
-    response = opened(cast("Fields", value))
     found: list[Fields] = []
     for key in ("choices", "generations", "replies", "candidates"):
         if isinstance(response.get(key), list):
@@ -177,9 +178,30 @@ def joined(found: list[Fields]) -> Fields:
     return {"role": "assistant", "parts": [piece for item in found for piece in as_list(item["parts"])]}
 
 
+def joined_turns(found: Iterable[Fields]) -> list[Fields]:
+    """``found`` with the model's words that follow each other as one message: a Responses API lists items."""
+    turns: list[Fields] = []
+    for item in found:
+        if turns and item.get("role") == "assistant" == turns[-1].get("role"):
+            turns[-1] = {**turns[-1], **item, "parts": [*as_list(turns[-1]["parts"]), *as_list(item["parts"])]}
+        else:
+            turns.append(item)
+    return turns
+
+
+RESPONSE_ID: Final = "resp_"
+"""How the ids of OpenAI's Responses API begin."""
+
+_NO_ID: Final = "__fake_id__"
+"""What OpenAI's agents call what streams through a chat API."""
+
+
 def response_id(response: Fields) -> str:
     """The provider's id; LangChain keeps it in ``llm_output``, or in the first generation's message."""
     own = _first(response, _IDS)
+    if own == _NO_ID:
+        item = as_fields(next(iter(as_list(response.get("output"))), None))
+        own = as_fields(item.get("provider_data")).get("response_id", "")
     if isinstance(own, str):
         return own
     named = as_fields(response.get("llm_output")).get("id")

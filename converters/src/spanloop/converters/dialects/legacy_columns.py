@@ -14,7 +14,7 @@ from spanloop.semconv import attributes as names
 from ..chat_forms import Fields, as_list, split_answers
 from ..messages import dump
 from ..spans import SpanKind
-from .base import attr
+from .base import attr, column_of
 from .legacy import (
     ALTERNATIVES,
     ANSWERED,
@@ -42,6 +42,9 @@ _PYDANTIC_REQUEST: Final = "model_request_parameters"
 _AGENTS: Final = ("agent_name", names.GEN_AI_AGENT_NAME)
 
 
+_NOTHING: Final = pl.lit(None, dtype=pl.String)
+
+
 def _seen(fields: Fields) -> Entry | None:
     item = flat_message(fields, "user")
     return None if is_thought(item) else Entry(",".join(dump(found) for found in split_answers([item])))
@@ -59,35 +62,37 @@ def _tool(fields: Fields) -> Entry:
     return Entry(dump(tool_definition(fields)))
 
 
-def _first(keys: Container[str], wanted: Sequence[str]) -> pl.Expr:
+def _first(columns: Container[str], wanted: Sequence[str]) -> pl.Expr:
     """The first of the attributes that is there and not empty; null without one."""
-    told = [pl.when(attr(key) != "").then(attr(key)) for key in wanted if key in keys]
-    return pl.coalesce(told) if told else pl.lit(None, dtype=pl.String)
+    told = [pl.when(attr(key) != "").then(attr(key)) for key in wanted if column_of(key) in columns]
+    return pl.coalesce(told) if told else _NOTHING
 
 
-def _has(keys: Container[str], wanted: Sequence[str]) -> pl.Expr:
-    told = [attr(key).is_not_null() for key in wanted if key in keys]
+def _has(columns: Container[str], wanted: Sequence[str]) -> pl.Expr:
+    told = [attr(key).is_not_null() for key in wanted if column_of(key) in columns]
     return pl.any_horizontal(told) if told else pl.lit(value=False)
 
 
-def _is_simple(keys: Container[str]) -> pl.Expr:
-    return _first(keys, (EVENTS, _PYDANTIC_REQUEST, "gen_ai.prompt", "gen_ai.completion")).is_null()
+def _is_simple(columns: Container[str]) -> pl.Expr:
+    return _first(columns, (EVENTS, _PYDANTIC_REQUEST, "gen_ai.prompt", "gen_ai.completion")).is_null()
 
 
-def _kind(keys: Container[str]) -> pl.Expr:
+def _kind(columns: Container[str]) -> pl.Expr:
     """As ``legacy.kind_of`` of a span without events."""
-    operation = _first(keys, (names.GEN_AI_OPERATION_NAME,))
+    operation = _first(columns, (names.GEN_AI_OPERATION_NAME,))
     told = (
         (operation, KIND_OF_OPERATION),
-        (_first(keys, (TRACELOOP_KIND,)), KIND_OF_TRACELOOP),
-        (_first(keys, REQUEST_TYPES), KIND_OF_REQUEST),
+        (_first(columns, (TRACELOOP_KIND,)), KIND_OF_TRACELOOP),
+        (_first(columns, REQUEST_TYPES), KIND_OF_REQUEST),
     )
-    is_call = _first(keys, (names.GEN_AI_REQUEST_MODEL,)).is_not_null() & operation.is_null() & _has(keys, ANSWERED)
+    is_call = (
+        _first(columns, (names.GEN_AI_REQUEST_MODEL,)).is_not_null() & operation.is_null() & _has(columns, ANSWERED)
+    )
     return pl.coalesce(
         *(_named(text, kinds) for text, kinds in told),
-        pl.when(_has(keys, _FLAT_MARKS)).then(pl.lit(SpanKind.LLM.value)),
-        pl.when(_first(keys, (names.GEN_AI_TOOL_NAME,)).is_not_null()).then(pl.lit(SpanKind.TOOL.value)),
-        pl.when(_first(keys, _AGENTS).is_not_null()).then(pl.lit(SpanKind.AGENT.value)),
+        pl.when(_has(columns, _FLAT_MARKS)).then(pl.lit(SpanKind.LLM.value)),
+        pl.when(_first(columns, (names.GEN_AI_TOOL_NAME,)).is_not_null()).then(pl.lit(SpanKind.TOOL.value)),
+        pl.when(_first(columns, _AGENTS).is_not_null()).then(pl.lit(SpanKind.AGENT.value)),
         pl.when(is_call).then(pl.lit(SpanKind.LLM.value)).otherwise(pl.lit(SpanKind.OTHER.value)),
     )
 
@@ -96,31 +101,38 @@ def _named(text: pl.Expr, kinds: Mapping[str, SpanKind]) -> pl.Expr:
     return text.replace_strict({name: kind.value for name, kind in kinds.items()}, default=None, return_dtype=pl.String)
 
 
-def _columns(keys: Container[str]) -> Mapping[str, pl.Expr]:
-    told = {column: _first(keys, (key, *ALTERNATIVES.get(column, ()))) for column, key in SOURCES.items()}
-    told |= {column: _first(keys, wanted) for column, wanted in ALTERNATIVES.items() if column not in SOURCES}
-    kind = _kind(keys)
-    entity = _first(keys, (_ENTITY,))
-    is_call, is_tool, is_agent = (kind == other.value for other in (SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT))
-    reason = pl.when(pl.col("said").is_not_null()).then("said:note").otherwise("said too:note")
-    said = pl.coalesce("said", "said too")
-    of_call = {
-        "finish_reasons": reason,
-        "tools": pl.coalesce("tools", "tools too"),
-        "input_messages": pl.coalesce("seen", "seen too"),
-        "output_messages": pl.when(said != "[]").then(said),
+def _is_call(columns: Container[str]) -> pl.Expr:
+    return _kind(columns) == SpanKind.LLM.value
+
+
+def _columns(columns: Container[str]) -> Mapping[str, pl.Expr]:
+    told = {column: _first(columns, (key, *ALTERNATIVES.get(column, ()))) for column, key in SOURCES.items()}
+    told |= {column: _first(columns, wanted) for column, wanted in ALTERNATIVES.items() if column not in SOURCES}
+    told |= {"kind": _kind(columns), "session_id": _first(columns, (_SESSION,))}
+    entity = _first(columns, (_ENTITY,))
+    is_tool, is_agent = (told["kind"] == other.value for other in (SpanKind.TOOL, SpanKind.AGENT))
+    told["tool_name"] = pl.coalesce(told["tool_name"], pl.when(is_tool).then(pl.coalesce(entity, "SpanName")))
+    told["agent_name"] = pl.coalesce(told["agent_name"], pl.when(is_agent).then(entity))
+    said = _listed(columns, "said")
+    more = {
+        "input_messages": _listed(columns, "seen"),
+        "tools": _listed(columns, "tools"),
+        "output_messages": None if said is None else pl.when(said != "[]").then(said),
+        "finish_reasons": _listed(columns, "said", ":note"),
     }
-    of_others = {
-        "tool_name": pl.when(is_tool).then(pl.coalesce(entity, "SpanName")),
-        "agent_name": pl.when(is_agent).then(entity),
-    }
-    more = {column: pl.when(is_call).then(value) for column, value in of_call.items()} | of_others
-    return {
-        **told,
-        **{column: pl.coalesce(told[column], value) for column, value in more.items()},
-        "kind": kind,
-        "session_id": _first(keys, (_SESSION,)),
-    }
+    return told | {name: _over(told[name], listed) for name, listed in more.items() if listed is not None}
+
+
+def _over(told: pl.Expr, listed: pl.Expr) -> pl.Expr:
+    return listed if told is _NOTHING else pl.coalesce(told, listed)
+
+
+def _listed(columns: Container[str], name: str, what: str = "") -> pl.Expr | None:
+    """The list out of the attributes of the newer name, else of the older; None where there is neither."""
+    found = [one for one in (f"list:{name}", f"list:{name} too") if one in columns]
+    if len(found) > 1:
+        return pl.when(pl.col(found[0]) != "").then(found[0] + what).otherwise(found[1] + what)
+    return pl.col(found[0] + what) if found else None
 
 
 _PYDANTIC_AGENT: Final = ("all_messages_events", "pydantic_ai.all_messages")
@@ -156,13 +168,14 @@ LEGACY: Final = RowDialect(
     read=read,
     spread=Spread(
         lists={
-            "seen": Numbered(PROMPTS[0], _seen),
-            "seen too": Numbered(PROMPTS[1], _seen),
-            "said": Numbered(COMPLETIONS[0], _said),
-            "said too": Numbered(COMPLETIONS[1], _said),
-            "tools": Numbered(_FUNCTIONS[0], _tool),
-            "tools too": Numbered(_FUNCTIONS[1], _tool),
+            "list:seen": Numbered(PROMPTS[0], _seen),
+            "list:seen too": Numbered(PROMPTS[1], _seen),
+            "list:said": Numbered(COMPLETIONS[0], _said),
+            "list:said too": Numbered(COMPLETIONS[1], _said),
+            "list:tools": Numbered(_FUNCTIONS[0], _tool),
+            "list:tools too": Numbered(_FUNCTIONS[1], _tool),
         },
+        has_lists=_is_call,
         is_simple=_is_simple,
         columns=_columns,
         attributes=frozenset(

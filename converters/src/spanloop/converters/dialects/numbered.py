@@ -50,8 +50,9 @@ class Listed(NamedTuple):
     """One value a row."""
 
     text: pl.Series
-    """The JSON list; null where the row has no entries, ``[]`` where nothing comes of them."""
+    """The JSON list; empty where the row has no entries, ``[]`` where nothing comes of them."""
     note: pl.Series
+    """The first note; empty without one."""
     is_odd: Mask
 
 
@@ -66,8 +67,14 @@ class _Entries(NamedTuple):
     values: pl.Series
 
 
-def listed(attributes: Attributes, wanted: Mask, numbered: Numbered) -> Listed:
-    """The lists of the ``wanted`` rows; others have none."""
+def listed(attributes: Attributes, wanted: Mask, numbered: Numbered) -> Listed | None:
+    """The lists of the ``wanted`` rows; others have none. None where no row has one.
+
+    Args:
+        attributes: Of all rows.
+        wanted: Which of them are meant.
+        numbered: What is looked for.
+    """
     start = numbered.prefix + "."
     paths: dict[str, int] = {}
     numbers = np.full(len(attributes.keys), -1, dtype=np.int64)
@@ -80,6 +87,8 @@ def listed(attributes: Attributes, wanted: Mask, numbered: Numbered) -> Listed:
                 odd_keys[code] = not path or len(number) > len(str(int(number))) or int(number) >= _MOST
                 numbers[code] = -1 if odd_keys[code] else int(number)
                 fields[code] = paths.setdefault(path, len(paths))
+    if not paths:
+        return None
     is_odd = attributes.repeated & wanted
     if odd_keys.any():
         is_odd |= attributes.rows_with(odd_keys[attributes.codes])
@@ -102,26 +111,31 @@ def _entries(attributes: Attributes, places: Rows, numbers: Rows, fields: Rows) 
 def _joined(height: int, entries: _Entries, is_odd: Mask, numbered: Numbered, paths: Sequence[str]) -> Listed:
     distinct, which, is_unclear = _distinct(entries)
     read = [_read(fields, numbered) for fields in _fields(entries, distinct, paths, numbered.prefix)]
-    known = pl.DataFrame(
-        {
-            "text": [entry.text if entry else None for entry in read],
-            "note": [entry.note if entry else "" for entry in read],
-        },
-        schema={"text": pl.String, "note": pl.String},
+    is_odd[entries.rows[is_unclear | np.array([entry is None for entry in read], dtype=np.bool_)[which]]] = True
+    texts = pl.Series([entry.text if entry else "" for entry in read], dtype=pl.String)
+    told = np.flatnonzero((texts != "").to_numpy()[which])
+    pieces = pl.DataFrame({"row": entries.rows[told], "text": texts.gather(pl.Series(which[told], dtype=pl.UInt32))})
+    lists = pieces.group_by("row", maintain_order=True).agg("text")
+    found = np.zeros(height, dtype=np.uint32)
+    found[entries.rows] = 1
+    found[lists["row"].to_numpy()] = np.arange(2, lists.height + 2)
+    text = lists.select(pl.format("[{}]", pl.col("text").list.join(","))).to_series()
+    return Listed(
+        pl.concat([_NO_LISTS, text]).gather(pl.Series(found)),
+        _notes(height, entries.rows, [entry.note if entry else "" for entry in read], which),
+        is_odd,
     )
-    told = known[pl.Series(which, dtype=pl.UInt32)].with_columns(pl.Series("row", entries.rows))
-    is_odd[entries.rows[is_unclear | told["text"].is_null().to_numpy()]] = True
-    lists = told.group_by("row", maintain_order=True).agg(
-        pl.col("text").filter(pl.col("text") != "").str.join(","),
-        pl.col("note").filter(pl.col("note") != "").first(),
-    )
-    places = np.full(height, lists.height, dtype=np.uint32)
-    places[lists["row"].to_numpy()] = np.arange(lists.height)
-    found = pl.concat([lists.select(pl.format("[{}]", "text"), "note"), _NOTHING])[pl.Series(places)]
-    return Listed(found["text"], found["note"], is_odd)
 
 
-_NOTHING: Final = pl.DataFrame({"text": [None], "note": [None]}, schema={"text": pl.String, "note": pl.String})
+_NO_LISTS: Final = pl.Series(["", "[]"], dtype=pl.String)
+
+
+def _notes(height: int, rows: Rows, notes: Sequence[str], which: Rows) -> pl.Series:
+    told = pl.Series(["", *notes], dtype=pl.String)
+    places = np.flatnonzero((told != "").to_numpy()[1 + which])[::-1]
+    found = np.zeros(height, dtype=np.uint32)
+    found[rows[places]] = 1 + which[places]
+    return told.gather(pl.Series(found))
 
 
 def _distinct(entries: _Entries) -> tuple[Rows, Rows, Mask]:
@@ -135,7 +149,7 @@ def _distinct(entries: _Entries) -> tuple[Rows, Rows, Mask]:
     mixed = (told ^ (told >> np.uint64(29))) * (
         positions.astype(np.uint64) * np.uint64(0xBF58476D1CE4E5B9 & ~1) + np.uint64(1)
     )
-    _, first, which = np.unique(np.add.reduceat(mixed, starts), return_index=True, return_inverse=True)
+    first, which = _alike(np.add.reduceat(mixed, starts))
     alike = lengths[first[which]] == lengths
     same = np.minimum(np.repeat(starts[first[which]], lengths) + positions, count - 1)
     is_same = (entries.fields == entries.fields[same]) & (
@@ -144,11 +158,21 @@ def _distinct(entries: _Entries) -> tuple[Rows, Rows, Mask]:
     return first, which, ~(alike & np.logical_and.reduceat(is_same, starts))
 
 
+def _alike(values: npt.NDArray[np.uint64]) -> tuple[Rows, Rows]:
+    """A place of each distinct value, and of each value the number of the distinct one."""
+    order = np.argsort(values)
+    ordered = values[order]
+    is_new = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    which = np.empty(len(values), dtype=np.int64)
+    which[order] = np.cumsum(is_new) - 1
+    return order[is_new], which
+
+
 def _fields(entries: _Entries, distinct: Rows, paths: Sequence[str], prefix: str) -> list[list[Fields]]:
     """Of each of the ``distinct`` entries what its attributes make: one object, or none."""
     lengths: Rows = np.diff(entries.starts, append=len(entries.fields))[distinct]
     ends: Rows = np.cumsum(lengths)
-    places: Rows = np.arange(lengths.sum()) + np.repeat(entries.starts[distinct] - ends + lengths, lengths)
+    places: Rows = np.arange(int(lengths.sum())) + np.repeat(entries.starts[distinct] - ends + lengths, lengths)
     values: list[str] = entries.values.gather(pl.Series(places, dtype=pl.UInt32)).to_list()
     fields: list[int] = entries.fields[places].tolist()
     found: list[list[Fields]] = []

@@ -9,13 +9,17 @@ import re
 from collections.abc import Mapping
 from typing import Final, cast
 
+from spanloop.semconv import attributes as names
+
 from ..chat_forms import Fields, as_fields, message, split_answers, tool_definitions
 from ..messages import dump
 from ..spans import SpanKind
 from .base import attr
 from .exchange import (
+    RESPONSE_ID,
     finish_reason,
     joined,
+    joined_turns,
     opened,
     reason_said,
     request_messages,
@@ -41,7 +45,7 @@ def read(span: RawSpan) -> dict[str, str]:
     metadata = fields_of(span.attributes.get("metadata", ""))
     columns = {
         "kind": str(kind),
-        "agent_name": first(span.attributes, "agent.name")
+        "agent_name": first(span.attributes, "agent.name", names.GEN_AI_AGENT_NAME)
         or as_text(metadata.get("lc_agent_name"))
         or (_agent_name(span) if kind is SpanKind.AGENT else ""),
         "conversation_id": as_text(metadata.get("thread_id")),
@@ -61,7 +65,7 @@ _METHOD: Final = re.compile(
 
 
 def _agent_name(span: RawSpan) -> str:
-    name = _METHOD.sub("", span.name)
+    name = _METHOD.sub("", span.name.removeprefix("invoke_agent "))
     node = span.attributes.get("graph.node.id", "")
     return node if node and node in name else name
 
@@ -75,15 +79,20 @@ def _call(attributes: Mapping[str, str]) -> dict[str, str]:
     asked, answered = decoded(attributes.get(_INPUT, "")), decoded(attributes.get(_OUTPUT, ""))
     request, response = as_fields(asked), opened(answered)
     given = request | fields_of(attributes.get("llm.invocation_parameters", ""))
+    identity = response_id(response) or attributes.get(names.GEN_AI_RESPONSE_ID, "")
     said = _said(attributes, answered)
     model = attributes.get("llm.model_name", "")
     reason = first(attributes, "llm.finish_reason") or as_text(finish_reason(response))
     seen = _seen(attributes, asked)
+    if identity.startswith(RESPONSE_ID):
+        seen = joined_turns(seen)
     return {
         **parameters(given),
         "request_model": as_text(given.get("model") or given.get("model_name")) or model,
-        "response_model": as_text(response.get("model")) or (model if said else ""),
-        "response_id": response_id(response),
+        "response_model": as_text(response.get("model"))
+        or attributes.get(names.GEN_AI_RESPONSE_MODEL, "")
+        or (model if said else ""),
+        "response_id": identity,
         "finish_reasons": reason_said(reason, said) if reason else "",
         "input_tokens": attributes.get("llm.token_count.prompt", ""),
         "output_tokens": attributes.get("llm.token_count.completion", ""),
@@ -160,13 +169,22 @@ def _content(item: object) -> object:
 
 
 def _tools(attributes: Mapping[str, str], given: Mapping[str, object]) -> str:
-    found = [
-        decoded(as_text(cast("Fields", item.get("tool")).get("json_schema")))
-        for item in unflatten(attributes, "llm.tools")
-        if isinstance(item.get("tool"), dict)
-    ]
+    found = [_definition(as_fields(item.get("tool"))) for item in unflatten(attributes, "llm.tools") if "tool" in item]
     listed = tool_definitions(found) or request_tools(dict(given))
     return dump([fields for item in listed if (fields := as_fields(item))]) if listed else ""
+
+
+def _definition(tool: Fields) -> object:
+    """A tool's definition; Pydantic AI writes its name beside the schema of its arguments alone."""
+    found = decoded(as_text(tool.get("json_schema")))
+    schema = as_fields(found)
+    if not tool.get("name") or schema.keys() & _NAMED:
+        return found
+    return {**{key: tool[key] for key in ("name", "description") if tool.get(key)}, "parameters": schema}
+
+
+_NAMED: Final = frozenset({"name", "function", "toolSpec", "data", "function_declarations"})
+"""Keys that a definition has which names its tool itself."""
 
 
 def _tool(span: RawSpan) -> dict[str, str]:

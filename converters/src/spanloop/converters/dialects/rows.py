@@ -34,12 +34,14 @@ class Spread:
 
     Attributes:
         lists: Column → the numbered list that stands in it, as JSON; ``name:note`` has the notes.
-        is_simple: Out of the keys that there are: true for the rows that the columns tell of.
-        columns: Out of the same keys: as ``Dialect.columns``, of the attributes and ``lists``.
-        attributes: What the two read beside ``RowDialect.attributes``.
+        has_lists: Out of the columns that there are: true for the rows whose lists count; of others they are empty.
+        is_simple: Out of the same: true for the rows that ``columns`` tells of.
+        columns: As ``Dialect.columns``, out of the columns that there are, lists included.
+        attributes: What they read beside ``RowDialect.attributes``.
     """
 
     lists: Mapping[str, Numbered]
+    has_lists: Callable[[Container[str]], pl.Expr]
     is_simple: Callable[[Container[str]], pl.Expr]
     columns: Callable[[Container[str]], Mapping[str, pl.Expr]]
     attributes: frozenset[str]
