@@ -417,3 +417,14 @@ def split_answers(found: Iterable[Fields]) -> list[Fields]:
                 extra = rest if role == "assistant" else {}
                 split.append({"role": role, "parts": [piece], **extra, "_of": id(item)})
     return [{key: value for key, value in item.items() if key != "_of"} for item in split]
+
+
+def joined_turns(found: Iterable[Fields]) -> list[Fields]:
+    """``found`` with the model's words that follow each other as one message: a Responses API lists items."""
+    turns: list[Fields] = []
+    for item in found:
+        if turns and item.get("role") == "assistant" == turns[-1].get("role"):
+            turns[-1] = {**turns[-1], **item, "parts": [*as_list(turns[-1]["parts"]), *as_list(item["parts"])]}
+        else:
+            turns.append(item)
+    return turns

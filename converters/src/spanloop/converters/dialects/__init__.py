@@ -3,21 +3,29 @@
 from typing import Final
 
 from .agentscope import AGENTSCOPE
+from .autogen import AUTOGEN
 from .base import CANONICAL, Dialect, attr, column_of
+from .laminar import LAMINAR
 from .legacy import ASKED
 from .legacy_columns import LEGACY
 from .litellm import LITELLM
 from .logfire import LOGFIRE
+from .monocle import MONOCLE
 from .numbered import listed
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
 from .rows import BODY, RawSpan, RowDialect, Spread
+from .traceai import TRACEAI
 from .vercel_ai import VERCEL_AI
 from .wrapped import WRAPPED
 
 DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
     OPENINFERENCE,
+    TRACEAI,
+    LAMINAR,
+    MONOCLE,
+    AUTOGEN,
     AGENTSCOPE,
     VERCEL_AI,
     LITELLM,

@@ -47,9 +47,10 @@ _REPR_OF_MESSAGE: Final = ("ChatMessage(", "Message(", "<")
 
 def request_columns(value: object) -> dict[str, str]:
     """The canonical columns that a request tells."""
+    value, offered = _offered(value)
     asked = as_fields(value)
     settings = _settings(asked)
-    seen, tools = request_messages(value), request_tools(asked)
+    seen, tools = request_messages(value), request_tools(asked) or offered
     return known(
         {
             **parameters(settings),
@@ -58,6 +59,21 @@ def request_columns(value: object) -> dict[str, str]:
             "input_messages": dump(seen) if seen else "",
         }
     )
+
+
+def _offered(value: object) -> tuple[object, list[object]]:
+    """Messages, and the tools among them: Langfuse's LangChain handler adds each as a message of the role tool."""
+    items = as_list(value)
+    offered = [content for item in items if (content := _offer(as_fields(item)))]
+    if not offered:
+        return value, []
+    return [item for item in items if not _offer(as_fields(item))], tool_definitions(offered)
+
+
+def _offer(fields: Fields) -> Fields:
+    content = as_fields(fields.get("content"))
+    is_tool = fields.get("role") == "tool" and content.get("type") == "function" and "tool_call_id" not in fields
+    return content if is_tool else {}
 
 
 def response_columns(value: object) -> dict[str, str]:
@@ -177,20 +193,6 @@ def joined(found: list[Fields]) -> Fields:
     """The items of one answer (a Responses API lists text and tool calls one by one) as one message."""
     return {"role": "assistant", "parts": [piece for item in found for piece in as_list(item["parts"])]}
 
-
-def joined_turns(found: Iterable[Fields]) -> list[Fields]:
-    """``found`` with the model's words that follow each other as one message: a Responses API lists items."""
-    turns: list[Fields] = []
-    for item in found:
-        if turns and item.get("role") == "assistant" == turns[-1].get("role"):
-            turns[-1] = {**turns[-1], **item, "parts": [*as_list(turns[-1]["parts"]), *as_list(item["parts"])]}
-        else:
-            turns.append(item)
-    return turns
-
-
-RESPONSE_ID: Final = "resp_"
-"""How the ids of OpenAI's Responses API begin."""
 
 _NO_ID: Final = "__fake_id__"
 """What OpenAI's agents call what streams through a chat API."""

@@ -11,15 +11,13 @@ from typing import Final, cast
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, message, split_answers, tool_definitions
+from ..chat_forms import Fields, as_fields, joined_turns, message, split_answers, tool_definitions
 from ..messages import dump
 from ..spans import SpanKind
 from .base import attr
 from .exchange import (
-    RESPONSE_ID,
     finish_reason,
     joined,
-    joined_turns,
     opened,
     reason_said,
     request_messages,
@@ -28,6 +26,7 @@ from .exchange import (
     response_messages,
 )
 from .numbered import unflatten
+from .otel_genai import RESPONSE_ID
 from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known, parameters
 
 SPAN_KIND: Final = "openinference.span.kind"
@@ -199,7 +198,11 @@ def _tool(span: RawSpan) -> dict[str, str]:
 
 OPENINFERENCE: Final = RowDialect(
     name="openinference",
-    attributes=frozenset({SPAN_KIND}),
-    matches=attr(SPAN_KIND).is_not_null(),
+    attributes=frozenset({SPAN_KIND, names.GEN_AI_OPERATION_NAME, names.GEN_AI_INPUT_MESSAGES}),
+    # What has OpenTelemetry's messages, too (Pydantic AI's spans), says more in those.
+    matches=attr(SPAN_KIND).is_not_null()
+    & ~(
+        attr(names.GEN_AI_OPERATION_NAME).is_not_null() & attr(names.GEN_AI_INPUT_MESSAGES).str.starts_with("[")
+    ).fill_null(value=False),
     read=read,
 )

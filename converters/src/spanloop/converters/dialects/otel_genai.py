@@ -11,8 +11,11 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
+from ..chat_forms import as_fields, as_list, joined_turns
+from ..messages import dump
 from ..spans import SpanKind
 from .base import Dialect, attr
+from .rows import decoded
 
 LLM_OPERATIONS: Final = ("chat", "text_completion", "generate_content")
 AGENT_OPERATIONS: Final = ("invoke_agent", "create_agent")
@@ -67,12 +70,32 @@ _AG2_TYPE: Final = "ag2.span.type"
 _SAYS_STOP: Final = attr(names.GEN_AI_RESPONSE_FINISH_REASONS).is_in(['["stop"]', '["STOP"]', "stop", "STOP"])
 _HAS_CALL: Final = attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'"type":\s?"tool_call"')
 
+RESPONSE_ID: Final = "resp_"
+"""How the ids of OpenAI's Responses API begin."""
+
+_IS_RESPONSE: Final = attr(names.GEN_AI_RESPONSE_ID).str.starts_with(RESPONSE_ID).fill_null(value=False)
+
 FINISH_REASONS: Final = (
-    pl.when((attr(names.GEN_AI_OPERATION_NAME) == "generate_content") & _SAYS_STOP & _HAS_CALL)
+    pl.when(_IS_RESPONSE & _HAS_CALL)
+    .then(pl.lit("tool_call"))
+    .when((attr(names.GEN_AI_OPERATION_NAME) == "generate_content") & _SAYS_STOP & _HAS_CALL)
     .then(pl.lit("tool_call"))
     .otherwise(attr(names.GEN_AI_RESPONSE_FINISH_REASONS))
 )
-"""As it was said; Gemini says that it stopped where it asks for a tool."""
+"""As it was said; Gemini says that it stopped where it asks for a tool, a Responses API of each item by itself."""
+
+
+def _joined(text: str) -> str:
+    """Messages with the model's words that follow each other as one: a Responses API lists items."""
+    found = decoded(text) if text.count('"assistant"') > 1 else None
+    listed = [as_fields(item) for item in as_list(found)]
+    return dump(joined_turns(listed)) if listed and all("parts" in item for item in listed) else text
+
+
+def _turns(key: str) -> pl.Expr:
+    items = pl.when(_IS_RESPONSE).then(attr(key)).map_elements(_joined, return_dtype=pl.String, skip_nulls=True)
+    return pl.coalesce(items, attr(key))
+
 
 _PYDANTIC_REQUEST: Final = "model_request_parameters"
 
@@ -89,6 +112,8 @@ OTEL_GENAI: Final = Dialect(
         "kind": KIND,
         **{column: attr(key) for column, key in SOURCES.items()},
         "finish_reasons": FINISH_REASONS,
+        "input_messages": _turns(names.GEN_AI_INPUT_MESSAGES),
+        "output_messages": _turns(names.GEN_AI_OUTPUT_MESSAGES),
         "tools": TOOLS,
     },
 )

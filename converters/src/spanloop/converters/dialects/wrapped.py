@@ -1,8 +1,8 @@
 """Tracers that wrap functions: what went in and what came out, each whole, and what kind of thing it was.
 
-Langfuse, LangSmith, MLflow, Genkit, Haystack, AgentOps, the tools of Spring AI, Google's ADK before 1.17 and MCP differ
-in the names of attributes only: a ``Family`` has those, ``exchange`` reads the requests and responses. A new tracer of
-this kind is a new ``Family``.
+Langfuse, LangWatch, LangSmith, MLflow, Genkit, Haystack, AgentOps, the tools of Spring AI, Google's ADK before 1.17 and
+MCP differ in the names of attributes only: a ``Family`` has those, ``exchange`` reads the requests and responses. A new
+tracer of this kind is a new ``Family``.
 """
 
 import re
@@ -16,11 +16,12 @@ import polars as pl
 from spanloop.semconv import attributes as names
 
 from ..chat_forms import Fields, as_fields
+from ..messages import dump
 from ..spans import SpanKind
 from .base import attr
-from .exchange import request_columns, response_columns
+from .exchange import request_columns, request_tools, response_columns
 from .otel_genai import SOURCES
-from .rows import RawSpan, RowDialect, as_text, decoded, first, known, parameters
+from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known, parameters
 
 _LLM, _TOOL, _AGENT, _OTHER = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT, SpanKind.OTHER
 
@@ -66,7 +67,7 @@ def read(family: Family, span: RawSpan) -> dict[str, str]:
     columns = {
         column: as_text(decoded(value)) if column in family.columns else value for column, value in columns.items()
     }
-    given, answered = first(attributes, *family.input), first(attributes, *family.output)
+    given, answered = (_unwrapped(first(attributes, *keys)) for keys in (family.input, family.output))
     if kind is _LLM:
         columns = _call(family, attributes, columns, (given, answered))
     elif kind is _TOOL:
@@ -78,6 +79,12 @@ def read(family: Family, span: RawSpan) -> dict[str, str]:
     return known({**columns, "kind": str(kind)})
 
 
+def _unwrapped(text: str) -> str:
+    """The value inside ``{"type": …, "value": …}``, LangWatch's envelope."""
+    found = fields_of(text) if text.startswith('{"type"') else {}
+    return as_text(found["value"]) if found.keys() == {"type", "value"} else text
+
+
 def _call(
     family: Family, attributes: Mapping[str, str], columns: Mapping[str, str], texts: tuple[str, str]
 ) -> dict[str, str]:
@@ -86,7 +93,13 @@ def _call(
     usage = response_columns({"usage": _counts(decoded(first(attributes, *family.usage)))})
     asked, answered = request_columns(request), response_columns(response)
     # A response's own count goes before an attribute: ADK wrote the sum of both into one of them.
-    return {**parameters(settings), **asked, **usage, **known(columns), **answered}
+    tools = request_tools(settings)
+    columns = {**({"tools": dump(tools)} if tools else {}), **asked, **usage, **known(columns), **answered}
+    columns = {**parameters(settings), **columns}
+    if not columns.get("finish_reasons"):
+        # Most of these never record it: that it is missing says nothing about a stream.
+        columns.pop("is_streaming", None)
+    return columns
 
 
 def _counts(value: object) -> Fields:
@@ -136,6 +149,17 @@ LANGFUSE: Final = Family(
     },
     settings=("langfuse.observation.model.parameters",),
     usage=("langfuse.observation.usage_details",),
+)
+
+LANGWATCH: Final = Family(
+    name="langwatch",
+    kind="langwatch.span.type",
+    kinds=_COMMON_KINDS,
+    input=("langwatch.input",),
+    output=("langwatch.output",),
+    columns={"conversation_id": ("langwatch.thread.id",), "request_model": (names.GEN_AI_REQUEST_MODEL,)},
+    settings=("langwatch.params",),
+    usage=("langwatch.metrics",),
 )
 
 LANGSMITH: Final = Family(
@@ -240,6 +264,7 @@ _MATCHES: Final = (
         LANGFUSE,
         attr(LANGFUSE.kind).is_not_null() & (_has_content(LANGFUSE) | ~attr(LANGFUSE.kind).is_in(_COMMON_KINDS)),
     ),
+    (LANGWATCH, attr(LANGWATCH.kind).is_not_null()),
     (LANGSMITH, attr(LANGSMITH.kind).is_not_null()),
     (MLFLOW, attr(MLFLOW.kind).is_not_null()),
     (GENKIT, attr("genkit:type").is_not_null() | attr(GENKIT.kind).is_not_null()),

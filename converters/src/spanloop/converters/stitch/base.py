@@ -33,3 +33,16 @@ def last_assistant(span: Span) -> int | None:
         if span.input[position].role == "assistant":
             return position
     return None
+
+
+def answered_ids(span: Span) -> list[str]:
+    """Ids of the tool calls that the input's newest assistant message asked for; of their answers, where no call is.
+
+    OpenLIT leaves the calls of assistant messages out of the history, and Ollama's clients whole messages.
+    """
+    position = last_assistant(span)
+    asked = [call.id for call in span.input[position].tool_calls if call.id] if position is not None else []
+    if asked:
+        return asked
+    newest = span.input[0 if position is None else position + 1 :]
+    return [answer.id for message in newest for answer in message.tool_responses if answer.id]

@@ -37,7 +37,9 @@ def conversations(
     for found in members.values():
         first, began = "", b""
         for own in found:
-            if not first or (began and opening.get(own) == began):
-                first, began = own, opening.get(own, b"")
+            start = opening.get(own, b"")
+            if not first or (began and start == began):
+                first, began = own, start
             else:
+                began = began or start
                 yield first, own

@@ -8,21 +8,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..spans import Span
-from .base import Key, StitchRule, last_assistant
+from .base import Key, StitchRule, answered_ids
 from .message_prefix import after, before
 
 
 def _emitted(span: Span) -> Iterator[str]:
     for message in span.output:
         for call in message.tool_calls:
-            if call.id:
-                yield call.id
-
-
-def _answered(span: Span) -> Iterator[str]:
-    position = last_assistant(span)
-    if position is not None:
-        for call in span.input[position].tool_calls:
             if call.id:
                 yield call.id
 
@@ -36,7 +28,7 @@ def _emitted_after(span: Span) -> Iterator[Key]:
 
 def _answered_after(span: Span) -> Iterator[Key]:
     digest = before(span)
-    for identity in _answered(span):
+    for identity in answered_ids(span):
         yield (identity, digest)
 
 
@@ -46,7 +38,7 @@ def _emitted_id(span: Span) -> Iterator[Key]:
 
 
 def _answered_id(span: Span) -> Iterator[Key]:
-    for identity in _answered(span):
+    for identity in answered_ids(span):
         yield (identity,)
 
 
