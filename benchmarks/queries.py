@@ -5,9 +5,10 @@
 An embedded ClickHouse makes the spans itself (``benchmarks/filled/*.sql``), with the rows that the gateway and the
 pipeline would have made of them: 100,000 spans a day, ten to an episode. The second store is ten times as old as the
 first: 10 M spans against 1 M; with ``--quick`` 1 M against 100 k. Each query runs with the parameters of a page,
-command or pipeline run that looks at the last day. Named baseline: the same query in the smaller store. The last line
-is ``ratio growth=… all_time=…``: the largest growth of a query's median time, and the largest among the same queries
-asked about all time.
+command or pipeline run that looks at the last day. Named baseline: the same query in the smaller store. Besides the
+time that passed (``ms``, medians) the server says what CPU time each query took, which other work on the machine
+changes less. The last line is ``ratio growth=… cpu=… all_time=… all_time_cpu=…``: the largest growth of a query's
+median time, of its CPU time, and the largest among the queries that are asked about all time.
 """
 
 import argparse
@@ -39,7 +40,7 @@ SETTLE_TIMEOUT_S: Final = 300
 SETTLED_LOOKS: Final = 5
 """Looks in a row without a merge."""
 DAY_S: Final = 86_400
-ROUNDS: Final = 7
+ROUNDS: Final = 9
 MESSAGE_COLUMNS: Final = frozenset({
     "otel_traces.SpanAttributes", "otel_traces.Events.Attributes", "otel_logs.Body", "otel_logs.LogAttributes",
     "transitions.state", "transitions.next_state", "transitions.action", "transitions.tools",
@@ -61,6 +62,8 @@ class Timing(NamedTuple):
     """What a case took."""
 
     median_ms: float
+    cpu_ms: float
+    """Of the server, the median."""
     read_rows: int
     columns: frozenset[str]
     """Read from our tables, ``table.column``."""
@@ -98,6 +101,8 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
     day = end_s - DAY_S
     one: dict[str, object] = {"episode_id": trace, "revision": revision}
     touched_ns = {"from_ns": end_ns - 900 * 10**9, "until_ns": end_ns}
+    captured_ns = {"from_ns": started_ns - DAY_S * 10**9, "until_ns": end_ns + DAY_S * 10**9}
+    always_ns = {"from_ns": 0, "until_ns": 2**63 - 1}
     arrived = {
         "since_us": end_us - 300_000_000,
         "until_us": end_us + 60_000_000,
@@ -218,7 +223,10 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
         Case("pipeline_touched", {**arrived, "after_ns": -(2**63), "after_trace_id": "", "max_traces": 100_000}),
         Case("pipeline_companions", {"trace_ids": trace_ids, "max_traces": 10_000}),
         Case("pipeline_sizes", {"trace_ids": trace_ids, **touched_ns}),
-        Case("pipeline_head", {"trace_id": trace, "max_bytes": 1 << 30}),
+        Case(
+            "pipeline_head",
+            {"trace_id": trace, "from_ns": started_ns, "until_ns": started_ns + 4 * 10**9, "max_bytes": 1 << 30},
+        ),
         Case(
             "pipeline_relatives",
             {
@@ -236,7 +244,10 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
         Case("pipeline_spans", {"trace_ids": trace_ids, **touched_ns}),
         Case("pipeline_logs", {"trace_ids": trace_ids}),
         Case("pipeline_scores", {"trace_ids": trace_ids, "response_ids": [], "episode_keys": [], "session_ids": []}),
-        Case("pipeline_generations", {"trace_ids": [], "response_ids": responses}),
+        Case("pipeline_generations", {"trace_ids": [], "response_ids": responses, **captured_ns}),
+        # What is not near, and what a trace has: looked for everywhere.
+        Case("pipeline_generations", {"trace_ids": [], "response_ids": responses, **always_ns}, is_all_time=True),
+        Case("pipeline_generations", {"trace_ids": trace_ids, "response_ids": [], **always_ns}, is_all_time=True),
         Case("pipeline_stored", {"episode_ids": [], "trace_ids": trace_ids}),
         Case("scores_by_id", {"score_ids": facts["scores"]}),
         Case(
@@ -287,7 +298,7 @@ def measure(
     for turn in range(ROUNDS + 1):
         for at in range(len(found[0])):
             for number, cases in enumerate(found):
-                settings = {} if turn else {"log_queries": "1", "log_comment": f"{marks[number]} {at}"}
+                settings = {"log_queries": "1", "log_comment": f"{marks[number]} {at}"} if turn else {}
                 query = named_query(cases[at].name)
                 parameters = query.bind(cases[at].parameters)
                 start = time.perf_counter()
@@ -314,14 +325,18 @@ def settle(connection: Connection) -> None:
         time.sleep(0.2)
 
 
-def _read(connection: Connection, mark: str, at: int) -> tuple[int, frozenset[str]]:
-    """Rows and columns that a case read, from the server's own log."""
-    rows, columns = connection.query(
-        "SELECT read_rows, columns FROM system.query_log WHERE type = 'QueryFinish' AND log_comment = {mark:String}",
-        doing="reading the log",
-        parameters={"mark": f"{mark} {at}"},
-    ).row(0)
-    return int(rows), frozenset(str(each).partition(".")[2] for each in columns)
+def _read(connection: Connection, mark: str, at: int) -> tuple[float, int, frozenset[str]]:
+    """CPU time, rows and columns that a case took and read, from the server's own log."""
+    sql = """
+        SELECT
+            quantileExact(0.5)(ProfileEvents['UserTimeMicroseconds'] + ProfileEvents['SystemTimeMicroseconds']) / 1000,
+            max(read_rows),
+            groupUniqArrayArray(columns)
+        FROM system.query_log
+        WHERE type = 'QueryFinish' AND log_comment = {mark:String}
+    """
+    cpu_ms, rows, columns = connection.query(sql, doing="reading the log", parameters={"mark": f"{mark} {at}"}).row(0)
+    return float(cpu_ms), int(rows), frozenset(str(each).partition(".")[2] for each in columns)
 
 
 def fill_store(address: Address, spans: int) -> list[Case]:
@@ -365,22 +380,33 @@ def main() -> None:
 
 def report(found: Sequence[Case], before: Sequence[Timing], after: Sequence[Timing]) -> None:
     """The table, and the line that programs read; ends the benchmark when a list reads a message column."""
-    print(f"{'query':<40} {'ms':>8} {'ms':>8} {'growth':>7} {'rows':>11} {'rows':>11}")
+    print(
+        f"{'query':<44} {'ms':>8} {'ms':>8} {'growth':>7} {'cpu ms':>8} {'cpu ms':>8} {'growth':>7}"
+        f" {'rows':>11} {'rows':>11}"
+    )
     growth: dict[bool, list[float]] = {False: [], True: []}
+    cpu_growth: dict[bool, list[float]] = {False: [], True: []}
     broken: list[str] = []
     for case, first, second in zip(found, before, after, strict=True):
         growth[case.is_all_time].append(second.median_ms / first.median_ms)
         name = f"{case.name}, all time" if case.is_all_time else case.name
+        cpu_growth[case.is_all_time].append(second.cpu_ms / first.cpu_ms)
         print(
-            f"{name:<40} {first.median_ms:>8.1f} {second.median_ms:>8.1f} {second.median_ms / first.median_ms:>7.2f}"
+            f"{name:<44} {first.median_ms:>8.1f} {second.median_ms:>8.1f} {growth[case.is_all_time][-1]:>7.2f}"
+            f" {first.cpu_ms:>8.1f} {second.cpu_ms:>8.1f} {cpu_growth[case.is_all_time][-1]:>7.2f}"
             f" {first.read_rows:>11,} {second.read_rows:>11,}"
         )
         if case.is_list and (read := sorted(second.columns & MESSAGE_COLUMNS)):
             broken.append(f"{name} reads {', '.join(read)}")
     if broken:
         raise SystemExit("lists read message columns: " + "; ".join(broken))
-    print(f"median growth {statistics.median(growth[False]):.2f}")
-    print(f"ratio growth={max(growth[False]):.2f} all_time={max(growth[True]):.2f}")
+    print(
+        f"median growth {statistics.median(growth[False]):.2f}, of CPU time {statistics.median(cpu_growth[False]):.2f}"
+    )
+    print(
+        f"ratio growth={max(growth[False]):.2f} cpu={max(cpu_growth[False]):.2f}"
+        f" all_time={max(growth[True]):.2f} all_time_cpu={max(cpu_growth[True]):.2f}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """A store that made-up agents write to, block by block, as the collector and the gateway do."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -23,12 +23,13 @@ class Feed:
         self._sent = [0, 0, 0]
         self._minutes = 0.0
 
-    def send(self, spans: Sequence[int] | None = None, *, minutes: float = 1) -> None:
+    def send(self, spans: Sequence[int] | None = None, *, minutes: float = 1, captured: datetime = START) -> None:
         """Insert the new rows, each block ``minutes`` after the one before.
 
         Args:
             spans: Positions of the spans to send instead of all new ones.
             minutes: Time between this block and the last.
+            captured: When the new captures began.
         """
         self._minutes += minutes
         world = self.world
@@ -41,9 +42,9 @@ class Feed:
         if world.scores:
             self._insert("scores", self._sparse("scores", world.score_frame()[self._sent[1] :]), "ingested_at")
         if world.generations:
-            captured = self._sparse("generations", world.generation_frame()[self._sent[2] :])
-            started = pl.lit(START).cast(frames.TIME_NS).alias("started_at")
-            self._insert("generations", captured.with_columns(started), "ingested_at")
+            rows = self._sparse("generations", world.generation_frame()[self._sent[2] :])
+            started = pl.lit(captured).cast(frames.TIME_NS).alias("started_at")
+            self._insert("generations", rows.with_columns(started), "ingested_at")
         self._sent[1:] = [len(world.scores), len(world.generations)]
 
     def send_logs(self, records: pl.DataFrame, *, minutes: float = 1) -> None:

@@ -1,4 +1,5 @@
 import json
+from datetime import timedelta
 from typing import Any
 
 import polars as pl
@@ -9,7 +10,7 @@ from spanloop.converters import Options
 from spanloop.pipeline import Report, run, turn
 from spanloop.store import Store
 
-from ..converters.converters_world import OPENING, loop, text, trace_id
+from ..converters.converters_world import OPENING, START, loop, text, trace_id
 from ..converters.pipeline_feed import Feed
 
 TABLES = ("transitions", "trajectories", "failures")
@@ -170,6 +171,17 @@ def test_a_late_capture_brings_the_tokens(store: Store, feed: Feed) -> None:
     assert run(store).trajectories == 0
     feed.world.capture([1], [2], response_id="chatcmpl-1")
     feed.send()
+    assert run(store).trajectories == 1
+
+
+@pytest.mark.parametrize("named", ["response_id", "trace"])
+def test_a_capture_by_a_clock_that_is_a_month_off_brings_the_tokens(store: Store, feed: Feed, named: str) -> None:
+    calls = loop(feed.world, "a", trace=trace_id("a"))
+    if named == "response_id":
+        feed.world.capture([1], [2], response_id="chatcmpl-1")
+    else:
+        feed.world.capture([1], [2], trace=trace_id("a"), parent=calls[0])
+    feed.send(captured=START - timedelta(days=30))
     assert run(store).trajectories == 1
 
 

@@ -99,6 +99,7 @@ def _erase(
     rest = set(derived["trace_ids"]) - traces
     for ids in _parts(rest):
         store.execute("store_forget_touch", trace_ids=ids)
+        store.execute("store_forget_touch_summaries", trace_ids=ids)
     for table in _DERIVED:
         for ids in _parts(derived["episode_ids"]):
             store.execute(f"store_forget_{table}", episode_ids=ids)
@@ -116,6 +117,7 @@ def _erase(
     store.execute("store_forget_generations", trace_ids=part, response_ids=[])
     store.execute("store_forget_dead_letters", trace_ids=part)
     store.execute("store_forget_logs", trace_ids=part, session_id="", user_id="")
+    store.execute("store_forget_log_summaries", trace_ids=part)
     store.execute("store_forget_trace_summaries", trace_ids=part)
     store.execute("store_forget_spans", trace_ids=part)
     return set(derived["episode_ids"])

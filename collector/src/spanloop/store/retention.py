@@ -15,7 +15,12 @@ from .store import Store
 FOR_EVER: Final = 49_710
 """Days from 1970 to the end of ClickHouse's DateTime."""
 
-_STATEMENTS: Final = ("store_retain_spans", "store_retain_logs", "store_retain_trace_summaries")
+_STATEMENTS: Final = (
+    "store_retain_spans",
+    "store_retain_logs",
+    "store_retain_log_summaries",
+    "store_retain_trace_summaries",
+)
 _PERIOD: Final = re.compile(r"(\d{1,6})\s*d?")
 
 

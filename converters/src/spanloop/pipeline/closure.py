@@ -217,7 +217,13 @@ def _cut(store: Store, batch: Batch, core: _Core, sizes: pl.DataFrame, max_bytes
     until_ns, rejected = FOREVER_NS, 0
     if kept.is_empty():
         kept = sizes[:1]
-        head = store.query("pipeline_head", trace_id=str(kept["trace_id"][0]), max_bytes=max_bytes).row(0, named=True)
+        head = store.query(
+            "pipeline_head",
+            trace_id=str(kept["trace_id"][0]),
+            from_ns=int(kept["started_ns"][0]),
+            until_ns=int(kept["ended_ns"][0]),
+            max_bytes=max_bytes,
+        ).row(0, named=True)
         until_ns, rejected = int(head["until_ns"]), int(head["all_spans"]) - int(head["spans"])
     trace_ids = frozenset(kept["trace_id"].to_list())
     if own not in trace_ids:

@@ -4,13 +4,16 @@ Invariant: for the traces of a closure all spans within its time are loaded, wit
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import polars as pl
 
 from spanloop.store import Store
 
-from .closure import Closure, slices
+from .closure import FOREVER_NS, Closure, slices
+
+CAPTURE_WINDOW_NS: Final = 24 * 3_600 * 1_000_000_000
+"""How far from a batch's spans their captures are looked for first."""
 
 
 class Loaded(NamedTuple):
@@ -55,13 +58,25 @@ def _scores(store: Store, spans: pl.DataFrame, trace_ids: Iterable[str]) -> pl.D
 
 
 def _generations(store: Store, spans: pl.DataFrame, trace_ids: Iterable[str]) -> pl.DataFrame:
-    """Each capture as often as it was written and found: the converters take the newest."""
-    wanted = {"trace_ids": set(trace_ids), "response_ids": set(spans["response_id"].to_list())}
-    return _by_any_id(store, "pipeline_generations", wanted)
+    """Each capture as often as it was written and found: the converters take the newest.
+
+    Responses are looked for near their spans first. The clocks of gateway and app may be apart, so that those that
+    are not there are looked for everywhere; and so is what a trace has, of which nobody knows how much there is.
+    """
+    responses = set(spans["response_id"].to_list())
+    starts = spans["Timestamp"].cast(pl.Int64)
+    near = {
+        "from_ns": max(int(starts.min() or 0) - CAPTURE_WINDOW_NS, 0),  # type: ignore[arg-type]
+        "until_ns": min(int(starts.max() or 0) + CAPTURE_WINDOW_NS, FOREVER_NS),  # type: ignore[arg-type]
+    }
+    always = {"from_ns": 0, "until_ns": FOREVER_NS}
+    found = _by_any_id(store, "pipeline_generations", {"trace_ids": set(), "response_ids": responses}, **near)
+    rest = {"trace_ids": set(trace_ids), "response_ids": responses.difference(found["response_id"].to_list())}
+    return _concat([found, _by_any_id(store, "pipeline_generations", rest, **always)])
 
 
-def _by_any_id(store: Store, query_name: str, wanted: dict[str, set[str]]) -> pl.DataFrame:
-    nothing: dict[str, Sequence[str]] = {kind: [] for kind in wanted}
+def _by_any_id(store: Store, query_name: str, wanted: dict[str, set[str]], **others: int) -> pl.DataFrame:
+    nothing: dict[str, Sequence[str] | int] = {**others, **{kind: [] for kind in wanted}}
     found = [store.query(query_name, **nothing)]
     for kind, ids in wanted.items():
         found += [store.query(query_name, **{**nothing, kind: part}) for part in slices(ids)]

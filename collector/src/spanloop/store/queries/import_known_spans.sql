@@ -1,4 +1,5 @@
--- Which spans of the given traces are stored.
+-- Which spans of the given traces are stored; they are looked for where the summaries of traces say that they are.
+WITH (SELECT (min(started_at), max(ended_at)) FROM trace_summaries WHERE trace_id IN {trace_ids:Array(String)}) AS spans_at
 SELECT DISTINCT TraceId, SpanId
 FROM otel_traces
-WHERE TraceId IN {trace_ids:Array(String)}
+WHERE TraceId IN {trace_ids:Array(String)} AND Timestamp >= spans_at.1 AND Timestamp <= spans_at.2

@@ -1,20 +1,27 @@
 -- When the newest row that the pipeline reads was ingested, and how many rows were since a moment (microseconds).
--- Only rows from that moment on are looked at, and summaries: a row that nothing has erased is never older.
-WITH fromUnixTimestamp64Micro({since_us:Int64}, 'UTC') AS since
+-- Spans and log records are looked for where summaries say that some have arrived since; a row that nothing has erased is
+-- never older.
+WITH
+    fromUnixTimestamp64Micro({since_us:Int64}, 'UTC') AS since,
+    (SELECT (min(started_at), max(ended_at), max(ingested_at)) FROM trace_summaries WHERE ingested_at > since) AS spans_at,
+    (SELECT (min(first_at), max(last_at)) FROM log_summaries WHERE ingested_at > since) AS logs_at
 SELECT
     max(newest_us) AS until_us,
     sum(arrived) AS arrived
 FROM (
+    SELECT toUnixTimestamp64Micro(spans_at.3) AS newest_us, toUInt64(0) AS arrived
+    UNION ALL
     SELECT toUnixTimestamp64Micro(max(ingested_at)) AS newest_us, toUInt64(0) AS arrived
     FROM trace_summaries
+    WHERE spans_at.3 <= since
     UNION ALL
     SELECT toUnixTimestamp64Micro(max(IngestedAt)) AS newest_us, count() AS arrived
     FROM otel_traces
-    WHERE IngestedAt > since
+    WHERE IngestedAt > since AND Timestamp >= spans_at.1 AND Timestamp <= spans_at.2
     UNION ALL
     SELECT toUnixTimestamp64Micro(max(IngestedAt)) AS newest_us, count() AS arrived
     FROM otel_logs
-    WHERE IngestedAt > since AND SpanEventName != ''
+    WHERE IngestedAt > since AND SpanEventName != '' AND Timestamp >= logs_at.1 AND Timestamp <= logs_at.2
     UNION ALL
     SELECT toUnixTimestamp64Micro(max(ingested_at)) AS newest_us, count() AS arrived
     FROM scores

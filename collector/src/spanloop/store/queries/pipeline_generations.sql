@@ -1,4 +1,4 @@
--- The gateway's captures for the given traces or responses; of one that was written again, every writing.
+-- The gateway's captures for the given traces or responses that began within a stretch of time (nanoseconds); of one that was written again, every writing.
 SELECT
     generation_id,
     response_id,
@@ -14,5 +14,9 @@ SELECT
     sampling,
     ingested_at
 FROM generations
-WHERE (trace_id != '' AND trace_id IN {trace_ids:Array(String)})
-    OR (response_id != '' AND response_id IN {response_ids:Array(String)})
+WHERE started_at >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
+    AND started_at <= fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC')
+    AND (
+        (trace_id != '' AND trace_id IN {trace_ids:Array(String)})
+        OR (response_id != '' AND response_id IN {response_ids:Array(String)})
+    )

@@ -1,4 +1,4 @@
--- Until which start (nanoseconds) the spans of one trace, the earliest first, are no more than so many bytes to read, how many spans that is, and how many the trace has.
+-- Until which start (nanoseconds) the spans of one trace within a stretch of time, the earliest first, are no more than so many bytes to read, how many spans that is, and how many the trace has there.
 SELECT
     maxIf(started_ns, so_far <= {max_bytes:UInt64}) AS until_ns,
     countIf(so_far <= {max_bytes:UInt64}) AS spans,
@@ -10,4 +10,6 @@ FROM (
             OVER (ORDER BY Timestamp, SpanId ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS so_far
     FROM otel_traces
     WHERE TraceId = {trace_id:String}
+        AND Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
+        AND Timestamp <= fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC')
 )

@@ -1,4 +1,6 @@
 -- The log records that tell of a span of the given traces: messages and exceptions that instrumentors send as events; text is made valid UTF-8.
+-- They are looked for where the summaries say that these traces have some.
+WITH (SELECT (min(first_at), max(last_at)) FROM log_summaries WHERE trace_id IN {trace_ids:Array(String)}) AS logs_at
 SELECT
     Timestamp,
     TraceId,
@@ -8,4 +10,7 @@ SELECT
     CAST(mapApply((k, v) -> (toValidUTF8(k), toValidUTF8(v)), source.LogAttributes), 'Map(String, String)') AS LogAttributes,
     IngestedAt
 FROM otel_logs AS source
-WHERE source.TraceId IN {trace_ids:Array(String)} AND SpanEventName != ''
+WHERE source.Timestamp >= logs_at.1
+    AND source.Timestamp <= logs_at.2
+    AND source.TraceId IN {trace_ids:Array(String)}
+    AND SpanEventName != ''

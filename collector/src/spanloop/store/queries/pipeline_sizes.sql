@@ -1,4 +1,5 @@
 -- How many spans each of the given traces has within a stretch of time (nanoseconds), their first and last start, and about how many bytes they and their log events are to read, captured tokens included.
+WITH (SELECT (min(first_at), max(last_at)) FROM log_summaries WHERE trace_id IN {trace_ids:Array(String)}) AS logs_at
 SELECT
     trace_id,
     sum(spans) AS spans,
@@ -25,7 +26,10 @@ FROM (
         9223372036854775807 AS started_ns,
         -9223372036854775808 AS ended_ns
     FROM otel_logs
-    WHERE TraceId IN {trace_ids:Array(String)} AND SpanEventName != ''
+    WHERE TraceId IN {trace_ids:Array(String)}
+        AND SpanEventName != ''
+        AND Timestamp >= logs_at.1
+        AND Timestamp <= logs_at.2
     GROUP BY TraceId
 )
 GROUP BY trace_id

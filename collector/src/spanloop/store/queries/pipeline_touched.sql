@@ -1,20 +1,56 @@
 -- Some of the traces that new spans, their log events, scores or captures concern, oldest first, from a place in that order on: how many spans they have and how many are new, whether they carry an id of an episode, conversation or session, and the services of calls without an episode id.
--- A capture's span is looked for within a day of it; what no new score names is not looked for at all.
+-- Spans and log records are looked for where summaries say that they are; a capture's span within a day of it; what no new
+-- score names is not looked for at all.
 WITH
     fromUnixTimestamp64Micro({since_us:Int64}, 'UTC') AS since,
     fromUnixTimestamp64Micro({until_us:Int64}, 'UTC') AS until,
-    new_scores AS (SELECT * FROM scores WHERE ingested_at > since AND ingested_at <= until),
-    new_generations AS (
-        SELECT trace_id, response_id, started_at FROM generations WHERE ingested_at > since AND ingested_at <= until
-    ),
-    (SELECT toUnixTimestamp(min(started_at)) FROM new_generations) AS captured_from_s,
-    (SELECT toUnixTimestamp(max(started_at)) FROM new_generations) AS captured_until_s,
-    (SELECT countIf(response_id != '') FROM new_scores) AS scored_responses,
-    (SELECT countIf(episode_key != '') FROM new_scores) AS scored_episodes,
+    (SELECT (min(started_at), max(ended_at)) FROM trace_summaries WHERE ingested_at > since) AS new_spans_at,
+    (SELECT (min(first_at), max(last_at)) FROM log_summaries WHERE ingested_at > since) AS new_logs_at,
     (
-        SELECT groupUniqArray(session_id) FROM new_scores
-        WHERE session_id != '' AND trace_id = '' AND response_id = '' AND episode_key = ''
-    ) AS scored_sessions
+        SELECT (
+            groupUniqArrayIf(trace_id, trace_id != ''),
+            groupUniqArrayIf(response_id, response_id != ''),
+            groupUniqArrayIf(episode_key, episode_key != ''),
+            groupUniqArrayIf(session_id, session_id != '' AND trace_id = '' AND response_id = '' AND episode_key = '')
+        )
+        FROM scores WHERE ingested_at > since AND ingested_at <= until
+    ) AS scored,
+    (
+        SELECT (
+            groupUniqArrayIf(trace_id, trace_id != ''),
+            groupUniqArrayIf(response_id, response_id != ''),
+            toDateTime64(greatest(toInt64(toUnixTimestamp(min(started_at))) - 86400, 0), 9, 'UTC'),
+            toDateTime64(toInt64(toUnixTimestamp(max(started_at))) + 86400, 9, 'UTC')
+        )
+        FROM generations WHERE ingested_at > since AND ingested_at <= until
+    ) AS captured,
+    (
+        SELECT groupUniqArray(trace_id) FROM (
+            SELECT TraceId AS trace_id FROM otel_traces
+            WHERE IngestedAt > since AND IngestedAt <= until AND Timestamp >= new_spans_at.1 AND Timestamp <= new_spans_at.2
+            UNION ALL
+            SELECT TraceId FROM otel_logs
+            WHERE IngestedAt > since AND IngestedAt <= until AND SpanEventName != ''
+                AND Timestamp >= new_logs_at.1 AND Timestamp <= new_logs_at.2
+            UNION ALL
+            SELECT arrayJoin(arrayConcat(scored.1, captured.1))
+            UNION ALL
+            SELECT TraceId FROM otel_traces
+            WHERE notEmpty(captured.2) AND Timestamp >= captured.3 AND Timestamp <= captured.4
+                AND GenAiResponseId IN (SELECT arrayJoin(captured.2))
+            UNION ALL
+            SELECT TraceId FROM otel_traces
+            WHERE notEmpty(scored.2) AND GenAiResponseId IN (SELECT arrayJoin(scored.2))
+            UNION ALL
+            SELECT TraceId FROM otel_traces
+            WHERE notEmpty(scored.3) AND SpanloopEpisodeId IN (SELECT arrayJoin(scored.3))
+            UNION ALL
+            SELECT TraceId FROM otel_traces
+            WHERE notEmpty(scored.4)
+                AND (SessionId != '' OR GenAiConversationId != '') AND hasAny([SessionId, GenAiConversationId], scored.4)
+        )
+    ) AS touched,
+    (SELECT (min(started_at), max(ended_at)) FROM trace_summaries WHERE trace_id IN (SELECT arrayJoin(touched))) AS spans_at
 SELECT
     TraceId AS trace_id,
     toUnixTimestamp64Nano(min(Timestamp)) AS started_ns,
@@ -27,32 +63,7 @@ SELECT
         SpanloopEpisodeId = '' AND IsModelCall
     ) AS bare_services
 FROM otel_traces
-WHERE TraceId IN (
-    SELECT TraceId FROM otel_traces WHERE IngestedAt > since AND IngestedAt <= until
-    UNION DISTINCT
-    SELECT TraceId FROM otel_logs WHERE IngestedAt > since AND IngestedAt <= until AND SpanEventName != ''
-    UNION DISTINCT
-    SELECT trace_id FROM new_scores WHERE trace_id != ''
-    UNION DISTINCT
-    SELECT trace_id FROM new_generations WHERE trace_id != ''
-    UNION DISTINCT
-    SELECT TraceId FROM otel_traces
-    WHERE Timestamp >= toDateTime64(greatest(toInt64(captured_from_s) - 86400, 0), 9, 'UTC')
-        AND Timestamp <= toDateTime64(toInt64(captured_until_s) + 86400, 9, 'UTC')
-        AND GenAiResponseId != '' AND GenAiResponseId IN (SELECT response_id FROM new_generations WHERE response_id != '')
-    UNION DISTINCT
-    SELECT TraceId FROM otel_traces
-    WHERE scored_responses > 0
-        AND GenAiResponseId != '' AND GenAiResponseId IN (SELECT response_id FROM new_scores WHERE response_id != '')
-    UNION DISTINCT
-    SELECT TraceId FROM otel_traces
-    WHERE scored_episodes > 0
-        AND SpanloopEpisodeId != '' AND SpanloopEpisodeId IN (SELECT episode_key FROM new_scores WHERE episode_key != '')
-    UNION DISTINCT
-    SELECT TraceId FROM otel_traces
-    WHERE notEmpty(scored_sessions)
-        AND (SessionId != '' OR GenAiConversationId != '') AND hasAny([SessionId, GenAiConversationId], scored_sessions)
-)
+WHERE TraceId IN (SELECT arrayJoin(touched)) AND Timestamp >= spans_at.1 AND Timestamp <= spans_at.2
 GROUP BY TraceId
 HAVING (started_ns, trace_id) > ({after_ns:Int64}, {after_trace_id:String})
 ORDER BY started_ns, trace_id

@@ -1,4 +1,10 @@
 -- Stretches of ingestion time (microseconds) with about so many spans each, oldest first, and how many of the spans are new.
+-- They are looked for where the summaries of traces say that some have arrived since.
+WITH (
+    SELECT (min(started_at), max(ended_at))
+    FROM trace_summaries
+    WHERE ingested_at > fromUnixTimestamp64Micro({since_us:Int64}, 'UTC')
+) AS spans_at
 SELECT
     max(newest_us) AS until_us,
     sum(fresh) AS new_spans
@@ -15,6 +21,8 @@ FROM (
         FROM otel_traces
         WHERE IngestedAt > fromUnixTimestamp64Micro({since_us:Int64}, 'UTC')
             AND IngestedAt <= fromUnixTimestamp64Micro({until_us:Int64}, 'UTC')
+            AND Timestamp >= spans_at.1
+            AND Timestamp <= spans_at.2
         GROUP BY toStartOfSecond(IngestedAt)
     )
 )

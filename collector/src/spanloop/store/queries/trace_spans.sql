@@ -1,4 +1,5 @@
--- Every span of one trace with everything stored of it, oldest first.
+-- Every span of one trace with everything stored of it, oldest first; they are looked for where the trace's summary says that they are.
+WITH (SELECT (min(started_at), max(ended_at)) FROM trace_summaries WHERE trace_id = {trace_id:String}) AS spans_at
 SELECT
     *,
     GenAiOperation,
@@ -16,5 +17,5 @@ SELECT
     SpanloopTaskId,
     SpanloopEpisodeId
 FROM otel_traces
-WHERE TraceId = {trace_id:String}
+WHERE TraceId = {trace_id:String} AND Timestamp >= spans_at.1 AND Timestamp <= spans_at.2
 ORDER BY Timestamp, SpanId
