@@ -7,6 +7,7 @@ as a tool), and by ``touched`` once the others are stitched.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, cast
 
 import numpy as np
@@ -20,12 +21,13 @@ from ..ragged import flat
 from ..span_tokens import Carried
 from ..spans import Span, SpanKind
 from ..stitch import SpanKey
-from ..stitch.base import last_assistant
+from ..stitch.base import answered_ids, last_assistant
 from ..stitch.message_prefix import after
 from .lanes import Answer, Calls, Lane, Reader, Steps, Tools
 from .pieces import Call, NotPlainError
 from .screen import IS_CALL, IS_TOOL, TELLS_OF_NO_ERROR, by_trace, traces, with_captures
 from .silent import can_be_silent, silent_steps
+from .talk import NO_TALK, Said, Talk, TalkReader, asks_for_nothing
 
 _CONTEXT: Final = ("trace", "TraceId", "SpanId", "kind", "response_id", "session_id", "conversation_id")
 
@@ -41,10 +43,12 @@ class Plain(NamedTuple):
     """Their model calls by trace and ``step``, with their captures and what ``lanes.Steps`` found."""
     context: pl.DataFrame
     """Their other spans."""
-    lanes: list[list[Lane]]
+    lanes: list[list[Lane | Said]]
     """The conversations of each episode, by their first call."""
     answers: list[list[Answer]]
     """What the tools of each episode answered."""
+    talks: list[Talk]
+    """What is special of each episode whose calls stand by themselves; empty for the others."""
 
     def without(self, trace_ids: Collection[str]) -> "Plain":
         """Less the episodes of some traces."""
@@ -58,6 +62,7 @@ class Plain(NamedTuple):
             self.context.filter(is_kept),
             [lanes for lanes, stays in zip(self.lanes, kept, strict=True) if stays],
             [answers for answers, stays in zip(self.answers, kept, strict=True) if stays],
+            [talk for talk, stays in zip(self.talks, kept, strict=True) if stays],
         )
 
     def only(self, trace_ids: Collection[str]) -> "Plain":
@@ -108,7 +113,8 @@ def read_plain(
     read = _read(whole.filter(may_be), calls, rows.filter(IS_TOOL))
     context = rows.filter(~IS_CALL & pl.col("trace").is_in(read.episodes["trace"].implode())).select(_CONTEXT)
     plain = read._replace(context=context)
-    return plain.without(_diverged(plain.calls, carried.beside(captured.tokens)) | _used_as_tools(plain))
+    plain = plain.without(_diverged(plain.calls, carried.beside(captured.tokens)) | _used_as_tools(plain))
+    return plain.without(_awaiting(plain, *_given(plain)))
 
 
 def _scored(rows: pl.DataFrame, scores: pl.DataFrame) -> pl.Series:
@@ -138,23 +144,35 @@ def _read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame) -> Plai
         pl.Series("step", np.arange(calls.height) - np.repeat(np.cumsum(counts) - counts, counts), dtype=pl.UInt32),
     )
     told: list[pl.DataFrame] = []
-    lanes: list[list[Lane]] = [[] for _ in range(whole.height)]
+    lanes: list[list[Lane | Said]] = [[] for _ in range(whole.height)]
     answers: list[list[Answer]] = [[] for _ in range(whole.height)]
+    talks = [NO_TALK] * whole.height
     is_plain = np.ones(whole.height, dtype=np.bool_)
     is_silent = whole["is_silent"].to_numpy()
     if not is_silent.all():
+        column = _columns(known, numbers)
         reader = Reader(
-            _columns(known, numbers),
+            column,
             Tools(*(column.to_list() for column in tools.select(_TOOL_COLUMNS))),
             definitions,
         )
-        ends = np.cumsum(counts).tolist()
+        ends: list[int] = np.cumsum(counts).tolist()
         tool_ends = np.searchsorted(tools["trace"].to_numpy(), whole["trace"].to_numpy(), side="right").tolist()
-        for number in np.flatnonzero(~is_silent).tolist():
-            first, first_tool = (ends[number - 1], tool_ends[number - 1]) if number else (0, 0)
+        numbers_of: list[int] = np.flatnonzero(~is_silent).tolist()
+        ranges = {number: range(ends[number - 1] if number else 0, ends[number]) for number in numbers_of}
+        may_talk = {
+            number for number, places in ranges.items() if all(asks_for_nothing(column.output[call]) for call in places)
+        }
+        talker = TalkReader(column, reader.steps, definitions, [ranges[number] for number in sorted(may_talk)])
+        for number, places in ranges.items():
+            first_tool = tool_ends[number - 1] if number else 0
             try:
-                found = reader.read(range(first, ends[number]), range(first_tool, tool_ends[number]))
-                lanes[number], answers[number] = found.lanes, found.answers
+                talk = talker.read(places) if number in may_talk else None
+                if talk is not None:
+                    lanes[number], talks[number] = [*talk.said], talk
+                else:
+                    found = reader.read(places, range(first_tool, tool_ends[number]))
+                    lanes[number], answers[number] = [*found.lanes], found.answers
             except NotPlainError:
                 is_plain[number] = False
         told.append(_spoken(known, reader.steps))
@@ -176,9 +194,10 @@ def _read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame) -> Plai
         episodes = whole.filter(pl.Series(is_plain, dtype=pl.Boolean))
         lanes = [found for found, is_read in zip(lanes, is_plain, strict=True) if is_read]
         answers = [found for found, is_read in zip(answers, is_plain, strict=True) if is_read]
+        talks = [found for found, is_read in zip(talks, is_plain, strict=True) if is_read]
     first_calls = read.filter(pl.col("step") == 0)
     groups = _groups(episodes, lanes, first_calls["tools"])
-    return Plain(episodes.with_columns(groups), read, calls.clear(), lanes, answers)
+    return Plain(episodes.with_columns(groups), read, calls.clear(), lanes, answers, talks)
 
 
 def _definitions(text: str) -> str | None:
@@ -209,6 +228,8 @@ def _columns(calls: pl.DataFrame, tools: pl.Series) -> Calls:
         input=calls["input_messages"].to_list(),
         output=calls["output_messages"].to_list(),
         system=calls["system_instructions"].to_list(),
+        agent=calls["agent"].to_list(),
+        is_exact=calls["is_exact"].to_list(),
         tools=tools.to_list(),
     )
 
@@ -216,6 +237,8 @@ def _columns(calls: pl.DataFrame, tools: pl.Series) -> Calls:
 def _spoken(calls: pl.DataFrame, steps: Steps) -> pl.DataFrame:
     """What was found out about each call: see ``silent.silent_steps``."""
     states = pl.Series("state", steps.state, dtype=pl.String) + "]"
+    if states.null_count():
+        states = states.fill_null(calls["input_messages"])
     following = pl.Series(steps.following, dtype=pl.UInt32)
     previous = np.full(calls.height, -1)
     previous[following.drop_nulls().to_numpy()] = np.flatnonzero(following.is_not_null().to_numpy())
@@ -230,6 +253,7 @@ def _spoken(calls: pl.DataFrame, steps: Steps) -> pl.DataFrame:
             pl.Series("tool_results", steps.results, dtype=pl.String),
             pl.Series("tool_call_count", steps.tool_call_count, dtype=pl.UInt32),
             pl.Series("finish_reason", steps.finish_reason, dtype=pl.String),
+            pl.Series("answer", steps.answer, dtype=pl.String),
             before.is_not_null().alias("continues"),
             calls["capture"].gather(before).alias("before"),
             (calls["is_exact"].gather(before) != calls["is_exact"]).fill_null(value=False).alias("is_broken"),
@@ -237,7 +261,7 @@ def _spoken(calls: pl.DataFrame, steps: Steps) -> pl.DataFrame:
     )
 
 
-def _groups(episodes: pl.DataFrame, lanes: Sequence[Sequence[Lane]], tools: pl.Series) -> pl.Series:
+def _groups(episodes: pl.DataFrame, lanes: Sequence[Sequence[Lane | Said]], tools: pl.Series) -> pl.Series:
     """The group of each episode: see ``rows.group_of``."""
     known = [
         digest([definitions, *_opening(found[0])]).hex() if found and not task_id else None
@@ -248,7 +272,7 @@ def _groups(episodes: pl.DataFrame, lanes: Sequence[Sequence[Lane]], tools: pl.S
     return task_ids.fill_null(by_start).fill_null(episodes["episode_id"]).alias("group_id")
 
 
-def _opening(lane: Lane) -> Iterator[str]:
+def _opening(lane: Lane | Said) -> Iterator[str]:
     *system, user = lane.start
     for found in system:
         yield f"system:{found.hex()}"
@@ -299,6 +323,23 @@ def _used_as_tools(plain: Plain) -> set[str]:
     return found
 
 
+def _given(plain: Plain) -> tuple[set[str], set[str]]:
+    """All answers in words, stripped, and the ids of all tool calls."""
+    if not any(talk.said for talk in plain.talks):
+        return set(), set()
+    said = set(plain.calls["answer"])
+    return said, {asked.id for answers in plain.answers for asked, _ in answers}
+
+
+def _awaiting(plain: Plain, said: AbstractSet[str], asked: AbstractSet[str]) -> set[str]:
+    """Traces with a call that may go on behind an answer or a tool call of another one."""
+    return {
+        trace_id
+        for trace_id, talk in zip(plain.episodes["TraceId"], plain.talks, strict=True)
+        if not (talk.awaits.isdisjoint(said) and talk.answered.isdisjoint(asked))
+    }
+
+
 def _texts(asked: Call) -> Iterator[str]:
     """The texts among the arguments of a call."""
     for value in asked.arguments.values():
@@ -317,7 +358,9 @@ def touched(plain: Plain, spans: Iterable[Span], parents: Mapping[SpanKey, SpanK
     calls = [span for span in spans if span.kind is SpanKind.LLM]
     if not calls or not plain.lanes:
         return set()
-    return _continued(plain, calls, parents) | _tools_of(plain, calls)
+    said = {message.text.strip() for call in calls for message in call.output}
+    asked = {request.id for call in calls for message in call.output for request in message.tool_calls}
+    return _continued(plain, calls, parents) | _tools_of(plain, calls) | _awaiting(plain, said, asked)
 
 
 def _continued(plain: Plain, calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> set[str]:
@@ -325,12 +368,11 @@ def _continued(plain: Plain, calls: Sequence[Span], parents: Mapping[SpanKey, Sp
     identities: set[str] = set()
     starts: set[tuple[bytes, ...]] = set()
     for call in calls:
-        position = last_assistant(call)
-        if position is None:
+        position, answered = last_assistant(call), answered_ids(call)
+        if position is None and not answered:
             continue
-        answered = [asked.id for asked in call.input[position].tool_calls if asked.id]
         parent = known.get(parents.get(call.key, ("", "")))
-        if parent is None or not _is_settled(call, position, answered, parent):
+        if parent is None or position is None or not _is_settled(call, position, answered, parent):
             identities.update(answered)
             starts.add(_start(call))
     if not starts:

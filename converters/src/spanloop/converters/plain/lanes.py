@@ -57,6 +57,9 @@ class Calls(NamedTuple):
     input: list[str]
     output: list[str]
     system: list[str]
+    agent: list[str]
+    is_exact: list[bool]
+    """Whether the tokens are known, with log-probabilities."""
     tools: list[int]
     """Number of the canonical tool definitions."""
 
@@ -116,9 +119,11 @@ class Steps:
     """What is found out, a value a call in every list; those of a trace that is not plain are never looked at."""
 
     def __init__(self, count: int) -> None:
-        self.state = [""] * count
-        """Without the bracket at its end, which costs less when it is set in all of them at once."""
+        self.state: list[str | None] = [""] * count
+        """Without the bracket at its end, which costs less when it is set in all of them at once; None: as written."""
         self.action = [""] * count
+        self.answer = [""] * count
+        """Its text, stripped."""
         self.results = ["[]"] * count
         self.tool_call_count = [0] * count
         self.finish_reason = [""] * count
@@ -261,6 +266,7 @@ class Reader:
             lane.answer = said.text.strip()
             if said.responses:
                 raise NotPlainError
+        steps.answer[call] = lane.answer
         steps.first[call] = lane.first
         steps.state[call] = lane.state
         steps.action[call] = said.json

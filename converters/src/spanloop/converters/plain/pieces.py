@@ -5,6 +5,7 @@ arguments or tool responses as text is checked by its type while it is decoded; 
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, cast
 
 import msgspec
@@ -36,7 +37,9 @@ class Response(msgspec.Struct, tag_field="type", tag="tool_call_response", forbi
     response: str
 
 
-class _Typed(msgspec.Struct, forbid_unknown_fields=True):
+class Typed(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A message as it is written most often."""
+
     role: Literal["system", "user", "assistant", "tool"]
     parts: list[Text | Call | Response]
     finish_reason: str = ""
@@ -93,8 +96,10 @@ class NotPlainError(Exception):
 
 
 _DECODE: Final = msgspec.json.Decoder().decode
-_DECODE_TYPED: Final = msgspec.json.Decoder(list[_Typed]).decode
+_DECODE_TYPED: Final = msgspec.json.Decoder(list[Typed]).decode
 _ENCODE: Final = msgspec.json.Encoder().encode
+_DECODE_LINES: Final = msgspec.json.Decoder(list[Typed]).decode_lines
+_ENCODE_LINES: Final = msgspec.json.Encoder().encode_lines
 _COMMA: Final = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 
 
@@ -120,6 +125,55 @@ def pieces(text: str) -> list[Piece]:
             bare = _ENCODE(fields).decode()
         found.append(Piece(one.role, one.parts, one.finish_reason, json, bare, b""))
     return found
+
+
+class Listed(NamedTuple):
+    """A list of messages."""
+
+    messages: Sequence[Piece | Typed]
+    json: str
+    """As ``join_json``, without the brackets."""
+    is_as_written: bool
+    """Whether ``json`` is what the text had between its brackets."""
+
+
+def read_lists(texts: Sequence[str]) -> list[Listed | None]:
+    """The messages of many JSON lists, all at once; None for those of which ``pieces`` says that they are unusual."""
+    found: list[Listed | None] = []
+    for start in range(0, len(texts), _BLOCK):
+        found += _read_block(texts[start : start + _BLOCK])
+    return found
+
+
+_BLOCK: Final = 256
+"""So many lists are decoded together; where one of them is unusual, each is by itself."""
+
+
+def _read_block(texts: Sequence[str]) -> list[Listed | None]:
+    # Every list ends where its text does: what is between two lists could stand in no JSON value.
+    if all(text[:1] == "[" and text[-1:] == "]" for text in texts):
+        whole = "\n".join(texts)
+        if "REDACTED" not in whole and "\\u00" not in whole:
+            try:
+                typed = _DECODE_LINES(whole)
+            except (ValueError, RecursionError):
+                typed = []
+            if len(typed) == len(texts):
+                lines = _ENCODE_LINES(typed).decode().split("\n")
+                return [
+                    Listed(messages, text[1:-1], is_as_written=True) if text == line else _listed(text)
+                    for text, line, messages in zip(texts, lines, typed, strict=False)
+                ]
+    return [_listed(text) for text in texts]
+
+
+def _listed(text: str) -> Listed | None:
+    try:
+        found = pieces(text)
+    except NotPlainError:
+        return None
+    json = ",".join([piece.json for piece in found])
+    return Listed(found, json, is_as_written=json == text[1:-1])
 
 
 def spelled(text: str, reason: str) -> str:

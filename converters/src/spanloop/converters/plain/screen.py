@@ -39,7 +39,7 @@ def by_trace(told: pl.DataFrame) -> pl.DataFrame:
     is_nested |= is_tool & (around >= 0) & is_tool[around]
     names = rows["agent_name"]
     agents = nearest(parents, (names != "").to_numpy())
-    agent = names.gather(pl.Series(np.where(agents >= 0, agents, 0))) if rows.height else names
+    agent = names.gather(pl.Series(agents).replace(-1, None)).fill_null("")
     return rows.with_columns(
         pl.Series("agent", agent),
         (pl.col("is_odd") | _is_odd() | pl.Series(is_nested)).alias("is_odd"),
