@@ -252,9 +252,10 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
         Case("scores_by_id", {"score_ids": facts["scores"]}),
         Case(
             "scores_list",
-            {"trace_id": "", "response_id": "", "session_id": "", "episode_id": "", "limit": 50},
+            {"trace_id": trace, "response_id": "", "session_id": "", "episode_id": "", "limit": 50},
             is_list=True,
         ),
+        Case("scores_newest", {"limit": 50}, is_list=True),
         Case("store_counts", {}, is_list=True),
         Case("store_newest_span", {}, is_list=True),
         Case("trace_spans", {"trace_id": trace}),

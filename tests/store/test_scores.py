@@ -1,7 +1,7 @@
 """Scores: what one is for must be clear, and the last write of a key wins."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pydantic import ValidationError
@@ -15,7 +15,10 @@ TRACE = "4BF92F3577B34DA6A3CE929D0E0E4736"
 
 def listed(store: Store, **of: str) -> list[dict[str, object]]:
     wanted = {"trace_id": "", "response_id": "", "session_id": "", "episode_id": ""} | of
-    return store.query("scores_list", limit=100, **wanted).to_dicts()
+    found = store.query("scores_list", limit=100, **wanted)
+    if not of:  # here all that was ever written is a candidate
+        assert store.query("scores_newest", limit=100).equals(found)
+    return found.to_dicts()
 
 
 def test_the_last_write_of_a_key_wins_and_a_retry_changes_nothing(store: Store) -> None:
@@ -91,3 +94,34 @@ def test_ids_times_and_truths_are_read() -> None:
 def test_what_is_no_score_says_why(fields: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(said)):
         Score.model_validate(fields)
+
+
+def test_the_newest_scores_are_current_ones(store: Store) -> None:
+    """However many of the newest rows have been replaced: then fewer are listed, and never one that should not be."""
+    at = datetime(2025, 3, 1, tzinfo=UTC)
+    scores = [
+        Score(id=f"k{number}", value=1, session_id="s", timestamp=at + timedelta(seconds=number))
+        for number in range(400)
+    ]
+    add_scores(store, scores[:200])
+    add_scores(store, scores[200:])
+    newest = listed_newest(store, 5)
+    assert newest == [f"k{number}" for number in range(399, 394, -1)]
+    corrected = scores[10].model_copy(update={"timestamp": at + timedelta(days=1)})
+    moved = scores[399].model_copy(update={"timestamp": at - timedelta(days=1)})
+    add_scores(store, [corrected, moved])
+    delete_scores(store, ["k398"])
+    assert listed_newest(store, 5) == ["k10", "k397", "k396", "k395", "k394"]
+    delete_scores(store, [f"k{number}" for number in range(100, 398)])
+    kept = [row["score_id"] for row in listed_all(store)]
+    assert kept[:3] == ["k10", "k99", "k98"]
+    assert (found := listed_newest(store, 5)) == kept[: len(found)]
+
+
+def listed_newest(store: Store, limit: int) -> list[str]:
+    return store.query("scores_newest", limit=limit)["score_id"].to_list()
+
+
+def listed_all(store: Store) -> list[dict[str, object]]:
+    everything = {"trace_id": "", "response_id": "", "session_id": "", "episode_id": ""}
+    return store.query("scores_list", limit=1_000, **everything).to_dicts()

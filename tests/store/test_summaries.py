@@ -198,6 +198,7 @@ LISTS: Mapping[str, Mapping[str, object]] = {
     "evaluation_models": {},
     "dead_letter_list": {"reason": "", "with_replayed": 0, "limit": 50},
     "scores_list": {"trace_id": "", "response_id": "", "session_id": "", "episode_id": "", "limit": 50},
+    "scores_newest": {"limit": 50},
     "store_newest_span": {},
 }  # fmt: skip
 NEWEST = {"dashboard_traces", "dashboard_episodes", "dashboard_latest_failures"}

@@ -1,12 +1,17 @@
 """``spanloop scores``: say how good something was, look at what was said, take it back."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .console import err, out, print_table
 from .options import DataDirOption, data_directory
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from spanloop.store import Store
 
 app = typer.Typer(help="Add, list and delete scores of spans, traces, sessions and episodes.", no_args_is_help=True)
 
@@ -85,9 +90,7 @@ def list_scores(
     from spanloop.store import connect
 
     with connect(data_directory(data_dir), start=True) as store:
-        found = store.query(
-            "scores_list", trace_id=trace, response_id=response, session_id=session, episode_id=episode, limit=limit
-        )
+        found = _newest(store, limit, trace_id=trace, response_id=response, session_id=session, episode_id=episode)
     if found.is_empty():
         err.print("no scores")
         return
@@ -122,3 +125,12 @@ def delete(
 
     with connect(data_directory(data_dir), start=True) as store:
         delete_scores(store, scores)
+
+
+def _newest(store: "Store", limit: int, **targets: str) -> "pl.DataFrame":
+    """Of everything first what is quickly found; fewer than asked for may not be all."""
+    if not any(targets.values()):
+        found = store.query("scores_newest", limit=limit)
+        if found.height == limit:
+            return found
+    return store.query("scores_list", limit=limit, **targets)

@@ -14,6 +14,15 @@ SELECT
     task_id,
     scored_at
 FROM scores FINAL
+PREWHERE concat({trace_id:String}, {response_id:String}, {session_id:String}, {episode_id:String}) = ''
+    OR score_id IN (
+        SELECT score_id
+        FROM scores
+        WHERE ({trace_id:String} = '' OR trace_id = {trace_id:String})
+            AND ({response_id:String} = '' OR response_id = {response_id:String})
+            AND ({session_id:String} = '' OR session_id = {session_id:String})
+            AND ({episode_id:String} = '' OR episode_key = {episode_id:String} OR trace_id = {episode_id:String})
+    )
 WHERE is_deleted = 0
     AND ({trace_id:String} = '' OR trace_id = {trace_id:String})
     AND ({response_id:String} = '' OR response_id = {response_id:String})
