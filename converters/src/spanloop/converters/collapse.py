@@ -108,11 +108,14 @@ def _bare(calls: Iterable[Span]) -> dict[SpanKey, Span]:
     An SDK that traces itself (Anthropic's does) is a sibling of the instrumentor's span, and may end after it.
     """
     answers: dict[tuple[str, str], list[Span]] = defaultdict(list)
+    silent: set[tuple[str, str]] = set()
     for call in calls:
         if call.response_id:
             answers[call.service_name, call.response_id].append(call)
+            if not (call.input or call.output):
+                silent.add((call.service_name, call.response_id))
     dropped: dict[SpanKey, Span] = {}
-    for members in answers.values():
+    for members in (answers[place] for place in sorted(silent) if len(answers[place]) > 1):
         full = sorted(
             (call for call in members if call.input and call.output), key=lambda call: (call.start_ns, call.key)
         )
@@ -151,6 +154,8 @@ def _nested(members: Iterable[Span]) -> dict[SpanKey, Span]:
     found = list(members)
     calls = {span.span_id: span for span in found if span.kind is SpanKind.LLM}
     parents = {span.span_id: span.parent_span_id for span in found}
+    if calls.keys().isdisjoint(parents.values()):
+        return {}
     nearest = inherit(parents, {span.span_id: span.span_id if span.span_id in calls else "" for span in found})
     dropped: dict[SpanKey, Span] = {}
     for inner in calls.values():

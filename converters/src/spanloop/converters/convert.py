@@ -254,5 +254,6 @@ def _with_tokens(transitions: list[Values], tokens: pl.DataFrame) -> pl.DataFram
     """``transitions``, each with the tokens of the capture that it names, if any."""
     place = list(frames.TRANSITIONS).index("prompt_token_ids")
     captures = pl.Series([values[place] for values in transitions], dtype=pl.UInt32)
-    columns = [tokens[name].gather(captures).fill_null([]) for name in tokens.columns]
+    found = [tokens[name].gather(captures) for name in tokens.columns]
+    columns = [column.fill_null([]) for column in found] if captures.null_count() else found
     return frames.build([values[:place] + values[place + 1 :] for values in transitions], frames.TRANSITIONS, columns)

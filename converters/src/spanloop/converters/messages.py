@@ -9,9 +9,10 @@ import json
 import re
 from collections.abc import Iterable
 from hashlib import blake2b
+from json.encoder import encode_basestring_ascii
 from typing import Final, NamedTuple, cast
 
-from . import chat_forms
+from . import chat_forms, usual
 
 REDACTED_MARKERS: Final = ("__REDACTED__", "[REDACTED]", "<REDACTED>")
 _DECODER: Final = json.JSONDecoder()
@@ -117,7 +118,8 @@ class MessageReader:
         Raises:
             MalformedMessagesError: When the text is not JSON or not a list of such objects.
         """
-        return self.read_conversation(text).messages
+        found = self._usual(text)
+        return self.read_conversation(text).messages if found is None else tuple(found)
 
     def read_conversation(self, text: str, place: str = "") -> Conversation:
         """As ``read``, with the digests.
@@ -138,6 +140,13 @@ class MessageReader:
             found, running, beginning, end = [], [], "", 0
             position = _open(text)
         while position is not None:
+            if len(found) >= _BEGINNING:
+                rest = self._usual("[" + text[position:])
+                if rest:
+                    found += rest
+                    running += chain(rest, running[-1])
+                    end = _end(text)
+                    break
             item, end = _scan(text, position)
             message = self._message(item, text[position:end])
             found.append(message)
@@ -158,8 +167,24 @@ class MessageReader:
     def _message(self, item: object, piece: str) -> Message:
         message = self._known.get(piece)
         if message is None:
-            message = self._known[piece] = read_message(item)
+            found = self._usual(f"[{piece}]")
+            message = self._known[piece] = found[0] if found else read_message(item)
         return message
+
+    def _usual(self, text: str) -> list[Message] | None:
+        """The messages of a list; None when there is anything unusual about one of them."""
+        both = usual.decoded(text)
+        if both is None:
+            return None
+        found: list[Message] = []
+        for told, fields in zip(*both, strict=True):
+            whole = usual.encoded(fields)
+            message = self._known.get(whole) or _view_usual(told, fields, whole)
+            if message is None:
+                return None
+            self._known[whole] = message
+            found.append(message)
+        return found
 
 
 def parse_messages(text: str) -> tuple[Message, ...]:
@@ -198,6 +223,11 @@ def _scan(text: str, position: int) -> tuple[object, int]:
         raise MalformedMessagesError(f"not JSON: {error}; got {text[:80]!r}") from error
 
 
+def _end(text: str) -> int:
+    """Where the last element of a JSON list ends."""
+    return len(text) - 1 if text.endswith("}]") else len(text.rstrip(" \t\n\r")[:-1].rstrip(" \t\n\r"))
+
+
 def _skip(text: str, position: int) -> int:
     """The next position that is no JSON whitespace."""
     while text[position : position + 1] in _WHITESPACE and position < len(text):
@@ -213,6 +243,56 @@ def parse_system_instructions(text: str) -> Message:
         found = text
     parts = cast("list[object]", found) if isinstance(found, list) else [{"type": "text", "content": text}]
     return read_message({"role": "system", "parts": parts})
+
+
+def _view_usual(told: usual.Typed, fields: usual.Fields, whole: str) -> Message | None:
+    """As ``read_message``; None where an argument of a tool call takes more.
+
+    Args:
+        told: The message.
+        fields: The same as it was written.
+        whole: Its JSON.
+    """
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    responses: list[ToolResponse] = []
+    seen: list[str] = [told.role]
+    for number, part in enumerate(told.parts):
+        if isinstance(part, usual.Text):
+            texts.append(part.content)
+        elif isinstance(part, usual.Response):
+            responses.append(ToolResponse(part.id, part.response))
+            seen.append(f"response:{part.response}")
+        else:
+            arguments = cast("list[dict[str, dict[str, object]]]", fields["parts"])[number]["arguments"]
+            ordered = _sorted(arguments)
+            if ordered is None:
+                return None
+            calls.append(ToolCall(part.id, part.name, usual.encoded(arguments), is_valid=True))
+            seen.append(f"call:{part.name}:{ordered}")
+    text = texts[0] if len(texts) == 1 else "".join(texts)
+    seen.append(f"text:{text.strip()}")
+    is_redacted = _is_redacted(text) or any(_is_redacted(response.content) for response in responses)
+    found = (tuple(calls), tuple(responses), told.finish_reason, whole)
+    return Message(told.role, text, *found, digest(seen), is_redacted)
+
+
+def _sorted(arguments: dict[str, object]) -> str | None:
+    """What ``_SORTED`` writes; None where a value is more than text, a whole number, a truth value or nothing."""
+    found: list[str] = []
+    for key in sorted(arguments) if len(arguments) > 1 else arguments:
+        value = arguments[key]
+        if type(value) is str:
+            told = encode_basestring_ascii(value)
+        elif value is None or type(value) is bool or type(value) is int:
+            told = _SCALARS[value] if type(value) is not int else repr(value)
+        else:
+            return None
+        found.append(f"{encode_basestring_ascii(key)}: {told}")
+    return "{" + ", ".join(found) + "}"
+
+
+_SCALARS: Final[dict[object, str]] = {None: "null", True: "true", False: "false"}
 
 
 def read_message(item: object) -> Message:
@@ -324,17 +404,20 @@ def _is_redacted(text: str) -> bool:
 
 def digest(pieces: Iterable[str]) -> bytes:
     """16 bytes that stand for the pieces in their order."""
-    found = blake2b(digest_size=16)
+    found: list[bytes] = []
     for piece in pieces:
         data = piece.encode("utf-8", "surrogatepass")
-        found.update(len(data).to_bytes(8, "big"))
-        found.update(data)
-    return found.digest()
+        found += (len(data).to_bytes(8, "big"), data)
+    return blake2b(b"".join(found), digest_size=16).digest()
 
 
-def chain(messages: Iterable[Message]) -> tuple[bytes, ...]:
-    """The running digest after each message: two conversations share a prefix exactly when they share its digest."""
-    running = b""
+def chain(messages: Iterable[Message], running: bytes = b"") -> tuple[bytes, ...]:
+    """The running digest after each message: two conversations share a prefix exactly when they share its digest.
+
+    Args:
+        messages: One after another.
+        running: The digest before the first of them.
+    """
     found: list[bytes] = []
     for message in messages:
         running = extend(running, message)
@@ -349,4 +432,4 @@ def extend(running: bytes, message: Message) -> bytes:
 
 def join_json(messages: Iterable[Message]) -> str:
     """The JSON list of the messages."""
-    return "[" + ",".join(message.json for message in messages) + "]"
+    return "[" + ",".join([message.json for message in messages]) + "]"

@@ -118,64 +118,65 @@ def _told(frame: pl.DataFrame) -> pl.DataFrame:
 
 def read_spans(told: pl.DataFrame) -> list[Span]:
     """Spans out of ``Normalised.told``: column by column, and row by row only what has content to be read."""
+    if told.is_empty():
+        return []
     columns: dict[str, list[Any]] = {name: told[name].to_list() for name in told.columns}
     kinds = [_KINDS[kind] for kind in columns["kind"]]
-    contents = _contents(columns, kinds)
+    seen, chains, said, tools, problems = zip(*_contents(columns, kinds), strict=True)
     answers = [open_answer(text) if text else _NO_ANSWER for text in columns["tool_result"]]
+    results, answered, have_failed = zip(*answers, strict=True)
     reasons = [
         canonical_finish_reason(text)
-        or next((canonical_finish_reason(message.finish_reason) for message in content.output), "")
-        for text, content in zip(columns["finish_reasons"], contents, strict=True)
+        or next((canonical_finish_reason(message.finish_reason) for message in output), "")
+        for text, output in zip(columns["finish_reasons"], said, strict=True)
     ]
-    return [
-        Span(*values)
-        for values in zip(
-            zip(columns["TraceId"], columns["SpanId"], strict=True),
-            columns["TraceId"],
-            columns["SpanId"],
-            columns["ParentSpanId"],
-            columns["SpanName"],
-            kinds,
-            columns["ServiceName"],
-            columns["ScopeName"],
-            columns["Timestamp"],
-            columns["Duration"],
-            columns["IngestedAt"],
-            columns["is_error"],
-            columns["StatusMessage"],
-            [
-                text or ("tool_error" if answer.has_failed else "")
-                for text, answer in zip(columns["error_type"], answers, strict=True)
-            ],
-            [
-                _NO_EXCEPTION if event_names is None else _exception(event_names, attributes)
-                for event_names, attributes in zip(columns["event_names"], columns["event_attributes"], strict=True)
-            ],
-            columns["episode_key"],
-            columns["task_id"],
-            columns["session_id"],
-            columns["conversation_id"],
-            columns["agent_name"],
-            columns["request_model"],
-            columns["response_model"],
-            columns["response_id"],
-            reasons,
-            columns["streams"],
-            _sampling(columns),
-            columns["input_tokens"],
-            columns["output_tokens"],
-            (content.tools for content in contents),
-            (content.input for content in contents),
-            (content.output for content in contents),
-            (content.chain for content in contents),
-            (content.problem for content in contents),
-            columns["tool_name"],
-            [text or answer.tool_call_id for text, answer in zip(columns["tool_call_id"], answers, strict=True)],
-            [open_arguments(text) if text else "" for text in columns["tool_arguments"]],
-            (answer.content for answer in answers),
-            strict=True,
-        )
-    ]
+    found = zip(
+        zip(columns["TraceId"], columns["SpanId"], strict=True),
+        columns["TraceId"],
+        columns["SpanId"],
+        columns["ParentSpanId"],
+        columns["SpanName"],
+        kinds,
+        columns["ServiceName"],
+        columns["ScopeName"],
+        columns["Timestamp"],
+        columns["Duration"],
+        columns["IngestedAt"],
+        columns["is_error"],
+        columns["StatusMessage"],
+        [
+            text or ("tool_error" if has_failed else "")
+            for text, has_failed in zip(columns["error_type"], have_failed, strict=True)
+        ],
+        [
+            _NO_EXCEPTION if event_names is None else _exception(event_names, attributes)
+            for event_names, attributes in zip(columns["event_names"], columns["event_attributes"], strict=True)
+        ],
+        columns["episode_key"],
+        columns["task_id"],
+        columns["session_id"],
+        columns["conversation_id"],
+        columns["agent_name"],
+        columns["request_model"],
+        columns["response_model"],
+        columns["response_id"],
+        reasons,
+        columns["streams"],
+        _sampling(columns),
+        columns["input_tokens"],
+        columns["output_tokens"],
+        tools,
+        seen,
+        said,
+        chains,
+        problems,
+        columns["tool_name"],
+        [text or identity for text, identity in zip(columns["tool_call_id"], answered, strict=True)],
+        [open_arguments(text) if text else "" for text in columns["tool_arguments"]],
+        results,
+        strict=True,
+    )
+    return list(map(Span._make, found))
 
 
 _KINDS: Final = {"": SpanKind.OTHER, **{kind.value: kind for kind in SpanKind}}
@@ -251,24 +252,32 @@ def _content(reader: MessageReader, told: _Told) -> _Content:
     except (MalformedMessagesError, RecursionError) as error:
         problem = Problem(UntrainableReason.MALFORMED_MESSAGES, f"{where}, attribute {attribute}: {error}")
         return _Content((), (), (), "[]", problem)
-    return _Content(seen, digests, said, tools, _problem(where, seen, said, told.dropped_attributes))
+    may_be_redacted = any(mark in text for mark in _MAY_BE_REDACTED for text in (told.input, told.output, told.system))
+    return _Content(
+        seen, digests, said, tools, _problem(where, seen, said, told.dropped_attributes, is_open=not may_be_redacted)
+    )
+
+
+_MAY_BE_REDACTED: Final = ("REDACTED", "\\u00", "\\x")
+"""Without any of these in its text no message is redacted, even if it was written letter by letter."""
 
 
 _NOTHING_SAID: Final = Conversation((), ())
 
 
 def _problem(
-    where: str, seen: tuple[Message, ...], said: tuple[Message, ...], dropped_attributes: int
+    where: str, seen: tuple[Message, ...], said: tuple[Message, ...], dropped_attributes: int, *, is_open: bool
 ) -> Problem | None:
-    for attribute, messages in ((names.GEN_AI_INPUT_MESSAGES, seen), (names.GEN_AI_OUTPUT_MESSAGES, said)):
-        if any(message.is_redacted for message in messages):
-            return Problem(UntrainableReason.REDACTED_CONTENT, f"{where}, attribute {attribute}: redacted")
+    both = ((names.GEN_AI_INPUT_MESSAGES, seen), (names.GEN_AI_OUTPUT_MESSAGES, said))
+    redacted = [] if is_open else [name for name, messages in both if any(found.is_redacted for found in messages)]
+    if redacted:
+        return Problem(UntrainableReason.REDACTED_CONTENT, f"{where}, attribute {redacted[0]}: redacted")
     if dropped_attributes:
         return Problem(
             UntrainableReason.DROPPED_ATTRIBUTES,
             f"{where}: {dropped_attributes} attributes dropped by the SDK's limit (expected 0)",
         )
-    for attribute, messages in ((names.GEN_AI_INPUT_MESSAGES, seen), (names.GEN_AI_OUTPUT_MESSAGES, said)):
+    for attribute, messages in both:
         if not messages:
             return Problem(UntrainableReason.MISSING_CONTENT, f"{where}, attribute {attribute}: absent")
     if any('"parts":[]' in message.json and _asks(message) for message in said):

@@ -6,7 +6,8 @@ decides: this one spells out.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from spanloop.semconv.enums import TokenSource
 
@@ -80,7 +81,7 @@ def episode_row(judged: Judged) -> Values:
     """A row of ``episodes``."""
     episode, steps = judged.episode, judged.episode.steps
     spans, first, last = episode.spans, steps[0], steps[-1]
-    started_ns = min(span.start_ns for span in spans)
+    started_ns = min([span.start_ns for span in spans])
     decided_by = decisive(judged.failures) if judged.outcome != "success" else None
     return (
         episode.episode_id,
@@ -118,50 +119,70 @@ def transition_rows(judged: Judged) -> list[Values]:
     by_step: dict[int, Failure] = {}
     for failure in judged.failures:
         by_step.setdefault(failure.step.index, failure)
-    task_id, group_id = judged.episode.task_id, judged.group_id
-    states = [join_json(step.span.input) for step in judged.episode.steps]
-    return [
-        _transition(judged, step, by_step.get(step.index), states, (task_id, group_id)) for step in judged.episode.steps
-    ]
+    shared = _Shared(
+        judged.episode.task_id,
+        judged.group_id,
+        judged.rewards.value,
+        dict(sorted(judged.rewards.breakdown.items())),
+        [join_json(step.span.input) for step in judged.episode.steps],
+    )
+    return [_transition(judged, step, by_step.get(step.index), shared) for step in judged.episode.steps]
 
 
-def _transition(judged: Judged, step: Step, failure: Failure | None, states: list[str], ids: tuple[str, str]) -> Values:
+class _Shared(NamedTuple):
+    """What the transitions of an episode have in common."""
+
+    task_id: str
+    group_id: str
+    reward: float | None
+    breakdown: dict[str, float]
+    """One object for all of them: see ``frames.maps``."""
+    states: list[str]
+    """Of each step."""
+
+
+def _transition(judged: Judged, step: Step, failure: Failure | None, shared: _Shared) -> Values:
     episode_id, span = judged.episode.episode_id, step.span
-    reward, breakdown = broadcast(judged.rewards, step.index)
+    reward, breakdown = shared.reward, shared.breakdown
+    if judged.rewards.steps:
+        reward, told = broadcast(judged.rewards, step.index)
+        breakdown = dict(sorted(told.items()))
     problem = judged.problems.get(step.index)
     tokens = _tokens(step)
-    sampling = dict(step.capture.generation.sampling) if step.capture.generation else {}
+    generation = step.capture.generation
     is_last = step.following is None
+    is_end = is_last and has_ended(step)
     return (
         f"{episode_id}/{step.index}",
         episode_id,
         judged.revision,
         step.index,
-        *ids,
+        shared.task_id,
+        shared.group_id,
         step.agent_name,
         span.trace_id,
         span.span_id,
         span.response_id,
         step.model,
         step.policy_version,
-        states[step.index],
+        shared.states[step.index],
         span.tools,
         span.output[0].json if span.output else NO_ACTION,
         dump([result.as_json() for result in step.results]) if step.results else "[]",
-        "" if step.following is None else states[step.following],
+        "" if step.following is None else shared.states[step.following],
         reward,
-        dict(sorted(breakdown.items())),
-        is_last and has_ended(step),
-        is_last and not has_ended(step),
+        breakdown,
+        is_end,
+        is_last and not is_end,
         span.finish_reason,
-        {**sampling, **dict(span.sampling)},
-        str(_token_source(step) if tokens else TokenSource.NONE),
+        _sampling(generation.sampling if generation else (), span.sampling),
+        _token_source(step).value if tokens else TokenSource.NONE.value,
         step.capture.join,
         tokens.row if tokens else None,
         problem is None,
-        str(problem.reason) if problem else "",
+        problem.reason.value if problem else "",
         problem.detail if problem else "",
-        sum(result.is_error for result in step.results),
+        sum([result.is_error for result in step.results]),
         str(failure.finding.error_class) if failure else "",
         str(failure.finding.owner) if failure else "",
         span.input_tokens,
@@ -169,6 +190,12 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, states: lis
         span.start_ns,
         span.duration_ns,
     )
+
+
+@lru_cache(maxsize=256)
+def _sampling(captured: tuple[tuple[str, str], ...], own: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """What the engine sampled with, with what the span says over it; one object for all calls that agree."""
+    return {**dict(captured), **dict(own)}
 
 
 def _tokens(step: Step) -> Generation | None:

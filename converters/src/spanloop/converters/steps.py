@@ -9,6 +9,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from .captures import NO_CAPTURE, Capture
@@ -50,7 +51,7 @@ class Step:
         return self.span.response_model or self.span.request_model
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Episode:
     """One task attempt."""
 
@@ -59,17 +60,17 @@ class Episode:
     steps: tuple[Step, ...]
     context: tuple[Span, ...]
 
-    @property
+    @cached_property
     def spans(self) -> list[Span]:
         """Every span of the episode."""
         return [*(step.span for step in self.steps), *self.context]
 
-    @property
+    @cached_property
     def task_id(self) -> str:
         """The smallest task id that a span carries; empty without one."""
         return min((span.task_id for span in self.spans if span.task_id), default="")
 
-    @property
+    @cached_property
     def session_id(self) -> str:
         """The smallest session id, else conversation id, that a span carries."""
         found = [span.session_id for span in self.spans if span.session_id]
@@ -80,7 +81,7 @@ def build_episode(group: Group, parents: Mapping[SpanKey, SpanKey], captures: Ma
     """Order the group's model calls into steps and attach what belongs to each."""
     calls = group.calls
     index_of = {call.key: index for index, call in enumerate(calls)}
-    agents = _agents([*calls, *group.context])
+    agents = _agents(calls, group.context)
     continues = [_earlier(index_of.get(parents.get(call.key, ("", ""))), index) for index, call in enumerate(calls)]
     threads: list[Thread] = []
     for index, call in enumerate(calls):
@@ -111,10 +112,14 @@ def _earlier(parent: int | None, index: int) -> int | None:
     return parent if parent is not None and parent < index else None
 
 
-def _agents(spans: Sequence[Span]) -> dict[SpanKey, str]:
-    """Each span's agent name: its own, else that of the nearest ancestor in its trace."""
+def _agents(calls: Sequence[Span], context: Sequence[Span]) -> dict[SpanKey, str]:
+    """The agent name of each call at least: its own, else that of the nearest ancestor in its trace."""
+    if not any(span.agent_name for span in context):
+        named = {call.agent_name for call in calls}
+        if len(named) == 1:
+            return dict.fromkeys((call.key for call in calls), named.pop())
     by_trace: dict[str, list[Span]] = defaultdict(list)
-    for span in spans:
+    for span in (*calls, *context):
         by_trace[span.trace_id].append(span)
     found: dict[SpanKey, str] = {}
     for trace_id, members in by_trace.items():
@@ -169,7 +174,9 @@ def _results(
 def _tool_calls(calls: Sequence[Span], context: Sequence[Span], asked: AbstractSet[str]) -> list[Span]:
     """One span for each call of a tool, by start; those right within another are the same call, seen again."""
     tools = sorted((span for span in context if span.kind is SpanKind.TOOL), key=lambda span: (span.start_ns, span.key))
-    if len(tools) <= 1:
+    kinds = {span.key: span.kind for span in context}
+    inner = (SpanKind.TOOL, SpanKind.OTHER)
+    if len(tools) <= 1 or not any(kinds.get((span.trace_id, span.parent_span_id)) in inner for span in tools):
         return tools
     roots = _outermost_tools(tools, (*calls, *context))
     groups: dict[SpanKey, list[Span]] = defaultdict(list)

@@ -41,7 +41,13 @@ def inherit(parents: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str
         own: Id → value, empty for none.
     """
     found: dict[str, str] = {}
-    for start in parents:
+    for start, above in parents.items():
+        if own[start] or above not in parents:
+            found[start] = own[start]
+            continue
+        if above in found:
+            found[start] = found[above]
+            continue
         path: list[str] = []
         on_path: set[str] = set()
         current, value = start, ""

@@ -70,7 +70,8 @@ class _Bucket:
     """The producers of one key; ``take`` must be called in the order of start."""
 
     def __init__(self, producers: Iterable[Span]) -> None:
-        self._waiting = sorted(producers, key=lambda span: (span.end_ns, span.key))
+        waiting = list(producers)
+        self._waiting = sorted(waiting, key=lambda span: (span.end_ns, span.key)) if len(waiting) > 1 else waiting
         self._position = 0
         self._free: list[Span] = []
         self._newest: Span | None = None
@@ -103,6 +104,9 @@ def roots_first(calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> li
     A call's place is its own start, or just after its predecessor's when its clock ran ahead.
     """
     known = {call.key: call for call in calls}
+    above = ((call, known.get(parents.get(call.key, ("", "")))) for call in calls)
+    if all(parent is None or parent.start_ns < call.start_ns for call, parent in above):
+        return sorted(calls, key=lambda call: (call.start_ns, call.key))
     place: dict[SpanKey, tuple[int, int]] = {}
     for call in calls:
         path: list[Span] = []
@@ -112,7 +116,7 @@ def roots_first(calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> li
             path.append(current)
             current = known.get(parents.get(current.key, ("", "")))
         for member in reversed(path):
-            above = place.get(parents.get(member.key, ("", "")))
-            if above is not None and (member.start_ns, 0) <= above:
-                place[member.key] = (above[0], above[1] + 1)
+            before = place.get(parents.get(member.key, ("", "")))
+            if before is not None and (member.start_ns, 0) <= before:
+                place[member.key] = (before[0], before[1] + 1)
     return sorted(calls, key=lambda call: (*place[call.key], call.key))
