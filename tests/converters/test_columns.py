@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -12,6 +13,7 @@ from polars.testing import assert_frame_equal
 from spanloop.converters import canonical, frames
 from spanloop.converters.attributes import Attributes
 from spanloop.converters.dialects import DIALECTS, RowDialect, column_of
+from spanloop.converters.messages import MessageReader, chain, read_message
 
 from .converters_recordings import OWN, load, span_frame
 
@@ -139,3 +141,30 @@ def test_no_dialect_takes_a_span_for_what_it_lacks(dialect: RowDialect) -> None:
         pl.lit(None, dtype=pl.String).alias(column_of(key)) for key in sorted(dialect.attributes)
     )
     assert not nothing.select(dialect.matches.fill_null(value=False)).item()
+
+
+TEXT = st.text(max_size=4) | st.sampled_from(["[REDACTED]", "\x7f\x00\x1f", '\\ " \b\f\n\r\t/', "\u2028", "é"])
+SCALAR = TEXT | st.integers() | st.booleans() | st.none() | st.sampled_from([1.0, 1e16, 2**70])
+PART = st.one_of(
+    st.fixed_dictionaries({"type": st.just("text"), "content": TEXT}),
+    st.fixed_dictionaries(
+        {"type": st.just("tool_call"), "id": TEXT, "name": TEXT, "arguments": st.dictionaries(TEXT, SCALAR, max_size=3)}
+    ),
+    st.fixed_dictionaries({"type": st.just("tool_call_response"), "id": TEXT, "response": TEXT}),
+    st.dictionaries(TEXT, TEXT, max_size=2),
+)
+MESSAGE = st.fixed_dictionaries(
+    {"role": st.sampled_from(["system", "user", "assistant", "tool", "ai"]), "parts": st.lists(PART, max_size=3)},
+    optional={"finish_reason": TEXT},
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(MESSAGE, max_size=6), st.booleans())
+def test_a_history_is_read_as_its_messages_are(said: list[dict[str, Any]], is_ascii: bool) -> None:  # noqa: FBT001
+    expected = tuple(read_message(item) for item in said)
+    reader = MessageReader()
+    for count in range(1, len(said) + 1):
+        text = json.dumps(said[:count], ensure_ascii=is_ascii)
+        assert reader.read(text) == expected[:count]
+        assert reader.read_conversation(text, "trace") == (expected[:count], chain(expected[:count]))
