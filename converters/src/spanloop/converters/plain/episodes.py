@@ -254,6 +254,7 @@ def _spoken(calls: pl.DataFrame, steps: Steps) -> pl.DataFrame:
             pl.Series("tool_call_count", steps.tool_call_count, dtype=pl.UInt32),
             pl.Series("finish_reason", steps.finish_reason, dtype=pl.String),
             pl.Series("answer", steps.answer, dtype=pl.String),
+            pl.Series("is_orphan", steps.is_orphan, dtype=pl.Boolean),
             before.is_not_null().alias("continues"),
             calls["capture"].gather(before).alias("before"),
             (calls["is_exact"].gather(before) != calls["is_exact"]).fill_null(value=False).alias("is_broken"),

@@ -128,6 +128,8 @@ class Steps:
         self.tool_call_count = [0] * count
         self.finish_reason = [""] * count
         self.following: list[int | None] = [None] * count
+        self.is_orphan = [False] * count
+        """Whether the call's input has answers of tools to calls that are not in it."""
         self.first = [0] * count
         """The first call of its conversation."""
 
@@ -206,7 +208,9 @@ class Reader:
         system = self._calls.system[call]
         if system and not any(piece.role == "system" for piece in found):
             found.insert(0, _instructions(system))
-        if not _OPENING.fullmatch("".join([piece.role[0] for piece in found])):
+        if not _OPENING.fullmatch("".join([piece.role[0] for piece in found])) or not any(one.parts for one in found):
+            raise NotPlainError
+        if any(piece.responses for piece in found):
             raise NotPlainError
         return Lane(call, text[: end_of(text)], found)
 
@@ -298,6 +302,8 @@ class Reader:
         if lane.asked:
             tools = self._tools
             shown = {response.id: response.response for response in responses}
+            if len(responses) == len(lane.asked) and not any(asked.id in shown for asked, _ in lane.asked):
+                raise NotPlainError  # other ids: order tells, see ``steps``
             unnamed = [response.response for response in responses if not response.id][::-1]
             results: list[Result] = []
             for asked, tool in lane.asked:

@@ -72,7 +72,7 @@ def _with_reasons(calls: pl.DataFrame) -> pl.DataFrame:
     where = pl.format("span {}", "SpanId")
     is_silent, has_only_ids = IS_SILENT, pl.col("capture").is_not_null() & ~pl.col("is_exact")
     reason = (
-        pl.when(is_silent)
+        pl.when(is_silent | pl.col("is_orphan"))
         .then(pl.lit(UntrainableReason.MISSING_CONTENT.value))
         .when(has_only_ids)
         .then(pl.lit(UntrainableReason.MISSING_LOGPROBS.value))
@@ -81,6 +81,8 @@ def _with_reasons(calls: pl.DataFrame) -> pl.DataFrame:
     detail = (
         pl.when(is_silent)
         .then(where + f", attribute {names.GEN_AI_INPUT_MESSAGES}: absent")
+        .when("is_orphan")
+        .then(where + f", attribute {names.GEN_AI_INPUT_MESSAGES}: answers a tool call that is not in it")
         .when(has_only_ids)
         .then(
             pl.format(

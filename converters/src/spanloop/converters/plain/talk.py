@@ -16,7 +16,7 @@ from ..attribution.broken_output import is_call_as_text
 from ..finish_reasons import TOOL_CALL, canonical_finish_reason
 from ..messages import digest
 from .lanes import UNFINISHED, Calls, Steps
-from .pieces import NotPlainError, Piece, Response, Text, Typed, read_lists
+from .pieces import Call, NotPlainError, Piece, Response, Text, Typed, read_lists
 
 _ASKS: Final = '"tool_call"'
 _MOST_ALIKE: Final = 2
@@ -57,11 +57,15 @@ class _Seen(NamedTuple):
     question: str
     answer: str | None
     """The newest answer, stripped; None without one."""
+    is_orphan: bool | None
+    """Whether the first answer of a tool follows no word of the model: see ``normalise``; None without answers."""
+    role: str
+    """Of the last message."""
     json: str
     """The messages without brackets; empty where they are written so in ``text``."""
 
 
-_NOTHING: Final = _Seen("", (), (), "", None, "")
+_NOTHING: Final = _Seen("", (), (), "", None, None, "", "")
 
 
 class TalkReader:
@@ -128,6 +132,7 @@ class TalkReader:
                 steps.following[before] = call
             newest[thread] = call
             steps.first[call] = call
+            steps.is_orphan[call] = bool(seen.is_orphan)
             steps.state[call] = None if not seen.json else "[" + seen.json
             said.append(Said(seen.start, seen.question, answer))
             if seen.answer is not None:
@@ -150,25 +155,32 @@ class TalkReader:
         if news is None or column.system[call] or column.is_exact[call]:
             raise NotPlainError
         text = column.input[call]
-        _, system, start, question, answer, json = before if goes_on else _NOTHING
-        opening: list[bytes] = []
+        _, system, start, question, answer, is_orphan, role, json = before if goes_on else _NOTHING
         for message in news.messages:
             if message.role == "system":
                 system = (*system, self._digest(message))
-            if message.role == "assistant":
+            elif message.role == "assistant":
                 answer = _text(message).strip()
-            if not start:
-                if message.role not in {"system", "user"}:
-                    raise NotPlainError
-                opening.append(self._digest(message))
-                if message.role == "user":
-                    start, question = tuple(opening), _text(message)
         if not start:
-            raise NotPlainError
+            start, question = self._opening(news.messages)
+        answers_nobody = _answers_nobody(news.messages, role)
+        is_orphan = answers_nobody if is_orphan is None else is_orphan
+        role = news.messages[-1].role if news.messages else role
         if json or not news.is_as_written:
             told = [json or before.text[1:]] if goes_on else []
             json = ",".join([*told, news.json] if news.json else told)
-        return _Seen(text[:-1], system, start, question, answer, json)
+        return _Seen(text[:-1], system, start, question, answer, is_orphan, role, json)
+
+    def _opening(self, messages: Sequence[Piece | Typed]) -> tuple[tuple[bytes, ...], str]:
+        """The digests of the messages up to the user's first, and its text."""
+        found: list[bytes] = []
+        for message in messages:
+            if message.role not in {"system", "user"} or not message.parts:
+                break
+            found.append(self._digest(message))
+            if message.role == "user":
+                return tuple(found), _text(message)
+        raise NotPlainError
 
     def _answer(self, call: int) -> str:
         column, steps, listed = self._calls, self._steps, self._answers[call]
@@ -205,6 +217,25 @@ class TalkReader:
 def asks_for_nothing(output: str) -> bool:
     """Whether an answer asks for no tool, at a glance."""
     return _ASKS not in output
+
+
+def _answers_nobody(messages: Sequence[Piece | Typed], role: str) -> bool | None:
+    """Whether the first answer of a tool follows no word of the model; None without answers.
+
+    Args:
+        messages: One after another.
+        role: Of the message before them.
+    """
+    found: bool | None = None
+    for message in messages:
+        if message.role in {"user", "tool"}:
+            if any(isinstance(part, Call) for part in message.parts):
+                raise NotPlainError
+            responses = [part.id for part in message.parts if isinstance(part, Response)]
+            if responses and found is None:
+                found = any(responses) and role != "assistant"
+        role = message.role
+    return found
 
 
 def _text(message: Piece | Typed) -> str:
