@@ -2,16 +2,21 @@
 
     python benchmarks/convert.py [--quick]
 
-Both get the same traces (``converting.agent_traces``), in memory in the form that each is fed with: we a frame with the
-columns of ``otel_traces`` and what the gateway captured, Agent Lightning 0.3.0 a list of its spans. CPU-seconds are
-those of the whole process, all threads counted; the median of several rounds. Two profiles: ``tokens`` (40 characters a
-message; the peer's spans have token ids alone) and ``messages`` (400 characters a message, token ids as well).
-``ratio tokens=5`` says that we convert five times as many spans in a CPU-second. ``long_trace`` is what a span costs in
-one trace of 10,000 model calls, against traces of eight.
+Both get the same traces, in memory in the form that each is fed with: we a frame with the columns of ``otel_traces``,
+Agent Lightning 0.3.0 a list of its spans. CPU-seconds are those of the whole process, all threads counted; rounds of
+both take turns, and a ratio is the median of the rounds' own. ``ratio tokens=5`` says that we convert five times as
+many spans in a CPU-second.
+
+``tokens`` and ``messages`` are Agent Lightning's own kind of traces, the very same spans with the very same attributes
+for both (``converting.carried_traces``): token ids in the spans, without and with full messages. ``captured_tokens``
+and ``captured_messages`` are our own kind (``converting.agent_traces``): messages of 40 and of 400 characters as JSON,
+tool calls in them, and the token ids in what the gateway captured; the peer's spans carry the ids themselves, and
+messages in the second only. ``long_trace`` is what a span of that kind costs in one trace of 10,000 model calls,
+against traces of eight.
 
 The peer needs an environment of its own, which ``python benchmarks/peers.py`` makes. Without it there is the other
-baseline, the decoding of every message attribute with ``json.loads`` and nothing else: ``tokens_json`` and
-``messages_json`` are ratios against that.
+baseline, the decoding of every list of ids and messages with ``json.loads`` and nothing else: ``tokens_json`` and so on
+are ratios against that.
 """
 
 import argparse
@@ -19,7 +24,8 @@ import json
 import statistics
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -27,12 +33,19 @@ from typing import Any
 
 import peers
 import polars as pl
+from converting import carried_traces
 from converting.agent_traces import PROFILES, SPANS, TURNS, Turn, turns
 
 from spanloop.converters import Converted, convert, frames
 
 START_NS = int(datetime(2026, 11, 20, tzinfo=UTC).timestamp()) * 1_000_000_000
-MESSAGE_KEYS = ("gen_ai.input.messages", "gen_ai.output.messages")
+DECODED_KEYS = ("gen_ai.input.messages", "gen_ai.output.messages", "prompt_token_ids", "response_token_ids")
+
+Given = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
+"""Spans, captures and scores."""
+
+Ask = Callable[[str], float]
+"""Spans per CPU-second of the peer, in one round of a profile."""
 
 
 def main() -> None:
@@ -41,30 +54,65 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer traces; under a minute")
     arguments = parser.parse_args()
     traces, rounds = (400, 3) if arguments.quick else (2_000, 5)
-    peer = measure_peer(min(traces, 1_000), rounds)
     ratios: dict[str, float] = {}
-    for profile, characters in PROFILES.items():
-        given = make(traces, characters)
-        ours = SPANS * traces / cpu_s(partial(check, *given, traces), rounds)
-        alone = SPANS * traces / cpu_s(partial(decode, given[0]), rounds)
-        print(f"{profile}: {ours:,.0f} spans per CPU-second; json.loads of the messages alone {alone:,.0f}", end="")
-        print(f"; Agent Lightning's adapter {peer[profile]:,.0f}" if peer else f"; {peers.HOW_TO}")
-        ratios |= {profile: ours / peer[profile]} if peer else {f"{profile}_json": ours / alone}
+    with peer(min(traces, 1_000)) as ask:
+        for profile in carried_traces.PROFILES:
+            given = carried(traces, profile)
+            ratios |= compare(profile, given, partial(check_carried, given, traces, profile), ask, rounds)
+        for profile, characters in PROFILES.items():
+            name, given = f"captured_{profile}", make(traces, characters)
+            ratios |= compare(name, given, partial(check, *given, traces), ask, rounds)
     failing = make(traces, PROFILES["tokens"], reward=0.0)
     failed = SPANS * traces / cpu_s(lambda: convert(failing[0], scores=failing[2], generations=failing[1]), rounds)
-    print(f"tokens, where every episode fails and is attributed: {failed:,.0f} spans per CPU-second")
+    print(f"captured_tokens, where every episode fails and is attributed: {failed:,.0f} spans per CPU-second")
     ratios["long_trace"] = long_trace(2_000 if arguments.quick else 10_000, rounds)
     print("ratio " + " ".join(f"{name}={value:.3f}" for name, value in ratios.items()))
 
 
-def measure_peer(traces: int, rounds: int) -> dict[str, float] | None:
-    """Profile → spans per CPU-second of the peer, in its own environment; None where there is none."""
+def compare(name: str, given: Given, work: Callable[[], object], ask: Ask | None, rounds: int) -> dict[str, float]:
+    """The ratio of one profile, under its name."""
+    spans = given[0].height
+    alone = spans / cpu_s(partial(decode, given[0]), 1)
+    work()
+    if ask is not None:
+        ask(name)
+    found: list[tuple[float, float]] = []
+    for _ in range(rounds):
+        theirs = alone if ask is None else ask(name)
+        before = time.process_time()
+        work()
+        found.append((spans / (time.process_time() - before), theirs))
+    ours, theirs = (statistics.median(column) for column in zip(*found, strict=True))
+    print(f"{name}: {ours:,.0f} spans per CPU-second; json.loads alone {alone:,.0f}", end="")
+    print(f"; {peers.HOW_TO}" if ask is None else f"; Agent Lightning's adapter {theirs:,.0f}", flush=True)
+    return {name if ask else f"{name}_json": statistics.median(own / its for own, its in found)}
+
+
+@contextmanager
+def peer(traces: int) -> Generator[Ask | None]:
+    """Asks the peer, in its own environment, for a round of a profile; None where there is no such environment."""
     python = peers.python()
     if python is None:
-        return None
-    command = [str(python), "-m", "converting.agent_lightning", str(traces), str(rounds)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(__file__).parent)
-    return {name: float(value) for name, value in json.loads(done.stdout.splitlines()[-1]).items()}
+        yield None
+        return
+    command = [str(python), "-m", "converting.agent_lightning", str(traces)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        cwd=Path(__file__).parent,
+    ) as process:  # fmt: skip
+        asked, answers = process.stdin, process.stdout
+        if asked is None or answers is None:
+            raise SystemExit("expected pipes to the peer, got none")
+
+        def ask(profile: str) -> float:
+            print(profile, file=asked, flush=True)
+            for line in answers:
+                if line[:1].isdigit():
+                    return float(line)
+            raise SystemExit(f"expected the peer to measure {profile}, got nothing; run it by hand: {command}")
+
+        yield ask
+        asked.close()
 
 
 def long_trace(calls: int, rounds: int) -> float:
@@ -101,14 +149,53 @@ def check(spans: pl.DataFrame, generations: pl.DataFrame, scores: pl.DataFrame, 
     return converted
 
 
+def check_carried(given: Given, traces: int, profile: str) -> Converted:
+    """Convert, and insist on what must come out: all ids, messages and rewards, and why no step is trained on."""
+    spans, generations, scores = given
+    converted = convert(spans, scores=scores, generations=generations)
+    found = converted.transitions
+    ids = found.select((pl.col("prompt_token_ids").list.len() + pl.col("response_token_ids").list.len()).sum()).item()
+    expected = {"tokens": "missing_content", "messages": "missing_logprobs"}[profile]
+    is_right = (pl.col("reward") == 1) & (pl.col("untrainable_reason") == expected)
+    says = pl.col("state").str.len_bytes() > (400 if profile == "messages" else 0)
+    whole = found.filter(is_right & says).height
+    if whole != TURNS * traces or ids != traces * sum(256 + 128 * turn + 64 for turn in range(TURNS)):
+        raise SystemExit(f"expected {TURNS * traces} rewarded transitions with all their ids, got {whole} with {ids}")
+    return converted
+
+
+def carried(traces: int, profile: str) -> Given:
+    """The spans of ``carried_traces``, as the collector stores them: lists as JSON, numbers as text."""
+    spans = [
+        {
+            "Timestamp": round(row.start_s * 1e9),
+            "TraceId": f"{number + 1:032x}",
+            "SpanId": f"{(number << 8 | row.number) + 1:016x}",
+            "ParentSpanId": "" if row.parent is None else f"{(number << 8 | row.parent) + 1:016x}",
+            "SpanName": row.name,
+            "ServiceName": "bench",
+            "SpanAttributes": [
+                {"key": key, "value": json.dumps(value) if isinstance(value, tuple) else str(value)}
+                for key, value in row.attributes.items()
+            ],
+            "Duration": round((row.end_s - row.start_s) * 1e9),
+            "StatusCode": "Unset",
+            "IngestedAt": round(row.end_s * 1e6),
+        }
+        for number in range(traces)
+        for row in carried_traces.rows(number, profile)
+    ]
+    return _frame(spans, frames.SPANS), frames.empty(frames.GENERATIONS), frames.empty(frames.SCORES)
+
+
 def decode(spans: pl.DataFrame) -> int:
-    """The baseline: decode the JSON of every message attribute."""
+    """The baseline: decode the JSON of every list of messages and of token ids."""
     items = spans.select(pl.col("SpanAttributes").explode()).unnest("SpanAttributes")
-    texts = items.filter(pl.col("key").is_in(MESSAGE_KEYS))["value"].to_list()
+    texts = items.filter(pl.col("key").is_in(DECODED_KEYS))["value"].to_list()
     return sum(len(json.loads(value)) for value in texts)
 
 
-def make(traces: int, characters: int, reward: float = 1.0) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+def make(traces: int, characters: int, reward: float = 1.0) -> Given:
     """Spans, captures and scores (none: the reward is a span)."""
     spans: list[dict[str, Any]] = []
     generations: list[dict[str, Any]] = []

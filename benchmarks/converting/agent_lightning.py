@@ -1,10 +1,11 @@
-"""Agent Lightning's adapter on the traces of ``agent_traces``; runs in the peers' environment (``peers.py``).
+"""Agent Lightning's adapter; runs in the peers' environment (``peers.py``), a round whenever it is asked for one.
 
-    cd benchmarks && ../.venv-peers/bin/python -m converting.agent_lightning TRACES ROUNDS
+    cd benchmarks && echo tokens | ../.venv-peers/bin/python -m converting.agent_lightning TRACES
 
-Prints one JSON object: profile → spans per CPU-second, the median of the rounds, from lists of its own ``Span`` objects
-in memory to triplets with rewards. Its spans have what its tracer would give them: token ids as tuples of integers, and
-in the profile ``messages`` every message as ``gen_ai.prompt.N.*``.
+For every profile on its standard input it answers with spans per CPU-second, from lists of its own ``Span`` objects in
+memory to triplets with rewards. ``tokens`` and ``messages`` are the traces of ``carried_traces``, value for value;
+``captured_tokens`` and ``captured_messages`` those of ``agent_traces`` as its tracer would give them: token ids as
+tuples of integers, and in the latter every message as ``gen_ai.prompt.N.*``.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -12,11 +13,13 @@ in the profile ``messages`` every message as ``gen_ai.prompt.N.*``.
 import gc
 import json
 import os
-import statistics
 import sys
 import time
+from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
+from converting import carried_traces
 from converting.agent_traces import PROFILES, SPANS, TURNS, Turn, turns
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -28,57 +31,67 @@ MODEL = "tiny@v1"
 
 
 def main() -> None:
-    """Measure every profile."""
-    traces, rounds = int(sys.argv[1]), int(sys.argv[2])
-    print(json.dumps({profile: measure(profile, traces, rounds) for profile in PROFILES}))
+    """Measure what is asked for."""
+    traces = int(sys.argv[1])
+    for line in sys.stdin:
+        print(measure(line.strip(), traces), flush=True)
 
 
-def measure(profile: str, traces: int, rounds: int) -> float:
+def measure(profile: str, traces: int) -> float:
     """Spans per CPU-second."""
     adapter = TracerTraceToTriplet()
-    given = [spans(number, profile) for number in range(traces)]
-    found: list[float] = []
-    for _ in range(rounds + 1):
-        gc.collect()
-        before = time.process_time()
-        triplets = sum(len(adapter.adapt(trace)) for trace in given)
-        found.append(time.process_time() - before)
-        if triplets != TURNS * traces:
-            raise SystemExit(f"expected {TURNS * traces} triplets, got {triplets}")
-    return SPANS * traces / statistics.median(found[1:])
+    given = prepared(profile, traces)
+    gc.collect()
+    before = time.process_time()
+    triplets = sum(len(adapter.adapt(trace)) for trace in given)
+    spent = time.process_time() - before
+    if triplets != TURNS * traces:
+        raise SystemExit(f"expected {TURNS * traces} triplets, got {triplets}")
+    return SPANS * traces / spent
 
 
-def spans(number: int, profile: str) -> list[Any]:
+@cache
+def prepared(profile: str, traces: int) -> list[list[Any]]:
+    """The spans of all traces."""
+    if profile in carried_traces.PROFILES:
+        return [spans(number, carried_traces.rows(number, profile)) for number in range(traces)]
+    return [spans(number, captured(number, profile.removeprefix("captured_"))) for number in range(traces)]
+
+
+def spans(number: int, rows: Iterable[carried_traces.Row]) -> list[Any]:
     """The spans of one trace."""
-    base = 1_700_000_000.0 + number
-    rows: list[tuple[int, int | None, str, float, float, dict[str, Any]]] = [
-        (0, None, "agent.session", base, base + 0.99, {}),
-        (1, 0, "agent.run", base, base + 0.95, {"agent.name": "planner"}),
-    ]
-    for index, turn in enumerate(turns(number, PROFILES[profile])):
-        at, own = base + 0.01 + index * 0.1, 2 + 2 * index
-        rows.append((own, 1, "openai.chat.completion", at, at + 0.04, call(number, index, turn, profile)))
-        if not turn.is_last:
-            rows.append((own + 1, 1, "tool.search", at + 0.05, at + 0.08, tool(index, turn)))
-    rows.append((SPANS - 3, 1, "tool.search", base + 0.85, base + 0.86, {"gen_ai.tool.name": "finish"}))
-    rows.append((SPANS - 2, 1, "final", base + 0.9, base + 0.91, {"answer": "42"}))
-    reward = {"agentlightning.reward.0.name": "primary", "agentlightning.reward.0.value": 1.0}
-    rows.append((SPANS - 1, 0, "agentlightning.annotation", base + 0.96, base + 0.961, reward))
     return [
         Span.from_attributes(
             rollout_id=f"ro-{number}",
             attempt_id="at-0",
             sequence_id=position + 1,
             trace_id=f"{number + 1:032x}",
-            span_id=f"{(number << 8 | own) + 1:016x}",
-            parent_id=None if parent is None else f"{(number << 8 | parent) + 1:016x}",
-            name=name,
-            attributes=attributes,
-            start_time=start,
-            end_time=end,
+            span_id=f"{(number << 8 | row.number) + 1:016x}",
+            parent_id=None if row.parent is None else f"{(number << 8 | row.parent) + 1:016x}",
+            name=row.name,
+            attributes=row.attributes,
+            start_time=row.start_s,
+            end_time=row.end_s,
         )
-        for position, (own, parent, name, start, end, attributes) in enumerate(rows)
+        for position, row in enumerate(rows)
     ]
+
+
+def captured(number: int, profile: str) -> Iterable[carried_traces.Row]:
+    """The spans of one trace of which the gateway captured the tokens."""
+    row = carried_traces.Row
+    base = 1_700_000_000.0 + number
+    yield row(0, None, "agent.session", base, base + 0.99, {})
+    yield row(1, 0, "agent.run", base, base + 0.95, {"agent.name": "planner"})
+    for index, turn in enumerate(turns(number, PROFILES[profile])):
+        at, own = base + 0.01 + index * 0.1, 2 + 2 * index
+        yield row(own, 1, "openai.chat.completion", at, at + 0.04, call(number, index, turn, profile))
+        if not turn.is_last:
+            yield row(own + 1, 1, "tool.search", at + 0.05, at + 0.08, tool(index, turn))
+    yield row(SPANS - 3, 1, "tool.search", base + 0.85, base + 0.86, {"gen_ai.tool.name": "finish"})
+    yield row(SPANS - 2, 1, "final", base + 0.9, base + 0.91, {"answer": "42"})
+    reward: dict[str, Any] = {"agentlightning.reward.0.name": "primary", "agentlightning.reward.0.value": 1.0}
+    yield row(SPANS - 1, 0, "agentlightning.annotation", base + 0.96, base + 0.961, reward)
 
 
 def call(number: int, index: int, turn: Turn, profile: str) -> dict[str, Any]:
