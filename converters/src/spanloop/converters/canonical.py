@@ -63,7 +63,16 @@ class _Given(NamedTuple):
 
 def canonical_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """One text column for each canonical field, by the first dialect that matches; ``mark`` where none reads a call."""
-    attributes = Attributes(frame["SpanAttributes"])
+    return by_dialect(frame, Attributes(frame["SpanAttributes"])).sort("_row").drop("_row")
+
+
+def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
+    """``canonical_columns`` of all rows in another order, with the number of each, ``_row``.
+
+    Args:
+        frame: The columns of ``frames.SPANS``.
+        attributes: Of ``frame``.
+    """
     keys = {key for dialect in DIALECTS for key in _keys(dialect)} | {*_COMMON.values()}
     wide = (
         frame.drop("SpanAttributes")
@@ -75,9 +84,8 @@ def canonical_columns(frame: pl.DataFrame) -> pl.DataFrame:
     given = _Given(attributes, _asked(wide.filter(pl.col(_DIALECT).is_in(_ROW_DIALECTS)), attributes))
     present: list[int] = np.unique(numbers).tolist()
     if len(present) <= 1:
-        return _of_dialect(wide, present[0] if present else _NO_DIALECT, given).drop("_row")
-    found = [_of_dialect(wide.filter(pl.col(_DIALECT) == number), number, given) for number in present]
-    return pl.concat(found).sort("_row").drop("_row")
+        return _of_dialect(wide, present[0] if present else _NO_DIALECT, given)
+    return pl.concat(_of_dialect(wide.filter(pl.col(_DIALECT) == number), number, given) for number in present)
 
 
 def _keys(dialect: Dialect | RowDialect) -> AbstractSet[str]:
@@ -125,7 +133,7 @@ def _of_dialect(rows: pl.DataFrame, number: int, given: _Given) -> pl.DataFrame:
     if is_simple.all():
         return _spelled(whole, columns)
     rest = _read(rows.filter(~is_simple), dialect, given)
-    return pl.concat([_spelled(whole.filter(is_simple), columns), rest]).sort("_row")
+    return pl.concat([_spelled(whole.filter(is_simple), columns), rest])
 
 
 def _spread(rows: pl.DataFrame, spread: Spread, given: _Given) -> tuple[pl.DataFrame, pl.Series]:

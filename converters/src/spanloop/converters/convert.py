@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from . import frames
+from .attributes import Attributes
 from .attribution import attribute, decisive
 from .captures import Capture, Generations, join_captures, read_generations
 from .collapse import Collapsed, collapse
@@ -80,9 +81,11 @@ def convert(
         polars.exceptions.PolarsError: When a column has a type that cannot be cast to its schema's.
     """
     with _without_cycle_collection():
-        scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(spans)])
-        sampled = read_generations(generations), tokens_in_spans(spans)
-        return _convert(normalise(spans, logs), scored, sampled, options, traces)
+        whole = frames.conform(spans, frames.SPANS)
+        attributes = Attributes(whole["SpanAttributes"])
+        scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(whole, attributes)])
+        sampled = read_generations(generations), tokens_in_spans(whole, attributes)
+        return _convert(normalise(whole, logs, attributes), scored, sampled, options, traces)
 
 
 @contextmanager

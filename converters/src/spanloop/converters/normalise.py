@@ -13,7 +13,8 @@ from spanloop.semconv import attributes as names
 from spanloop.semconv.enums import UntrainableReason
 
 from . import frames
-from .canonical import MARK, canonical_columns
+from .attributes import Attributes
+from .canonical import MARK, by_dialect
 from .chat_forms import tool_definitions
 from .finish_reasons import TOOL_CALL, canonical_finish_reason
 from .messages import (
@@ -44,12 +45,15 @@ class Normalised(NamedTuple):
     rejected: list[Rejected]
 
 
-def normalise(frame: pl.DataFrame, logs: pl.DataFrame | None = None) -> Normalised:
+def normalise(
+    frame: pl.DataFrame, logs: pl.DataFrame | None = None, attributes: Attributes | None = None
+) -> Normalised:
     """Read every row of ``frame`` by the first dialect that knows it; ``read_spans`` makes spans of them.
 
     Args:
         frame: The columns of ``frames.SPANS``.
         logs: The columns of ``frames.LOGS``; records that name a span count as its events.
+        attributes: Of ``frame``, where they were taken apart before.
     """
     whole = frames.conform(frame, frames.SPANS)
     sound = (pl.col("TraceId").fill_null("") != "") & (pl.col("SpanId").fill_null("") != "")
@@ -58,13 +62,15 @@ def normalise(frame: pl.DataFrame, logs: pl.DataFrame | None = None) -> Normalis
         Rejected(trace_id or "", span_id or "", "malformed_span", "expected a trace id, a span id and times")
         for trace_id, span_id in whole.filter(~(sound & timed)).select("TraceId", "SpanId").iter_rows()
     ]
-    unique, duplicates = _collapse(whole.filter(sound & timed))
+    unique, duplicates = _collapse(whole.filter(sound & timed) if rejected else whole)
+    if attributes is None or unique.height < attributes.height:
+        attributes = Attributes(unique["SpanAttributes"])
     unique = unique if logs is None else with_logs(unique, logs)
     rejected += [
         Rejected(trace_id, span_id, "duplicate_span", "delivered more than once; the first delivery counts")
         for trace_id, span_id in duplicates.iter_rows()
     ]
-    canonical = canonical_columns(unique)
+    canonical = by_dialect(unique, attributes).drop("_row")
     is_foreign = pl.col(MARK).is_not_null()
     foreign = canonical.filter(is_foreign).select("TraceId", "SpanId", "ScopeName", MARK)
     rejected += [
@@ -76,14 +82,16 @@ def normalise(frame: pl.DataFrame, logs: pl.DataFrame | None = None) -> Normalis
         )
         for trace_id, span_id, scope, mark in foreign.iter_rows()
     ]
-    return Normalised(_told(canonical.filter(~is_foreign)), rejected)
+    places = canonical.select(pl.arg_sort_by("Timestamp", "TraceId", "SpanId")).to_series()
+    ordered = canonical if places.is_sorted() else canonical[places]
+    return Normalised(_told(ordered.filter(~is_foreign) if len(foreign) else ordered), rejected)
 
 
 def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The first delivery of each span, and the keys of the others."""
+    """The first delivery of each span, in any order, and the keys of the others."""
     keys = ["TraceId", "SpanId"]
     if frame.select(pl.struct(keys).n_unique()).item() == frame.height:
-        return frame.sort("Timestamp", *keys), frame.clear().select(keys)
+        return frame, frame.clear().select(keys)
     content = pl.concat_str(
         pl.col("Duration").cast(pl.String).fill_null(""),
         pl.col("StatusCode").fill_null(""),
@@ -96,8 +104,7 @@ def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     ordered = frame.with_columns(content.alias("_content")).sort("IngestedAt", "Timestamp", "_content", *keys)
     is_first = pl.int_range(pl.len()).over(keys) == 0
     marked = ordered.drop("_content").with_columns(is_first.alias("_is_first"))
-    first = marked.filter(pl.col("_is_first")).drop("_is_first").sort("Timestamp", *keys)
-    return first, marked.filter(~pl.col("_is_first")).select(keys)
+    return marked.filter(pl.col("_is_first")).drop("_is_first"), marked.filter(~pl.col("_is_first")).select(keys)
 
 
 def _told(frame: pl.DataFrame) -> pl.DataFrame:

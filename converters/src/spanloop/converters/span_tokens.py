@@ -64,15 +64,16 @@ class Carried(NamedTuple):
         return pl.concat([tokens, own])
 
 
-def tokens_in_spans(spans: pl.DataFrame) -> Carried:
+def tokens_in_spans(spans: pl.DataFrame, attributes: Attributes | None = None) -> Carried:
     """The token ids that ``spans`` carry; of a span that was delivered more than once, those of the first delivery.
 
     Args:
         spans: Rows of ``otel_traces``.
+        attributes: Of ``spans``, where they were taken apart before.
     """
     wanted = (*_KEY, "Timestamp", "IngestedAt", "SpanAttributes")
     known = frames.conform(spans, pl.Schema({name: frames.SPANS[name] for name in wanted}))
-    attributes = Attributes(known["SpanAttributes"])
+    attributes = attributes or Attributes(known["SpanAttributes"])
     marked = _marked(attributes)
     if not marked.any():
         return Carried(Generations(_NO_ROWS, _NO_TOKENS), {})

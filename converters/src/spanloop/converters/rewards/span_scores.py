@@ -16,23 +16,27 @@ import polars as pl
 from spanloop.semconv import attributes as names
 
 from .. import frames
+from ..attributes import Attributes
 
 _LIGHTNING: Final = re.compile(r"agentlightning\.reward\.(\d+)\.value$")
-_key: Final = pl.element().struct.field("key")
-_ATTRIBUTES: Final = (_key == names.GEN_AI_EVALUATION_SCORE_VALUE) | _key.str.starts_with("agentlightning.reward.")
 
 
-def scores_in_spans(spans: pl.DataFrame) -> pl.DataFrame:
+def _is_score(key: pl.Expr) -> pl.Expr:
+    return (key == names.GEN_AI_EVALUATION_SCORE_VALUE) | key.str.starts_with("agentlightning.reward.")
+
+
+def scores_in_spans(spans: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
     """Rows of ``scores`` that the spans carry, one for each evaluation; most spans carry none.
 
     Args:
         spans: Rows of ``otel_traces``.
+        attributes: Of ``spans``.
     """
     wanted = ("TraceId", "SpanId", "Timestamp", "IngestedAt", "SpanAttributes", "Events.Name", "Events.Attributes")
     known = frames.conform(spans, pl.Schema({name: frames.SPANS[name] for name in wanted}))
     has_event = pl.col("Events.Name").list.contains(names.EVALUATION_EVENT_NAME)
-    has_attribute = pl.col("SpanAttributes").list.eval(_ATTRIBUTES).list.any()
-    found = known.filter(has_event.fill_null(value=False) | has_attribute.fill_null(value=False))
+    has_attribute = attributes.rows_with(attributes.matching(_is_score))
+    found = known.filter(has_event.fill_null(value=False) | pl.Series(has_attribute, dtype=pl.Boolean))
     if found.is_empty():
         return frames.empty(frames.SCORES)
     rows: list[dict[str, object]] = []
