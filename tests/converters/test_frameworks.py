@@ -83,7 +83,7 @@ SEEN = [
     Seen("fastmcp_openllmetry", tool_spans=True, error="tool_error"),
     Seen("haystack_native", "weather_agent", response_ids=False, sampling=False, error=""),
     Seen("langfuse", "weather_agent", finish=("tool_call", ""), response_ids=False, tool_spans=True),
-    Seen("langsmith", tool_spans=True, error="Exception"),
+    Seen("langsmith", tool_spans=True),
     Seen("mlflow", "weather_agent", tool_spans=True),
     Seen("strands_events", "weather_agent", tools=False, response_ids=False, tool_spans=True, sampling=False),
     Seen("langchain_openllmetry_0_40", finish=("tool_call", ""), tool_spans=True),

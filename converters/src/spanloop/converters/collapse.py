@@ -38,6 +38,7 @@ def collapse(spans: Sequence[Span]) -> Collapsed:
             dropped.update(_nested(members))
     dropped.update(_unlinked(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
     dropped.update(_bare(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
+    dropped.update(_unnamed(span for span in spans if span.kind is SpanKind.LLM and span.key not in dropped))
     if not dropped:
         return Collapsed(list(spans), [], {})
     rejected = [
@@ -125,6 +126,44 @@ def _bare(calls: Iterable[Span]) -> dict[SpanKey, Span]:
             if before and not (bare.input or bare.output) and full[before - 1].end_ns > bare.start_ns:
                 dropped[bare.key] = full[before - 1]
     return dropped
+
+
+def _unnamed(calls: Iterable[Span]) -> dict[SpanKey, Span]:
+    """The calls of which nothing but the model is known, right within one that another scope knows more of.
+
+    Mistral's SDK traces itself so, and Anthropic's what was refused; one for one, because calls may run side by side.
+    """
+    places: dict[tuple[str, str], list[Span]] = defaultdict(list)
+    for call in calls:
+        if call.scope and call.request_model:
+            places[call.service_name, call.request_model].append(call)
+    dropped: dict[SpanKey, Span] = {}
+    for members in places.values():
+        if len({call.scope for call in members}) < 2:
+            continue
+        waiting: list[Span] = []
+        for call in sorted(members, key=lambda span: (span.start_ns, -span.end_ns, span.key)):
+            waiting = [outer for outer in waiting if outer.end_ns > call.start_ns]
+            if call.input or call.output or call.response_id:
+                waiting.append(call)
+                continue
+            around = (outer for outer in waiting if _may_know(outer, call))
+            if (outer := next(around, None)) is not None:
+                waiting.remove(outer)
+                dropped[call.key] = outer
+    return dropped
+
+
+def _may_know(outer: Span, inner: Span) -> bool:
+    agrees = all(
+        not one or not other or one == other
+        for one, other in (
+            (outer.input_tokens, inner.input_tokens),
+            (outer.output_tokens, inner.output_tokens),
+        )
+    )
+    is_within = inner.end_ns <= outer.end_ns and outer.scope != inner.scope
+    return is_within and agrees and outer.has_failed == inner.has_failed
 
 
 def _within(members: Iterable[Span]) -> dict[SpanKey, Span]:

@@ -4,6 +4,7 @@ Invariant: accepted + rejected = rows that came in, in any order of rows. A span
 once, as of its first arrival, so that a repeated delivery changes no revision.
 """
 
+import re
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
@@ -35,7 +36,8 @@ _SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
 _LATEST_NS: Final = 2**63 - 1
 _NO_EXCEPTION: Final = ExceptionInfo("", "")
 _MOST_TOKENS: Final = 2**32 - 1
-_DIGITS: Final = r"^[0-9]{1,10}$"
+_DIGITS: Final = r"^([0-9]{1,10})(?:\.0*)?$"
+"""A count; Cohere's are floats."""
 
 
 class Normalised(NamedTuple):
@@ -287,10 +289,41 @@ def _problem(
     for attribute, messages in both:
         if not messages:
             return Problem(UntrainableReason.MISSING_CONTENT, f"{where}, attribute {attribute}: absent")
-    if any('"parts":[]' in message.json and _asks(message) for message in said):
+    if gap := _gap(seen):
+        return Problem(UntrainableReason.MISSING_CONTENT, f"{where}, attribute {names.GEN_AI_INPUT_MESSAGES}: {gap}")
+    if any(_NO_PARTS in message.json and _asks(message) for message in said):
         detail = f"{where}, attribute {names.GEN_AI_OUTPUT_MESSAGES}: ends for a tool call that was not recorded"
         return Problem(UntrainableReason.MISSING_CONTENT, detail)
     return None
+
+
+def _gap(seen: tuple[Message, ...]) -> str:
+    """What is missing in a call's input; empty where it may be whole."""
+    if _answers_nobody(seen):
+        return "answers a tool call that is not in it"
+    return "nobody says anything in it" if _is_mute(seen) else ""
+
+
+def _answers_nobody(seen: tuple[Message, ...]) -> bool:
+    """Whether the first answer of a tool follows no word of the model: that was left out, or is kept by the API."""
+    for position, message in enumerate(seen):
+        if message.tool_calls:
+            return False
+        if message.tool_responses:
+            is_named = any(answer.id for answer in message.tool_responses)
+            return is_named and (position == 0 or seen[position - 1].role != "assistant")
+    return False
+
+
+def _is_mute(seen: tuple[Message, ...]) -> bool:
+    """Whether neither the system nor the user says anything, as without content capture."""
+    asking = (message for message in seen if message.role in _ASKING)
+    found = next(asking, None)
+    return found is not None and _NO_PARTS in found.json and all(_NO_PARTS in message.json for message in asking)
+
+
+_NO_PARTS: Final = '"parts":[]'
+_ASKING: Final = frozenset({"system", "user"})
 
 
 def _asks(message: Message) -> bool:
@@ -328,8 +361,18 @@ def _exception(event_names: object, event_attributes: object) -> ExceptionInfo:
     for name, items in events:
         if name == names.EXCEPTION_EVENT_NAME:
             values = {item["key"]: item["value"] for item in items or ()}
-            found = ExceptionInfo(values.get(names.EXCEPTION_TYPE, ""), values.get(names.EXCEPTION_MESSAGE, ""))
+            found = _without_traceback(values.get(names.EXCEPTION_TYPE, ""), values.get(names.EXCEPTION_MESSAGE, ""))
     return found
+
+
+_REPR: Final = re.compile(r"""(\w+)\((?P<quote>['"])(.*)(?P=quote),?\)\s*$""", re.DOTALL)
+
+
+def _without_traceback(kind: str, message: str) -> ExceptionInfo:
+    """LangSmith writes ``repr(error)`` and its traceback as the message of an ``Exception``."""
+    head, is_long, _ = message.partition("Traceback (most recent call last):")
+    told = _REPR.match(head) if is_long and kind == "Exception" else None
+    return ExceptionInfo(told.group(1), told.group(3)) if told else ExceptionInfo(kind, message)
 
 
 def _duration() -> pl.Expr:
@@ -341,6 +384,5 @@ def _duration() -> pl.Expr:
 
 def _count(column: str) -> pl.Expr:
     """A token count out of an attribute; 0 when it is absent, no whole number, or none that 32 bits can hold."""
-    digits = pl.col(column).fill_null("")
-    found = pl.when(digits.str.contains(_DIGITS)).then(digits).cast(pl.Int64, strict=False).fill_null(0)
+    found = pl.col(column).str.extract(_DIGITS).cast(pl.Int64, strict=False).fill_null(0)
     return pl.when(found > _MOST_TOKENS).then(0).otherwise(found).alias(column)

@@ -15,6 +15,18 @@ from .dialects import BODY
 
 _KEYS: Final = ["TraceId", "SpanId"]
 _NAME: Final = "_name"
+_RANK: Final = pl.col(_NAME).replace_strict(
+    {
+        "gen_ai.system.message": 0,
+        "gen_ai.user.message": 1,
+        "gen_ai.assistant.message": 2,
+        "gen_ai.tool.message": 3,
+        "gen_ai.choice": 5,
+    },
+    default=4,
+    return_dtype=pl.UInt8,
+)
+"""Of events at one time: the order in which a conversation goes once around."""
 
 
 def with_logs(spans: pl.DataFrame, logs: pl.DataFrame) -> pl.DataFrame:
@@ -59,7 +71,7 @@ def _events(logs: pl.DataFrame) -> pl.DataFrame:
     is_event = is_told | (pl.col(_NAME) == names.EXCEPTION_EVENT_NAME)
     return (
         records.filter(is_event & (pl.col("SpanId").fill_null("") != ""))
-        .sort("Timestamp", _NAME, "Body", "_content", "IngestedAt")
+        .sort("Timestamp", _RANK, _NAME, "Body", "_content", "IngestedAt")
         .unique(["Timestamp", *_KEYS, _NAME, "Body", "_content"], keep="first", maintain_order=True)
         .group_by(_KEYS, maintain_order=True)
         .agg(

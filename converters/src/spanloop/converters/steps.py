@@ -238,6 +238,10 @@ def _results_of(
     spans = [waiting.popleft() if waiting else None for waiting in queues]
     news = after.input[len(call.input) :] if after else ()
     responses = [response for message in news for response in message.tool_responses]
+    own = {tool_call.id for tool_call in asked}
+    if len(responses) == len(asked) and not any(response.id in own for response in responses):
+        # OpenLLMetry names a Responses API's calls by their items, and their answers by the calls: order tells.
+        responses = [response._replace(id=call.id) for response, call in zip(responses, asked, strict=True)]
     shown = {response.id: response.content for response in responses if response.id}
     found = tool_results(asked, spans, shown, [response.content for response in responses if not response.id])
     failed = {identity for message in news if IS_ERROR in message.json for identity in _failed(message.json)}

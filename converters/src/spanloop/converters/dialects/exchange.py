@@ -221,6 +221,8 @@ def finish_reason(response: Fields) -> object:
     own = _first(response, _REASONS)
     if own:
         return own
+    if isinstance(response.get("output"), list) and isinstance(response.get("status"), str):
+        return as_fields(response.get("incomplete_details")).get("reason") or response["status"]
     place: object = next(
         (response[key] for key in ("choices", "generations", "candidates", "replies") if response.get(key)), None
     )

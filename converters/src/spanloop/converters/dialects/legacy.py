@@ -245,7 +245,7 @@ def _event_inputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
             found += messages(decoded(as_text(payload.get("gen_ai.prompt"))))
         elif name in _ROLE_OF_EVENT and name != "gen_ai.choice":
             found.append(_event_message(_ROLE_OF_EVENT[name], payload))
-    return found
+    return _without_repeats(found)
 
 
 def _event_outputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
@@ -258,11 +258,35 @@ def _event_outputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
             index = as_text(payload.get("index"))
             own = payload.get("message")
             inner = {**payload, **cast("Fields", own)} if isinstance(own, dict) else {"content": own, **payload}
+            if not _has_arguments(inner):
+                continue
             item = _event_message("assistant", inner)
             reason = payload.get("finish_reason")
             number = int(index) if index.isascii() and index.isdigit() else len(found)
             found.append((number, item | ({"finish_reason": as_text(reason)} if reason else {})))
     return [item for _, item in sorted(found, key=lambda pair: pair[0]) if item["parts"]]
+
+
+def _has_arguments(payload: Fields) -> bool:
+    """Whether the tool calls of a choice have them: with content capture off they are left out."""
+    calls = [as_fields(call) for call in as_list(payload.get("tool_calls"))]
+    return all("arguments" in (as_fields(call.get("function")) or call) for call in calls)
+
+
+def _without_repeats(found: Sequence[Fields]) -> list[Fields]:
+    """Botocore tells a tool's answer twice: as what the tool said, and within what the user said then."""
+    kept: list[Fields] = []
+    answers: dict[str, Fields] = {}
+    for item in found:
+        own = {as_text(part.get("id")): part for part in map(as_fields, as_list(item["parts"]))}
+        if item["role"] != "tool" or "" in own or not own.keys() <= answers.keys():
+            kept.append(item)
+            answers |= own if item["role"] == "tool" else {}
+            continue
+        for identity, part in own.items():
+            if part.get("is_error") is True:
+                answers[identity]["is_error"] = True
+    return kept
 
 
 def _event_message(role: str, payload: Fields) -> Fields:

@@ -33,6 +33,7 @@ SPAN_KIND: Final = "openinference.span.kind"
 _KINDS: Final = {"LLM": SpanKind.LLM, "TOOL": SpanKind.TOOL, "AGENT": SpanKind.AGENT}
 _INPUT: Final = "input.value"
 _OUTPUT: Final = "output.value"
+_FAILED: Final = re.compile(r'"is_error"\s*:\s*true')
 _NUMBERED: Final = re.compile(r"llm\.input_messages\.(\d+)\.")
 
 
@@ -102,6 +103,11 @@ def _call(attributes: Mapping[str, str]) -> dict[str, str]:
 
 
 def _seen(attributes: Mapping[str, str], asked: object) -> list[Fields]:
+    if _FAILED.search(attributes.get(_INPUT, "")):
+        # Numbered attributes do not tell that a tool failed.
+        whole = request_messages(asked)
+        if whole:
+            return split_answers(whole)
     numbers = {int(found.group(1)) for key in attributes if (found := _NUMBERED.match(key))}
     if numbers and len(numbers) == max(numbers) + 1:
         return split_answers(_flattened(item) for item in unflatten(attributes, "llm.input_messages"))

@@ -71,6 +71,8 @@ def read(family: Family, span: RawSpan) -> dict[str, str]:
     if kind is _LLM:
         columns = _call(family, attributes, columns, (given, answered))
     elif kind is _TOOL:
+        if answered == "{}" and any(name == names.EXCEPTION_EVENT_NAME for name, _ in span.events):
+            answered = ""
         columns["tool_name"] = columns["tool_name"] or _CALLED.sub("", span.name)
         columns["tool_arguments"] = columns["tool_arguments"] or as_text(decoded(given))
         columns["tool_result"] = columns["tool_result"] or as_text(decoded(answered))
