@@ -85,7 +85,7 @@ def normalise(
         for trace_id, span_id, scope, mark in foreign.iter_rows()
     ]
     places = canonical.select(pl.arg_sort_by("Timestamp", "TraceId", "SpanId")).to_series()
-    ordered = canonical if places.is_sorted() else canonical[places]
+    ordered = canonical if places.is_sorted() else canonical.rechunk()[places]
     return Normalised(_told(ordered.filter(~is_foreign) if len(foreign) else ordered), rejected)
 
 

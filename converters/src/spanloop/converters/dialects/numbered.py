@@ -121,7 +121,7 @@ def _joined(height: int, entries: _Entries, is_odd: Mask, numbered: Numbered, pa
     found[lists["row"].to_numpy()] = np.arange(2, lists.height + 2)
     text = lists.select(pl.format("[{}]", pl.col("text").list.join(","))).to_series()
     return Listed(
-        pl.concat([_NO_LISTS, text]).gather(pl.Series(found)),
+        pl.concat([_NO_LISTS, text], rechunk=True).gather(pl.Series(found)),
         _notes(height, entries.rows, [entry.note if entry else "" for entry in read], which),
         is_odd,
     )

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from math import nan
 from typing import Final, cast
 
+import numpy as np
 import polars as pl
 
 from spanloop.semconv import attributes as names
@@ -29,28 +30,44 @@ def scores_in_spans(spans: pl.DataFrame, attributes: Attributes) -> pl.DataFrame
     """Rows of ``scores`` that the spans carry, one for each evaluation; most spans carry none.
 
     Args:
-        spans: Rows of ``otel_traces``.
+        spans: The columns of ``frames.SPANS``.
         attributes: Of ``spans``.
     """
-    wanted = ("TraceId", "SpanId", "Timestamp", "IngestedAt", "SpanAttributes", "Events.Name", "Events.Attributes")
-    known = frames.conform(spans, pl.Schema({name: frames.SPANS[name] for name in wanted}))
-    has_event = pl.col("Events.Name").list.contains(names.EVALUATION_EVENT_NAME)
-    has_attribute = attributes.rows_with(attributes.matching(_is_score))
-    found = known.filter(has_event.fill_null(value=False) | pl.Series(has_attribute, dtype=pl.Boolean))
-    if found.is_empty():
+    has_event = spans["Events.Name"].list.contains(names.EVALUATION_EVENT_NAME).fill_null(value=False).to_numpy()
+    places = np.flatnonzero(has_event | attributes.rows_with(attributes.matching(_is_score)))
+    if not len(places):
         return frames.empty(frames.SCORES)
-    rows: list[dict[str, object]] = []
-    for row in found.with_columns(pl.col("Timestamp", "IngestedAt").cast(pl.Int64)).iter_rows(named=True):
-        events = zip(row["Events.Name"] or (), row["Events.Attributes"] or (), strict=False)
-        carried = [_texts(items) for name, items in events if name == names.EVALUATION_EVENT_NAME]
-        own = _texts(row["SpanAttributes"])
+    told = spans.select(
+        "TraceId", "SpanId", pl.col("Timestamp", "IngestedAt").cast(pl.Int64), "Events.Name", "Events.Attributes"
+    )[pl.Series(places)]
+    rows: list[tuple[object, ...]] = []
+    for (trace_id, span_id, *times, event_names, events), own in zip(
+        told.iter_rows(), attributes.texts(places), strict=True
+    ):
+        carried = [
+            _texts(items)
+            for name, items in zip(event_names or (), events or (), strict=False)
+            if name == names.EVALUATION_EVENT_NAME
+        ]
         if names.GEN_AI_EVALUATION_SCORE_VALUE in own:
             carried.append(own)
         carried += _lightning(own)
-        rows += [_row(row, number, values) for number, values in enumerate(carried)]
-    times = {name: dtype for name, dtype in frames.SCORES.items() if dtype in {frames.TIME_NS, frames.TIME_US}}
-    raw = {name: pl.Int64() if name in times else dtype for name, dtype in frames.SCORES.items()}
-    return pl.DataFrame(rows, schema=raw).with_columns(pl.col(name).cast(dtype) for name, dtype in times.items())
+        rows += [
+            (_score_id(trace_id, span_id, number), *_told(values), trace_id, span_id, *times)
+            for number, values in enumerate(carried)
+        ]
+    columns = ("score_id", "name", "value", "label", "response_id", "trace_id", "span_id", "scored_at", "ingested_at")
+    found = dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(columns, ())
+    scores = {name: pl.Series(name, found[name], dtype=_raw(name)) for name in columns}
+    return frames.conform(pl.DataFrame(list(scores.values())), frames.SCORES).with_columns(
+        pl.col("session_id", "episode_key").fill_null(""), pl.col("is_deleted").fill_null(0)
+    )
+
+
+def _raw(column: str) -> pl.DataType:
+    """The type in which a column is made: times are whole numbers first."""
+    dtype = frames.SCORES[column]
+    return pl.Int64() if dtype in {frames.TIME_NS, frames.TIME_US} else dtype
 
 
 def _lightning(own: Mapping[str, str]) -> list[dict[str, str]]:
@@ -69,22 +86,19 @@ def _texts(items: object) -> dict[str, str]:
     return {item["key"]: item["value"] for item in cast("list[dict[str, str]]", items or [])}
 
 
-def _row(span: Mapping[str, object], number: int, values: Mapping[str, str]) -> dict[str, object]:
-    key = f"{span['TraceId']}\0{span['SpanId']}\0{number}"
-    return {
-        "score_id": blake2b(key.encode("utf-8", "replace"), digest_size=16).hexdigest(),
-        "name": values.get(names.GEN_AI_EVALUATION_NAME) or "reward",
-        "value": _number(values.get(names.GEN_AI_EVALUATION_SCORE_VALUE, "")),
-        "label": values.get(names.GEN_AI_EVALUATION_SCORE_LABEL, ""),
-        "trace_id": span["TraceId"],
-        "span_id": span["SpanId"],
-        "response_id": values.get(names.GEN_AI_RESPONSE_ID, ""),
-        "session_id": "",
-        "episode_key": "",
-        "scored_at": span["Timestamp"],
-        "ingested_at": span["IngestedAt"],
-        "is_deleted": 0,
-    }
+def _score_id(trace_id: str | None, span_id: str | None, number: int) -> str:
+    key = f"{trace_id}\0{span_id}\0{number}"
+    return blake2b(key.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def _told(values: Mapping[str, str]) -> tuple[str, float, str, str]:
+    """Name, value, label and response id of an evaluation."""
+    return (
+        values.get(names.GEN_AI_EVALUATION_NAME) or "reward",
+        _number(values.get(names.GEN_AI_EVALUATION_SCORE_VALUE, "")),
+        values.get(names.GEN_AI_EVALUATION_SCORE_LABEL, ""),
+        values.get(names.GEN_AI_RESPONSE_ID, ""),
+    )
 
 
 def _number(text: str) -> float:
