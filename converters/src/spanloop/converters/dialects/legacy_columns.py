@@ -5,6 +5,7 @@ wrote are read one by one. Invariant: of a simple span the columns say exactly w
 """
 
 from collections.abc import Container, Mapping, Sequence
+from json.encoder import encode_basestring
 from typing import Final
 
 import polars as pl
@@ -46,16 +47,47 @@ _NOTHING: Final = pl.lit(None, dtype=pl.String)
 
 
 def _seen(fields: Fields) -> Entry | None:
+    usual = _usual(fields)
+    if usual is not None:
+        return usual
     item = flat_message(fields, "user")
     return None if is_thought(item) else Entry(",".join(dump(found) for found in split_answers([item])))
 
 
 def _said(fields: Fields) -> Entry | None:
+    usual = _usual(fields)
+    if usual is not None:
+        return usual
     item = flat_message(fields, "assistant")
     if is_thought(item):
         return None
     reason = as_text(item["finish_reason"]) if item.get("finish_reason") else ""
     return Entry(dump(item), reason) if as_list(item["parts"]) else Entry("")
+
+
+def _usual(fields: Fields) -> Entry | None:
+    """A message that is a role and text, or the answer to a tool call by its id; None for any other."""
+    role, content = fields.get("role"), fields.get("content")
+    if not isinstance(role, str) or not isinstance(content, str) or content[:1] in _UNCLEAR or content[0].isspace():
+        return None
+    if len(fields) == 2 and role in _SPEAKERS:
+        return Entry(f'{{"role":"{role}","parts":[{{"type":"text","content":{_quoted(content)}}}]}}')
+    identity, reason = fields.get("tool_call_id"), fields.get("finish_reason")
+    if len(fields) != 3:
+        return None
+    if role == "tool" and isinstance(identity, str) and identity:
+        answer = f'"id":{_quoted(identity)},"response":{_quoted(content)}'
+        return Entry(f'{{"role":"tool","parts":[{{"type":"tool_call_response",{answer}}}]}}')
+    if role == "assistant" and isinstance(reason, str) and reason:
+        said = f'"parts":[{{"type":"text","content":{_quoted(content)}}}],"finish_reason":{_quoted(reason)}'
+        return Entry(f'{{"role":"assistant",{said}}}', reason)
+    return None
+
+
+_quoted: Final = encode_basestring
+_SPEAKERS: Final = frozenset({"system", "user", "assistant"})
+_UNCLEAR: Final = frozenset({"", "[", '"'})
+"""Text that begins so may be a list of parts."""
 
 
 def _tool(fields: Fields) -> Entry:

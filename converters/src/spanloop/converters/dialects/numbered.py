@@ -175,15 +175,15 @@ def _fields(entries: _Entries, distinct: Rows, paths: Sequence[str], prefix: str
     places: Rows = np.arange(int(lengths.sum())) + np.repeat(entries.starts[distinct] - ends + lengths, lengths)
     values: list[str] = entries.values.gather(pl.Series(places, dtype=pl.UInt32)).to_list()
     fields: list[int] = entries.fields[places].tolist()
+    nested = {field for field, path in enumerate(paths) if "." in path or path.isdigit()}
     found: list[list[Fields]] = []
     at = 0
     sizes: list[int] = lengths.tolist()
     for length in sizes:
-        told: Mapping[str, str] = {
-            f"{prefix}.0.{paths[field]}": value
-            for field, value in zip(fields[at : at + length], values[at : at + length], strict=True)
-        }
-        found.append(unflatten(told, prefix))
+        own = fields[at : at + length]
+        told = {paths[field]: value for field, value in zip(own, values[at : at + length], strict=True)}
+        is_flat = not nested or nested.isdisjoint(own)
+        found.append([{**told}] if is_flat else unflatten({f"{prefix}.0.{path}": told[path] for path in told}, prefix))
         at += length
     return found
 
