@@ -9,7 +9,8 @@ called recovered besides. The episodes' own tool errors stay in them. Without th
 form are used.
 
 Annotated failures: people marked the agent and the step that went wrong in transcripts of several agents. Named
-baselines: always the agent with the most messages, and always the second message. The rules are not fitted to them.
+baselines: always the agent with the most messages (and its first one), and always the second message. The transcripts
+are in two halves, by a hash of the question: one was read when the rules were made, the other was only scored.
 """
 
 import argparse
@@ -17,16 +18,19 @@ import gzip
 import json
 import random
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import polars as pl
-from airline.faults import APOLOGIES, FATAL, RECOVERABLE, Fault, Truth
+from airline.fault import APOLOGIES
+from airline.faults import FATAL, FAULTS, RECOVERABLE
 from airline.script import Message, Script, Turn, read_scripts, says
-from airline.spans import SECOND_NS, START_NS, Place, call_span, identity, score, span, tool_span
+from airline.spans import SECOND_NS, START_NS, Place, score, span
+from airline.story import Story, Told
 
 from spanloop.converters import convert, frames
 
@@ -55,25 +59,27 @@ def injected(scripts: Sequence[Script], *, quick: bool) -> dict[str, float]:
     """Inject every kind of fault, convert, compare."""
     every = 4 if quick else 1
     story = Story()
-    for kind, fault in FATAL.items():
+    for kind in FATAL:
         for number, script in enumerate(scripts[::every]):
-            _inject(story, kind, fault, script, number, is_fatal=True)
+            _inject(story, kind, script, number, is_fatal=True)
     for kind in RECOVERABLE:
         for number, script in enumerate([each for each in scripts if each.reward == 1.0][::every]):
-            _inject(story, kind, FATAL[kind], script, number, is_fatal=False)
-    right, parts = _judge(story)
-    print(f"\ninjected faults: {len(story.truths)} episodes, {len(FATAL)} kinds, {len(scripts)} airline episodes")
-    total = Counter(kind for kind, *_ in story.truths.values())
-    for kind in total:
-        print(f"  {kind:<34} {right[kind] / total[kind]:6.1%} of {total[kind]}")
-    count = len(story.truths)
-    return {
-        "injected": sum(right.values()) / count,
-        **{f"injected_{name}": parts[name] / count for name in ("class", "owner", "culprit")},
-    }
+            _inject(story, kind, script, number, is_fatal=False)
+    told = story.told
+    deciding, failures = _deciding(story.spans, story.scores)
+    verdicts = {trace: _judged(told[trace], deciding.get(trace), failures.get(trace, ())) for trace in told}
+    print(f"\ninjected faults: {len(told)} episodes, {len(FAULTS)} kinds, {len(scripts)} airline episodes")
+    print(f"  {'':<46} {'right':>6} {'class':>6} {'owner':>6} {'culprit':>7}   of")
+    for kind in dict.fromkeys(each.kind for each in told.values()):
+        found = [verdicts[trace] for trace, each in told.items() if each.kind == kind]
+        shares = [sum(part) / len(found) for part in zip(*(each.parts for each in found), strict=True)]
+        print(f"  {kind:<46} {' '.join(f'{share:6.1%}' for share in shares)}  {len(found):4}")
+    shares = [sum(part) / len(told) for part in zip(*(each.parts for each in verdicts.values()), strict=True)]
+    names = ("injected", "injected_class", "injected_owner", "injected_culprit")
+    return dict(zip(names, shares, strict=True)) | _groups(told, verdicts)
 
 
-def _inject(story: "Story", kind: str, fault: Fault, script: Script, number: int, *, is_fatal: bool) -> None:
+def _inject(story: Story, kind: str, script: Script, number: int, *, is_fatal: bool) -> None:
     rng = random.Random(f"{kind} {number} {is_fatal}")
     places = [index for index, turn in enumerate(script.turns) if turn.call and turn.answer is not None]
     if not places:
@@ -87,103 +93,87 @@ def _inject(story: "Story", kind: str, fault: Fault, script: Script, number: int
         again = deepcopy(changed.turns[place])
         changed.turns[place].then = []
         changed.turns.insert(place + 1, again)
-    truth = fault(rng, changed, place)
-    if (
-        is_fatal
-        and changed.raised is None
-        and len(changed.turns) == place + 1
-        and changed.turns[place].answer is not None
-    ):
+    truth = FAULTS[kind](rng, changed, place)
+    is_over = changed.raised is not None or len(changed.turns) > place + 1 or changed.turns[place].answer is None
+    if is_fatal and not is_over:
         changed.turns.append(Turn(says(rng.choice(APOLOGIES))))
-    name = kind if is_fatal else f"{kind} (recovered)"
-    story.tell(changed, name, truth, is_fatal=is_fatal)
+    story.tell(changed, kind if is_fatal else f"{kind} (recovered)", truth, is_fatal=is_fatal)
 
 
-def _judge(story: "Story") -> tuple[Counter[str], Counter[str]]:
-    """(right episodes by kind, right class, owner and culprit by part)."""
-    right: Counter[str] = Counter()
-    parts: Counter[str] = Counter()
-    found = {row["trace_id"]: row for row in story.verdicts()}
-    for trace, (kind, truth, culprit, is_fatal) in story.truths.items():
-        row = found.get(trace, {})
-        checks = {
-            "class": row.get("error_class") == truth.error_class,
-            "owner": row.get("owner") == truth.owner,
-            "culprit": row.get("span_id") == culprit,
-        }
-        if not is_fatal:
-            own = [failure for failure in story.recovered[trace] if failure["span_id"] == culprit]
-            checks["class"] = not row and any(failure["error_class"] == truth.error_class for failure in own)
-            checks["owner"] = any(failure["fault_owner"] == truth.owner for failure in own)
-            checks["culprit"] = bool(own)
-        right[kind] += all(checks.values())
-        parts.update(name for name, is_right in checks.items() if is_right)
-    return right, parts
+class Judged(NamedTuple):
+    """One episode's verdict beside the truth."""
+
+    parts: tuple[bool, bool, bool, bool]
+    """All right; class, owner and culprit."""
+    fingerprint: str
+    """Of the failure that is the fault's; empty when none is."""
+    tool: str
 
 
-class Story:
-    """Scripts as spans, and what was done to each."""
+def _judged(told: Told, deciding: Message | None, failures: Sequence[Message]) -> Judged:
+    if told.is_fatal:
+        own = [deciding] if deciding else []
+    else:
+        own = [] if deciding else [each for each in failures if each["span_id"] == told.culprit]
+    same_class = [each for each in own if each["error_class"] == told.truth.error_class]
+    parts = (
+        bool(same_class),
+        any(each["fault_owner"] == told.truth.owner for each in own),
+        any(each["span_id"] == told.culprit for each in own),
+    )
+    named = (same_class or own or [{"fingerprint": "", "tool_name": ""}])[0]
+    return Judged((all(parts), *parts), str(named["fingerprint"]), str(named["tool_name"]))
 
-    def __init__(self) -> None:
-        self.truths: dict[str, tuple[str, Truth, str, bool]] = {}
-        self.recovered: dict[str, list[Message]] = {}
-        self._spans: list[Message] = []
-        self._scores: list[Message] = []
 
-    def tell(self, script: Script, kind: str, truth: Truth, *, is_fatal: bool) -> None:
-        """Write one episode as one trace."""
-        trace = f"{len(self.truths) + 1:032x}"
-        root = f"{trace[-8:]}{'f' * 8}"
-        seen = list(script.opening)
-        now = START_NS
-        for number, turn in enumerate(script.turns):
-            self._spans.append(call_span(Place(trace, identity(trace, number), root, now), seen, turn, script.tools))
-            now += SECOND_NS
-            if turn.said is None:
-                continue
-            seen = [*seen, turn.said]
-            if turn.call and (turn.answer is not None or turn.tool_raised):
-                self._spans.append(tool_span(Place(trace, identity(trace, number, is_tool=True), root, now), turn))
-                now += SECOND_NS
-            if turn.call and turn.answer is not None:
-                answer = {"type": "tool_call_response", "id": turn.call["id"], "response": turn.answer}
-                seen = [*seen, {"role": "tool", "parts": [answer]}]
-            seen = [*seen, *turn.then]
-        values = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "airline"}
-        self._spans.append(
-            span(Place(trace, root, "", START_NS, now - START_NS), "invoke_agent", values, script.raised)
+def _groups(told: Mapping[str, Told], verdicts: Mapping[str, Judged]) -> dict[str, float]:
+    """How well fingerprints group: of the faults that were named rightly.
+
+    Purity: the share that lies in a group whose class, owner and tool are mostly its own. Completeness: the share that
+    lies in the largest group of its kind, wording and tool.
+    """
+    seen = [
+        (
+            verdict.fingerprint,
+            (*told[trace].truth[:2], verdict.tool),
+            (told[trace].kind, told[trace].wording, verdict.tool),
         )
-        if script.reward is not None:
-            self._scores.append(score(trace, script.reward))
-        self.truths[trace] = (kind, truth, _culprit(trace, root, truth), is_fatal)
+        for trace, verdict in verdicts.items()
+        if verdict.parts[0]
+    ]
+    by_group: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    by_fault: dict[tuple[object, ...], Counter[str]] = defaultdict(Counter)
+    for fingerprint, what, fault in seen:
+        by_group[fingerprint][what] += 1
+        by_fault[fault][fingerprint] += 1
+    purity = sum(max(each.values()) for each in by_group.values()) / len(seen)
+    completeness = sum(max(each.values()) for each in by_fault.values()) / len(seen)
+    print(f"  fingerprints: {len(by_group)} groups of {len(by_fault)} faults (kind, wording, tool)")
+    return {"group_purity": purity, "group_completeness": completeness}
 
-    def verdicts(self) -> list[Message]:
-        """Convert; the root of what decided each episode, and aside what each got over."""
-        deciding, got_over = _deciding(self._spans, self._scores)
-        self.recovered = {trace: [] for trace in self.truths}
-        for row in got_over:
-            self.recovered[row["trace_id"]].append(row)
-        return deciding
 
-
-def _deciding(spans: Sequence[Message], scores: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-    """(the root of what decided each episode, the failures that one got over)."""
+def _deciding(
+    spans: Sequence[Message], scores: Sequence[Message]
+) -> tuple[dict[str, Message], dict[str, list[Message]]]:
+    """Trace → the failure that decided its episode; trace → all of its failures."""
     schema = {name: pl.Int64() if name in {"Timestamp", "IngestedAt"} else t for name, t in frames.SPANS.items()}
     frame = pl.DataFrame(spans, schema=schema).with_columns(
         pl.col("Timestamp").cast(frames.TIME_NS), pl.col("IngestedAt").cast(frames.TIME_US)
     )
     judged = pl.DataFrame(scores).with_columns(pl.col("scored_at").cast(frames.TIME_NS))
-    failures = convert(frame, scores=judged, generations=frames.empty(frames.GENERATIONS)).failures
-    open_ones = failures.filter(~pl.col("is_recovered")).unique("trace_id", keep="last", maintain_order=True)
-    roots = [
-        {"trace_id": row["trace_id"], **json.loads(row["evidence"])["chain"][0]}
-        for row in open_ones.iter_rows(named=True)
-    ]
-    return roots, failures.filter(pl.col("is_recovered")).to_dicts()
-
-
-def _culprit(trace: str, root: str, truth: Truth) -> str:
-    return root if truth.where == "program" else identity(trace, truth.turn, is_tool=truth.where == "tool")
+    failures: dict[str, list[Message]] = defaultdict(list)
+    for row in convert(frame, scores=judged, generations=frames.empty(frames.GENERATIONS)).failures.to_dicts():
+        failures[row["trace_id"]].append(row)
+    deciding: dict[str, Message] = {}
+    for trace, rows in failures.items():
+        open_ones = [row for row in rows if not row["is_recovered"]]
+        if open_ones:
+            root = json.loads(open_ones[-1]["evidence"])["chain"][0]
+            deciding[trace] = next(
+                row
+                for row in open_ones
+                if (row["span_id"], row["error_class"]) == (root["span_id"], root["error_class"])
+            )
+    return deciding, failures
 
 
 # --- annotated failures ---
@@ -197,61 +187,77 @@ def annotated(path: Path) -> dict[str, float]:
     for number, each in enumerate(found):
         spans += _transcript(f"{number + 1:032x}", each["history"])
     scores = [score(f"{number + 1:032x}", 0.0) for number in range(len(found))]
-    named = {row["trace_id"]: row for row in _deciding(spans, scores)[0]}
-    hits: Counter[str] = Counter()
-    for number, each in enumerate(found):
-        history, agent, step = each["history"], each["mistake_agent"], int(each["mistake_step"])
-        row = named.get(f"{number + 1:032x}")
-        guess = int(row["span_id"][9:], 16) - 1 if row else -1
-        speakers = [message["name"] for message in history if message["name"] != TERMINAL]
-        often = Counter(speakers).most_common(1)[0][0]
-        hits["agent"] += row is not None and history[guess]["name"] == agent
-        hits["step"] += guess == step
-        hits["agent_of_most_frequent"] += often == agent
-        hits["step_of_second_step"] += step == 1
-        hits["agent_of_second_step"] += len(history) > 1 and history[1]["name"] == agent
-        hits["step_of_most_frequent"] += next(n for n, m in enumerate(history) if m["name"] == often) == step
-        hits[f"class {row['error_class'] if row else 'none'}"] += 1
-    count = len(found)
-    print(
-        f"\nannotated failures: {count} transcripts, "
-        + ", ".join(f"{n}: {c}" for n, c in hits.items() if n[:5] == "class")
-    )
-    print(f"  {'':<34} {'agent':>6} {'step':>6}")
-    for title, suffix in (
-        ("rules", ""),
-        ("most frequent agent", "_of_most_frequent"),
-        ("second step", "_of_second_step"),
-    ):
-        print(f"  {title:<34} {hits['agent' + suffix] / count:6.1%} {hits['step' + suffix] / count:6.1%}")
-    return {f"annotated_{name}": hits[name] / count for name in ("agent", "step")} | {
-        "most_frequent_agent": hits["agent_of_most_frequent"] / count,
-        "second_step": hits["step_of_second_step"] / count,
+    deciding = _deciding(spans, scores)[0]
+    named = [deciding.get(f"{number + 1:032x}") for number in range(len(found))]
+    classes = Counter(row["error_class"] if row else "none" for row in named)
+    print(f"\nannotated failures: {len(found)} transcripts, " + ", ".join(f"{n}: {c}" for n, c in classes.items()))
+    guesses: dict[str, list[int]] = {
+        "rules": [int(row["span_id"][9:], 16) - 1 if row else -1 for row in named],
+        "most frequent agent": [_first_of_most_frequent(each["history"]) for each in found],
+        "second step": [min(1, len(each["history"]) - 1) for each in found],
+    }
+    was_read = [blake2b(each["question"].encode(), digest_size=8).digest()[0] % 2 == 0 for each in found]
+    parts: dict[str, Callable[[int], bool]] = {
+        "all": lambda _: True,
+        "the half that was read": lambda number: was_read[number],
+        "the half that was only scored": lambda number: not was_read[number],
+    }
+    shares: dict[tuple[str, str], tuple[float, float]] = {}
+    for part, belongs in parts.items():
+        numbers = [number for number in range(len(found)) if belongs(number)]
+        print(f"  {f'{part}: {len(numbers)}':<34} {'agent':>6} {'step':>6}")
+        for title, guess in guesses.items():
+            agent = sum(_speaker(found[n], guess[n]) == found[n]["mistake_agent"] for n in numbers)
+            step = sum(guess[n] == int(found[n]["mistake_step"]) for n in numbers)
+            shares[part, title] = (agent / max(1, len(numbers)), step / max(1, len(numbers)))
+            print(f"    {title:<32} {shares[part, title][0]:6.1%} {shares[part, title][1]:6.1%}")
+    everything, scored = shares["all", "rules"], shares["the half that was only scored", "rules"]
+    return {
+        "annotated_agent": everything[0],
+        "annotated_step": everything[1],
+        "scored_only_agent": scored[0],
+        "scored_only_step": scored[1],
+        "most_frequent_agent": shares["all", "most frequent agent"][0],
+        "second_step": shares["all", "second step"][1],
     }
 
 
+def _speaker(failure: Message, step: int) -> str:
+    return str(failure["history"][step]["name"]) if step >= 0 else ""
+
+
+def _first_of_most_frequent(history: Sequence[Message]) -> int:
+    speakers = [message["name"] for message in history]
+    often = Counter(name for name in speakers if name != TERMINAL).most_common(1)[0][0]
+    return speakers.index(often)
+
+
 TERMINAL: Final = "Computer_terminal"
+_CODE: Final = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
 
 
 def _transcript(trace: str, history: Sequence[Message]) -> Iterator[Message]:
-    """One model call a message; what the terminal answered to a message with code is a tool's answer.
+    """One model call a message; code that the terminal ran is a tool call, and what it answered the tool's answer.
 
-    The first message is the task; span ids carry the message's number.
+    The first message is the task, unless its code was run: then it is its agent's own. Span ids carry the message's
+    number.
     """
     seen: list[Message] = []
     for number, message in enumerate(history):
         name, text = message["name"], message["content"]
         after = history[number + 1] if number + 1 < len(history) else None
-        if number == 0 or name == TERMINAL:
-            if not (seen and seen[-1]["role"] == "tool"):
-                seen = [*seen, {"role": "user", "parts": [{"type": "text", "content": text}]}]
-            continue
-        said = says(text)
         runs = (
             after is not None and after["name"] == TERMINAL and "```" in text and "no code from" not in after["content"]
         )
+        if name == TERMINAL or (number == 0 and not runs):
+            if not (seen and seen[-1]["role"] == "tool"):
+                seen = [*seen, {"role": "user", "parts": [{"type": "text", "content": text}]}]
+            continue
+        said = says(_CODE.sub("", text) if runs else text)
+        if number == 0:
+            seen = [{"role": "user", "parts": [{"type": "text", "content": text[: text.find("```")]}]}]
         if runs:
-            code = "\n".join(re.findall(r"```\w*\n(.*?)```", text, re.DOTALL))
+            code = "\n".join(_CODE.findall(text))
             call = {"type": "tool_call", "id": f"run-{number}", "name": "run_code", "arguments": {"code": code}}
             said["parts"].append(call)
         values = {

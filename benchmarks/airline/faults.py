@@ -2,77 +2,70 @@
 
 import json
 import random
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
-from typing import Final, NamedTuple
+from typing import Final
 
-from .script import Raised, Script, Turn, asks, says
-
-
-class Truth(NamedTuple):
-    """What was done to an episode."""
-
-    error_class: str
-    owner: str
-    turn: int
-    where: str
-    """``call``, ``tool`` or ``program``: whose span is to blame."""
-
-
-Fault = Callable[[random.Random, Script, int], Truth]
-"""Changes turn ``n`` of a script, which holds a tool call that was answered."""
-
-
-APOLOGIES: Final = (
-    "I apologize, but I could not finish this. Please try again later.",
-    "There seems to be a problem on our side. Is there anything else I can do for you?",
-    "Unfortunately that did not work.",
+from .fault import (
+    APOLOGIES,
+    Fault,
+    Truth,
+    is_fine,
+    model_fault,
+    output_fault,
+    policy,
+    program_fault,
+    tool_fault,
+    worded,
 )
-
-
-def _policy(error_class: str, place: int) -> Truth:
-    return Truth(error_class, "policy", place, "call")
+from .more_faults import MORE_FATAL, MORE_RECOVERABLE, RECOVERABLE_ONLY
+from .script import Script, Turn, asks, says
 
 
 def _unknown_tool(rng: random.Random, script: Script, place: int) -> Truth:
     call = script.turns[place].call or {}
     call["name"] = rng.choice(("lookup_", "fetch_", "do_")) + call["name"]
-    script.turns[place].answer = rng.choice(
+    script.turns[place].answer = worded(
+        rng,
+        script,
         (
             f"Error: unknown tool {call['name']}",
             f"{call['name']} is not a valid tool, try one of [{', '.join(tool['name'] for tool in script.tools[:3])}].",
             f"Tool {call['name']} not found in agent airline",
-        )
+        ),
     )
-    return _policy("unknown_tool", place)
+    return policy("unknown_tool", place)
 
 
 def _broken_json(rng: random.Random, script: Script, place: int) -> Truth:
     call = script.turns[place].call or {}
     text = json.dumps(call["arguments"])
     call["arguments"] = rng.choice((text[:-1], text.replace('"', "'").replace("'", '"', 1), text + "}", "none"))
-    script.turns[place].answer = rng.choice(
+    script.turns[place].answer = worded(
+        rng,
+        script,
         (
             "Error: arguments are not valid JSON",
             "json.decoder.JSONDecodeError: Expecting ',' delimiter: line 1 column 27 (char 26)",
-        )
+        ),
     )
-    return _policy("invalid_arguments", place)
+    return policy("invalid_arguments", place)
 
 
 def _missing_argument(rng: random.Random, script: Script, place: int) -> Truth:
     call = script.turns[place].call or {}
     name = rng.choice(sorted(call["arguments"]) or ["value"])
     call["arguments"].pop(name, None)
-    script.turns[place].answer = rng.choice(
+    script.turns[place].answer = worded(
+        rng,
+        script,
         (
             f"TypeError: {call['name']}() missing 1 required positional argument: '{name}'",
             f"Error: 1 validation error for {call['name']}\n{name}\n  Field required [type=missing]",
             f"Error executing tool {call['name']}: '{name}' is a required property",
-        )
+        ),
     )
-    return _policy("invalid_arguments", place)
+    return policy("invalid_arguments", place)
 
 
 def _made_up(rng: random.Random, script: Script, place: int) -> Truth:
@@ -81,14 +74,16 @@ def _made_up(rng: random.Random, script: Script, place: int) -> Truth:
     name = rng.choice(names or ["reservation_id"])
     value = "".join(rng.choices("BCDFGHJKLMNPQRSTVWXZ", k=4)) + str(rng.randrange(10, 99)) + "X"
     call["arguments"][name] = value
-    script.turns[place].answer = rng.choice(
+    script.turns[place].answer = worded(
+        rng,
+        script,
         (
             f"Error: {name.replace('_', ' ')} {value} not found",
             f"KeyError: '{value}'",
             f"LookupError: no such {name}: {value}",
-        )
+        ),
     )
-    return _policy("made_up_argument", place)
+    return policy("invalid_arguments", place)
 
 
 def _wrongly_given(rng: random.Random, script: Script, place: int) -> Truth:
@@ -96,91 +91,41 @@ def _wrongly_given(rng: random.Random, script: Script, place: int) -> Truth:
     script.opening.append({"role": "user", "parts": [{"type": "text", "content": f"Sorry, my user ID is {value}."}]})
     turn = script.turns[place]
     turn.said = asks(f"given-{place}", "get_user_details", {"user_id": value})
-    turn.answer = rng.choice((f"Error: user {value} not found", f"KeyError: '{value}'"))
+    turn.answer = worded(rng, script, (f"Error: user {value} not found", f"KeyError: '{value}'"))
     return Truth("invalid_user_input", "user", place, "tool")
 
 
 def _refused(rng: random.Random, script: Script, place: int) -> Truth:
-    script.turns[place].answer = rng.choice(
+    script.turns[place].answer = worded(
+        rng,
+        script,
         (
             "Error: not enough seats on flight HAT089",
             "Error: payment amount does not add up, total price is 512, but paid 290",
             "Error: reservation has already been cancelled",
             '{"error": "insufficient funds on card ending in 7447"}',
-        )
+        ),
     )
-    return _policy("refused_action", place)
-
-
-def _tool_fault(error_class: str, owner: str, *raised: Raised) -> Fault:
-    def inject(rng: random.Random, script: Script, place: int) -> Truth:
-        kind, said = rng.choice(raised)
-        turn = script.turns[place]
-        form = rng.randrange(3)
-        turn.tool_raised = (kind, said) if form < 2 else None
-        shown = f"Error: {kind}: {said}" if form == 2 else f"Error executing tool: {said}"
-        turn.answer = "The tool could not be used." if form == 0 else shown
-        return Truth(error_class, owner, place, "tool")
-
-    return inject
+    return policy("refused_action", place)
 
 
 def _retried(rng: random.Random, script: Script, place: int) -> Truth:
-    truth = _tool_fault("connection_error", "environment", ("ConnectionError", "connection refused"))(
-        rng, script, place
-    )
+    truth = tool_fault("connection_error", "environment", ("ConnectionError", "connection refused"))(rng, script, place)
     for _ in range(2):
         script.turns.append(deepcopy(script.turns[place]))
     script.turns.append(Turn(says(rng.choice(APOLOGIES))))
     return truth
 
 
-def _model_fault(error_class: str, owner: str, *raised: Raised) -> Fault:
-    def inject(rng: random.Random, script: Script, place: int) -> Truth:
-        found = rng.choice(raised)
-        turn = script.turns[place]
-        turn.said, turn.answer, turn.raised = None, None, found
-        if len(script.turns) == place + 1:
-            script.raised, script.reward = found, None
-        return Truth(error_class, owner, place, "call")
-
-    return inject
-
-
-def _output_fault(error_class: str, owner: str, finish: str, *texts: str, is_streaming: bool = False) -> Fault:
-    def inject(rng: random.Random, script: Script, place: int) -> Truth:
-        turn = script.turns[place]
-        call = turn.call or {}
-        text = rng.choice(texts).replace("CALL", json.dumps({"name": call["name"], "arguments": call["arguments"]}))
-        script.turns[place] = Turn(says(text), finish=finish, is_streaming=is_streaming)
-        return Truth(error_class, owner, place, "call")
-
-    return inject
-
-
 def _loop(rng: random.Random, script: Script, place: int) -> Truth:
     turn = script.turns[place]
-    turn.answer = turn.answer if _is_fine(turn.answer) else "[]"
+    turn.answer = turn.answer if is_fine(turn.answer) else "[]"
     script.turns += [deepcopy(turn) for _ in range(rng.randrange(3, 7))]
     if rng.random() < 0.5:
         script.turns.append(Turn(says(rng.choice(APOLOGIES))))
     else:
         script.raised = ("MaxTurnsExceeded", "Max turns (20) exceeded")
-    return _policy("loop", place + 1)
-
-
-def _is_fine(answer: str | None) -> bool:
-    return answer is not None and not re.match(r"\s*error", answer, re.IGNORECASE)
-
-
-def _program_fault(error_class: str, owner: str, *raised: Raised) -> Fault:
-    def inject(rng: random.Random, script: Script, place: int) -> Truth:
-        turn = script.turns[place]
-        turn.answer = turn.answer if _is_fine(turn.answer) else "[]"
-        script.raised, script.reward = rng.choice(raised), None
-        return Truth(error_class, owner, place, "program")
-
-    return inject
+    return policy("loop", place + 1)
 
 
 def _missing_result(rng: random.Random, script: Script, place: int) -> Truth:
@@ -191,21 +136,23 @@ def _missing_result(rng: random.Random, script: Script, place: int) -> Truth:
 
 def _stopped(_: random.Random, script: Script, place: int) -> Truth:
     turn = script.turns[place]
-    turn.answer = turn.answer if _is_fine(turn.answer) else "[]"
+    turn.answer = turn.answer if is_fine(turn.answer) else "[]"
     script.turns += (
         [Turn(asks(f"more-{n}", turn.call["name"], {"n": n}), "tool_call", answer=f"[{n}]") for n in (1, 2)]
         if turn.call
         else []
     )
     script.turns[-1].answer = None
-    return _policy("step_limit", len(script.turns) - 1)
+    return policy("step_limit", len(script.turns) - 1)
 
 
 def _wrong_answer(rng: random.Random, script: Script, place: int) -> Truth:
     turn = script.turns[place]
-    turn.answer = turn.answer if _is_fine(turn.answer) else "[]"
-    script.turns.append(Turn(says(rng.choice(("The total is 1,204 dollars.", "All three flights are on time.")))))
-    return _policy("wrong_answer", place + 1)
+    turn.answer = turn.answer if is_fine(turn.answer) else "[]"
+    script.turns.append(
+        Turn(says(worded(rng, script, ("The total is 1,204 dollars.", "All three flights are on time."))))
+    )
+    return policy("wrong_answer", place + 1)
 
 
 FATAL: Final[Mapping[str, Fault]] = {
@@ -215,74 +162,74 @@ FATAL: Final[Mapping[str, Fault]] = {
     "made-up argument": _made_up,
     "identifier wrongly given by user": _wrongly_given,
     "action that cannot be done": _refused,
-    "tool raises": _tool_fault(
+    "tool raises": tool_fault(
         "tool_error",
         "tool",
         ("KeyError", "'currency'"),
         ("sqlite3.OperationalError", "database is locked"),
         ("AttributeError", "'NoneType' object has no attribute 'price'"),
     ),
-    "tool times out": _tool_fault(
+    "tool times out": tool_fault(
         "timeout",
         "environment",
         ("TimeoutError", "timed out"),
         ("httpx.ReadTimeout", "The read operation timed out"),
     ),
-    "tool rate limited": _tool_fault(
+    "tool rate limited": tool_fault(
         "rate_limit",
         "environment",
         ("HTTPStatusError", "Client error '429 Too Many Requests' for url 'https://x/y'"),
     ),
-    "tool's service down": _tool_fault(
+    "tool's service down": tool_fault(
         "server_error",
         "environment",
         ("HTTPError", "503 Server Error: Service Unavailable for url: https://x/y"),
         ("HTTPError", "HTTP Error 502: Bad Gateway"),
     ),
     "tool retried in vain": _retried,
-    "model rate limited": _model_fault(
+    "model rate limited": model_fault(
         "rate_limit",
         "environment",
         ("RateLimitError", "Error code: 429 - Rate limit reached for gpt-4o"),
     ),
-    "model times out": _model_fault("timeout", "environment", ("APITimeoutError", "Request timed out.")),
-    "model's service fails": _model_fault(
+    "model times out": model_fault("timeout", "environment", ("APITimeoutError", "Request timed out.")),
+    "model's service fails": model_fault(
         "server_error",
         "environment",
         ("InternalServerError", "Error code: 500 - The server had an error"),
         ("InternalServerError", "Error code: 503 - The engine is currently overloaded"),
     ),
-    "connection to model breaks": _model_fault(
+    "connection to model breaks": model_fault(
         "connection_error",
         "environment",
         ("APIConnectionError", "Connection error."),
         ("RemoteProtocolError", "peer closed connection without sending complete message body"),
     ),
-    "context overflow": _model_fault(
+    "context overflow": model_fault(
         "context_overflow",
         "harness",
         ("BadRequestError", "Error code: 400 - This model's maximum context length is 8192 tokens, you requested 9031"),
         ("BadRequestError", "Error code: 400 - prompt is too long: 210000 tokens > 200000 maximum context"),
     ),
-    "wrong key": _model_fault(
+    "wrong key": model_fault(
         "authentication",
         "harness",
         ("AuthenticationError", "Error code: 401 - Incorrect API key provided"),
     ),
-    "unknown model": _model_fault(
+    "unknown model": model_fault(
         "invalid_request",
         "harness",
         ("NotFoundError", "Error code: 404 - The model `gpt-9` does not exist"),
     ),
-    "output cut at its limit": _output_fault(
+    "output cut at its limit": output_fault(
         "truncated_output",
         "policy",
         "length",
         "To change the reservation I will first look up",
         "Let me see. The first",
     ),
-    "stream breaks": _output_fault("incomplete_stream", "environment", "", "One moment, I am loo", is_streaming=True),
-    "tool call as plain text": _output_fault(
+    "stream breaks": output_fault("incomplete_stream", "environment", "", "One moment, I am loo", is_streaming=True),
+    "tool call as plain text": output_fault(
         "malformed_output",
         "policy",
         "stop",
@@ -291,9 +238,9 @@ FATAL: Final[Mapping[str, Fault]] = {
         "```json\nCALL\n```",
         "<|python_tag|>CALL",
     ),
-    "empty output": _output_fault("malformed_output", "policy", "stop", "", "  \n"),
-    "content filter": _output_fault("content_filter", "policy", "content_filter", "", "I"),
-    "refusal": _output_fault(
+    "empty output": output_fault("malformed_output", "policy", "stop", "", "  \n"),
+    "content filter": output_fault("content_filter", "policy", "content_filter", "", "I"),
+    "refusal": output_fault(
         "refusal",
         "policy",
         "stop",
@@ -302,16 +249,17 @@ FATAL: Final[Mapping[str, Fault]] = {
         "I'm unable to complete this task.",
     ),
     "loop": _loop,
-    "program raises": _program_fault(
+    "program raises": program_fault(
         "harness_crash",
         "harness",
         ("TypeError", "unsupported operand type(s) for +: 'int' and 'str'"),
         ("FileNotFoundError", "[Errno 2] No such file or directory: 'state.json'"),
     ),
-    "stopped by hand": _program_fault("cancelled", "user", ("KeyboardInterrupt", ""), ("CancelledError", "")),
+    "stopped by hand": program_fault("cancelled", "user", ("KeyboardInterrupt", ""), ("CancelledError", "")),
     "tool's answer lost": _missing_result,
     "no turns left": _stopped,
     "wrong answer": _wrong_answer,
+    **MORE_FATAL,
 }
 
 RECOVERABLE: Final = (
@@ -331,4 +279,7 @@ RECOVERABLE: Final = (
     "stream breaks",
     "tool call as plain text",
     "empty output",
+    *MORE_RECOVERABLE,
 )
+
+FAULTS: Final[Mapping[str, Fault]] = {**FATAL, **RECOVERABLE_ONLY}

@@ -13,6 +13,15 @@ Raised = tuple[str, str]
 
 
 @dataclass
+class Beside:
+    """One more tool call of the same action."""
+
+    call: Message
+    answer: str
+    tool_raised: Raised | None = None
+
+
+@dataclass
 class Turn:
     """One model call and what followed it."""
 
@@ -26,6 +35,10 @@ class Turn:
     tool_raised: Raised | None = None
     then: list[Message] = field(default_factory=list[Message])
     """What the user said next."""
+    beside: list[Beside] = field(default_factory=list[Beside])
+    """Calls that were made in parallel with the first."""
+    inner: list["Turn"] = field(default_factory=list["Turn"])
+    """What a sub-agent did that the tool call stands for."""
 
     @property
     def call(self) -> Message | None:
@@ -46,6 +59,8 @@ class Script:
     """What the program around it raised."""
     task_id: str = ""
     """Attempts at one task have the same."""
+    wording: int = 0
+    """Which wording of its kind an injected fault has."""
 
 
 def read_scripts(path: Path) -> list[Script]:

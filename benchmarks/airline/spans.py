@@ -8,6 +8,7 @@ from .script import Message, Raised, Turn
 
 START_NS: Final = 1_795_000_000_000_000_000
 SECOND_NS: Final = 1_000_000_000
+_WHERE: Final = {"beside": "b", "inner agent": "c", "inner call": "d", "inner tool": "e"}
 
 
 class Place(NamedTuple):
@@ -31,27 +32,32 @@ def call_span(place: Place, seen: Sequence[Message], turn: Turn, tools: Sequence
     }
     if turn.said is not None:
         finish = turn.finish
+        said = {**turn.said, "parts": [*turn.said["parts"], *(each.call for each in turn.beside)]}
         values |= {
             "gen_ai.response.id": f"{place.trace}-{place.own}",
             "gen_ai.response.finish_reasons": [finish],
-            "gen_ai.output.messages": [{**turn.said, "finish_reason": finish}],
+            "gen_ai.output.messages": [{**said, "finish_reason": finish}],
         }
-    elif turn.raised:
+    if turn.raised:
         values["error.type"] = turn.raised[0]
     return span(place, "chat", values, turn.raised)
 
 
 def tool_span(place: Place, turn: Turn) -> Message:
     """The tool call of a turn."""
-    call = turn.call or {}
+    return one_tool_span(place, turn.call or {}, turn.answer, turn.tool_raised)
+
+
+def one_tool_span(place: Place, call: Message, answer: str | None, raised: Raised | None) -> Message:
+    """A tool call; the answer is the tool's own where it did not raise."""
     values: Message = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": call["name"],
         "gen_ai.tool.call.id": call["id"],
     }
-    if turn.answer is not None and turn.tool_raised is None:
-        values["gen_ai.tool.call.result"] = turn.answer
-    return span(place, "execute_tool", values, turn.tool_raised)
+    if answer is not None and raised is None:
+        values["gen_ai.tool.call.result"] = answer
+    return span(place, "execute_tool", values, raised)
 
 
 def span(place: Place, name: str, values: Message, raised: Raised | None = None) -> Message:
@@ -83,6 +89,11 @@ def _items(values: Message) -> list[Message]:
 def identity(trace: str, number: int, *, is_tool: bool = False) -> str:
     """The span id of turn ``number``."""
     return f"{trace[-8:]}{number * 2 + is_tool + 1:08x}"
+
+
+def identity_at(trace: str, number: int, where: str, of: int = 0) -> str:
+    """The span id of what stands beside or within the tool call of turn ``number``: the ``of``-th of its sort."""
+    return f"{trace[-8:]}{_WHERE[where]}{of:02x}{number:05x}"
 
 
 def score(trace: str, value: float) -> Message:

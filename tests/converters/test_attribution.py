@@ -124,7 +124,7 @@ def test_a_value_that_the_policy_made_up_is_the_policys_fault(
     content: str, arguments: dict[str, Any], confidence: float
 ) -> None:
     row = refused(content, arguments)
-    assert (row["error_class"], row["fault_owner"], row["rule"]) == ("made_up_argument", "policy", "made_up")
+    assert (row["error_class"], row["fault_owner"], row["rule"]) == ("invalid_arguments", "policy", "made_up")
     assert 0.8 * confidence < float(str(row["confidence"])) <= confidence
     assert json.loads(str(row["evidence"]))["not_given"]
 

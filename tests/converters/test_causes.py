@@ -173,7 +173,7 @@ def test_an_identifier_that_only_the_user_gave_is_the_users_mistake() -> None:
         return [row[:2] for row in failures(world.convert())]
 
     assert at("Where is order_77123?", "Error: order_77123 not found") == [("invalid_user_input", "user")]
-    assert at("Where is my order?", "Error: order_77123 not found") == [("made_up_argument", "policy")]
+    assert at("Where is my order?", "Error: order_77123 not found") == [("invalid_arguments", "policy")]
     assert at("Where is order_77123?", "Error: no paper") == [("tool_error", "tool")]
 
 

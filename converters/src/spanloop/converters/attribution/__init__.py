@@ -5,12 +5,13 @@ sees one; what no single call shows is added by the rules that look at the episo
 unrecovered.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, cast
 
 from spanloop.semconv.enums import FaultOwner
 
+from ..finish_reasons import LENGTH
 from ..messages import parse_json
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
@@ -18,18 +19,23 @@ from .bad_call import MALFORMED_ARGUMENTS, REFUSED_ARGUMENTS, UNKNOWN_TOOL
 from .base import EndingRule, EpisodeRule, ErrorClass, Finding, ModelCallRule, Rules, Sighting, ToolCallRule, ToolScene
 from .broken_output import FILTERED_OUTPUT, INCOMPLETE_STREAM, MALFORMED_OUTPUT, TRUNCATED_OUTPUT, is_incomplete
 from .causes import deciding_chain, decisive, with_chains
-from .course import Course, course_of
+from .circling import CIRCLING
+from .corrected import CORRECTED
+from .course import Course, course_of, made_progress
 from .crash import CRASH
 from .ending import DECLINED, STOPPED, WRONG_ANSWER
 from .failed_request import FAILED_REQUEST
 from .failure import Failure
+from .invented import INVENTED_DATA
 from .judge import Ask, AskedJudge, judged_ending
 from .loop import LOOP
 from .made_up import MADE_UP, WRONGLY_GIVEN
+from .poor_result import POOR_RESULT
+from .team import TEAM_ANSWER
 from .tool_failure import BROKEN_CODE, CANNOT_BE, TOOL_ENVIRONMENT, TOOL_RAISED, UNANSWERED
 
 RULES: Final = Rules(
-    model_calls=(FAILED_REQUEST, INCOMPLETE_STREAM, TRUNCATED_OUTPUT, FILTERED_OUTPUT, MALFORMED_OUTPUT),
+    model_calls=(INCOMPLETE_STREAM, FAILED_REQUEST, TRUNCATED_OUTPUT, FILTERED_OUTPUT, MALFORMED_OUTPUT),
     tool_calls=(
         UNKNOWN_TOOL,
         MALFORMED_ARGUMENTS,
@@ -39,13 +45,18 @@ RULES: Final = Rules(
         WRONGLY_GIVEN,
         BROKEN_CODE,
         CANNOT_BE,
+        CORRECTED,
         TOOL_RAISED,
         UNANSWERED,
     ),
     episodes=(LOOP, CRASH),
-    endings=(STOPPED, DECLINED, WRONG_ANSWER),
+    endings=(CIRCLING, STOPPED, DECLINED, POOR_RESULT, INVENTED_DATA, TEAM_ANSWER, WRONG_ANSWER),
 )
 """In order of precedence. A rule of your own: ``RULES._replace(tool_calls=(MINE, *RULES.tool_calls))``."""
+
+
+VALUE_RULES: Final = frozenset({MADE_UP.name, CORRECTED.name})
+"""Rules of arguments that have the right form and the wrong content."""
 
 
 def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules: Rules = RULES) -> tuple[Failure, ...]:
@@ -62,12 +73,13 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
     found: list[Failure] = []
     for step in episode.steps:
         found += _of_call(step, course, rules)
-        for scene in _scenes(step, episode, tools):
+        for scene in _scenes(step, episode, tools, course):
             found += _of_tool(scene, course, rules)
     found += _of_episode(episode, course, rules)
     found.sort(key=lambda failure: failure.step.index)
-    if has_failed and all(failure.is_recovered for failure in found):
-        found += _of_ending(episode, reward, rules)
+    if has_failed:
+        found += _of_ending(episode, reward, rules, found)
+        found.sort(key=lambda failure: failure.step.index)
     return with_chains(episode, found, reward)
 
 
@@ -79,16 +91,21 @@ def _of_call(step: Step, course: Course, rules: Rules) -> Iterator[Failure]:
             return
 
 
-def _scenes(step: Step, episode: Episode, tools: Mapping[tuple[str, str], Span]) -> Iterator[ToolScene]:
+def _scenes(step: Step, episode: Episode, tools: Mapping[tuple[str, str], Span], course: Course) -> Iterator[ToolScene]:
     calls = step.span.output[0].tool_calls if step.span.output else ()
     if not calls or step.span.has_failed or is_incomplete(step):
         return
     results = {result.position: result for result in step.results}
     offered = offered_tools(step.span.tools)
     for position, call in enumerate(calls):
+        if not call.is_valid and step.span.finish_reason == LENGTH:
+            continue  # what cut the answer cut the arguments
         result = results.get(position)
         tool = tools.get((result.trace_id, result.span_id)) if result else None
-        yield ToolScene(step, call, result, tool, offered, is_continued=result is None and _is_continued(step, episode))
+        is_error = result is not None and result.is_error
+        put_right = course.put_right(step, call.name, call.arguments) if is_error else ""
+        is_continued = result is None and _is_continued(step, episode)
+        yield ToolScene(step, call, result, tool, offered, is_continued, put_right)
 
 
 def _of_tool(scene: ToolScene, course: Course, rules: Rules) -> Iterator[Failure]:
@@ -96,7 +113,7 @@ def _of_tool(scene: ToolScene, course: Course, rules: Rules) -> Iterator[Failure
         finding = rule.see(scene)
         if finding is not None:
             is_known = not scene.offered or scene.call.name in scene.offered
-            recovered = course.got_over_tool(scene.step, scene.call.name, is_known=is_known)
+            recovered = course.got_over_tool(scene.step, scene.call.name, finding, is_known=is_known)
             yield _failure(scene.step, rule.name, finding, is_recovered=recovered, scene=scene)
             return
 
@@ -121,12 +138,24 @@ def _of_episode(episode: Episode, course: Course, rules: Rules) -> Iterator[Fail
             yield _sighted(sighting, rule.name, is_recovered=recovered)
 
 
-def _of_ending(episode: Episode, reward: float | None, rules: Rules) -> list[Failure]:
+def _of_ending(episode: Episode, reward: float | None, rules: Rules, found: Sequence[Failure]) -> list[Failure]:
+    """What the first ending rule sees of those that are asked; what came before an open failure explains nothing."""
+    known = {failure.finding.error_class for failure in found if not failure.is_recovered}
+    since = max((_step_of_fault(failure) for failure in found if not failure.is_recovered), default=-1)
+    had_worked = any(step.results and made_progress(step) for step in episode.steps[since + 1 :])
     for rule in rules.endings:
+        if known and not (rule.is_choice or (rule.is_event and had_worked)):
+            continue
         sighting = rule.see(episode, reward)
-        if sighting is not None:
-            return [_sighted(sighting, rule.name, is_recovered=False)]
+        if sighting is None or sighting.finding.error_class in known or sighting.step.index < since:
+            continue
+        return [_sighted(sighting, rule.name, is_recovered=False)]
     return []
+
+
+def _step_of_fault(failure: Failure) -> int:
+    """That turns ran out is no fault that came after others: what used them up is looked for all the same."""
+    return -1 if failure.finding.error_class == ErrorClass.STEP_LIMIT else failure.step.index
 
 
 def _sighted(sighting: Sighting, rule: str, *, is_recovered: bool) -> Failure:
@@ -172,6 +201,7 @@ def offered_tools(tools: str) -> dict[str, dict[str, object]]:
 
 __all__ = [
     "RULES",
+    "VALUE_RULES",
     "Ask",
     "AskedJudge",
     "EndingRule",

@@ -47,11 +47,11 @@ def _value(text: str) -> str:
     """What the text gives as its result; empty when nothing stands out."""
     for pattern in _MARKED:
         found = [match.group(1).strip() for match in pattern.finditer(text)]
-        if found and any(character.isalnum() for character in found[-1]):
+        if found and any(character.isalnum() for character in found[-1]) and not found[-1].endswith(":"):
             numbers = _NUMBER.findall(found[-1])
             return numbers[-1] if len(numbers) == 1 else found[-1]
     numbers = _NUMBER.findall(text)
-    return numbers[-1] if len(set(numbers)) == 1 else ""
+    return numbers[-1] if len(set(numbers)) == 1 and len(numbers[-1]) > 1 else ""
 
 
 def _brought(step: Step, value: str) -> bool:

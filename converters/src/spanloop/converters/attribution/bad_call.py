@@ -7,7 +7,9 @@ from typing import Final, cast
 from spanloop.semconv.enums import FaultOwner
 
 from ..messages import parse_json
-from .base import ErrorClass, Finding, ToolCallRule, ToolScene
+from .base import ErrorClass, Finding, ToolCallRule, ToolScene, own_words
+from .environment import environment_fault
+from .running_code import runs_code
 
 _UNKNOWN: Final = re.compile(
     r"(?:unknown|no such|unsupported|undefined) (?:tool|function)"
@@ -15,12 +17,30 @@ _UNKNOWN: Final = re.compile(
     r"|is not a valid tool|not a registered tool",
     re.IGNORECASE,
 )
+_SORT: Final = r"(?:arguments?|parameters?|params?|fields?|inputs?|propert(?:y|ies)|keys?|options?)\b"
 _REFUSED: Final = re.compile(
     r"unexpected keyword argument|missing \d+ required (?:positional|keyword)|validation errors? for|field required"
     r"|invalid (?:tool )?arguments?|not valid json|invalid json|json ?decode|is a required property"
     r"|missing required (?:argument|parameter)|input should be|is not of type",
     re.IGNORECASE,
 )
+"""What frameworks say of arguments that they do not take."""
+
+_UNFIT: Final = re.compile(
+    rf"(?:invalid|missing|unknown|unexpected|unrecognized|unsupported|illegal|bad) (?:\w+ ){{0,2}}{_SORT}"
+    rf"|{_SORT}.{{0,60}}\b(?:is|are|was|were) (?:missing|required|invalid|not (?:valid|allowed|recognized|expected))"
+    r"|\b(?:HTTP|status|code)\D{0,8}4(?:00|22)\b|unprocessable entity|INVALID_ARGUMENT"
+    r"|(?:wrong|invalid|incorrect) (?:data )?type\b",
+    re.IGNORECASE,
+)
+"""What tools say of arguments, whichever; a service that is down may say it too."""
+
+_DEMANDED: Final = re.compile(
+    r"is required|are required|is missing|\bmissing\b|must be\b|has to be|should be|\binvalid\b|is not (?:a )?valid"
+    r"|expected|cannot be (?:empty|null|none)|not one of|out of range|\bformat\b",
+    re.IGNORECASE,
+)
+"""What says so of an argument that it names."""
 
 
 def _unknown(scene: ToolScene) -> Finding | None:
@@ -49,18 +69,38 @@ def _refused(scene: ToolScene) -> Finding | None:
     result = scene.result
     if result is None or not result.is_error or not scene.call.is_valid:
         return None
-    wrong = schema_violation(scene.call.arguments, scene.offered.get(scene.call.name, {}))
-    said = _REFUSED.search(scene.error)
-    if not wrong and not said:
-        return None
+    schema = scene.offered.get(scene.call.name, {})
+    wrong = schema_violation(scene.call.arguments, schema)
+    if not _REFUSED.search(scene.error):
+        said = wrong or (
+            not runs_code(scene.call) and (_UNFIT.search(scene.error) is not None or _demands(scene, schema))
+        )
+        if not said or environment_fault(scene.error) is not None:
+            return None
     evidence: dict[str, object] = {
         "arguments": scene.call.arguments,
         "violation": wrong,
         "result": result.content[:500],
     }
-    message = wrong or result.content
+    message = wrong or scene.message
     return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.9 if wrong else 0.8, message, evidence)
 
+
+def _demands(scene: ToolScene, schema: Mapping[str, object]) -> bool:
+    """Whether the error demands something of an argument, by the name that the schema or the call has for it."""
+    result = scene.result
+    if result is None or not _DEMANDED.search(result.content[:_MOST_TEXT]):
+        return False
+    properties = schema.get("properties")
+    known = cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
+    names = {*cast("dict[str, object]", parse_json(scene.call.arguments)), *known}
+    said = own_words(result.content, result.error_type)[:_MOST_TEXT]
+    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said) for name in names if len(name) > _SHORT)
+
+
+_MOST_TEXT: Final = 2_000
+_SHORT: Final = 2
+"""A name of so few letters is found in any text."""
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
     "string": (str,),

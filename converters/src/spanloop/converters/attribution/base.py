@@ -23,9 +23,7 @@ class ErrorClass(StrEnum):
     UNKNOWN_TOOL = "unknown_tool"
     """The action calls a tool that it was not offered."""
     INVALID_ARGUMENTS = "invalid_arguments"
-    """Arguments that are no JSON object, or that the tool's signature refuses."""
-    MADE_UP_ARGUMENT = "made_up_argument"
-    """The tool cannot find, or does not take, a value that the policy was never given."""
+    """Arguments that are no JSON object, that the tool's signature refuses, or that name what does not exist."""
     REFUSED_ACTION = "refused_action"
     """The tool works, and says in words that what the action asks for cannot be done."""
     INVALID_CODE = "invalid_code"
@@ -34,6 +32,8 @@ class ErrorClass(StrEnum):
     """The tool cannot find an identifier that the user gave."""
     TOOL_ERROR = "tool_error"
     """The tool ran and raised, or answered with an error."""
+    INCOMPLETE_RESULT = "incomplete_result"
+    """The tool answered without an error, and with nothing, or with data that is cut off."""
     MISSING_RESULT = "missing_result"
     """A tool call went unanswered, and the model was asked again as if it had never been made."""
     TIMEOUT = "timeout"
@@ -42,6 +42,9 @@ class ErrorClass(StrEnum):
     """A 5xx or overload of the model's or a tool's service."""
     CONNECTION_ERROR = "connection_error"
     AUTHENTICATION = "authentication"
+    """The model's service does not know the caller."""
+    PERMISSION_DENIED = "permission_denied"
+    """A tool was not let in: credentials, or rights of the process that it runs in."""
     INVALID_REQUEST = "invalid_request"
     """The model's service refused the request: unknown model, malformed body."""
     CONTEXT_OVERFLOW = "context_overflow"
@@ -60,6 +63,8 @@ class ErrorClass(StrEnum):
     """Somebody stopped the program."""
     STEP_LIMIT = "step_limit"
     """The episode stopped in mid-action: no turns were left."""
+    INVENTED_DATA = "invented_data"
+    """The policy says that it goes on with data of its own making."""
     REFUSAL = "refusal"
     """The policy declined to do the task."""
     WRONG_ANSWER = "wrong_answer"
@@ -101,6 +106,15 @@ class ToolScene(NamedTuple):
     """Tool name → JSON schema of its parameters; empty when definitions were not captured."""
     is_continued: bool
     """Whether a call without a result is part of a later step's input, message for message."""
+    put_right: str = ""
+    """Arguments of the next call of the same tool that worked; empty without one, or where these very ones did too."""
+
+    @property
+    def message(self) -> str:
+        """What the tool itself said of its error, else what the model was shown."""
+        if self.tool is not None and self.tool.exception.message:
+            return ": ".join(filter(None, self.tool.exception))
+        return self.result.content if self.result is not None else ""
 
     @property
     def error(self) -> str:
@@ -111,6 +125,12 @@ class ToolScene(NamedTuple):
         if self.tool is not None:
             said[1:1] = [self.tool.exception.message, self.tool.status_message]
         return " ".join(dict.fromkeys(text for text in said if text))
+
+
+def own_words(content: str, error_type: str) -> str:
+    """The error's own message: frameworks put the whole call, with its arguments, before the exception's name."""
+    _, found, message = content.rpartition(f"{error_type}:") if error_type else ("", "", "")
+    return message if found else content
 
 
 @dataclass(frozen=True)
@@ -146,6 +166,10 @@ class EndingRule:
 
     name: str
     see: Callable[[Episode, float | None], Sighting | None]
+    is_event: bool = False
+    """Whether it sees something that happened: then it is asked where others are open too, if tools worked since."""
+    is_choice: bool = False
+    """Whether it sees what the policy chose to do: no failure before it excuses it, so it is asked in any case."""
 
 
 class Rules(NamedTuple):

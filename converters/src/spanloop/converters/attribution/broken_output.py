@@ -12,6 +12,8 @@ from ..finish_reasons import CONTENT_FILTER, LENGTH, TOOL_CALL
 from ..messages import Message, parse_json
 from ..steps import Step
 from .base import ErrorClass, Finding, ModelCallRule
+from .environment import was_stopped
+from .failed_request import error_text
 
 
 def is_incomplete(step: Step) -> bool:
@@ -24,7 +26,7 @@ def is_incomplete(step: Step) -> bool:
 
 
 def _incomplete(step: Step) -> Finding | None:
-    if not is_incomplete(step):
+    if not is_incomplete(step) and not _broke_off(step):
         return None
     said = step.span.output[0].text if step.span.output else ""
     return Finding(
@@ -34,6 +36,13 @@ def _incomplete(step: Step) -> Finding | None:
         "the stream broke off before a finish reason",
         {"finish_reason": step.span.finish_reason, "text_so_far": said[-200:]},
     )
+
+
+def _broke_off(step: Step) -> bool:
+    """Whether an error ended a stream that had brought something, and nobody had stopped it."""
+    span = step.span
+    has_begun = span.is_streaming and span.has_failed and bool(span.output) and has_parts(span.output[0])
+    return has_begun and not was_stopped(error_text(span))
 
 
 def _truncated(step: Step) -> Finding | None:

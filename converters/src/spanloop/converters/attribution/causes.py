@@ -1,7 +1,8 @@
 """From the first cause to the last symptom.
 
 Invariant: the failure that decided an episode is the root of the chain that leads to how it ended. A failure leads to
-a later one where the same tool failed in the same way, or where the later one can be a mere consequence (the program
+a later one where the same tool failed in the same way (a mistake of the policy's only when nothing worked between: the
+next one is a new mistake), or where the later one can be a mere consequence (the program
 gave up, or was stopped) and nothing worked between the two. Of several chains that the episode did not get over, the
 last one decided it, because after it nothing mended the outcome.
 """
@@ -73,6 +74,8 @@ def _leads_to(earlier: Failure, later: Failure) -> bool:
     gave_up = later.rule == CRASH.name and later.finding.owner is not FaultOwner.ENVIRONMENT
     if (gave_up or effect == ErrorClass.STEP_LIMIT) and earlier.progress == later.progress:
         return True
+    if later.finding.owner is FaultOwner.POLICY and earlier.progress != later.progress:
+        return False
     return (earlier.tool_name, cause) == (later.tool_name, effect)
 
 

@@ -2,16 +2,23 @@
 
 Invariant: what the episode got over did not decide it. Without a reward that says otherwise, an episode that came
 to an answer got over everything before. One that failed got over a fault only where the same thing worked later:
-the tool, or (for a request that its service failed) the next request of the same conversation.
+the tool, or (for a request that its service failed) the next request of the same conversation. In a team, code that
+did not run and output that cannot be read are got over as soon as the work goes on: everybody saw it, and went on.
 """
 
+from bisect import bisect_right
+from collections import defaultdict
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
 
 from ..steps import Episode, Step, Thread
-from .base import Finding
+from .base import ErrorClass, Finding
 from .broken_output import is_incomplete
+
+_SEEN_BY_ALL: Final = frozenset({ErrorClass.INVALID_CODE, ErrorClass.MALFORMED_OUTPUT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +30,12 @@ class Course:
     """Whether the last call came to an answer."""
     has_failed: bool
     """Whether the reward says that the episode failed."""
-    tool_worked: dict[str, int]
-    """Tool name → the last step at which it worked."""
+    is_team: bool
+    """Whether several agents acted."""
+    tool_worked: dict[str, list[tuple[int, str]]]
+    """Tool name → (step, arguments) of each call that worked."""
+    worked_with: dict[tuple[str, str], int]
+    """Tool name and arguments → the last step at which they worked."""
     any_tool_worked: dict[Thread, int]
     """Thread → the last step at which every tool call worked."""
     answered: dict[Thread, int]
@@ -32,15 +43,26 @@ class Course:
 
     def got_over_call(self, step: Step, finding: Finding) -> bool:
         """Whether the episode got over what was wrong with a model call."""
-        if not self.has_failed:
+        if not self.has_failed or (self.is_team and finding.error_class in _SEEN_BY_ALL):
             return self.went_on(step)
         is_own = finding.owner is FaultOwner.POLICY
         return not is_own and self.answered.get(step.thread, -1) > step.index
 
-    def got_over_tool(self, step: Step, tool_name: str, *, is_known: bool) -> bool:
+    def got_over_tool(self, step: Step, tool_name: str, finding: Finding, *, is_known: bool) -> bool:
         """Whether the episode got over a failed tool call; for a tool that does not exist, another one has to work."""
-        worked = self.tool_worked.get(tool_name, -1) if is_known else self.any_tool_worked.get(step.thread, -1)
+        if self.is_team and finding.error_class in _SEEN_BY_ALL:
+            return self.went_on(step)
+        own = self.tool_worked.get(tool_name, [(-1, "")])[-1][0]
+        worked = own if is_known else self.any_tool_worked.get(step.thread, -1)
         return self.went_on(step) and (not self.has_failed or worked > step.index)
+
+    def put_right(self, step: Step, tool_name: str, arguments: str) -> str:
+        """The arguments with which a tool worked next after ``step``; empty where ``arguments`` did so too."""
+        if self.worked_with.get((tool_name, arguments), -1) > step.index:
+            return ""
+        worked = self.tool_worked.get(tool_name, [])
+        after = bisect_right(worked, step.index, key=itemgetter(0))
+        return worked[after][1] if after < len(worked) else ""
 
     def went_on(self, step: Step) -> bool:
         """Whether the episode took a later step and came to an answer."""
@@ -51,7 +73,8 @@ def course_of(episode: Episode, *, has_failed: bool) -> Course:
     """The course of ``episode``."""
     last = episode.steps[-1]
     ended_well = not last.span.has_failed and not is_incomplete(last) and bool(last.span.output)
-    tool_worked: dict[str, int] = {}
+    tool_worked: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    worked_with: dict[tuple[str, str], int] = {}
     any_tool_worked: dict[Thread, int] = {}
     answered: dict[Thread, int] = {}
     for step in episode.steps:
@@ -59,10 +82,15 @@ def course_of(episode: Episode, *, has_failed: bool) -> Course:
             answered[step.thread] = step.index
         for result in step.results:
             if not result.is_error:
-                tool_worked[result.name] = step.index
+                arguments = step.span.output[0].tool_calls[result.position].arguments
+                tool_worked[result.name].append((step.index, arguments))
+                worked_with[result.name, arguments] = step.index
         if step.results and not any(result.is_error for result in step.results):
             any_tool_worked[step.thread] = step.index
-    return Course(last.index, ended_well, has_failed, tool_worked, any_tool_worked, answered)
+    is_team = len({step.agent_name for step in episode.steps}) > 1
+    return Course(
+        last.index, ended_well, has_failed, is_team, dict(tool_worked), worked_with, any_tool_worked, answered
+    )
 
 
 def has_answered(step: Step) -> bool:

@@ -16,9 +16,8 @@ from ..spans import Span, SpanKind
 from ..steps import Episode, Step
 from ..stitch import inherit
 from .base import EpisodeRule, ErrorClass, Finding, Sighting
-from .tool_failure import environment_fault
+from .environment import environment_fault, was_stopped
 
-_CANCELLED: Final = re.compile(r"KeyboardInterrupt|CancelledError|Cancelled\b|SIGINT|interrupted by (?:the )?user")
 _LIMIT: Final = re.compile(
     r"MaxTurns|max(?:imum)?[ _]?(?:turns|iterations|steps)|RecursionError|recursion limit"
     r"|(?:iteration|step|turn)s? limit",
@@ -89,7 +88,7 @@ def _sighting(span: Span, step: Step) -> Sighting:
 
 
 def _classify(text: str, *, is_tool: bool) -> tuple[ErrorClass, FaultOwner, float]:
-    if _CANCELLED.search(text):
+    if was_stopped(text):
         return ErrorClass.CANCELLED, FaultOwner.USER, 0.7
     if _LIMIT.search(text):
         return ErrorClass.STEP_LIMIT, FaultOwner.POLICY, 0.6

@@ -66,6 +66,6 @@ def _wrong(episode: Episode, reward: float | None) -> Sighting | None:
     return Sighting(last, Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, 0.5, message, evidence), last.span)
 
 
-STOPPED: Final = EndingRule("stopped_in_action", _stopped)
-DECLINED: Final = EndingRule("declined", _declined)
+STOPPED: Final = EndingRule("stopped_in_action", _stopped, is_event=True)
+DECLINED: Final = EndingRule("declined", _declined, is_event=True)
 WRONG_ANSWER: Final = EndingRule("wrong_answer", _wrong)

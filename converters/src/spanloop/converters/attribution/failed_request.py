@@ -9,8 +9,10 @@ from typing import Final, NamedTuple
 
 from spanloop.semconv.enums import FaultOwner
 
+from ..spans import Span
 from ..steps import Step
 from .base import ErrorClass, Finding, ModelCallRule
+from .environment import was_stopped
 
 
 class _Pattern(NamedTuple):
@@ -66,10 +68,17 @@ _PATTERNS: Final = (
 
 def classify(text: str) -> tuple[ErrorClass, FaultOwner, float] | None:
     """Class, owner and confidence for the text of a service's error; None when no pattern knows it."""
+    if was_stopped(text):
+        return ErrorClass.CANCELLED, FaultOwner.USER, 0.7
     for pattern in _PATTERNS:
         if pattern.regex.search(text):
             return pattern.error_class, pattern.owner, pattern.confidence
     return None
+
+
+def error_text(span: Span) -> str:
+    """All that a failed call says of its error."""
+    return f"{span.error_type} {span.exception.type} {span.exception.message or span.status_message or span.error_type}"
 
 
 def _see(step: Step) -> Finding | None:
@@ -77,7 +86,7 @@ def _see(step: Step) -> Finding | None:
     if not span.has_failed:
         return None
     message = span.exception.message or span.status_message or span.error_type
-    text = f"{span.error_type} {span.exception.type} {message}"
+    text = error_text(span)
     error_class, owner, confidence = classify(text) or (ErrorClass.MODEL_CALL_ERROR, FaultOwner.ENVIRONMENT, 0.5)
     said = {"error.type": span.error_type, "exception.type": span.exception.type, "status": span.status_message}
     evidence: dict[str, object] = {key: value for key, value in said.items() if value}

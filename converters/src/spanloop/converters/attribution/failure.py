@@ -3,12 +3,27 @@
 import re
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
+from typing import Final, cast
 
+from ..messages import MalformedMessagesError, parse_json
 from ..steps import Step
 from .base import Finding
 
-_VALUES: Final = re.compile(r"'[^']*'|\"[^\"]*\"|\b[0-9a-fA-F]{8,}\b|\b\w*-?\d[\w.:-]*")
+_PLACES: Final = re.compile(
+    r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>)]+|(?<![\w.+-])[\w.+-]+@[\w-]+\.[\w.]+"
+    r"|(?:~|\b[A-Za-z]:)?(?:[/\\][\w.@%+-]+){2,}[/\\]?"
+)
+_VALUES: Final = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|(?<![\w-])[\w-]*\d[\w.:+-]*|\b[0-9a-fA-F]{8,}\b")
+_MANY: Final = re.compile(r"#(?:[\s,;|/:()\[\]{}*=+-]*#)+")
+_FRAMES: Final = re.compile(r"Traceback \(most recent call last\):.*\n(?=\S)", re.DOTALL)
+_PREFIX: Final = re.compile(
+    r"^(?:(?:tool )?(?:error|exception)\b[^:\n]{0,40}:\s*|(?:\w+\.)*[A-Z]\w*(?:Error|Exception)\s*:\s*)+", re.IGNORECASE
+)
+_MOST_READ: Final = 20_000
+_MOST_TEXT: Final = 2_000
+_MOST_SHAPE: Final = 200
+_LEAST_VALUE: Final = 3
+"""Arguments' values of fewer characters are found in any text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +44,46 @@ class Failure:
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same failure in any episode: numbers, ids and quoted values do not count."""
-        shape = _VALUES.sub("#", self.finding.message[:400])
-        text = f"{self.finding.error_class}\0{self.finding.owner}\0{self.tool_name}\0{self.rule}\0{shape}"
+        """The same for the same failure in any episode: numbers, ids, places, quotes and arguments do not count."""
+        finding = self.finding
+        evidence = finding.evidence
+        raised = str(evidence.get("error_type") or evidence.get("exception.type") or "").rpartition(".")[2]
+        shape = _shape(finding.message, evidence.get("arguments"))
+        text = f"{finding.error_class}\0{finding.owner}\0{self.tool_name}\0{self.rule}\0{raised}\0{shape}"
         return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def _shape(message: str, arguments: object) -> str:
+    """A message without what differs from episode to episode: values, places, a traceback's frames, who wraps it."""
+    text = _FRAMES.sub("", _unwrapped(message)[:_MOST_READ]).strip()[:_MOST_TEXT]
+    text = _PLACES.sub("#", _PREFIX.sub("", text))
+    for value in _values(arguments):
+        text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "#", text)
+    return _MANY.sub("#", " ".join(_VALUES.sub("#", text).split()))[:_MOST_SHAPE]
+
+
+def _unwrapped(message: str) -> str:
+    """The words of an error that comes as a JSON object."""
+    fields = _fields(message)
+    inner = fields.get("error")
+    fields |= cast("dict[str, object]", inner) if isinstance(inner, dict) else {}
+    found = (fields.get(key) for key in ("message", "detail", "error", "exception", "reason"))
+    return next((value for value in found if isinstance(value, str) and value), message)
+
+
+def _fields(text: str) -> dict[str, object]:
+    """A JSON object's, else none."""
+    if not text.startswith("{"):
+        return {}
+    try:
+        found = parse_json(text)
+    except MalformedMessagesError:
+        return {}
+    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+
+
+def _values(arguments: object) -> list[str]:
+    """Texts among a call's arguments, the longest first."""
+    fields = _fields(arguments) if isinstance(arguments, str) else {}
+    found = {value.strip() for value in fields.values() if isinstance(value, str)}
+    return sorted((value for value in found if _LEAST_VALUE <= len(value) <= _MOST_SHAPE), key=lambda v: (-len(v), v))

@@ -1,10 +1,11 @@
 """A tool that could not find, or would not take, a value that the policy made up.
 
-The policy's: the error says that something is not there or not acceptable, it names an argument's value, and a word
-of that value occurs nowhere in what the policy was given (system and user messages, tool responses, tool
-definitions). What the policy itself said before is no source. Stays with the tool: an error that names no argument's
-value (the tool's own bug), a value that was given to the policy (whoever gave it did so wrongly), and a number that
-is merely refused, because amounts are computed. Nothing is said where part of what was given cannot be read.
+The policy's: the error says that something is not there or not acceptable, it names an argument's value (or only what
+sort of thing is not there: "user not found", for an argument ``user_id``), and a word of that value occurs nowhere in
+what the policy was given (system and user messages, tool responses, tool definitions). What the policy itself said
+before is no source. Stays with the tool: an error that names no argument's value (the tool's own bug), a value that was
+given to the policy (whoever gave it did so wrongly), and a number that is merely refused, because amounts are computed.
+Nothing is said where part of what was given cannot be read.
 
 An identifier (letters and digits, or six digits and more) that is not there and that only the user named is the
 user's mistake; a plain word is not, because one may ask for what does not exist.
@@ -20,7 +21,7 @@ from spanloop.semconv.enums import FaultOwner
 
 from ..messages import Message, parse_json
 from ..spans import Span
-from .base import ErrorClass, Finding, ToolCallRule, ToolScene
+from .base import ErrorClass, Finding, ToolCallRule, ToolScene, own_words
 
 _MISSING: Final = re.compile(
     r"not[ -]?found|does ?n[o']t exist|no such|\bno \w+ ['\"`]|unknown|unrecognized|KeyError|IndexError|LookupError"
@@ -32,13 +33,21 @@ _REFUSED: Final = re.compile(
     r"|ValidationError",
     re.IGNORECASE,
 )
+_SORT_MISSING: Final = re.compile(
+    r"((?:[a-z]+ ){1,3})(?:was |is |were )?(?:not[ -]?found|does ?n[o']t exist)"
+    r"|(?:no such|unknown) ([a-z]+(?: [a-z]+)?)",
+    re.IGNORECASE,
+)
+"""The error's words for what is not there, before or behind."""
+
+_MOST_TEXT: Final = 2_000
 _WORD: Final = re.compile(r"[^\W_]+")
 _IDENTIFIER: Final = re.compile(r"(?=.*\d)(?:(?=.*[A-Za-z])[\w#-]{4,}|\d{6,})")
 _READABLE_PARTS: Final = frozenset({"text", "tool_call", "tool_call_response"})
 
 
 def _made_up(scene: ToolScene) -> Finding | None:
-    named = _named(scene)
+    named = _named(scene) or _of_sort(scene)
     given = _given(scene.step.span) if named else None
     if given is None or scene.result is None:
         return None
@@ -54,10 +63,10 @@ def _made_up(scene: ToolScene) -> Finding | None:
                 "result": scene.result.content[:500],
             }
             return Finding(
-                ErrorClass.MADE_UP_ARGUMENT,
+                ErrorClass.INVALID_ARGUMENTS,
                 FaultOwner.POLICY,
                 confidence * scene.result.confidence,
-                scene.result.content,
+                scene.message,
                 evidence,
             )
     return None
@@ -85,7 +94,7 @@ def _wrongly_given(scene: ToolScene) -> Finding | None:
                 "result": result.content[:500],
             }
             confidence = 0.7 * result.confidence
-            return Finding(ErrorClass.INVALID_USER_INPUT, FaultOwner.USER, confidence, result.content, evidence)
+            return Finding(ErrorClass.INVALID_USER_INPUT, FaultOwner.USER, confidence, scene.message, evidence)
     return None
 
 
@@ -105,7 +114,35 @@ def _named(scene: ToolScene) -> list[tuple[str, str | int | float]]:
     return [
         (name, value)
         for name, value in _values(scene.call.arguments)
-        if (is_missing or isinstance(value, str)) and _names(_own_words(result.content, result.error_type), str(value))
+        if (is_missing or isinstance(value, str))
+        and not _is_any_word(value)
+        and _names(own_words(result.content, result.error_type), str(value))
+    ]
+
+
+def _is_any_word(value: object) -> bool:
+    """Whether a value is so short a word ("no") that an error holds it by chance."""
+    return isinstance(value, str) and value.isalpha() and len(value) < _SHORTEST
+
+
+_SHORTEST: Final = 3
+
+
+def _of_sort(scene: ToolScene) -> list[tuple[str, str | int | float]]:
+    """(argument, value) of those arguments whose name is of the sort of thing that an error says is not there."""
+    result, span = scene.result, scene.step.span
+    if result is None or not result.is_error or not scene.call.is_valid or not span.input or span.problem is not None:
+        return []
+    said = own_words(result.content, result.error_type)
+    found = _SORT_MISSING.search(said[:_MOST_TEXT])
+    if found is None:
+        return []
+    sort = {word.casefold().removesuffix("s") for word in _WORD.findall(found.group(1) or found.group(2))}
+    return [
+        (name, value)
+        for name, value in _values(scene.call.arguments)
+        if isinstance(value, str)
+        and not sort.isdisjoint(word.removesuffix("s") for word in _WORD.findall(name.casefold()))
     ]
 
 
@@ -121,12 +158,6 @@ def _values(arguments: str) -> Iterator[tuple[str, str | int | float]]:
             waiting += [(name, inner) for inner in cast("list[object]", value)]
         elif isinstance(value, str | int | float) and not isinstance(value, bool):
             yield name, value
-
-
-def _own_words(content: str, error_type: str) -> str:
-    """The error's own message: frameworks put the whole call, with its arguments, before the exception's name."""
-    _, found, message = content.rpartition(f"{error_type}:") if error_type else ("", "", "")
-    return message if found else content
 
 
 def _names(text: str, value: str) -> bool:

@@ -10,37 +10,14 @@ from typing import Final
 from spanloop.semconv.enums import FaultOwner
 
 from .base import ErrorClass, Finding, ToolCallRule, ToolScene
+from .environment import environment_fault, was_stopped
+from .running_code import runs_code
 
-_ENVIRONMENT: Final = (
-    (ErrorClass.TIMEOUT, re.compile(r"time[d]?[ -]?out|TimeoutError|deadline exceeded", re.IGNORECASE)),
-    (
-        ErrorClass.RATE_LIMIT,
-        re.compile(r"rate.?limit|\b(?:HTTP|status|code)\D{0,8}429\b|too many requests", re.IGNORECASE),
-    ),
-    (
-        ErrorClass.SERVER_ERROR,
-        re.compile(
-            r"\b(?:HTTP|status|code)\D{0,8}5\d\d\b|internal server error|bad gateway|service unavailable", re.IGNORECASE
-        ),
-    ),
-    (
-        ErrorClass.CONNECTION_ERROR,
-        re.compile(
-            r"connection (?:refused|reset|error|aborted)|ConnectionError|ConnectError|name resolution|unreachable",
-            re.IGNORECASE,
-        ),
-    ),
-)
-
-_RUNS_CODE: Final = re.compile(
-    r"python|code|interpreter|execut|shell|bash|terminal|jupyter|notebook|\bsql\b|_sql|sql_|query_db|run_query",
-    re.IGNORECASE,
-)
-_CODE_ARGUMENT: Final = re.compile(r'"(?:code|script|source|command|cmd|sql|program)"\s*:')
 _BROKEN_CODE: Final = re.compile(
     r"\b(?:SyntaxError|IndentationError|NameError|TypeError|AttributeError|KeyError|IndexError|ValueError"
     r"|ZeroDivisionError|UnboundLocalError|ImportError|ModuleNotFoundError|AssertionError|RecursionError)\b"
-    r"|syntax error|no such (?:column|table|function)|unknown column|command not found|exit ?code:? ?[1-9]",
+    r"|Traceback \(most recent call last\)|syntax error|no such (?:column|table|function)|unknown column"
+    r"|command not found|exit ?code:? ?[1-9]",
     re.IGNORECASE,
 )
 
@@ -53,30 +30,25 @@ _CANNOT_BE: Final = re.compile(
 _RAISED: Final = re.compile(r"Traceback|\b[A-Z]\w*(?:Error|Exception)\b")
 
 
-def environment_fault(text: str) -> ErrorClass | None:
-    """The class of a fault of the surroundings that an error's text tells of."""
-    return next((error_class for error_class, pattern in _ENVIRONMENT if pattern.search(text)), None)
-
-
 def _environment(scene: ToolScene) -> Finding | None:
     result = scene.result
     if result is None or not result.is_error:
         return None
+    if was_stopped(scene.error):
+        return Finding(ErrorClass.CANCELLED, FaultOwner.USER, 0.7, scene.message, _evidence(scene))
     error_class = environment_fault(scene.error)
     if error_class is None:
         return None
-    return Finding(error_class, FaultOwner.ENVIRONMENT, 0.9 * result.confidence, result.content, _evidence(scene))
+    return Finding(error_class, FaultOwner.ENVIRONMENT, 0.9 * result.confidence, scene.message, _evidence(scene))
 
 
 def _broken_code(scene: ToolScene) -> Finding | None:
     """Code that the policy wrote raised in the tool that ran it."""
     result, call = scene.result, scene.call
-    if result is None or not result.is_error or not _CODE_ARGUMENT.search(call.arguments):
-        return None
-    if not _RUNS_CODE.search(call.name) or not _BROKEN_CODE.search(scene.error):
+    if result is None or not result.is_error or not runs_code(call) or not _BROKEN_CODE.search(scene.error):
         return None
     confidence = 0.85 * result.confidence
-    return Finding(ErrorClass.INVALID_CODE, FaultOwner.POLICY, confidence, result.content, _evidence(scene))
+    return Finding(ErrorClass.INVALID_CODE, FaultOwner.POLICY, confidence, scene.message, _evidence(scene))
 
 
 def _cannot_be(scene: ToolScene) -> Finding | None:
@@ -87,14 +59,14 @@ def _cannot_be(scene: ToolScene) -> Finding | None:
     if _RAISED.search(result.content) or not _CANNOT_BE.search(result.content):
         return None
     confidence = 0.65 * result.confidence
-    return Finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, confidence, result.content, _evidence(scene))
+    return Finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, confidence, scene.message, _evidence(scene))
 
 
 def _raised(scene: ToolScene) -> Finding | None:
     result = scene.result
     if result is None or not result.is_error:
         return None
-    return Finding(ErrorClass.TOOL_ERROR, FaultOwner.TOOL, 0.7 * result.confidence, result.content, _evidence(scene))
+    return Finding(ErrorClass.TOOL_ERROR, FaultOwner.TOOL, 0.7 * result.confidence, scene.message, _evidence(scene))
 
 
 def _unanswered(scene: ToolScene) -> Finding | None:

@@ -23,7 +23,7 @@ from typing import Final
 
 from spanloop.semconv.errors import ConfigurationError
 
-from ..attribution import ErrorClass
+from ..attribution import VALUE_RULES, ErrorClass, Failure
 from ..messages import digest, dump, parse_json
 from .attempt import Attempt, Call, Judgement
 from .match import same_text
@@ -189,8 +189,12 @@ def _wrong_tools(attempt: Attempt, calls: Sequence[Call], expected: Expectation)
 
 
 def _format_errors(attempt: Attempt) -> int:
-    return sum(failure.finding.error_class in _FORMAT_ERRORS for failure in attempt.failures)
+    return sum(_is_misshapen(failure) for failure in attempt.failures)
+
+
+def _is_misshapen(failure: Failure) -> bool:
+    return failure.finding.error_class in _FORMAT_ERRORS and failure.rule not in VALUE_RULES
 
 
 def _misshapen_steps(attempt: Attempt) -> int:
-    return len({f.step.index for f in attempt.failures if f.finding.error_class in _FORMAT_ERRORS})
+    return len({failure.step.index for failure in attempt.failures if _is_misshapen(failure)})

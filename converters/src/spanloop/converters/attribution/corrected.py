@@ -1,0 +1,39 @@
+"""A call that a tool would not take, and took later with other arguments.
+
+The policy's: the error speaks of what was asked for (not there, not acceptable), and a later call of the same tool with
+other arguments worked, so the tool was in order and the first arguments were wrong. Stays with the tool where the very
+same arguments worked later (it was the tool that changed), and where the error speaks of the tool's own state.
+"""
+
+import re
+from typing import Final
+
+from spanloop.semconv.enums import FaultOwner
+
+from .base import ErrorClass, Finding, ToolCallRule, ToolScene
+
+_OF_THE_ASKED: Final = re.compile(
+    r"not[ -]?found|does ?n[o']t exist|no such|\bunknown\b|unrecognized"
+    r"|\binvalid\b|not (?:a )?valid|\bmust\b|expected|required|missing|cannot parse|could not (?:parse|convert)"
+    r"|ValidationError|bad request|unsupported|out of range"
+    r"|\bno (?:results?|match(?:es|ing)?|records?|entr(?:y|ies))\b",
+    re.IGNORECASE,
+)
+
+
+def _corrected(scene: ToolScene) -> Finding | None:
+    result = scene.result
+    if result is None or not result.is_error or not _OF_THE_ASKED.search(result.content):
+        return None
+    if not scene.put_right:
+        return None
+    evidence: dict[str, object] = {
+        "arguments": scene.call.arguments,
+        "worked_later": scene.put_right[:500],
+        "result": result.content[:500],
+    }
+    confidence = 0.7 * result.confidence
+    return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, scene.message, evidence)
+
+
+CORRECTED: Final = ToolCallRule("corrected", _corrected)

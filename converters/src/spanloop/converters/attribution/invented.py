@@ -1,0 +1,42 @@
+"""A failed episode in which the policy says that it goes on with data of its own making.
+
+What it could not get it simulates, assumes or fills in, and says so: later steps compute with it as if it were true.
+The first such message is named. It rests on the policy's own words, in its message or its code; that a figure is made
+up without a word cannot be seen.
+"""
+
+import re
+from typing import Final
+
+from spanloop.semconv.enums import FaultOwner
+
+from ..steps import Episode
+from .base import EndingRule, ErrorClass, Finding, Sighting
+
+_DATA: Final = r"(?:data(?:set)?|values?|numbers?|figures?|entries|records?|results?|responses?|lists?|contents?|ids?)"
+_SAYS_SO: Final = re.compile(
+    rf"\bsimulat(?:e|ed|es|ing) (?:\w+ ){{0,4}}{_DATA}\b"
+    rf"|\b(?:hypothetical|placeholder|mock(?:ed)?|dummy|made[- ]up|fictitious|fake|sample|illustrative|invented)"
+    rf" (?:\w+ ){{0,2}}{_DATA}\b"
+    rf"|\bassum(?:e|ed|ing) (?:the|these|some|a|an) (?:\w+ )?(?:following|{_DATA})\b"
+    r"|\bfor (?:the sake of )?(?:illustration|demonstration)\b",
+    re.IGNORECASE,
+)
+
+
+def _see(episode: Episode, reward: float | None) -> Sighting | None:
+    for step in episode.steps:
+        said = step.span.output[0] if step.span.output else None
+        if said is None:
+            continue
+        found = _SAYS_SO.search("\n".join([said.text, *(call.arguments for call in said.tool_calls)]))
+        if found is not None:
+            evidence: dict[str, object] = {"reward": repr(reward), "said": found.group(0), "message": said.text[:500]}
+            message = "the policy says that it goes on with data of its own making"
+            return Sighting(
+                step, Finding(ErrorClass.INVENTED_DATA, FaultOwner.POLICY, 0.5, message, evidence), step.span
+            )
+    return None
+
+
+INVENTED_DATA: Final = EndingRule("invented_data", _see, is_choice=True)

@@ -1,0 +1,78 @@
+"""A failed episode in which a tool answered in order, and with nothing, or with data that break off in the middle.
+
+The tool's, with a low confidence: an empty answer may be the truth, so only an answer without any content counts (an
+empty list is an answer), of a tool that is asked for something (its name says so, or it answered another time), and
+that the policy acted on: no later call of the same tool with the same arguments brought more. An interpreter may
+print nothing.
+"""
+
+import json
+import re
+from typing import Final
+
+from spanloop.semconv.enums import FaultOwner
+
+from ..messages import ToolCall
+from ..steps import Episode
+from .asking import is_asked, is_void
+from .base import EndingRule, ErrorClass, Finding, Sighting
+from .running_code import runs_code
+
+_CUT_MARK: Final = re.compile(
+    r"(?:\s*(?:\.\.\.|\u2026|[\[(<]\s*(?:output |response |result )?truncated\b[^\])>]*[\])>]))+\s*$", re.IGNORECASE
+)
+
+
+def _see(episode: Episode, _: float | None) -> Sighting | None:
+    whole: set[tuple[str, str]] = set()
+    telling = {
+        result.name
+        for step in episode.steps
+        for result in step.results
+        if not result.is_error and not is_void(result.content)
+    }
+    spans = {span.key: span for span in episode.context}
+    for step in reversed(episode.steps):
+        for result in reversed(step.results):
+            call = step.span.output[0].tool_calls[result.position]
+            tells = call.name in telling or is_asked(call.name)
+            what = _lack(call, result.content) if tells and not result.is_error else ""
+            if not what or (call.name, call.arguments) in whole:
+                whole.add((call.name, call.arguments))
+                continue
+            evidence: dict[str, object] = {"arguments": call.arguments, "result": result.content[-500:]}
+            message = f"{call.name!r} answered {what}"
+            finding = Finding(ErrorClass.INCOMPLETE_RESULT, FaultOwner.TOOL, 0.45, message, evidence)
+            culprit = spans.get((result.trace_id, result.span_id), step.span)
+            return Sighting(step, finding, culprit, call.name)
+    return None
+
+
+def _lack(call: ToolCall, content: str) -> str:
+    """What is wrong with an answer, in words; empty when nothing is."""
+    if runs_code(call):
+        return ""
+    if is_void(content):
+        return "nothing"
+    return "with data that break off" if _breaks_off(content) else ""
+
+
+def _breaks_off(content: str) -> bool:
+    text = _CUT_MARK.sub("", content).strip()
+    if not text.startswith(("{", "[")) or text.endswith(("}", "]")):
+        return False
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(text) or error.msg.startswith("Unterminated string") or _is_cut_word(text[error.pos :])
+    except RecursionError:
+        return False
+    return False
+
+
+def _is_cut_word(rest: str) -> bool:
+    """Whether what could not be read is the beginning of a literal or a number, up to the end of the text."""
+    return any(word.startswith(rest) for word in ("true", "false", "null")) or rest == "-"
+
+
+POOR_RESULT: Final = EndingRule("poor_result", _see)
