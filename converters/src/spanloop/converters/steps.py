@@ -239,6 +239,10 @@ def _results_of(
     news = after.input[len(call.input) :] if after else ()
     responses = [response for message in news for response in message.tool_responses]
     own = {tool_call.id for tool_call in asked}
+    if after and not responses:
+        # An API that keeps the history is sent the answers only.
+        told = (response for message in after.input for response in message.tool_responses)
+        responses = [response for response in told if response.id and response.id in own]
     if len(responses) == len(asked) and not any(response.id in own for response in responses):
         # OpenLLMetry names a Responses API's calls by their items, and their answers by the calls: order tells.
         responses = [response._replace(id=call.id) for response, call in zip(responses, asked, strict=True)]
