@@ -7,7 +7,7 @@ the order of object keys do not count, so that an output equals its later appear
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii
 from typing import Final, NamedTuple, cast
@@ -83,11 +83,52 @@ def parse_json(text: str) -> object:
         raise MalformedMessagesError(f"not JSON: {error}; got {text[:80]!r}") from error
 
 
+class Facts(NamedTuple):
+    """What is to be known of a list of messages as a whole; found out of what is new in it."""
+
+    length: int = 0
+    is_redacted: bool = False
+    has_system: bool = False
+    first_tool: int | None = None
+    """Position of the first message that asks for a tool, or answers for one."""
+    is_asked: bool = False
+    """Whether a message is the system's or the user's."""
+    says_something: bool = False
+    """Whether one of those has any parts."""
+
+    def further(self, messages: Sequence[Message]) -> "Facts":
+        """With ``messages`` behind those that were looked at."""
+        if not messages:
+            return self
+        first = self.first_tool
+        if first is None:
+            places = (place for place, found in enumerate(messages) if found.tool_calls or found.tool_responses)
+            place = next(places, None)
+            first = None if place is None else self.length + place
+        asking = [found for found in messages if found.role in _ASKING]
+        return Facts(
+            self.length + len(messages),
+            self.is_redacted or any(found.is_redacted for found in messages),
+            self.has_system or any(found.role == "system" for found in asking),
+            first,
+            self.is_asked or bool(asking),
+            self.says_something or any(NO_PARTS not in found.json for found in asking),
+        )
+
+
+NO_PARTS: Final = '"parts":[]'
+"""In a message's JSON: nothing is in it."""
+
+_ASKING: Final = frozenset({"system", "user"})
+_NO_FACTS: Final = Facts()
+
+
 class Conversation(NamedTuple):
     """Messages, and the running digest after each of them."""
 
     messages: tuple[Message, ...]
     chain: tuple[bytes, ...]
+    facts: Facts
 
 
 class _Read(NamedTuple):
@@ -98,6 +139,7 @@ class _Read(NamedTuple):
     chain: list[bytes]
     beginning: str
     """Text up to the end of the third message; empty where there are fewer."""
+    facts: Facts
 
 
 class MessageReader:
@@ -134,10 +176,10 @@ class MessageReader:
         before = self._last.get(place)
         if before is not None and text.startswith(before.text):
             found, running, beginning = before.messages.copy(), before.chain.copy(), before.beginning
-            end = len(before.text)
+            facts, end = before.facts, len(before.text)
             position = _next(text, end)
         else:
-            found, running, beginning, end = [], [], "", 0
+            found, running, beginning, facts, end = [], [], "", _NO_FACTS, 0
             position = _open(text)
         while position is not None:
             if len(found) >= _BEGINNING:
@@ -155,14 +197,16 @@ class MessageReader:
                 beginning = text[:end]
                 before = self._begun.get(beginning)
                 if before is not None and text.startswith(before.text):
-                    found, running, end = before.messages.copy(), before.chain.copy(), len(before.text)
+                    found, running = before.messages.copy(), before.chain.copy()
+                    facts, end = before.facts, len(before.text)
             position = _next(text, end)
-        read = _Read(text[:end], found, running, beginning)
+        facts = facts.further(found[facts.length :])
+        read = _Read(text[:end], found, running, beginning, facts)
         if beginning:
             self._begun[beginning] = read
         if place and found:
             self._last[place] = read
-        return Conversation(tuple(found), tuple(running))
+        return Conversation(tuple(found), tuple(running), facts)
 
     def _message(self, item: object, piece: str) -> Message:
         message = self._known.get(piece)
@@ -179,10 +223,17 @@ class MessageReader:
         found: list[Message] = []
         for told, fields in zip(*both, strict=True):
             whole = usual.encoded(fields)
-            message = self._known.get(whole) or _view_usual(told, fields, whole)
+            message = self._known.get(whole)
             if message is None:
-                return None
-            self._known[whole] = message
+                message = _view_usual(told, fields, whole)
+                if message is None:
+                    return None
+                self._known[whole] = message
+                if told.finish_reason:
+                    # So it comes back in the input of the next call.
+                    del fields["finish_reason"]
+                    bare = usual.encoded(fields)
+                    self._known[bare] = message._replace(finish_reason="", json=bare)
             found.append(message)
         return found
 

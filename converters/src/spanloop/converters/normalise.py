@@ -19,7 +19,9 @@ from .canonical import MARK, by_dialect
 from .chat_forms import tool_definitions
 from .finish_reasons import TOOL_CALL, canonical_finish_reason
 from .messages import (
+    NO_PARTS,
     Conversation,
+    Facts,
     MalformedMessagesError,
     Message,
     MessageReader,
@@ -250,80 +252,65 @@ def _content(reader: MessageReader, told: _Told) -> _Content:
     where = f"span {told.span_id}"
     attribute = names.GEN_AI_INPUT_MESSAGES
     try:
-        seen, digests = reader.read_conversation(told.input, told.trace_id) if told.input else _NOTHING_SAID
-        if told.system and not any(message.role == "system" for message in seen):
+        seen, digests, facts = reader.read_conversation(told.input, told.trace_id) if told.input else _NOTHING_SAID
+        if told.system and not facts.has_system:
             seen = (parse_system_instructions(told.system), *seen)
-            digests = chain(seen)
+            digests, facts = chain(seen), Facts().further(seen)
         attribute = names.GEN_AI_OUTPUT_MESSAGES
         said = reader.read(told.output) if told.output else ()
         attribute = names.GEN_AI_TOOL_DEFINITIONS
         tools = canonical_tools(told.tools)
     except (MalformedMessagesError, RecursionError) as error:
-        problem = Problem(UntrainableReason.MALFORMED_MESSAGES, f"{where}, attribute {attribute}: {error}")
-        return _Content((), (), (), "[]", problem)
-    may_be_redacted = any(mark in text for mark in _MAY_BE_REDACTED for text in (told.input, told.output, told.system))
-    return _Content(
-        seen, digests, said, tools, _problem(where, seen, said, told.dropped_attributes, is_open=not may_be_redacted)
-    )
-
-
-_MAY_BE_REDACTED: Final = ("REDACTED", "\\u00", "\\x")
-"""Without any of these in its text no message is redacted, even if it was written letter by letter."""
-
-
-_NOTHING_SAID: Final = Conversation((), ())
-
-
-def _problem(
-    where: str, seen: tuple[Message, ...], said: tuple[Message, ...], dropped_attributes: int, *, is_open: bool
-) -> Problem | None:
-    both = ((names.GEN_AI_INPUT_MESSAGES, seen), (names.GEN_AI_OUTPUT_MESSAGES, said))
-    redacted = [] if is_open else [name for name, messages in both if any(found.is_redacted for found in messages)]
-    if redacted:
-        return Problem(UntrainableReason.REDACTED_CONTENT, f"{where}, attribute {redacted[0]}: redacted")
-    if dropped_attributes:
-        return Problem(
+        detail = f"{where}, attribute {attribute}: {error}"
+        return _Content((), (), (), "[]", Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
+    problem: Problem | None = None
+    what = _said_wrong(seen, facts, said)
+    if what is not None and what[0] is UntrainableReason.REDACTED_CONTENT:
+        problem = Problem(what[0], f"{where}, attribute {what[1]}")
+    elif told.dropped_attributes:
+        problem = Problem(
             UntrainableReason.DROPPED_ATTRIBUTES,
-            f"{where}: {dropped_attributes} attributes dropped by the SDK's limit (expected 0)",
+            f"{where}: {told.dropped_attributes} attributes dropped by the SDK's limit (expected 0)",
         )
-    for attribute, messages in both:
-        if not messages:
-            return Problem(UntrainableReason.MISSING_CONTENT, f"{where}, attribute {attribute}: absent")
-    if gap := _gap(seen):
-        return Problem(UntrainableReason.MISSING_CONTENT, f"{where}, attribute {names.GEN_AI_INPUT_MESSAGES}: {gap}")
-    if any(_NO_PARTS in message.json and _asks(message) for message in said):
-        detail = f"{where}, attribute {names.GEN_AI_OUTPUT_MESSAGES}: ends for a tool call that was not recorded"
-        return Problem(UntrainableReason.MISSING_CONTENT, detail)
-    return None
+    elif what is not None:
+        problem = Problem(what[0], f"{where}, attribute {what[1]}")
+    return _Content(seen, digests, said, tools, problem)
 
 
-def _gap(seen: tuple[Message, ...]) -> str:
+_NOTHING_SAID: Final = Conversation((), (), Facts())
+
+
+def _said_wrong(
+    seen: tuple[Message, ...], facts: Facts, said: tuple[Message, ...]
+) -> tuple[UntrainableReason, str] | None:
+    """Why the messages of a call cannot be trained on: the reason, and which attribute lacks what."""
+    given, answered = names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES
+    if facts.is_redacted or any(message.is_redacted for message in said):
+        return UntrainableReason.REDACTED_CONTENT, f"{given if facts.is_redacted else answered}: redacted"
+    missing = ""
+    if not seen or not said:
+        missing = f"{answered if seen else given}: absent"
+    elif gap := _gap(seen, facts):
+        missing = f"{given}: {gap}"
+    elif any(NO_PARTS in message.json and _asks(message) for message in said):
+        missing = f"{answered}: ends for a tool call that was not recorded"
+    return (UntrainableReason.MISSING_CONTENT, missing) if missing else None
+
+
+def _gap(seen: tuple[Message, ...], facts: Facts) -> str:
     """What is missing in a call's input; empty where it may be whole."""
-    if _answers_nobody(seen):
+    if _answers_nobody(seen, facts):
         return "answers a tool call that is not in it"
-    return "nobody says anything in it" if _is_mute(seen) else ""
+    return "nobody says anything in it" if facts.is_asked and not facts.says_something else ""
 
 
-def _answers_nobody(seen: tuple[Message, ...]) -> bool:
+def _answers_nobody(seen: tuple[Message, ...], facts: Facts) -> bool:
     """Whether the first answer of a tool follows no word of the model: that was left out, or is kept by the API."""
-    for position, message in enumerate(seen):
-        if message.tool_calls:
-            return False
-        if message.tool_responses:
-            is_named = any(answer.id for answer in message.tool_responses)
-            return is_named and (position == 0 or seen[position - 1].role != "assistant")
-    return False
-
-
-def _is_mute(seen: tuple[Message, ...]) -> bool:
-    """Whether neither the system nor the user says anything, as without content capture."""
-    asking = (message for message in seen if message.role in _ASKING)
-    found = next(asking, None)
-    return found is not None and _NO_PARTS in found.json and all(_NO_PARTS in message.json for message in asking)
-
-
-_NO_PARTS: Final = '"parts":[]'
-_ASKING: Final = frozenset({"system", "user"})
+    position = facts.first_tool
+    if position is None or seen[position].tool_calls:
+        return False
+    is_named = any(answer.id for answer in seen[position].tool_responses)
+    return is_named and (position == 0 or seen[position - 1].role != "assistant")
 
 
 def _asks(message: Message) -> bool:

@@ -19,12 +19,12 @@ def untrainable(step: Step, decided_by: Failure | None) -> Problem | None:
         decided_by: The failure that decided its episode; an environment's or harness's fault masks all its steps.
     """
     span, capture = step.span, step.capture
-    where = f"span {span.span_id}"
     if span.has_failed:
         said = span.exception.type or span.error_type or span.status_message
-        return Problem(UntrainableReason.REQUEST_FAILED, f"{where}, attribute error.type: {said}")
+        return Problem(UntrainableReason.REQUEST_FAILED, f"span {span.span_id}, attribute error.type: {said}")
     if is_incomplete(step):
-        detail = f"{where}, attribute gen_ai.response.finish_reasons: {span.finish_reason!r}, expected a finish reason"
+        where = f"span {span.span_id}, attribute gen_ai.response.finish_reasons"
+        detail = f"{where}: {span.finish_reason!r}, expected a finish reason"
         is_captured = capture.problem is not None and capture.problem.reason is UntrainableReason.INCOMPLETE_STREAM
         return capture.problem if is_captured else Problem(UntrainableReason.INCOMPLETE_STREAM, detail)
     if span.problem is not None:

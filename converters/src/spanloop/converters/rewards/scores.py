@@ -104,18 +104,17 @@ class _Index:
         whole = _Target(episode.episode_id, None)
         if episode.episode_key:
             self._keys[episode.episode_key] = whole
-        for span in episode.context:
-            self._spans[span.key] = whole
+        self._spans.update(dict.fromkeys([span.key for span in episode.context], whole))
         for step in episode.steps:
             target = _Target(episode.episode_id, step.index)
             self._spans[step.span.key] = target
             if step.span.response_id:
                 self._responses[step.span.response_id].append((target, step.span.trace_id))
-        for span in episode.spans:
-            self._traces[span.trace_id].add(episode.episode_id)
-            for session in (span.session_id, span.conversation_id):
-                if session:
-                    self._sessions[session].add(episode.episode_id)
+        for trace_id in {span.trace_id for span in episode.spans}:
+            self._traces[trace_id].add(episode.episode_id)
+        named = {span.session_id for span in episode.spans} | {span.conversation_id for span in episode.spans}
+        for session in named - {""}:
+            self._sessions[session].add(episode.episode_id)
 
     def add_rows(self, rows: pl.DataFrame, scores: Sequence[Score]) -> None:
         """Add what ``scores`` name among the spans of further episodes: see ``join_scores``."""

@@ -62,7 +62,8 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
         found.match(rule, calls, (within_a_home, across_traces))
     sets = UnionFind(home.values())
     for child, parent in found.parents.items():
-        sets.union(home[child], home[parent])
+        if home[child] != home[parent]:
+            sets.union(home[child], home[parent])
     for root, asker in sub_agents([call for call in calls if home[call.key].startswith("t:")], found.parents):
         sets.union(home[root.key], home[asker.key])
     for one, other in conversations(spans, home, session_is_episode=session_is_episode):
@@ -73,9 +74,10 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
 def _groups(
     spans: Sequence[Span], home: dict[SpanKey, str], sets: UnionFind, parents: dict[SpanKey, SpanKey]
 ) -> Stitched:
+    root_of = {own: sets.find(own) for own in set(home.values())}
     members: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
-        members[sets.find(home[span.key])].append(span)
+        members[root_of[home[span.key]]].append(span)
     groups: list[Group] = []
     rejected: list[Rejected] = []
     for found in members.values():
@@ -86,7 +88,7 @@ def _groups(
                 for span in found
             ]
             continue
-        smallest = min(home[span.key] for span in found)
+        smallest = min({home[span.key] for span in found})
         kind, _, name = smallest.partition(":")
         groups.append(
             Group(

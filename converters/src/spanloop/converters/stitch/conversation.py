@@ -22,6 +22,8 @@ def conversations(
         home: Span key → home.
         session_is_episode: Whether ``session.id`` counts as a conversation id.
     """
+    if not any(span.conversation_id or (session_is_episode and span.session_id) for span in spans):
+        return
     opening: dict[str, bytes] = {}
     members: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
     for span in spans:
