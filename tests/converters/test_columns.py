@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 from spanloop.converters import canonical, frames
 from spanloop.converters.attributes import Attributes
 from spanloop.converters.dialects import DIALECTS, RowDialect, column_of
-from spanloop.converters.messages import MessageReader, chain, read_message
+from spanloop.converters.messages import Facts, MessageReader, chain, read_message
 
 from .converters_recordings import OWN, load, span_frame
 
@@ -167,4 +167,6 @@ def test_a_history_is_read_as_its_messages_are(said: list[dict[str, Any]], is_as
     for count in range(1, len(said) + 1):
         text = json.dumps(said[:count], ensure_ascii=is_ascii)
         assert reader.read(text) == expected[:count]
-        assert reader.read_conversation(text, "trace") == (expected[:count], chain(expected[:count]))
+        found = reader.read_conversation(text, "trace")
+        assert (found.messages, found.chain) == (expected[:count], chain(expected[:count]))
+        assert found.facts == Facts().further(found.messages)
