@@ -1,6 +1,7 @@
 """What ClickHouse cannot read itself is found on the wire, wherever it is, and nothing else is touched."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -9,10 +10,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from spanloop.collector.tidy import for_clickhouse, tidy
+from spanloop.collector.tidy import tidy
 from spanloop.collector.unique_keys import has_unique_keys
 from spanloop.collector.values import attributes
-from spanloop.collector.wire import encode_field, parse, serialize
+from spanloop.collector.wire import MalformedError, encode_field, parse, serialize
 
 from .collecting import trace_request
 
@@ -34,7 +35,21 @@ VALUES = st.recursive(
     ),
     max_leaves=4,
 )
-ATTRIBUTES = st.lists(st.builds(KeyValue, key=TEXT, value=VALUES), max_size=4)
+NUMBERS = st.lists(SCALARS, max_size=2).flatmap(
+    lambda others: st.lists(
+        st.integers(-(2**63), 2**63 - 1) | st.integers(0, 200_000) | st.just(1.5), min_size=1, max_size=60
+    ).map(
+        lambda numbers: AnyValue(
+            array_value=ArrayValue(
+                values=[
+                    *(AnyValue(int_value=at) if isinstance(at, int) else AnyValue(double_value=at) for at in numbers),
+                    *others,
+                ]
+            )
+        )
+    )
+)
+ATTRIBUTES = st.lists(st.builds(KeyValue, key=TEXT, value=VALUES | NUMBERS), max_size=4)
 IDS = st.binary(min_size=8, max_size=8) | st.sampled_from(
     [b"\x12\x08*\x06\x12\x04\x0a\x02", b"*\x06\x0a\x04\x0a\x02ab"]
 )
@@ -66,7 +81,7 @@ def is_readable(value: AnyValue) -> bool:
     return kind != "kvlist_value" and (kind != "double_value" or number == 0 or 1e-5 <= abs(number) < 1e15)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(SPANS, max_size=3), ATTRIBUTES, ATTRIBUTES)
 def test_nothing_that_clickhouse_cannot_read_is_left(
     spans: list[Span], resource: list[KeyValue], scope: list[KeyValue]
@@ -79,7 +94,7 @@ def test_nothing_that_clickhouse_cannot_read_is_left(
     scope_spans.spans.extend(spans)
     before = [attributes(pairs) for pairs in lists_of(request)]
 
-    body = for_clickhouse(request)
+    body = tidy(serialize(request)).body
     tidied = lists_of(parse(ExportTraceServiceRequest, body))
     for pairs in tidied:
         assert len({pair.key for pair in pairs}) == len(pairs)
@@ -95,7 +110,7 @@ def test_finish_reasons_and_other_plain_values_keep_their_bytes() -> None:
         span.attributes.add(key="none").value.array_value.SetInParent()
         span.attributes.add(key="temperature").value.double_value = 0.7
     before = serialize(request)
-    assert for_clickhouse(request) == before
+    assert tidy(before).body == before
 
 
 @pytest.mark.parametrize("text", ["\x120*", "\x12\x08*", "*\x12\x7f2\x7f"])
@@ -130,5 +145,80 @@ def test_a_key_that_comes_twice_is_seen_in_every_list() -> None:
         )  # fmt: skip
         lists[place].extend(twice)
         assert not has_unique_keys(request, request.SerializeToString())
-        kept = lists_of(parse(ExportTraceServiceRequest, for_clickhouse(request)))[place]
+        kept = lists_of(parse(ExportTraceServiceRequest, tidy(serialize(request)).body))[place]
         assert [pair.value.string_value for pair in kept if pair.key == "k"] == ["2"]
+
+
+def token_ids(*numbers: int) -> AnyValue:
+    return AnyValue(array_value=ArrayValue(values=[AnyValue(int_value=number) for number in numbers]))
+
+
+def test_spans_alike_and_one_that_is_not() -> None:
+    request = trace_request(*range(1, 9))
+    spans = request.resource_spans[0].scope_spans[0].spans
+    for at, span in enumerate(spans):
+        span.attributes.extend([KeyValue(key=f"k{key}", value=AnyValue(string_value="v")) for key in range(3 + at % 2)])
+        span.attributes.add(key="ids").value.CopyFrom(token_ids(1, -1, 150_000))
+    spans[5].attributes.insert(0, KeyValue(key="first", value=AnyValue(kvlist_value=KeyValueList())))
+    spans[6].events.add().attributes.add(key="more").value.CopyFrom(token_ids(2))
+    before = [attributes(pairs) for pairs in lists_of(request)]
+    tidied = lists_of(parse(ExportTraceServiceRequest, tidy(serialize(request)).body))
+    assert all(is_readable(pair.value) for pairs in tidied for pair in pairs)
+    assert [attributes(pairs) for pairs in tidied] == before
+    assert before[2]["ids"] == "[1,-1,150000]"
+
+
+def padded(number: int, payload: bytes) -> bytes:
+    """A field whose length takes four bytes, as .NET's exporter writes it."""
+    size = len(payload)
+    length = bytes([size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14 & 0x7F | 0x80, size >> 21])
+    return bytes([number << 3 | 2]) + length + payload
+
+
+@pytest.mark.parametrize("field", [encode_field, padded])
+def test_an_array_in_two_pieces_is_one(field: Callable[[int, bytes], bytes]) -> None:
+    pieces = [field(5, field(1, b"\x18" + bytes([number])) * 2) for number in (1, 2)]
+    pair = field(1, b"k") + field(2, b"".join(pieces))
+    body = field(1, field(2, field(2, field(9, pair) + field(5, b"name"))))
+    before = [attributes(pairs) for pairs in lists_of(parse(ExportTraceServiceRequest, body))]
+    assert before[2] == {"k": "[1,1,2,2]"}
+    assert [attributes(pairs) for pairs in lists_of(parse(ExportTraceServiceRequest, tidy(body).body))] == before
+
+
+@pytest.mark.parametrize(
+    "compound",
+    [
+        encode_field(5, encode_field(1, encode_field(1, b"\xff"))),
+        encode_field(5, b"\x0a\x05\x18"),
+        encode_field(5, encode_field(1, b"\x18\x07") * 40 + b"\x0a\x05\x18"),
+        encode_field(6, b"\x0a"),
+    ],
+)
+def test_what_is_wrong_within_a_value_is_wrong(compound: bytes) -> None:
+    pair = encode_field(1, b"k") + encode_field(2, compound)
+    with pytest.raises(MalformedError):
+        tidy(encode_field(1, encode_field(2, encode_field(2, encode_field(9, pair)))))
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_how_deep_a_value_may_be_depends_on_where_it_is(place: int) -> None:
+    for levels in range(40, 50):
+        value = AnyValue(int_value=1)
+        for _ in range(levels):
+            value = AnyValue(array_value=ArrayValue(values=[value]))
+        request = trace_request(1)
+        scope_spans = request.resource_spans[0].scope_spans[0]
+        span = scope_spans.spans[0]
+        lists = (
+            request.resource_spans[0].resource.attributes, scope_spans.scope.attributes, span.attributes,
+            span.events.add().attributes, span.links.add().attributes,
+        )  # fmt: skip
+        lists[place].append(KeyValue(key="deep", value=value))
+        body = serialize(request)
+        try:
+            parse(ExportTraceServiceRequest, body)
+        except MalformedError:
+            with pytest.raises(MalformedError):
+                tidy(body)
+        else:
+            assert "[" * levels + "1" + "]" * levels in tidy(body).body.decode("utf-8", "replace")

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from .wire import LENGTH_DELIMITED, Field, MalformedError, encode_field, fields, parse
+from .wire import LENGTH_DELIMITED, Field, MalformedError, Path, encode_field, fields, parses_at
 
 _CHILDREN_FIELD: Final = 2  # scopes of a resource, items of a scope
 _RESOURCE: Final = (1, 1)
@@ -24,8 +24,6 @@ _ITEM: Final = (1, 2, 2)
 _MAX_DEPTH: Final = 100  # the protobuf runtime's own limit
 
 _RequestType = type[ExportTraceServiceRequest] | type[ExportLogsServiceRequest]
-_Path = tuple[int, ...]
-"""Field numbers from the request down to a message in it."""
 
 
 class Salvaged(NamedTuple):
@@ -106,7 +104,7 @@ def _scope_items(data: bytes, request_type: _RequestType, counts: _Counts) -> _P
     return _Pair(b"".join(kept), b"".join([*context, *bad]) if bad else b"")
 
 
-def _context(field: Field, request_type: _RequestType, path: _Path, counts: _Counts) -> bytes:
+def _context(field: Field, request_type: _RequestType, path: Path, counts: _Counts) -> bytes:
     """Resource, scope or schema url; left out when nothing of it can be kept, because the items matter more."""
     is_context = field.number == path[-1]
     payload = (_mend(field.payload, request_type, path) or b"") if is_context else _utf8(field.payload)
@@ -114,9 +112,9 @@ def _context(field: Field, request_type: _RequestType, path: _Path, counts: _Cou
     return encode_field(field.number, payload)
 
 
-def _mend(payload: bytes, request_type: _RequestType, path: _Path) -> bytes | None:
+def _mend(payload: bytes, request_type: _RequestType, path: Path) -> bytes | None:
     """The payload if it parses, else a repaired one, else None."""
-    if _parses(payload, request_type, path):
+    if parses_at(payload, request_type, path):
         return payload
     descriptor = request_type.DESCRIPTOR
     for number in path:
@@ -125,18 +123,7 @@ def _mend(payload: bytes, request_type: _RequestType, path: _Path) -> bytes | No
         repaired = _repair(payload, descriptor, len(path))
     except MalformedError:
         return None
-    return repaired if _parses(repaired, request_type, path) else None
-
-
-def _parses(payload: bytes, request_type: _RequestType, path: _Path) -> bool:
-    """Whether the runtime takes the message at its place in a request: the envelope counts for the depth too."""
-    for number in reversed(path):
-        payload = encode_field(number, payload)
-    try:
-        parse(request_type, payload)
-    except MalformedError:
-        return False
-    return True
+    return repaired if parses_at(repaired, request_type, path) else None
 
 
 def _repair(data: bytes, descriptor: Descriptor, depth: int) -> bytes:

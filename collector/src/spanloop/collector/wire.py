@@ -6,7 +6,7 @@ Invariant: nothing outside this module sees an untyped protobuf call, and malfor
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
@@ -33,6 +33,20 @@ class Message(Protocol):
 
 
 M = TypeVar("M")
+Path: TypeAlias = tuple[int, ...]
+"""Field numbers from a message down to one in it."""
+
+
+class Place(NamedTuple):
+    """Where a field is."""
+
+    number: int
+    wire_type: int
+    start: int
+    """Of its tag."""
+    content: int
+    """Of what is behind the tag and, where it is length-delimited, the length."""
+    end: int
 
 
 class Field(NamedTuple):
@@ -60,6 +74,17 @@ def parse(message_type: type[M], body: bytes) -> M:
     return message
 
 
+def parses_at(payload: bytes, message_type: type[object], path: Path) -> bool:
+    """Whether the runtime takes a message at its place in another one: what is around it counts for the depth too."""
+    for number in reversed(path):
+        payload = encode_field(number, payload)
+    try:
+        parse(message_type, payload)
+    except MalformedError:
+        return False
+    return True
+
+
 def parse_json(message_type: type[M], data: Mapping[str, object]) -> M:
     """Read protobuf's own JSON mapping; unknown fields are ignored.
 
@@ -85,24 +110,34 @@ def fields(data: bytes) -> Iterator[Field]:
     Raises:
         MalformedError: The bytes are no protobuf message.
     """
-    at = 0
-    while at < len(data):
-        start = at
+    for place in places(data, 0, len(data)):
+        yield Field(place.number, place.wire_type, data[place.content : place.end], data[place.start : place.end])
+
+
+def places(data: bytes, start: int, end: int) -> Iterator[Place]:
+    """Where the fields of a message are that lies between two offsets.
+
+    Raises:
+        MalformedError: The bytes are no protobuf message.
+    """
+    at = start
+    while at < end:
+        first = at
         tag, at = read_varint(data, at)
         number, wire_type = tag >> 3, tag & 7
         content = at
-        if wire_type == VARINT:
-            _, at = read_varint(data, at)
-        elif wire_type == LENGTH_DELIMITED:
+        if wire_type == LENGTH_DELIMITED:
             length, content = read_varint(data, at)
             at = content + length
+        elif wire_type == VARINT:
+            _, at = read_varint(data, at)
         elif wire_type in _FIXED_BYTES:
             at += _FIXED_BYTES[wire_type]
         else:
-            raise MalformedError(f"wire type {wire_type} of field {number} at byte {start}")
-        if at > len(data) or number == 0:
-            raise MalformedError(f"field {number} at byte {start} ends at {at}, after the message's {len(data)} bytes")
-        yield Field(number, wire_type, data[content:at], data[start:at])
+            raise MalformedError(f"wire type {wire_type} of field {number} at byte {first}")
+        if at > end or number == 0:
+            raise MalformedError(f"field {number} at byte {first} ends at {at}, after the message's end at {end}")
+        yield Place(number, wire_type, first, content, at)
 
 
 def encode_field(number: int, payload: bytes) -> bytes:
@@ -116,6 +151,11 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     Raises:
         MalformedError: It ends after the data, or is longer than 64 bits allow.
     """
+    size = len(data)
+    if at < size and (first := data[at]) < 0x80:
+        return first, at + 1
+    if at + 1 < size and (second := data[at + 1]) < 0x80:
+        return (data[at] & 0x7F) | second << 7, at + 2
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):

@@ -1,0 +1,86 @@
+"""Where in the bytes of a trace request each span, scope and resource lies.
+
+Invariant: the messages are given in the order of the bytes, each with the offset behind it; what lies between two such
+offsets belongs to the later message, or to nobody's attributes.
+"""
+
+from collections.abc import Iterator, MutableSequence
+from typing import Final, NamedTuple, TypeAlias
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
+
+from .wire import LENGTH_DELIMITED, Path, Place, places
+
+RESOURCE: Final = (1, 1, 1, 2)
+SCOPE: Final = (1, 2, 1, 3, 2)
+SPAN: Final = (1, 2, 2, 9, 2)
+EVENT: Final = (1, 2, 2, 11, 3, 2)
+LINK: Final = (1, 2, 2, 13, 4, 2)
+"""Where in a request an attribute's value is, as field numbers."""
+
+AttributeList: TypeAlias = tuple[Path, MutableSequence[KeyValue]]
+_FIRST, _SECOND = 1, 2
+"""Field numbers: of a resource and of a scope, and of what they are around."""
+
+
+class Part(NamedTuple):
+    """A message that has attributes."""
+
+    end: int
+    """Offset behind it."""
+    span: Span | None
+    others: tuple[AttributeList, ...] = ()
+    """Of a resource or a scope."""
+
+
+def parts(request: ExportTraceServiceRequest, body: bytes) -> Iterator[Part]:
+    """The parts of a request that the runtime wrote as these bytes.
+
+    Raises:
+        MalformedError: There are groups around, which nobody sends and OTLP does not name.
+    """
+    resources = iter(request.resource_spans)
+    for outer in _messages(body, 0, len(body)):
+        if outer.number != _FIRST:
+            continue
+        resource_spans = next(resources)
+        scopes = iter(resource_spans.scope_spans)
+        for inner in _messages(body, outer.content, outer.end):
+            if inner.number == _FIRST:
+                yield Part(inner.end, None, ((RESOURCE, resource_spans.resource.attributes),))
+            elif inner.number == _SECOND:
+                yield from _parts_of_scope(next(scopes), body, inner)
+
+
+def _parts_of_scope(scope_spans: ScopeSpans, body: bytes, place: Place) -> Iterator[Part]:
+    spans = iter(scope_spans.spans)
+    for field in _messages(body, place.content, place.end):
+        if field.number == _SECOND:
+            yield Part(field.end, next(spans))
+        elif field.number == _FIRST:
+            yield Part(field.end, None, ((SCOPE, scope_spans.scope.attributes),))
+
+
+def _messages(body: bytes, start: int, end: int) -> Iterator[Place]:
+    return (place for place in places(body, start, end) if place.wire_type == LENGTH_DELIMITED)
+
+
+def span_lists(span: Span) -> Iterator[AttributeList]:
+    """The attribute lists of a span."""
+    yield SPAN, span.attributes
+    for event in span.events:
+        yield EVENT, event.attributes
+    for link in span.links:
+        yield LINK, link.attributes
+
+
+def attribute_lists(request: ExportTraceServiceRequest) -> Iterator[AttributeList]:
+    """All of a request."""
+    for resource_spans in request.resource_spans:
+        yield RESOURCE, resource_spans.resource.attributes
+        for scope_spans in resource_spans.scope_spans:
+            yield SCOPE, scope_spans.scope.attributes
+            for span in scope_spans.spans:
+                yield from span_lists(span)
