@@ -2,6 +2,7 @@
 
 import json
 import struct
+import tracemalloc
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -16,14 +17,14 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from spanloop.collector import raw_blocks
 from spanloop.collector.blocks import BlockStrategy, PolarsStrategy
-from spanloop.collector.raw_blocks import ProtobufStrategy
+from spanloop.collector.raw_blocks import Bodies, ProtobufStrategy
 from spanloop.collector.refused_rows import RefusedRanges
 from spanloop.collector.wire import encode_field, serialize
 from spanloop.importing.sdk_dumps import span_request
 from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.spool import Batch, Record
+from spanloop.store.spool import Batch, Record, Spool
 
 from .collecting import NOW_NS, SECOND_NS, trace_request
 from .test_refused_rows import BAD, BLOCK, GOOD
@@ -31,6 +32,7 @@ from .test_refused_rows import strict as strict  # noqa: PLC0414 - a fixture
 from .test_rows import full_request
 from .test_writer import stored
 
+MIB = 2**20
 RECORDINGS = Path(__file__).parents[3] / "shared" / "data" / "spans"
 
 
@@ -184,6 +186,30 @@ def test_a_block_that_is_sent_again_is_stored_once(store: Store, connection: Con
     assert stored(connection, address) == list(range(1, 9001))
 
 
+async def test_a_block_of_the_spool_is_sent_from_the_disk(tmp_path: Path) -> None:
+    """However large a block is, no more than a piece of it is in memory."""
+    with Spool(tmp_path / "spool", max_bytes=64 * MIB) as spool:
+        bodies = [bytes([at]) * (MIB // 8) for at in range(128)]
+        await spool.append_all([("traces 1", body) for body in bodies])
+        whole = b"".join(bodies)
+        del bodies
+        tracemalloc.start()
+        try:
+            batch = spool.read(64 * MIB)
+            assert batch is not None
+            block = ProtobufStrategy().prepare(batch)
+            assert (block.spans, block.request.size_bytes) == (128, len(whole))
+            for _ in range(2):  # as often as it takes
+                at = 0
+                for piece in block.request:
+                    assert whole[at : at + len(piece)] == piece
+                    at += len(piece)
+                assert at == len(whole)
+            assert tracemalloc.get_traced_memory()[1] < 4 * MIB
+        finally:
+            tracemalloc.stop()
+
+
 @pytest.mark.usefixtures("strict")
 def test_bad_rows_are_found_in_a_raw_block_too(store: Store, connection: Connection, address: Address) -> None:
     assert ProtobufStrategy().prepare(BLOCK).send(store) == (len(GOOD), len(BAD))
@@ -204,7 +230,7 @@ def test_a_server_that_cannot_read_protobuf_gets_rows(
     with pytest.raises(StoreError, match="pipeline_nonsense"):  # no word of ClickHouse: nothing to conclude from it
         prepared.send(store)
     monkeypatch.undo()
-    spoiled = prepared._replace(request=(b"\xff", *prepared.request))
+    spoiled = prepared._replace(request=Bodies([Record("traces", b"\xff", 1, 0), *prepared.traces.records]))
     assert spoiled.send(store) == (13, 0)
     assert stored(connection, address) == list(range(1, 14))
     assert raw_blocks.ProtobufStrategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).send(store) == (13, 0)

@@ -11,13 +11,14 @@ import polars as pl
 import pytest
 
 from spanloop.collector import Settings, Writer
-from spanloop.collector.blocks import PolarsStrategy
+from spanloop.collector.blocks import BlockStrategy, PolarsStrategy
 from spanloop.collector.health import Health
 from spanloop.collector.metrics import Metrics
+from spanloop.collector.raw_blocks import ProtobufStrategy, RawBlock
 from spanloop.semconv.errors import NotRunningError, StoreError
 from spanloop.store import Store
-from spanloop.store.client import Address, Connection
-from spanloop.store.spool import Spool
+from spanloop.store.client import Address, Connection, Pieces
+from spanloop.store.spool import Batch, Spool, StoredRecord
 
 from .collecting import trace_request
 
@@ -35,7 +36,7 @@ class Faults(Store):
         with self._fault(token):
             return super().insert(table, frame, token=token)
 
-    def insert_from(self, query_name: str, /, data: Sequence[bytes], *, token: str = "") -> None:
+    def insert_from(self, query_name: str, /, data: Sequence[bytes] | Pieces, *, token: str = "") -> None:
         with self._fault(token):
             super().insert_from(query_name, data, token=token)
 
@@ -53,12 +54,14 @@ class Faults(Store):
 class Rig:
     """One spool, one writer, and what became of it."""
 
-    def __init__(self, directory: Path, address: Address, plan: list[str]) -> None:
+    def __init__(
+        self, directory: Path, address: Address, plan: list[str], *, strategy: BlockStrategy | None = None
+    ) -> None:
         self.spool = Spool(directory, max_bytes=MIB)
         self.metrics, self.health = Metrics(), Health()
         self.plan, self.log = plan, list[tuple[str, str]]()
         self._address = address
-        self.writer = Writer(self.spool, self._open, self.metrics, self.health, settings=SETTINGS)
+        self.writer = Writer(self.spool, self._open, self.metrics, self.health, settings=SETTINGS, strategy=strategy)
 
     def _open(self) -> Store:
         store = Faults.open(self._address)
@@ -155,6 +158,39 @@ async def test_a_record_that_became_unreadable_is_counted_and_passed(
     await rig.drain()
     assert stored(connection, address) == [1, 2]
     assert rig.metrics.get("unreadable_records_total") == 1
+
+
+class Flipping(ProtobufStrategy):
+    """Flips the last byte of the second record behind the first block that it sees: it was whole when it was read."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self._directory = directory
+        self.seen = list[str]()
+
+    def prepare(self, batch: Batch) -> RawBlock:
+        if not self.seen:
+            (segment,) = self._directory.glob("*.segment")
+            second = batch.records[1]
+            assert isinstance(second, StoredRecord)
+            with segment.open("r+b") as file:
+                file.seek(second.offset + second.body_bytes - 1)
+                file.write(bytes([second.body[-1] ^ 1]))
+        self.seen.append(batch.block_id)
+        return super().prepare(batch)
+
+
+async def test_a_record_that_changes_before_it_is_sent_costs_only_itself(
+    tmp_path: Path, address: Address, connection: Connection
+) -> None:
+    strategy = Flipping(tmp_path / "spool")
+    rig = Rig(tmp_path / "spool", address, [], strategy=strategy)
+    await append(rig.spool, 1, 2, 3)
+    quarantined = rig.spool.stats.quarantined
+    await rig.drain()
+    assert stored(connection, address) == [1, 3]
+    assert len(set(strategy.seen)) == 1
+    assert rig.spool.stats.quarantined == quarantined + 1
 
 
 async def test_a_disk_that_refuses_the_commit_for_a_while_doubles_nothing(

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.store.spool import Batch, Spool, SpoolDiskError
+from spanloop.store.spool import Batch, Spool, SpoolDamageError, SpoolDiskError
 
 from .disk import Disk, Fault
 from .ledger import Balance, Ledger, balance, total
@@ -65,7 +65,7 @@ class World:
                 if batch is not None:
                     deliver(self.delivered, batch)
                     spool.commit(batch)
-            except OSError:
+            except (OSError, SpoolDamageError):
                 continue
             return
 

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
-from spanloop.store.spool import Batch, Record
+from spanloop.store.spool import AnyRecord, Batch
 
 from . import dead_letters
 from .admission import PROTOBUF, count_items, letter_of_items, pick
@@ -150,21 +150,27 @@ class PolarsStrategy:
     def prepare(self, batch: Batch) -> FrameBlock:
         """Parse every record. The door has checked them: what fails here is of another spanloop or a bug of ours."""
         traces, logs, letters = TraceRows(), LogRows(), DeadLetterRows()
+        found: set[Signal] = set()
         unreadable = 0
         for record in batch.records:
             try:
                 if record.kind == dead_letters.KIND:
                     for letter in dead_letters.decode(record.body):
                         letters.add(letter, record.accepted_ns)
-                elif Signal(signal_of(record.kind)) is Signal.TRACES:
+                    continue
+                signal = Signal(signal_of(record.kind))
+                if signal is Signal.TRACES:
                     traces.add(parse(ExportTraceServiceRequest, record.body))
                 else:
                     logs.add(parse(ExportLogsServiceRequest, record.body))
+                found.add(signal)
             except ValueError as error:  # an unknown kind, or MalformedError
                 unreadable += 1
                 letters.add(_unreadable(record, error), record.accepted_ns)
                 _log.error("spool record %d of block %s becomes a dead letter: %s", record.seq, batch.block_id, error)
-        frames = _filled(((Signal.TRACES, traces.to_frame()), (Signal.LOGS, logs.to_frame())))
+        # No frames of nothing: pyarrow's first array costs half a second, and 43 MiB, where pandas is installed.
+        rows = ((Signal.TRACES, traces), (Signal.LOGS, logs))
+        frames = _filled([(signal, each.to_frame()) for signal, each in rows if signal in found])
         return FrameBlock(batch, frames, letters.to_frame(), unreadable, self._refused, self._attempt)
 
 
@@ -172,7 +178,7 @@ def _filled(frames: Sequence[tuple[Signal, pl.DataFrame]]) -> tuple[tuple[Signal
     return tuple((signal, frame) for signal, frame in frames if not frame.is_empty())
 
 
-def _unreadable(record: Record, error: ValueError) -> DeadLetter:
+def _unreadable(record: AnyRecord, error: ValueError) -> DeadLetter:
     return DeadLetter(
         signal_of(record.kind), RejectReason.UNREADABLE_RECORD, str(error), PROTOBUF, record.body, item_count=0
     )

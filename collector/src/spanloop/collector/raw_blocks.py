@@ -6,21 +6,49 @@ stored. Logs and dead letters go as rows.
 """
 
 import logging
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
-from spanloop.store.spool import Batch, Record
+from spanloop.store.spool import AnyRecord, Batch, Record
 
 from .blocks import FrameBlock, PolarsStrategy, Sent
 from .dead_letters import Signal
 from .records import ready_spans
 from .refused_rows import RefusedRanges, is_unreadable
-from .tidy import Tidied, tidy
+from .tidy import tidy
 from .wire import MalformedError
 
 _log = logging.getLogger(__name__)
 _STATEMENT: Final = "collector_insert_spans"
+_PIECE_BYTES: Final = 256 * 1024
+"""Small bodies are joined up to this: each piece is a call of the operating system. Larger ones go as they are."""
+
+
+class Bodies:
+    """The bodies of records, one OTLP request in a row, read from the spool piece by piece as often as they are sent.
+
+    Args:
+        records: Requests that ClickHouse can read.
+    """
+
+    def __init__(self, records: Sequence[AnyRecord]) -> None:
+        self._records = records
+        self.size_bytes = sum(record.body_bytes for record in records)
+        """Of all together."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        pieces: list[bytes] = []
+        size_bytes = 0
+        for record in self._records:
+            if size_bytes + record.body_bytes > _PIECE_BYTES and pieces:
+                yield b"".join(pieces)
+                pieces, size_bytes = [], 0
+            pieces.append(record.body)
+            size_bytes += record.body_bytes
+        if pieces:
+            yield b"".join(pieces)
 
 
 class RawBlock(NamedTuple):
@@ -30,8 +58,8 @@ class RawBlock(NamedTuple):
     """Logs, dead letters, and what is no request."""
     traces: Batch
     """The records of the spans."""
-    request: tuple[bytes, ...]
-    """Pieces of one OTLP request: bodies in a row are one."""
+    request: Bodies
+    """One OTLP request: bodies in a row are one."""
     spans: int
     refused: RefusedRanges
 
@@ -73,28 +101,31 @@ class ProtobufStrategy:
 
     def prepare(self, batch: Batch) -> RawBlock:
         """Collect the trace requests, in the form that ClickHouse reads."""
-        requests: list[bytes] = []
-        traces: list[Record] = []
-        others: list[Record] = []
+        requests: list[AnyRecord] = []
+        traces: list[AnyRecord] = []
+        others: list[AnyRecord] = []
         spans = 0
         for record in batch.records:
-            tidied = _tidied(record)
-            if tidied is None:
+            count = ready_spans(record.kind)
+            request: AnyRecord | None = record
+            if count is None:
+                request, count = _tidied(record)
+            if request is None:
                 others.append(record)
                 continue
             traces.append(record)
-            requests.append(tidied.body)
-            spans += tidied.spans
+            requests.append(request)
+            spans += count
         rest = PolarsStrategy(self._refused).prepare(Batch(batch.block_id, tuple(others)))
-        return RawBlock(rest, Batch(batch.block_id, tuple(traces)), tuple(requests), spans, self._refused)
+        return RawBlock(rest, Batch(batch.block_id, tuple(traces)), Bodies(requests), spans, self._refused)
 
 
-def _tidied(record: Record) -> Tidied | None:
-    """None for what is no trace request."""
-    spans = ready_spans(record.kind)
-    if spans is not None:
-        return Tidied(record.body, spans)
+def _tidied(record: AnyRecord) -> tuple[Record | None, int]:
+    """A record of an older spanloop as ClickHouse reads it, and its spans; None for what is no trace request."""
+    if record.kind != Signal.TRACES:
+        return None, 0
     try:
-        return tidy(record.body) if record.kind == Signal.TRACES else None
+        tidied = tidy(record.body)
     except MalformedError:
-        return None
+        return None, 0
+    return Record(record.kind, tidied.body, record.seq, record.accepted_ns), tidied.spans

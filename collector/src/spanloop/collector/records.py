@@ -4,9 +4,12 @@
 with so many spans, which ClickHouse can read as it is (see `tidy`).
 """
 
+from functools import lru_cache
+
 from .dead_letters import Signal
 
 
+@lru_cache(1024)
 def ready_kind(spans: int) -> str:
     """The kind of a trace request in ClickHouse's form (see `tidy`)."""
     return f"{Signal.TRACES} {spans}"
@@ -17,6 +20,7 @@ def signal_of(kind: str) -> str:
     return kind.partition(" ")[0]
 
 
+@lru_cache(1024)
 def ready_spans(kind: str) -> int | None:
     """How many spans ClickHouse can read in it as it is; None when it has to be looked at first."""
     name, _, spans = kind.partition(" ")

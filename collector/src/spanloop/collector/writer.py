@@ -9,11 +9,12 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from spanloop.semconv.errors import SpanloopError
 from spanloop.store import Store
-from spanloop.store.spool import Spool
+from spanloop.store.spool import Spool, SpoolDamageError
 
 from .blocks import BlockStrategy, PreparedBlock, Sent
 from .health import Health
@@ -26,6 +27,8 @@ _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 3.0
 _POLL_S: Final = 0.5
 _LAST_ATTEMPT_S: Final = 0.5
+_WORTH_WAITING_BYTES: Final = 256 * 1024
+"""In one `Settings.linger_s`: some 80 spans of 3 KB. An insert costs as much as some hundreds of them."""
 _T = TypeVar("_T")
 
 
@@ -60,6 +63,8 @@ class Writer:
         self._store: Store | None = None
         self._stopping = asyncio.Event()
         self._deadline_s = float("inf")
+        # One thread, so that its memory is one arena's; asyncio's own are several.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
 
     async def run(self) -> None:
         """Drain until `stop`, and then until the spool is empty or the drain's time is up."""
@@ -75,6 +80,7 @@ class Writer:
                     # Nothing waits, so nothing else would notice that the store is back.
                     await self._try_to_connect()
         finally:
+            self._thread.shutdown(wait=False)
             if self._store is not None:
                 self._store.close()
 
@@ -90,8 +96,15 @@ class Writer:
         if batch is None:
             self._spool.rearm()
             return
-        block = await asyncio.to_thread(self._strategy.prepare, batch)
-        if await self._deliver(block):
+        try:
+            block = await self._in_thread(lambda: self._strategy.prepare(batch))
+            is_delivered = await self._deliver(block)
+        except SpoolDamageError as error:
+            # The spool looks at the block again when it is read next: the same id, without what is damaged.
+            self._fail(error)
+            await self._pause(_FIRST_PAUSE_S)
+            return
+        if is_delivered:
             self._metrics.count("unreadable_records_total", block.unreadable)
             await self._on_disk(lambda: self._spool.commit(batch))
             self._spool.rearm()
@@ -102,7 +115,9 @@ class Writer:
         while not self._is_over():
             try:
                 started_s = time.monotonic()
-                sent = await asyncio.to_thread(self._send, block)
+                sent = await self._in_thread(lambda: self._send(block))
+            except SpoolDamageError:
+                raise
             except SpanloopError as error:
                 self._fail(error)
                 await self._pause(pause_s)
@@ -126,7 +141,7 @@ class Writer:
     async def _try_to_connect(self) -> None:
         """Say in the health report whether the store is there before the first span comes."""
         try:
-            self._store = await asyncio.to_thread(self._connect)
+            self._store = await self._in_thread(self._connect)
         except SpanloopError as error:
             self._fail(error, is_counted=False)
         else:
@@ -142,13 +157,16 @@ class Writer:
             self._store.close()
             self._store = None
 
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
     async def _on_disk(self, work: Callable[[], _T]) -> _T | None:
         """Repeat while the disk refuses: the block under way must not be forgotten. None when the collector stops."""
         pause_s = _FIRST_PAUSE_S
         has_failed = False
         while True:
             try:
-                done = await asyncio.to_thread(work)
+                done = await self._in_thread(work)
             except OSError as error:
                 has_failed = True
                 self._health.failed(f"the spool's disk refuses: {error}")
@@ -163,9 +181,15 @@ class Writer:
                 return done
 
     async def _linger(self) -> None:
-        """Give a block time to fill, so that ClickHouse gets few large ones."""
-        if self._spool.stats.bytes < self._settings.block_bytes and not self._stopping.is_set():
+        """Give a block time to fill, so that ClickHouse gets few large ones: longer for as long as much comes."""
+        end_s = time.monotonic() + self._settings.longest_linger_s
+        came_bytes = _WORTH_WAITING_BYTES
+        while came_bytes >= _WORTH_WAITING_BYTES and time.monotonic() < end_s and not self._stopping.is_set():
+            waiting_bytes = self._spool.stats.bytes
+            if waiting_bytes >= self._settings.block_bytes:
+                return
             await self._pause(self._settings.linger_s)
+            came_bytes = self._spool.stats.bytes - waiting_bytes
 
     async def _pause(self, pause_s: float) -> None:
         jittered_s = pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, guards nothing

@@ -4,7 +4,7 @@ Everything sent through here has its settings explicit, because ClickHouse chang
 """
 
 import io
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol, cast
@@ -105,6 +105,29 @@ def _bad_url(got: str) -> ConfigurationError:
     )
 
 
+class Pieces(Protocol):
+    """Data that is not all in memory: its pieces in a row, from the first one again whenever it is sent again."""
+
+    size_bytes: int
+    """Of all pieces together."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """One piece after the other."""
+        ...
+
+
+class _Behind:
+    """A statement and its data; from the beginning for each attempt of the driver."""
+
+    def __init__(self, statement: bytes, data: Iterable[bytes]) -> None:
+        self._statement = statement
+        self._data = data
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._statement
+        yield from self._data
+
+
 class _Driver(Protocol):
     """The few calls of clickhouse-connect that spanloop makes, with the types that its own signatures leave open."""
 
@@ -127,7 +150,7 @@ class _Driver(Protocol):
         self,
         table: str | None,
         column_names: Sequence[str] | None,
-        insert_block: bytes | Sequence[bytes],
+        insert_block: bytes | Iterable[bytes],
         settings: Mapping[str, str],
         fmt: str | None,
         *,
@@ -227,15 +250,18 @@ class Connection:
         with store_errors(f"inserting {frame.height} rows into {table!r}"):
             self._driver.raw_insert(table, frame.columns, block.getvalue(), self._insert_settings(token), "Arrow")
 
-    def insert_from(self, sql: str, data: Sequence[bytes], *, doing: str, token: str = "") -> None:
+    def insert_from(self, sql: str, data: Sequence[bytes] | Pieces, *, doing: str, token: str = "") -> None:
         """Run an INSERT … SELECT … FROM input() … FORMAT … statement on data in that format."""
         # Not by the driver's `command`, which would decode all of the data to see whether it only reads. The newline
         # ends the statement; another one would be taken for data. The pieces are never joined: fresh memory for all of
         # them costs more than sending them. With their length known, HTTP needs no chunks, which are a copy too.
-        block = [sql.rstrip().encode() + b"\n", *data]
-        length = {"Content-Length": str(sum(map(len, block)))}
+        statement = sql.rstrip().encode() + b"\n"
+        size_bytes = sum(map(len, data)) if isinstance(data, Sequence) else data.size_bytes
+        length = {"Content-Length": str(len(statement) + size_bytes)}
         with store_errors(doing):
-            self._driver.raw_insert(None, None, block, self._insert_settings(token), None, transport_settings=length)
+            self._driver.raw_insert(
+                None, None, _Behind(statement, data), self._insert_settings(token), None, transport_settings=length
+            )
 
     def _insert_settings(self, token: str) -> Mapping[str, str]:
         settings = {**_INSERT_SETTINGS, "insert_deduplicate": "1" if token else "0"}

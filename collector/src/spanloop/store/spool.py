@@ -2,29 +2,46 @@
 
 Invariant: when `Spool.append` returns, the record survives a crash of the process and of the machine, and it stays
 until the block that holds it was committed. When it raises, the record was not acknowledged to anybody. Many
-waiting appends share one fdatasync, which runs off the event loop. The spool knows nothing of what a body holds.
+waiting appends share one write and one fdatasync, which run in a thread of their own. The spool knows nothing of what
+a body holds.
 
 Used by the collector (``spool/``) and the gateway (``generations/``).
 """
 
 import asyncio
+import contextlib
+import threading
 import time
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from spanloop.semconv.errors import DataDirectoryError
 
 from .datadir import disk_error
-from .spool_frames import MAX_BODY_BYTES, MAX_KIND_BYTES, Record, frame_bytes
+from .spool_frames import MAX_BODY_BYTES, MAX_KIND_BYTES, AnyRecord, Record, SpoolDamageError, StoredRecord, frame_bytes
 from .spool_journal import Batch, Journal, SpoolStats
 
-__all__ = ["Batch", "Record", "Spool", "SpoolDiskError", "SpoolFullError", "SpoolStats"]
+__all__ = [
+    "AnyRecord",
+    "Batch",
+    "Record",
+    "Spool",
+    "SpoolDamageError",
+    "SpoolDiskError",
+    "SpoolFullError",
+    "SpoolStats",
+    "StoredRecord",
+]
 
 _SEGMENT_BYTES: Final = 64 * 2**20
 _GROUP_BYTES: Final = 64 * 2**20
+_COMPANY_S: Final = 0.0003
+"""How long a group waits for more when the one before it was of several: to write and sync costs as much as half a
+request of 8 spans, and to go back and forth between the threads as much again. Who is alone does not wait."""
 
 
 class SpoolFullError(DataDirectoryError):
@@ -65,10 +82,12 @@ class Spool:
             self._journal = Journal(directory, segment_bytes=segment_bytes)
         except OSError as error:
             raise disk_error(directory, error) from error
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="spool-fsync")
-        self._queue: list[_Waiting] = []
+        self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
-        self._flusher: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The one whose appends the thread is writing; None while it rests."""
+        self._calls: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
         self._readable = asyncio.Event()
         if self._journal.pending_bytes:
             self._readable.set()
@@ -92,10 +111,27 @@ class Spool:
         Raises:
             SpoolFullError, SpoolDiskError: As `append`.
         """
+        size_bytes = 0
         for kind, body in items:
             if len(body) > MAX_BODY_BYTES or len(kind.encode()) > MAX_KIND_BYTES:
                 raise ValueError(f"spool record of {len(body)} bytes: expected at most {MAX_BODY_BYTES}")
-        size_bytes = sum(frame_bytes(kind, body) for kind, body in items)
+            size_bytes += frame_bytes(kind, body)
+        self.check_room(size_bytes)
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(tuple(items), time.time_ns(), size_bytes, loop.create_future())
+        self._queue.append(waiting)
+        self._queued_bytes += size_bytes
+        if self._loop is not loop:
+            self._loop = loop
+            self._call_thread(loop)
+        await waiting.done
+
+    def check_room(self, size_bytes: int) -> None:
+        """Whether so many bytes would be taken now.
+
+        Raises:
+            SpoolFullError: ``max_bytes`` are waiting already.
+        """
         waiting_bytes = self._journal.pending_bytes + self._queued_bytes
         if waiting_bytes + size_bytes > self._max_bytes:
             raise SpoolFullError(
@@ -103,13 +139,6 @@ class Spool:
                 f"{size_bytes} more do not fit",
                 next_step="see whether ClickHouse answers (`spanloop status`); senders retry by themselves",
             )
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(tuple(items), time.time_ns(), size_bytes, loop.create_future())
-        self._queue.append(waiting)
-        self._queued_bytes += size_bytes
-        if self._flusher is None or self._flusher.done():
-            self._flusher = loop.create_task(self._flush())
-        await waiting.done
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait until there is something to read; False when the time is up. ``timeout_s`` 0 only asks."""
@@ -155,7 +184,9 @@ class Spool:
 
     def close(self) -> None:
         """Finish the group that is being written and release the directory. Await all appends first."""
-        self._executor.shutdown(wait=True)
+        if self._thread is not None:
+            self._calls.put(None)
+            self._thread.join()
         self._journal.close()
 
     def __enter__(self) -> Self:
@@ -164,31 +195,48 @@ class Spool:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    async def _flush(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._queue:
+    def _call_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_groups, name="spool-fsync", daemon=True)
+            self._thread.start()
+        self._calls.put(loop)
+
+    def _write_groups(self) -> None:
+        """The thread: one write, one fdatasync and one word to the event loop for all who wait."""
+        has_company = False
+        while (loop := self._calls.get()) is not None:
+            if has_company:
+                time.sleep(_COMPANY_S)
             group = self._take_group()
-            items = [(kind, body, waiting.accepted_ns) for waiting in group for kind, body in waiting.items]
+            has_company = len(group) > 1
             failure: Exception | None = None
             try:
-                await loop.run_in_executor(self._executor, self._journal.write, items)
-                self._readable.set()
+                self._journal.write([(kind, body, each.accepted_ns) for each in group for kind, body in each.items])
             except Exception as error:  # noqa: BLE001 - every waiter gets it, none may hang
                 failure = error
-            for waiting in group:
-                self._queued_bytes -= waiting.size_bytes
-                if not waiting.done.done():
-                    self._resolve(waiting, failure)
+            with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody waits any more
+                loop.call_soon_threadsafe(self._settle, loop, group, failure)
+            del group  # the bodies, until there are others
+
+    def _settle(self, loop: asyncio.AbstractEventLoop, group: Sequence[_Waiting], failure: Exception | None) -> None:
+        """Tell everybody in a group what became of it, and see to the next one."""
+        if failure is None:
+            self._readable.set()
+        for waiting in group:
+            self._queued_bytes -= waiting.size_bytes
+            if not waiting.done.done():
+                self._resolve(waiting, failure)
+        if self._queue:
+            self._call_thread(loop)
+        else:
+            self._loop = None
 
     def _take_group(self) -> list[_Waiting]:
+        group: list[_Waiting] = []
         size_bytes = 0
-        for count, waiting in enumerate(self._queue):
-            size_bytes += waiting.size_bytes
-            if count and size_bytes > _GROUP_BYTES:
-                break
-        else:
-            count = len(self._queue)
-        group, self._queue = self._queue[:count], self._queue[count:]
+        while self._queue and (not group or size_bytes + self._queue[0].size_bytes <= _GROUP_BYTES):
+            group.append(self._queue.popleft())
+            size_bytes += group[-1].size_bytes
         return group
 
     def _resolve(self, waiting: _Waiting, failure: Exception | None) -> None:

@@ -1,10 +1,10 @@
 """How one record lies in a segment file, and how to find the next whole one after damage.
 
-Invariant: a frame that `read_frame` returns is byte for byte one that was written; everything else is a `Damage` with
-exact bounds, and the frames around it stay readable. The marker is random for each segment and stands in the
-file's name, so no body that a client sends can imitate a frame while we look for the next one after damage.
-CRC-32 (zlib) guards header and payload apart: a flipped payload does not cost the length, nor a flipped length the
-neighbours.
+Invariant: a frame that `read_frame` returns is byte for byte one that was written, and so is the body that its record
+reads later; everything else is a `Damage` with exact bounds, and the frames around it stay readable. The marker is
+random for each segment and stands in the file's name, so no body that a client sends can imitate a frame while we look
+for the next one after damage. CRC-32 (zlib) guards header and payload apart: a flipped payload does not cost the
+length, nor a flipped length the neighbours.
 """
 
 import errno
@@ -12,7 +12,10 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from spanloop.semconv.errors import DataDirectoryError
 
 MARKER_BYTES: Final = 8
 _FIELDS: Final = struct.Struct("<8sQQHII")  # marker, seq, accepted_ns, kind length, body length, payload CRC
@@ -28,8 +31,21 @@ _PAGE_BYTES: Final = 4096
 _READ_ATTEMPTS: Final = 3
 
 
+class SpoolDamageError(DataDirectoryError):
+    """A record changed on the disk after it was found whole. The next `Spool.read` looks at its block again."""
+
+
+class SegmentFile(Protocol):
+    """What records are read from."""
+
+    fd: int
+    """Negative once it is closed."""
+    is_doubtful: bool
+    """A record of it was not what it had been: what was read before does not count any more."""
+
+
 class Record(NamedTuple):
-    """One body that was acknowledged, with what it is."""
+    """One body to be written, with what it is."""
 
     kind: str
     """What the body holds, for whoever drains the spool: ``traces``, ``logs``, ``generation``, …"""
@@ -39,13 +55,53 @@ class Record(NamedTuple):
     accepted_ns: int
     """Wall clock when the record was handed in, nanoseconds since the epoch."""
 
+    @property
+    def body_bytes(self) -> int:
+        """The body's size."""
+        return len(self.body)
+
+
+@dataclass(slots=True)
+class StoredRecord:
+    """A `Record` that was acknowledged. Its body stays on disk until somebody asks, so that a block costs no memory."""
+
+    kind: str
+    seq: int
+    accepted_ns: int
+    body_bytes: int
+    payload_crc: int
+    file: SegmentFile = field(compare=False, repr=False)
+    offset: int = field(compare=False)
+    """Of the body."""
+
+    @property
+    def body(self) -> bytes:
+        """The body, read and checked again.
+
+        Raises:
+            SpoolDamageError: It is not what it was, or its block was committed.
+        """
+        if self.file.fd >= 0:
+            body = read_bytes(self.file.fd, self.body_bytes, self.offset)
+            if len(body) == self.body_bytes and zlib.crc32(body, zlib.crc32(self.kind.encode())) == self.payload_crc:
+                return body
+        self.file.is_doubtful = True
+        raise SpoolDamageError(
+            f"record {self.seq} of the spool, {self.body_bytes} bytes, is not what it was a moment ago",
+            next_step="look after the disk; what cannot be read is set aside and counted, its neighbours are kept",
+        )
+
+
+AnyRecord: TypeAlias = Record | StoredRecord
+"""What somebody who reads them need not tell apart."""
+
 
 class Frame(NamedTuple):
     """A whole record between two offsets of its segment."""
 
     offset: int
     end: int
-    record: Record
+    record: StoredRecord
 
 
 class Damage(NamedTuple):
@@ -78,44 +134,47 @@ def encode_frame(marker: bytes, record: Record) -> tuple[bytes, bytes]:
     return fields + _HEADER_CRC.pack(zlib.crc32(fields)) + kind, record.body
 
 
-def read_frame(fd: int, offset: int, end: int, marker: bytes) -> Frame | Damage:
+def read_frame(file: SegmentFile, offset: int, end: int, marker: bytes) -> Frame | Damage:
     """The frame at ``offset``, or the damage there; ``end`` is where the readable part of the file ends."""
+    fd = file.fd
     header = _parse_header(read_bytes(fd, min(HEADER_BYTES, end - offset), offset), marker)
     if header is None:
         following = _next_header(fd, offset + 1, end, marker)
         return Damage(offset, end, "torn") if following is None else Damage(offset, following, "flipped")
-    payload_offset = offset + HEADER_BYTES
-    frame_end = payload_offset + header.kind_bytes + header.body_bytes
+    body_at = offset + HEADER_BYTES + header.kind_bytes
+    frame_end = body_at + header.body_bytes
     if frame_end > end:
         return Damage(offset, end, "torn")
-    # Apart, because cutting the kind off would be another copy of the body.
-    kind = read_bytes(fd, header.kind_bytes, payload_offset)
-    body = read_bytes(fd, header.body_bytes, payload_offset + header.kind_bytes)
-    if len(kind) + len(body) != frame_end - payload_offset or zlib.crc32(body, zlib.crc32(kind)) != header.payload_crc:
+    kind = read_bytes(fd, header.kind_bytes, offset + HEADER_BYTES)
+    crc = zlib.crc32(kind)
+    for at in range(body_at, frame_end, _CHUNK_BYTES):
+        crc = zlib.crc32(read_bytes(fd, min(_CHUNK_BYTES, frame_end - at), at), crc)
+    if crc != header.payload_crc:
         return Damage(offset, frame_end, "flipped")
-    return Frame(offset, frame_end, Record(kind.decode(), body, header.seq, header.accepted_ns))
+    return Frame(offset, frame_end, _stored(header, kind, file, body_at))
 
 
-def read_frames(fd: int, offset: int, end: int, marker: bytes) -> Iterator[Frame | Damage]:
+def read_frames(file: SegmentFile, offset: int, end: int, marker: bytes) -> Iterator[Frame | Damage]:
     """Frames and damages between two offsets, in order and without a gap; small frames many at a time."""
-    chunk, chunk_offset = b"", offset
+    chunk, chunk_offset = memoryview(b""), offset
     frame_bytes = _SMALL_BYTES + 1
     while offset < end:
         found: Frame | Damage | None = None
         if frame_bytes <= _SMALL_BYTES:
-            found = _frame_in(chunk, chunk_offset, offset, marker)
+            found = _frame_in(chunk, chunk_offset, offset, marker, file)
             if found is None and offset != chunk_offset:
-                chunk, chunk_offset = read_bytes(fd, min(_CHUNK_BYTES, end - offset), offset), offset
-                found = _frame_in(chunk, chunk_offset, offset, marker)
-        found = found or read_frame(fd, offset, end, marker)
+                chunk = memoryview(read_bytes(file.fd, min(_CHUNK_BYTES, end - offset), offset))
+                chunk_offset = offset
+                found = _frame_in(chunk, chunk_offset, offset, marker, file)
+        found = found or read_frame(file, offset, end, marker)
         yield found
         frame_bytes, offset = found.end - offset, found.end
 
 
-def _frame_in(chunk: bytes, chunk_offset: int, offset: int, marker: bytes) -> Frame | None:
+def _frame_in(chunk: memoryview, chunk_offset: int, offset: int, marker: bytes, file: SegmentFile) -> Frame | None:
     """The frame at ``offset`` when all of it is in the chunk and whole."""
     start = offset - chunk_offset
-    header = _parse_header(chunk[start : start + HEADER_BYTES], marker)
+    header = _parse_header(bytes(chunk[start : start + HEADER_BYTES]), marker)
     if header is None:
         return None
     kind_at = start + HEADER_BYTES
@@ -123,10 +182,17 @@ def _frame_in(chunk: bytes, chunk_offset: int, offset: int, marker: bytes) -> Fr
     frame_end = body_at + header.body_bytes
     if frame_end > len(chunk):
         return None
-    kind, body = chunk[kind_at:body_at], chunk[body_at:frame_end]
-    if zlib.crc32(body, zlib.crc32(kind)) != header.payload_crc:
+    # Kind and body lie in a row, and the checksum is over both.
+    if zlib.crc32(chunk[kind_at:frame_end]) != header.payload_crc:
         return None
-    return Frame(offset, chunk_offset + frame_end, Record(kind.decode(), body, header.seq, header.accepted_ns))
+    stored = _stored(header, bytes(chunk[kind_at:body_at]), file, chunk_offset + body_at)
+    return Frame(offset, chunk_offset + frame_end, stored)
+
+
+def _stored(header: _Header, kind: bytes, file: SegmentFile, body_at: int) -> StoredRecord:
+    return StoredRecord(
+        kind.decode(), header.seq, header.accepted_ns, header.body_bytes, header.payload_crc, file, body_at
+    )
 
 
 def read_bytes(fd: int, size_bytes: int, offset: int) -> bytes:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from spanloop.semconv.errors import AlreadyRunningError
 
 from .spool_cursor import CursorFile
-from .spool_frames import Damage, Frame, Record
+from .spool_frames import AnyRecord, Damage, Frame, Record, StoredRecord
 from .spool_segment import Segment, list_quarantined, list_segments, sync_directory
 
 _AGE_RESOLUTION_NS: Final = 100_000_000
@@ -31,8 +31,9 @@ class Batch(NamedTuple):
 
     block_id: str
     """32 hex digits; the same for every retry of the block."""
-    records: tuple[Record, ...]
-    """Oldest first; empty only when every record of the block was damaged after the block was first read."""
+    records: tuple[AnyRecord, ...]
+    """Oldest first, their bodies on disk until asked for; empty only when every record of the block was damaged after
+    it was first read."""
 
 
 class SpoolStats(NamedTuple):
@@ -75,6 +76,7 @@ class Journal:
         _make_directory(directory)
         self._lock_fd = _lock_directory(directory)
         self._position: _Position | None = None
+        self._pending_bytes = 0
         try:
             self._cursor = CursorFile.open(directory / "cursor")
             self._quarantined = list_quarantined(directory)
@@ -91,14 +93,13 @@ class Journal:
     @property
     def pending_bytes(self) -> int:
         """Bytes on disk that are not committed."""
-        with self._lock:
-            return sum(end - start for _, start, end in self._unread())
+        return self._pending_bytes
 
     @property
     def stats(self) -> SpoolStats:
         """The fill right now."""
         with self._lock:
-            pending = sum(end - start for _, start, end in self._unread())
+            pending = self._pending_bytes
             records = self._segments[-1].last_seq - self._cursor.state.committed_seq if pending else 0
             oldest_ns = self._ages[0][1] if self._ages and pending else None
             age_s = 0.0 if oldest_ns is None else max(0.0, (time.time_ns() - oldest_ns) / 1e9)
@@ -110,6 +111,8 @@ class Journal:
         Raises:
             OSError: None of them counts.
         """
+        if not items:
+            return
         first = self._next_seq
         # Numbers of a failed group are not reused: remains of it may turn up after a crash.
         self._next_seq += len(items)
@@ -126,6 +129,7 @@ class Journal:
             self._active = None
             raise
         with self._lock:
+            self._count_pending()
             self._note_age(records[-1].seq, records[0].accepted_ns)
         if segment.durable_bytes >= self._segment_bytes:
             self._active = None
@@ -137,7 +141,7 @@ class Journal:
             OSError: The block's bounds could not be made durable; no block was opened.
         """
         with self._read_lock:
-            if self._block is None:
+            if self._block is None or self._has_changed():
                 self._block = self._next_block(max_bytes)
             return None if self._block is None else self._block.batch
 
@@ -213,6 +217,17 @@ class Journal:
             self._note_age(found.record.seq, found.record.accepted_ns)
         return start, damages
 
+    def _has_changed(self) -> bool:
+        """Whether a record was damaged since it was read: then its block has to be read again."""
+        doubtful = [segment for segment in self._segments if segment.is_doubtful]
+        for segment in doubtful:
+            segment.is_doubtful = False
+        return bool(doubtful)
+
+    def _count_pending(self) -> None:
+        """Call it under the lock whenever a border moved: every append asks for the sum."""
+        self._pending_bytes = sum(end - start for _, start, end in self._unread())
+
     def _unread(self) -> Iterator[tuple[Segment, int, int]]:
         """(segment, from, to) of what is not committed; call it under the lock."""
         is_after = self._position is None
@@ -225,7 +240,7 @@ class Journal:
 
     def _next_block(self, max_bytes: int) -> _Block | None:
         state = self._cursor.state
-        records: list[Record] = []
+        records: list[StoredRecord] = []
         size_bytes = 0
         end_seq = state.block_end_seq
         end: _Position | None = None
@@ -234,7 +249,7 @@ class Journal:
             if isinstance(found, Damage):
                 damages.append((segment, found))
             else:
-                size_bytes += len(found.record.body)
+                size_bytes += found.record.body_bytes
                 is_past = found.record.seq > end_seq if state.block_id else size_bytes > max_bytes and bool(records)
                 if is_past:
                     break
@@ -270,6 +285,7 @@ class Journal:
             if position.offset >= position.segment.durable_bytes and position.segment is not self._active:
                 drained.append(self._segments.pop(0))
                 self._position = _Position(self._segments[0], 0) if self._segments else None
+            self._count_pending()
             while self._ages and self._ages[0][0] <= committed:
                 self._ages.popleft()
         for segment in drained:

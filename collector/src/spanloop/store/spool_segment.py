@@ -30,7 +30,10 @@ class Segment:
         self.marker = marker
         self.durable_bytes = durable_bytes
         self.last_seq = last_seq
-        self._fd = fd
+        self.fd = fd
+        """Negative once it is closed."""
+        self.is_doubtful = False
+        """A record of it changed since it was read."""
 
     @classmethod
     def create(cls, directory: Path, first_seq: int) -> Self:
@@ -69,20 +72,20 @@ class Segment:
         """
         pieces = [piece for record in records for piece in encode_frame(self.marker, record)]
         try:
-            _write_all(self._fd, pieces, self.durable_bytes)
-            os.fdatasync(self._fd)
+            _write_all(self.fd, pieces, self.durable_bytes)
+            os.fdatasync(self.fd)
         except OSError:
             # Best effort: should the cut fail too, readers still stop at durable_bytes, and a restart that finds
             # the rest delivers records whose senders were told to retry, never the other way round.
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self.durable_bytes)
+                os.ftruncate(self.fd, self.durable_bytes)
             raise
         self.durable_bytes += sum(map(len, pieces))
         self.last_seq = records[-1].seq
 
     def read(self, offset: int, end: int) -> Iterator[Frame | Damage]:
         """Frames and damages between two offsets, in order and without a gap."""
-        return read_frames(self._fd, offset, end, self.marker)
+        return read_frames(self, offset, end, self.marker)
 
     def quarantine(self, damage: Damage) -> str:
         """Keep a copy of damaged bytes beside the segments; returns its name, the same for the same damage."""
@@ -96,7 +99,7 @@ class Segment:
         )  # fmt: skip
         try:
             target.parent.mkdir(exist_ok=True)
-            target.write_bytes(read_bytes(self._fd, damage.end - damage.offset, damage.offset))
+            target.write_bytes(read_bytes(self.fd, damage.end - damage.offset, damage.offset))
         except OSError as error:
             # The copy is for a person to look at; a full disk must not keep the neighbours from being drained.
             _log.warning("spool: could not copy the unreadable bytes to %s: %s", target, error)
@@ -104,9 +107,9 @@ class Segment:
 
     def close(self) -> None:
         """Close the file; closing twice is allowed."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
     def delete(self) -> None:
         """Close and remove the file. Should it stay, or come back in a crash: the cursor says that it was drained."""
@@ -140,13 +143,18 @@ def sync_directory(directory: Path) -> None:
 
 def _write_all(fd: int, pieces: Sequence[bytes], offset: int) -> None:
     for first in range(0, len(pieces), _IOVEC_LIMIT):
-        views = [memoryview(piece) for piece in pieces[first : first + _IOVEC_LIMIT] if piece]
-        while views:
-            written = os.pwritev(fd, views, offset)
-            if not written:
-                raise OSError(errno.EIO, "The disk takes no more bytes, and does not say why")
-            offset += written
-            while views and written >= len(views[0]):
-                written -= len(views.pop(0))
-            if written:
-                views[0] = views[0][written:]
+        group = pieces[first : first + _IOVEC_LIMIT]
+        written = os.pwritev(fd, group, offset)
+        size_bytes = sum(map(len, group))
+        if written < size_bytes:
+            _write_rest(fd, b"".join(group)[written:], offset + written)
+        offset += size_bytes
+
+
+def _write_rest(fd: int, rest: bytes, offset: int) -> None:
+    """What a short write left."""
+    while rest:
+        written = os.pwrite(fd, rest, offset)
+        if not written:
+            raise OSError(errno.EIO, "The disk takes no more bytes, and does not say why")
+        rest, offset = rest[written:], offset + written

@@ -15,7 +15,7 @@ import polars as pl
 from spanloop.semconv.errors import StoreError
 
 from .catalogue import named_query
-from .client import Address, Connection
+from .client import Address, Connection, Pieces
 from .frames import polars_type
 from .migrate import migrate
 
@@ -119,7 +119,7 @@ class Store:
         self._connection.insert(table, fitting, token=token)
         return frame.height
 
-    def insert_from(self, query_name: str, /, data: Sequence[bytes], *, token: str = "") -> None:
+    def insert_from(self, query_name: str, /, data: Sequence[bytes] | Pieces, *, token: str = "") -> None:
         """Insert what a named INSERT … SELECT … FROM input() … FORMAT … statement makes of data, as one block.
 
         Args:
@@ -130,7 +130,8 @@ class Store:
         Raises:
             StoreError: As `insert`.
         """
-        doing = f"inserting {sum(map(len, data))} bytes by {query_name!r}"
+        size_bytes = sum(map(len, data)) if isinstance(data, Sequence) else data.size_bytes
+        doing = f"inserting {size_bytes} bytes by {query_name!r}"
         self._connection.insert_from(named_query(query_name).sql, data, doing=doing, token=token)
 
     def read_native(self, query_name: str, /, **parameters: object) -> bytes:

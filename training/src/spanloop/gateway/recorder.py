@@ -17,7 +17,7 @@ import polars as pl
 
 from spanloop.semconv.errors import SpanloopError
 from spanloop.store import Store
-from spanloop.store.spool import Batch, Record, Spool, SpoolStats
+from spanloop.store.spool import AnyRecord, Batch, Spool, SpoolStats
 
 from .capture import Capture, decode, encode
 from .metrics import Metrics
@@ -194,7 +194,7 @@ class Recorder:
                 self._reject(record, error)
         return pl.concat(frames)
 
-    def _reject(self, record: Record, error: Exception) -> None:
+    def _reject(self, record: AnyRecord, error: Exception) -> None:
         """Keep, once, a record that no retry can turn into a row, so that it does not block the ones behind it."""
         if record.seq in self._rejected_seqs:
             return
