@@ -211,6 +211,25 @@ async def test_a_full_spool_says_when_to_come_back(app: App) -> None:
     assert app.metrics.get("accepted_total", signal="traces") == 4
 
 
+async def test_a_full_spool_reads_a_body_to_its_end_and_holds_nothing_of_it(app: App) -> None:
+    """A sender hears why it is refused only when it could send everything."""
+    await app.spool.append("traces", bytes(2**21 - 4096))
+    sent = 0
+
+    async def pieces() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(16):
+            yield bytes(65536)
+            sent += 65536
+            assert app.intake.budget.held_bytes == 0
+
+    headers = {"content-type": PROTOBUF, "content-length": str(2**20)}
+    refused = await app.client.post("/v1/traces", content=pieces(), headers=headers)
+    assert (refused.status_code, sent) == (503, 2**20)
+    assert int(refused.headers["retry-after"]) > 0
+    assert "connection" not in refused.headers
+
+
 async def test_other_paths_and_methods(app: App) -> None:
     metrics = await app.post(b"", "/v1/metrics")
     assert metrics.status_code == 404

@@ -5,61 +5,68 @@ accepted, and says in google.rpc.Status why.
 """
 
 import json
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from spanloop.store.keys import Scope
+from spanloop.store.keys import Scope as KeyScope
 
 from .admission import JSON, Signal
 from .intake import Intake
-from .otlp_http import (
-    NO_METRICS,
-    accepted_response,
-    authorization_of,
-    content_type_of,
-    read_body,
-    refused_response,
-)
+from .otlp_http import NO_METRICS, Head, read_body, refused_response, send_accepted
 from .refusal import RefusedError, RpcCode
 from .routes_scores import PATH as SCORES_PATH
 from .routes_scores import score_receiver
 
+_SIGNALS: Final = {"/v1/traces": Signal.TRACES, "/v1/logs": Signal.LOGS}
 
-def create_app(intake: Intake) -> Starlette:
+
+def create_app(intake: Intake) -> ASGIApp:
     """The app; the caller owns the intake and runs the writer."""
+    others = _others(intake)
 
-    def receiver(signal: Signal) -> Callable[[Request], Awaitable[Response]]:
-        async def receive(request: Request) -> Response:
-            content_type = content_type_of(request)
-            try:
-                intake.guard.check(authorization_of(request), Scope.INGEST)
-                with intake.budget.share() as share:
-                    body = await read_body(request, intake.settings, share)
-                    admission = await intake.receive(signal, body, content_type)
-            except RefusedError as refused:
-                intake.refused(signal, refused)
-                return refused_response(request, refused)
-            except ClientDisconnect:
-                # Nobody is left to read an answer; the sender tries again.
-                return Response(status_code=HTTPStatus.BAD_REQUEST)
-            return accepted_response(signal, admission, content_type)
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        # Spans and logs without Starlette: its layers cost as much as reading a small request.
+        signal = _SIGNALS.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        if signal is None:
+            await others(scope, receive, send)
+            return
+        head = Head.of(scope)
+        try:
+            intake.guard.check(head.authorization, KeyScope.INGEST)
+            with intake.budget.share() as share:
+                body = await read_body(head, receive, intake, share)
+                admission = await intake.receive(signal, body, head.content_type)
+        except RefusedError as refused:
+            intake.refused(signal, refused)
+            await refused_response(head, refused)(scope, receive, send)
+        except ClientDisconnect:
+            # Nobody is left to read an answer; the sender tries again.
+            await Response(status_code=HTTPStatus.BAD_REQUEST)(scope, receive, send)
+        else:
+            await send_accepted(send, signal, admission, head.content_type)
 
-        return receive
+    return app
+
+
+def _others(intake: Intake) -> Starlette:
+    """What is asked less often."""
 
     async def healthz(_: Request) -> Response:
         return Response(json.dumps(intake.health.report(intake.spool.stats, intake.metrics)), media_type=JSON)
 
     async def prometheus(request: Request) -> Response:
+        head = Head.of(request.scope)
         try:
-            intake.guard.check(authorization_of(request), Scope.READ)
+            intake.guard.check(head.authorization, KeyScope.READ)
         except RefusedError as refused:
-            return refused_response(request, refused)
+            return refused_response(head, refused)
         stats, metrics = intake.spool.stats, intake.metrics
         metrics.set("spool_bytes", stats.bytes)
         metrics.set("spool_records", stats.records)
@@ -70,8 +77,7 @@ def create_app(intake: Intake) -> Starlette:
 
     return Starlette(
         routes=[
-            Route("/v1/traces", receiver(Signal.TRACES), methods=["POST"]),
-            Route("/v1/logs", receiver(Signal.LOGS), methods=["POST"]),
+            *(Route(path, _only_post, methods=["POST"]) for path in _SIGNALS),
             Route(SCORES_PATH, score_receiver(intake), methods=["POST"]),
             Route("/v1/metrics", _no_metrics, methods=["POST"]),
             Route("/healthz", healthz),
@@ -81,8 +87,14 @@ def create_app(intake: Intake) -> Starlette:
     )
 
 
+async def _only_post(_: Request) -> Response:
+    """Never called: it makes another method than POST, which `create_app` takes itself, a 405 instead of a 404."""
+    raise AssertionError("a POST of spans or logs went past the receiver")
+
+
 async def _no_metrics(request: Request) -> Response:
-    return refused_response(request, RefusedError(HTTPStatus.NOT_FOUND, RpcCode.UNIMPLEMENTED, NO_METRICS))
+    refused = RefusedError(HTTPStatus.NOT_FOUND, RpcCode.UNIMPLEMENTED, NO_METRICS)
+    return refused_response(Head.of(request.scope), refused)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -91,4 +103,4 @@ async def _http_error(request: Request, error: Exception) -> Response:
     expected = f"POST to /v1/traces, /v1/logs or {SCORES_PATH}"
     message = f"{request.method} {request.url.path}: {status.phrase}; expected {expected}"
     code = RpcCode.NOT_FOUND if status is HTTPStatus.NOT_FOUND else RpcCode.UNIMPLEMENTED
-    return refused_response(request, RefusedError(status, code, message))
+    return refused_response(Head.of(request.scope), RefusedError(status, code, message))

@@ -88,6 +88,7 @@ class Intake:
         Raises:
             RefusedError: No request of this signal, or the spool cannot take it.
         """
+        self.check_room(len(body))
         try:
             admission = await self._admit(signal, body, content_type)
         except MalformedError as error:
@@ -103,6 +104,18 @@ class Intake:
             await self._store(records)
         self._count(signal, admission)
         return admission
+
+    def check_room(self, size_bytes: int) -> None:
+        """Whether a body of so many bytes finds room now: what will be refused should not be read and checked before.
+
+        Raises:
+            RefusedError: It does not.
+        """
+        try:
+            self.spool.check_room(size_bytes)
+        except SpoolFullError as error:
+            self.health.spool_refused(error.what)
+            raise unavailable(error.what) from error
 
     def refused(self, signal: Signal, refused: RefusedError) -> None:
         """Count and log a request that was refused."""

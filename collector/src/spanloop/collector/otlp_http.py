@@ -8,7 +8,7 @@ JSON sender, else protobuf.
 import asyncio
 import json
 from http import HTTPStatus
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsPartialSuccess,
@@ -18,30 +18,64 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTracePartialSuccess,
     ExportTraceServiceResponse,
 )
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from .admission import JSON, PROTOBUF, Admission, Signal
 from .decompress import DECODERS
-from .intake import reasons
+from .intake import Intake, reasons
 from .refusal import BodyShare, RefusedError, RpcCode, unavailable
-from .settings import Settings
 from .wire import encode_field, serialize, write_varint
 
 NO_METRICS: Final = (
     "spanloop keeps traces and logs, no metrics: send metrics elsewhere, or turn them off with "
     "OTEL_METRICS_EXPORTER=none"
 )
+_PROTOBUF_HEADER: Final = (b"content-type", PROTOBUF.encode())
+_JSON_HEADER: Final = (b"content-type", JSON.encode())
 _PATIENCE_S: Final = 10.0
 _LEAST_BYTES_PER_S: Final = 32 * 1024
 
 
-async def read_body(request: Request, settings: Settings, share: BodyShare) -> bytes:
+class Head(NamedTuple):
+    """What counts of a request's head."""
+
+    content_type: str
+    """The media type without its parameters."""
+    content_encoding: str
+    authorization: str
+    """The header that holds the key; empty without one."""
+    content_bytes: int
+    """What the sender says of the body's size, compressed; 0 when it does not say."""
+
+    @classmethod
+    def of(cls, scope: Scope) -> Self:
+        """Read it from the connection's scope."""
+        content_type = content_encoding = authorization = b""
+        content_bytes = 0
+        for name, value in scope["headers"]:
+            if name == b"content-type":
+                content_type = value.partition(b";")[0].strip().lower()
+            elif name == b"content-encoding":
+                content_encoding = value.strip().lower()
+            elif name == b"authorization":
+                authorization = value
+            elif name == b"content-length" and value.isdigit():
+                content_bytes = int(value)
+        return cls(
+            content_type.decode("latin-1"), content_encoding.decode("latin-1"), authorization.decode("latin-1"),
+            content_bytes,
+        )  # fmt: skip
+
+
+async def read_body(head: Head, receive: Receive, intake: Intake, share: BodyShare) -> bytes:
     """The decompressed body.
 
     Args:
-        request: Its head was read, its body not yet.
-        settings: The size limit.
+        head: The request's.
+        receive: Gives the body, of which nothing was read yet.
+        intake: Knows the size limit, and whether there is room.
         share: Grows with what is held.
 
     Raises:
@@ -49,21 +83,36 @@ async def read_body(request: Request, settings: Settings, share: BodyShare) -> b
             says.
         ClientDisconnect: The sender went away in the middle.
     """
-    _check_content_type(request)
-    encoding = request.headers.get("content-encoding", "").strip().lower()
-    if encoding not in DECODERS:
+    if head.content_type not in {PROTOBUF, JSON}:
         raise RefusedError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             RpcCode.UNIMPLEMENTED,
-            f"content encoding {encoding!r} is not supported; send gzip, zstd or none",
+            f"content type {head.content_type!r} is not supported; expected {PROTOBUF} or {JSON}",
         )
-    decoder = DECODERS[encoding](settings.body_limit_bytes)
-    loop = asyncio.get_running_loop()
-    end_s = loop.time() + _PATIENCE_S
+    if head.content_encoding not in DECODERS:
+        raise RefusedError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            RpcCode.UNIMPLEMENTED,
+            f"content encoding {head.content_encoding!r} is not supported; send gzip, zstd or none",
+        )
+    try:
+        intake.check_room(head.content_bytes)
+    except RefusedError as refused:
+        refused.is_hanging = not await _drop_body(receive)
+        raise
+    decoder = DECODERS[head.content_encoding](intake.settings.body_limit_bytes)
+    end_s = asyncio.get_running_loop().time() + _PATIENCE_S
     try:
         async with asyncio.timeout_at(end_s) as limit:
-            async for piece in request.stream():
-                share.grow_to(decoder.feed(piece))
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                piece = message.get("body", b"")
+                if piece:
+                    share.grow_to(decoder.feed(piece))
+                if not message.get("more_body", False):
+                    return decoder.finish()
                 # A sender that trickles holds memory for as long as it likes, so time is earned by bytes.
                 end_s += len(piece) / _LEAST_BYTES_PER_S
                 limit.reschedule(end_s)
@@ -72,57 +121,49 @@ async def read_body(request: Request, settings: Settings, share: BodyShare) -> b
             f"the body came too slowly: after {_PATIENCE_S:.0f} s at least {_LEAST_BYTES_PER_S} bytes/s are expected",
             is_hanging=True,
         ) from error
-    return decoder.finish()
 
 
-def accepted_response(signal: Signal, admission: Admission, content_type: str) -> Response:
+async def send_accepted(send: Send, signal: Signal, admission: Admission, content_type: str) -> None:
     """200, with the partial success that the specification asks for when items were rejected."""
-    return Response(
-        _json_answer(signal, admission) if content_type == JSON else protobuf_answer(signal, admission),
-        media_type=content_type,
-    )
+    if content_type == JSON:
+        body, named = _json_answer(signal, admission), _JSON_HEADER
+    else:
+        body, named = protobuf_answer(signal, admission), _PROTOBUF_HEADER
+    headers = [named, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def protobuf_answer(signal: Signal, admission: Admission) -> bytes:
     """The Export…ServiceResponse."""
     message = _message(admission)
+    if not message:
+        return b""
     answer: ExportTraceServiceResponse | ExportLogsServiceResponse
     if signal is Signal.TRACES:
-        answer = ExportTraceServiceResponse()
-        if message:
-            answer.partial_success.CopyFrom(
-                ExportTracePartialSuccess(rejected_spans=admission.rejected_total, error_message=message)
-            )
+        answer = ExportTraceServiceResponse(
+            partial_success=ExportTracePartialSuccess(rejected_spans=admission.rejected_total, error_message=message)
+        )
     else:
-        answer = ExportLogsServiceResponse()
-        if message:
-            answer.partial_success.CopyFrom(
-                ExportLogsPartialSuccess(rejected_log_records=admission.rejected_total, error_message=message)
+        answer = ExportLogsServiceResponse(
+            partial_success=ExportLogsPartialSuccess(
+                rejected_log_records=admission.rejected_total, error_message=message
             )
+        )
     return serialize(answer)
 
 
-def refused_response(request: Request, refused: RefusedError) -> Response:
+def refused_response(head: Head, refused: RefusedError) -> Response:
     """The google.rpc.Status answer of a refused request."""
     headers = {} if refused.retry_after_s is None else {"Retry-After": str(refused.retry_after_s)}
     if refused.is_hanging:
         headers["Connection"] = "close"
     if refused.status is HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    if content_type_of(request) == JSON:
+    if head.content_type == JSON:
         body = json.dumps({"code": int(refused.code), "message": refused.message}).encode()
         return Response(body, refused.status, headers, JSON)
     return Response(rpc_status(refused), refused.status, headers, PROTOBUF)
-
-
-def content_type_of(request: Request) -> str:
-    """The media type without its parameters."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def authorization_of(request: Request) -> str:
-    """The header that holds the key; empty without one."""
-    return request.headers.get("authorization", "")
 
 
 def rpc_status(refused: RefusedError) -> bytes:
@@ -149,11 +190,12 @@ def _message(admission: Admission) -> str:
     return f"rejected: {reasons(admission)}; kept as dead letters, the others are stored" if admission.rejected else ""
 
 
-def _check_content_type(request: Request) -> None:
-    found = content_type_of(request)
-    if found not in {PROTOBUF, JSON}:
-        raise RefusedError(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            RpcCode.UNIMPLEMENTED,
-            f"content type {found!r} is not supported; expected {PROTOBUF} or {JSON}",
-        )
+async def _drop_body(receive: Receive) -> bool:
+    """Read a body that finds no room and hold nothing, so that its sender hears the answer; whether it came in time."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
+                pass
+    except TimeoutError:
+        return False
+    return True

@@ -22,7 +22,7 @@ from spanloop.store.scores import Score
 
 from .admission import JSON, PROTOBUF, Signal
 from .intake import Intake
-from .otlp_http import authorization_of, content_type_of, read_body, refused_response
+from .otlp_http import Head, read_body, refused_response
 from .refusal import RefusedError, RpcCode, invalid
 from .wire import serialize
 
@@ -45,16 +45,17 @@ def score_receiver(intake: Intake) -> Callable[[Request], Awaitable[Response]]:
     """
 
     async def receive(request: Request) -> Response:
+        head = Head.of(request.scope)
         try:
-            intake.guard.check(authorization_of(request), Scope.SCORE)
-            _check_content_type(request)
+            intake.guard.check(head.authorization, Scope.SCORE)
+            _check_content_type(head)
             with intake.budget.share() as share:
-                read = _read(await read_body(request, intake.settings, share))
+                read = _read(await read_body(head, request.receive, intake, share))
                 if read.scores:
                     await intake.receive(Signal.LOGS, serialize(as_log_request(read.scores)), PROTOBUF)
         except RefusedError as refused:
             intake.refused(Signal.LOGS, refused)
-            return refused_response(request, refused)
+            return refused_response(head, refused)
         except ClientDisconnect:
             return Response(status_code=HTTPStatus.BAD_REQUEST)
         if read.scores:
@@ -70,13 +71,12 @@ def score_receiver(intake: Intake) -> Callable[[Request], Awaitable[Response]]:
     return receive
 
 
-def _check_content_type(request: Request) -> None:
-    found = content_type_of(request)
-    if found != JSON:
+def _check_content_type(head: Head) -> None:
+    if head.content_type != JSON:
         raise RefusedError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             RpcCode.UNIMPLEMENTED,
-            f"content type {found!r} is not supported; expected {JSON}",
+            f"content type {head.content_type!r} is not supported; expected {JSON}",
         )
 
 

@@ -7,6 +7,7 @@ flight answered, the run file gone, the writer drains for a while, and the spool
 import asyncio
 import contextlib
 import errno
+import gc
 import ipaddress
 import logging
 import os
@@ -25,7 +26,7 @@ from spanloop.store.spool import Spool
 
 from .allocator import keep_freed_memory
 from .app import create_app
-from .connections import IDLE_S, PatientProtocol, allow_many_connections
+from .connections import allow_many_connections, http_config
 from .guard import Guard
 from .health import Health
 from .intake import Intake
@@ -100,11 +101,7 @@ async def _serve(
     strategy = ProtobufStrategy(RefusedRanges(data_dir.spool / "refused"))
     writer = Writer(spool, open_store, metrics, health, settings=settings, strategy=strategy)
     allow_many_connections()
-    config = uvicorn.Config(
-        create_app(intake), http=PatientProtocol, lifespan="off", access_log=False, log_config=None,
-        timeout_keep_alive=IDLE_S, timeout_graceful_shutdown=3,
-    )  # fmt: skip
-    server = _Server(config)
+    server = _Server(http_config(create_app(intake)))
     _stop_on_signals(server)
     name: tuple[str, int] = listener.getsockname()[:2]
     url = _reachable_url(*name)
@@ -113,6 +110,9 @@ async def _serve(
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         await _wait_for_start(server, serving)
+        # What was imported stays: nobody needs to look for garbage in it again and again.
+        gc.collect()
+        gc.freeze()
         async with _grpc(data_dir, settings, intake):
             with data_dir.announce("collector", url):
                 _log.info("collector answers at %s, spool %s", url, data_dir.spool)
