@@ -9,12 +9,14 @@ and without compression; it answers before anything is stored. *Agent Lightning*
 name rollouts, else it would drop them. Each has a database of its own. CPU is that of all server processes,
 ClickHouse's merges afterwards included; spans/s end when the last span is queryable. Then the collector and Agent
 Lightning get spans with 500 token ids each; batches of 8 spans go to the collector and to the same HTTP server that
-reads and drops them; and batches of 512 go to the collector at half of the load, at fixed times.
+reads and drops them, over 4 connections and over 64, from senders that make no requests meanwhile; and batches of 512
+go to the collector at half of the load, at fixed times.
 
 The last line is ``ratio clickhouse=… rotel=… rotel_tuned=… agent_lightning=… agent_lightning_tokens=…
-clickhouse_cpu=… small=…``: queryable spans/s over those of ClickHouse alone; spans per CPU-second over those of the
-peers and of ClickHouse; acknowledged spans/s in batches of 8 over those that are dropped. A peer that is not installed
-has no ratio, see ``peers.py``.
+clickhouse_cpu=… small=… small_64=…``: queryable spans/s over those of ClickHouse alone; spans per CPU-second over those
+of the peers and of ClickHouse; acknowledged spans/s in batches of 8 over those that the same server drops, both over 4
+connections and both over 64, while ClickHouse stores what was acknowledged on the same machine. A peer that is not
+installed has no ratio, see ``peers.py``.
 """
 
 import argparse
@@ -22,12 +24,13 @@ import itertools
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from ingesting.flat_out import send_flat_out
 from ingesting.load import (
     BATCH_SPANS,
     CONNECTIONS,
@@ -42,6 +45,7 @@ from ingesting.load import (
 )
 from ingesting.servers import (
     TIMEOUT_S,
+    Server,
     agent_lightning,
     collector,
     dropping,
@@ -60,6 +64,8 @@ from spanloop.store.access import embedded_address
 from spanloop.store.client import Address, Connection
 
 BLOCK_REQUESTS: Final = 20_000 // BATCH_SPANS
+MANY_CONNECTIONS: Final = 64
+"""As many small agents have together."""
 TOKEN_IDS: Final = 500
 PEER_REQUESTS: Final = 8
 """For Agent Lightning, which takes as long for them as all others together for everything."""
@@ -189,19 +195,42 @@ def of_agent_lightning(token_ids: int) -> Outcome:
     return Outcome(name, spans, wall_s, used_s)
 
 
-def small_batches(bench: Bench, requests: int) -> float:
-    """Acknowledged spans/s in small batches over those that are read and dropped."""
-    bodies = make_bodies(requests, SMALL_BATCH_SPANS)
-    found: list[float] = []
-    for name, start in (("read and dropped", dropping), ("acknowledged", lambda: collector(bench.data_dir))):
-        with start() as server:
-            send_all(server.port, bodies[:CONNECTIONS])
-            start_s = time.perf_counter()
-            waited_s = send_all(server.port, bodies)
-            found.append(requests * SMALL_BATCH_SPANS / (time.perf_counter() - start_s))
-            print(f"{f'batches of {SMALL_BATCH_SPANS}, {name}':<36} {found[-1]:>9,.0f} spans/s, "
-                  f"p99 {percentile(waited_s, 0.99):.0f} ms")  # fmt: skip
-    return found[1] / found[0]
+def small_batches(bench: Bench, seconds: float, repeats: int) -> Mapping[str, float]:
+    """Acknowledged spans/s in small batches over those that are read and dropped, by the ratio's name.
+
+    Args:
+        bench: Its collector stores what it acknowledges meanwhile.
+        seconds: For each server and number of connections, each time.
+        repeats: The servers take turns; medians count.
+    """
+    bodies = make_bodies(1_000, SMALL_BATCH_SPANS)
+    found: dict[str, list[float]] = {}
+    for _ in range(repeats):
+        for what, start in (("read and dropped", dropping), ("acknowledged", lambda: collector(bench.data_dir))):
+            with start() as server:
+                send_flat_out(server.port, bodies, CONNECTIONS, 0.2)
+                for connections in (CONNECTIONS, MANY_CONNECTIONS):
+                    found.setdefault(f"{connections} {what}", []).append(
+                        _small_batches(server, bodies, connections, seconds, what)
+                    )
+    return {
+        name: statistics.median(found[f"{connections} acknowledged"])
+        / statistics.median(found[f"{connections} read and dropped"])
+        for name, connections in (("small", CONNECTIONS), (f"small_{MANY_CONNECTIONS}", MANY_CONNECTIONS))
+    }
+
+
+def _small_batches(server: Server, bodies: Sequence[bytes], connections: int, seconds: float, what: str) -> float:
+    cpu_before_s = cpu_s(server.process.pid)
+    done = send_flat_out(server.port, bodies, connections, seconds)
+    used_s = cpu_s(server.process.pid) - cpu_before_s
+    per_s = done.requests * SMALL_BATCH_SPANS / done.wall_s
+    print(
+        f"{f'batches of {SMALL_BATCH_SPANS}, {connections} connections, {what}':<46} {per_s:>9,.0f} spans/s, "
+        f"p99 {percentile(done.waited_s, 0.99):.0f} ms; CPU of a request {used_s / done.requests * 1e6:.0f} µs, "
+        f"of its sender {done.cpu_s / done.requests * 1e6:.0f}"
+    )
+    return per_s
 
 
 def half_load(bench: Bench, per_s: float, seconds: float) -> float:
@@ -253,7 +282,7 @@ def main() -> None:
             ours = _medians([each[0] for each in outcomes])
             with_tokens = bench._replace(bodies=make_bodies(PEER_REQUESTS, token_ids=TOKEN_IDS), rounds=5)
             tokens = of_collector(with_tokens)._replace(name=f"collector, {TOKEN_IDS} token ids a span")
-            small = small_batches(bench, 1_500 if options.quick else 10_000)
+            small = small_batches(bench, 1.0 if options.quick else 10.0, repeats)
             p99_ms = half_load(bench, ours.per_s, 4 if options.quick else 20)
     alone = _medians([each[1] for each in outcomes])
     found = [ours, alone]
@@ -272,7 +301,7 @@ def main() -> None:
     else:
         print(f"rotel and Agent Lightning: {HOW_TO}")
     print(*found, sep="\n")
-    ratios |= {"clickhouse_cpu": ours.per_cpu_s / alone.per_cpu_s, "small": small}
+    ratios |= {"clickhouse_cpu": ours.per_cpu_s / alone.per_cpu_s, **small}
     print("ratio", *(f"{name}={value:.2f}" for name, value in ratios.items()), f"p99_ms={p99_ms:.0f}")
 
 

@@ -1,13 +1,16 @@
-"""Whether the collector's memory stays flat: millions of spans, then ten times as many senders as get through.
+"""Whether the collector's memory stays flat: millions of spans, then ten times as many as it gets through.
 
     python benchmarks/ingest_memory.py [--quick] [--spans N]
 
 Batches of 512 spans of 3 KB, 20,000 different ones again and again; what is stored is dropped on the way. First four
-connections send no faster than ClickHouse stores. Then a collector whose spool holds 256 MiB gets forty connections
-that never wait: it answers 503, and they send the batch again. Then they stop, and the backlog drains. The resident
-memory is looked at five times a second, from the first 100,000 spans on.
+connections send no faster than ClickHouse stores. Then a collector whose spool holds 256 MiB is offered ten times that
+rate by forty connections, at fixed times: once the spool is full it answers 503 to most, and they send the batch again.
+Then they stop, and the backlog drains. The resident memory is looked at five times a second, from the first 100,000
+spans on.
 
-The last line is ``ratio drain=…``: the backlog's spans/s over those of the same collector while it is flooded.
+The last line is ``ratio drain=… overload=… swing_mib=…``: the backlog's spans/s over those of the same collector while
+it is flooded; spans that were offered in the overload over those that were acknowledged; and the most less the least
+resident memory of one collector, the larger of both.
 """
 
 import argparse
@@ -30,7 +33,8 @@ from spanloop.store import DataDir, EmbeddedClickHouse, Store
 from spanloop.store.access import embedded_address
 from spanloop.store.client import Address, Connection
 
-FLOOD_CONNECTIONS: Final = 10 * CONNECTIONS
+OVERLOAD: Final = 10
+FLOOD_CONNECTIONS: Final = OVERLOAD * CONNECTIONS
 SPOOL_BYTES: Final = 256 * 2**20
 HIGH_BYTES: Final = 512 * 2**20
 KEPT_SPANS: Final = 1_000_000
@@ -42,11 +46,13 @@ class Memory(NamedTuple):
     """Resident bytes of the collector, over a phase."""
 
     first: int
+    least: int
     most: int
     last: int
 
     def __str__(self) -> str:
-        return f"{self.first / MIB:.0f} MiB at first, {self.most / MIB:.0f} at most, {self.last / MIB:.0f} at last"
+        at = [f"{size / MIB:.0f}" for size in self]
+        return f"{at[0]} MiB at first, {at[1]} at least, {at[2]} at most, {at[3]} at last"
 
 
 class Progress:
@@ -58,40 +64,61 @@ class Progress:
         self.refused = 0
         self.is_over = threading.Event()
 
+    @property
+    def offered(self) -> int:
+        """Spans that were sent, each time that they were."""
+        return self.acknowledged + self.refused
+
     def add(self, *, is_acknowledged: bool) -> None:
         """One answer."""
         with self._lock:
             self.acknowledged += BATCH_SPANS * is_acknowledged
-            self.refused += not is_acknowledged
+            self.refused += BATCH_SPANS * (not is_acknowledged)
 
 
 def sender(port: int, bodies: Sequence[bytes], first: int, progress: Progress, may_send: Callable[[], bool]) -> None:
     """Send until it is over; a batch that gets 503 goes again."""
     client = http.client.HTTPConnection("127.0.0.1", port)
-    for number in itertools.count(first):
-        while not progress.is_over.is_set():
-            if not may_send():
-                time.sleep(0.05)
-                continue
-            client.request(
-                "POST", "/v1/traces", bodies[number % len(bodies)], {"Content-Type": "application/x-protobuf"}
-            )
-            answer = client.getresponse()
-            answer.read()
-            if answer.status not in {200, 503}:
-                raise SystemExit(f"the collector answered {answer.status}")
-            progress.add(is_acknowledged=answer.status == 200)
-            if answer.status == 200:
-                break
-            time.sleep(0.02)
-        if progress.is_over.is_set():
-            return
+    number = first
+    while not progress.is_over.is_set():
+        if not may_send():
+            continue
+        client.request("POST", "/v1/traces", bodies[number % len(bodies)], {"Content-Type": "application/x-protobuf"})
+        answer = client.getresponse()
+        answer.read()
+        if answer.status not in {200, 503}:
+            raise SystemExit(f"the collector answered {answer.status}")
+        progress.add(is_acknowledged=answer.status == 200)
+        number += answer.status == 200
+
+
+def while_small(watch: "Watch") -> Callable[[], bool]:
+    """Permission to send while the backlog is small."""
+
+    def may_send() -> bool:
+        if watch.backlog_bytes < HIGH_BYTES:
+            return True
+        time.sleep(0.05)
+        return False
+
+    return may_send
+
+
+def at_fixed_times(per_s: float) -> Callable[[], bool]:
+    """Permission to send so often, by all senders together, whenever the answers come."""
+    turns, lock, start_s = itertools.count(), threading.Lock(), time.perf_counter()
+
+    def may_send() -> bool:
+        with lock:
+            due_s = start_s + next(turns) / per_s
+        time.sleep(max(0.0, due_s - time.perf_counter()))
+        return True
+
+    return may_send
 
 
 @contextmanager
-def senders(
-    count: int, port: int, bodies: Sequence[bytes], may_send: Callable[[], bool] = lambda: True
-) -> Generator[Progress]:
+def senders(count: int, port: int, bodies: Sequence[bytes], may_send: Callable[[], bool]) -> Generator[Progress]:
     """As many of them, for as long as the block lasts."""
     progress = Progress()
     threads = [threading.Thread(target=sender, args=(port, bodies, at, progress, may_send)) for at in range(count)]
@@ -113,6 +140,8 @@ class Watch:
         self._process = psutil.Process(server.process.pid)
         self._connection = Connection(address)
         self._sizes: list[int] = []
+        self.least, self.most = 2**63, 0
+        """Resident bytes, over all phases."""
         self._dropped = 0
         self.backlog_bytes = 0
 
@@ -140,36 +169,54 @@ class Watch:
     def memory(self) -> Memory:
         """Since the last time."""
         sizes, self._sizes = self._sizes, []
-        return Memory(sizes[0], max(sizes), sizes[-1])
+        self.least, self.most = min(self.least, *sizes), max(self.most, *sizes)
+        return Memory(sizes[0], min(sizes), max(sizes), sizes[-1])
 
     def close(self) -> None:
         """Leave ClickHouse."""
         self._connection.close()
 
 
-def steadily(server: Server, watch: Watch, bodies: Sequence[bytes], spans: int) -> None:
-    """As fast as ClickHouse stores."""
+def steadily(server: Server, watch: Watch, bodies: Sequence[bytes], spans: int) -> float:
+    """As fast as ClickHouse stores; the spans/s."""
     start_s = time.perf_counter()
-    with senders(CONNECTIONS, server.port, bodies, lambda: watch.backlog_bytes < HIGH_BYTES):
+    with senders(CONNECTIONS, server.port, bodies, while_small(watch)):
         while (done := watch.look()) < spans:
             pass
-    rate = done / (time.perf_counter() - start_s)
-    print(f"{done:,} spans at {rate:,.0f} spans/s: {watch.memory()}")
+    per_s = done / (time.perf_counter() - start_s)
+    print(f"{done:,} spans at {per_s:,.0f} spans/s: {watch.memory()}")
+    return per_s
 
 
-def overloaded(server: Server, watch: Watch, bodies: Sequence[bytes], seconds: float) -> float:
-    """Ten times as many senders, then none; the drain's rate over the rate before."""
+def overloaded(
+    server: Server, watch: Watch, bodies: Sequence[bytes], seconds: float, per_s: float
+) -> tuple[float, float]:
+    """Ten times as much, then nothing; the drain's rate over the rate before, and what was offered over what was taken.
+
+    Args:
+        server: A collector with a small spool.
+        watch: Its memory.
+        bodies: What is sent.
+        seconds: How long, from the first 503 on.
+        per_s: Spans/s that get through.
+    """
     while_flooded: list[tuple[float, int]] = []
-    with senders(FLOOD_CONNECTIONS, server.port, bodies) as progress:
+    may_send = at_fixed_times(OVERLOAD * per_s / BATCH_SPANS)
+    with senders(FLOOD_CONNECTIONS, server.port, bodies, may_send) as progress:
         wait_for(lambda: watch.look() >= WARM_SPANS and progress.refused > 0, "the first 503", server.process)
-        end_s = time.perf_counter() + seconds
-        while time.perf_counter() < end_s:
+        acknowledged, refused, offered = -progress.acknowledged, -progress.refused, -progress.offered
+        start_s = time.perf_counter()
+        while time.perf_counter() < start_s + seconds:
             while_flooded.append((time.perf_counter(), watch.look()))
-        acknowledged, refused = progress.acknowledged, progress.refused
+        seconds = time.perf_counter() - start_s
+        acknowledged += progress.acknowledged
+        refused += progress.refused
+        offered += progress.offered
     flooded_per_s = _rate(while_flooded)
     print(
-        f"flooded by {FLOOD_CONNECTIONS} connections for {seconds:.0f} s: {acknowledged:,} spans acknowledged, "
-        f"{refused:,} batches refused, {flooded_per_s:,.0f} spans/s stored: {watch.memory()}"
+        f"in {seconds:.0f} s of overload {offered / seconds:,.0f} spans/s offered by {FLOOD_CONNECTIONS} connections, "
+        f"{acknowledged / seconds:,.0f} acknowledged, {refused / seconds:,.0f} refused, {flooded_per_s:,.0f} stored: "
+        f"{watch.memory()}"
     )
     draining: list[tuple[float, int]] = []
 
@@ -182,7 +229,7 @@ def overloaded(server: Server, watch: Watch, bodies: Sequence[bytes], seconds: f
     print(f"the backlog drains at {drained_per_s:,.0f} spans/s: {watch.memory()}")
     if watch.inserted() < progress.acknowledged:
         raise SystemExit(f"{progress.acknowledged} spans were acknowledged and {watch.inserted()} stored")
-    return drained_per_s / flooded_per_s
+    return drained_per_s / flooded_per_s, offered / acknowledged
 
 
 def _rate(samples: Sequence[tuple[float, int]]) -> float:
@@ -205,13 +252,15 @@ def main() -> None:
             Store.open(address).close()
             with collector(data_dir) as server:
                 watch = Watch(server, address)
-                steadily(server, watch, bodies, spans)
+                per_s = steadily(server, watch, bodies, spans)
                 watch.close()
+                swing = watch.most - watch.least
             with collector(data_dir, "--spool-limit-bytes", str(SPOOL_BYTES)) as server:
                 watch = Watch(server, address)
-                drain = overloaded(server, watch, bodies, seconds)
+                drain, overload = overloaded(server, watch, bodies, seconds, per_s)
                 watch.close()
-    print(f"ratio drain={drain:.2f}")
+                swing = max(swing, watch.most - watch.least)
+    print(f"ratio drain={drain:.2f} overload={overload:.1f} swing_mib={swing / MIB:.0f}")
 
 
 if __name__ == "__main__":
