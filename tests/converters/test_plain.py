@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from spanloop.converters import Converted, Options, convert, frames
+from spanloop.converters.attributes import Attributes
 from spanloop.converters.attribution import RULES
 from spanloop.converters.captures import read_generations
 from spanloop.converters.normalise import normalise
@@ -49,7 +50,7 @@ def plain_traces(world: World) -> set[str]:
     found = read_plain(
         normalise(spans).told,
         read_generations(world.generation_frame()),
-        tokens_in_spans(spans),
+        tokens_in_spans(spans, Attributes(spans["SpanAttributes"])),
         bad,
         session_is_episode=False,
     )

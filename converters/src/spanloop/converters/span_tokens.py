@@ -184,7 +184,7 @@ def _numbers(told: pl.DataFrame) -> pl.DataFrame:
 
 def _ids_in(texts: pl.Series) -> pl.Series:
     """The token ids in each text; null without one, and where it holds something else."""
-    lists = token_lists(texts.to_list())
+    lists = token_lists(texts)
     rest = texts.is_not_null() & lists.is_null()
     if not rest.any():
         return lists

@@ -15,74 +15,93 @@ import polars as pl
 
 from .ragged import ragged
 
+Ids = npt.NDArray[np.uint32]
+
 _MOST: Final = 2**32 - 1
-_NUMBERS: Final = re.compile(r"[0-9]{1,10}(?:, ?[0-9]{1,10})*")
-_LONG: Final = re.compile(r"[0-9]{10}")
-_NESTED: Final = re.compile(r"\[\[([0-9, ]*)\](?:, ?\[[0-9, ]*\])*\]")
+_BLOCK: Final = 256
+"""So many texts are read together: few enough to stay near the processor, and one that is odd slows down no others."""
+
+_OPEN, _CLOSE, _COMMA, _SPACE, _ZERO = b"[], 0"
+_NUMBERS: Final = re.compile(rb"[0-9]{1,10}(?:, ?[0-9]{1,10})*")
+_LONG: Final = re.compile(rb"[0-9]{10}")
+_NESTED: Final = re.compile(rb"\[\[([0-9, ]*)\](?:, ?\[[0-9, ]*\])*\]")
 """One list a choice, of which the first counts."""
 
 
-def token_lists(texts: Sequence[str | None]) -> pl.Series:
+def token_lists(texts: pl.Series) -> pl.Series:
     """The ids in each of ``texts``, as a list of UInt32; null where a text is no plain JSON list of them.
 
     Args:
         texts: Lists of ids; those of one conversation best in the order of its calls.
     """
+    found: list[Ids | None] = []
+    for start in range(0, texts.len(), _BLOCK):
+        found += _read(texts.slice(start, _BLOCK).cast(pl.Binary).to_list())
+    known = [_NOTHING if ids is None else ids for ids in found]
+    lists = ragged(np.concatenate([_NOTHING, *known]), np.fromiter(map(len, known), np.int64, len(known)))
+    if not any(ids is None for ids in found):
+        return lists
+    is_read = pl.Series([ids is not None for ids in found], dtype=pl.Boolean)
+    return pl.select(pl.when(is_read).then(lists)).to_series()
+
+
+_NOTHING: Final[Ids] = np.zeros(0, dtype=np.uint32)
+
+
+def _read(texts: Sequence[bytes | None]) -> list[Ids | None]:
     pieces, goes_on = _pieces(texts)
     values = _values(pieces)
     if values is None:
         pieces = _sound(pieces, goes_on)
         values = _values(pieces)
-    if values is None:
-        return pl.Series([None] * len(pieces), dtype=pl.List(pl.UInt32))
-    found: list[npt.NDArray[np.uint32]] = []
+    found: list[Ids | None] = []
     begin = end = 0
     for piece, is_longer in zip(pieces, goes_on, strict=True):
+        if piece is None or values is None:
+            found.append(None)
+            continue
         if not is_longer:
             begin = end
         if piece:
-            end += piece.count(",") + 1
-        found.append(values[begin:end] if piece is not None else values[:0])
-    lists = ragged(np.concatenate([values[:0], *found]), np.fromiter(map(len, found), np.int64, len(found)))
-    if None not in pieces:
-        return lists
-    is_read = pl.Series([piece is not None for piece in pieces], dtype=pl.Boolean)
-    return pl.select(pl.when(is_read).then(lists)).to_series()
+            end += piece.count(b",") + 1
+        found.append(values[begin:end])
+    return found
 
 
-def _pieces(texts: Sequence[str | None]) -> tuple[list[str | None], list[bool]]:
+def _pieces(texts: Sequence[bytes | None]) -> tuple[list[bytes | None], list[bool]]:
     """What is new in each text, without brackets, and whether it goes on where the text before it ended."""
-    pieces: list[str | None] = []
+    pieces: list[bytes | None] = []
     goes_on: list[bool] = []
-    before, length = "", 0
+    before = memoryview(b"")
     """The text before, less its last bracket; empty where nothing can go on from it."""
     for text in texts:
-        piece, is_longer = None, False
-        if text is None or text[:1] != "[" or text[-1] != "]" or len(text) == 1:
-            before = ""
-        elif before and text.startswith(before) and (text[length] == "," or length + 1 == len(text)):
-            piece, is_longer = text[length + 1 : -1].lstrip(" "), True
-            if not piece and length + 1 < len(text):
-                piece = None
-            before = text[:-1] if piece is not None else ""
-        elif text[1] == "[":
+        piece, is_longer, length = None, False, len(before)
+        if text is None or len(text) == 1 or text[:1] != b"[" or text[-1] != _CLOSE:
+            before = memoryview(b"")
+        elif length and text.startswith(before) and (text[length] == _COMMA or length + 1 == len(text)):
+            is_longer = True
+            piece = text[length + (2 if text[length + 1 : length + 2] == b" " else 1) : -1]
+            if piece or length + 1 == len(text):
+                before = memoryview(text)[:-1]
+            else:
+                piece, before = None, memoryview(b"")
+        elif text[1] == _OPEN:
             nested = _NESTED.fullmatch(text)
-            piece, before = nested.group(1) if nested else None, ""
+            piece, before = nested.group(1) if nested else None, memoryview(b"")
         else:
-            piece, before = text[1:-1], text[:-1] if text != "[]" else ""
-        length = len(before)
+            piece, before = text[1:-1], memoryview(text)[: -1 if len(text) > len(b"[]") else 0]
         pieces.append(piece)
         goes_on.append(is_longer)
     return pieces, goes_on
 
 
-def _values(pieces: Sequence[str | None]) -> npt.NDArray[np.uint32] | None:
+def _values(pieces: Sequence[bytes | None]) -> Ids | None:
     """The ids of all pieces, one behind the other; None when something in them is none."""
-    text = ",".join([piece for piece in pieces if piece]).encode()
+    text = b",".join([piece for piece in pieces if piece])
     if not text:
-        return np.zeros(0, dtype=np.uint32)
+        return _NOTHING
     codes = np.frombuffer(text, dtype=np.uint8)
-    is_digit, is_comma, is_space = codes - np.uint8(48) < 10, codes == 44, codes == 32
+    is_digit, is_comma, is_space = codes - np.uint8(_ZERO) < 10, codes == _COMMA, codes == _SPACE
     is_sound = (
         bool(is_digit[0] & is_digit[-1])
         and bool((is_digit | is_comma | is_space).all())
@@ -95,14 +114,14 @@ def _values(pieces: Sequence[str | None]) -> npt.NDArray[np.uint32] | None:
     return values.astype(np.uint32) if values.max() <= _MOST else None
 
 
-def _sound(pieces: Sequence[str | None], goes_on: Sequence[bool]) -> list[str | None]:
+def _sound(pieces: Sequence[bytes | None], goes_on: Sequence[bool]) -> list[bytes | None]:
     """``pieces``, less those that hold something else, and those that go on behind such a one."""
-    found: list[str | None] = []
+    found: list[bytes | None] = []
     for piece, is_longer in zip(pieces, goes_on, strict=True):
         is_sound = piece is not None and (not piece or _is_sound(piece)) and not (is_longer and found[-1] is None)
         found.append(piece if is_sound else None)
     return found
 
 
-def _is_sound(piece: str) -> bool:
+def _is_sound(piece: bytes) -> bool:
     return _NUMBERS.fullmatch(piece) is not None and all(int(number) <= _MOST for number in _LONG.findall(piece))
