@@ -193,6 +193,14 @@ def test_a_query_over_the_memory_cap_fails_and_the_server_stays(
     connection.close()
 
 
+def test_it_keeps_freed_memory_for_the_next_block(served: tuple[DataDir, subprocess.Popen[str]]) -> None:
+    connection = Connection(embedded_address(served[0]), database="default")
+    stats = connection.query("SELECT * FROM system.jemalloc_stats", doing="reading").item()
+    connection.close()
+    assert "opt.dirty_decay_ms: 60000 " in stats
+    assert "opt.oversize_threshold: 0\n" in stats
+
+
 def test_it_logs_warnings_only(served: tuple[DataDir, subprocess.Popen[str]]) -> None:
     log = (served[0].clickhouse_conf / "clickhouse.log").read_text()
     assert "<Trace>" not in log

@@ -34,7 +34,15 @@ from spanloop.semconv.errors import (
 
 from .claims import HOST, claim_port, server_lock
 from .datadir import DataDir
-from .embedded_config import USER, default_memory_cap_bytes, read_secret, server_log, write_config
+from .embedded_config import (
+    MALLOC_ENV,
+    MALLOC_SETTINGS,
+    USER,
+    default_memory_cap_bytes,
+    read_secret,
+    server_log,
+    write_config,
+)
 from .torn_metadata import remove_empty_definitions
 
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -190,6 +198,7 @@ def serve(data_dir: DataDir, *, port: int, memory_cap_bytes: int, supervised: bo
         for path in remove_empty_definitions(data_dir):
             _say(f"Removed the empty definition {path}, which held no rows: the next migration makes the table anew.")
         os.chdir(data_dir.clickhouse_conf)  # the engine reads ./config.xml
+        os.environ.setdefault(MALLOC_ENV, MALLOC_SETTINGS)
         engine = Engine(data_dir, chosen)
         engine.start()
         with data_dir.announce("clickhouse", f"http://{HOST}:{chosen}"):
