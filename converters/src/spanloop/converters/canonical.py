@@ -19,7 +19,7 @@ from spanloop.semconv import attributes as names
 from . import frames
 from .attributes import Attributes, Mask
 from .chat_forms import Fields
-from .dialects import ASKED, CANONICAL, DIALECTS, Dialect, RawSpan, RowDialect, Spread, column_of, listed
+from .dialects import ASKED, CANONICAL, DIALECTS, Dialect, Numbered, RawSpan, RowDialect, Spread, column_of, listed
 from .frames import clean_text
 from .messages import dump
 
@@ -169,16 +169,33 @@ def _have_no_events(rows: pl.DataFrame) -> bool:
 def _read(rows: pl.DataFrame, dialect: RowDialect, given: _Given) -> pl.DataFrame:
     """The canonical columns of rows that are read one by one."""
     columns = ("TraceId", "SpanId", "SpanName", "ScopeName", "Events.Name", "Events.Attributes")
+    places = rows["_row"].to_numpy()
+    lists = _lists(places, dialect.lists, given.attributes)
     found = [
-        dialect.read(_raw(rest, own, given.asked.get((trace_id, span_id), ())))
-        for (trace_id, span_id, *rest), own in zip(
-            rows.select(columns).iter_rows(), given.attributes.texts(rows["_row"].to_numpy()), strict=True
+        dialect.read(_raw(rest, own, given.asked.get((trace_id, span_id), ()), told))
+        for (trace_id, span_id, *rest), own, told in zip(
+            rows.select(columns).iter_rows(), given.attributes.texts(places), lists, strict=True
         )
     ]
     read = [
         pl.Series(_READ + name, [clean_text(item.get(name)) for item in found], dtype=pl.String) for name in _COLUMNS
     ]
     return _spelled(rows.with_columns(read), {name: pl.col(_READ + name) for name in _COLUMNS})
+
+
+def _lists(places: npt.NDArray[Any], lists: Mapping[str, Numbered], attributes: Attributes) -> list[dict[str, str]]:
+    """Of each row at ``places`` its lists: see ``RawSpan.lists``."""
+    told: list[dict[str, str]] = [{} for _ in places]
+    wanted = np.zeros(attributes.height, dtype=np.bool_)
+    wanted[places] = True
+    for name, numbered in lists.items():
+        found = listed(attributes, wanted, numbered)
+        if found is not None:
+            is_told = wanted & ~(found.is_odd | attributes.lacking) & (found.text != "").to_numpy()
+            rows = np.flatnonzero(is_told[places]).tolist()
+            for row, text in zip(rows, found.text.filter(pl.Series(is_told)).to_list(), strict=True):
+                told[row][name] = text
+    return told
 
 
 def _spelled(rows: pl.DataFrame, told: Mapping[str, pl.Expr]) -> pl.DataFrame:
@@ -216,7 +233,7 @@ def _asked(rows: pl.DataFrame, attributes: Attributes) -> dict[tuple[str, str], 
     return found
 
 
-def _raw(row: Sequence[Any], own: Mapping[str, str], asked: Sequence[Fields]) -> RawSpan:
+def _raw(row: Sequence[Any], own: Mapping[str, str], asked: Sequence[Fields], lists: Mapping[str, str]) -> RawSpan:
     name, scope, event_names, event_attributes = row
     events = [
         (str(event or ""), _dict(found))
@@ -224,7 +241,7 @@ def _raw(row: Sequence[Any], own: Mapping[str, str], asked: Sequence[Fields]) ->
     ]
     if asked:
         events.append((ASKED, {"calls": dump(list(asked))}))
-    return RawSpan(name=name or "", scope=scope or "", attributes=own, events=events)
+    return RawSpan(name=name or "", scope=scope or "", attributes=own, events=events, lists=lists)
 
 
 def _dict(items: list[dict[str, str | None]] | None) -> dict[str, str]:

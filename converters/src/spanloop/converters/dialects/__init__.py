@@ -11,7 +11,7 @@ from .legacy_columns import LEGACY
 from .litellm import LITELLM
 from .logfire import LOGFIRE
 from .monocle import MONOCLE
-from .numbered import listed
+from .numbered import Numbered, listed
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
@@ -43,6 +43,7 @@ __all__ = [
     "CANONICAL",
     "DIALECTS",
     "Dialect",
+    "Numbered",
     "RawSpan",
     "RowDialect",
     "Spread",

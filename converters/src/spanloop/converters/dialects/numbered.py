@@ -40,10 +40,12 @@ class Numbered:
         prefix: What stands before the number.
         read: An entry out of the nested object that its attributes make; None for one that only makes sense among the
             others.
+        is_gapless: Whether a row's numbers have to run from 0 without a gap; it is odd else.
     """
 
     prefix: str
     read: Callable[[Fields], Entry | None]
+    is_gapless: bool = False
 
 
 class Listed(NamedTuple):
@@ -60,6 +62,7 @@ class _Entries(NamedTuple):
     """The entries of all rows: by row, then by number."""
 
     rows: Rows
+    numbers: Rows
     starts: Rows
     """Where the attributes of each begin in the following."""
     fields: npt.NDArray[np.int64]
@@ -87,6 +90,8 @@ def listed(attributes: Attributes, wanted: Mask, numbered: Numbered) -> Listed |
                 odd_keys[code] = not path or len(number) > len(str(int(number))) or int(number) >= _MOST
                 numbers[code] = -1 if odd_keys[code] else int(number)
                 fields[code] = paths.setdefault(path, len(paths))
+            else:
+                odd_keys[code] = number.isdigit()
     if not paths:
         return None
     is_odd = attributes.repeated & wanted
@@ -94,6 +99,9 @@ def listed(attributes: Attributes, wanted: Mask, numbered: Numbered) -> Listed |
         is_odd |= attributes.rows_with(odd_keys[attributes.codes])
     places = np.flatnonzero((numbers >= 0)[attributes.codes] & (wanted & ~is_odd)[attributes.rows])
     entries = _entries(attributes, places, numbers, fields)
+    if numbered.is_gapless:
+        last = np.flatnonzero(np.diff(entries.rows, append=-1))
+        is_odd[entries.rows[last[entries.numbers[last] + 1 != np.diff(last, prepend=-1)]]] = True
     return _joined(attributes.height, entries, is_odd, numbered, list(paths))
 
 
@@ -105,7 +113,7 @@ def _entries(attributes: Attributes, places: Rows, numbers: Rows, fields: Rows) 
         places, codes, keys = places[order], codes[order], keys[order]
     starts = np.flatnonzero(np.concatenate([np.ones(min(len(keys), 1), dtype=np.bool_), keys[1:] != keys[:-1]]))
     values = attributes.values.gather(pl.Series(places, dtype=pl.UInt32)).fill_null("")
-    return _Entries(attributes.rows[places[starts]], starts, fields[codes], values)
+    return _Entries(attributes.rows[places[starts]], numbers[codes[starts]], starts, fields[codes], values)
 
 
 def _joined(height: int, entries: _Entries, is_odd: Mask, numbered: Numbered, paths: Sequence[str]) -> Listed:

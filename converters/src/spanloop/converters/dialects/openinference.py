@@ -25,7 +25,7 @@ from .exchange import (
     response_id,
     response_messages,
 )
-from .numbered import unflatten
+from .numbered import Entry, Numbered, unflatten
 from .otel_genai import RESPONSE_ID
 from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known, parameters
 
@@ -52,7 +52,7 @@ def read(span: RawSpan) -> dict[str, str]:
         "session_id": as_text(metadata.get("session_id")),
     }
     if kind is SpanKind.LLM:
-        columns |= _call(span.attributes)
+        columns |= _call(span)
     elif kind is SpanKind.TOOL:
         columns |= _tool(span)
     return known(columns)
@@ -75,7 +75,8 @@ def _is_preparation(span: RawSpan) -> bool:
     return span.name.rpartition(".")[2].startswith("_prepare")
 
 
-def _call(attributes: Mapping[str, str]) -> dict[str, str]:
+def _call(span: RawSpan) -> dict[str, str]:
+    attributes = span.attributes
     asked, answered = decoded(attributes.get(_INPUT, "")), decoded(attributes.get(_OUTPUT, ""))
     request, response = as_fields(asked), opened(answered)
     given = request | fields_of(attributes.get("llm.invocation_parameters", ""))
@@ -83,9 +84,10 @@ def _call(attributes: Mapping[str, str]) -> dict[str, str]:
     said = _said(attributes, answered)
     model = attributes.get("llm.model_name", "")
     reason = first(attributes, "llm.finish_reason") or as_text(finish_reason(response))
-    seen = _seen(attributes, asked)
-    if identity.startswith(RESPONSE_ID):
-        seen = joined_turns(seen)
+    seen = span.lists.get(_SEEN, "")
+    if not seen or identity.startswith(RESPONSE_ID) or _FAILED.search(attributes.get(_INPUT, "")):
+        items = _seen(attributes, asked)
+        seen = dump(joined_turns(items) if identity.startswith(RESPONSE_ID) else items)
     return {
         **parameters(given),
         "request_model": as_text(given.get("model") or given.get("model_name")) or model,
@@ -97,9 +99,16 @@ def _call(attributes: Mapping[str, str]) -> dict[str, str]:
         "input_tokens": attributes.get("llm.token_count.prompt", ""),
         "output_tokens": attributes.get("llm.token_count.completion", ""),
         "tools": _tools(attributes, given),
-        "input_messages": dump(seen) if seen else "",
+        "input_messages": "" if seen == "[]" else seen,
         "output_messages": dump(said) if said else "",
     }
+
+
+_SEEN: Final = "seen"
+
+
+def _entry(fields: Fields) -> Entry:
+    return Entry(",".join(dump(item) for item in split_answers([_flattened(fields)])))
 
 
 def _seen(attributes: Mapping[str, str], asked: object) -> list[Fields]:
@@ -211,4 +220,5 @@ OPENINFERENCE: Final = RowDialect(
         attr(names.GEN_AI_OPERATION_NAME).is_not_null() & attr(names.GEN_AI_INPUT_MESSAGES).str.starts_with("[")
     ).fill_null(value=False),
     read=read,
+    lists={_SEEN: Numbered("llm.input_messages", _entry, is_gapless=True)},
 )

@@ -5,7 +5,7 @@ leaves out what it does not find. Reading never raises: text that should be JSON
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, cast
 
 import polars as pl
@@ -26,6 +26,8 @@ class RawSpan(NamedTuple):
     attributes: Mapping[str, str]
     events: Sequence[tuple[str, Mapping[str, str]]]
     """(name, attributes), in order; log records of the span are among them."""
+    lists: Mapping[str, str]
+    """``RowDialect.lists`` as JSON, of those that this span has and that could be told."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class RowDialect:
     read: Callable[[RawSpan], dict[str, str]]
     spread: Spread | None = None
     """The same for all rows at once, of those that can be told so."""
+    lists: Mapping[str, Numbered] = field(default_factory=dict[str, Numbered])
+    """Name → a numbered list that is put together before ``read``, for all rows at once."""
 
 
 def decoded(text: str) -> object:
