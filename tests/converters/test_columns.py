@@ -17,19 +17,22 @@ from spanloop.converters.messages import Facts, MessageReader, chain, read_messa
 
 from .converters_recordings import OWN, load, span_frame
 
-ONE_BY_ONE = tuple(replace(d, spread=None) if isinstance(d, RowDialect) else d for d in DIALECTS)
+ONE_BY_ONE = tuple(replace(d, spread=None, lists={}) if isinstance(d, RowDialect) else d for d in DIALECTS)
 
 PATHS = ".role .content .finish_reason .tool_calls.0.name .tool_calls.0.arguments .tool_call_id .0 .parameters .name ."
-LISTS = "gen_ai.prompt gen_ai.completion llm.prompts llm.completions llm.request.functions"
+FLATTENED = ".message.role .message.content .message.tool_calls.0.tool_call.function.name .message.tool_call_id"
+LISTS = "gen_ai.prompt gen_ai.completion llm.prompts llm.completions llm.request.functions llm.input_messages"
 NUMBERED = st.builds(
     "{}.{}{}".format,
     st.sampled_from(LISTS.split()),
     st.sampled_from(["0", "1", "2", "10", "00", "x"]),
-    st.sampled_from(["", *PATHS.split()]),
+    st.sampled_from(["", *PATHS.split(), *FLATTENED.split()]),
 )
 OTHER = st.sampled_from(
     [
         "gen_ai.request.model",
+        "openinference.span.kind",
+        "input.value",
         "gen_ai.operation.name",
         "gen_ai.prompt",
         "gen_ai.tool.name",
@@ -52,6 +55,8 @@ JSON_TEXTS = (
     '[{"type": "text", "text": "x"}]',
     '[{"type": "tool_result", "tool_use_id": "c", "content": "r"}]',
     '["\\ud800"]',
+    "LLM",
+    '{"messages": [{"role": "user", "content": "hi"}]}',
 )
 VALUE = st.sampled_from(
     ["", *["user", "assistant", "tool", "thinking", "hello", "stop", "chat", "execute_tool"], *JSON_TEXTS]
