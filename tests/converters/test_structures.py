@@ -447,6 +447,33 @@ SEEN = [
         ),
     ),
     Seen("traceloop_sdk", of_agent(LOOP, "weather_agent")),
+    Seen(
+        "vercel_ai_5",
+        (
+            ("weather_agent su get_weather+get_weather span:ok+span:ok -", "weather_agent suat - - -"),
+            ("weather_agent su get_weather span:error -", "weather_agent suat - - -"),
+            ("weather_agent su get_weather span:ok -", "weather_agent suat - - -"),
+            ("weather_agent su - - request_failed",),
+        ),
+    ),
+    Seen("openai_js_openinference", LOOP[:3], failures=("tool_error get_weather",)),
+    Seen("openai_js_traceloop", LOOP[:3], failures=("tool_error get_weather",)),
+    Seen(
+        "langfuse_js",
+        tuple(tuple(f"weather_agent{step[1:]}" for step in steps) for steps in LOOP),
+    ),
+    Seen(
+        "openai_agents_js_openinference",
+        (*of_agent(LOOP[:3], "weather_agent"), ("weather_agent - - - request_failed",)),
+    ),
+    Seen(
+        "genkit",
+        (
+            ("- su get_weather+get_weather span:ok+span:ok -", "- suat - - -"),
+            ("- su get_weather span:error -",),
+        ),
+        failures=("tool_error get_weather",),
+    ),
 ]
 
 

@@ -365,7 +365,7 @@ def read_message(item: object) -> Message:
 
 def _is_known_form(fields: dict[str, object]) -> bool:
     """Whether the object is a message as chat APIs and frameworks spell it."""
-    return any(key in fields for key in ("content", "tool_calls", "lc", "data", "message")) or (
+    return any(key in fields for key in ("content", "tool_calls", "function_call", "lc", "data", "message")) or (
         fields.get("type") in {"function_call", "function_call_output", "reasoning"}
     )
 

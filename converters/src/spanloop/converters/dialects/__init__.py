@@ -15,8 +15,10 @@ from .numbered import Numbered, listed
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
+from .other_names import OTHER_NAMES, SERVER
 from .rows import BODY, RawSpan, RowDialect, Spread
 from .traceai import TRACEAI
+from .uneven import UNEVEN
 from .vercel_ai import VERCEL_AI
 from .wrapped import WRAPPED
 
@@ -31,6 +33,9 @@ DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
     LITELLM,
     LOGFIRE,
     *WRAPPED,
+    SERVER,
+    OTHER_NAMES,
+    UNEVEN,
     LEGACY,
     OPENLLMETRY,
     OTEL_GENAI,

@@ -119,6 +119,8 @@ def _has_messages(span: RawSpan) -> bool:
     keys = span.attributes.keys()
     if any(f"{prefix}.0.{end}" in keys for prefix in (*PROMPTS, *COMPLETIONS) for end in ("role", "content")):
         return True
+    if all(span.attributes.get(key) for key in ("gen_ai.prompt", "gen_ai.completion", names.GEN_AI_REQUEST_MODEL)):
+        return not span.attributes.get(names.GEN_AI_OPERATION_NAME)
     return any(name == "gen_ai.choice" for name, _ in span.events) and bool(
         span.attributes.get(names.GEN_AI_REQUEST_MODEL)
     )

@@ -20,7 +20,16 @@ from .rows import decoded
 LLM_OPERATIONS: Final = ("chat", "text_completion", "generate_content")
 AGENT_OPERATIONS: Final = ("invoke_agent", "create_agent")
 
-_OTHER_OPERATIONS: Final = ("embeddings", "invoke_workflow", "execute_task", "retrieval", "rerank")
+_OTHER_OPERATIONS: Final = (
+    *("embeddings", "embedding", "retrieval", "rerank", "invoke_workflow", "execute_task", "count_tokens"),
+    *("moderation", "guardrail", "guardrails", "execute_guardrail", "evaluate", "evaluation"),
+    *("image_generation", "speech", "text_to_speech", "speech_to_text", "transcription", "translation"),
+)
+"""What has messages at times, and is no step of a policy."""
+
+PROMPT_TOKENS: Final = "gen_ai.usage.prompt_tokens"
+COMPLETION_TOKENS: Final = "gen_ai.usage.completion_tokens"
+"""How tokens were counted before input and output."""
 
 SEED: Final = "gen_ai.request.seed"
 
@@ -106,12 +115,15 @@ TOOLS: Final = pl.coalesce(
 
 OTEL_GENAI: Final = Dialect(
     name="otel_genai",
-    attributes=frozenset(SOURCES.values()) | {names.GEN_AI_OPERATION_NAME, _AG2_TYPE, _PYDANTIC_REQUEST},
+    attributes=frozenset(SOURCES.values())
+    | {names.GEN_AI_OPERATION_NAME, _AG2_TYPE, _PYDANTIC_REQUEST, PROMPT_TOKENS, COMPLETION_TOKENS},
     matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null() | attr(_AG2_TYPE).is_not_null(),
     columns={
         "kind": KIND,
         **{column: attr(key) for column, key in SOURCES.items()},
         "finish_reasons": FINISH_REASONS,
+        "input_tokens": pl.coalesce(attr(names.GEN_AI_USAGE_INPUT_TOKENS), attr(PROMPT_TOKENS)),
+        "output_tokens": pl.coalesce(attr(names.GEN_AI_USAGE_OUTPUT_TOKENS), attr(COMPLETION_TOKENS)),
         "input_messages": _turns(names.GEN_AI_INPUT_MESSAGES),
         "output_messages": _turns(names.GEN_AI_OUTPUT_MESSAGES),
         "tools": TOOLS,

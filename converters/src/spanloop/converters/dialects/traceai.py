@@ -6,6 +6,8 @@
 
 from typing import Final
 
+import polars as pl
+
 from spanloop.semconv import attributes as names
 
 from .base import attr
@@ -15,6 +17,7 @@ from .rows import RawSpan, RowDialect
 
 _KIND: Final = "gen_ai.span.kind"
 _FIRST_KIND: Final = "fi.span.kind"
+_OTHERS: Final = (names.GEN_AI_OPERATION_NAME, "gen_ai.prompt", "gen_ai.completion", "gen_ai.prompt.0.content")
 _RENAMED: Final = {
     _KIND: SPAN_KIND,
     _FIRST_KIND: SPAN_KIND,
@@ -52,7 +55,9 @@ def read(span: RawSpan) -> dict[str, str]:
 
 TRACEAI: Final = RowDialect(
     name="traceai",
-    attributes=frozenset({_KIND, _FIRST_KIND, names.GEN_AI_OPERATION_NAME}),
-    matches=(attr(_KIND).is_not_null() | attr(_FIRST_KIND).is_not_null()) & attr(names.GEN_AI_OPERATION_NAME).is_null(),
+    attributes=frozenset({_KIND, _FIRST_KIND, *_OTHERS}),
+    # Others have such a kind too (Dify), and their messages where OpenTelemetry once had them.
+    matches=(attr(_KIND).is_not_null() | attr(_FIRST_KIND).is_not_null())
+    & pl.all_horizontal(attr(key).is_null() for key in _OTHERS),
     read=read,
 )

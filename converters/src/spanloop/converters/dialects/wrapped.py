@@ -78,7 +78,13 @@ def read(family: Family, span: RawSpan) -> dict[str, str]:
         columns["tool_result"] = columns["tool_result"] or as_text(decoded(answered))
     elif kind is _AGENT:
         columns["agent_name"] = columns["agent_name"] or family.agent(span)
+    if kind is _LLM and attributes.get(_LEVEL) == "ERROR":
+        columns["error_type"] = attributes.get("langfuse.observation.status_message") or "error"
     return known({**columns, "kind": str(kind)})
+
+
+_LEVEL: Final = "langfuse.observation.level"
+"""Langfuse's clients leave the status of a failed call alone."""
 
 
 def _unwrapped(text: str) -> str:
@@ -264,7 +270,12 @@ _is_unstructured = attr(names.GEN_AI_INPUT_MESSAGES).is_null() & attr(names.GEN_
 _MATCHES: Final = (
     (
         LANGFUSE,
-        attr(LANGFUSE.kind).is_not_null() & (_has_content(LANGFUSE) | ~attr(LANGFUSE.kind).is_in(_COMMON_KINDS)),
+        attr(LANGFUSE.kind).is_not_null()
+        & (
+            _has_content(LANGFUSE)
+            | ~attr(LANGFUSE.kind).is_in(_COMMON_KINDS)
+            | ((attr(LANGFUSE.kind) == "agent") & attr(names.GEN_AI_OPERATION_NAME).is_null())
+        ),
     ),
     (LANGWATCH, attr(LANGWATCH.kind).is_not_null()),
     (LANGSMITH, attr(LANGSMITH.kind).is_not_null()),

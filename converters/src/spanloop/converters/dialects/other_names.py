@@ -1,0 +1,93 @@
+"""OpenTelemetry's spans whose messages stand under names of the tracer's own.
+
+Sentry, Cloudflare's AI gateway, Langtrace and Pipecat: request, answer, tool calls and tools each in an attribute, as
+JSON or as text. A server's own span of a request (vLLM's) has no words at all, and is no call: its client's is.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from spanloop.semconv import attributes as names
+
+from ..chat_forms import Fields, as_fields, as_list, tool_call, tool_definitions
+from ..messages import dump
+from ..spans import SpanKind
+from .base import Dialect, attr
+from .exchange import request_columns, response_columns
+from .otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, SOURCES
+from .rows import RawSpan, RowDialect, decoded, first, known
+
+_REQUESTS: Final = ("gen_ai.request.messages", "gen_ai.prompt_json", "llm.prompts")
+_ANSWERS: Final = ("gen_ai.completion_json", "llm.responses", "gen_ai.response.text")
+_CALLS: Final = "gen_ai.response.tool_calls"
+_TOOLS: Final = ("gen_ai.request.available_tools", "gen_ai.request.tools", "tools")
+_PLAIN: Final = ("input", "output")
+"""Pipecat's, beside an operation."""
+
+_ALTERNATIVES: Final = {"input_tokens": PROMPT_TOKENS, "output_tokens": COMPLETION_TOKENS}
+
+
+def read(span: RawSpan) -> dict[str, str]:
+    """The canonical columns of one model call."""
+    attributes = span.attributes
+    columns = {column: first(attributes, key, _ALTERNATIVES.get(column, "")) for column, key in SOURCES.items()}
+    asked = request_columns(_value(first(attributes, *_REQUESTS, "input")))
+    answered = response_columns(_value(first(attributes, *_ANSWERS, "output")))
+    calls = [tool_call(item) for item in as_list(_value(attributes.get(_CALLS, "")))]
+    if calls:
+        said = as_fields(next(iter(as_list(decoded(answered.get("output_messages", "")))), None))
+        whole: Fields = {"role": "assistant", **said, "parts": [*as_list(said.get("parts")), *calls]}
+        answered["output_messages"] = dump([whole])
+    tools = tool_definitions(as_list(_value(first(attributes, *_TOOLS))))
+    return known(
+        {
+            **({"tools": dump(tools)} if tools else {}),
+            **asked,
+            **answered,
+            **known(columns),
+            "kind": str(SpanKind.LLM),
+        }
+    )
+
+
+def _value(text: str) -> object:
+    found = decoded(text) if text else None
+    return decoded(found) if isinstance(found, str) else found
+
+
+_IS_SILENT: Final = attr(names.GEN_AI_INPUT_MESSAGES).is_null() & attr(names.GEN_AI_OUTPUT_MESSAGES).is_null()
+_HAS_REQUEST: Final = pl.any_horizontal(attr(key).is_not_null() for key in _REQUESTS)
+_HAS_PLAIN: Final = pl.all_horizontal(attr(key).is_not_null() for key in _PLAIN) & (
+    attr(names.GEN_AI_OPERATION_NAME) == "chat"
+)
+
+OTHER_NAMES: Final = RowDialect(
+    name="other_names",
+    attributes=frozenset(
+        {
+            names.GEN_AI_OPERATION_NAME,
+            names.GEN_AI_REQUEST_MODEL,
+            names.GEN_AI_INPUT_MESSAGES,
+            names.GEN_AI_OUTPUT_MESSAGES,
+            *_REQUESTS,
+            *_PLAIN,
+        }
+    ),
+    matches=attr(names.GEN_AI_REQUEST_MODEL).is_not_null()
+    & _IS_SILENT
+    & (_HAS_REQUEST | _HAS_PLAIN)
+    & ~pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_ai.")).list.any().fill_null(value=False),
+    read=read,
+)
+
+_LATENCY: Final = "gen_ai.latency.e2e"
+
+SERVER: Final = Dialect(
+    name="server",
+    attributes=frozenset(
+        {_LATENCY, names.GEN_AI_OPERATION_NAME, names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES}
+    ),
+    matches=attr(_LATENCY).is_not_null() & attr(names.GEN_AI_OPERATION_NAME).is_null() & _IS_SILENT,
+    columns={"kind": pl.lit(SpanKind.OTHER.value)},
+)
