@@ -164,6 +164,13 @@ def test_a_lost_answer_is_the_harnesss() -> None:
     assert failures(world.convert()) == [("missing_result", "harness", 0, True)]
 
 
+def test_a_lost_answer_is_not_found_in_an_older_call_of_the_same_id() -> None:
+    world = told((asks("c1"), "42"), (asks("c1", arguments={"query": "y"}), None))
+    seen = [*OPENING, asks("c1"), answers("c1", "42"), asks("c1", arguments={"query": "y"})]
+    world.call(seen, text("assistant", "x"), trace=TRACE, parent="a" * 16)
+    assert failures(world.convert()) == [("missing_result", "harness", 1, True)]
+
+
 def test_an_identifier_that_only_the_user_gave_is_the_users_mistake() -> None:
     def at(given: str, content: str) -> list[tuple[Any, ...]]:
         world, seen = World(), [OPENING[0], text("user", given)]
