@@ -221,7 +221,7 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
         Case("pipeline_arrivals", {"since_us": end_us - 30_000_000}),
         Case("pipeline_windows", {**arrived, "max_spans": 1_000_000}),
         Case("pipeline_touched", {**arrived, "after_ns": -(2**63), "after_trace_id": "", "max_traces": 100_000}),
-        Case("pipeline_companions", {"trace_ids": trace_ids, "max_traces": 10_000}),
+        Case("pipeline_companions", {"trace_ids": trace_ids, **touched_ns, "max_traces": 10_000}),
         Case("pipeline_sizes", {"trace_ids": trace_ids, **touched_ns}),
         Case(
             "pipeline_head",
@@ -233,6 +233,8 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
                 "trace_ids": trace_ids,
                 "from_ns": end_ns - DAY_S * 10**9,
                 "until_ns": end_ns + DAY_S * 10**9,
+                "given_from_ns": touched_ns["from_ns"],
+                "given_until_ns": touched_ns["until_ns"],
                 "by_session": False,
                 "max_spans": 100_000,
             },

@@ -6,7 +6,7 @@ large with everything that belongs to it is halved. Traces that are only near in
 is room.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -133,7 +133,14 @@ def _companions(store: Store, batch: Batch) -> set[str]:
     if not batch.is_named:
         return set()
     parts = [
-        store.query("pipeline_companions", trace_ids=ids, max_traces=MAX_NEIGHBOURS) for ids in slices(batch.trace_ids)
+        store.query(
+            "pipeline_companions",
+            trace_ids=ids,
+            from_ns=batch.started_ns,
+            until_ns=batch.ended_ns,
+            max_traces=MAX_NEIGHBOURS,
+        )
+        for ids in slices(batch.trace_ids)
     ]
     return {str(trace_id) for part in parts for trace_id in part["trace_id"]}
 
@@ -147,13 +154,17 @@ class _Related(NamedTuple):
     """Whether an id has so many spans that others than these may come after its first ``EPISODE_SPANS``."""
 
 
-def _relatives(store: Store, batch: Batch, trace_ids: Iterable[str], *, by_session: bool) -> _Related:
+def _relatives(store: Store, batch: Batch, trace_ids: Collection[str], *, by_session: bool) -> _Related:
+    from_ns, until_ns = _bounded(batch.started_ns - RELATED_WINDOW_NS), _bounded(batch.ended_ns + RELATED_WINDOW_NS)
+    is_own = batch.trace_ids.issuperset(trace_ids)
     parts = [
         store.query(
             "pipeline_relatives",
             trace_ids=ids,
-            from_ns=_bounded(batch.started_ns - RELATED_WINDOW_NS),
-            until_ns=_bounded(batch.ended_ns + RELATED_WINDOW_NS),
+            given_from_ns=batch.started_ns if is_own else from_ns,
+            given_until_ns=batch.ended_ns if is_own else until_ns,
+            from_ns=from_ns,
+            until_ns=until_ns,
             by_session=by_session,
             max_spans=EPISODE_SPANS,
         )

@@ -1,15 +1,18 @@
--- Traces that share an episode, conversation or (where it counts) session id with the given ones, within a window of time (nanoseconds), each with how many spans with that id there are up to its end, the earliest trace first.
+-- Traces that share an episode, conversation or (where it counts) session id with the given ones, within a window of time (nanoseconds), each with how many spans with that id there are up to its end, the earliest trace first. The given ones' own spans lie between two times.
 WITH
     fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC') AS window_start,
     fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC') AS window_end,
-    given AS (
-        SELECT
-            groupUniqArray(SpanloopEpisodeId) AS episodes,
-            groupUniqArray(GenAiConversationId) AS conversations,
-            groupUniqArrayIf(SessionId, {by_session:Bool}) AS sessions
+    (
+        SELECT (
+            groupUniqArrayIf(SpanloopEpisodeId, SpanloopEpisodeId != ''),
+            groupUniqArrayIf(GenAiConversationId, GenAiConversationId != ''),
+            groupUniqArrayIf(SessionId, {by_session:Bool} AND SessionId != '')
+        )
         FROM otel_traces
-        WHERE TraceId IN {trace_ids:Array(String)} AND Timestamp >= window_start AND Timestamp <= window_end
-    )
+        WHERE TraceId IN {trace_ids:Array(String)}
+            AND Timestamp >= fromUnixTimestamp64Nano({given_from_ns:Int64}, 'UTC')
+            AND Timestamp <= fromUnixTimestamp64Nano({given_until_ns:Int64}, 'UTC')
+    ) AS given
 SELECT
     trace_id,
     max(so_far) AS spans_so_far
@@ -22,20 +25,20 @@ FROM (
     FROM (
         SELECT 'episode' AS kind, SpanloopEpisodeId AS id, TraceId AS trace_id, count() AS spans, min(Timestamp) AS started
         FROM otel_traces
-        WHERE Timestamp >= window_start AND Timestamp <= window_end AND SpanloopEpisodeId != ''
-            AND SpanloopEpisodeId IN (SELECT arrayJoin(episodes) FROM given)
+        WHERE notEmpty(given.1) AND Timestamp >= window_start AND Timestamp <= window_end
+            AND SpanloopEpisodeId IN (SELECT arrayJoin(given.1))
         GROUP BY id, trace_id
         UNION ALL
         SELECT 'conversation' AS kind, GenAiConversationId AS id, TraceId AS trace_id, count() AS spans, min(Timestamp) AS started
         FROM otel_traces
-        WHERE Timestamp >= window_start AND Timestamp <= window_end AND GenAiConversationId != ''
-            AND GenAiConversationId IN (SELECT arrayJoin(conversations) FROM given)
+        WHERE notEmpty(given.2) AND Timestamp >= window_start AND Timestamp <= window_end
+            AND GenAiConversationId IN (SELECT arrayJoin(given.2))
         GROUP BY id, trace_id
         UNION ALL
         SELECT 'session' AS kind, SessionId AS id, TraceId AS trace_id, count() AS spans, min(Timestamp) AS started
         FROM otel_traces
-        WHERE Timestamp >= window_start AND Timestamp <= window_end AND SessionId != ''
-            AND SessionId IN (SELECT arrayJoin(sessions) FROM given)
+        WHERE notEmpty(given.3) AND Timestamp >= window_start AND Timestamp <= window_end
+            AND SessionId IN (SELECT arrayJoin(given.3))
         GROUP BY id, trace_id
     )
 )

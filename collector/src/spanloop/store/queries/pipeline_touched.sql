@@ -6,51 +6,46 @@ WITH
     fromUnixTimestamp64Micro({until_us:Int64}, 'UTC') AS until,
     (SELECT (min(started_at), max(ended_at)) FROM trace_summaries WHERE ingested_at > since) AS new_spans_at,
     (SELECT (min(first_at), max(last_at)) FROM log_summaries WHERE ingested_at > since) AS new_logs_at,
+    new_scores AS (SELECT * FROM scores WHERE ingested_at > since AND ingested_at <= until),
+    new_generations AS (
+        SELECT trace_id, response_id, started_at FROM generations WHERE ingested_at > since AND ingested_at <= until
+    ),
+    (SELECT (toUnixTimestamp(min(started_at)), toUnixTimestamp(max(started_at))) FROM new_generations) AS captured_s,
+    (SELECT (countIf(response_id != ''), countIf(episode_key != '')) FROM new_scores) AS scored,
     (
-        SELECT (
-            groupUniqArrayIf(trace_id, trace_id != ''),
-            groupUniqArrayIf(response_id, response_id != ''),
-            groupUniqArrayIf(episode_key, episode_key != ''),
-            groupUniqArrayIf(session_id, session_id != '' AND trace_id = '' AND response_id = '' AND episode_key = '')
-        )
-        FROM scores WHERE ingested_at > since AND ingested_at <= until
-    ) AS scored,
-    (
-        SELECT (
-            groupUniqArrayIf(trace_id, trace_id != ''),
-            groupUniqArrayIf(response_id, response_id != ''),
-            toDateTime64(greatest(toInt64(toUnixTimestamp(min(started_at))) - 86400, 0), 9, 'UTC'),
-            toDateTime64(toInt64(toUnixTimestamp(max(started_at))) + 86400, 9, 'UTC')
-        )
-        FROM generations WHERE ingested_at > since AND ingested_at <= until
-    ) AS captured,
-    (
-        SELECT groupUniqArray(trace_id) FROM (
-            SELECT TraceId AS trace_id FROM otel_traces
-            WHERE IngestedAt > since AND IngestedAt <= until AND Timestamp >= new_spans_at.1 AND Timestamp <= new_spans_at.2
-            UNION ALL
-            SELECT TraceId FROM otel_logs
-            WHERE IngestedAt > since AND IngestedAt <= until AND SpanEventName != ''
-                AND Timestamp >= new_logs_at.1 AND Timestamp <= new_logs_at.2
-            UNION ALL
-            SELECT arrayJoin(arrayConcat(scored.1, captured.1))
-            UNION ALL
-            SELECT TraceId FROM otel_traces
-            WHERE notEmpty(captured.2) AND Timestamp >= captured.3 AND Timestamp <= captured.4
-                AND GenAiResponseId IN (SELECT arrayJoin(captured.2))
-            UNION ALL
-            SELECT TraceId FROM otel_traces
-            WHERE notEmpty(scored.2) AND GenAiResponseId IN (SELECT arrayJoin(scored.2))
-            UNION ALL
-            SELECT TraceId FROM otel_traces
-            WHERE notEmpty(scored.3) AND SpanloopEpisodeId IN (SELECT arrayJoin(scored.3))
-            UNION ALL
-            SELECT TraceId FROM otel_traces
-            WHERE notEmpty(scored.4)
-                AND (SessionId != '' OR GenAiConversationId != '') AND hasAny([SessionId, GenAiConversationId], scored.4)
-        )
-    ) AS touched,
-    (SELECT (min(started_at), max(ended_at)) FROM trace_summaries WHERE trace_id IN (SELECT arrayJoin(touched))) AS spans_at
+        SELECT groupUniqArray(session_id) FROM new_scores
+        WHERE session_id != '' AND trace_id = '' AND response_id = '' AND episode_key = ''
+    ) AS scored_sessions,
+    touched AS (
+        SELECT TraceId AS id FROM otel_traces
+        WHERE IngestedAt > since AND IngestedAt <= until AND Timestamp >= new_spans_at.1 AND Timestamp <= new_spans_at.2
+        UNION ALL
+        SELECT TraceId FROM otel_logs
+        WHERE IngestedAt > since AND IngestedAt <= until AND SpanEventName != ''
+            AND Timestamp >= new_logs_at.1 AND Timestamp <= new_logs_at.2
+        UNION ALL
+        SELECT trace_id FROM new_scores WHERE trace_id != ''
+        UNION ALL
+        SELECT trace_id FROM new_generations WHERE trace_id != ''
+        UNION ALL
+        SELECT TraceId FROM otel_traces
+        WHERE Timestamp >= toDateTime64(greatest(toInt64(captured_s.1) - 86400, 0), 9, 'UTC')
+            AND Timestamp <= toDateTime64(toInt64(captured_s.2) + 86400, 9, 'UTC')
+            AND GenAiResponseId != '' AND GenAiResponseId IN (SELECT response_id FROM new_generations WHERE response_id != '')
+        UNION ALL
+        SELECT TraceId FROM otel_traces
+        WHERE scored.1 > 0
+            AND GenAiResponseId != '' AND GenAiResponseId IN (SELECT response_id FROM new_scores WHERE response_id != '')
+        UNION ALL
+        SELECT TraceId FROM otel_traces
+        WHERE scored.2 > 0
+            AND SpanloopEpisodeId != '' AND SpanloopEpisodeId IN (SELECT episode_key FROM new_scores WHERE episode_key != '')
+        UNION ALL
+        SELECT TraceId FROM otel_traces
+        WHERE notEmpty(scored_sessions)
+            AND (SessionId != '' OR GenAiConversationId != '') AND hasAny([SessionId, GenAiConversationId], scored_sessions)
+    ),
+    (SELECT (min(started_at), max(ended_at)) FROM trace_summaries WHERE trace_id IN (SELECT id FROM touched)) AS spans_at
 SELECT
     TraceId AS trace_id,
     toUnixTimestamp64Nano(min(Timestamp)) AS started_ns,
@@ -63,7 +58,7 @@ SELECT
         SpanloopEpisodeId = '' AND IsModelCall
     ) AS bare_services
 FROM otel_traces
-WHERE TraceId IN (SELECT arrayJoin(touched)) AND Timestamp >= spans_at.1 AND Timestamp <= spans_at.2
+WHERE TraceId IN (SELECT id FROM touched) AND Timestamp >= spans_at.1 AND Timestamp <= spans_at.2
 GROUP BY TraceId
 HAVING (started_ns, trace_id) > ({after_ns:Int64}, {after_trace_id:String})
 ORDER BY started_ns, trace_id
