@@ -32,12 +32,9 @@ def read(span: RawSpan) -> dict[str, str]:
 def _evened(text: str, role: str) -> str:
     found = decoded(text) if text else None
     if isinstance(found, str):
-        inner = decoded(found)
-        found = text if inner is found else inner
-    if isinstance(found, dict):
-        found = [found]
-    listed = [decoded(item) if isinstance(item, str) else item for item in as_list(found)]
-    told = messages(listed, role)
+        found = decoded(found)
+    items = as_list(found) or [found]
+    told = messages([decoded(item) if isinstance(item, str) else item for item in items], role)
     return dump(told) if told and all(item.get("parts") for item in told) else text
 
 
