@@ -5,7 +5,6 @@ wrote are read one by one. Invariant: of a simple span the columns say exactly w
 """
 
 from collections.abc import Container, Mapping, Sequence
-from json.encoder import encode_basestring
 from typing import Final
 
 import polars as pl
@@ -32,7 +31,7 @@ from .legacy import (
     read,
     tool_definition,
 )
-from .numbered import Entry, Numbered
+from .numbered import Entry, Numbered, Usual
 from .otel_genai import SOURCES
 from .rows import RowDialect, Spread, as_text
 
@@ -47,17 +46,11 @@ _NOTHING: Final = pl.lit(None, dtype=pl.String)
 
 
 def _seen(fields: Fields) -> Entry | None:
-    usual = _usual(fields)
-    if usual is not None:
-        return usual
     item = flat_message(fields, "user")
     return None if is_thought(item) else Entry(",".join(dump(found) for found in split_answers([item])))
 
 
 def _said(fields: Fields) -> Entry | None:
-    usual = _usual(fields)
-    if usual is not None:
-        return usual
     item = flat_message(fields, "assistant")
     if is_thought(item):
         return None
@@ -65,29 +58,39 @@ def _said(fields: Fields) -> Entry | None:
     return Entry(dump(item), reason) if as_list(item["parts"]) else Entry("")
 
 
-def _usual(fields: Fields) -> Entry | None:
-    """A message that is a role and text, or the answer to a tool call by its id; None for any other."""
-    role, content = fields.get("role"), fields.get("content")
-    if not isinstance(role, str) or not isinstance(content, str) or content[:1] in _UNCLEAR or content[0].isspace():
-        return None
-    if len(fields) == 2 and role in _SPEAKERS:
-        return Entry(f'{{"role":"{role}","parts":[{{"type":"text","content":{_quoted(content)}}}]}}')
-    identity, reason = fields.get("tool_call_id"), fields.get("finish_reason")
-    if len(fields) != 3:
-        return None
-    if role == "tool" and isinstance(identity, str) and identity:
-        answer = f'"id":{_quoted(identity)},"response":{_quoted(content)}'
-        return Entry(f'{{"role":"tool","parts":[{{"type":"tool_call_response",{answer}}}]}}')
-    if role == "assistant" and isinstance(reason, str) and reason:
-        said = f'"parts":[{{"type":"text","content":{_quoted(content)}}}],"finish_reason":{_quoted(reason)}'
-        return Entry(f'{{"role":"assistant",{said}}}', reason)
-    return None
+_is_clear: Final = pl.col("content").str.contains(r'^[^\s\["]') & ~pl.col("content").str.contains(r"\ud", literal=True)
+"""Text that begins otherwise may be a list of parts, or nothing; what looks like a lone surrogate is looked at."""
 
+_TEXTS: Final = pl.concat_list(pl.struct(pl.lit("text").alias("type"), "content")).alias("parts")
+_ANSWERS: Final = pl.concat_list(
+    pl.struct(
+        pl.lit("tool_call_response").alias("type"),
+        pl.col("tool_call_id").alias("id"),
+        pl.col("content").alias("response"),
+    )
+).alias("parts")
 
-_quoted: Final = encode_basestring
-_SPEAKERS: Final = frozenset({"system", "user", "assistant"})
-_UNCLEAR: Final = frozenset({"", "[", '"'})
-"""Text that begins so may be a list of parts."""
+_USUAL: Final = (
+    Usual(
+        ("role", "content"),
+        pl.col("role").is_in(["system", "user", "assistant"]) & _is_clear,
+        pl.struct("role", _TEXTS),
+        pl.col("role").str.head(0),
+    ),
+    Usual(
+        ("role", "content", "tool_call_id"),
+        (pl.col("role") == "tool") & (pl.col("tool_call_id") != "") & _is_clear,
+        pl.struct("role", _ANSWERS),
+        pl.col("role").str.head(0),
+    ),
+    Usual(
+        ("role", "content", "finish_reason"),
+        (pl.col("role") == "assistant") & (pl.col("finish_reason") != "") & _is_clear,
+        pl.struct("role", _TEXTS, "finish_reason"),
+        pl.col("finish_reason"),
+    ),
+)
+"""Messages that are a role and text, and answers to a tool call by its id."""
 
 
 def _tool(fields: Fields) -> Entry:
@@ -200,10 +203,10 @@ LEGACY: Final = RowDialect(
     read=read,
     spread=Spread(
         lists={
-            "list:seen": Numbered(PROMPTS[0], _seen),
-            "list:seen too": Numbered(PROMPTS[1], _seen),
-            "list:said": Numbered(COMPLETIONS[0], _said),
-            "list:said too": Numbered(COMPLETIONS[1], _said),
+            "list:seen": Numbered(PROMPTS[0], _seen, usual=_USUAL),
+            "list:seen too": Numbered(PROMPTS[1], _seen, usual=_USUAL),
+            "list:said": Numbered(COMPLETIONS[0], _said, usual=_USUAL),
+            "list:said too": Numbered(COMPLETIONS[1], _said, usual=_USUAL),
             "list:tools": Numbered(_FUNCTIONS[0], _tool),
             "list:tools too": Numbered(_FUNCTIONS[1], _tool),
         },

@@ -46,6 +46,18 @@ class Numbered:
     prefix: str
     read: Callable[[Fields], Entry | None]
     is_gapless: bool = False
+    usual: tuple["Usual", ...] = ()
+
+
+class Usual(NamedTuple):
+    """Entries of a kind that is read all at once, in columns named for the paths of their attributes."""
+
+    paths: tuple[str, ...]
+    """Exactly those that such an entry has."""
+    is_it: pl.Expr
+    value: pl.Expr
+    """What JSON is made of."""
+    note: pl.Expr
 
 
 class Listed(NamedTuple):
@@ -118,9 +130,9 @@ def _entries(attributes: Attributes, places: Rows, numbers: Rows, fields: Rows) 
 
 def _joined(height: int, entries: _Entries, is_odd: Mask, numbered: Numbered, paths: Sequence[str]) -> Listed:
     distinct, which, is_unclear = _distinct(entries)
-    read = [_read(fields, numbered) for fields in _fields(entries, distinct, paths, numbered.prefix)]
-    is_odd[entries.rows[is_unclear | np.array([entry is None for entry in read], dtype=np.bool_)[which]]] = True
-    texts = pl.Series([entry.text if entry else "" for entry in read], dtype=pl.String)
+    read = _read(entries, distinct, paths, numbered)
+    texts = read["text"].fill_null("")
+    is_odd[entries.rows[is_unclear | read["text"].is_null().to_numpy()[which]]] = True
     told = np.flatnonzero((texts != "").to_numpy()[which])
     pieces = pl.DataFrame({"row": entries.rows[told], "text": texts.gather(pl.Series(which[told], dtype=pl.UInt32))})
     lists = pieces.group_by("row", maintain_order=True).agg("text")
@@ -130,7 +142,7 @@ def _joined(height: int, entries: _Entries, is_odd: Mask, numbered: Numbered, pa
     text = lists.select(pl.format("[{}]", pl.col("text").list.join(","))).to_series()
     return Listed(
         pl.concat([_NO_LISTS, text], rechunk=True).gather(pl.Series(found)),
-        _notes(height, entries.rows, [entry.note if entry else "" for entry in read], which),
+        _notes(height, entries.rows, read["note"].fill_null(""), which),
         is_odd,
     )
 
@@ -138,8 +150,8 @@ def _joined(height: int, entries: _Entries, is_odd: Mask, numbered: Numbered, pa
 _NO_LISTS: Final = pl.Series(["", "[]"], dtype=pl.String)
 
 
-def _notes(height: int, rows: Rows, notes: Sequence[str], which: Rows) -> pl.Series:
-    told = pl.Series(["", *notes], dtype=pl.String)
+def _notes(height: int, rows: Rows, notes: pl.Series, which: Rows) -> pl.Series:
+    told = pl.concat([pl.Series([""], dtype=pl.String), notes])
     places = np.flatnonzero((told != "").to_numpy()[1 + which])[::-1]
     found = np.zeros(height, dtype=np.uint32)
     found[rows[places]] = 1 + which[places]
@@ -183,20 +195,59 @@ def _fields(entries: _Entries, distinct: Rows, paths: Sequence[str], prefix: str
     places: Rows = np.arange(int(lengths.sum())) + np.repeat(entries.starts[distinct] - ends + lengths, lengths)
     values: list[str] = entries.values.gather(pl.Series(places, dtype=pl.UInt32)).to_list()
     fields: list[int] = entries.fields[places].tolist()
-    nested = {field for field, path in enumerate(paths) if "." in path or path.isdigit()}
+    nested = {number for number, path in enumerate(paths) if "." in path or path.isdigit()}
     found: list[list[Fields]] = []
     at = 0
     sizes: list[int] = lengths.tolist()
     for length in sizes:
         own = fields[at : at + length]
-        told = {paths[field]: value for field, value in zip(own, values[at : at + length], strict=True)}
+        told = {paths[number]: value for number, value in zip(own, values[at : at + length], strict=True)}
         is_flat = not nested or nested.isdisjoint(own)
         found.append([{**told}] if is_flat else unflatten({f"{prefix}.0.{path}": told[path] for path in told}, prefix))
         at += length
     return found
 
 
-def _read(fields: Sequence[Fields], numbered: Numbered) -> Entry | None:
+def _read(entries: _Entries, distinct: Rows, paths: Sequence[str], numbered: Numbered) -> pl.DataFrame:
+    """``text`` and ``note`` of each of the ``distinct`` entries; null where that is unclear."""
+    known = _read_usual(entries, distinct, paths, numbered)
+    rest = np.flatnonzero(known["text"].is_null().to_numpy())
+    if not len(rest):
+        return known
+    read = [_read_one(fields, numbered) for fields in _fields(entries, distinct[rest], paths, numbered.prefix)]
+    more = pl.DataFrame([(None, None) if entry is None else entry for entry in read], schema=known.schema, orient="row")
+    places = np.arange(known.height)
+    places[rest] = np.arange(known.height, known.height + len(rest))
+    return pl.concat([known, more])[places]
+
+
+def _read_usual(entries: _Entries, distinct: Rows, paths: Sequence[str], numbered: Numbered) -> pl.DataFrame:
+    count = len(distinct)
+    lengths: Rows = np.diff(entries.starts, append=len(entries.fields))[distinct]
+    columns: dict[str, pl.Series] = {}
+    for path in {path for usual in numbered.usual for path in usual.paths if path in paths}:
+        number = paths.index(path)
+        found = np.full(count, -1, dtype=np.int64)
+        for position in range(int(lengths.max(initial=0))):
+            own = np.flatnonzero(lengths > position)
+            places = entries.starts[distinct[own]] + position
+            is_it = entries.fields[places] == number
+            found[own[is_it]] = places[is_it]
+        columns[path] = entries.values.gather(pl.Series(found).replace(-1, None).cast(pl.UInt32))
+    told = pl.DataFrame({"count": lengths, "place": np.arange(count), **columns})
+    nothing = pl.Series([None], dtype=pl.String)
+    texts, notes, which = [nothing], [nothing], np.zeros(count, dtype=np.int64)
+    for usual in numbered.usual:
+        if columns.keys() >= set(usual.paths):
+            own = told.filter((pl.col("count") == len(usual.paths)) & usual.is_it)
+            which[own["place"].to_numpy()] = np.arange(own.height) + sum(map(len, texts))
+            texts.append(own.select(usual.value.struct.json_encode()).to_series())
+            notes.append(own.select(usual.note.alias("note")).to_series())
+    places = pl.Series(which)
+    return pl.DataFrame({"text": pl.concat(texts).gather(places), "note": pl.concat(notes).gather(places)})
+
+
+def _read_one(fields: Sequence[Fields], numbered: Numbered) -> Entry | None:
     entry = numbered.read(fields[0]) if fields else None
     return None if entry is None or _ESCAPED in entry.text else entry
 
