@@ -117,13 +117,19 @@ def join_captures(spans: Sequence[Span], generations: Iterable[Generation]) -> d
     claims: dict[str, int] = defaultdict(int)
     for call in calls:
         claims[call.response_id] += 1
-    contexts = _contexts(spans)
+    contexts: dict[tuple[str, str], list[tuple[str, str]]] = {}
     found: dict[tuple[str, str], Capture] = {}
     for call in calls:
-        nearby = [capture for key in contexts[call.key] for capture in by_context.get(key, ())]
         fitting = by_response.get(call.response_id, []) if call.response_id else []
+        if len(fitting) == 1 and claims[call.response_id] == 1:
+            found[call.key] = checked(call, fitting[0], BY_RESPONSE_ID)
+            continue
+        contexts = contexts or _contexts(spans)
+        nearby = [capture for key in contexts[call.key] for capture in by_context.get(key, ())]
         if fitting:
-            found[call.key] = _by_response_id(call, fitting, nearby, claims[call.response_id])
+            shared = [capture for capture in fitting if capture in nearby]
+            claimed = 1 if shared else claims[call.response_id]
+            found[call.key] = _only(call, shared or fitting, BY_RESPONSE_ID, claims=claimed)
         elif nearby:
             found[call.key] = _only(call, nearby, BY_TRACEPARENT)
     return found
@@ -137,13 +143,6 @@ def _contexts(spans: Sequence[Span]) -> dict[tuple[str, str], list[tuple[str, st
         if span.kind is SpanKind.OTHER and above in found:
             found[above].append(span.key)
     return found
-
-
-def _by_response_id(call: Span, fitting: list[Generation], nearby: list[Generation], claims: int) -> Capture:
-    if len(fitting) == 1 and claims == 1:
-        return checked(call, fitting[0], BY_RESPONSE_ID)
-    shared = [capture for capture in fitting if capture in nearby]
-    return _only(call, shared or fitting, BY_RESPONSE_ID, claims=1 if shared else claims)
 
 
 def _only(call: Span, fitting: list[Generation], join: str, *, claims: int = 1) -> Capture:

@@ -4,7 +4,7 @@ Invariant: rows of one episode agree on id, revision, task and group. Nothing is
 decides: this one spells out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -19,7 +19,9 @@ from .options import CONVERTER_VERSION
 from .rewards import Rewards, broadcast
 from .spans import Problem
 from .steps import Episode, Step
+from .tool_results import ToolResult
 from .trajectories import Row, exact_tokens
+from .usual import encoded
 
 Values = tuple[object, ...]
 
@@ -168,7 +170,7 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, shared: _Sh
         shared.states[step.index],
         span.tools,
         span.output[0].json if span.output else NO_ACTION,
-        dump([result.as_json() for result in step.results]) if step.results else "[]",
+        _written(step.results) if step.results else "[]",
         "" if step.following is None else shared.states[step.following],
         reward,
         breakdown,
@@ -190,6 +192,14 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, shared: _Sh
         span.start_ns,
         span.duration_ns,
     )
+
+
+def _written(results: Sequence[ToolResult]) -> str:
+    fields = [result.as_json() for result in results]
+    try:
+        return encoded(fields)
+    except UnicodeEncodeError:
+        return dump(fields)
 
 
 @lru_cache(maxsize=256)
