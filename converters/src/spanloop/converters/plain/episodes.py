@@ -49,6 +49,8 @@ class Plain(NamedTuple):
     """What the tools of each episode answered."""
     talks: list[Talk]
     """What is special of each episode whose calls stand by themselves; empty for the others."""
+    said: AbstractSet[str]
+    """All answers in words, stripped."""
 
     def without(self, trace_ids: Collection[str]) -> "Plain":
         """Less the episodes of some traces."""
@@ -63,6 +65,7 @@ class Plain(NamedTuple):
             [lanes for lanes, stays in zip(self.lanes, kept, strict=True) if stays],
             [answers for answers, stays in zip(self.answers, kept, strict=True) if stays],
             [talk for talk, stays in zip(self.talks, kept, strict=True) if stays],
+            self.said,
         )
 
     def only(self, trace_ids: Collection[str]) -> "Plain":
@@ -114,7 +117,8 @@ def read_plain(
     context = rows.filter(~IS_CALL & pl.col("trace").is_in(read.episodes["trace"].implode())).select(_CONTEXT)
     plain = read._replace(context=context)
     plain = plain.without(_diverged(plain.calls, carried.beside(captured.tokens)) | _used_as_tools(plain))
-    return plain.without(_awaiting(plain, *_given(plain)))
+    asked = {request.id for answers in plain.answers for request, _ in answers} if plain.said else set[str]()
+    return plain.without(_awaiting(plain, plain.said, asked))
 
 
 def _scored(rows: pl.DataFrame, scores: pl.DataFrame) -> pl.Series:
@@ -147,6 +151,7 @@ def _read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame) -> Plai
     lanes: list[list[Lane | Said]] = [[] for _ in range(whole.height)]
     answers: list[list[Answer]] = [[] for _ in range(whole.height)]
     talks = [NO_TALK] * whole.height
+    said: AbstractSet[str] = frozenset()
     is_plain = np.ones(whole.height, dtype=np.bool_)
     is_silent = whole["is_silent"].to_numpy()
     if not is_silent.all():
@@ -176,6 +181,7 @@ def _read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame) -> Plai
             except NotPlainError:
                 is_plain[number] = False
         told.append(_spoken(known, reader.steps))
+        said = set(reader.steps.answer) if any(talk.said for talk in talks) else set[str]()
     if is_silent.any():
         is_plain[is_silent & ~np.logical_and.reduceat(can_be_silent(known), np.cumsum(counts) - counts)] = False
         told.append(silent_steps(known))
@@ -197,7 +203,7 @@ def _read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame) -> Plai
         talks = [found for found, is_read in zip(talks, is_plain, strict=True) if is_read]
     first_calls = read.filter(pl.col("step") == 0)
     groups = _groups(episodes, lanes, first_calls["tools"])
-    return Plain(episodes.with_columns(groups), read, calls.clear(), lanes, answers, talks)
+    return Plain(episodes.with_columns(groups), read, calls.clear(), lanes, answers, talks, said)
 
 
 def _definitions(text: str) -> str | None:
@@ -253,7 +259,6 @@ def _spoken(calls: pl.DataFrame, steps: Steps) -> pl.DataFrame:
             pl.Series("tool_results", steps.results, dtype=pl.String),
             pl.Series("tool_call_count", steps.tool_call_count, dtype=pl.UInt32),
             pl.Series("finish_reason", steps.finish_reason, dtype=pl.String),
-            pl.Series("answer", steps.answer, dtype=pl.String),
             pl.Series("is_orphan", steps.is_orphan, dtype=pl.Boolean),
             before.is_not_null().alias("continues"),
             calls["capture"].gather(before).alias("before"),
@@ -322,14 +327,6 @@ def _used_as_tools(plain: Plain) -> set[str]:
                     if others:
                         found |= others | {trace_id}
     return found
-
-
-def _given(plain: Plain) -> tuple[set[str], set[str]]:
-    """All answers in words, stripped, and the ids of all tool calls."""
-    if not any(talk.said for talk in plain.talks):
-        return set(), set()
-    said = set(plain.calls["answer"])
-    return said, {asked.id for answers in plain.answers for asked, _ in answers}
 
 
 def _awaiting(plain: Plain, said: AbstractSet[str], asked: AbstractSet[str]) -> set[str]:

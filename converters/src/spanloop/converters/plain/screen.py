@@ -78,7 +78,10 @@ def _without_envelopes(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-_ERROR_WORDS: Final = ("error", "except", "lure", "led to", "could not", "unable", "tool execut", "nval", "traceb")
+_ERROR_WORDS: Final = (
+    *("error", "except", "lure", "led to", "could not", "unable", "tool execut", "nval", "traceb"),
+    *("d tool", "nown tool", "uch tool", "not found", "not ava", "not ex"),
+)
 """No text without one of these tells of an error to ``tool_results``; without letters that have odd capitals."""
 
 TELLS_OF_NO_ERROR: Final = ~(

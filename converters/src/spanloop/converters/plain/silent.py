@@ -43,7 +43,6 @@ def silent_steps(calls: pl.DataFrame) -> pl.DataFrame:
         tool_results=pl.lit("[]"),
         tool_call_count=pl.lit(0, dtype=pl.UInt32),
         finish_reason="finish_reason",
-        answer=pl.lit(""),
         is_orphan=pl.lit(value=False),
         continues=pl.col("previous").is_not_null(),
         before=found["capture"].gather(previous),

@@ -50,8 +50,8 @@ class _Seen(NamedTuple):
 
     text: str
     """Less its last bracket."""
-    system: tuple[bytes, ...]
-    """Digests of the system messages."""
+    system: tuple[str | bytes, ...]
+    """Signs of the system messages: see ``_sign``."""
     start: tuple[bytes, ...]
     """Digests of the messages up to the user's first; empty without one."""
     question: str
@@ -115,13 +115,14 @@ class TalkReader:
 
     def _read(self, calls: range) -> Talk:
         column, steps = self._calls, self._steps
-        newest: dict[tuple[str, tuple[bytes, ...], bytes], int] = {}
+        newest: dict[tuple[str, tuple[str | bytes, ...], bytes], int] = {}
         alike: Counter[tuple[object, str]] = Counter()
         said: list[Said] = []
         awaits: set[str] = set()
+        answered: set[str] = set()
         seen = _NOTHING
         for call in calls:
-            seen = self._seen(call, seen)
+            seen = self._seen(call, seen, answered)
             answer = self._answer(call)
             thread = (column.agent[call], seen.system, seen.start[-1])
             alike[thread, answer] += 1
@@ -137,35 +138,26 @@ class TalkReader:
             said.append(Said(seen.start, seen.question, answer))
             if seen.answer is not None:
                 awaits.add(seen.answer)
-        answered = {
-            part.id
-            for call in calls
-            for message in self._told(call)
-            for part in message.parts
-            if isinstance(part, Response)
-        }
         return Talk(said, awaits, answered)
 
-    def _told(self, call: int) -> Sequence[Piece | Typed]:
-        news = self._news[call]
-        return () if news is None else news.messages
-
-    def _seen(self, call: int, before: _Seen) -> _Seen:
+    def _seen(self, call: int, before: _Seen, answered: set[str]) -> _Seen:
         column, news, goes_on = self._calls, self._news[call], self._goes_on[call]
         if news is None or column.system[call] or column.is_exact[call]:
             raise NotPlainError
         text = column.input[call]
         _, system, start, question, answer, is_orphan, role, json = before if goes_on else _NOTHING
-        for message in news.messages:
-            if message.role == "system":
-                system = (*system, self._digest(message))
-            elif message.role == "assistant":
-                answer = _text(message).strip()
         if not start:
             start, question = self._opening(news.messages)
-        answers_nobody = _answers_nobody(news.messages, role)
-        is_orphan = answers_nobody if is_orphan is None else is_orphan
-        role = news.messages[-1].role if news.messages else role
+        for message in news.messages:
+            before_it, role = role, message.role
+            if role == "system":
+                system = (*system, _sign(message))
+            elif role == "assistant":
+                answer = _text(message).strip()
+            elif ids := _answered(message):
+                answered.update(ids)
+                if is_orphan is None:
+                    is_orphan = any(ids) and before_it != "assistant"
         if json or not news.is_as_written:
             told = [json or before.text[1:]] if goes_on else []
             json = ",".join([*told, news.json] if news.json else told)
@@ -210,7 +202,7 @@ class TalkReader:
         key = message.role, _text(message).strip()
         found = self._digests.get(key)
         if found is None:
-            found = self._digests[key] = digest((message.role, f"text:{key[1]}"))
+            found = self._digests[key] = _digest_of_text(*key)
         return found
 
 
@@ -219,26 +211,29 @@ def asks_for_nothing(output: str) -> bool:
     return _ASKS not in output
 
 
-def _answers_nobody(messages: Sequence[Piece | Typed], role: str) -> bool | None:
-    """Whether the first answer of a tool follows no word of the model; None without answers.
+def _answered(message: Piece | Typed) -> list[str]:
+    """The calls that a message of a tool or the user has answers to."""
+    parts = message.parts
+    if any(isinstance(part, Call) for part in parts):
+        raise NotPlainError
+    return [part.id for part in parts if isinstance(part, Response)]
 
-    Args:
-        messages: One after another.
-        role: Of the message before them.
-    """
-    found: bool | None = None
-    for message in messages:
-        if message.role in {"user", "tool"}:
-            if any(isinstance(part, Call) for part in message.parts):
-                raise NotPlainError
-            responses = [part.id for part in message.parts if isinstance(part, Response)]
-            if responses and found is None:
-                found = any(responses) and role != "assistant"
-        role = message.role
-    return found
+
+def _sign(message: Piece | Typed) -> str | bytes:
+    """What messages of one role have in common exactly if their digests are the same."""
+    text = _text(message).strip()
+    is_more = isinstance(message, Piece) and message.digest not in {b"", _digest_of_text(message.role, text)}
+    return message.digest if is_more and isinstance(message, Piece) else text
+
+
+def _digest_of_text(role: str, text: str) -> bytes:
+    return digest((role, f"text:{text}"))
 
 
 def _text(message: Piece | Typed) -> str:
+    parts = message.parts
+    if len(parts) == 1 and isinstance(parts[0], Text):
+        return parts[0].content
     texts = [part.content for part in message.parts if isinstance(part, Text)]
     if len(texts) < len(message.parts):
         raise NotPlainError
