@@ -76,7 +76,7 @@ def injected(scripts: Sequence[Script], *, quick: bool) -> dict[str, float]:
         print(f"  {kind:<46} {' '.join(f'{share:6.1%}' for share in shares)}  {len(found):4}")
     shares = [sum(part) / len(told) for part in zip(*(each.parts for each in verdicts.values()), strict=True)]
     names = ("injected", "injected_class", "injected_owner", "injected_culprit")
-    return dict(zip(names, shares, strict=True)) | _groups(told, verdicts)
+    return dict(zip(names, shares, strict=True)) | _groups(told, verdicts) | _with_less(story)
 
 
 def _inject(story: Story, kind: str, script: Script, number: int, *, is_fatal: bool) -> None:
@@ -149,6 +149,32 @@ def _groups(told: Mapping[str, Told], verdicts: Mapping[str, Judged]) -> dict[st
     completeness = sum(max(each.values()) for each in by_fault.values()) / len(seen)
     print(f"  fingerprints: {len(by_group)} groups of {len(by_fault)} faults (kind, wording, tool)")
     return {"group_purity": purity, "group_completeness": completeness}
+
+
+def _with_less(story: Story) -> dict[str, float]:
+    """The share of faults whose class is right where less was recorded: every fourth episode."""
+    told = {trace: each for number, (trace, each) in enumerate(story.told.items()) if number % 4 == 0}
+    spans = [each for each in story.spans if each["TraceId"] in told]
+    scores = [each for each in story.scores if each["trace_id"] in told]
+    undefined = [
+        {**each, "SpanAttributes": [v for v in each["SpanAttributes"] if v["key"] != _TOOLS]} for each in spans
+    ]
+    untold = [each for each in spans if each["SpanName"] != "execute_tool"]
+    shares: dict[str, float] = {}
+    for name, less in (("no_definitions", undefined), ("no_tool_spans", untold)):
+        deciding, failures = _deciding(less, scores)
+        right = 0
+        for trace, each in told.items():
+            decided = deciding.get(trace)
+            found = [decided] if decided else failures.get(trace, [])
+            seen = found if each.is_fatal == bool(decided) else []
+            right += any(failure["error_class"] == each.truth.error_class for failure in seen)
+        shares[name] = right / len(told)
+        print(f"  {name.replace('_', ' ')}: class right in {shares[name]:.1%} of {len(told)}")
+    return shares
+
+
+_TOOLS: Final = "gen_ai.tool.definitions"
 
 
 def _deciding(

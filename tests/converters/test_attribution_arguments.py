@@ -138,3 +138,19 @@ def test_code_that_raises_is_never_a_question_of_parameters() -> None:
     world.call(SEEN, said, trace=TRACE, tools=[])
     world.call([*SEEN, said, answers("c1", raised)], text("assistant", "x"), trace=TRACE, tools=[])
     assert first(world.convert())[:2] == ("invalid_code", "policy")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "reserve is not a valid tool, try one of [book].",
+        "Tool reserve not found in agent travel",
+        "Unknown tool: reserve",
+    ],
+)
+def test_a_tool_that_does_not_exist_is_told_by_the_answer_where_no_definitions_were_recorded(content: str) -> None:
+    world = World()
+    said = asks("c1", "reserve", GIVEN)
+    world.call(SEEN, said, trace=TRACE, tools=[])
+    world.call([*SEEN, said, answers("c1", content)], text("assistant", "x"), trace=TRACE, tools=[])
+    assert first(world.convert())[:2] == ("unknown_tool", "policy")

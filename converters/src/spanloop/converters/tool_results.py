@@ -72,6 +72,15 @@ ERROR_TEXTS: Final = (
         0.75,
     ),
     ErrorText(
+        "no_such_tool",
+        re.compile(
+            r"(?:[\w.-]{1,64} is not a valid tool\b|(?:unknown|no such) tool\b"
+            r"|tool [`'\"]?[\w.-]{1,64}[`'\"]? (?:is )?(?:not found|not available|does not exist))",
+            re.IGNORECASE,
+        ),
+        0.85,
+    ),
+    ErrorText(
         "failed_to",
         re.compile(
             r"(?:failed to|could not execute|unable to execute|tool execution failed|invalid (?:tool )?argument)",
