@@ -222,3 +222,14 @@ def test_how_deep_a_value_may_be_depends_on_where_it_is(place: int) -> None:
                 tidy(body)
         else:
             assert "[" * levels + "1" + "]" * levels in tidy(body).body.decode("utf-8", "replace")
+
+
+def test_nothing_is_lost_where_something_else_grows() -> None:
+    """A kind of -1 in five bytes comes out in ten: as long as a piece of an array that would be lost."""
+    pieces = [encode_field(5, encode_field(1, bytes([0x18, number]))) for number in (1, 2)]
+    pair = encode_field(1, b"k") + encode_field(2, b"".join(pieces))
+    span = encode_field(9, pair) + b"\x30" + b"\xff\xff\xff\xff\x0f"
+    (found,) = lists_of(
+        parse(ExportTraceServiceRequest, tidy(encode_field(1, encode_field(2, encode_field(2, span)))).body)
+    )[2:]
+    assert attributes(found) == {"k": "[1,2]"}

@@ -123,7 +123,7 @@ def _admit_faultless(body: bytes, redactor: Redactor) -> Admission | None:
         tidied = for_clickhouse(request, body)
     except MalformedError:
         return None
-    return Admission(body if tidied == body else tidied, spans, {}, 0, {})
+    return Admission(tidied, spans, {}, 0, {})
 
 
 def _accepted_body(request: _Request, body: bytes, *, is_changed: bool) -> bytes:

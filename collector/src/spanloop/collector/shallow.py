@@ -1,7 +1,8 @@
 """Trace requests read no deeper than an attribute's value: an array or a kvlist stays bytes, whatever it holds.
 
-Invariant: where `is_whole` holds, such a request has the fields and values that the runtime finds when it reads
-everything; whether an array's or a kvlist's bytes are any is left to whoever looks into them.
+Invariant: a body that comes out as it went in has the fields and values that the runtime finds when it reads
+everything. In another one a field may have come twice: the last one counts, but two arrays are one longer array, and of
+that the first half is lost here. Whether an array's or a kvlist's bytes are any is left to whoever looks into them.
 """
 
 from typing import Final, cast
@@ -18,15 +19,6 @@ _COMPOUND: Final = ("array_value", "kvlist_value")
 def array_bytes(value: AnyValue) -> bytes:
     """The array of a shallow value; empty when it is none."""
     return cast("bytes", value.array_value)
-
-
-def is_whole(body: bytes, written: bytes) -> bool:
-    """Whether nothing of a body was lost when it was read as a shallow request and written again.
-
-    Of a field that comes twice only the last one counts, but two arrays are one longer array: that is lost here. The
-    runtime writes no field longer than it was, so that whatever was left out makes the whole shorter.
-    """
-    return len(written) == len(body)
 
 
 def _request_type() -> type[ExportTraceServiceRequest]:

@@ -15,7 +15,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from .envelope import attribute_lists
 from .number_arrays import number_texts
 from .odd_values import Found, compound_values, odd_values
-from .shallow import SHALLOW_REQUEST, array_bytes, is_whole
+from .shallow import SHALLOW_REQUEST, array_bytes
 from .unique_keys import has_unique_keys
 from .values import attributes, text
 from .wire import MalformedError, Path, parse, parses_at, serialize
@@ -44,19 +44,19 @@ def for_clickhouse(request: ExportTraceServiceRequest, body: bytes) -> bytes:
 
     Args:
         request: A `SHALLOW_REQUEST`, which may be changed.
-        body: What it was read from.
+        body: What it was read from; given back when nothing is to be done.
 
     Raises:
         MalformedError: The body is no request: something within an array or a kvlist.
     """
-    written = serialize(request)
-    if not is_whole(body, written):
-        written = serialize(parse(ExportTraceServiceRequest, body))
-        request = parse(SHALLOW_REQUEST, written)
-    if has_unique_keys(request, written):
-        found = odd_values(request, written)
+    if serialize(request) != body:
+        # As senders write it that encode otherwise, or as nobody should write it.
+        body = serialize(parse(ExportTraceServiceRequest, body))
+        request = parse(SHALLOW_REQUEST, body)
+    if has_unique_keys(request, body):
+        found = odd_values(request, body)
         if not found:
-            return written
+            return body
         _make_texts(found)
     else:
         _make_texts(compound_values(request))
