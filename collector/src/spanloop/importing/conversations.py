@@ -1,7 +1,8 @@
 """Conversations in OpenAI's message format, one a line → the spans that a live agent would have sent, and a score.
 
-A line is an object with ``messages`` or ``traj``, optionally ``tools``, ``reward``, ``task_id``, ``agent`` or ``name``,
-``model``, and ``timestamp`` (ISO 8601, or seconds since the epoch). Each assistant message is one model call: what
+A line is an object with ``messages``, ``traj`` or ``conversations`` (in OpenAI's form, or one that ``spellings``
+knows), optionally ``tools``, ``reward``, ``task_id``, ``agent`` or ``name``, ``model``, and ``timestamp`` (ISO 8601, or
+seconds since the epoch). Each assistant message is one model call: what
 stood before it is its input. Each tool message is one tool call. All hang below one ``invoke_agent`` span.
 
 Invariant: every id depends on the line's content alone: all of it but ``reward``, and which repetition of the same
@@ -25,8 +26,9 @@ from spanloop.semconv import attributes as names
 
 from .parcels import Score, iso_nanoseconds, key_values, utf8
 from .report import BadItemError
+from .spellings import as_messages, reward_of, without_reward
 
-MESSAGE_KEYS: Final = ("messages", "traj")
+MESSAGE_KEYS: Final = ("messages", "traj", "conversations")
 _ROLES: Final = {"function": "tool", "developer": "system"}
 _KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 _SERVICE_NAME: Final = "imported"
@@ -65,10 +67,11 @@ class ConversationReader:
             BadItemError: Something of it is not what it should be; nothing of it is used.
         """
         key = next((key for key in MESSAGE_KEYS if line.get(key) is not None), MESSAGE_KEYS[0])
-        messages = [_message(item, f"{key}[{at}]") for at, item in enumerate(_list(line.get(key), key))]
+        listed = as_messages(_list(line.get(key), key), line)
+        messages = [_message(item, f"{key}[{at}]") for at, item in enumerate(listed)]
         if not any(message["role"] == "assistant" for message in messages):
             raise BadItemError("no_model_call", key, f"{len(messages)} messages", "at least one of role assistant")
-        reward = _reward(line.get("reward"))
+        reward = _reward(reward_of(line))
         started_ns = _time(line, default_time_ns)
         tools = _tools(line.get("tools"))
         task_id = _plain_text(line.get("task_id"), "task_id")
@@ -93,7 +96,7 @@ class ConversationReader:
         return Conversation(request, Score(score_id, reward, identity.hex(), episode_key, utf8(task_id), scored_ns))
 
     def _identity(self, line: Mapping[str, object]) -> bytes:
-        content = json.dumps({key: line[key] for key in line if key != "reward"}, sort_keys=True)
+        content = json.dumps(without_reward(line), sort_keys=True)
         digest = hashlib.blake2b(content.encode(), digest_size=16).digest()
         repetition = self._seen[digest]
         self._seen[digest] += 1
@@ -183,7 +186,8 @@ def _message(item: object, where: str) -> Mapping[str, object]:
     if role == "tool":
         response = content[0]["content"] if len(content) == 1 and content[0]["type"] == "text" else _json(content)
         call_id = _plain_text(fields.get("tool_call_id"), f"{where}.tool_call_id")
-        parts = [{"type": "tool_call_response", "id": call_id, "response": response if content else ""}]
+        failed = {"is_error": True} if fields.get("is_error") is True else {}
+        parts = [{"type": "tool_call_response", "id": call_id, "response": response if content else "", **failed}]
     else:
         parts = content + (_tool_calls(fields, where) if role == "assistant" else [])
     reason = _plain_text(fields.get("finish_reason"), f"{where}.finish_reason")

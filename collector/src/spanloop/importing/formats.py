@@ -19,7 +19,7 @@ from .sdk_dumps import log_request, span_request
 
 _EXPECTED: Final = (
     "an OTLP request (resourceSpans, resourceLogs), a span or log record as the SDK prints it, or a conversation "
-    "(messages or traj)"
+    "(messages, traj or conversations)"
 )
 _DUMPED_LISTS: Final = ("spans", "log_events", "log_records")
 """Keys under which a recording holds what the SDK printed."""

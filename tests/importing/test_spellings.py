@@ -1,0 +1,121 @@
+"""One conversation in every spelling is the same conversation; what is none is refused with its place."""
+
+import json
+from typing import Any
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from spanloop.importing.conversations import Conversation, ConversationReader
+from spanloop.importing.report import BadItemError
+
+Json = dict[str, Any]
+ARGUMENTS = {"city": "Paris"}
+LINES: dict[str, Json] = {
+    "OpenAI, arguments as text": {
+        "messages": [
+            {"role": "system", "content": "s"},
+            {"role": "user", "content": "q"},
+            {
+                "role": "assistant",
+                "content": None,
+                "weight": 1,
+                "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": json.dumps(ARGUMENTS)}}],
+            },
+            {"role": "tool", "tool_call_id": "c", "content": "57F"},
+            {"role": "assistant", "content": "a"},
+        ],
+        "reward": 0.5,
+    },
+    "OpenAI, arguments as an object": {
+        "traj": [
+            {"role": "system", "content": "s"},
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": ARGUMENTS}}]},
+            {"role": "tool", "tool_call_id": "c", "content": "57F"},
+            {"role": "assistant", "content": "a"},
+        ],
+        "info": {"reward": 0.5},
+    },
+    "Anthropic": {
+        "system": "s",
+        "messages": [
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": ARGUMENTS}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "57F"}]},
+            {"role": "assistant", "content": [{"type": "text", "text": "a"}]},
+        ],
+        "reward_info": {"reward": 0.5},
+    },
+    "ShareGPT": {
+        "system": "s",
+        "conversations": [
+            {"from": "human", "value": "q"},
+            {"from": "function_call", "value": json.dumps({"name": "f", "arguments": ARGUMENTS})},
+            {"from": "observation", "value": "57F"},
+            {"from": "gpt", "value": "a"},
+        ],
+        "reward": 0.5,
+    },
+}
+
+
+def read(line: Json) -> Conversation:
+    return ConversationReader().read(line, default_time_ns=1)
+
+
+def attributes(span: Span) -> dict[str, str]:
+    return {item.key: item.value.string_value for item in span.attributes}
+
+
+@pytest.mark.parametrize("spelling", LINES)
+def test_a_conversation_in_every_spelling_is_the_same(spelling: str) -> None:
+    found = read(LINES[spelling])
+    assert found.score is not None
+    assert found.score.value == 0.5
+    (scope,) = found.request.resource_spans[0].scope_spans
+    told = [attributes(span) for span in scope.spans]
+    assert [one["gen_ai.operation.name"] for one in told] == ["invoke_agent", "chat", "execute_tool", "chat"]
+    _, first, tool, last = told
+    (said,) = json.loads(first["gen_ai.output.messages"])
+    (call,) = said["parts"]
+    assert (call["type"], call["name"], json.loads(call["arguments"])) == ("tool_call", "f", ARGUMENTS)
+    assert said["finish_reason"] == "tool_call"
+    assert (tool["gen_ai.tool.name"], tool["gen_ai.tool.call.result"]) == ("f", "57F")
+    assert tool["gen_ai.tool.call.id"] == call["id"]
+    seen = json.loads(last["gen_ai.input.messages"])
+    assert [message["role"] for message in seen] == ["system", "user", "assistant", "tool"]
+    assert seen[3]["parts"][0]["response"] == "57F"
+    assert json.loads(last["gen_ai.output.messages"])[0]["parts"] == [{"type": "text", "content": "a"}]
+
+
+@pytest.mark.parametrize("spelling", LINES)
+def test_another_reward_is_the_same_episode(spelling: str) -> None:
+    line = json.loads(json.dumps(LINES[spelling]).replace("0.5", "1.0"))
+    one, other = read(LINES[spelling]), read(line)
+    assert one.request == other.request
+    assert one.score is not None
+    assert other.score is not None
+    assert (one.score.value, other.score.value) == (0.5, 1.0)
+
+
+def test_an_answer_that_anthropic_marks_as_an_error_stays_one() -> None:
+    line = json.loads(json.dumps(LINES["Anthropic"]).replace('"content": "57F"', '"content": "57F", "is_error": true'))
+    (scope,) = read(line).request.resource_spans[0].scope_spans
+    seen = json.loads(attributes(scope.spans[-1])["gen_ai.input.messages"])
+    assert seen[3]["parts"][0]["is_error"] is True
+
+
+@pytest.mark.parametrize(
+    ("turn", "where"),
+    [
+        ({"from": "narrator", "value": "x"}, "conversations[1].role"),
+        ({"from": "gpt", "value": 5}, "conversations[1].content"),
+        ("text", "conversations[1]"),
+    ],
+)
+def test_what_is_no_turn_is_refused_with_its_place(turn: Any, where: str) -> None:
+    line = {"conversations": [{"from": "human", "value": "q"}, turn, {"from": "gpt", "value": "a"}]}
+    with pytest.raises(BadItemError) as caught:
+        read(line)
+    assert caught.value.where.startswith(where)
