@@ -123,7 +123,8 @@ class Spool:
         self._queued_bytes += size_bytes
         if self._loop is not loop:
             self._loop = loop
-            self._call_thread(loop)
+            # Not at once: who appends in the same turn of the event loop is in the same group.
+            loop.call_soon(self._call_thread, loop)
         await waiting.done
 
     def check_room(self, size_bytes: int) -> None:
