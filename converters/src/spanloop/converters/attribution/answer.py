@@ -6,6 +6,7 @@ a value that the answer marks as such, or a number.
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from ..steps import Episode, Step
@@ -60,4 +61,9 @@ def _brought(step: Step, value: str) -> bool:
 
 
 def _says(text: str, value: str) -> bool:
-    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w)", text, re.IGNORECASE) is not None
+    return bool(text) and _word(value).search(text) is not None
+
+
+@lru_cache(maxsize=64)
+def _word(value: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.]){re.escape(value)}(?!\w)", re.IGNORECASE)

@@ -4,7 +4,7 @@ Answers count: asking a job for its state until it has changed is no loop. Circl
 tool that fails every time is no loop of the policy's but a failure of its own, which other rules name.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -22,7 +22,8 @@ def _see(episode: Episode) -> Iterator[Sighting]:
     for step in episode.steps:
         threads[step.thread].append(step)
     for steps in threads.values():
-        if len(steps) >= LEAST_ROUNDS:
+        done = Counter(step.span.output[0].digest for step in steps if step.span.output)
+        if max(done.values(), default=0) >= LEAST_ROUNDS:
             yield from _circles(steps)
 
 

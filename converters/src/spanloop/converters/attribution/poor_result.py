@@ -58,6 +58,8 @@ def _lack(call: ToolCall, content: str) -> str:
 
 
 def _breaks_off(content: str) -> bool:
+    if not content.lstrip().startswith(("{", "[")):
+        return False
     text = _CUT_MARK.sub("", content).strip()
     if not text.startswith(("{", "[")) or text.endswith(("}", "]")):
         return False
