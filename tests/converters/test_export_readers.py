@@ -185,3 +185,41 @@ def test_verls_own_dataset_reads_the_rows(tmp_path: Path, monkeypatch: pytest.Mo
         assert len(ids) == len(mask) == len(logprobs) == 4
         assert list(mask) == [1, 1, 0, 1]
     assert sorted(batch["reward"]) == [0.0, 1.0]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("verl") is None, reason="verl comes with the extra train")
+@pytest.mark.filterwarnings("default")
+def test_verls_own_dataset_for_fine_tuning_trains_on_what_the_model_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    settings, transformers, verl = (
+        cast("Any", import_module(name))
+        for name in ("omegaconf", "transformers", "verl.utils.dataset.multiturn_sft_dataset")
+    )
+    from spanloop.training.tiny import build_tiny_model  # noqa: PLC0415
+
+    build_tiny_model(tmp_path / "model", training_steps=0)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    world = World()
+    attempt(world, "a", text("assistant", "It is rainy."))
+    attempt(world, "b", text("assistant", "I do not know."), task="other")
+    (path,) = write("openai", transitions(world), tmp_path / "out")
+    told = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    rows = [
+        {"messages": [{key: said[key] for key in ("role", "content")} for said in line["messages"]]} for line in told
+    ]
+    pl.DataFrame(rows).write_parquet(tmp_path / "rows.parquet")
+    config = settings.OmegaConf.create({"pad_mode": "no_padding", "max_length": 512, "truncation": "error"})
+    dataset = verl.MultiTurnSFTDataset(
+        parquet_files=[str(tmp_path / "rows.parquet")], tokenizer=tokenizer, config=config
+    )
+    assert len(dataset) == len(told) == 2
+    for item, line in zip((dataset[0], dataset[1]), told, strict=True):
+        ids, mask = (item[name].tolist() for name in ("input_ids", "loss_mask"))
+        trained = tokenizer.decode([one for one, is_trained in zip(ids, mask, strict=True) if is_trained])
+        given_words = tokenizer.decode([one for one, is_trained in zip(ids, mask, strict=True) if not is_trained])
+        assert line["messages"][-1]["content"] in trained
+        assert line["messages"][-1]["content"] not in given_words
+        assert all(said["content"] in given_words for said in line["messages"][:-1])
