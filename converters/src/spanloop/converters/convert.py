@@ -31,6 +31,7 @@ from .rows import (
     trajectory_rows,
     transition_rows,
 )
+from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
 from .spans import Rejected, SpanKind
 from .steps import Episode, build_episode
@@ -81,7 +82,7 @@ def convert(
         polars.exceptions.PolarsError: When a column has a type that cannot be cast to its schema's.
     """
     with _without_cycle_collection():
-        whole = frames.conform(spans, frames.SPANS)
+        whole = with_event_tokens(frames.conform(spans, frames.SPANS), logs)
         attributes = Attributes(whole["SpanAttributes"])
         scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(whole, attributes)])
         sampled = read_generations(generations), tokens_in_spans(whole, attributes)

@@ -80,3 +80,49 @@ def _events(logs: pl.DataFrame) -> pl.DataFrame:
             pl.col("IngestedAt").max().alias("_ingested"),
         )
     )
+
+
+_TOKENS: Final = "token_ids"
+_KEPT: Final = r"token_ids(?:\.0)?$|logprobs(?:\.content|\.token_logprobs)?(?:\.0)?$"
+
+
+def with_event_tokens(spans: pl.DataFrame, logs: pl.DataFrame | None) -> pl.DataFrame:
+    """``spans`` with the token ids and log-probabilities of their events among their attributes.
+
+    What a span says itself counts: of those that have token ids of their own, the events are left alone.
+
+    Args:
+        spans: The columns of ``frames.SPANS``.
+        logs: The columns of ``frames.LOGS``.
+    """
+    if logs is None and not spans["Events.Name"].list.len().sum():
+        return spans
+    found = [_told_tokens(spans.select(*_KEYS, pl.col("Events.Attributes").alias("items")).explode("items"))]
+    if logs is not None:
+        records = frames.conform(logs, frames.LOGS)
+        found.append(_told_tokens(records.select(*_KEYS, pl.col("LogAttributes").alias("items"))))
+    told = pl.concat(found)
+    if told.is_empty():
+        return spans
+    by_span = told.sort(*_KEYS, "item").unique(maintain_order=True).group_by(_KEYS, maintain_order=True).agg("item")
+    own = pl.col("SpanAttributes").list.eval(pl.element().struct.field("key").str.contains(_TOKENS, literal=True))
+    nothing = pl.lit([]).cast(frames.STRING_ITEMS)
+    more = pl.when(own.list.any().fill_null(value=False)).then(nothing).otherwise(pl.col("item").fill_null(nothing))
+    return (
+        spans.join(by_span, on=_KEYS, how="left", maintain_order="left")
+        .with_columns(pl.col("SpanAttributes").fill_null(nothing).list.concat(more))
+        .drop("item")
+    )
+
+
+def _told_tokens(events: pl.DataFrame) -> pl.DataFrame:
+    """The attributes of ``events`` that hold tokens, of the spans of which some event has token ids, one a row."""
+    empty = events.clear().select(*_KEYS, pl.col("items").list.explode().alias("item"))
+    if not events["items"].list.len().sum():
+        return empty
+    items = events.explode("items").rename({"items": "item"})
+    key = pl.col("item").struct.field("key")
+    if not items.select(key.str.contains(_TOKENS, literal=True).any()).item():
+        return empty
+    has_ids = key.str.contains(_TOKENS, literal=True).any().over(_KEYS)
+    return items.filter(has_ids & key.str.contains(_KEPT) & (pl.col("SpanId").fill_null("") != ""))
