@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, cast
 
@@ -48,12 +49,14 @@ class Failure:
         finding = self.finding
         evidence = finding.evidence
         raised = str(evidence.get("error_type") or evidence.get("exception.type") or "").rpartition(".")[2]
-        shape = _shape(finding.message, evidence.get("arguments"))
+        arguments = evidence.get("arguments")
+        shape = _shape(finding.message, arguments if isinstance(arguments, str) else "")
         text = f"{finding.error_class}\0{finding.owner}\0{self.tool_name}\0{self.rule}\0{raised}\0{shape}"
         return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
-def _shape(message: str, arguments: object) -> str:
+@lru_cache(maxsize=1024)
+def _shape(message: str, arguments: str) -> str:
     """A message without what differs from episode to episode: values, places, a traceback's frames, who wraps it."""
     text = _FRAMES.sub("", _unwrapped(message)[:_MOST_READ]).strip()[:_MOST_TEXT]
     text = _PLACES.sub("#", _PREFIX.sub("", text))
@@ -82,8 +85,8 @@ def _fields(text: str) -> dict[str, object]:
     return cast("dict[str, object]", found) if isinstance(found, dict) else {}
 
 
-def _values(arguments: object) -> list[str]:
+def _values(arguments: str) -> list[str]:
     """Texts among a call's arguments, the longest first."""
-    fields = _fields(arguments) if isinstance(arguments, str) else {}
+    fields = _fields(arguments)
     found = {value.strip() for value in fields.values() if isinstance(value, str)}
     return sorted((value for value in found if _LEAST_VALUE <= len(value) <= _MOST_SHAPE), key=lambda v: (-len(v), v))
