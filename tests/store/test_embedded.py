@@ -201,6 +201,13 @@ def test_it_keeps_freed_memory_for_the_next_block(served: tuple[DataDir, subproc
     assert "opt.oversize_threshold: 0\n" in stats
 
 
+def test_its_parts_wait_for_more_of_their_size(served: tuple[DataDir, subprocess.Popen[str]]) -> None:
+    connection = Connection(embedded_address(served[0]), database="default")
+    sql = "SELECT value FROM system.merge_tree_settings WHERE name = 'merge_selector_base'"
+    assert connection.query(sql, doing="reading").item() == "10"
+    connection.close()
+
+
 def test_it_logs_warnings_only(served: tuple[DataDir, subprocess.Popen[str]]) -> None:
     log = (served[0].clickhouse_conf / "clickhouse.log").read_text()
     assert "<Trace>" not in log

@@ -34,6 +34,7 @@ _CGROUP_LIMITS: Final = (
 
 # clickhouse-local, which the engine is, ignores logger.level: only log-level keeps it from tracing every query.
 # It would also wait 5 s at the end for idle connections of clients that are still there.
+# To merge a span costs as much as to insert it: parts wait for ten of their size (default five), or for their age.
 _CONFIG: Final = """<clickhouse>
   <listen_host>127.0.0.1</listen_host>
   <http_port>{port}</http_port>
@@ -45,6 +46,7 @@ _CONFIG: Final = """<clickhouse>
   <index_mark_cache_size>67108864</index_mark_cache_size>
   <shutdown_wait_unfinished>1</shutdown_wait_unfinished>
   <backups><allowed_path>{backups}</allowed_path></backups>
+  <merge_tree><merge_selector_base>10</merge_selector_base></merge_tree>
   <log-level>warning</log-level>
   <query_log>
     <database>system</database>
