@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 
-from .wire import LENGTH_DELIMITED, Path, Place, places
+from .wire import LENGTH_DELIMITED, MalformedError, Path, Place, places, read_varint
 
 RESOURCE: Final = (1, 1, 1, 2)
 SCOPE: Final = (1, 2, 1, 3, 2)
@@ -23,6 +23,8 @@ LINK: Final = (1, 2, 2, 13, 4, 2)
 AttributeList: TypeAlias = tuple[Path, MutableSequence[KeyValue]]
 _FIRST, _SECOND = 1, 2
 """Field numbers: of a resource and of a scope, and of what they are around."""
+_SCOPE_TAG: Final = _FIRST << 3 | LENGTH_DELIMITED
+_SPAN_TAG: Final = _SECOND << 3 | LENGTH_DELIMITED
 
 
 class Part(NamedTuple):
@@ -39,7 +41,7 @@ def parts(request: ExportTraceServiceRequest, body: bytes) -> Iterator[Part]:
     """The parts of a request that the runtime wrote as these bytes.
 
     Raises:
-        MalformedError: There are groups around, which nobody sends and OTLP does not name.
+        MalformedError: Other fields lie between them: groups, or what OTLP does not name.
     """
     resources = iter(request.resource_spans)
     for outer in _messages(body, 0, len(body)):
@@ -55,12 +57,17 @@ def parts(request: ExportTraceServiceRequest, body: bytes) -> Iterator[Part]:
 
 
 def _parts_of_scope(scope_spans: ScopeSpans, body: bytes, place: Place) -> Iterator[Part]:
-    spans = iter(scope_spans.spans)
-    for field in _messages(body, place.content, place.end):
-        if field.number == _SECOND:
-            yield Part(field.end, next(spans))
-        elif field.number == _FIRST:
-            yield Part(field.end, None, ((SCOPE, scope_spans.scope.attributes),))
+    at = place.content
+    if at < place.end and body[at] == _SCOPE_TAG:
+        size, at = read_varint(body, at + 1)
+        at += size
+        yield Part(at, None, ((SCOPE, scope_spans.scope.attributes),))
+    for span in scope_spans.spans:
+        if body[at] != _SPAN_TAG:
+            raise MalformedError(f"no span at byte {at}")
+        size, at = read_varint(body, at + 1)
+        at += size
+        yield Part(at, span)
 
 
 def _messages(body: bytes, start: int, end: int) -> Iterator[Place]:

@@ -15,7 +15,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from .envelope import SPAN, AttributeList, Part, attribute_lists, parts, span_lists
 from .shallow import array_bytes
-from .wire import MalformedError, Path, read_varint
+from .wire import MalformedError, Path
 
 Found: TypeAlias = tuple[AnyValue, Path]
 """A value of a shallow request, and where it is."""
@@ -23,8 +23,6 @@ Found: TypeAlias = tuple[AnyValue, Path]
 _PLAIN_DOUBLES: Final = (1e-5, 1e15)
 """Between these magnitudes ClickHouse and the exporter write the same digits."""
 _LONGEST_PLAIN: Final = 64
-_ARRAY, _KVLIST = 0x2A, 0x32
-"""Tags within a value."""
 
 
 def _literal(*numbers: int) -> bytes:
@@ -55,7 +53,7 @@ def odd_values(request: ExportTraceServiceRequest, body: bytes) -> Sequence[Foun
         request: A `SHALLOW_REQUEST`.
         body: What the runtime wrote of it.
     """
-    candidates = [found.start() for found in _CANDIDATE.finditer(body) if _may_be_value(body, found)]
+    candidates = [found.start() for found in _CANDIDATE.finditer(body)]
     if not candidates:
         return ()
     try:
@@ -82,19 +80,6 @@ def compound_values(request: ExportTraceServiceRequest) -> Sequence[Found]:
     return list(
         _odd(attribute_lists(request), lambda value: value.WhichOneof("value") == "array_value" or _is_odd(value))
     )
-
-
-def _may_be_value(body: bytes, found: re.Match[bytes]) -> bool:
-    """Whether it can be a value: for what looks so by chance the lengths rarely agree."""
-    start = found.end(1)
-    if body[start] not in {_ARRAY, _KVLIST}:
-        return True
-    try:
-        size, _ = read_varint(body, found.start(1))
-        length, at = read_varint(body, start + 1)
-    except MalformedError:
-        return False
-    return at + length <= start + size <= len(body)
 
 
 def _parts_near(candidates: Iterable[int], found: Iterable[Part]) -> Sequence[tuple[Part, int]]:
