@@ -47,7 +47,9 @@ def _unknown(scene: ToolScene) -> Finding | None:
     name = scene.call.name
     evidence: dict[str, object] = {"tool": name, "offered": ", ".join(sorted(scene.offered))}
     message = f"the action calls {name!r}, which it was not offered"
-    if scene.offered and name not in scene.offered:
+    # What answers is there: smolagents leaves the agents that an agent may ask out of its tools.
+    answers = scene.result is not None and not scene.result.is_error and not _UNKNOWN.search(scene.result.content)
+    if scene.offered and name not in scene.offered and not answers:
         return Finding(ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, 0.97, message, evidence)
     if not scene.offered and scene.result and scene.result.is_error and _UNKNOWN.search(scene.error):
         return Finding(
