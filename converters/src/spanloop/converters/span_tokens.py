@@ -139,9 +139,15 @@ def _told(rows: pl.Series, attributes: Attributes) -> pl.DataFrame:
     told = [rows]
     keys = pl.Series(attributes.keys, dtype=pl.String)
     for role, pattern in _ROLES.items():
+        named = keys.filter(keys.str.contains(pattern)).to_list()
+        if not named:
+            told += [
+                pl.Series(name, [None], dtype=pl.String).new_from_index(0, rows.len()) for name in (role, f"{role}:key")
+            ]
+            continue
         allowed = _LIST_LIKE if role == "logprobs" else r"\S"
         places = np.full(attributes.height, -1, dtype=np.int64)
-        for key in sorted(keys.filter(keys.str.contains(pattern)).to_list(), reverse=True):
+        for key in sorted(named, reverse=True):
             own = attributes.places(key)
             values = attributes.values.gather(pl.Series(own, dtype=pl.UInt32))
             own = own[values.str.contains(allowed).fill_null(value=False).to_numpy()]

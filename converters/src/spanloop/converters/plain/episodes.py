@@ -31,7 +31,8 @@ from .talk import NO_TALK, Said, Talk, TalkReader, asks_for_nothing
 
 _CONTEXT: Final = ("trace", "TraceId", "SpanId", "kind", "response_id", "session_id", "conversation_id")
 
-_TOOL_COLUMNS: Final = ("tool_call_id", "tool_name", "tool_result", "Duration", "SpanId", TELLS_OF_NO_ERROR.alias("no"))
+_TOOL_TOLD: Final = ("tool_call_id", "tool_name", "tool_result", "Duration", "SpanId")
+_TOOL_COLUMNS: Final = (*_TOOL_TOLD, TELLS_OF_NO_ERROR.alias("no"))
 
 
 class Plain(NamedTuple):
@@ -111,10 +112,11 @@ def read_plain(
     may_be = whole["is_plain"] & ~whole["trace"].is_in(odd.implode())
     if not may_be.any():
         return None
-    rows = rows.filter(may_be.gather(rows["trace"]))
-    calls = calls.filter(may_be.gather(calls["trace"]))
-    read = _read(whole.filter(may_be), calls, rows.filter(IS_TOOL))
-    context = rows.filter(~IS_CALL & pl.col("trace").is_in(read.episodes["trace"].implode())).select(_CONTEXT)
+    if not may_be.all():
+        rows = rows.filter(may_be.gather(rows["trace"]))
+        calls = calls.filter(may_be.gather(calls["trace"]))
+    read = _read(whole.filter(may_be), calls, rows.select("trace", "kind", *_TOOL_TOLD).filter(IS_TOOL))
+    context = rows.select(*_CONTEXT).filter(~IS_CALL & pl.col("trace").is_in(read.episodes["trace"].implode()))
     plain = read._replace(context=context)
     plain = plain.without(_diverged(plain.calls, carried.beside(captured.tokens)) | _used_as_tools(plain))
     asked = {request.id for answers in plain.answers for request, _ in answers} if plain.said else set[str]()

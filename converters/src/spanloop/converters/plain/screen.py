@@ -28,7 +28,8 @@ def by_trace(told: pl.DataFrame) -> pl.DataFrame:
     Adds ``trace`` (its number), ``is_odd`` (nothing with it is plain) and ``agent`` (name of the nearest agent), and
     takes the envelopes off what tools answered.
     """
-    rows = _without_envelopes(told.sort("TraceId", maintain_order=True)).with_columns(trace=pl.col("TraceId").rle_id())
+    in_order = told if told["TraceId"].is_sorted() else told.sort("TraceId", maintain_order=True)
+    rows = _without_envelopes(in_order).with_columns(trace=pl.col("TraceId").rle_id())
     parents = _parents(rows)
     is_call = rows.select(IS_CALL).to_series().to_numpy()
     above = nearest(parents, is_call)
