@@ -282,7 +282,7 @@ def main() -> None:
             ours = _medians([each[0] for each in outcomes])
             with_tokens = bench._replace(bodies=make_bodies(PEER_REQUESTS, token_ids=TOKEN_IDS), rounds=5)
             tokens = of_collector(with_tokens)._replace(name=f"collector, {TOKEN_IDS} token ids a span")
-            small = small_batches(bench, 1.0 if options.quick else 10.0, repeats)
+            small = small_batches(bench, 0.7 if options.quick else 10.0, repeats)
             p99_ms = half_load(bench, ours.per_s, 4 if options.quick else 20)
     alone = _medians([each[1] for each in outcomes])
     found = [ours, alone]
