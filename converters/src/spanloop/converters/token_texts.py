@@ -34,38 +34,48 @@ def token_lists(texts: pl.Series) -> pl.Series:
     Args:
         texts: Lists of ids; those of one conversation best in the order of its calls.
     """
-    found: list[Ids | None] = []
+    flat: list[Ids] = [_NOTHING]
+    lengths: list[int | None] = []
     for start in range(0, texts.len(), _BLOCK):
-        found += _read(texts.slice(start, _BLOCK).cast(pl.Binary).to_list())
-    known = [_NOTHING if ids is None else ids for ids in found]
-    lists = ragged(np.concatenate([_NOTHING, *known]), np.fromiter(map(len, known), np.int64, len(known)))
-    if not any(ids is None for ids in found):
+        ids, own = _read(texts.slice(start, _BLOCK).cast(pl.Binary).to_list())
+        flat += ids
+        lengths += own
+    known = [length or 0 for length in lengths]
+    lists = ragged(np.concatenate(flat), np.array(known, dtype=np.int64))
+    if None not in lengths:
         return lists
-    is_read = pl.Series([ids is not None for ids in found], dtype=pl.Boolean)
+    is_read = pl.Series([length is not None for length in lengths], dtype=pl.Boolean)
     return pl.select(pl.when(is_read).then(lists)).to_series()
 
 
 _NOTHING: Final[Ids] = np.zeros(0, dtype=np.uint32)
 
 
-def _read(texts: Sequence[bytes | None]) -> list[Ids | None]:
+def _read(texts: Sequence[bytes | None]) -> tuple[list[Ids], list[int | None]]:
+    """All ids, in pieces one behind the other, and how many each text has; None for one that is not read."""
     pieces, goes_on = _pieces(texts)
     values = _values(pieces)
     if values is None:
         pieces = _sound(pieces, goes_on)
         values = _values(pieces)
-    found: list[Ids | None] = []
+    if values is None:
+        return [], [None] * len(texts)
+    counts = [piece.count(b",") + 1 if piece else 0 for piece in pieces]
+    if True not in goes_on:
+        return [values], [None if piece is None else count for piece, count in zip(pieces, counts, strict=True)]
+    lengths: list[int | None] = []
+    whole: list[Ids] = []
     begin = end = 0
-    for piece, is_longer in zip(pieces, goes_on, strict=True):
-        if piece is None or values is None:
-            found.append(None)
+    for piece, count, is_longer in zip(pieces, counts, goes_on, strict=True):
+        if piece is None:
+            lengths.append(None)
             continue
         if not is_longer:
             begin = end
-        if piece:
-            end += piece.count(b",") + 1
-        found.append(values[begin:end])
-    return found
+        end += count
+        lengths.append(end - begin)
+        whole.append(values[begin:end])
+    return whole, lengths
 
 
 def _pieces(texts: Sequence[bytes | None]) -> tuple[list[bytes | None], list[bool]]:
