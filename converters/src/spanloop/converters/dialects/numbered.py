@@ -239,12 +239,12 @@ def _read_usual(entries: _Entries, distinct: Rows, paths: Sequence[str], numbere
     texts, notes, which = [nothing], [nothing], np.zeros(count, dtype=np.int64)
     for usual in numbered.usual:
         if columns.keys() >= set(usual.paths):
-            own = told.filter((pl.col("count") == len(usual.paths)) & usual.is_it)
-            which[own["place"].to_numpy()] = np.arange(own.height) + sum(map(len, texts))
-            texts.append(own.select(usual.value.struct.json_encode()).to_series())
-            notes.append(own.select(usual.note.alias("note")).to_series())
-    places = pl.Series(which)
-    return pl.DataFrame({"text": pl.concat(texts).gather(places), "note": pl.concat(notes).gather(places)})
+            fitting = told.filter((pl.col("count") == len(usual.paths)) & usual.is_it)
+            which[fitting["place"].to_numpy()] = np.arange(fitting.height) + sum(map(len, texts))
+            texts.append(fitting.select(usual.value.struct.json_encode()).to_series())
+            notes.append(fitting.select(usual.note.alias("note")).to_series())
+    chosen = pl.Series(which)
+    return pl.DataFrame({"text": pl.concat(texts).gather(chosen), "note": pl.concat(notes).gather(chosen)})
 
 
 def _read_one(fields: Sequence[Fields], numbered: Numbered) -> Entry | None:
