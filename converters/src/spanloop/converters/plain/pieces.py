@@ -131,10 +131,15 @@ class Listed(NamedTuple):
     """A list of messages."""
 
     messages: Sequence[Piece | Typed]
-    json: str
-    """As ``join_json``, without the brackets."""
+    text: str
+    """As ``join_json``."""
     is_as_written: bool
-    """Whether ``json`` is what the text had between its brackets."""
+    """Whether it was written like that."""
+
+    @property
+    def json(self) -> str:
+        """``text`` without its brackets."""
+        return self.text[1:-1]
 
 
 def read_lists(texts: Sequence[str]) -> list[Listed | None]:
@@ -154,14 +159,20 @@ def _read_block(texts: Sequence[str]) -> list[Listed | None]:
     if all(text[:1] == "[" and text[-1:] == "]" for text in texts):
         whole = "\n".join(texts)
         if "REDACTED" not in whole and "\\u00" not in whole:
+            data = whole.encode()
             try:
-                typed = _DECODE_LINES(whole)
+                typed = _DECODE_LINES(data)
             except (ValueError, RecursionError):
                 typed = []
             if len(typed) == len(texts):
-                lines = _ENCODE_LINES(typed).decode().split("\n")
+                encoded = _ENCODE_LINES(typed)
+                if encoded[:-1] == data:
+                    return [
+                        Listed(messages, text, is_as_written=True) for messages, text in zip(typed, texts, strict=True)
+                    ]
+                lines = encoded.decode().split("\n")
                 return [
-                    Listed(messages, text[1:-1], is_as_written=True) if text == line else _listed(text)
+                    Listed(messages, text, is_as_written=True) if text == line else _listed(text)
                     for text, line, messages in zip(texts, lines, typed, strict=False)
                 ]
     return [_listed(text) for text in texts]
@@ -172,8 +183,8 @@ def _listed(text: str) -> Listed | None:
         found = pieces(text)
     except NotPlainError:
         return None
-    json = ",".join([piece.json for piece in found])
-    return Listed(found, json, is_as_written=json == text[1:-1])
+    whole = f"[{','.join([piece.json for piece in found])}]"
+    return Listed(found, whole, is_as_written=whole == text)
 
 
 def spelled(text: str, reason: str) -> str:
