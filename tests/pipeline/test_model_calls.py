@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from spanloop.converters.canonical import canonical_columns
-from spanloop.converters.dialects.wrapped import ADK, GENKIT, HAYSTACK, LANGFUSE, LANGSMITH, MLFLOW, Family
+from spanloop.converters.dialects.wrapped import ADK, GENKIT, HAYSTACK, LANGFUSE, LANGSMITH, LANGWATCH, MLFLOW, Family
 from spanloop.converters.spans import SpanKind
 
 from ..converters import converters_recordings as recordings
@@ -39,7 +39,7 @@ def kinds(family: Family) -> list[dict[str, str]]:
 
 ADK_CALL: dict[str, str] = {}
 MARKS: list[tuple[Family, str, list[dict[str, str]]]] = [
-    *((family, "generate", kinds(family)) for family in (LANGFUSE, LANGSMITH, MLFLOW, GENKIT)),
+    *((family, "generate", kinds(family)) for family in (LANGFUSE, LANGSMITH, LANGWATCH, MLFLOW, GENKIT)),
     (HAYSTACK, "haystack.component.run", [{HAYSTACK.kind: "HuggingFaceLocalGenerator"}]),
     (ADK, "call_llm", [ADK_CALL]),
 ]

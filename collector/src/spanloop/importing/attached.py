@@ -37,6 +37,11 @@ _MODEL_CALL_KEYS: Final = (
     "genkit:metadata:subtype",
     "haystack.component.type",
     "gcp.vertex.agent.llm_request",
+    "gen_ai.span.kind",
+    "fi.span.kind",
+    "lmnr.span.type",
+    "langwatch.span.type",
+    "monocle_apptrace.version",
 )
 """An attribute that says: this span is of an LLM application, so its trace is taken over."""
 
