@@ -45,7 +45,7 @@ class Settings:
     linger_s: float = 0.2
     """How long the writer waits for a block to fill; most of a lone span's way to being queryable."""
     longest_linger_s: float = 1.0
-    """How long it waits while more than a megabyte comes in a second: many small blocks are dear to ClickHouse."""
+    """How long it waits for a quarter of a block while more than a megabyte comes in a second: small ones are dear."""
     drain_timeout_s: float = 5.0
     """How long a stopping collector goes on writing to ClickHouse; the rest waits in the spool."""
     redaction_file: Path | None = None

@@ -29,6 +29,8 @@ _POLL_S: Final = 0.5
 _LAST_ATTEMPT_S: Final = 0.5
 _WORTH_WAITING_BYTES: Final = 256 * 1024
 """In one `Settings.linger_s`: some 80 spans of 3 KB. An insert costs as much as some hundreds of them."""
+_LARGE_SHARE: Final = 4
+"""A quarter of a full block is worth an insert of its own."""
 _T = TypeVar("_T")
 
 
@@ -181,15 +183,15 @@ class Writer:
                 return done
 
     async def _linger(self) -> None:
-        """Give a block time to fill, so that ClickHouse gets few large ones: longer for as long as much comes."""
+        """Give a block time to fill, so that ClickHouse gets few large ones: longer while much comes, and not enough."""
         end_s = time.monotonic() + self._settings.longest_linger_s
-        came_bytes = _WORTH_WAITING_BYTES
-        while came_bytes >= _WORTH_WAITING_BYTES and time.monotonic() < end_s and not self._stopping.is_set():
-            waiting_bytes = self._spool.stats.bytes
-            if waiting_bytes >= self._settings.block_bytes:
-                return
+        waiting_bytes, enough_bytes = self._spool.stats.bytes, self._settings.block_bytes
+        while waiting_bytes < enough_bytes and not self._stopping.is_set():
             await self._pause(self._settings.linger_s)
-            came_bytes = self._spool.stats.bytes - waiting_bytes
+            before_bytes, waiting_bytes = waiting_bytes, self._spool.stats.bytes
+            if waiting_bytes - before_bytes < _WORTH_WAITING_BYTES or time.monotonic() >= end_s:
+                return
+            enough_bytes = self._settings.block_bytes // _LARGE_SHARE
 
     async def _pause(self, pause_s: float) -> None:
         jittered_s = pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, guards nothing
