@@ -183,7 +183,7 @@ class Writer:
                 return done
 
     async def _linger(self) -> None:
-        """Give a block time to fill, so that ClickHouse gets few large ones: longer while much comes, and not enough."""
+        """Give a block time to fill, so that ClickHouse gets few large ones: the longer, the more comes."""
         end_s = time.monotonic() + self._settings.longest_linger_s
         waiting_bytes, enough_bytes = self._spool.stats.bytes, self._settings.block_bytes
         while waiting_bytes < enough_bytes and not self._stopping.is_set():
