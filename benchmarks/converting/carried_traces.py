@@ -17,7 +17,7 @@ TURNS = 8
 
 _ROLES = ("system", "user", "assistant", "tool")
 _MODEL = "Qwen/Qwen2.5-7B-Instruct"
-_VOCABULARY = 150_000
+_VOCABULARY = range(150_000)
 
 Value = str | int | float | tuple[int, ...]
 
@@ -49,9 +49,9 @@ def rows(trace: int, profile: str) -> Iterator[Row]:
 
 def _calls(trace: int, profile: str) -> Iterator[dict[str, Value]]:
     random = Random(trace)
-    prompt = tuple(random.randrange(_VOCABULARY) for _ in range(256))
+    prompt = tuple(random.choices(_VOCABULARY, k=256))
     for turn in range(TURNS):
-        sampled = tuple(random.randrange(_VOCABULARY) for _ in range(64))
+        sampled = tuple(random.choices(_VOCABULARY, k=64))
         yield {
             "gen_ai.system": "OpenAI",
             "gen_ai.request.type": "chat",
@@ -66,7 +66,7 @@ def _calls(trace: int, profile: str) -> Iterator[dict[str, Value]]:
             "response_token_ids": sampled,
             **(_messages(trace, turn) if profile == "messages" else {}),
         }
-        prompt = (*prompt, *sampled, *(random.randrange(_VOCABULARY) for _ in range(64)))
+        prompt = (*prompt, *sampled, *random.choices(_VOCABULARY, k=64))
 
 
 def _messages(trace: int, turn: int) -> dict[str, Value]:

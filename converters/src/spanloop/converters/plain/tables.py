@@ -212,21 +212,16 @@ def _gathered(lists: pl.Series, places: pl.Series) -> pl.Series:
 
 def _sampling(calls: pl.DataFrame) -> pl.Series:
     """The sampling parameters of each call: the capture's, with those that its span names over them."""
-    captured = calls["captured_sampling"]
-    own = zip(*(calls[name].to_list() for name in SAMPLING), strict=True)
-    has_captured = (captured.list.len() > 0).any()
-    texts = calls.select(pl.struct("captured_sampling").struct.json_encode()).to_series() if has_captured else ()
-    known: dict[object, int] = {}
-    values: list[dict[str, str]] = []
-    places: list[int] = []
-    for call, key in enumerate(zip(texts, own, strict=True) if has_captured else (("", told) for told in own)):
-        place = known.get(key)
-        if place is None:
-            place = known[key] = len(values)
-            found: list[dict[str, str]] | None = captured.slice(call, 1).to_list()[0]
-            told = {name: value for name, value in zip(SAMPLING, key[1], strict=True) if value}
-            values.append({item["key"]: item["value"] for item in found or ()} | told)
-        places.append(place)
+    keys = calls.select(pl.struct(*SAMPLING, "captured_sampling").struct.json_encode().alias("key")).to_series()
+    first = keys.arg_unique()
+    captured: list[list[dict[str, str]] | None] = calls["captured_sampling"].gather(first).to_list()
+    own = zip(*(calls[name].gather(first).to_list() for name in SAMPLING), strict=True)
+    values = [
+        {item["key"]: item["value"] for item in found or ()}
+        | {name: value for name, value in zip(SAMPLING, told, strict=True) if value}
+        for found, told in zip(captured, own, strict=True)
+    ]
+    places = keys.replace_strict(keys.gather(first), pl.int_range(first.len(), eager=True), return_dtype=pl.UInt32)
     return frames.maps("sampling", values, frames.STRING_MAP).gather(places)
 
 
