@@ -53,9 +53,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer traces; under a minute")
     arguments = parser.parse_args()
-    traces, rounds = (400, 3) if arguments.quick else (2_000, 5)
+    traces, rounds = (800, 2) if arguments.quick else (2_000, 5)
     ratios: dict[str, float] = {}
-    with peer(min(traces, 1_000)) as ask:
+    with peer(200 if arguments.quick else 1_000) as ask:
         for profile in carried_traces.PROFILES:
             given = carried(traces, profile)
             ratios |= compare(profile, given, partial(check_carried, given, traces, profile), ask, rounds)
