@@ -1,7 +1,7 @@
 """Texts of token ids are read in blocks as JSON would be, or left alone."""
 
 import json
-from typing import Any, cast
+from typing import Any
 
 import polars as pl
 from hypothesis import given, settings
@@ -43,7 +43,7 @@ def test_what_is_read_is_what_json_reads(given_texts: list[str | None]) -> None:
                 value: Any = json.loads(text)
             except ValueError:
                 continue
-            items = cast("list[Any]", value) if isinstance(value, list) else [""]
+            items: list[Any] = value if isinstance(value, list) else [""]
             is_plain = all(isinstance(item, int) and 0 <= item < 2**32 for item in items)
             assert not is_plain or text not in {json.dumps(value), json.dumps(value, separators=(",", ":"))}
 
