@@ -1,8 +1,8 @@
 """Which traces may be plain: what can be told of all spans at once, in columns.
 
-Invariant: a trace that passes, and that ``lanes`` reads to its end, is an episode of its own whose every call worked
-and can be trained on. Whatever could join it to another trace, repeat one of its calls, fail in it or contradict its
-captures keeps it out. To be kept out costs time and nothing else.
+Invariant: a trace that passes, and that ``lanes``, ``talk`` or ``silent`` reads to its end, is an episode of its own
+whose every call worked; why one may not be trained on can be told of it alone. Whatever could join it to another trace,
+repeat one of its calls, fail in it or contradict its captures keeps it out. To be kept out costs time and nothing else.
 """
 
 from typing import Final
