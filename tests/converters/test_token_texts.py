@@ -7,6 +7,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spanloop.converters.chat_forms import as_list
 from spanloop.converters.token_texts import token_lists
 
 IDS = st.lists(st.integers(0, 2**32 - 1), max_size=5)
@@ -43,7 +44,7 @@ def test_what_is_read_is_what_json_reads(given_texts: list[str | None]) -> None:
                 value: Any = json.loads(text)
             except ValueError:
                 continue
-            items: list[Any] = value if isinstance(value, list) else [""]
+            items = as_list(value) if isinstance(value, list) else [""]
             is_plain = all(isinstance(item, int) and 0 <= item < 2**32 for item in items)
             assert not is_plain or text not in {json.dumps(value), json.dumps(value, separators=(",", ":"))}
 
