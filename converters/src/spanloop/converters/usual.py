@@ -32,8 +32,8 @@ class Response(msgspec.Struct, tag_field="type", tag="tool_call_response", forbi
     response: str
 
 
-class Typed(msgspec.Struct, forbid_unknown_fields=True):
-    """A message."""
+class Typed(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A message as it is written most often."""
 
     role: Literal["system", "user", "assistant", "tool"]
     parts: list[Text | Call | Response]

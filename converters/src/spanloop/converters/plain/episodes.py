@@ -23,8 +23,9 @@ from ..spans import Span, SpanKind
 from ..stitch import SpanKey
 from ..stitch.base import answered_ids, last_assistant
 from ..stitch.message_prefix import after
+from ..usual import Call
 from .lanes import Answer, Calls, Lane, Reader, Steps, Tools
-from .pieces import Call, NotPlainError
+from .pieces import NotPlainError
 from .screen import IS_CALL, IS_TOOL, TELLS_OF_NO_ERROR, by_trace, traces, with_captures
 from .silent import can_be_silent, silent_steps
 from .talk import NO_TALK, Said, Talk, TalkReader, asks_for_nothing

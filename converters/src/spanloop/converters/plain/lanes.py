@@ -16,20 +16,8 @@ from ..attribution.broken_output import is_call_as_text
 from ..finish_reasons import CONTENT_FILTER, LENGTH, TOOL_CALL, canonical_finish_reason
 from ..messages import MalformedMessagesError, parse_system_instructions
 from ..tool_results import error_in_text
-from .pieces import (
-    Call,
-    NotPlainError,
-    Piece,
-    Response,
-    Result,
-    digest_of,
-    end_of,
-    following,
-    piece_of,
-    pieces,
-    spelled,
-    written,
-)
+from ..usual import Call, Response
+from .pieces import NotPlainError, Piece, Result, digest_of, end_of, following, piece_of, pieces, spelled, written
 
 _MOST_LENGTHS: Final = 16
 """So many lengths of beginnings are tried in a trace of interleaved conversations."""

@@ -6,43 +6,12 @@ arguments or tool responses as text is checked by its type while it is decoded; 
 
 import re
 from collections.abc import Sequence
-from typing import Final, Literal, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
 from ..messages import MalformedMessagesError, Message, digest, parse_json, read_message
-
-Scalar = str | int | bool | None
-"""Values that both encoders write alike; numbers with a point they do not."""
-
-
-class Text(msgspec.Struct, tag_field="type", tag="text", forbid_unknown_fields=True, gc=False):
-    """A part that is text."""
-
-    content: str
-
-
-class Call(msgspec.Struct, tag_field="type", tag="tool_call", forbid_unknown_fields=True):
-    """A part that asks for a tool."""
-
-    id: str
-    name: str
-    arguments: dict[str, Scalar]
-
-
-class Response(msgspec.Struct, tag_field="type", tag="tool_call_response", forbid_unknown_fields=True, gc=False):
-    """A part with what a tool answered."""
-
-    id: str
-    response: str
-
-
-class Typed(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """A message as it is written most often."""
-
-    role: Literal["system", "user", "assistant", "tool"]
-    parts: list[Text | Call | Response]
-    finish_reason: str = ""
+from ..usual import Call, Response, Scalar, Text, Typed
 
 
 class Piece(NamedTuple):

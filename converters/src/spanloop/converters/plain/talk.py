@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 from ..attribution.broken_output import is_call_as_text
 from ..finish_reasons import TOOL_CALL, canonical_finish_reason
 from ..messages import digest
+from ..usual import Call, Response, Text, Typed
 from .lanes import UNFINISHED, Calls, Steps
-from .pieces import Call, NotPlainError, Piece, Response, Text, Typed, read_lists
+from .pieces import NotPlainError, Piece, read_lists
 
 _ASKS: Final = '"tool_call"'
 _MOST_ALIKE: Final = 2
