@@ -11,7 +11,7 @@ import pytest
 from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
 from spanloop.store.catalogue import NamedQuery, named_query, parse, query_names
-from spanloop.store.client import Address
+from spanloop.store.client import Address, Connection
 
 QUERY = parse(
     "example",
@@ -41,6 +41,30 @@ def test_values_take_the_clients_form() -> None:
         "at": "2024-05-01 12:00:00.000001",
     }
     assert QUERY.bind({"a": None, "ids": [], "at": date(2024, 5, 1)})["at"] == date(2024, 5, 1)
+
+
+ECHO = parse("echo", "-- Its parameter.\nSELECT {texts:Array(String)} AS texts")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [],
+        [""],
+        ["0a1b", "", "x y"],
+        ["it's"],
+        ["a", "', 'b"],
+        ["\\"],
+        ["a\tb", "a\nb", "`"],
+        ["\r\b\f\0", '"', "ü", "[1]"],
+    ],
+    ids=["none", "empty", "plain", "quote", "quotes", "backslash", "escaped", "others"],
+)
+def test_lists_of_texts_arrive_as_they_are(clickhouse: Address, texts: list[str]) -> None:
+    connection = Connection(clickhouse, database="default")
+    answer = connection.query(ECHO.sql, doing="echoing", parameters=ECHO.bind({"texts": texts}))
+    connection.close()
+    assert answer["texts"].to_list() == [texts]
 
 
 @pytest.mark.parametrize("value", [object(), {"a": 1}, {1}, b"bytes"])

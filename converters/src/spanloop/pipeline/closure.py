@@ -283,7 +283,8 @@ def _neighbours(
         if cost <= room_bytes:
             room_bytes -= cost
             taken.update(members)
-    left_out = [episode for trace_id, (episode, _) in episode_of.items() if trace_id not in taken | core.trace_ids]
+    loaded = taken | core.trace_ids
+    left_out = [episode for trace_id, (episode, _) in episode_of.items() if trace_id not in loaded]
     return (
         frozenset(taken),
         stored.filter(~pl.col("episode_id").is_in(left_out)),
