@@ -24,7 +24,7 @@ def group_of(content: str, query: str = "x", name: str = "search") -> str:
 ALIKE = {
     "numbers": ("Error: row 17 of 200 is locked", "Error: row 9 of 1,312 is locked"),
     "ids": ("Error: order ZX-81 is locked", "Error: order b7f857e4-d8aa-4387-af2a is locked"),
-    "paths": ("OSError: cannot open /srv/a/one.db", "OSError: cannot open /home/mia/two-b.db"),
+    "paths": ("OSError: cannot open /srv/a/one.db", "OSError: cannot open /data/mia/two-b.db"),
     "addresses": ("Error: no route to https://a.example/x?y=1", "Error: no route to http://b.example/z"),
     "people": ("Error: mia@a.example has no mailbox", "Error: otto.k@b.example has no mailbox"),
     "times": ("Error: locked since 2026-11-20T09:00:00+01:00", "Error: locked since 2027-01-01T10:30:59Z"),
