@@ -241,7 +241,14 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
         ),
         Case(
             "pipeline_neighbours",
-            {**touched_ns, "window_ns": 1_800 * 10**9, "services": ["service-1"], "max_traces": 5_035},
+            {
+                **touched_ns,
+                "window_ns": 1_800 * 10**9,
+                "services": ["service-1"],
+                "held_services": [],
+                "held_scopes": [],
+                "max_traces": 5_035,
+            },
         ),
         Case("pipeline_spans", {"trace_ids": trace_ids, **touched_ns}),
         Case("pipeline_logs", {"trace_ids": trace_ids}),

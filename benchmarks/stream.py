@@ -5,7 +5,8 @@
 An embedded ClickHouse makes the spans itself (``benchmarks/streamed/*.sql``): traces of ten spans, of which five are
 model calls that repeat their growing history; every tenth trace has captured tokens and a reward. They arrive in blocks
 of up to a million spans, each in one instant. One run of the pipeline, in a process of its own, converts everything;
-its largest resident set is the kernel's. Named baseline: the smallest size. The last line is ``ratio memory=… cost=…``:
+its largest resident set is the kernel's. How often a span is read says how much was converted only because it is near
+in time. Named baseline: the smallest size. The last line is ``ratio memory=… cost=…``:
 the peak, and the CPU time of a span, of the largest size relative to the smallest. Every span must come out: it fails
 when a count is not what was made.
 """
@@ -33,11 +34,19 @@ BASE_NS: Final = 1_795_000_000_000_000_000
 SERVER_BYTES: Final = 3 << 30
 
 CONVERT: Final = """
-import json, sys, time
+import importlib, json, sys, time
 from pathlib import Path
-from spanloop.pipeline import run
 from spanloop.store import DataDir, connect
 
+module = importlib.import_module("spanloop.pipeline.run")
+run, load, loaded = module.run, module.load, [0]
+
+def counted(store, closure):
+    found = load(store, closure)
+    loaded[0] += found.spans.height
+    return found
+
+module.load = counted
 with connect(DataDir(sys.argv[1])) as store:
     start = time.perf_counter()
     report = run(store, memory_bytes=int(sys.argv[2]))
@@ -46,6 +55,7 @@ peak = next(line for line in Path("/proc/self/status").read_text().splitlines() 
 print(json.dumps({
     "spans": report.spans, "episodes": report.episodes, "transitions": report.transitions,
     "trajectories": report.trajectories, "rejected": dict(report.rejected), "seconds": seconds, "cpu_s": cpu_s,
+    "loaded": loaded[0],
     "peak_bytes": int(peak.split()[1]) * 1024,
 }))
 """
@@ -99,7 +109,8 @@ def measure(traces: int, memory_bytes: int) -> Ran:
         raise SystemExit(f"spans, episodes, transitions, token rows, rejected: got {got}, expected {expected}")
     print(
         f"{found.spans:>12,} spans: {found.spans / report['seconds']:>7,.0f} spans/s, "
-        f"{found.spans / found.cpu_s:>7,.0f} per CPU-second, peak {found.peak_bytes >> 20:,} MiB "
+        f"{found.spans / found.cpu_s:>7,.0f} per CPU-second, "
+        f"{report['loaded'] / found.spans:.2f} times read, peak {found.peak_bytes >> 20:,} MiB "
         f"(setting {memory_bytes >> 20:,} MiB; made in {filled_s:.0f} s)",
         flush=True,
     )

@@ -64,11 +64,6 @@ class Batch:
         """Whether any carries an id of an episode, a conversation or a session."""
         return bool(self.traces["is_named"].max())
 
-    @property
-    def bare_services(self) -> frozenset[str]:
-        """Services of model calls that no app context holds together."""
-        return frozenset(self.traces["bare_services"].explode(empty_as_null=False).to_list())
-
     def halves(self) -> "tuple[Batch, Batch]":
         """The older and the newer traces."""
         middle = self.traces.height // 2

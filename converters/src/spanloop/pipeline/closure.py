@@ -198,7 +198,8 @@ def _bytes(sizes: pl.DataFrame) -> int:
 def _whole(
     store: Store, batch: Batch, core: _Core, sizes: pl.DataFrame, max_bytes: int, *, by_session: bool
 ) -> Closure:
-    candidates = _near(store, batch, core.trace_ids | core.beyond)
+    callers = _callers(sizes.filter(pl.col("trace_id").is_in(sorted(core.concerned))))
+    candidates = _near(store, batch, callers, core.trace_ids | core.beyond)
     if core.is_crowded:
         beyond = _relatives(store, batch, candidates, by_session=by_session).beyond
         candidates = [trace_id for trace_id in candidates if trace_id not in beyond]
@@ -292,13 +293,35 @@ def _neighbours(
     )
 
 
-def _near(store: Store, batch: Batch, known: frozenset[str]) -> list[str]:
+class _Callers(NamedTuple):
+    """Who makes the model calls of some traces that do not name their episode themselves."""
+
+    services: frozenset[str]
+    """Of calls that may continue those of other traces, or whose service has several scopes that record calls."""
+    scopes: Mapping[str, str]
+    """Other services, all of whose traces are held by one episode id each → the one scope that records their calls:
+    all that another trace may know of such a call is what another scope recorded of it."""
+
+
+def _callers(sizes: pl.DataFrame) -> _Callers:
+    bare: set[str] = set()
+    scopes: dict[str, str] = {}
+    for callers, is_held in sizes.select("callers", "is_held").iter_rows():
+        for service, scope in (caller.values() for caller in callers):
+            if not is_held or scopes.setdefault(service, scope) != scope:
+                bare.add(service)
+    return _Callers(frozenset(bare), {service: scope for service, scope in scopes.items() if service not in bare})
+
+
+def _near(store: Store, batch: Batch, callers: _Callers, known: frozenset[str]) -> list[str]:
     """Traces near in time that are not known yet, the nearest first."""
-    if not batch.bare_services:
+    if not (callers.services or callers.scopes):
         return []
     found = store.query(
         "pipeline_neighbours",
-        services=sorted(batch.bare_services),
+        services=sorted(callers.services),
+        held_services=sorted(callers.scopes),
+        held_scopes=[callers.scopes[service] for service in sorted(callers.scopes)],
         from_ns=batch.started_ns,
         until_ns=batch.ended_ns,
         window_ns=STITCH_WINDOW_NS,

@@ -1,11 +1,17 @@
--- Traces with model calls without an episode id, of some services, near a stretch of time (nanoseconds), the nearest first.
+-- Traces with model calls without an episode id near a stretch of time (nanoseconds), the nearest first: those of some services, and in others those that another scope recorded.
 SELECT TraceId AS trace_id
 FROM otel_traces
 WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64} - {window_ns:Int64}, 'UTC')
     AND Timestamp <= fromUnixTimestamp64Nano({until_ns:Int64} + {window_ns:Int64}, 'UTC')
-    AND SpanloopEpisodeId = ''
     AND IsModelCall
-    AND ServiceName IN {services:Array(String)}
+    AND SpanloopEpisodeId = ''
+    AND (
+        ServiceName IN {services:Array(String)}
+        OR (
+            ServiceName IN {held_services:Array(String)}
+            AND (ServiceName, ScopeName) NOT IN arrayZip({held_services:Array(String)}, {held_scopes:Array(String)})
+        )
+    )
 GROUP BY TraceId
 ORDER BY
     min(greatest(

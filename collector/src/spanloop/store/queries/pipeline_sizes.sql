@@ -1,18 +1,22 @@
--- How many spans each of the given traces has within a stretch of time (nanoseconds), their first and last start, and about how many bytes they and their log events are to read, captured tokens included.
+-- How many spans each of the given traces has within a stretch of time (nanoseconds), their first and last start, and about how many bytes they and their log events are to read, captured tokens included. Services and scopes of their model calls without an episode id of their own, and whether one of another span holds all of the trace.
 WITH (SELECT (min(first_at), max(last_at)) FROM log_summaries WHERE trace_id IN {trace_ids:Array(String)}) AS logs_at
 SELECT
     trace_id,
     sum(spans) AS spans,
     sum(bytes) AS bytes,
     min(started_ns) AS started_ns,
-    max(ended_ns) AS ended_ns
+    max(ended_ns) AS ended_ns,
+    groupUniqArrayArray(callers) AS callers,
+    max(is_held) AS is_held
 FROM (
     SELECT
         TraceId AS trace_id,
         count() AS spans,
         sum(byteSize(SpanAttributes) + byteSize(`Events.Attributes`) + 8 * (GenAiInputTokens + GenAiOutputTokens)) AS bytes,
         toUnixTimestamp64Nano(min(Timestamp)) AS started_ns,
-        toUnixTimestamp64Nano(max(Timestamp)) AS ended_ns
+        toUnixTimestamp64Nano(max(Timestamp)) AS ended_ns,
+        groupUniqArrayIf((toString(ServiceName), ScopeName), IsModelCall AND SpanloopEpisodeId = '') AS callers,
+        uniqExactIf(SpanloopEpisodeId, SpanloopEpisodeId != '') = 1 AS is_held
     FROM otel_traces
     WHERE TraceId IN {trace_ids:Array(String)}
         AND Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
@@ -24,7 +28,9 @@ FROM (
         0 AS spans,
         sum(length(Body) + byteSize(LogAttributes)) AS bytes,
         9223372036854775807 AS started_ns,
-        -9223372036854775808 AS ended_ns
+        -9223372036854775808 AS ended_ns,
+        [] AS callers,
+        false AS is_held
     FROM otel_logs
     WHERE TraceId IN {trace_ids:Array(String)}
         AND SpanEventName != ''

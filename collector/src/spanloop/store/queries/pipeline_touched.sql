@@ -1,4 +1,4 @@
--- Some of the traces that new spans, their log events, scores or captures concern, oldest first, from a place in that order on: how many spans they have and how many are new, whether they carry an id of an episode, conversation or session, and the services of calls without an episode id.
+-- Some of the traces that new spans, their log events, scores or captures concern, oldest first, from a place in that order on: how many spans they have, how many are new, and whether they carry an id of an episode, conversation or session.
 -- Spans and log records are looked for where summaries say that they are; a capture's span within a day of it; what no new
 -- score names is not looked for at all.
 WITH
@@ -52,11 +52,7 @@ SELECT
     toUnixTimestamp64Nano(max(Timestamp)) AS ended_ns,
     count() AS spans,
     countIf(IngestedAt > fromUnixTimestamp64Micro({counted_since_us:Int64}, 'UTC') AND IngestedAt <= until) AS new_spans,
-    max(SpanloopEpisodeId != '' OR GenAiConversationId != '' OR SessionId != '') AS is_named,
-    groupUniqArrayIf(
-        toString(ServiceName),
-        SpanloopEpisodeId = '' AND IsModelCall
-    ) AS bare_services
+    max(SpanloopEpisodeId != '' OR GenAiConversationId != '' OR SessionId != '') AS is_named
 FROM otel_traces
 WHERE TraceId IN (SELECT id FROM touched) AND Timestamp >= spans_at.1 AND Timestamp <= spans_at.2
 GROUP BY TraceId
