@@ -2,8 +2,11 @@
 
 import base64
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.util import find_spec
 
 import polars as pl
 import pytest
@@ -269,3 +272,26 @@ def test_kinds_are_the_exporters_words(kind: str, word: str) -> None:
     request = trace_request(1)
     request.resource_spans[0].scope_spans[0].spans[0].kind = Span.SpanKind.Value(kind)
     assert frames_of([request])["SpanKind"].item() == word
+
+
+@pytest.mark.skipif(find_spec("pandas") is None, reason="pandas is not installed: nothing can import it")
+def test_rows_are_made_without_pandas() -> None:
+    script = """
+import sys
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from spanloop.collector.log_rows import LogRows
+from spanloop.collector.trace_rows import TraceRows
+
+for rows, request in ((LogRows(), ExportLogsServiceRequest()), (TraceRows(), ExportTraceServiceRequest())):
+    request.MergeFromString(bytes.fromhex(sys.argv.pop(1)))
+    rows.add(request)
+    print(rows.to_frame().height)
+print("pandas" in sys.modules)
+"""
+    logs = ExportLogsServiceRequest()
+    record = logs.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=START_NS)
+    record.attributes.append(pair("key", "value"))
+    bodies = [request.SerializeToString().hex() for request in (logs, full_request())]
+    done = subprocess.run([sys.executable, "-c", script, *bodies], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.split() == ["1", "2", "False"]

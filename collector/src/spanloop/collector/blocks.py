@@ -150,7 +150,6 @@ class PolarsStrategy:
     def prepare(self, batch: Batch) -> FrameBlock:
         """Parse every record. The door has checked them: what fails here is of another spanloop or a bug of ours."""
         traces, logs, letters = TraceRows(), LogRows(), DeadLetterRows()
-        found: set[Signal] = set()
         unreadable = 0
         for record in batch.records:
             try:
@@ -163,14 +162,11 @@ class PolarsStrategy:
                     traces.add(parse(ExportTraceServiceRequest, record.body))
                 else:
                     logs.add(parse(ExportLogsServiceRequest, record.body))
-                found.add(signal)
             except ValueError as error:  # an unknown kind, or MalformedError
                 unreadable += 1
                 letters.add(_unreadable(record, error), record.accepted_ns)
                 _log.error("spool record %d of block %s becomes a dead letter: %s", record.seq, batch.block_id, error)
-        # No frames of nothing: pyarrow's first array costs half a second, and 43 MiB, where pandas is installed.
-        rows = ((Signal.TRACES, traces), (Signal.LOGS, logs))
-        frames = _filled([(signal, each.to_frame()) for signal, each in rows if signal in found])
+        frames = _filled([(Signal.TRACES, traces.to_frame()), (Signal.LOGS, logs.to_frame())])
         return FrameBlock(batch, frames, letters.to_frame(), unreadable, self._refused, self._attempt)
 
 
