@@ -392,8 +392,14 @@ def _first(fields: Fields, keys: Iterable[str]) -> object:
     return next((fields[key] for key in keys if fields.get(key)), "")
 
 
+def _function(fields: Fields) -> object:
+    """A call as OpenAI's chat API lists it, told from a tool's definition by its arguments."""
+    return tool_call(fields) if "arguments" in as_fields(fields.get("function")) else fields
+
+
 _READERS: Final[Mapping[str, Callable[[Fields], object]]] = {
     **dict.fromkeys(_CALL_TYPES, tool_call),
+    "function": _function,
     **dict.fromkeys(_REASONING_TYPES, _reasoning),
     **dict.fromkeys(_RESPONSE_TYPES, tool_response),
 }

@@ -129,9 +129,10 @@ def _bare(calls: Iterable[Span]) -> dict[SpanKey, Span]:
 
 
 def _unnamed(calls: Iterable[Span]) -> dict[SpanKey, Span]:
-    """The calls of which nothing but the model is known, right within one that another scope knows more of.
+    """The calls of which no word is known, right within one that another scope knows more of, but no response id.
 
-    Mistral's SDK traces itself so, and Anthropic's what was refused; one for one, because calls may run side by side.
+    Mistral's SDK traces itself so, and Anthropic's what was refused or goes through a framework's stream; one for one,
+    because calls may run side by side.
     """
     places: dict[tuple[str, str], list[Span]] = defaultdict(list)
     for call in calls:
@@ -144,13 +145,12 @@ def _unnamed(calls: Iterable[Span]) -> dict[SpanKey, Span]:
         waiting: list[Span] = []
         for call in sorted(members, key=lambda span: (span.start_ns, -span.end_ns, span.key)):
             waiting = [outer for outer in waiting if outer.end_ns > call.start_ns]
-            if call.input or call.output or call.response_id:
-                waiting.append(call)
-                continue
             around = (outer for outer in waiting if _may_know(outer, call))
-            if (outer := next(around, None)) is not None:
+            if not (call.input or call.output) and (outer := next(around, None)) is not None:
                 waiting.remove(outer)
                 dropped[call.key] = outer
+            elif call.input or call.output or call.response_id:
+                waiting.append(call)
     return dropped
 
 
@@ -163,7 +163,8 @@ def _may_know(outer: Span, inner: Span) -> bool:
         )
     )
     is_within = inner.end_ns <= outer.end_ns and outer.scope != inner.scope
-    return is_within and agrees and outer.has_failed == inner.has_failed
+    is_open = not (outer.response_id and inner.response_id)
+    return is_within and is_open and agrees and outer.has_failed == inner.has_failed
 
 
 def _within(members: Iterable[Span]) -> dict[SpanKey, Span]:

@@ -9,9 +9,11 @@ from .laminar import LAMINAR
 from .legacy import ASKED
 from .legacy_columns import LEGACY
 from .litellm import LITELLM
+from .llama_index import LLAMA_INDEX
 from .logfire import LOGFIRE
 from .monocle import MONOCLE
 from .numbered import Numbered, listed
+from .openai_agents import OPENAI_AGENTS
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
@@ -31,10 +33,12 @@ DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
     AGENTSCOPE,
     VERCEL_AI,
     LITELLM,
+    LLAMA_INDEX,
     LOGFIRE,
     *WRAPPED,
     SERVER,
     OTHER_NAMES,
+    OPENAI_AGENTS,
     UNEVEN,
     LEGACY,
     OPENLLMETRY,

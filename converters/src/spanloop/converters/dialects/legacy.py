@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, as_list, message, messages, split_answers, tool_call
+from ..chat_forms import Fields, as_fields, as_list, message, messages, split_answers, tool_call, tool_definitions
 from ..messages import dump
 from ..spans import SpanKind
 from .exchange import request_messages, response_messages
@@ -139,9 +139,12 @@ def _content(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
         [call for name, payload in events if name == ASKED for call in as_list(decoded(as_text(payload.get("calls"))))],
     )
     reason = next((as_text(item["finish_reason"]) for item in said if item.get("finish_reason")), "")
+    reason, tools = columns["finish_reasons"] or reason, columns["tools"] or _tools(attributes)
+    if not reason and attributes.get("gen_ai.request.stream", "").lower() == "true" and _are_arguments(said, tools):
+        said = []
     found = {
-        "finish_reasons": columns["finish_reasons"] or reason,
-        "tools": columns["tools"] or _tools(attributes),
+        "finish_reasons": reason,
+        "tools": tools,
         "input_messages": columns["input_messages"] or (dump(split_answers(seen)) if seen else ""),
         "output_messages": columns["output_messages"] or (dump(said) if said else ""),
     }
@@ -150,6 +153,16 @@ def _content(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
             if not found.get(column) and not columns.get(column) and detail.get(SOURCES[column]):
                 found[column] = as_text(detail[SOURCES[column]])
     return found
+
+
+def _are_arguments(said: Sequence[Fields], tools: str) -> bool:
+    """Whether the words are a tool's arguments: Langtrace strings together whatever a stream brings."""
+    parts = [as_fields(part) for item in said for part in as_list(item["parts"])]
+    given = fields_of(as_text(parts[0].get("content"))) if len(parts) == 1 else {}
+    offered = (
+        as_fields(as_fields(as_fields(tool).get("parameters")).get("properties")) for tool in as_list(decoded(tools))
+    )
+    return bool(given) and any(given.keys() <= properties.keys() for properties in offered)
 
 
 ASKED: Final = "spanloop.asked"
@@ -244,7 +257,9 @@ def _event_inputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
     found: list[Fields] = []
     for name, payload in events:
         if name == "gen_ai.content.prompt":
-            found += messages(decoded(as_text(payload.get("gen_ai.prompt"))))
+            # Langtrace puts a list of empty ids where the model's calls were: no message.
+            listed = decoded(as_text(payload.get("gen_ai.prompt")))
+            found += messages([item for item in as_list(listed) if not isinstance(item, list)] or listed)
         elif name in _ROLE_OF_EVENT and name != "gen_ai.choice":
             found.append(_event_message(_ROLE_OF_EVENT[name], payload))
     return _without_repeats(found)
@@ -307,9 +322,21 @@ def _tools(attributes: Mapping[str, str]) -> str:
         return dump([tool_definition(item) for item in found])
     listed = fields_of(first(attributes, "model_request_parameters")).get("function_tools")
     if not isinstance(listed, list):
-        return ""
+        asked = listed_tools(first(attributes, "gen_ai.request.tools"))
+        return dump(asked) if asked else ""
     tools = [cast("Fields", item) for item in cast("list[object]", listed) if isinstance(item, dict)]
     return dump([{**item, "parameters": item.get("parameters_json_schema", item.get("parameters"))} for item in tools])
+
+
+def listed_tools(text: str) -> list[object]:
+    """Definitions out of a list of them, which may be JSON again, alone in a list."""
+    found = decoded(text) if text else None
+    while isinstance(found, str) or (len(as_list(found)) == 1 and isinstance(as_list(found)[0], str)):
+        inner = decoded(found if isinstance(found, str) else as_text(as_list(found)[0]))
+        if inner == found or isinstance(inner, str):
+            return []
+        found = inner
+    return tool_definitions(as_list(found))
 
 
 def tool_definition(fields: Fields) -> Fields:

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, joined_turns, message, split_answers, tool_definitions
+from ..chat_forms import Fields, as_fields, as_list, joined_turns, message, split_answers, tool_definitions
 from ..messages import dump
 from ..spans import SpanKind
 from .base import attr
@@ -43,6 +43,8 @@ def read(span: RawSpan) -> dict[str, str]:
     if kind is SpanKind.LLM and _is_preparation(span):
         kind = SpanKind.OTHER
     metadata = fields_of(span.attributes.get("metadata", ""))
+    if kind is SpanKind.AGENT and span.name == metadata.get("langgraph_node") == _NODE:
+        kind = SpanKind.OTHER
     columns = {
         "kind": str(kind),
         "agent_name": first(span.attributes, "agent.name", names.GEN_AI_AGENT_NAME)
@@ -57,6 +59,9 @@ def read(span: RawSpan) -> dict[str, str]:
         columns |= _tool(span)
     return known(columns)
 
+
+_NODE: Final = "agent"
+"""The node of LangGraph's prebuilt agent that calls the model: no agent's name."""
 
 _METHOD: Final = re.compile(
     r"\.(?:a?run|a?call|__call__|a?invoke|_?execute(?:_core|_task)?|forward|kickoff)$", re.ASCII
@@ -82,6 +87,8 @@ def _call(span: RawSpan) -> dict[str, str]:
     given = request | fields_of(attributes.get("llm.invocation_parameters", ""))
     identity = response_id(response) or attributes.get(names.GEN_AI_RESPONSE_ID, "")
     said = _said(attributes, answered)
+    if _has_old_calls(attributes, said):
+        said = response_messages(answered) or said
     model = attributes.get("llm.model_name", "")
     reason = first(attributes, "llm.finish_reason") or as_text(finish_reason(response))
     seen = span.lists.get(_SEEN, "")
@@ -136,6 +143,16 @@ def _said(attributes: Mapping[str, str], answered: object) -> list[Fields]:
     if len(found) == 1 or (isinstance(choices, list) and len(cast("list[object]", choices)) == len(found)):
         return found
     return found if response.get("generations") else [joined(found)]
+
+
+def _has_old_calls(attributes: Mapping[str, str], said: list[Fields]) -> bool:
+    """Whether the answer asks with ids that were answered: two calls wrote to one span (ADK's instrumentor does)."""
+    parts = [as_fields(part) for item in said for part in as_list(item["parts"])]
+    asked = {part["id"] for part in parts if part.get("type") == "tool_call" and part.get("id")}
+    return bool(asked) and any(
+        value in asked and key.startswith("llm.input_messages.") and key.endswith(".message.tool_call_id")
+        for key, value in attributes.items()
+    )
 
 
 def _flattened(fields: Fields, role: str = "user") -> Fields:

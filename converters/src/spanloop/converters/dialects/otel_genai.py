@@ -84,12 +84,15 @@ RESPONSE_ID: Final = "resp_"
 
 _IS_RESPONSE: Final = attr(names.GEN_AI_RESPONSE_ID).str.starts_with(RESPONSE_ID).fill_null(value=False)
 
+_ANTHROPIC_REASON: Final = "anthropic.message.stop_reason"
+"""Of the spans that Anthropic's SDK writes itself."""
+
 FINISH_REASONS: Final = (
     pl.when(_IS_RESPONSE & _HAS_CALL)
     .then(pl.lit("tool_call"))
     .when((attr(names.GEN_AI_OPERATION_NAME) == "generate_content") & _SAYS_STOP & _HAS_CALL)
     .then(pl.lit("tool_call"))
-    .otherwise(attr(names.GEN_AI_RESPONSE_FINISH_REASONS))
+    .otherwise(pl.coalesce(attr(names.GEN_AI_RESPONSE_FINISH_REASONS), attr(_ANTHROPIC_REASON)))
 )
 """As it was said; Gemini says that it stopped where it asks for a tool, a Responses API of each item by itself."""
 
@@ -116,7 +119,7 @@ TOOLS: Final = pl.coalesce(
 OTEL_GENAI: Final = Dialect(
     name="otel_genai",
     attributes=frozenset(SOURCES.values())
-    | {names.GEN_AI_OPERATION_NAME, _AG2_TYPE, _PYDANTIC_REQUEST, PROMPT_TOKENS, COMPLETION_TOKENS},
+    | {names.GEN_AI_OPERATION_NAME, _AG2_TYPE, _ANTHROPIC_REASON, _PYDANTIC_REQUEST, PROMPT_TOKENS, COMPLETION_TOKENS},
     matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null() | attr(_AG2_TYPE).is_not_null(),
     columns={
         "kind": KIND,

@@ -23,7 +23,7 @@ _ANSWERS: Final = ("gen_ai.completion_json", "llm.responses", "gen_ai.response.t
 _CALLS: Final = "gen_ai.response.tool_calls"
 _TOOLS: Final = ("gen_ai.request.available_tools", "gen_ai.request.tools", "tools")
 _PLAIN: Final = ("input", "output")
-"""Pipecat's, beside an operation."""
+"""Pipecat's, beside an operation; an answer without words has no output, and its tool calls are nowhere."""
 
 _ALTERNATIVES: Final = {"input_tokens": PROMPT_TOKENS, "output_tokens": COMPLETION_TOKENS}
 
@@ -58,9 +58,7 @@ def _value(text: str) -> object:
 
 _IS_SILENT: Final = attr(names.GEN_AI_INPUT_MESSAGES).is_null() & attr(names.GEN_AI_OUTPUT_MESSAGES).is_null()
 _HAS_REQUEST: Final = pl.any_horizontal(attr(key).is_not_null() for key in _REQUESTS)
-_HAS_PLAIN: Final = pl.all_horizontal(attr(key).is_not_null() for key in _PLAIN) & (
-    attr(names.GEN_AI_OPERATION_NAME) == "chat"
-)
+_HAS_PLAIN: Final = attr(_PLAIN[0]).is_not_null() & (attr(names.GEN_AI_OPERATION_NAME) == "chat")
 
 OTHER_NAMES: Final = RowDialect(
     name="other_names",

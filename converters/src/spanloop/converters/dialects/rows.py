@@ -4,6 +4,7 @@ Invariant: a ``RowDialect`` gives the same canonical columns, as text, as a ``Di
 leaves out what it does not find. Reading never raises: text that should be JSON and is not counts as plain text.
 """
 
+import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, cast
@@ -117,10 +118,15 @@ def parameters(given: Mapping[str, object]) -> dict[str, str]:
         ("seed", ("seed",)),
         ("is_streaming", ("stream",)),
     )
-    return known(
-        {name: next((as_text(given[k]) for k in keys if given.get(k) not in _UNSET), "") for name, keys in spelled}
-    )
+    return known({name: next((as_text(given[k]) for k in keys if _is_set(given.get(k))), "") for name, keys in spelled})
+
+
+def _is_set(value: object) -> bool:
+    return value not in _UNSET and not (isinstance(value, str) and _OBJECT.match(value))
 
 
 _UNSET: Final = (None, "Infinity", "inf", "NOT_GIVEN")
 """What some write for a parameter that nobody set."""
+
+_OBJECT: Final = re.compile(r"<.* object at 0x")
+"""The repr of an object of no value, such as OpenAI's ``Omit``."""

@@ -1,6 +1,7 @@
 """OpenTelemetry's attributes with messages in another form: JSON within JSON, Python's repr, one message, texts.
 
-Read here is only what the form of ``otel_genai`` cannot be; text that is no such thing stays, and is malformed.
+Read here is only what the form of ``otel_genai`` cannot be; text that is no such thing stays, and is malformed. So are
+messages in which a Responses API's call stands twice, as a part and as text with its JSON (OpenLLMetry's LangChain).
 """
 
 from typing import Final
@@ -9,16 +10,19 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import as_list, messages
+from ..chat_forms import Fields, as_fields, as_list, messages
 from ..messages import dump
 from .base import attr
 from .legacy import kind_of
 from .otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, SOURCES
-from .rows import RawSpan, RowDialect, decoded, first, known
+from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known
 
 _ALTERNATIVES: Final = {"input_tokens": PROMPT_TOKENS, "output_tokens": COMPLETION_TOKENS}
 _UNEVEN: Final = r"""^\s*(?:"|\{|\[\s*(?:"|'|\{\s*'))"""
 """How a text, an object, a list of texts and a repr begin."""
+
+_ECHO: Final = r"\"type\": \"function_call\""
+"""In JSON: text that is the JSON of a call."""
 
 
 def read(span: RawSpan) -> dict[str, str]:
@@ -34,8 +38,27 @@ def _evened(text: str, role: str) -> str:
     if isinstance(found, str):
         found = decoded(found)
     items = as_list(found) or [found]
-    told = messages([decoded(item) if isinstance(item, str) else item for item in items], role)
+    told = [_without_echoes(item) for item in messages([_opened(item) for item in items], role)]
     return dump(told) if told and all(item.get("parts") for item in told) else text
+
+
+def _opened(item: object) -> object:
+    return decoded(item) if isinstance(item, str) else item
+
+
+def _without_echoes(item: Fields) -> Fields:
+    """The message without text that only repeats, as JSON, a call which is a part of it."""
+    pieces = as_list(item.get("parts"))
+    asked = {as_text(piece.get("id")) for piece in map(as_fields, pieces) if piece.get("type") == "tool_call"}
+    return {**item, "parts": [piece for piece in pieces if not (asked and _repeated(as_fields(piece)) in asked)]}
+
+
+def _repeated(piece: Fields) -> str | None:
+    content = piece.get("content")
+    if piece.get("type") != "text" or not isinstance(content, str) or '"function_call"' not in content:
+        return None
+    said = fields_of(content)
+    return as_text(said.get("call_id")) if said.get("type") == "function_call" else None
 
 
 UNEVEN: Final = RowDialect(
@@ -43,7 +66,7 @@ UNEVEN: Final = RowDialect(
     attributes=frozenset({names.GEN_AI_OPERATION_NAME, names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES}),
     matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null()
     & pl.any_horizontal(
-        attr(key).str.contains(_UNEVEN).fill_null(value=False)
+        (attr(key).str.contains(_UNEVEN) | attr(key).str.contains(_ECHO, literal=True)).fill_null(value=False)
         for key in (names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES)
     ),
     read=read,

@@ -1,0 +1,114 @@
+"""LlamaIndex's own tracing (``llama-index-observability-otel``): its events as the span's, flattened to attributes.
+
+``LLMChatStartEvent`` has what went to the model, ``LLMChatEndEvent`` what came back; a stream ends after its span, and
+leaves no answer. Steps of a workflow are described by reprs, which are cut.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import polars as pl
+
+from ..chat_forms import Fields, as_fields, as_list, messages, text_of_repr, tool_definitions
+from ..messages import dump
+from ..reprs import value_of_repr
+from ..spans import SpanKind
+from .base import attr
+from .exchange import response_columns, response_messages
+from .rows import RawSpan, RowDialect, as_text, decoded, known, parameters
+
+_RUN: Final = "llamaindex.run_id"
+_STEP: Final = "llamaindex.step.input_event"
+_GIVEN: Final = "llamaindex.step.input_summary"
+_ASKED: Final = ("LLMChatStartEvent", "LLMCompletionStartEvent")
+_ANSWERED: Final = ("LLMChatEndEvent", "LLMCompletionEndEvent")
+_AGENT: Final = re.compile(r"current_agent_name='([^']+)'")
+_RESPONSES: Final = ("choices", "content", "candidates", "output")
+"""What an API's own response has one of."""
+
+
+def read(span: RawSpan) -> dict[str, str]:
+    """The canonical columns of one span."""
+    told = dict(span.events)
+    asked = next((told[name] for name in _ASKED if name in told), None)
+    if asked is not None:
+        answered = next((told[name] for name in _ANSWERED if name in told), None)
+        columns = {} if answered is None else _answered(answered)
+        return known({**_asked(asked), **columns, "kind": str(SpanKind.LLM)})
+    given, kind = span.attributes.get(_GIVEN, ""), SpanKind.OTHER
+    if span.attributes.get(_STEP) == "ToolCall":
+        return known(_tool(as_fields(value_of_repr(given)), told.get("step.output", {}).get("output", "")))
+    named = _AGENT.search(given)
+    if named and span.name.endswith(".run_agent_step"):
+        kind = SpanKind.AGENT
+    return known({"kind": str(kind), "agent_name": named.group(1) if named else ""})
+
+
+def _asked(event: Mapping[str, str]) -> dict[str, str]:
+    model, settings = _nested(event, "model_dict."), _nested(event, "additional_kwargs.")
+    listed = [_with_id(as_fields(item)) or item for item in as_list(decoded(event.get("messages", "")))]
+    seen = messages(listed or event.get("prompt"))
+    tools = tool_definitions(as_list(settings.get("tools")))
+    return {
+        **parameters({**model, **settings}),
+        "request_model": as_text(model.get("model_name") or model.get("model")),
+        "tools": dump(tools) if tools else "",
+        "input_messages": dump(seen) if seen else "",
+    }
+
+
+def _with_id(item: Fields) -> Fields:
+    """A message with what LlamaIndex keeps of OpenAI's form beside its blocks."""
+    beside = as_fields(item.get("additional_kwargs"))
+    blocks = [as_fields(block) for block in as_list(item.get("blocks"))]
+    found: Fields = {key: beside[key] for key in ("tool_call_id", "name") if key in beside}
+    if "tool_calls" in beside and not any(block.get("block_type") == "tool_call" for block in blocks):
+        found["tool_calls"] = beside["tool_calls"]
+    return {**item, **found}
+
+
+def _answered(event: Mapping[str, str]) -> dict[str, str]:
+    response = _nested(event, "response.")
+    raw, said = as_fields(response.get("raw")), as_fields(response.get("message"))
+    columns = response_columns(raw)
+    if not any(raw.get(key) for key in _RESPONSES):
+        found = messages(_with_id(said), "assistant") if said else response_messages({"text": response.get("text")})
+        columns["output_messages"] = dump(found) if any(item.get("parts") for item in found) else ""
+    return columns
+
+
+def _nested(event: Mapping[str, str], prefix: str) -> Fields:
+    """The object that was flattened to the event's attributes below ``prefix``."""
+    found: Fields = {}
+    for key, value in event.items():
+        if key.startswith(prefix):
+            *path, last = key.removeprefix(prefix).split(".")
+            place = found
+            for name in path:
+                inner: Fields = {}
+                place[name] = inner = as_fields(place.get(name)) or inner
+                place = inner
+            place[last] = None if value == "null" else decoded(value)
+    return found
+
+
+def _tool(call: Fields, output: str) -> dict[str, str]:
+    answer = text_of_repr(output)
+    return {
+        "kind": str(SpanKind.TOOL),
+        "tool_name": as_text(call.get("tool_name")),
+        "tool_call_id": as_text(call.get("tool_id")),
+        "tool_arguments": as_text(call.get("tool_kwargs")),
+        "tool_result": answer if answer != output else "",
+    }
+
+
+LLAMA_INDEX: Final = RowDialect(
+    name="llama_index",
+    attributes=frozenset({_RUN}),
+    matches=attr(_RUN).is_not_null()
+    | pl.col("Events.Name").list.contains(_ASKED[0]).fill_null(value=False)
+    | pl.col("Events.Name").list.contains(_ASKED[1]).fill_null(value=False),
+    read=read,
+)

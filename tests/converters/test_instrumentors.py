@@ -1,0 +1,144 @@
+"""The program of ``test_structures`` through instrumentors that were recorded later, with what is peculiar to each.
+
+Each run asks for the weather, as there; in some recordings two runs that ask the same ran at the same time.
+"""
+
+import pytest
+
+from spanloop.converters.reprs import value_of_repr
+
+from .test_dialects import steps_of
+from .test_recordings import convert_recording
+from .test_structures import LOOP, Seen, of_agent, shape
+
+PARIS, NOWHERE, BOTH, OSLO, REFUSED = LOOP[2], LOOP[1], LOOP[0], LOOP[2], LOOP[3]
+FAILURES = ("tool_error get_weather", "invalid_request -")
+
+
+def without_history(episodes: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+    """The same where an instrumentor loses what a model asked for out of what it was sent later."""
+    return tuple(
+        tuple(
+            step.replace("- suat - - -", "- sut - - missing_content").replace(
+                "- suatt - - -", "- sutt - - missing_content"
+            )
+            for step in steps
+        )
+        for steps in episodes
+    )
+
+
+SEEN = [
+    Seen(
+        "langtrace_openai",
+        (
+            *without_history((PARIS, NOWHERE, BOTH)),
+            ("- su - - missing_content",),
+            ("- sut - - missing_content",),
+            REFUSED,
+            *without_history((PARIS, PARIS)),
+        ),
+        failures=FAILURES,
+    ),
+    Seen(
+        "openai_agents_v2_chat",
+        of_agent((PARIS, NOWHERE, BOTH, OSLO, PARIS, PARIS), "weather_agent"),
+        failures=("tool_error get_weather",),
+    ),
+    Seen(
+        "llama_index_native",
+        (*of_agent((NOWHERE,)), ("- su - - missing_content", "- suat - - missing_content"), REFUSED),
+        failures=FAILURES,
+    ),
+    Seen("langchain_responses_openllmetry", of_agent((BOTH,), "weather_agent"), failures=()),
+    Seen("langchain_openinference_0_1_29", of_agent((BOTH,), "weather_agent"), failures=()),
+    Seen(
+        "langchain_anthropic_stream",
+        of_agent((OSLO,), "weather_agent"),
+        failures=(),
+        rejected={"duplicate_model_call": 2},
+    ),
+    Seen("google_adk_openinference", (("weather_agent suatt - - -",),), failures=()),
+    Seen(
+        "pipecat",
+        (
+            ("- su - - missing_content", "- suat - - -"),
+            ("- su - - missing_content", "- suat - - -"),
+            ("- su - - missing_content", "- suatat - - -"),
+            REFUSED,
+        ),
+        failures=("invalid_request -",),
+    ),
+]
+
+
+@pytest.mark.parametrize("seen", SEEN, ids=lambda seen: seen.name)
+def test_the_structure_is_the_programs(seen: Seen) -> None:
+    recorded, converted = convert_recording(seen.name)
+    assert shape(converted) == seen.episodes
+    failures = converted.failures.sort("occurred_at", "failure_id").select("error_class", "tool_name").iter_rows()
+    assert {f"{kind} {tool or '-'}" for kind, tool in failures} == set(seen.failures)
+    reasons = dict(converted.rejected["reason"].value_counts().iter_rows())
+    assert {reason: count for reason, count in reasons.items() if reason != "context"} == seen.rejected
+    assert converted.transitions.height + sum(reasons.values()) == len(recorded["spans"])
+
+
+@pytest.mark.parametrize("seen", SEEN, ids=lambda seen: seen.name)
+def test_calls_and_words_are_what_the_model_said(seen: Seen) -> None:
+    _, converted = convert_recording(seen.name)
+    for number in range(converted.episodes.height):
+        steps = steps_of(converted, number)
+        question = next(message for message in steps[0]["state"] if message["role"] == "user")["parts"][0]["content"]
+        cities = [city for city in ("Paris", "Rome", "Nowhere", "Oslo") if city in question]
+        asked = [part for step in steps for part in step["action"]["parts"] if part["type"] == "tool_call"]
+        assert [call["arguments"] for call in asked] in ([{"city": city} for city in cities], [])
+        results = [result for step in steps for result in step["tool_results"]]
+        assert [(one["name"], one["tool_call_id"]) for one in results] == [(c["name"], c["id"]) for c in asked]
+        said = [part["content"] for part in steps[-1]["action"]["parts"] if part["type"] == "text"]
+        rainy = f"It is rainy in {' and '.join(cities)}."
+        assert "".join(said) in ("I could not find out." if "Nowhere" in cities else rainy, "")
+        assert {step["model"].removeprefix("openai/")[:6] for step in steps} <= {"gpt-4o", "claude"}
+
+
+def test_a_stream_whose_tool_call_became_words_is_nothing_that_the_model_said() -> None:
+    _, converted = convert_recording("langtrace_openai")
+    (step,) = steps_of(converted, 3)
+    assert (step["action"]["parts"], step["untrainable_reason"]) == ([], "missing_content")
+    assert [tool["name"] for tool in step["tools"]] == ["get_weather"]
+
+
+def test_what_only_the_sdk_knows_of_a_stream_is_taken_over() -> None:
+    # LangChain's stream has no response id and no input tokens; the SDK of Anthropic traces itself, without a word.
+    _, converted = convert_recording("langchain_anthropic_stream")
+    steps = steps_of(converted, 0)
+    assert [(step["input_tokens"], step["output_tokens"]) for step in steps] == [(21, 7), (21, 7)]
+    assert [step["response_id"].startswith("msg_") for step in steps] == [True, True]
+    assert [step["finish_reason"] for step in steps] == ["tool_call", "stop"]
+
+
+def test_the_answer_of_the_second_call_that_wrote_to_one_span_counts() -> None:
+    _, converted = convert_recording("google_adk_openinference")
+    (step,) = steps_of(converted, 0)
+    assert (step["finish_reason"], [part["type"] for part in step["action"]["parts"]]) == ("stop", ["text"])
+
+
+REPRS = [
+    ("Call(name='f', arguments='{\"a\": 1}', id=None)", {"name": "f", "arguments": '{"a": 1}', "id": None}),
+    ("{'a': [Item(b=-1.5), (True, 'x')]}", {"a": [{"b": -1.5}, [True, "x"]]}),
+    ("Call(1)", None),
+    ("Call(**{'a': 1})", None),
+    ("{1: 2}", None),
+    ("{**{'a': 1}}", None),
+    ("Call(a=b)", None),
+    ("Call(a=b'x')", None),
+    ("Call(a=<E.X: 1>)", None),
+    ("Call(a=__import__('os'))", None),
+    ("[" * 5_000, None),
+    ("just words", None),
+    ("Call()", None),
+]
+
+
+@pytest.mark.parametrize(("text", "value"), REPRS, ids=[str(number) for number in range(len(REPRS))])
+def test_reprs_are_read_and_never_run(text: str, value: object) -> None:
+    assert value_of_repr(text) == value
