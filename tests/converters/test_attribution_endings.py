@@ -171,6 +171,42 @@ def test_answers_that_hold_nothing_or_break_off(name: str, answer: str, *, is_po
     assert (found(converted)[0][:3] == ("incomplete_result", "tool", 0)) is is_poor
 
 
+@pytest.mark.parametrize(
+    ("name", "said", "is_poor"),
+    [
+        ("book_seat", "Unfortunately that did not work.", True),
+        ("book_seat", "There seems to be a problem on our side.", True),
+        ("book_seat", "I\u2019m sorry, the seat couldn\u2019t be confirmed: it was not able to respond.", True),
+        ("book_seat", "Your seat is booked. Sorry for the wait.", False),
+        ("think", "Unfortunately that did not work.", False),
+    ],
+)
+def test_nothing_from_a_tool_that_does_something_counts_where_the_policy_misses_it(
+    name: str, said: str, *, is_poor: bool
+) -> None:
+    converted = told(asking(1, "x", "null", name), says("a", said))
+    assert (found(converted)[0][:3] == ("incomplete_result", "tool", 0)) is is_poor
+    assert not is_poor or converted.failures.item(0, "confidence") < 0.4
+
+
+def test_a_poor_answer_decides_after_an_error_that_was_never_mended() -> None:
+    turns = asking(1, "x", "Error: not enough seats", "book_seat"), asking(2, "y", CUT, "get_fares")
+    assert found(told(*turns, says("a", "So be it.")))[-1] == ("incomplete_result", "tool", 1, False)
+
+
+@pytest.mark.parametrize("content", ["Error: not enough seats on HAT001", "Error: HTTP 503"])
+def test_an_action_that_cannot_be_done_is_got_over_once_the_user_was_told(content: str) -> None:
+    world, asked = World(), asks("c1")
+    seen = [*OPENING, asked, answers("c1", content)]
+    told_so, done = text("assistant", "That flight is full."), text("assistant", "Then I leave it as it is.")
+    world.call(OPENING, asked, trace=TRACE)
+    world.call(seen, told_so, trace=TRACE)
+    world.call([*seen, told_so, text("user", "Then leave it.")], done, trace=TRACE)
+    world.score(0.0, trace_id=TRACE)
+    expected = [("refused_action", "policy", 0, True), ("wrong_answer", "policy", 2, False)]
+    assert found(world.convert()) == (expected if "seats" in content else [("server_error", "environment", 0, False)])
+
+
 def test_a_poor_answer_that_was_asked_for_again_decided_nothing() -> None:
     turns = asking(1, "x", CUT, "get_fares"), asking(2, "x", '{"fares": [12]}', "get_fares")
     assert found(told(*turns, says("a", "Fine.")))[0][0] == "wrong_answer"

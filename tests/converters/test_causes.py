@@ -18,6 +18,7 @@ from spanloop.converters.attribution import (
     ToolScene,
     judged_ending,
 )
+from spanloop.converters.attribution.echo import is_echo
 from spanloop.semconv.enums import FaultOwner
 
 from .converters_world import OPENING, World, answers, asks, text, trace_id
@@ -113,6 +114,86 @@ def test_an_exception_on_its_way_up_is_counted_where_it_was_raised() -> None:
     assert failures(world.convert()) == [("timeout", "environment", 0, False)]
 
 
+def test_an_exception_is_one_failure_whatever_words_it_is_wrapped_in() -> None:
+    world = World()
+    at_call = "Error getting response: {'error': 'Error code: 429 - Rate limit reached'}"
+    at_agent = "Error in agent run: {'error': 'Error code: 429 - Rate limit reached'}"
+    call = world.call(OPENING, None, trace=TRACE, parent="b" * 16, error=at_call)
+    world.span("turn", {}, trace=TRACE, span_id="b" * 16, parent="c" * 16)
+    world.span("agent", {"gen_ai.operation.name": "invoke_agent"}, trace=TRACE, span_id="c" * 16, error=at_agent)
+    converted = world.convert()
+    assert failures(converted) == [("rate_limit", "environment", 0, False)]
+    assert converted.failures.item(0, "span_id") == call
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("ValueError: no such seat", "no such seat", True),
+        ("run failed (no such seat)", "tool failed: no such seat.", True),
+        ("run failed: no such seat", "run failed: no such flight", False),
+        ("the run was given up after three attempts", "HTTP 503: service unavailable", False),
+        ("a b", "c b", False),
+    ],
+)
+def test_two_errors_are_one_when_the_same_words_end_them(one: str, other: str, *, is_same: bool) -> None:
+    assert is_echo(one, other) is is_echo(other, one) is is_same
+
+
+def behind_a_tool(inner: str, outer: str, *, is_cycle: bool = False) -> World:
+    """A tool that is an agent of its own, whose model call fails; then the tool is asked again and answers."""
+    world, seen, first = World(), list(OPENING), asks("c1")
+    world.call(seen, first, trace=TRACE)
+    around = {"parent": "d" * 16} if is_cycle else {}
+    world.tool("c1", "", trace=TRACE, span_id="b" * 16, exception=("ToolError", outer), **around)
+    world.span(
+        "agent", {"gen_ai.operation.name": "invoke_agent"}, trace=TRACE, span_id="d" * 16, parent="b" * 16, error=inner
+    )
+    said = {"gen_ai.agent.name": "inner"}
+    world.call(OPENING[:1], None, trace=TRACE, parent="d" * 16, exception=("APIError", inner), attributes=said)
+    again = asks("c2")
+    seen += [first, answers("c1", f"Error: {outer}")]
+    world.call(seen, again, trace=TRACE)
+    world.tool("c2", "12 dollars", trace=TRACE)
+    seen += [again, answers("c2", "12 dollars")]
+    world.call(seen, text("assistant", "It costs 12 dollars."), trace=TRACE)
+    world.score(0.0, trace_id=TRACE)
+    return world
+
+
+@pytest.mark.parametrize("is_cycle", [False, True], ids=["tree", "cycle"])
+def test_a_tool_that_hands_on_what_failed_behind_it_is_no_second_failure(*, is_cycle: bool) -> None:
+    inner = "Error code: 429 - Rate limit reached"
+    converted = behind_a_tool(inner, f"specialist: {inner}", is_cycle=is_cycle).convert()
+    rows = converted.failures.select("error_class", "agent_name", "is_recovered").rows()
+    assert ("rate_limit", "inner", True) in rows  # the tool worked later, and with it the agent behind it
+    assert [row[0] for row in rows].count("rate_limit") == 1
+
+
+def test_a_tool_that_fails_in_its_own_way_after_something_behind_it_did_is_a_second_one() -> None:
+    rows = failures(behind_a_tool("Error code: 429 - Rate limit reached", "cannot add None and 1").convert())
+    assert {row[0] for row in rows} >= {"rate_limit", "tool_error"}
+
+
+def test_output_that_the_program_cannot_read_is_one_failure() -> None:
+    as_text = '<tool_call>{"name": "search", "arguments": {}}</tool_call>'
+    raised = ("OutputParserException", "Could not parse LLM output")
+    assert failures(told(says(as_text), exception=raised).convert()) == [("malformed_output", "policy", 0, False)]
+
+
+@pytest.mark.parametrize("works_later", [False, True])
+def test_a_tool_that_no_action_asked_for_is_got_over_when_it_works_later(*, works_later: bool) -> None:
+    world = World()
+    first = text("assistant", "I shall look it up.")
+    world.call(OPENING, first, trace=TRACE)
+    world.tool("", "", trace=TRACE, name="lookup", exception=("OSError", "no disk"))
+    if works_later:
+        world.tool("", "12", trace=TRACE, name="lookup")
+    world.call([*OPENING, first, text("user", "Go on.")], text("assistant", "I do not know."), trace=TRACE)
+    world.score(0.0, trace_id=TRACE)
+    assert failures(world.convert())[0] == ("tool_error", "tool", 0, works_later)
+
+
 def test_a_crash_of_its_own_above_a_failure_that_was_got_over_is_seen() -> None:
     converted = told((asks("c1"), "Error: boom"), says("fine"), exception=("KeyError", "'state'")).convert()
     assert failures(converted) == [("tool_error", "tool", 0, True), ("harness_crash", "harness", 1, False)]
@@ -156,6 +237,28 @@ def test_refusing_is_no_failure_where_nobody_says_so() -> None:
 def test_an_episode_that_stops_in_action_ran_out_of_turns_only_when_it_failed() -> None:
     assert failures(told((asks("c1"), None), reward=0.0).convert()) == [("step_limit", "policy", 0, False)]
     assert told((asks("c1"), None)).convert().failures.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "error_class"),
+    [
+        ("final_answer", "12 dollars", "wrong_answer"),
+        ("final_answer", None, "wrong_answer"),
+        ("finish", "ok", "wrong_answer"),
+        ("transfer_to_human_agents", "Transfer successful", "wrong_answer"),
+        ("transfer_to_human_agents", None, "step_limit"),
+        ("submit_form", "ok", "step_limit"),
+        ("search", "12", "step_limit"),
+    ],
+)
+def test_a_tool_that_ends_things_is_no_end_of_turns(name: str, answer: str | None, error_class: str) -> None:
+    world, first, last = World(), asks("c0"), asks("c1", name)
+    world.call(OPENING, first, trace=TRACE, tools=())
+    world.call([*OPENING, first, answers("c0", "7")], last, trace=TRACE, tools=())
+    if answer is not None:
+        world.tool("c1", answer, trace=TRACE, name=name)
+    world.score(0.0, trace_id=TRACE)
+    assert failures(world.convert()) == [(error_class, "policy", 1, False)]
 
 
 def test_a_lost_answer_is_the_harnesss() -> None:

@@ -68,7 +68,7 @@ SEEN = [
     ),
     Seen(
         "google_adk_1_5", "weather_agent", model=GEMINI, nowhere_steps=1, finish=("tool_call", ""), call_ids=False,
-        response_ids=False, tool_spans=True, failures=("tool_error", "harness_crash"),
+        response_ids=False, tool_spans=True, failures=("tool_error",),
     ),
     Seen("llama_index_openinference", tool_spans=True, sampling=False, rejected=TWICE),
     Seen("semantic_kernel", "weather_agent", tools=False, tool_spans=True, sampling=False),

@@ -1,15 +1,17 @@
 """What came back for the tool calls of an action, and whether it was an error.
 
 Invariant: the tool's own span decides where it says that it failed; else the text that the model was shown, by the
-rules of ``ERROR_TEXTS``, because some frameworks swallow a tool's exception and leave every span OK.
+rules of ``error_texts``, because some frameworks swallow a tool's exception and leave every span OK.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, cast
+from typing import NamedTuple
 
-from .messages import MalformedMessagesError, ToolCall, dump, parse_json
+from .error_texts import error_in_text
+from .messages import ToolCall
 from .spans import Span
+
+__all__ = ["ToolResult", "error_in_text", "tool_results"]
 
 
 class ToolResult(NamedTuple):
@@ -48,95 +50,6 @@ class ToolResult(NamedTuple):
             "duration_ns": self.duration_ns,
             "span_id": self.span_id,
         }
-
-
-class ErrorText(NamedTuple):
-    """A rule that sees an error in a tool's answer."""
-
-    name: str
-    pattern: re.Pattern[str]
-    confidence: float
-
-
-ERROR_TEXTS: Final = (
-    ErrorText("traceback", re.compile(r"Traceback \(most recent call last\)"), 0.99),
-    ErrorText("exception_line", re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception)\b\s*[:(]"), 0.95),
-    ErrorText(
-        "error_word",
-        re.compile(r"[\[(*]{0,2}(?:tool )?(?:error|exception|failure)\b[\])*]{0,2}\s*[:\-]", re.IGNORECASE),
-        0.9,
-    ),
-    ErrorText(
-        "error_start",
-        re.compile(r"(?:error|exception|traceback)\b(?! rate| bar| margin| budget|s\b)", re.IGNORECASE),
-        0.75,
-    ),
-    ErrorText(
-        "no_such_tool",
-        re.compile(
-            r"(?:[\w.-]{1,64} is not a valid tool\b|(?:unknown|no such) tool\b"
-            r"|tool [`'\"]?[\w.-]{1,64}[`'\"]? (?:is )?(?:not found|not available|does not exist))",
-            re.IGNORECASE,
-        ),
-        0.85,
-    ),
-    ErrorText(
-        "failed_to",
-        re.compile(
-            r"(?:failed to|could not execute|unable to execute|tool execution failed|invalid (?:tool )?argument)",
-            re.IGNORECASE,
-        ),
-        0.7,
-    ),
-)
-"""In order of precedence. Extend by adding a line; a pattern is matched at the start of the text."""
-
-_ANY_ERROR: Final = re.compile(
-    "|".join(f"(?{'i' if rule.pattern.flags & re.IGNORECASE else ''}:{rule.pattern.pattern})" for rule in ERROR_TEXTS)
-)
-"""All of them in one: most answers tell of none."""
-
-_TYPE_IN_TEXT: Final = re.compile(r"\b([A-Z]\w*(?:Error|Exception))\b")
-_ERROR_KEYS: Final = ("error", "errors", "exception", "isError", "is_error")
-
-
-class Verdict(NamedTuple):
-    """What a text rule saw."""
-
-    rule: str
-    error_type: str
-    confidence: float
-
-
-def error_in_text(content: str) -> Verdict | None:
-    """The error that a tool's answer tells of, or None."""
-    stripped = content.lstrip()
-    if stripped.startswith("{"):
-        return _error_in_object(stripped)
-    if _ANY_ERROR.match(stripped) is None:
-        return None
-    for rule in ERROR_TEXTS:
-        if rule.pattern.match(stripped):
-            found = _TYPE_IN_TEXT.search(content[:2_000])
-            return Verdict(rule.name, found.group(1) if found else "", rule.confidence)
-    return None
-
-
-def _error_in_object(content: str) -> Verdict | None:
-    try:
-        found = parse_json(content)
-    except MalformedMessagesError:
-        return None
-    if not isinstance(found, dict):
-        return None
-    fields = cast("dict[str, object]", found)
-    for key in _ERROR_KEYS:
-        if fields.get(key):
-            name = _TYPE_IN_TEXT.search(dump(fields[key]))
-            return Verdict(f"json_key_{key}", name.group(1) if name else "", 0.9)
-    if str(fields.get("status", "")).lower() in {"error", "failed", "failure"}:
-        return Verdict("json_status", "", 0.85)
-    return None
 
 
 def tool_results(

@@ -6,6 +6,7 @@ unrecovered.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Final, cast
 
@@ -23,6 +24,7 @@ from .circling import CIRCLING
 from .corrected import CORRECTED
 from .course import Course, course_of, made_progress
 from .crash import CRASH
+from .echo import without_echoes
 from .ending import DECLINED, STOPPED, WRONG_ANSWER
 from .failed_request import FAILED_REQUEST
 from .failure import Failure
@@ -71,11 +73,15 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
     course = course_of(episode, has_failed=has_failed)
     tools = {span.key: span for span in episode.context if span.kind is SpanKind.TOOL}
     found: list[Failure] = []
+    of_tools: dict[tuple[str, str], Failure] = {}
     for step in episode.steps:
         found += _of_call(step, course, rules)
         for scene in _scenes(step, episode, tools, course):
-            found += _of_tool(scene, course, rules)
-    found += _of_episode(episode, course, rules)
+            for failure in _of_tool(scene, course, rules):
+                found.append(failure)
+                of_tools |= {scene.tool.key: failure} if scene.tool is not None else {}
+    found = without_echoes(found, of_tools, episode)
+    found += _of_episode(episode, course, rules, {(*failure.culprit, failure.finding.error_class) for failure in found})
     found.sort(key=lambda failure: failure.step.index)
     if has_failed:
         found += _of_ending(episode, reward, rules, found)
@@ -128,14 +134,30 @@ def _is_continued(step: Step, episode: Episode) -> bool:
     return after.input[count].digest == call.output[0].digest
 
 
-def _of_episode(episode: Episode, course: Course, rules: Rules) -> Iterator[Failure]:
+def _of_episode(
+    episode: Episode, course: Course, rules: Rules, known: AbstractSet[tuple[str, str, str]]
+) -> Iterator[Failure]:
+    """What the episode's rules see but what a call's rule has told of the same span: (trace, span, class) are known."""
     newest_ns = max(step.span.start_ns for step in episode.steps)
+    worked_ns = {span.tool_name: span.start_ns for span in sorted(episode.context, key=_start) if _has_worked(span)}
     for rule in rules.episodes:
         for sighting in rule.see(episode):
-            later = newest_ns >= sighting.culprit.end_ns
-            is_own = sighting.finding.owner is FaultOwner.POLICY
-            recovered = later and course.went_on(sighting.step) and not (course.has_failed and is_own)
+            culprit = sighting.culprit
+            if (*culprit.key, sighting.finding.error_class) in known:
+                continue
+            went_on = newest_ns >= culprit.end_ns and course.went_on(sighting.step)
+            is_broken = culprit.kind is SpanKind.TOOL and worked_ns.get(culprit.tool_name, -1) < culprit.end_ns
+            is_lasting = is_broken or sighting.finding.owner is FaultOwner.POLICY
+            recovered = went_on and not (course.has_failed and is_lasting)
             yield _sighted(sighting, rule.name, is_recovered=recovered)
+
+
+def _has_worked(span: Span) -> bool:
+    return span.kind is SpanKind.TOOL and not span.has_failed
+
+
+def _start(span: Span) -> int:
+    return span.start_ns
 
 
 def _of_ending(episode: Episode, reward: float | None, rules: Rules, found: Sequence[Failure]) -> list[Failure]:

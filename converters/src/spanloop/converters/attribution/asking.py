@@ -1,6 +1,7 @@
-"""Tools that are called for what they answer, told by their names, and answers that hold nothing.
+"""What tools are called for, told by their names, and answers that hold nothing.
 
-A tool that does something may well answer nothing; of one that is asked for something that is strange.
+A tool that does something may well answer nothing; of one that is asked for something that is strange. Of one that only
+takes a thought down nobody waits for an answer, and one that hands in the result ends an episode.
 """
 
 import re
@@ -10,12 +11,31 @@ _ASKED: Final = re.compile(
     r"(?:^|[_.\-/ ])(?:get|search|find|list|fetch|read|look|lookup|query|load|retrieve|check|calculate|compute|show"
     r"|view|select|describe|count|ask)(?:$|[_.\-/ A-Z])"
 )
+_NOTES: Final = re.compile(
+    r"(?:^|[_.\-/ ])(?:think|thought|thinking|reflect|reason|plan|note|scratchpad|memo)(?:$|[_.\-/ A-Z])"
+)
+_HANDS_IN: Final = re.compile(
+    r"(?:^|[./])(?:final[_-]?(?:[aA]nswer|[rR]esult|[rR]esponse|[oO]utput)|finish(?:[_-](?:task|episode|conversation))?"
+    r"|submit(?:[_-](?:final[_-])?(?:answer|result|solution|response))?|done|terminate(?:[_-](?:task|conversation|chat))?"
+    r"|complete[_-]task|task[_-]completed?|attempt[_-]completion|end[_-](?:task|conversation|call|chat|episode)|give[_-]up)$"
+)
+_HANDS_OVER: Final = re.compile(r"(?:transfer|hand[_-]?(?:off|over)|escalate)[_-]to[_-](?:a[_-])?human")
 _NOTHING: Final = frozenset({"", "null", "none", "{}", '""', "undefined", "nan"})
 
 
 def is_asked(tool: str) -> bool:
     """Whether a tool's name is that of a question."""
     return _ASKED.search(tool) is not None
+
+
+def is_note(tool: str) -> bool:
+    """Whether a tool's name is that of one that takes down what the policy thinks."""
+    return _NOTES.search(tool) is not None
+
+
+def ends(tool: str, *, is_answered: bool) -> bool:
+    """Whether a tool is one that ends an episode: it hands in a result, or has handed over to a person."""
+    return _HANDS_IN.search(tool) is not None or (is_answered and _HANDS_OVER.search(tool) is not None)
 
 
 def is_void(content: str) -> bool:

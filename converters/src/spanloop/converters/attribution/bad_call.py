@@ -13,7 +13,7 @@ from .running_code import runs_code
 
 _UNKNOWN: Final = re.compile(
     r"(?:unknown|no such|unsupported|undefined) (?:tool|function)"
-    r"|(?:tool|function) [`'\"]?[\w.-]+[`'\"]? (?:is )?(?:not found|does not exist|not available)"
+    r"|(?:tool|function) [`'\"]?(?!is\b|was\b)[\w.-]+[`'\"]? (?:is )?(?:not found|does not exist|not available)"
     r"|is not a valid tool|not a registered tool",
     re.IGNORECASE,
 )
@@ -36,8 +36,8 @@ _UNFIT: Final = re.compile(
 """What tools say of arguments, whichever; a service that is down may say it too."""
 
 _DEMANDED: Final = re.compile(
-    r"is required|are required|is missing|\bmissing\b|must be\b|has to be|should be|\binvalid\b|is not (?:a )?valid"
-    r"|expected|cannot be (?:empty|null|none)|not one of|out of range|\bformat\b",
+    r"is required|are required|is missing|\bmissing\b|must (?:not )?be\b|has to be|should (?:not )?be|\binvalid\b"
+    r"|is not (?:a )?valid|expected|cannot be (?:empty|null|none)|not one of|out of range|\bformat\b",
     re.IGNORECASE,
 )
 """What says so of an argument that it names."""

@@ -3,7 +3,9 @@
 Invariant: what the episode got over did not decide it. Without a reward that says otherwise, an episode that came
 to an answer got over everything before. One that failed got over a fault only where the same thing worked later:
 the tool, or (for a request that its service failed) the next request of the same conversation. In a team, code that
-did not run and output that cannot be read are got over as soon as the work goes on: everybody saw it, and went on.
+did not run and output that cannot be read are got over as soon as the work goes on: everybody saw it, and went on. An
+action that a tool said cannot be done is got over when the policy told the user, who then said what to do next: nothing
+had been changed, and what came of it came later.
 """
 
 from bisect import bisect_right
@@ -40,6 +42,8 @@ class Course:
     """Thread → the last step at which every tool call worked."""
     answered: dict[Thread, int]
     """Thread → the last step that gave a whole answer."""
+    told_user: dict[Thread, int]
+    """Thread → the last step that was words to somebody who then said something."""
 
     def got_over_call(self, step: Step, finding: Finding) -> bool:
         """Whether the episode got over what was wrong with a model call."""
@@ -51,6 +55,8 @@ class Course:
     def got_over_tool(self, step: Step, tool_name: str, finding: Finding, *, is_known: bool) -> bool:
         """Whether the episode got over a failed tool call; for a tool that does not exist, another one has to work."""
         if self.is_team and finding.error_class in _SEEN_BY_ALL:
+            return self.went_on(step)
+        if finding.error_class == ErrorClass.REFUSED_ACTION and self.told_user.get(step.thread, -1) > step.index:
             return self.went_on(step)
         own = self.tool_worked.get(tool_name, [(-1, "")])[-1][0]
         worked = own if is_known else self.any_tool_worked.get(step.thread, -1)
@@ -77,9 +83,12 @@ def course_of(episode: Episode, *, has_failed: bool) -> Course:
     worked_with: dict[tuple[str, str], int] = {}
     any_tool_worked: dict[Thread, int] = {}
     answered: dict[Thread, int] = {}
+    told_user: dict[Thread, int] = {}
     for step in episode.steps:
         if has_answered(step):
             answered[step.thread] = step.index
+            if has_failed and _was_replied_to(step, episode):
+                told_user[step.thread] = step.index
         for result in step.results:
             if not result.is_error:
                 arguments = step.span.output[0].tool_calls[result.position].arguments
@@ -89,8 +98,24 @@ def course_of(episode: Episode, *, has_failed: bool) -> Course:
             any_tool_worked[step.thread] = step.index
     is_team = len({step.agent_name for step in episode.steps}) > 1
     return Course(
-        last.index, ended_well, has_failed, is_team, dict(tool_worked), worked_with, any_tool_worked, answered
+        last_index=last.index,
+        ended_well=ended_well,
+        has_failed=has_failed,
+        is_team=is_team,
+        tool_worked=dict(tool_worked),
+        worked_with=worked_with,
+        any_tool_worked=any_tool_worked,
+        answered=answered,
+        told_user=told_user,
     )
+
+
+def _was_replied_to(step: Step, episode: Episode) -> bool:
+    """Whether the step was words, and the next input of its conversation has words of a user's after them."""
+    if step.following is None or step.span.output[0].tool_calls:
+        return False
+    since = episode.steps[step.following].span.input[len(step.span.input) :]
+    return any(message.role == "user" and message.text.strip() for message in since)
 
 
 def has_answered(step: Step) -> bool:

@@ -1,12 +1,11 @@
 """What raised around the model calls: the program itself, a tool that no action asked for, or somebody who stopped it.
 
-An exception on its way up marks every span that it passes; the innermost one is where it was raised. Seen here is
+An exception on its way up marks the spans that it passes; the innermost one is where it was raised. Seen here is
 one that was raised in no model call and in no tool call of an action: those have rules of their own.
 """
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -14,8 +13,9 @@ from spanloop.semconv.enums import FaultOwner
 
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
-from ..stitch import inherit
+from ..stitch import SpanKey, inherit
 from .base import EpisodeRule, ErrorClass, Finding, Sighting
+from .echo import is_echo, nearest_above, said
 from .environment import environment_fault, was_stopped
 
 _LIMIT: Final = re.compile(
@@ -28,8 +28,6 @@ _UNREADABLE: Final = re.compile(
     r"|UnexpectedModelBehavior"
 )
 
-Key = tuple[str, str]
-
 
 def _see(episode: Episode) -> Iterator[Sighting]:
     failed = [span for span in episode.context if span.has_failed]
@@ -38,14 +36,11 @@ def _see(episode: Episode) -> Iterator[Sighting]:
     asked = {(result.trace_id, result.span_id) for step in episode.steps for result in step.results}
     spans = episode.spans
     within = _within_calls(spans)
-    below: dict[Key, list[Span]] = defaultdict(list)
-    for span in spans:
-        if span.has_failed:
-            below[span.trace_id, span.parent_span_id].append(span)
+    came_from_below = _came_from_below(spans)
     begun = sorted(episode.steps, key=_start)
     for span in failed:
         is_told_of = span.key in asked or within.get(f"{span.trace_id}/{span.parent_span_id}", "")
-        if not is_told_of and not _came_from_below(span, below[span.key]):
+        if not is_told_of and span.key not in came_from_below:
             yield _sighting(span, _step_of(span, begun))
 
 
@@ -56,16 +51,17 @@ def _within_calls(spans: Sequence[Span]) -> dict[str, str]:
     return inherit(parents, {f"{span.trace_id}/{span.span_id}": is_call.get(span.kind, "") for span in spans})
 
 
-def _came_from_below(span: Span, children: Sequence[Span]) -> bool:
-    """Whether a child that failed explains the failure."""
-    if not children:
-        return False
-    own = _said(span)
-    return not own or any(not _said(child) or _said(child) in own or own in _said(child) for child in children)
-
-
-def _said(span: Span) -> str:
-    return span.exception.message or span.status_message
+def _came_from_below(spans: Sequence[Span]) -> set[SpanKey]:
+    """Spans whose failure one below them explains: it is the same in words, or directly below where one says none."""
+    failed = {span.key: span for span in spans if span.has_failed}
+    found: set[SpanKey] = set()
+    for key, above in nearest_above(spans, failed).items():
+        if key in failed:
+            one, other = said(failed[key]), said(failed[above])
+            is_direct = failed[key].parent_span_id == above[1]
+            if is_echo(one, other) if one and other else is_direct:
+                found.add(above)
+    return found
 
 
 def _step_of(span: Span, by_start: Sequence[Step]) -> Step:
@@ -78,9 +74,9 @@ def _start(step: Step) -> int:
 
 
 def _sighting(span: Span, step: Step) -> Sighting:
-    message = _said(span) or span.error_type or f"span {span.name!r} failed"
-    said = {"span": span.name, "error.type": span.error_type, "exception.type": span.exception.type}
-    evidence: dict[str, object] = {key: value for key, value in said.items() if value}
+    message = said(span) or span.error_type or f"span {span.name!r} failed"
+    told = {"span": span.name, "error.type": span.error_type, "exception.type": span.exception.type}
+    evidence: dict[str, object] = {key: value for key, value in told.items() if value}
     text = f"{span.error_type} {span.exception.type} {message}"
     error_class, owner, confidence = _classify(text, is_tool=span.kind is SpanKind.TOOL)
     culprit = step.span if owner is FaultOwner.POLICY else span

@@ -9,8 +9,9 @@ from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
 
-from ..steps import Episode
+from ..steps import Episode, Step
 from .answer import origin_of_answer
+from .asking import ends
 from .base import EndingRule, ErrorClass, Finding, Sighting
 
 _DECLINED: Final = re.compile(
@@ -27,10 +28,11 @@ _DECLINES_WITHIN: Final = 300
 
 
 def _stopped(episode: Episode, reward: float | None) -> Sighting | None:
-    """The last action is a tool call: nobody asked the policy for an answer."""
+    """The last action is a tool call: nobody asked the policy for an answer, and the tool is none that ends things."""
     last = episode.steps[-1]
     calls = last.span.output[0].tool_calls if last.span.output else ()
-    if not calls:
+    answered = {result.position for result in last.results}
+    if not calls or any(ends(call.name, is_answered=position in answered) for position, call in enumerate(calls)):
         return None
     evidence: dict[str, object] = {
         "reward": repr(reward),
@@ -57,13 +59,20 @@ def _wrong(episode: Episode, reward: float | None) -> Sighting | None:
     if reward is None:
         return None
     last = episode.steps[-1]
-    said = last.span.output[0].text if last.span.output else ""
-    evidence: dict[str, object] = {"reward": repr(reward), "answer": said[:500]}
+    evidence: dict[str, object] = {"reward": repr(reward), "answer": _last_words(last)[:500]}
     message = f"the episode ended in order with reward {reward:g}"
     origin = origin_of_answer(episode)
     if origin is not None:
         last, evidence["value"] = origin
     return Sighting(last, Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, 0.5, message, evidence), last.span)
+
+
+def _last_words(last: Step) -> str:
+    """What the last step said; what it handed in or over where it only called a tool."""
+    said = last.span.output[0] if last.span.output else None
+    if said is None:
+        return ""
+    return said.text or ", ".join(f"{call.name}({call.arguments})" for call in said.tool_calls)
 
 
 STOPPED: Final = EndingRule("stopped_in_action", _stopped, is_event=True)

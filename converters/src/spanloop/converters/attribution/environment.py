@@ -12,7 +12,8 @@ _ENVIRONMENT: Final = (
     (
         ErrorClass.TIMEOUT,
         re.compile(
-            r"time[d]?[ -]?out|\bETIMEDOUT\b|deadline.?exceeded|took too long|no response (?:within|after)",
+            r"time[d]?[ -]?out|\bETIMEDOUT\b|deadline.?exceeded|took too long|no response (?:within|after)"
+            r"|did(?: not|n't) respond\b|\bnot responding\b",
             re.IGNORECASE,
         ),
     ),
@@ -28,7 +29,9 @@ _ENVIRONMENT: Final = (
         ErrorClass.SERVER_ERROR,
         re.compile(
             r"\b(?:HTTP|status|code)\D{0,8}5\d\d\b|\berror:? 50[0-4]\b|internal.?server.?error|bad.?gateway"
-            r"|service (?:is )?(?:temporarily )?unavailable|ServiceUnavailable|\boverloaded\b|temporarily unavailable",
+            r"|service (?:is )?(?:temporarily |currently )?unavailable|ServiceUnavailable|\boverloaded\b"
+            r"|temporarily unavailable"
+            r"|\b(?:service|server|api) is (?:currently |temporarily )?(?:down|offline|unavailable)\b",
             re.IGNORECASE,
         ),
     ),
@@ -37,7 +40,7 @@ _ENVIRONMENT: Final = (
         re.compile(
             r"\b(?:HTTP|status|code|error)\D{0,8}40[13]\b|\b40[13] (?:Client Error|Forbidden|Unauthorized)"
             r"|PermissionError|permission.?denied|access.?(?:is )?denied|\bEACCES\b|\bforbidden\b"
-            r"|invalid.{0,5}api.?key",
+            r"|\b(?:un|not )authori[sz]ed\b|invalid.{0,5}api.?key|\b(?:api.?key|token) (?:is |has )?expired",
             re.IGNORECASE,
         ),
     ),
@@ -48,7 +51,11 @@ _ENVIRONMENT: Final = (
             r"|Connect(?:ion)?(?:Refused|Reset|Aborted)?Error"
             r"|name resolution|getaddrinfo|unreachable|\bE(?:CONN(?:REFUSED|RESET|ABORTED)|NOTFOUND)\b|socket hang up"
             r"|broken pipe|max retries exceeded|remote(?:disconnected| end closed)|server disconnected|SSLError"
-            r"|certificate verify failed|could not resolve host|failed to (?:connect|establish a (?:new )?connection)",
+            r"|\bnetwork error\b|\bdns (?:\w+ )?(?:failed|failure|error)\b"
+            r"|certificate verify failed|could not resolve host"
+            r"|\b(?:(?:failed|unable) to|could(?: not|n't)|can(?: ?not|'t)) (?:connect\b"
+            r"|establish a (?:new )?connection|reach (?:the )?(?:server|service|host|api|database)\b)"
+            r"|\b(?:server|service|host|api|database|tool) (?:could(?: not|n't)|can(?: ?not|'t)) be reached\b",
             re.IGNORECASE,
         ),
     ),

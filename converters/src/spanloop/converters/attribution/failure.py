@@ -44,6 +44,11 @@ class Failure:
     """Steps before it at which everything worked."""
 
     @property
+    def culprit(self) -> tuple[str, str]:
+        """The key of the culprit's span."""
+        return self.trace_id, self.span_id
+
+    @property
     def fingerprint(self) -> str:
         """The same for the same failure in any episode: numbers, ids, places, quotes and arguments do not count."""
         finding = self.finding

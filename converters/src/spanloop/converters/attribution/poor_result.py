@@ -2,8 +2,8 @@
 
 The tool's, with a low confidence: an empty answer may be the truth, so only an answer without any content counts (an
 empty list is an answer), of a tool that is asked for something (its name says so, or it answered another time), and
-that the policy acted on: no later call of the same tool with the same arguments brought more. An interpreter may
-print nothing.
+that the policy acted on: no later call of the same tool with the same arguments brought more. Of a tool that does
+something it counts only where the policy, right after it, says that it did not work. An interpreter may print nothing.
 """
 
 import json
@@ -14,8 +14,9 @@ from spanloop.semconv.enums import FaultOwner
 
 from ..messages import ToolCall
 from ..steps import Episode
-from .asking import is_asked, is_void
+from .asking import is_asked, is_note, is_void
 from .base import EndingRule, ErrorClass, Finding, Sighting
+from .complaint import complaint_after
 from .running_code import runs_code
 
 _CUT_MARK: Final = re.compile(
@@ -35,14 +36,20 @@ def _see(episode: Episode, _: float | None) -> Sighting | None:
     for step in reversed(episode.steps):
         for result in reversed(step.results):
             call = step.span.output[0].tool_calls[result.position]
-            tells = call.name in telling or is_asked(call.name)
-            what = _lack(call, result.content) if tells and not result.is_error else ""
+            what = "" if result.is_error else _lack(call, result.content)
+            said = ""
+            if what and not (call.name in telling or is_asked(call.name)):
+                said = complaint_after(step, episode)
+                what = what if said and not is_note(call.name) else ""
             if not what or (call.name, call.arguments) in whole:
                 whole.add((call.name, call.arguments))
                 continue
             evidence: dict[str, object] = {"arguments": call.arguments, "result": result.content[-500:]}
+            if said:
+                evidence["said"] = said
             message = f"{call.name!r} answered {what}"
-            finding = Finding(ErrorClass.INCOMPLETE_RESULT, FaultOwner.TOOL, 0.45, message, evidence)
+            confidence = 0.35 if said else 0.45
+            finding = Finding(ErrorClass.INCOMPLETE_RESULT, FaultOwner.TOOL, confidence, message, evidence)
             culprit = spans.get((result.trace_id, result.span_id), step.span)
             return Sighting(step, finding, culprit, call.name)
     return None
@@ -77,4 +84,4 @@ def _is_cut_word(rest: str) -> bool:
     return any(word.startswith(rest) for word in ("true", "false", "null")) or rest == "-"
 
 
-POOR_RESULT: Final = EndingRule("poor_result", _see)
+POOR_RESULT: Final = EndingRule("poor_result", _see, is_event=True)

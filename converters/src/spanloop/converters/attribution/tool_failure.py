@@ -9,6 +9,7 @@ from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
 
+from ..error_texts import CALL_FAILED
 from .base import ErrorClass, Finding, ToolCallRule, ToolScene
 from .environment import environment_fault, was_stopped
 from .running_code import runs_code
@@ -56,7 +57,9 @@ def _cannot_be(scene: ToolScene) -> Finding | None:
     result = scene.result
     if result is None or not result.is_error or result.evidence == "span status" or result.error_type:
         return None
-    if _RAISED.search(result.content) or not _CANNOT_BE.search(result.content):
+    begun = CALL_FAILED.pattern.match(result.content)  # "the tool cannot be used" is no word about the action
+    said = result.content[begun.end() :] if begun else result.content
+    if _RAISED.search(said) or not _CANNOT_BE.search(said):
         return None
     confidence = 0.65 * result.confidence
     return Finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, confidence, scene.message, _evidence(scene))

@@ -80,10 +80,16 @@ def _without_envelopes(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 _ERROR_WORDS: Final = (
-    *("error", "except", "lure", "led to", "could not", "unable", "tool execut", "nval", "traceb"),
-    *("d tool", "nown tool", "uch tool", "not found", "not ava", "not ex"),
+    *("error", "except", "fail", "traceb", "exit", "crash", "abort", "interrupt", "throttl"),
+    *("sh: ", "fatal: ", "panic: ", "econn", "enotf", "eacc", "err_", " problem", "not allowed"),
+    *("could", "cannot", "can not", "can't", "unable", "not able", "did not", "didn't", "went wrong", "gone wrong"),
+    *("d tool", "nown tool", "uch tool", "nown function", "uch function", "not found", "not ava", "not exist"),
+    *("unavail", "not respond", "down", "offline", "unreach", "no route", "broken pipe", "bad request", "bad gateway"),
+    *("denied", "forbidden", "authorized", "refused", "reset", "closed", "lost", "too many", "rate limit", "quota"),
+    *("timed", "time out", "time-out", "timeout", "http", "payment required", "unprocessable", "conflict"),
+    *("invalid", "missing", "malformed", "unsupported", "unrecognized"),
 )
-"""No text without one of these tells of an error to ``tool_results``; without letters that have odd capitals."""
+"""No text without one of these tells of an error to ``error_texts``, whose patterns know ASCII letters only."""
 
 TELLS_OF_NO_ERROR: Final = ~(
     pl.col("tool_result").str.contains_any(list(_ERROR_WORDS), ascii_case_insensitive=True)
