@@ -21,3 +21,15 @@ def flat(lists: pl.Series) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     array = lists.rechunk().to_arrow()
     offsets = array.offsets.to_numpy().astype(np.int64)
     return array.values.to_numpy(zero_copy_only=False), offsets
+
+
+def binary(data: npt.NDArray[Any] | bytes, ends: npt.NDArray[np.int64]) -> pl.Series:
+    """The bytes of ``data`` between each of ``ends`` and the next."""
+    buffers = [None, pa.py_buffer(ends.astype(np.int64)), pa.py_buffer(data)]
+    return pl.Series(pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends) - 1, buffers))
+
+
+def as_bytes(lists: pl.Series) -> pl.Series:
+    """The bytes of the numbers in each row of a list column without nulls."""
+    values, offsets = flat(lists)
+    return binary(np.ascontiguousarray(values), offsets * values.itemsize)

@@ -10,30 +10,23 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, cast
 
-import numpy as np
 import polars as pl
 
 from ..captures import Generations
-from ..finish_reasons import canonical_finish_reason
-from ..messages import MalformedMessagesError, digest, parse_json
-from ..normalise import canonical_tools
-from ..ragged import flat
+from ..messages import digest, parse_json
+from ..ragged import as_bytes
 from ..span_tokens import Carried
 from ..spans import Span, SpanKind
 from ..stitch import SpanKey
 from ..stitch.base import answered_ids, last_assistant
 from ..stitch.message_prefix import after
 from ..usual import Call
-from .lanes import Answer, Calls, Lane, Reader, Steps, Tools
-from .pieces import NotPlainError
-from .screen import IS_CALL, IS_TOOL, TELLS_OF_NO_ERROR, by_trace, traces, with_captures
-from .silent import can_be_silent, silent_steps
-from .talk import NO_TALK, Said, Talk, TalkReader, asks_for_nothing
+from .lanes import Answer, Lane
+from .reading import TOOL_TOLD, read
+from .screen import IS_CALL, IS_TOOL, by_trace, traces, with_captures
+from .talk import Said, Talk
 
 _CONTEXT: Final = ("trace", "TraceId", "SpanId", "kind", "response_id", "session_id", "conversation_id")
-
-_TOOL_TOLD: Final = ("tool_call_id", "tool_name", "tool_result", "Duration", "SpanId")
-_TOOL_COLUMNS: Final = (*_TOOL_TOLD, TELLS_OF_NO_ERROR.alias("no"))
 
 
 class Plain(NamedTuple):
@@ -116,7 +109,7 @@ def read_plain(
     if not may_be.all():
         rows = rows.filter(may_be.gather(rows["trace"]))
         calls = calls.filter(may_be.gather(calls["trace"]))
-    read = _read(whole.filter(may_be), calls, rows.select("trace", "kind", *_TOOL_TOLD).filter(IS_TOOL))
+    read = _read(whole.filter(may_be), calls, rows.select("trace", "kind", *TOOL_TOLD).filter(IS_TOOL))
     context = rows.select(*_CONTEXT).filter(~IS_CALL & pl.col("trace").is_in(read.episodes["trace"].implode()))
     plain = read._replace(context=context)
     plain = plain.without(_diverged(plain.calls, carried.beside(captured.tokens)) | _used_as_tools(plain))
@@ -141,132 +134,12 @@ def _scored(rows: pl.DataFrame, scores: pl.DataFrame) -> pl.Series:
 
 
 def _read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame) -> Plain:
-    given = calls["tools"].unique(maintain_order=True)
-    definitions = [_definitions(text) for text in given.to_list()]
-    numbers = calls["tools"].replace_strict(given, pl.int_range(given.len(), eager=True), return_dtype=pl.UInt32)
-    counts = whole["calls"].to_numpy().astype(np.int64)
-    known = calls.with_columns(
-        _canonical_reasons(calls["finish_reasons"]).alias("finish_reason"),
-        pl.Series("tools", definitions, dtype=pl.String).gather(numbers),
-        pl.Series("step", np.arange(calls.height) - np.repeat(np.cumsum(counts) - counts, counts), dtype=pl.UInt32),
-    )
-    told: list[pl.DataFrame] = []
-    lanes: list[list[Lane | Said]] = [[] for _ in range(whole.height)]
-    answers: list[list[Answer]] = [[] for _ in range(whole.height)]
-    talks = [NO_TALK] * whole.height
-    said: AbstractSet[str] = frozenset()
-    is_plain = np.ones(whole.height, dtype=np.bool_)
-    is_silent = whole["is_silent"].to_numpy()
-    if not is_silent.all():
-        column = _columns(known, numbers)
-        reader = Reader(
-            column,
-            Tools(*(column.to_list() for column in tools.select(_TOOL_COLUMNS))),
-            definitions,
-        )
-        ends: list[int] = np.cumsum(counts).tolist()
-        tool_ends = np.searchsorted(tools["trace"].to_numpy(), whole["trace"].to_numpy(), side="right").tolist()
-        numbers_of: list[int] = np.flatnonzero(~is_silent).tolist()
-        ranges = {number: range(ends[number - 1] if number else 0, ends[number]) for number in numbers_of}
-        may_talk = {
-            number for number, places in ranges.items() if all(asks_for_nothing(column.output[call]) for call in places)
-        }
-        talker = TalkReader(column, reader.steps, definitions, [ranges[number] for number in sorted(may_talk)])
-        for number, places in ranges.items():
-            first_tool = tool_ends[number - 1] if number else 0
-            try:
-                talk = talker.read(places) if number in may_talk else None
-                if talk is not None:
-                    lanes[number], talks[number] = [*talk.said], talk
-                else:
-                    found = reader.read(places, range(first_tool, tool_ends[number]))
-                    lanes[number], answers[number] = [*found.lanes], found.answers
-            except NotPlainError:
-                is_plain[number] = False
-        told.append(_spoken(known, reader.steps))
-        said = set(reader.steps.answer) if any(talk.said for talk in talks) else set[str]()
-    if is_silent.any():
-        is_plain[is_silent & ~np.logical_and.reduceat(can_be_silent(known), np.cumsum(counts) - counts)] = False
-        told.append(silent_steps(known))
-    if len(told) > 1:
-        of_call = pl.Series(np.repeat(is_silent, counts), dtype=pl.Boolean)
-        spoken, silent = told
-        told = [
-            spoken.select(
-                pl.when(of_call).then(silent[name]).otherwise(pl.col(name)).alias(name) for name in spoken.columns
-            )
-        ]
-    read = known.with_columns(told[0].get_columns())
-    episodes = whole
-    if not is_plain.all():
-        read = read.filter(pl.Series(np.repeat(is_plain, counts), dtype=pl.Boolean))
-        episodes = whole.filter(pl.Series(is_plain, dtype=pl.Boolean))
-        lanes = [found for found, is_read in zip(lanes, is_plain, strict=True) if is_read]
-        answers = [found for found, is_read in zip(answers, is_plain, strict=True) if is_read]
-        talks = [found for found, is_read in zip(talks, is_plain, strict=True) if is_read]
-    first_calls = read.filter(pl.col("step") == 0)
-    groups = _groups(episodes, lanes, first_calls["tools"])
-    return Plain(episodes.with_columns(groups), read, calls.clear(), lanes, answers, talks, said)
-
-
-def _definitions(text: str) -> str | None:
-    try:
-        return canonical_tools(text)
-    except (MalformedMessagesError, RecursionError):
-        return None
-
-
-def _canonical_reasons(texts: pl.Series) -> pl.Series:
-    given = texts.unique()
-    reasons = [canonical_finish_reason(text) for text in given.to_list()]
-    return texts.replace_strict(given, pl.Series(reasons, dtype=pl.String), return_dtype=pl.String)
-
-
-def _columns(calls: pl.DataFrame, tools: pl.Series) -> Calls:
-    ended = pl.col("Timestamp") + pl.col("Duration")
-    is_later = (ended.shift() <= pl.col("Timestamp")) & (pl.col("Timestamp").shift() < pl.col("Timestamp"))
-    alike = [pl.col(name) == pl.col(name).shift() for name in ("trace", "ServiceName", "system_instructions")]
-    is_next = pl.all_horizontal(is_later, *alike).fill_null(value=False)
-    return Calls(
-        start_ns=calls["Timestamp"].to_list(),
-        end_ns=(calls["Timestamp"] + calls["Duration"]).to_list(),
-        service_name=calls["ServiceName"].to_list(),
-        is_next=calls.select(is_next).to_series().to_list(),
-        is_streaming=calls["streams"].to_list(),
-        finish_reason=calls["finish_reason"].to_list(),
-        input=calls["input_messages"].to_list(),
-        output=calls["output_messages"].to_list(),
-        system=calls["system_instructions"].to_list(),
-        agent=calls["agent"].to_list(),
-        is_exact=calls["is_exact"].to_list(),
-        tools=tools.to_list(),
-    )
-
-
-def _spoken(calls: pl.DataFrame, steps: Steps) -> pl.DataFrame:
-    """What was found out about each call: see ``silent.silent_steps``."""
-    states = pl.Series("state", steps.state, dtype=pl.String) + "]"
-    if states.null_count():
-        states = states.fill_null(calls["input_messages"])
-    following = pl.Series(steps.following, dtype=pl.UInt32)
-    previous = np.full(calls.height, -1)
-    previous[following.drop_nulls().to_numpy()] = np.flatnonzero(following.is_not_null().to_numpy())
-    before = pl.Series(previous, dtype=pl.Int64).replace(-1, None).cast(pl.UInt32)
-    return pl.DataFrame(
-        [
-            states,
-            states.gather(following).fill_null("").alias("next_state"),
-            following.is_null().alias("is_last"),
-            pl.Series("first", steps.first, dtype=pl.UInt32),
-            pl.Series("action", steps.action, dtype=pl.String),
-            pl.Series("tool_results", steps.results, dtype=pl.String),
-            pl.Series("tool_call_count", steps.tool_call_count, dtype=pl.UInt32),
-            pl.Series("finish_reason", steps.finish_reason, dtype=pl.String),
-            pl.Series("is_orphan", steps.is_orphan, dtype=pl.Boolean),
-            before.is_not_null().alias("continues"),
-            calls["capture"].gather(before).alias("before"),
-            (calls["is_exact"].gather(before) != calls["is_exact"]).fill_null(value=False).alias("is_broken"),
-        ]
+    found = read(whole, calls, tools)
+    episodes = whole.filter(pl.Series(found.is_plain))
+    first_calls = found.calls.filter(pl.col("step") == 0)
+    groups = _groups(episodes, found.lanes, first_calls["tools"])
+    return Plain(
+        episodes.with_columns(groups), found.calls, calls.clear(), found.lanes, found.answers, found.talks, found.said
     )
 
 
@@ -291,26 +164,20 @@ def _opening(lane: Lane | Said) -> Iterator[str]:
 def _diverged(calls: pl.DataFrame, tokens: pl.DataFrame) -> set[str]:
     """Traces in which the tokens of a call do not go on where those of the call before ended."""
     found = set(calls.filter(pl.col("is_broken"))["TraceId"])
-    whole = calls.filter(pl.col("continues") & pl.col("is_exact")).select("TraceId", "before", "capture").drop_nulls()
-    if whole.is_empty():
+    pairs = calls.filter(pl.col("continues") & pl.col("is_exact")).select("TraceId", "before", "capture").drop_nulls()
+    if pairs.is_empty():
         return found
-    prompts, prompt_ends = _bytes(tokens["prompt_token_ids"])
-    sampled, sampled_ends = _bytes(tokens["response_token_ids"])
-    pairs_of_rows: Iterator[tuple[str, int, int]] = whole.iter_rows()
-    for trace_id, one, other in pairs_of_rows:
-        prompt = bytes(prompts[prompt_ends[one] : prompt_ends[one + 1]])
-        response = bytes(sampled[sampled_ends[one] : sampled_ends[one + 1]])
-        following = bytes(prompts[prompt_ends[other] : prompt_ends[other + 1]])
-        if not (following.startswith(prompt) and following.startswith(response, len(prompt))):
-            found.add(trace_id)
-    return found
-
-
-def _bytes(lists: pl.Series) -> tuple[memoryview, list[int]]:
-    """All lists of token ids as bytes, one behind the other, and where each begins (and the last one ends)."""
-    values, offsets = flat(lists)
-    ends: list[int] = (offsets * values.itemsize).tolist()
-    return values.view(np.uint8).data, ends
+    prompts, sampled = as_bytes(tokens["prompt_token_ids"]), as_bytes(tokens["response_token_ids"])
+    prompt, response, after = pl.col("prompt").bin, pl.col("response"), pl.col("after").bin
+    goes_on = after.starts_with(pl.col("prompt")) & (after.slice(prompt.size(), response.bin.size()) == response)
+    broken = pl.DataFrame(
+        [
+            prompts.gather(pairs["before"]).alias("prompt"),
+            sampled.gather(pairs["before"]).alias("response"),
+            prompts.gather(pairs["capture"]).alias("after"),
+        ]
+    ).select(~goes_on)
+    return found | set(pairs["TraceId"].filter(broken.to_series()))
 
 
 def _used_as_tools(plain: Plain) -> set[str]:

@@ -28,7 +28,8 @@ UNFINISHED: Final = frozenset({LENGTH, CONTENT_FILTER, "error"})
 _OPENING: Final = re.compile(r"s*u+")
 """Roles of a conversation that begins: system messages, then the user's."""
 
-_ROUNDS: Final = (1, 2, 3)
+ROUNDS: Final = (1, 2, 3)
+"""So many steps make one round of a circle that is looked for."""
 
 
 class Calls(NamedTuple):
@@ -195,7 +196,7 @@ class Reader:
         found = pieces(text)
         system = self._calls.system[call]
         if system and not any(piece.role == "system" for piece in found):
-            found.insert(0, _instructions(system))
+            found.insert(0, instructions(system))
         if not _OPENING.fullmatch("".join([piece.role[0] for piece in found])) or not any(one.parts for one in found):
             raise NotPlainError
         if any(piece.responses for piece in found):
@@ -210,6 +211,8 @@ class Reader:
         if lane.spelled and text.startswith(lane.spelled, at):
             answer = lane.said.bare
             new = pieces("[" + text[following(text, at + len(lane.spelled)) :])
+            if not new:
+                raise NotPlainError  # a comma with nothing behind it
         else:
             found, *new = pieces("[" + text[at:])
             if found.role != "assistant" or found.responses or not _is_same(found, lane.said):
@@ -322,7 +325,12 @@ def _start(begun: Sequence[Piece]) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def _instructions(text: str) -> Piece:
+def instructions(text: str) -> Piece:
+    """The system prompt that was told beside the messages.
+
+    Raises:
+        NotPlainError: When it is unusual.
+    """
     try:
         return piece_of(parse_system_instructions(text))
     except MalformedMessagesError:
@@ -355,7 +363,7 @@ def _look_for_circles(lane: Lane, contents: list[str]) -> None:
     sign = (contents, lane.answer, lane.asked)
     got = "\0".join(contents) if contents else lane.answer
     if got in lane.seen:
-        for rounds in _ROUNDS:
+        for rounds in ROUNDS:
             is_again = len(signs) >= rounds and _is_alike(signs[-rounds], sign)
             lane.runs[rounds - 1] = lane.runs[rounds - 1] + 1 if is_again else 0
             if lane.runs[rounds - 1] >= 2 * rounds:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, cast
 
 import msgspec
+import polars as pl
 
 from ..messages import MalformedMessagesError, Message, digest, parse_json, read_message
 from ..usual import Call, Response, Scalar, Text, Typed
@@ -60,6 +61,11 @@ def written(results: list[Result]) -> str:
     return _ENCODE(results).decode()
 
 
+def written_lines(results: list[list[Result]]) -> pl.Series:
+    """``written`` of the results of many calls."""
+    return _lines(_ENCODE_LINES(results))
+
+
 class NotPlainError(Exception):
     """A message that a plain episode does not have: its trace takes the long way, and loses nothing."""
 
@@ -69,6 +75,13 @@ _DECODE_TYPED: Final = msgspec.json.Decoder(list[Typed]).decode
 _ENCODE: Final = msgspec.json.Encoder().encode
 _DECODE_LINES: Final = msgspec.json.Decoder(list[Typed]).decode_lines
 _ENCODE_LINES: Final = msgspec.json.Encoder().encode_lines
+_DECODE_ALL: Final = msgspec.json.Decoder().decode_lines
+_MARKS: Final = ["REDACTED", "\\u004", "\\u005"]
+"""Without one of these no text is redacted, be it written out or letter by letter."""
+_SPACES: Final = b" \t\n\r"
+"""Texts that are the same without these, in their strings too, have the same fields in the same order: no field that
+``usual`` knows has a space in its name."""
+
 _COMMA: Final = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 
 
@@ -154,6 +167,49 @@ def _listed(text: str) -> Listed | None:
         return None
     whole = f"[{','.join([piece.json for piece in found])}]"
     return Listed(found, whole, is_as_written=whole == text)
+
+
+def decoded_lists(texts: pl.Series) -> tuple[list[list[Typed]], pl.Series]:
+    """The messages of many JSON lists, and the compact JSON of each list; no messages where one of them is unusual.
+
+    Args:
+        texts: Each begins with a bracket and ends with one.
+    """
+    found = _decoded_lines(texts)
+    if found is not None:
+        return found[0], _lines(found[1])
+    typed: list[list[Typed]] = []
+    json: list[bytes] = []
+    for start in range(0, len(texts), _BLOCK):
+        block = texts[start : start + _BLOCK]
+        whole = _decoded_lines(block)
+        singly = () if whole else (_decoded_lines(block[place : place + 1]) for place in range(len(block)))
+        for one in [whole] if whole else singly:
+            messages, line = one or ([[]], b"[]\n")
+            typed += messages
+            json.append(line)
+    return typed, _lines(b"".join(json))
+
+
+def _decoded_lines(texts: pl.Series) -> tuple[list[list[Typed]], bytes] | None:
+    """The messages of the lists, and their compact JSON one behind the other; None where any of them is unusual."""
+    if texts.str.contains_any(_MARKS).any():
+        return None
+    data: bytes = texts.str.join("\n").item().encode()
+    try:
+        typed: list[list[Typed]] = _DECODE_LINES(data)
+        if len(typed) != len(texts):
+            return None
+        json = _ENCODE_LINES(typed)
+        if data.translate(None, _SPACES) != json.translate(None, _SPACES):
+            json = _ENCODE_LINES(_DECODE_ALL(data))  # fields in another order, or letters written otherwise
+    except (ValueError, RecursionError):
+        return None
+    return typed, json
+
+
+def _lines(data: bytes) -> pl.Series:
+    return pl.Series([data.removesuffix(b"\n").decode()]).str.split("\n").explode()
 
 
 def spelled(text: str, reason: str) -> str:
