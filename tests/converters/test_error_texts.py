@@ -107,6 +107,8 @@ ERRORS = (
     "Request to https://x/y timed out after 30s",
     "upstream error: 502 Bad Gateway",
     "DNS resolution failed",
+    "weather backend down",
+    "The booking system is offline.",
     "error: none of the seats is free",
 )
 ANSWERS = (
@@ -173,6 +175,8 @@ ANSWERS = (
     "Mean squared error: 0.03",
     "The search for the missing plane went on",
     "Invalid Dogs is a novel",
+    "Stocks are down",
+    "The system down the road was sold",
 )
 
 

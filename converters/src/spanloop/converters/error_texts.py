@@ -132,6 +132,8 @@ ERROR_TEXTS: Final = (
         r"|(?:unauthorized|forbidden)(?=\s*(?:$|[.!:]))|(?:\w+ )?rate limit(?:ed| exceeded| reached| hit)\b"
         r"|too many requests\b|(?:quota|rate limit) (?:has been )?exceeded\b"
         r"|(?:service )?(?:temporarily|currently) unavailable\b|service unavailable\b"
+        r"|(?:[\w'-]+ ){0,4}(?:backend|server|service|system|api|database|endpoint|host|network|gateway)(?: is)?"
+        r" (?:currently |temporarily )?(?:down|offline|unavailable|unreachable|not responding)(?=\s*(?:$|[.!;,:]))"
         r"|(?:internal (?:server )?error|bad (?:gateway|request))\b(?=\s*(?:$|[.!:(]))"
         r"|gateway time-?out\b|dns \w+ failed\b|network (?:is )?unreachable\b|no route to host\b|broken pipe\b"
         r"|(?:oops\W{1,3})?something (?:went|has gone) wrong\b)",

@@ -36,8 +36,8 @@ class ToolResult(NamedTuple):
     """What showed the error: ``span status``, ``is_error`` in the message, or the name of the text rule."""
 
     def marked_failed(self) -> "ToolResult":
-        """As an error, where nothing else showed one."""
-        return self if self.is_error else self._replace(is_error=True, confidence=1.0, evidence="is_error")
+        """As an error that the message itself says it is, whatever its text tells."""
+        return self._replace(is_error=True, confidence=1.0, evidence=self.evidence or "is_error")
 
     def as_json(self) -> dict[str, object]:
         """The form that ``transitions.tool_results`` holds."""
