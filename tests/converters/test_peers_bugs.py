@@ -143,7 +143,7 @@ def test_agent_lightnings_own_traces_have_tokens_messages_agents_tools_and_rewar
     for turn in range(2):
         messages = {
             f"gen_ai.prompt.{number}.{key}": value
-            for number, (role, content) in enumerate([("system", "s"), ("user", "q"), ("tool", "r")][: 2 + turn])
+            for number, (role, content) in enumerate([("system", "s"), ("user", "q"), ("user", "r")][: 2 + turn])
             for key, value in (("role", role), ("content", content))
         }
         attributes = {

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from .converters_world import OPENING, World, asks, text, trace_id
+from .converters_world import OPENING, World, answers, asks, text, trace_id
 
 TRACE = trace_id("t")
 OPENAI_LOGPROBS: list[Any] = [{"token": "a", "logprob": -0.25, "top_logprobs": []}, {"token": "b", "logprob": -0.5}]
@@ -110,7 +110,7 @@ def test_carried_tokens_are_merged_into_rows() -> None:
     first = {"prompt_token_ids": [1, 2], "response_token_ids": [3], "logprobs": [-0.5]}
     second = {"prompt_token_ids": [1, 2, 3, 8], "response_token_ids": [4], "logprobs": [-0.75]}
     world.call(OPENING, asks("c"), trace=TRACE, attributes=first)
-    world.call([*OPENING, asks("c")], text("assistant", "x"), trace=TRACE, attributes=second)
+    world.call([*OPENING, asks("c"), answers("c", "r")], text("assistant", "x"), trace=TRACE, attributes=second)
     row = world.convert().trajectories.row(0, named=True)
     assert (row["response_token_ids"], row["loss_mask"], row["logprobs"]) == ([3, 8, 4], [1, 0, 1], [-0.5, 0, -0.75])
 

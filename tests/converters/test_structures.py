@@ -104,12 +104,16 @@ SEEN = [
     Seen(
         "cohere_openllmetry",
         (
-            ("- su get_weather+get_weather - -",),
-            ("- sutt - - -",),
-            ("- su get_weather - -",),
-            ("- sut - - -",),
+            (
+                "- su get_weather+get_weather ok+ok -",
+                "- sutt - - missing_content",
+            ),
+            (
+                "- su get_weather error -",
+                "- sut - - missing_content",
+            ),
         ),
-        failures=(),
+        failures=("tool_error get_weather",),
     ),
     Seen(
         "crewai_two_agents",
@@ -219,7 +223,7 @@ SEEN = [
         (
             (
                 "weather_agent su - - missing_content",
-                "weather_agent suatt - - -",
+                "weather_agent suatt - - missing_content",
             ),
             ("weather_agent su - - missing_content",),
         ),
@@ -229,15 +233,20 @@ SEEN = [
     Seen(
         "monocle_openai",
         (
-            ("- su get_weather+get_weather - -",),
-            ("- suatt - - -",),
-            ("- su get_weather - -",),
-            ("- suat - - -",),
-            ("- su - - missing_content",),
-            ("- suat - - -",),
+            (
+                "- su get_weather+get_weather ok+ok -",
+                "- suatt - - missing_content",
+            ),
+            (
+                "- su get_weather error -",
+                "- suat - - -",
+            ),
+            (
+                "- su - - missing_content",
+                "- suat - - -",
+            ),
             ("- su - - request_failed",),
         ),
-        failures=("rate_limit -",),
     ),
     Seen(
         "openai_agents_chat_openinference",
@@ -304,7 +313,7 @@ SEEN = [
         (
             (
                 "- su get_weather+get_weather ok+ok -",
-                "- suatt - - -",
+                "- suatt - - missing_content",
             ),
             (
                 "- su get_weather error -",
@@ -422,11 +431,13 @@ SEEN = [
         "together_openllmetry",
         (
             (
-                "- su - - -",
-                "- suatt - - -",
+                "- su - - missing_content",
+                "- suatt - - missing_content",
             ),
-            ("- su - - missing_content",),
-            ("- sut - - -",),
+            (
+                "- su - - missing_content",
+                "- sut - - missing_content",
+            ),
         ),
         failures=(),
     ),
@@ -441,8 +452,10 @@ SEEN = [
                 "- su get_weather error -",
                 "- suat - - -",
             ),
-            ("- su - - missing_content",),
-            ("- suat - - -",),
+            (
+                "- su - - missing_content",
+                "- suat - - -",
+            ),
             ("- su - - request_failed",),
         ),
     ),

@@ -32,7 +32,7 @@ ROLES: Final = {
     "functionmessage": "tool",
     "functionexecutionresultmessage": "tool",
     "function_call_output": "tool",
-    "tool-response": "tool",
+    "tool-response": "user",
     "tool-call": "assistant",
     "function_call": "assistant",
     "reasoning": "assistant",

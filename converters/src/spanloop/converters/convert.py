@@ -200,10 +200,12 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     failures = attribute(episode, has_failed=scored == "failure", reward=rewards.value, rules=options.rules)
     decided_by = decisive(failures) if scored != "success" else None
     outcome = scored or ("failure" if decided_by and not has_ended(episode.steps[-1]) else "unknown")
+    masked_by = decided_by if outcome == "failure" else None
+    after = {step.continues: step for step in reversed(episode.steps)}
     problems = {
         step.index: problem
         for step in episode.steps
-        if (problem := untrainable(step, decided_by if outcome == "failure" else None)) is not None
+        if (problem := untrainable(step, masked_by, after.get(step.index))) is not None
     }
     return Judged(
         episode=episode,

@@ -13,6 +13,7 @@ from json.encoder import encode_basestring_ascii
 from typing import Final, NamedTuple, cast
 
 from . import chat_forms, usual
+from .turns import Course
 
 REDACTED_MARKERS: Final = ("__REDACTED__", "[REDACTED]", "<REDACTED>")
 _DECODER: Final = json.JSONDecoder()
@@ -89,30 +90,25 @@ class Facts(NamedTuple):
     length: int = 0
     is_redacted: bool = False
     has_system: bool = False
-    first_tool: int | None = None
-    """Position of the first message that asks for a tool, or answers for one."""
     is_asked: bool = False
     """Whether a message is the system's or the user's."""
     says_something: bool = False
     """Whether one of those has any parts."""
+    course: Course = Course()
 
-    def further(self, messages: Sequence[Message]) -> "Facts":
-        """With ``messages`` behind those that were looked at."""
+    def further(self, whole: Sequence[Message]) -> "Facts":
+        """With all of ``whole``, which begins with what was looked at."""
+        messages = whole[self.length :]
         if not messages:
             return self
-        first = self.first_tool
-        if first is None:
-            places = (place for place, found in enumerate(messages) if found.tool_calls or found.tool_responses)
-            place = next(places, None)
-            first = None if place is None else self.length + place
         asking = [found for found in messages if found.role in _ASKING]
         return Facts(
-            self.length + len(messages),
+            len(whole),
             self.is_redacted or any(found.is_redacted for found in messages),
             self.has_system or any(found.role == "system" for found in asking),
-            first,
             self.is_asked or bool(asking),
             self.says_something or any(NO_PARTS not in found.json for found in asking),
+            self.course.further(whole, self.length),
         )
 
 
@@ -200,7 +196,7 @@ class MessageReader:
                     found, running = before.messages.copy(), before.chain.copy()
                     facts, end = before.facts, len(before.text)
             position = _next(text, end)
-        facts = facts.further(found[facts.length :])
+        facts = facts.further(found)
         read = _Read(text[:end], found, running, beginning, facts)
         if beginning:
             self._begun[beginning] = read

@@ -299,18 +299,9 @@ def _said_wrong(
 
 def _gap(seen: tuple[Message, ...], facts: Facts) -> str:
     """What is missing in a call's input; empty where it may be whole."""
-    if _answers_nobody(seen, facts):
-        return "answers a tool call that is not in it"
+    if missing := facts.course.missing(seen):
+        return missing
     return "nobody says anything in it" if facts.is_asked and not facts.says_something else ""
-
-
-def _answers_nobody(seen: tuple[Message, ...], facts: Facts) -> bool:
-    """Whether the first answer of a tool follows no word of the model: that was left out, or is kept by the API."""
-    position = facts.first_tool
-    if position is None or seen[position].tool_calls:
-        return False
-    is_named = any(answer.id for answer in seen[position].tool_responses)
-    return is_named and (position == 0 or seen[position - 1].role != "assistant")
 
 
 def _asks(message: Message) -> bool:

@@ -4,6 +4,7 @@ Invariant: the first reason in the order below counts, and its detail names the 
 attribute. A step without captured tokens may be trained on (offline, from its text).
 """
 
+from spanloop.semconv import attributes as names
 from spanloop.semconv.enums import FaultOwner, UntrainableReason
 
 from .attribution import Failure, is_incomplete
@@ -11,11 +12,12 @@ from .spans import Problem
 from .steps import Step
 
 
-def untrainable(step: Step, decided_by: Failure | None) -> Problem | None:
+def untrainable(step: Step, decided_by: Failure | None, after: Step | None = None) -> Problem | None:
     """Why ``step`` must not be trained on; None when it may.
 
     Args:
         step: The step.
+        after: The one that continues it.
         decided_by: The failure that decided its episode; an environment's or harness's fault masks all its steps.
     """
     span, capture = step.span, step.capture
@@ -27,12 +29,23 @@ def untrainable(step: Step, decided_by: Failure | None) -> Problem | None:
         detail = f"{where}: {span.finish_reason!r}, expected a finish reason"
         is_captured = capture.problem is not None and capture.problem.reason is UntrainableReason.INCOMPLETE_STREAM
         return capture.problem if is_captured else Problem(UntrainableReason.INCOMPLETE_STREAM, detail)
-    if span.problem is not None:
-        return span.problem
-    if capture.problem is not None:
-        return capture.problem
+    if (problem := span.problem or _lost_calls(step, after) or capture.problem) is not None:
+        return problem
     if decided_by is not None and decided_by.finding.owner in {FaultOwner.ENVIRONMENT, FaultOwner.HARNESS}:
         fault = decided_by.finding
         detail = f"span {decided_by.span_id}: {fault.error_class} ({fault.owner}) decided the episode"
         return Problem(UntrainableReason.ENVIRONMENT_FAULT, detail)
     return None
+
+
+def _lost_calls(step: Step, after: Step | None) -> Problem | None:
+    """What is wrong with mere words that tools answered."""
+    if after is None or not step.span.output or step.span.output[0].tool_calls:
+        return None
+    news = after.span.input[len(step.span.input) :]
+    first = next((message for message in news if message.role != "assistant"), None)
+    if first is None or not first.tool_responses or any(message.tool_calls for message in news):
+        return None
+    where = f"span {step.span.span_id}, attribute {names.GEN_AI_OUTPUT_MESSAGES}"
+    detail = f"{where}: without the tool calls that span {after.span.span_id} has the answers to"
+    return Problem(UntrainableReason.MISSING_CONTENT, detail)

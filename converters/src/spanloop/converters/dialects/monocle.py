@@ -1,7 +1,7 @@
 """Monocle: ``span.type`` says what a span is, events what went in and came out, one JSON object a message.
 
-A framework's call has the library's below it, without content. Monocle leaves tool calls out of the history, and
-out of the answers that a framework saw.
+A framework's call has the library's below it, without content. Monocle leaves tool calls out of the history where
+the model said something with them, and out of the answers that a framework saw.
 """
 
 from collections.abc import Mapping
@@ -80,10 +80,11 @@ def _message(item: object, role: str = "user") -> Fields:
     if len(fields) != 1:
         return message(item, role)
     ((name, content),) = fields.items()
+    told = [as_fields(decoded(item) if isinstance(item, str) else item) for item in as_list(content)]
     calls = [
-        {"id": as_text(call.get("tool_id")), "name": call["tool_name"], "arguments": call.get("tool_arguments")}
-        for call in map(as_fields, as_list(content))
-        if call.get("tool_name")
+        {"id": as_text(call.get("tool_id")), "name": called, "arguments": call.get("tool_arguments")}
+        for call in told
+        if (called := call.get("tool_name") or call.get("tool_function"))
     ]
     return message({"type": name, "role": name, **({"tool_calls": calls} if calls else {"content": content})})
 

@@ -228,7 +228,18 @@ def touched(plain: Plain, spans: Iterable[Span], parents: Mapping[SpanKey, SpanK
         return set()
     said = {message.text.strip() for call in calls for message in call.output}
     asked = {request.id for call in calls for message in call.output for request in message.tool_calls}
-    return _continued(plain, calls, parents) | _tools_of(plain, calls) | _awaiting(plain, said, asked)
+    found = _continued(plain, calls, parents) | _tools_of(plain, calls) | _awaiting(plain, said, asked)
+    return found | _behind_silence(plain, calls)
+
+
+def _behind_silence(plain: Plain, calls: Sequence[Span]) -> set[str]:
+    """Traces with a call that may go on behind one whose answer nobody recorded: see ``stitch.untold``."""
+    unsaid = {_start(call) for call in calls if call.input and not call.output and not call.has_failed}
+    return {
+        trace_id
+        for trace_id, talk in zip(plain.episodes["TraceId"], plain.talks, strict=True)
+        if any(said.start in unsaid for said in talk.said)
+    }
 
 
 def _continued(plain: Plain, calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> set[str]:
@@ -237,7 +248,7 @@ def _continued(plain: Plain, calls: Sequence[Span], parents: Mapping[SpanKey, Sp
     starts: set[tuple[bytes, ...]] = set()
     for call in calls:
         position, answered = last_assistant(call), answered_ids(call)
-        if position is None and not answered:
+        if position is None and not any(message.tool_responses for message in call.input):
             continue
         parent = known.get(parents.get(call.key, ("", "")))
         if parent is None or position is None or not _is_settled(call, position, answered, parent):

@@ -58,15 +58,13 @@ class _Seen(NamedTuple):
     question: str
     answer: str | None
     """The newest answer, stripped; None without one."""
-    is_orphan: bool | None
-    """Whether the first answer of a tool follows no word of the model: see ``normalise``; None without answers."""
-    role: str
-    """Of the last message."""
+    is_orphan: bool
+    """Whether a tool answers: nobody asked one."""
     json: str
     """The messages without brackets; empty where they are written so in ``text``."""
 
 
-_NOTHING: Final = _Seen("", (), (), "", None, None, "", "")
+_NOTHING: Final = _Seen("", (), (), "", None, False, "")
 
 
 class TalkReader:
@@ -134,7 +132,7 @@ class TalkReader:
                 steps.following[before] = call
             newest[thread] = call
             steps.first[call] = call
-            steps.is_orphan[call] = bool(seen.is_orphan)
+            steps.is_orphan[call] = seen.is_orphan
             steps.state[call] = None if not seen.json else "[" + seen.json
             said.append(Said(seen.start, seen.question, answer))
             if seen.answer is not None:
@@ -146,23 +144,21 @@ class TalkReader:
         if news is None or column.system[call] or column.is_exact[call]:
             raise NotPlainError
         text = column.input[call]
-        _, system, start, question, answer, is_orphan, role, json = before if goes_on else _NOTHING
+        _, system, start, question, answer, is_orphan, json = before if goes_on else _NOTHING
         if not start:
             start, question = self._opening(news.messages)
         for message in news.messages:
-            before_it, role = role, message.role
-            if role == "system":
+            if message.role == "system":
                 system = (*system, _sign(message))
-            elif role == "assistant":
+            elif message.role == "assistant":
                 answer = _text(message).strip()
             elif ids := _answered(message):
                 answered.update(ids)
-                if is_orphan is None:
-                    is_orphan = any(ids) and before_it != "assistant"
+                is_orphan = True
         if json or not news.is_as_written:
             told = [json or before.text[1:]] if goes_on else []
             json = ",".join([*told, news.json] if news.json else told)
-        return _Seen(text[:-1], system, start, question, answer, is_orphan, role, json)
+        return _Seen(text[:-1], system, start, question, answer, is_orphan, json)
 
     def _opening(self, messages: Sequence[Piece | Typed]) -> tuple[tuple[bytes, ...], str]:
         """The digests of the messages up to the user's first, and its text."""
@@ -217,7 +213,10 @@ def _answered(message: Piece | Typed) -> list[str]:
     parts = message.parts
     if any(isinstance(part, Call) for part in parts):
         raise NotPlainError
-    return [part.id for part in parts if isinstance(part, Response)]
+    ids = [part.id for part in parts if isinstance(part, Response)]
+    if not all(ids):
+        raise NotPlainError  # may continue any call that asked for so many tools: see ``stitch.untold``
+    return ids
 
 
 def _sign(message: Piece | Typed) -> str | bytes:

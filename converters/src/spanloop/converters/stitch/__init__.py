@@ -17,8 +17,9 @@ from .sub_agent import sub_agents
 from .sweep import Continuations, SpanKey, roots_first
 from .tool_call import TOOL_CALL, TOOL_CALL_AND_PREFIX
 from .union import UnionFind
+from .untold import UNTOLD
 
-RULES: Final = (TOOL_CALL_AND_PREFIX, TOOL_CALL, MESSAGE_PREFIX)
+RULES: Final = (TOOL_CALL_AND_PREFIX, TOOL_CALL, MESSAGE_PREFIX, UNTOLD)
 """In order of precedence: what an earlier rule has decided, a later one does not touch."""
 
 

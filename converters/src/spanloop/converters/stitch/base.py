@@ -20,11 +20,13 @@ class StitchRule:
         name: As it is called in documentation.
         produced: Keys that a call's output leaves behind.
         awaited: Keys that a call's input asks for, best first.
+        needs_only_one: Whether the rule says nothing where several calls that nobody continues could be meant.
     """
 
     name: str
     produced: Callable[[Span], Iterable[Key]]
     awaited: Callable[[Span], Iterable[Key]]
+    needs_only_one: bool = False
 
 
 def last_assistant(span: Span) -> int | None:

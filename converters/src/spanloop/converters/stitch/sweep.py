@@ -7,11 +7,14 @@ more (a branch: a retry, or several samples); if none had ended (skewed clocks),
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from ..spans import Span
 from .base import Key, StitchRule
 
 SpanKey = tuple[str, str]
+
+_SEVERAL: Final = 2
 
 
 class Continuations:
@@ -37,7 +40,7 @@ class Continuations:
             return
         produced = [(call, key) for call in calls for key in dict.fromkeys(rule.produced(call)) if key in wanted]
         for scope in scopes:
-            self._sweep(waiting, produced, scope)
+            self._sweep(waiting, produced, scope, needs_only_one=rule.needs_only_one)
             waiting = [(call, keys) for call, keys in waiting if call.key not in self.parents]
             if not waiting:
                 return
@@ -47,6 +50,8 @@ class Continuations:
         waiting: Iterable[tuple[Span, Sequence[Key]]],
         produced: Iterable[tuple[Span, Key]],
         scope: Callable[[Span], str],
+        *,
+        needs_only_one: bool,
     ) -> None:
         producers: dict[tuple[str, Key], list[Span]] = defaultdict(list)
         for call, key in produced:
@@ -59,7 +64,9 @@ class Continuations:
                 continue
             for key in keys:
                 bucket = buckets.get((room, key))
-                found = bucket.take(call, self._claimed) if bucket else None
+                if bucket is None:
+                    continue
+                found = (bucket.take_only if needs_only_one else bucket.take)(call, self._claimed)
                 if found is not None:
                     self.parents[call.key] = found.key
                     self._claimed.add(found.key)
@@ -67,7 +74,7 @@ class Continuations:
 
 
 class _Bucket:
-    """The producers of one key; ``take`` must be called in the order of start."""
+    """The producers of one key; one of ``take`` and ``take_only`` must be called, in the order of start."""
 
     def __init__(self, producers: Iterable[Span]) -> None:
         waiting = list(producers)
@@ -76,10 +83,24 @@ class _Bucket:
         self._free: list[Span] = []
         self._newest: Span | None = None
 
-    def take(self, call: Span, claimed: set[SpanKey]) -> Span | None:
+    def _advance(self, call: Span) -> None:
         while self._position < len(self._waiting) and self._waiting[self._position].end_ns <= call.start_ns:
             self._free.append(self._waiting[self._position])
             self._position += 1
+
+    def take_only(self, call: Span, claimed: set[SpanKey]) -> Span | None:
+        """The one that had ended and that nobody continued; None where there are several."""
+        self._advance(call)
+        found: list[Span] = []
+        while self._free and len(found) < _SEVERAL:
+            candidate = self._free.pop()
+            if candidate.key not in claimed:
+                found.append(candidate)
+        self._free += reversed(found)
+        return found[0] if len(found) == 1 and found[0].key != call.key else None
+
+    def take(self, call: Span, claimed: set[SpanKey]) -> Span | None:
+        self._advance(call)
         while self._free:
             found = self._free.pop()
             if found.key != call.key:

@@ -1,0 +1,75 @@
+"""A call behind an earlier one whose words an instrumentor did not write down, in the answer or in the history.
+
+What is left: the input is the earlier call's input, perhaps words of the model, and then answers without ids, so many
+as that call asked for tools; or that call worked and nobody recorded its answer. That is little, so a call continues
+another this way only where no second one could be meant: interleaved loops that begin alike stay apart.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final
+
+from ..spans import Span
+from .base import Key, StitchRule, last_assistant
+
+_ANY_WORDS: Final = "*"
+_UNRECORDED: Final = "?"
+_MOST_ANSWERS: Final = 16
+"""So many answers in succession are looked at: without the words between them, they may be of several calls."""
+
+
+def _produced(span: Span) -> Iterator[Key]:
+    if not span.input_chain or span.has_failed:
+        return
+    place = (span.service_name, span.input_chain[-1])
+    if not span.output:
+        yield (*place, _UNRECORDED)
+    elif span.output[0].tool_calls:
+        count, text = str(len(span.output[0].tool_calls)), span.output[0].text.strip()
+        yield (*place, count, text)
+        yield (*place, count, _ANY_WORDS if not text else "")
+
+
+def _awaited(span: Span) -> Iterator[Key]:
+    seen, position = span.input, last_assistant(span)
+    spoke = 0 if position is None else position + 1
+    yield from _after_silence(span, spoke)
+    if not spoke:
+        return
+    first = spoke - 1
+    while first and seen[first - 1].role == "assistant":
+        first -= 1
+    if not first:
+        return
+    place = (span.service_name, span.input_chain[first - 1])
+    answers = [answer for message in seen[spoke:] for answer in message.tool_responses]
+    words = seen[first:spoke]
+    if answers and not any(answer.id for answer in answers) and not any(message.tool_calls for message in words):
+        text = "".join([message.text for message in words]).strip()
+        for told in dict.fromkeys((text, _ANY_WORDS if text else "")):
+            yield (*place, str(len(answers)), told)
+    yield (*place, _UNRECORDED)
+
+
+def _after_silence(span: Span, spoke: int) -> Iterator[Key]:
+    """Where the last answers are to a call of which the history has no word; the fewest of them first."""
+    seen, end = span.input, len(span.input)
+    first = end
+    while first > spoke and end - first < _MOST_ANSWERS and _is_unnamed(span, first - 1):
+        first -= 1
+    if first == spoke:
+        first += 1  # at least one follows words that are in the history
+    counts = accumulate(len(message.tool_responses) for message in reversed(seen[first:]))
+    for begins, count in zip(range(end - 1, first - 1, -1), counts, strict=True):
+        if begins:
+            place = (span.service_name, span.input_chain[begins - 1])
+            yield (*place, str(count), "")
+            yield (*place, _UNRECORDED)
+
+
+def _is_unnamed(span: Span, position: int) -> bool:
+    answers = span.input[position].tool_responses
+    return bool(answers) and not any(answer.id for answer in answers)
+
+
+UNTOLD: Final = StitchRule("untold", _produced, _awaited, needs_only_one=True)

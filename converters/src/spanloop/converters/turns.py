@@ -1,0 +1,99 @@
+"""Whether a history is whole: every answer of a tool has its call in it, and every call its answer.
+
+Invariant: what is missing is evident. Ids that differ and answers that come late are put up with, and so is a call that
+the user did not wait for; a history without any of these is one that no API would have taken.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from .messages import Message
+
+NO_CALL: Final = "answers a tool call that is not in it"
+NO_ANSWER: Final = "a tool call in it has no answer"
+
+
+class Turn(NamedTuple):
+    """The newest words of the model, as far as the history goes on behind them."""
+
+    begins: int = 0
+    """Position of the first of them; 0 before there are any."""
+    calls: int = 0
+    answers: int = 0
+    is_interrupted: bool = False
+    """Whether the user said something behind them."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether fewer answers have come than calls were made, and nobody spoke instead."""
+        return self.calls > self.answers and not self.is_interrupted
+
+
+class Course(NamedTuple):
+    """How a history went, turn by turn."""
+
+    turn: Turn = Turn()
+    gap: str = ""
+    """What is missing in what was looked at; empty where nothing is."""
+
+    def further(self, whole: Sequence["Message"], start: int) -> "Course":
+        """With the messages of ``whole`` from ``start`` on, which come behind those that were looked at."""
+        if self.gap:
+            return self
+        begins, calls, answers, is_interrupted = self.turn
+        for position in range(start, len(whole)):
+            message = whole[position]
+            if message.role == "assistant" and (answers or is_interrupted):
+                if calls > answers and not is_interrupted and _lacks_answer(whole, begins, position):
+                    return Course(gap=NO_ANSWER)
+                begins, calls, answers, is_interrupted = position, 0, 0, False
+            if message.tool_calls:
+                calls += _distinct([call.id for call in message.tool_calls])
+            if message.tool_responses:
+                answers += _distinct([answer.id for answer in message.tool_responses])
+                if answers > calls and _lacks_call(whole, begins, position):
+                    return Course(gap=NO_CALL)
+            elif message.role == "user":
+                before = whole[max(position - 1, 0)]
+                went_on = before.role == "assistant" and not before.tool_calls
+                if calls > answers and went_on and _lacks_answer(whole, begins, position):
+                    return Course(gap=NO_ANSWER)
+                is_interrupted = True
+        return Course(Turn(begins, calls, answers, is_interrupted))
+
+    def missing(self, whole: Sequence["Message"]) -> str:
+        """What a history that ends here lacks; empty where it may be whole."""
+        if self.turn.waits and _lacks_answer(whole, self.turn.begins, len(whole)):
+            return NO_ANSWER
+        return self.gap
+
+
+def _distinct(ids: Sequence[str]) -> int:
+    """So many calls; one may be told twice, and some APIs give them no ids."""
+    return len(ids) if len(ids) == 1 else len({identity for identity in ids if identity}) + ids.count("")
+
+
+def _lacks_call(whole: Sequence["Message"], begins: int, position: int) -> bool:
+    """Whether there are more answers in a turn than calls that they may be to; late ones are to an earlier call."""
+    known = {call.id for message in whole[:position] for call in message.tool_calls}
+    asked, answers = _ids(whole[begins : position + 1])
+    return _count_beside(answers, known) > _count_beside(asked, answers)
+
+
+def _lacks_answer(whole: Sequence["Message"], begins: int, end: int) -> bool:
+    """Whether there are more calls in a turn than answers that may be to them, wherever those stand."""
+    answered = {answer.id for message in whole for answer in message.tool_responses}
+    asked, answers = _ids(whole[begins:end])
+    return _count_beside(asked, answered) > _count_beside(answers, asked)
+
+
+def _ids(turn: Sequence["Message"]) -> tuple[list[str], list[str]]:
+    """Of the calls, and of those that are answered."""
+    asked = [call.id for message in turn for call in message.tool_calls]
+    return asked, [answer.id for message in turn for answer in message.tool_responses]
+
+
+def _count_beside(ids: Sequence[str], others: Collection[str]) -> int:
+    """So many have no id, or one that is not among ``others``."""
+    return _distinct([identity for identity in ids if not identity or identity not in others])

@@ -1,0 +1,98 @@
+"""A history in which a tool's answer, or the call that it answers, is evidently missing is not trained on."""
+
+from typing import Any
+
+import pytest
+
+from .converters_world import OPENING, World, answers, text, trace_id
+from .test_plain import insist_on
+
+Message = dict[str, Any]
+
+NO_CALL = "answers a tool call that is not in it"
+NO_ANSWER = "a tool call in it has no answer"
+
+
+def call(*ids: str) -> Message:
+    parts = [{"type": "tool_call", "id": one, "name": "search", "arguments": {"query": one}} for one in ids]
+    return {"role": "assistant", "parts": parts}
+
+
+def say(content: str) -> Message:
+    return text("assistant", content)
+
+
+def user(content: str) -> Message:
+    return text("user", content)
+
+
+WHOLE: dict[str, list[Message]] = {
+    "one": [call("a"), answers("a", "x")],
+    "two_at_once": [call("a", "b"), answers("b", "y"), answers("a", "x")],
+    "one_message_each": [call("a"), call("b"), answers("a", "x"), answers("b", "y")],
+    "one_after_another": [call("a"), answers("a", "x"), call("a"), answers("a", "y")],
+    "other_ids": [call("item-1", "item-2"), answers("call-1", "x"), answers("call-2", "y")],
+    "no_ids": [call("", ""), answers("", "x"), answers("", "y")],
+    "answers_told_twice": [call("a"), answers("a", "x"), answers("a", "x")],
+    "calls_told_twice": [call("a", "b", "a", "b"), answers("a", "x"), answers("b", "y")],
+    "late": [call("a", "b"), answers("a", "x"), say("One is there."), answers("b", "y")],
+    "again_later": [call("a"), answers("a", "wait"), say("I wait."), answers("a", "x"), say("So."), user("?")],
+    "words_after_the_call": [call("a"), say("I look."), answers("a", "x")],
+    "the_user_did_not_wait": [call("a"), user("Stop."), say("I stopped."), user("Thanks.")],
+    "answered_by_the_user": [call("a"), {"role": "user", "parts": answers("a", "x")["parts"]}],
+}
+
+LACKING: dict[str, tuple[str, list[Message]]] = {
+    "words_only": (NO_CALL, [say("I look."), answers("a", "x")]),
+    "words_only_without_ids": (NO_CALL, [say("I look."), answers("", "x")]),
+    "no_words": (NO_CALL, [answers("a", "x")]),
+    "one_call_too_few": (NO_CALL, [call("a"), answers("a", "x"), answers("b", "y")]),
+    "second_turn": (NO_CALL, [call("a"), answers("a", "x"), say("More."), answers("b", "y"), answers("c", "z")]),
+    "long_ago": (NO_CALL, [answers("a", "x"), say("So."), user("And?"), call("b"), answers("b", "y")]),
+    "no_answer": (NO_ANSWER, [call("a")]),
+    "one_answer_too_few": (NO_ANSWER, [call("a", "b"), answers("a", "x")]),
+    "the_model_went_on": (NO_ANSWER, [call("a", "b"), answers("a", "x"), say("So."), user("And?")]),
+    "two_turns_without": (NO_ANSWER, [call("a"), call("b"), answers("b", "x")]),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_history_that_may_be_whole_is_trained_on(name: str) -> None:
+    world = World()
+    world.call([*OPENING, *WHOLE[name]], say("Done."), trace=trace_id(name))
+    assert insist_on(world).transitions["untrainable_reason"].to_list() == [""]
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_history_with_a_gap_is_not(name: str) -> None:
+    world = World()
+    what, seen = LACKING[name]
+    span = world.call([*OPENING, *seen], say("Done."), trace=trace_id(name))
+    row = insist_on(world).transitions.row(0, named=True)
+    assert row["untrainable_reason"] == "missing_content"
+    assert row["untrainable_detail"] == f"span {span}, attribute gen_ai.input.messages: {what}"
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_gap_stays_one_however_long_the_conversation_goes_on(name: str) -> None:
+    world = World()
+    what, seen = LACKING[name]
+    shown = [*OPENING, *seen]
+    for turn in range(4):
+        world.call(shown, say(f"So {turn}."), trace=trace_id("long"))
+        shown = [*shown, say(f"So {turn}."), user(f"And {turn}?")]
+    reasons = insist_on(world).transitions["untrainable_reason"].to_list()
+    # A model that goes on before the user asks again leaves no doubt that the answer is lost.
+    assert reasons == ["missing_content"] * 4, what
+
+
+def test_words_are_no_action_where_tools_answered_them() -> None:
+    world = World()
+    first = world.call([*OPENING], say("Let me look."), trace=trace_id("t1"))
+    shown = [*OPENING, say("Let me look."), answers("", "rain")]
+    second = world.call(shown, say("Rain."), trace=trace_id("t2"))
+    world.call([*shown, say("Rain."), user("Thanks.")], say("Gladly."), trace=trace_id("t3"))
+    steps = insist_on(world).transitions.sort("step")
+    assert steps["untrainable_reason"].to_list() == ["missing_content"] * 3
+    assert f"span {first}" in steps["untrainable_detail"][0]
+    assert second in steps["untrainable_detail"][0]
