@@ -48,7 +48,7 @@ def plain_traces(world: World) -> set[str]:
     spans = world.span_frame()
     bad = world.score_frame().filter(pl.col("value") < 1)
     found = read_plain(
-        normalise(spans).told,
+        normalise(spans),
         read_generations(world.generation_frame()),
         tokens_in_spans(spans, Attributes(spans["SpanAttributes"])),
         bad,

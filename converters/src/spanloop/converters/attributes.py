@@ -94,8 +94,9 @@ class Attributes:
     @cached_property
     def repeated(self) -> Mask:
         """Which rows have a key more than once."""
-        both = np.sort(self.rows * max(len(self.keys), 1) + self.codes)
-        again = both[1:][both[1:] == both[:-1]] // max(len(self.keys), 1)
+        order, _ = self._by_key
+        rows, codes = self.rows[order], self.codes[order]
+        again = rows[1:][(rows[1:] == rows[:-1]) & (codes[1:] == codes[:-1])]
         found = np.zeros(self.height, dtype=np.bool_)
         found[again] = True
         return found

@@ -19,7 +19,20 @@ from spanloop.semconv import attributes as names
 from . import frames
 from .attributes import Attributes, Mask
 from .chat_forms import Fields
-from .dialects import ASKED, CANONICAL, DIALECTS, Dialect, Numbered, RawSpan, RowDialect, Spread, column_of, listed
+from .dialects import (
+    ASKED,
+    CANONICAL,
+    COUNTED,
+    DIALECTS,
+    ENTRIES,
+    Dialect,
+    Numbered,
+    RawSpan,
+    RowDialect,
+    Spread,
+    column_of,
+    listed,
+)
 from .frames import clean_text
 from .messages import dump
 
@@ -59,14 +72,24 @@ class _Given(NamedTuple):
     attributes: Attributes
     asked: Mapping[tuple[str, str], Sequence[Fields]]
     """See ``_asked``."""
+    entries: list[pl.DataFrame]
+    """What ``COUNTED`` columns count, one behind the other, as far as it has been found."""
+
+
+class Canonical(NamedTuple):
+    """What all rows say, and with which messages."""
+
+    rows: pl.DataFrame
+    entries: pl.DataFrame
+    """What the columns ``COUNTED`` count: see ``dialects.numbered``."""
 
 
 def canonical_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """One text column for each canonical field, by the first dialect that matches; ``mark`` where none reads a call."""
-    return by_dialect(frame, Attributes(frame["SpanAttributes"])).sort("_row").drop("_row")
+    return by_dialect(frame, Attributes(frame["SpanAttributes"])).rows.sort("_row").drop("_row", *COUNTED)
 
 
-def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
+def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> Canonical:
     """``canonical_columns`` of all rows in another order, with the number of each, ``_row``.
 
     Args:
@@ -81,11 +104,14 @@ def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
     )
     numbers = _dialects(wide, attributes)
     wide = wide.with_columns(_marks(attributes, numbers == _NO_DIALECT), pl.Series(_DIALECT, numbers))
-    given = _Given(attributes, _asked(wide.filter(pl.col(_DIALECT).is_in(_ROW_DIALECTS)), attributes))
+    asked = _asked(wide.filter(pl.col(_DIALECT).is_in(_ROW_DIALECTS)), attributes)
+    given = _Given(attributes, asked, [pl.DataFrame(schema=ENTRIES)])
     present: list[int] = np.unique(numbers).tolist()
     if len(present) <= 1:
-        return _of_dialect(wide, present[0] if present else _NO_DIALECT, given)
-    return pl.concat(_of_dialect(wide.filter(pl.col(_DIALECT) == number), number, given) for number in present)
+        rows = _of_dialect(wide, present[0] if present else _NO_DIALECT, given)
+    else:
+        rows = pl.concat(_of_dialect(wide.filter(pl.col(_DIALECT) == number), number, given) for number in present)
+    return Canonical(rows, pl.concat(given.entries))
 
 
 def _keys(dialect: Dialect | RowDialect) -> AbstractSet[str]:
@@ -152,9 +178,11 @@ def _spread(rows: pl.DataFrame, spread: Spread, given: _Given) -> tuple[pl.DataF
     is_odd = attributes.lacking.copy()
     columns: list[pl.Series] = []
     for name, numbered in spread.lists.items():
-        found = listed(attributes, wanted, numbered)
+        found = listed(attributes, wanted, numbered, sum(entries.height for entries in given.entries))
         if found is not None:
             columns += [found.text.gather(own).alias(name), found.note.gather(own).alias(f"{name}:note")]
+            columns.append(found.numbers.gather(own).alias(f"{name}:numbers"))
+            given.entries.append(found.entries)
             is_odd |= found.is_odd
     return rows.with_columns(columns), told["is_simple"] & ~pl.Series(is_odd).gather(own)
 
@@ -210,6 +238,7 @@ def _spelled(rows: pl.DataFrame, told: Mapping[str, pl.Expr]) -> pl.DataFrame:
         "_row",
         *(name for name in frames.SPANS if name not in {"SpanAttributes", "Events.Name", "Events.Attributes"}),
         *(chosen.get(name, nothing).cast(pl.String).alias(name) for name in (*_COLUMNS, *_ONLY_COMMON)),
+        *(told.get(name, pl.lit(None)).cast(pl.List(pl.UInt32)).alias(name) for name in COUNTED),
         *_exception_columns(rows),
         MARK,
     )

@@ -113,7 +113,7 @@ def _convert(
     plain = None
     if options.takes_plain:
         bad = scores.filter(_may_say_failure(options))
-        plain = read_plain(told, captured, carried, bad, session_is_episode=options.session_is_episode)
+        plain = read_plain(normalised, captured, carried, bad, session_is_episode=options.session_is_episode)
     collapsed, stitched = _stitched(told, plain, options)
     if plain is not None and (found := touched(plain, collapsed.spans, stitched.parents)):
         plain = plain.without(found)

@@ -17,6 +17,7 @@ from . import frames
 from .attributes import Attributes
 from .canonical import MARK, by_dialect
 from .chat_forms import tool_definitions
+from .dialects import COUNTED
 from .finish_reasons import TOOL_CALL, canonical_finish_reason
 from .messages import (
     NO_PARTS,
@@ -47,6 +48,8 @@ class Normalised(NamedTuple):
 
     told: pl.DataFrame
     rejected: list[Rejected]
+    entries: pl.DataFrame
+    """What the columns ``dialects.COUNTED`` of ``told`` count."""
 
 
 def normalise(
@@ -74,7 +77,8 @@ def normalise(
         Rejected(trace_id, span_id, "duplicate_span", "delivered more than once; the first delivery counts")
         for trace_id, span_id in duplicates.iter_rows()
     ]
-    canonical = by_dialect(unique, attributes).drop("_row")
+    found = by_dialect(unique, attributes)
+    canonical = found.rows.drop("_row")
     is_foreign = pl.col(MARK).is_not_null()
     foreign = canonical.filter(is_foreign).select("TraceId", "SpanId", "ScopeName", MARK)
     rejected += [
@@ -88,7 +92,7 @@ def normalise(
     ]
     places = canonical.select(pl.arg_sort_by("Timestamp", "TraceId", "SpanId")).to_series()
     ordered = canonical if places.is_sorted() else canonical.rechunk()[places]
-    return Normalised(_told(ordered.filter(~is_foreign) if len(foreign) else ordered), rejected)
+    return Normalised(_told(ordered.filter(~is_foreign) if len(foreign) else ordered), rejected, found.entries)
 
 
 def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -118,7 +122,7 @@ def _told(frame: pl.DataFrame) -> pl.DataFrame:
         pl.col(_SAMPLING).fill_null("").replace({"null": "", "None": ""}),
         pl.col("Timestamp", "IngestedAt").cast(pl.Int64),
         pl.col("DroppedAttributesCount").fill_null(0),
-        pl.col("event_names", "event_attributes"),
+        pl.col("event_names", "event_attributes", *COUNTED),
         _duration().alias("Duration"),
         pl.col("StatusCode").fill_null("").str.to_lowercase().is_in(["error", "status_code_error"]).alias("is_error"),
         (pl.col("is_streaming").fill_null("").str.to_lowercase() == "true").alias("streams"),
@@ -131,7 +135,7 @@ def read_spans(told: pl.DataFrame) -> list[Span]:
     """Spans out of ``Normalised.told``: column by column, and row by row only what has content to be read."""
     if told.is_empty():
         return []
-    columns: dict[str, list[Any]] = {name: told[name].to_list() for name in told.columns}
+    columns: dict[str, list[Any]] = {name: told[name].to_list() for name in told.columns if name not in COUNTED}
     kinds = [_KINDS[kind] for kind in columns["kind"]]
     seen, chains, said, tools, problems = zip(*_contents(columns, kinds), strict=True)
     answers = [open_answer(text) if text else _NO_ANSWER for text in columns["tool_result"]]

@@ -20,7 +20,8 @@ def flat(lists: pl.Series) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """All values of a list column without nulls, one behind the other, and where each row's begin; the end is last."""
     array = lists.rechunk().to_arrow()
     offsets = array.offsets.to_numpy().astype(np.int64)
-    return array.values.to_numpy(zero_copy_only=False), offsets
+    values = array.values.to_numpy(zero_copy_only=False)[offsets[0] : offsets[-1]]  # a slice keeps those around it
+    return values, offsets - offsets[0]
 
 
 def binary(data: npt.NDArray[Any] | bytes, ends: npt.NDArray[np.int64]) -> pl.Series:

@@ -25,7 +25,7 @@ from .captures import IN_SPAN, Capture, Generations, checked, read_generations
 from .chat_forms import Fields, as_fields, as_list
 from .dialects.rows import decoded
 from .spans import Problem, Span, SpanKind
-from .token_texts import token_lists
+from .token_texts import turns
 
 SpanKey = tuple[str, str]
 
@@ -160,8 +160,12 @@ def _told(rows: pl.Series, attributes: Attributes) -> pl.DataFrame:
 
 def _numbers(told: pl.DataFrame) -> pl.DataFrame:
     """Lists of numbers out of text, without Python; ``problem`` where there is a list that holds something else."""
+    ids = turns(told["prompt"], told["response"])
     lists = told.with_columns(
-        *(_ids_in(told[role]).alias(f"{role}:list") for role in ("prompt", "response")),
+        *(
+            _ids_in(told[role], own).alias(f"{role}:list")
+            for role, own in zip(("prompt", "response"), ids, strict=True)
+        ),
         pl.lit(None, dtype=pl.List(pl.Float32)).alias("logprobs:list"),
         pl.lit(None, dtype=pl.String).alias("logprobs:rest"),
     )
@@ -188,9 +192,8 @@ def _numbers(told: pl.DataFrame) -> pl.DataFrame:
     return lists.with_columns(pl.coalesce(*problems, pl.lit(None, dtype=pl.String)).alias("problem"))
 
 
-def _ids_in(texts: pl.Series) -> pl.Series:
-    """The token ids in each text; null without one, and where it holds something else."""
-    lists = token_lists(texts)
+def _ids_in(texts: pl.Series, lists: pl.Series) -> pl.Series:
+    """The token ids in each text, of which ``lists`` has most; null without one, and where it holds something else."""
     rest = texts.is_not_null() & lists.is_null()
     if not rest.any():
         return lists

@@ -7,7 +7,7 @@ it ended, only the rest is read.
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,75 +34,107 @@ def token_lists(texts: pl.Series) -> pl.Series:
     Args:
         texts: Lists of ids; those of one conversation best in the order of its calls.
     """
-    flat: list[Ids] = [_NOTHING]
-    lengths: list[int | None] = []
-    for start in range(0, texts.len(), _BLOCK):
-        ids, own = _read(texts.slice(start, _BLOCK).cast(pl.Binary).to_list())
-        flat += ids
-        lengths += own
-    known = [length or 0 for length in lengths]
-    lists = ragged(np.concatenate(flat), np.array(known, dtype=np.int64))
-    if None not in lengths:
-        return lists
-    is_read = pl.Series([length is not None for length in lengths], dtype=pl.Boolean)
-    return pl.select(pl.when(is_read).then(lists)).to_series()
+    return turns(texts, texts.clear())[0]
+
+
+def turns(prompts: pl.Series, answers: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """``token_lists`` of both; an answer that the next prompt repeats is read there, and once.
+
+    Args:
+        prompts: Those of one conversation best in the order of its calls.
+        answers: To each of the prompts; or none at all.
+    """
+    asked: list[Ids | None] = []
+    said: list[Ids | None] = []
+    for start in range(0, prompts.len(), _BLOCK):
+        texts, answered = (one.slice(start, _BLOCK).cast(pl.Binary).to_list() for one in (prompts, answers))
+        own, known = _read(texts, answered)
+        asked += own
+        rest = [text if ids is None else None for text, ids in zip(answered, known, strict=True)]
+        others = _read(rest, ())[0] if any(rest) else known
+        said += [own if ids is None else ids for ids, own in zip(known, others, strict=True)]
+    return _series(asked), _series(said)
+
+
+def _series(found: Sequence[Ids | None]) -> pl.Series:
+    known = [_NOTHING if ids is None else ids for ids in found]
+    lists = ragged(np.concatenate([_NOTHING, *known]), np.array([len(ids) for ids in known], dtype=np.int64))
+    is_read = [ids is not None for ids in found]
+    return lists if all(is_read) else pl.select(pl.when(pl.Series(is_read, dtype=pl.Boolean)).then(lists)).to_series()
 
 
 _NOTHING: Final[Ids] = np.zeros(0, dtype=np.uint32)
 
 
-def _read(texts: Sequence[bytes | None]) -> tuple[list[Ids], list[int | None]]:
-    """All ids, in pieces one behind the other, and how many each text has; None for one that is not read."""
-    pieces, goes_on = _pieces(texts)
-    values = _values(pieces)
+def _read(texts: Sequence[bytes | None], answers: Sequence[bytes | None]) -> tuple[list[Ids | None], list[Ids | None]]:
+    """The ids of each text, and those of the ``answers`` that the text behind their own repeats; None elsewhere."""
+    pieces = _pieces(texts, answers)
+    values = _values([piece.text for piece in pieces])
     if values is None:
-        pieces = _sound(pieces, goes_on)
-        values = _values(pieces)
-    if values is None:
-        return [], [None] * len(texts)
-    counts = [piece.count(b",") + 1 if piece else 0 for piece in pieces]
-    if True not in goes_on:
-        return [values], [None if piece is None else count for piece, count in zip(pieces, counts, strict=True)]
-    lengths: list[int | None] = []
-    whole: list[Ids] = []
+        pieces = _sound(pieces)
+        values = _values([piece.text for piece in pieces])
+    found: list[Ids | None] = []
+    said: list[Ids | None] = [None] * len(answers)
     begin = end = 0
-    for piece, count, is_longer in zip(pieces, counts, goes_on, strict=True):
-        if piece is None:
-            lengths.append(None)
+    for text, goes_on, repeats in pieces:
+        if text is None or values is None:
+            found.append(None)
             continue
-        if not is_longer:
+        if not goes_on:
             begin = end
-        end += count
-        lengths.append(end - begin)
-        whole.append(values[begin:end])
-    return whole, lengths
+        if repeats:
+            start = end
+            end += text.count(b",", 0, repeats) + 1
+            said[len(found) - 1] = values[start:end]
+            end += text.count(b",", repeats)
+        elif text:
+            end += text.count(b",") + 1
+        found.append(values[begin:end])
+    return found, said
 
 
-def _pieces(texts: Sequence[bytes | None]) -> tuple[list[bytes | None], list[bool]]:
-    """What is new in each text, without brackets, and whether it goes on where the text before it ended."""
-    pieces: list[bytes | None] = []
-    goes_on: list[bool] = []
-    before = memoryview(b"")
-    """The text before, less its last bracket; empty where nothing can go on from it."""
-    for text in texts:
-        piece, is_longer, length = None, False, len(before)
+class _Piece(NamedTuple):
+    """What is new in a text."""
+
+    text: bytes | None
+    """Without brackets; None where nothing can be read."""
+    goes_on: bool
+    """Whether it goes on where the text before it ended."""
+    repeats: int
+    """So many of its bytes are the answer to the text before it."""
+
+
+_UNREAD: Final = _Piece(None, False, 0)
+
+
+def _pieces(texts: Sequence[bytes | None], answers: Sequence[bytes | None]) -> list[_Piece]:
+    """What is new in each text."""
+    found: list[_Piece] = []
+    before, answer = memoryview(b""), b""
+    """The text before, less its last bracket, and the answer to it, without any; empty where nothing goes on there."""
+    for text, answered in zip(texts, answers or texts, strict=True):
+        length = len(before)
         if text is None or len(text) == 1 or text[:1] != b"[" or text[-1] != _CLOSE:
+            found.append(_UNREAD)
             before = memoryview(b"")
         elif length and text.startswith(before) and (text[length] == _COMMA or length + 1 == len(text)):
-            is_longer = True
             piece = text[length + (2 if text[length + 1 : length + 2] == b" " else 1) : -1]
-            if piece or length + 1 == len(text):
-                before = memoryview(text)[:-1]
-            else:
-                piece, before = None, memoryview(b"")
+            repeats = len(answer) if answer and piece.startswith(answer) else 0
+            if repeats < len(piece) and piece[repeats : repeats + 1] != b",":
+                repeats = 0
+            is_sound = bool(piece) or length + 1 == len(text)
+            found.append(_Piece(piece, True, repeats) if is_sound else _Piece(None, True, 0))
+            before = memoryview(text)[: -1 if is_sound else 0]
         elif text[1] == _OPEN:
             nested = _NESTED.fullmatch(text)
-            piece, before = nested.group(1) if nested else None, memoryview(b"")
+            found.append(_Piece(nested.group(1) if nested else None, False, 0))
+            before = memoryview(b"")
         else:
-            piece, before = text[1:-1], memoryview(text)[: -1 if len(text) > len(b"[]") else 0]
-        pieces.append(piece)
-        goes_on.append(is_longer)
-    return pieces, goes_on
+            found.append(_Piece(text[1:-1], False, 0))
+            before = memoryview(text)[: -1 if len(text) > len(b"[]") else 0]
+        is_flat = answers and answered is not None and answered[:1] == b"[" and answered[-1:] == b"]"
+        answer = answered[1:-1] if is_flat and answered is not None and answered[1] != _OPEN else b""
+    return found
 
 
 def _values(pieces: Sequence[bytes | None]) -> Ids | None:
@@ -120,12 +152,13 @@ def _values(pieces: Sequence[bytes | None]) -> Ids | None:
     return values.astype(np.uint32) if values.max() <= _MOST else None
 
 
-def _sound(pieces: Sequence[bytes | None], goes_on: Sequence[bool]) -> list[bytes | None]:
+def _sound(pieces: Sequence[_Piece]) -> list[_Piece]:
     """``pieces``, less those that hold something else, and those that go on behind such a one."""
-    found: list[bytes | None] = []
-    for piece, is_longer in zip(pieces, goes_on, strict=True):
-        is_sound = piece is not None and (not piece or _is_sound(piece)) and not (is_longer and found[-1] is None)
-        found.append(piece if is_sound else None)
+    found: list[_Piece] = []
+    for piece in pieces:
+        text = piece.text
+        is_sound = text is not None and (not text or _is_sound(text)) and not (piece.goes_on and found[-1].text is None)
+        found.append(piece._replace(repeats=0) if is_sound else _UNREAD)
     return found
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from .agentscope import AGENTSCOPE
 from .autogen import AUTOGEN
-from .base import CANONICAL, Dialect, attr, column_of
+from .base import CANONICAL, COUNTED, Dialect, attr, column_of
 from .laminar import LAMINAR
 from .legacy import ASKED
 from .legacy_columns import LEGACY
@@ -12,7 +12,7 @@ from .litellm import LITELLM
 from .llama_index import LLAMA_INDEX
 from .logfire import LOGFIRE
 from .monocle import MONOCLE
-from .numbered import Numbered, listed
+from .numbered import ENTRIES, Numbered, listed
 from .openai_agents import OPENAI_AGENTS
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
@@ -50,7 +50,9 @@ __all__ = [
     "ASKED",
     "BODY",
     "CANONICAL",
+    "COUNTED",
     "DIALECTS",
+    "ENTRIES",
     "Dialect",
     "Numbered",
     "RawSpan",

@@ -36,6 +36,11 @@ CANONICAL: Final = (
 )
 """Columns that a dialect fills; one that it does not name is empty."""
 
+SEEN: Final = "seen"
+SAID: Final = "said"
+COUNTED: Final = (SEEN, SAID)
+"""The messages of input and output by their numbers; null where nobody counted them."""
+
 
 @dataclass(frozen=True)
 class Dialect:

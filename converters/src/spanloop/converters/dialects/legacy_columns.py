@@ -14,7 +14,7 @@ from spanloop.semconv import attributes as names
 from ..chat_forms import Fields, as_list, split_answers
 from ..messages import dump
 from ..spans import SpanKind
-from .base import attr, column_of
+from .base import SAID, SEEN, attr, column_of
 from .legacy import (
     ALTERNATIVES,
     ANSWERED,
@@ -70,24 +70,29 @@ _ANSWERS: Final = pl.concat_list(
     )
 ).alias("parts")
 
+_role: Final = pl.when(~pl.col("content").str.contains("REDACTED", literal=True)).then("role")
+
 _USUAL: Final = (
     Usual(
         ("role", "content"),
         pl.col("role").is_in(["system", "user", "assistant"]) & _is_clear,
         pl.struct("role", _TEXTS),
-        pl.col("role").str.head(0),
+        pl.lit(""),
+        (_role, pl.col("content"), pl.lit("")),
     ),
     Usual(
         ("role", "content", "tool_call_id"),
         (pl.col("role") == "tool") & (pl.col("tool_call_id") != "") & _is_clear,
         pl.struct("role", _ANSWERS),
-        pl.col("role").str.head(0),
+        pl.lit(""),
+        (_role, pl.col("content"), pl.col("tool_call_id")),
     ),
     Usual(
         ("role", "content", "finish_reason"),
         (pl.col("role") == "assistant") & (pl.col("finish_reason") != "") & _is_clear,
         pl.struct("role", _TEXTS, "finish_reason"),
         pl.col("finish_reason"),
+        (_role, pl.col("content"), pl.lit("")),
     ),
 )
 """Messages that are a role and text, and answers to a tool call by its id."""
@@ -154,8 +159,16 @@ def _columns(columns: Container[str]) -> Mapping[str, pl.Expr]:
         "tools": _listed(columns, "tools"),
         "output_messages": None if said is None else pl.when(said != "[]").then(said),
         "finish_reasons": _listed(columns, "said", ":note"),
+        SEEN: _numbers(told["input_messages"], columns, "seen"),
+        SAID: _numbers(told["output_messages"], columns, "said"),
     }
-    return told | {name: _over(told[name], listed) for name, listed in more.items() if listed is not None}
+    return told | {name: _over(told.get(name, _NOTHING), listed) for name, listed in more.items() if listed is not None}
+
+
+def _numbers(told: pl.Expr, columns: Container[str], name: str) -> pl.Expr | None:
+    """The numbers of the messages in the list, where the list is what counts."""
+    numbers = _listed(columns, name, ":numbers")
+    return numbers if numbers is None or told is _NOTHING else pl.when(told.is_null()).then(numbers)
 
 
 def _over(told: pl.Expr, listed: pl.Expr) -> pl.Expr:

@@ -15,9 +15,13 @@ import polars as pl
 
 from ..attributes import Attributes, Mask, Rows
 from ..chat_forms import Fields
+from ..ragged import ragged
 
 _MOST: Final = 2**31
 """Greater numbers than this count nothing."""
+
+_FEW: Final = 2**16
+"""Numbers below this are sorted by radix."""
 
 _ESCAPED: Final = "\\ud"
 """How lone surrogates are written: a list that holds one is escaped as a whole."""
@@ -58,6 +62,15 @@ class Usual(NamedTuple):
     value: pl.Expr
     """What JSON is made of."""
     note: pl.Expr
+    told: tuple[pl.Expr, ...]
+    """The columns ``TOLD``; the first is null where whoever wants to know has to read the JSON."""
+
+
+TOLD: Final = pl.Schema({"role": pl.String(), "content": pl.String(), "id": pl.String()})
+"""What a message says in one part: text, or what a tool answered to the call of an id."""
+
+ENTRIES: Final = pl.Schema({"text": pl.String(), "note": pl.String(), **TOLD})
+"""Columns of distinct entries: see ``Entry`` and ``TOLD``."""
 
 
 class Listed(NamedTuple):
@@ -68,6 +81,10 @@ class Listed(NamedTuple):
     note: pl.Series
     """The first note; empty without one."""
     is_odd: Mask
+    numbers: pl.Series
+    """The ``entries`` of each row; null where it has none, or one of which ``TOLD`` does not tell."""
+    entries: pl.DataFrame
+    """The distinct ones, in columns ``ENTRIES``."""
 
 
 class _Entries(NamedTuple):
@@ -82,13 +99,14 @@ class _Entries(NamedTuple):
     values: pl.Series
 
 
-def listed(attributes: Attributes, wanted: Mask, numbered: Numbered) -> Listed | None:
+def listed(attributes: Attributes, wanted: Mask, numbered: Numbered, first: int = 0) -> Listed | None:
     """The lists of the ``wanted`` rows; others have none. None where no row has one.
 
     Args:
         attributes: Of all rows.
         wanted: Which of them are meant.
         numbered: What is looked for.
+        first: The number of the first of the distinct entries.
     """
     start = numbered.prefix + "."
     paths: dict[str, int] = {}
@@ -114,7 +132,7 @@ def listed(attributes: Attributes, wanted: Mask, numbered: Numbered) -> Listed |
     if numbered.is_gapless:
         last = np.flatnonzero(np.diff(entries.rows, append=-1))
         is_odd[entries.rows[last[entries.numbers[last] + 1 != np.diff(last, prepend=-1)]]] = True
-    return _joined(attributes.height, entries, is_odd, numbered, list(paths))
+    return _joined(entries, is_odd, numbered, list(paths), first)
 
 
 def _entries(attributes: Attributes, places: Rows, numbers: Rows, fields: Rows) -> _Entries:
@@ -128,23 +146,52 @@ def _entries(attributes: Attributes, places: Rows, numbers: Rows, fields: Rows) 
     return _Entries(attributes.rows[places[starts]], numbers[codes[starts]], starts, fields[codes], values)
 
 
-def _joined(height: int, entries: _Entries, is_odd: Mask, numbered: Numbered, paths: Sequence[str]) -> Listed:
+def _joined(entries: _Entries, is_odd: Mask, numbered: Numbered, paths: Sequence[str], first: int) -> Listed:
+    height = len(is_odd)
     distinct, which, is_unclear = _distinct(entries)
-    read = _read(entries, distinct, paths, numbered)
+    read, places = _read(entries, distinct, paths, numbered)
+    which = places[which]
     texts = read["text"].fill_null("")
     is_odd[entries.rows[is_unclear | read["text"].is_null().to_numpy()[which]]] = True
     told = np.flatnonzero((texts != "").to_numpy()[which])
-    pieces = pl.DataFrame({"row": entries.rows[told], "text": texts.gather(pl.Series(which[told], dtype=pl.UInt32))})
-    lists = pieces.group_by("row", maintain_order=True).agg("text")
+    rows, numbers = entries.rows[told], which[told].astype(np.uint32)
+    text, own = _in_brackets(texts, rows, numbers)
     found = np.zeros(height, dtype=np.uint32)
     found[entries.rows] = 1
-    found[lists["row"].to_numpy()] = np.arange(2, lists.height + 2)
-    text = lists.select(pl.format("[{}]", pl.col("text").list.join(","))).to_series()
+    found[own] = np.arange(2, len(own) + 2)
+    is_known = np.zeros(height, dtype=np.bool_)
+    is_known[rows] = True
+    is_known[rows[read["role"].is_null().to_numpy()[numbers]]] = False
+    counts = np.bincount(rows, minlength=height) if len(rows) else np.zeros(height, dtype=np.int64)
+    lists_of_numbers = ragged(numbers + np.uint32(first), counts)
     return Listed(
         pl.concat([_NO_LISTS, text], rechunk=True).gather(pl.Series(found)),
         _notes(height, entries.rows, read["note"].fill_null(""), which),
         is_odd,
+        pl.select(pl.when(pl.Series(is_known)).then(lists_of_numbers)).to_series(),
+        read,
     )
+
+
+def _in_brackets(texts: pl.Series, rows: Rows, numbers: npt.NDArray[np.uint32]) -> tuple[pl.Series, Rows]:
+    """The JSON list of each of the ``rows``, out of those of ``texts`` that its ``numbers`` name; and each row once."""
+    is_first, is_last = np.diff(rows, prepend=-1) != 0, np.diff(rows, append=-1) != 0
+    places, height = numbers.astype(np.int64), texts.len()
+    ends: list[pl.Series] = []
+    # The brackets are put on before the join: behind it, everything would be written once more.
+    for opening, closing, meant in (
+        ("[", "", is_first & ~is_last),
+        ("", "]", is_last & ~is_first),
+        ("[", "]", is_first & is_last),
+    ):
+        is_meant = np.zeros(texts.len(), dtype=np.bool_)
+        is_meant[numbers[meant]] = True
+        places[meant] = height + (np.cumsum(is_meant) - 1)[numbers[meant]]
+        ends.append(pl.select(opening + texts.filter(pl.Series(is_meant)) + closing).to_series())
+        height += ends[-1].len()
+    pieces = pl.concat([texts, *ends], rechunk=True).gather(pl.Series(places, dtype=pl.UInt32))
+    lists = pl.DataFrame({"row": rows, "text": pieces}).group_by("row", maintain_order=True).agg("text")
+    return lists.select(pl.col("text").list.join(",")).to_series(), lists["row"].to_numpy()
 
 
 _NO_LISTS: Final = pl.Series(["", "[]"], dtype=pl.String)
@@ -159,10 +206,50 @@ def _notes(height: int, rows: Rows, notes: pl.Series, which: Rows) -> pl.Series:
 
 
 def _distinct(entries: _Entries) -> tuple[Rows, Rows, Mask]:
-    """Distinct entries, of each entry the distinct one that it equals, and those of which that is unclear."""
+    """Distinct entries, of each entry the distinct one that it equals, and those of which that is unclear.
+
+    A row mostly begins with all that the row before it has; only what is left is looked up among all others.
+    """
+    if not len(entries.rows):
+        return entries.starts, entries.starts, np.zeros(0, dtype=np.bool_)
+    leader = _leaders(entries)
+    is_new = leader == np.arange(len(leader))
+    new = np.flatnonzero(is_new)
+    lengths = np.diff(entries.starts, append=len(entries.fields))
+    is_kept = np.repeat(is_new, lengths)
+    starts = np.cumsum(lengths[new]) - lengths[new]
+    values = entries.values.filter(pl.Series(is_kept))
+    first, which, is_unclear = _looked_up(
+        _Entries(entries.rows[new], entries.numbers[new], starts, entries.fields[is_kept], values)
+    )
+    place = (np.cumsum(is_new) - 1)[leader]
+    return new[first], which[place], is_unclear[place]
+
+
+def _leaders(entries: _Entries) -> Rows:
+    """Of each entry the first of those that equal it at the same place of the row before, and the row before that."""
+    begins = np.flatnonzero(np.diff(entries.rows, prepend=-1))
+    count = len(entries.rows)
+    sizes = np.diff(begins, append=count)
+    row = np.repeat(np.arange(len(begins)), sizes)
+    place = np.arange(count) - begins[row]
+    before = np.minimum(begins[row - 1] + place, count - 1)
+    lengths = np.diff(entries.starts, append=len(entries.fields))
+    is_same = (row > 0) & (place < sizes[row - 1]) & (lengths == lengths[before])
+    moved = np.repeat(np.where(is_same, entries.starts - entries.starts[before], 0), lengths)
+    other = np.arange(len(entries.fields)) - moved
+    fits = (entries.values == entries.values.gather(pl.Series(other, dtype=pl.UInt32))).to_numpy()
+    is_same &= np.logical_and.reduceat(fits & (entries.fields == entries.fields[other]), entries.starts)
+    order = np.argsort(place.astype(np.uint16) if len(sizes) and sizes.max() < _FEW else place, kind="stable")
+    runs = np.maximum.accumulate(np.where(is_same[order], 0, np.arange(count)))
+    found = np.empty(count, dtype=np.int64)
+    found[order] = order[runs]
+    return found
+
+
+def _looked_up(entries: _Entries) -> tuple[Rows, Rows, Mask]:
+    """As ``_distinct``, each entry among all others."""
     starts, count = entries.starts, len(entries.fields)
-    if not count:
-        return starts, starts, np.zeros(0, dtype=np.bool_)
     lengths = np.diff(starts, append=count)
     positions = np.arange(count) - np.repeat(starts, lengths)
     told = entries.values.hash(seed=1).to_numpy() + entries.fields.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -170,12 +257,20 @@ def _distinct(entries: _Entries) -> tuple[Rows, Rows, Mask]:
         positions.astype(np.uint64) * np.uint64(0xBF58476D1CE4E5B9 & ~1) + np.uint64(1)
     )
     first, which = _alike(np.add.reduceat(mixed, starts))
-    alike = lengths[first[which]] == lengths
-    same = np.minimum(np.repeat(starts[first[which]], lengths) + positions, count - 1)
-    is_same = (entries.fields == entries.fields[same]) & (
-        entries.values == entries.values.gather(pl.Series(same, dtype=pl.UInt32))
-    ).to_numpy()
-    return first, which, ~(alike & np.logical_and.reduceat(is_same, starts))
+    is_unclear = lengths[first[which]] != lengths
+    doubtful = np.flatnonzero(~is_unclear & (first[which] != np.arange(len(which))))
+    if len(doubtful):
+        own = lengths[doubtful]
+        ends = np.cumsum(own)
+        within = np.arange(int(ends[-1])) - np.repeat(ends - own, own)
+        here = np.repeat(starts[doubtful], own) + within
+        there = np.repeat(starts[first[which[doubtful]]], own) + within
+        values = (entries.values.gather(pl.Series(places, dtype=pl.UInt32)) for places in (here, there))
+        fits = (
+            np.equal(*(entries.fields[places] for places in (here, there))) & next(values).eq(next(values)).to_numpy()
+        )
+        is_unclear[doubtful] = ~np.logical_and.reduceat(fits, ends - own)
+    return first, which, is_unclear
 
 
 def _alike(values: npt.NDArray[np.uint64]) -> tuple[Rows, Rows]:
@@ -208,20 +303,23 @@ def _fields(entries: _Entries, distinct: Rows, paths: Sequence[str], prefix: str
     return found
 
 
-def _read(entries: _Entries, distinct: Rows, paths: Sequence[str], numbered: Numbered) -> pl.DataFrame:
-    """``text`` and ``note`` of each of the ``distinct`` entries; null where that is unclear."""
-    known = _read_usual(entries, distinct, paths, numbered)
-    rest = np.flatnonzero(known["text"].is_null().to_numpy())
+def _read(entries: _Entries, distinct: Rows, paths: Sequence[str], numbered: Numbered) -> tuple[pl.DataFrame, Rows]:
+    """The ``distinct`` entries in columns ``ENTRIES``, null where that is unclear, and where each of them stands."""
+    known, places = _read_usual(entries, distinct, paths, numbered)
+    rest = np.flatnonzero(places < 0)
     if not len(rest):
-        return known
+        return known, places
     read = [_read_one(fields, numbered) for fields in _fields(entries, distinct[rest], paths, numbered.prefix)]
-    more = pl.DataFrame([(None, None) if entry is None else entry for entry in read], schema=known.schema, orient="row")
-    places = np.arange(known.height)
+    nothing = (None,) * len(TOLD)
+    more = pl.DataFrame([(*(entry or (None, None)), *nothing) for entry in read], schema=ENTRIES, orient="row")
     places[rest] = np.arange(known.height, known.height + len(rest))
-    return pl.concat([known, more])[places]
+    return pl.concat([known, more], rechunk=True), places
 
 
-def _read_usual(entries: _Entries, distinct: Rows, paths: Sequence[str], numbered: Numbered) -> pl.DataFrame:
+def _read_usual(
+    entries: _Entries, distinct: Rows, paths: Sequence[str], numbered: Numbered
+) -> tuple[pl.DataFrame, Rows]:
+    """Those of the ``distinct`` entries that are of a usual kind, and the place of each there; -1 for the others."""
     count = len(distinct)
     lengths: Rows = np.diff(entries.starts, append=len(entries.fields))[distinct]
     columns: dict[str, pl.Series] = {}
@@ -235,16 +333,17 @@ def _read_usual(entries: _Entries, distinct: Rows, paths: Sequence[str], numbere
             found[own[is_it]] = places[is_it]
         columns[path] = entries.values.gather(pl.Series(found).replace(-1, None).cast(pl.UInt32))
     told = pl.DataFrame({"count": lengths, "place": np.arange(count), **columns})
-    nothing = pl.Series([None], dtype=pl.String)
-    texts, notes, which = [nothing], [nothing], np.zeros(count, dtype=np.int64)
+    read, height = [pl.DataFrame(schema=ENTRIES)], 0
+    where = np.full(count, -1, dtype=np.int64)
     for usual in numbered.usual:
         if columns.keys() >= set(usual.paths):
-            fitting = told.filter((pl.col("count") == len(usual.paths)) & usual.is_it)
-            which[fitting["place"].to_numpy()] = np.arange(fitting.height) + sum(map(len, texts))
-            texts.append(fitting.select(usual.value.struct.json_encode()).to_series())
-            notes.append(fitting.select(usual.note.alias("note")).to_series())
-    chosen = pl.Series(which)
-    return pl.DataFrame({"text": pl.concat(texts).gather(chosen), "note": pl.concat(notes).gather(chosen)})
+            fitting = told.filter(pl.col("count") == len(usual.paths)).filter(usual.is_it)
+            where[fitting["place"].to_numpy()] = np.arange(height, height + fitting.height)
+            height += fitting.height
+            text = usual.value.struct.json_encode().alias("text")
+            more = [one.alias(name) for name, one in zip(TOLD, usual.told, strict=True)]
+            read.append(fitting.select(text, usual.note.alias("note"), *more))
+    return pl.concat(read, rechunk=True), where
 
 
 def _read_one(fields: Sequence[Fields], numbered: Numbered) -> Entry | None:

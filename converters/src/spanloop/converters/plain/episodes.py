@@ -14,6 +14,7 @@ import polars as pl
 
 from ..captures import Generations
 from ..messages import digest, parse_json
+from ..normalise import Normalised
 from ..ragged import as_bytes
 from ..span_tokens import Carried
 from ..spans import Span, SpanKind
@@ -88,18 +89,23 @@ class Plain(NamedTuple):
 
 
 def read_plain(
-    told: pl.DataFrame, captured: Generations, carried: Carried, bad_scores: pl.DataFrame, *, session_is_episode: bool
+    normalised: Normalised,
+    captured: Generations,
+    carried: Carried,
+    bad_scores: pl.DataFrame,
+    *,
+    session_is_episode: bool,
 ) -> Plain | None:
-    """The plain episodes among ``told``; None without any.
+    """The plain episodes among what is ``normalised``; None without any.
 
     Args:
-        told: ``Normalised.told``.
+        normalised: All spans.
         captured: What the gateway captured.
         carried: What spans carry themselves.
         bad_scores: Rows of ``scores`` that may say failure.
         session_is_episode: Whether ``session.id`` joins traces.
     """
-    rows = by_trace(told)
+    rows = by_trace(normalised.told)
     whole = traces(rows, session_is_episode=session_is_episode)
     calls = with_captures(rows.filter(IS_CALL), captured, carried)
     odd = pl.concat([calls.filter(pl.col("is_odd"))["trace"], _scored(rows, bad_scores)])
@@ -109,7 +115,8 @@ def read_plain(
     if not may_be.all():
         rows = rows.filter(may_be.gather(rows["trace"]))
         calls = calls.filter(may_be.gather(calls["trace"]))
-    read = _read(whole.filter(may_be), calls, rows.select("trace", "kind", *TOOL_TOLD).filter(IS_TOOL))
+    tools = rows.select("trace", "kind", *TOOL_TOLD).filter(IS_TOOL)
+    read = _read(whole.filter(may_be), calls, tools, normalised.entries)
     context = rows.select(*_CONTEXT).filter(~IS_CALL & pl.col("trace").is_in(read.episodes["trace"].implode()))
     plain = read._replace(context=context)
     plain = plain.without(_diverged(plain.calls, carried.beside(captured.tokens)) | _used_as_tools(plain))
@@ -133,8 +140,8 @@ def _scored(rows: pl.DataFrame, scores: pl.DataFrame) -> pl.Series:
     return pl.concat(found).unique()
 
 
-def _read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame) -> Plain:
-    found = read(whole, calls, tools)
+def _read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame, entries: pl.DataFrame) -> Plain:
+    found = read(whole, calls, tools, entries)
     episodes = whole.filter(pl.Series(found.is_plain))
     first_calls = found.calls.filter(pl.col("step") == 0)
     groups = _groups(episodes, found.lanes, first_calls["tools"])
@@ -182,6 +189,8 @@ def _diverged(calls: pl.DataFrame, tokens: pl.DataFrame) -> set[str]:
 
 def _used_as_tools(plain: Plain) -> set[str]:
     """Traces of which one holds a conversation that a tool call of another one may have started."""
+    if not any(plain.answers):
+        return set()
     trace_ids = plain.episodes["TraceId"].to_list()
     told: dict[tuple[str, str], set[str]] = defaultdict(set)
     for trace_id, lanes in zip(trace_ids, plain.lanes, strict=True):

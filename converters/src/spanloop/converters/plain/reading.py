@@ -18,7 +18,7 @@ from .lanes import Answer, Calls, Lane, Reader, Steps, Tools
 from .pieces import NotPlainError
 from .screen import TELLS_OF_NO_ERROR
 from .silent import can_be_silent, silent_steps
-from .talk import NO_TALK, Said, Talk, TalkReader
+from .talk import NO_TALK, Said, Talk, followed, read_talks
 
 TOOL_TOLD: Final = ("tool_call_id", "tool_name", "tool_result", "Duration", "SpanId")
 _ASKS: Final = '"tool_call"'
@@ -39,19 +39,20 @@ class Reading(NamedTuple):
     """All answers in words, stripped; empty where no trace is a talk."""
 
 
-def read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame) -> Reading:
+def read(whole: pl.DataFrame, calls: pl.DataFrame, tools: pl.DataFrame, entries: pl.DataFrame) -> Reading:
     """Read each trace.
 
     Args:
         whole: See ``screen.traces``.
         calls: Their model calls, with captures.
         tools: Their tools' spans: ``trace`` and ``TOOL_TOLD``.
+        entries: What the calls count: see ``Normalised.entries``.
     """
     reader = _Reading(whole, calls, tools)
     is_silent = whole["is_silent"].to_numpy()
     if is_silent.any():
         reader.silent(is_silent)
-    reader.talks(~is_silent)
+    reader.talks(~is_silent, entries)
     reader.chains(~is_silent & ~reader.is_plain)
     reader.lanes(~is_silent & ~reader.is_plain)
     return reader.all()
@@ -85,7 +86,7 @@ class _Reading:
     def all(self) -> Reading:
         """What was read, in the order of the traces."""
         rows = np.concatenate([rows for rows, _ in self._told]) if self._told else np.zeros(0, dtype=np.int64)
-        told = [frame for _, frame in self._told]
+        told = [frame.select(self._told[0][1].columns) for _, frame in self._told]
         calls = self._calls(self.is_plain)[1]
         if told:
             whole = told[0] if len(told) == 1 else pl.concat(told)[np.argsort(rows)]
@@ -107,23 +108,22 @@ class _Reading:
         can_be = np.logical_and.reduceat(can_be_silent(calls), np.cumsum(counts) - counts)
         self._take(traces, np.flatnonzero(traces)[can_be].tolist(), silent_steps(calls))
 
-    def talks(self, traces: Mask) -> None:
+    def talks(self, traces: Mask, entries: pl.DataFrame) -> None:
         """Read those of which every call stands by itself, and asks for no tool."""
         asks = self._known.select(pl.col("output_messages").str.contains(_ASKS, literal=True)).to_series().to_numpy()
         traces = traces & ~np.logical_or.reduceat(asks, np.cumsum(self._counts) - self._counts)
         if not traces.any():
             return
-        rows, calls = self._calls(traces)
-        column, steps = _columns(calls, self._numbers.gather(rows)), Steps(calls.height)
-        ranges = self._ranges(traces)
-        talker = TalkReader(column, steps, self._definitions, ranges)
-        numbers: list[int] = np.flatnonzero(traces).tolist()
-        for number, places in zip(numbers, ranges, strict=True):
-            talk = talker.read(places)
-            if talk is not None:
+        _, calls = self._calls(traces)
+        found = read_talks(calls, entries)
+        if found is None:
+            return
+        for trace, number in zip(self._traces[traces].tolist(), np.flatnonzero(traces).tolist(), strict=True):
+            if trace in found.talks:
+                talk = found.talks[trace]
                 self._lanes[number], self._talks[number] = [*talk.said], talk
-        self._take(traces, [number for number in numbers if number in self._talks], _spoken(calls, steps))
-        self._texts += steps.answer
+        self._take(traces, [*self._talks], found.told)
+        self._texts += found.texts
 
     def chains(self, traces: Mask) -> None:
         """Read those of which every call goes on where the one before it ended."""
@@ -228,25 +228,15 @@ def _columns(calls: pl.DataFrame, tools: pl.Series) -> Calls:
 def _spoken(calls: pl.DataFrame, steps: Steps) -> pl.DataFrame:
     """What was found out about each call: see ``silent.silent_steps``."""
     states = pl.Series("state", steps.state, dtype=pl.String) + "]"
-    if states.null_count():
-        states = states.fill_null(calls["input_messages"])
-    following = pl.Series(steps.following, dtype=pl.UInt32)
-    previous = np.full(calls.height, -1)
-    previous[following.drop_nulls().to_numpy()] = np.flatnonzero(following.is_not_null().to_numpy())
-    before = pl.Series(previous, dtype=pl.Int64).replace(-1, None).cast(pl.UInt32)
     return pl.DataFrame(
         [
             states,
-            states.gather(following).fill_null("").alias("next_state"),
-            following.is_null().alias("is_last"),
             pl.Series("first", steps.first, dtype=pl.UInt32),
             pl.Series("action", steps.action, dtype=pl.String),
             pl.Series("tool_results", steps.results, dtype=pl.String),
             pl.Series("tool_call_count", steps.tool_call_count, dtype=pl.UInt32),
             pl.Series("finish_reason", steps.finish_reason, dtype=pl.String),
             pl.Series("is_orphan", steps.is_orphan, dtype=pl.Boolean),
-            before.is_not_null().alias("continues"),
-            calls["capture"].gather(before).alias("before"),
-            (calls["is_exact"].gather(before) != calls["is_exact"]).fill_null(value=False).alias("is_broken"),
+            *followed(calls, states, pl.Series(steps.following, dtype=pl.UInt32)),
         ]
     )

@@ -4,22 +4,21 @@ Somebody else wrote it (a simulated user, a prompt that is put together anew, an
 so every call stands by itself, and those of one agent with one system prompt and one question follow one another.
 
 Invariant: a trace that gets through here has the steps that ``stitch`` and ``steps`` would give it, provided that no
-call of any trace gave the answer that ends a call's history (``Talk.awaits``). What a call repeats of the call before
-is compared as text and never read again.
+call of any trace gave the answer that ends a call's history (``Talk.awaits``).
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
+
+import numpy as np
+import polars as pl
 
 from ..attribution.broken_output import is_call_as_text
 from ..finish_reasons import TOOL_CALL, canonical_finish_reason
-from ..messages import digest
-from ..usual import Call, Response, Text, Typed
-from .lanes import UNFINISHED, Calls, Steps
-from .pieces import NotPlainError, Piece, read_lists
+from .heard import Heard, Mask, Numbers, heard
+from .lanes import UNFINISHED
 
-_ASKS: Final = '"tool_call"'
 _MOST_ALIKE: Final = 2
 """An answer that comes more often in one thread may be part of a circle: see ``attribution.loop``."""
 
@@ -46,195 +45,239 @@ class Talk(NamedTuple):
 NO_TALK: Final = Talk([], set(), set())
 
 
-class _Seen(NamedTuple):
-    """What a call's input has."""
+class Talks(NamedTuple):
+    """What was said in traces of which no call continues another."""
 
-    text: str
-    """Less its last bracket."""
-    system: tuple[str | bytes, ...]
-    """Signs of the system messages: see ``_sign``."""
-    start: tuple[bytes, ...]
-    """Digests of the messages up to the user's first; empty without one."""
+    talks: Mapping[int, Talk]
+    """By the number of the trace."""
+    told: pl.DataFrame
+    """Of all calls that were asked about: see ``silent.silent_steps``; good for nothing in other traces."""
+    texts: list[str]
+    """What they answered, stripped."""
+
+
+class _Start(NamedTuple):
+    """What calls have in common that begin alike."""
+
+    digests: tuple[bytes, ...]
+    """Of the messages up to the user's first."""
     question: str
-    answer: str | None
-    """The newest answer, stripped; None without one."""
-    is_orphan: bool
-    """Whether a tool answers: nobody asked one."""
-    json: str
-    """The messages without brackets; empty where they are written so in ``text``."""
+    systems: tuple[str | bytes, ...]
+    """Signs of all messages of the system: see ``Messages.sign``."""
 
 
-_NOTHING: Final = _Seen("", (), (), "", None, False, "")
+_NO_START: Final = _Start((b"",), "", ())
 
 
-class TalkReader:
-    """Reads traces of which no call asked for a tool."""
+class _Calls:
+    """All calls at once."""
 
-    def __init__(self, calls: Calls, steps: Steps, offered: Sequence[str | None], traces: Sequence[range]) -> None:
-        """Read all that is new in the calls of ``traces``.
+    def __init__(self, calls: pl.DataFrame, told: Heard) -> None:
+        self.told = told
+        self.messages = told.messages
+        self.ends: Numbers = np.cumsum(told.counts)
+        self.begins: Numbers = self.ends - told.counts
+        self.traces: Numbers = calls["trace"].to_numpy().astype(np.int64)
+        self.call_of: Numbers = np.repeat(np.arange(calls.height), told.counts)
+        """The call of each message of an input."""
 
-        Args:
-            calls: Columns of all calls.
-            steps: What is found out.
-            offered: The canonical tool definitions that ``calls.tools`` counts; None for those that cannot be read.
-            traces: The calls of each trace that will be read.
-        """
-        self._calls = calls
-        self._steps = steps
-        self._offered = offered
-        places = [call for trace in traces for call in trace]
-        self._answers = dict(zip(places, read_lists([calls.output[call] for call in places]), strict=True))
-        self._goes_on: dict[int, bool] = {}
-        told: list[str] = []
-        for trace in traces:
-            before = ""
-            for call in trace:
-                text = calls.input[call]
-                length = len(before)
-                goes_on = bool(before) and text.startswith(before) and text[length : length + 1] in {",", "]"}
-                self._goes_on[call] = goes_on
-                told.append(
-                    "[" + text[length + 1 :] if goes_on and length + 1 < len(text) else "[]" if goes_on else text
-                )
-                before = text[:-1] if text[-2:] == "}]" else ""
-        self._news = dict(zip(places, read_lists(told), strict=True))
-        self._digests: dict[tuple[str, str], bytes] = {}
+    def first(self, is_meant: Mask) -> Numbers:
+        """Where the first message of each input stands that is meant; the end without one."""
+        places = np.append(np.flatnonzero(is_meant), len(self.call_of))
+        found: Numbers = places[np.searchsorted(places[:-1], self.begins)]
+        return np.minimum(found, self.ends)
 
-    def read(self, calls: range) -> Talk | None:
-        """What was said in one trace; None where a call may continue another one of it, or something is unusual."""
-        try:
-            found = self._read(calls)
-        except NotPlainError:
-            found = None
-        if found is None or not found.awaits.isdisjoint(said.answer for said in found.said):
-            for call in calls:
-                self._steps.following[call] = None
-            return None
-        return found
+    def last(self, is_meant: Mask) -> Numbers:
+        """The number of the last message of each input that is meant; -1 without one."""
+        places = np.append(-1, np.flatnonzero(is_meant))
+        found = places[np.searchsorted(places[1:], self.ends)]
+        return np.where(found >= self.begins, self.told.numbers[found], -1)
 
-    def _read(self, calls: range) -> Talk:
-        column, steps = self._calls, self._steps
-        newest: dict[tuple[str, tuple[str | bytes, ...], bytes], int] = {}
-        alike: Counter[tuple[object, str]] = Counter()
-        said: list[Said] = []
-        awaits: set[str] = set()
-        answered: set[str] = set()
-        seen = _NOTHING
-        for call in calls:
-            seen = self._seen(call, seen, answered)
-            answer = self._answer(call)
-            thread = (column.agent[call], seen.system, seen.start[-1])
-            alike[thread, answer] += 1
-            if alike[thread, answer] > _MOST_ALIKE:
-                raise NotPlainError
-            before = newest.get(thread)
-            if before is not None:
-                steps.following[before] = call
-            newest[thread] = call
-            steps.first[call] = call
-            steps.is_orphan[call] = seen.is_orphan
-            steps.state[call] = None if not seen.json else "[" + seen.json
-            said.append(Said(seen.start, seen.question, answer))
-            if seen.answer is not None:
-                awaits.add(seen.answer)
-        return Talk(said, awaits, answered)
-
-    def _seen(self, call: int, before: _Seen, answered: set[str]) -> _Seen:
-        column, news, goes_on = self._calls, self._news[call], self._goes_on[call]
-        if news is None or column.system[call] or column.is_exact[call]:
-            raise NotPlainError
-        text = column.input[call]
-        _, system, start, question, answer, is_orphan, json = before if goes_on else _NOTHING
-        if not start:
-            start, question = self._opening(news.messages)
-        for message in news.messages:
-            if message.role == "system":
-                system = (*system, _sign(message))
-            elif message.role == "assistant":
-                answer = _text(message).strip()
-            elif ids := _answered(message):
-                answered.update(ids)
-                is_orphan = True
-        if json or not news.is_as_written:
-            told = [json or before.text[1:]] if goes_on else []
-            json = ",".join([*told, news.json] if news.json else told)
-        return _Seen(text[:-1], system, start, question, answer, is_orphan, json)
-
-    def _opening(self, messages: Sequence[Piece | Typed]) -> tuple[tuple[bytes, ...], str]:
-        """The digests of the messages up to the user's first, and its text."""
-        found: list[bytes] = []
-        for message in messages:
-            if message.role not in {"system", "user"} or not message.parts:
-                break
-            found.append(self._digest(message))
-            if message.role == "user":
-                return tuple(found), _text(message)
-        raise NotPlainError
-
-    def _answer(self, call: int) -> str:
-        column, steps, listed = self._calls, self._steps, self._answers[call]
-        if listed is None or len(listed.messages) != 1 or self._offered[column.tools[call]] is None:
-            raise NotPlainError
-        said = listed.messages[0]
-        answer = _text(said).strip()
-        reason = column.finish_reason[call] or canonical_finish_reason(said.finish_reason)
-        if (
-            said.role != "assistant"
-            or not answer
-            or reason in UNFINISHED
-            or reason == TOOL_CALL
-            or (column.is_streaming[call] and not reason)
-            or is_call_as_text(answer)
-        ):
-            raise NotPlainError
-        steps.action[call] = listed.json
-        steps.answer[call] = answer
-        steps.finish_reason[call] = reason
-        return answer
-
-    def _digest(self, message: Piece | Typed) -> bytes:
-        """``Message.digest``."""
-        if isinstance(message, Piece) and message.digest:
-            return message.digest
-        key = message.role, _text(message).strip()
-        found = self._digests.get(key)
-        if found is None:
-            found = self._digests[key] = _digest_of_text(*key)
+    def having(self, is_meant: Mask) -> Mask:
+        """Which calls have a message in their input that is meant."""
+        found = np.zeros(len(self.begins), dtype=np.bool_)
+        found[self.call_of[is_meant]] = True
         return found
 
 
-def asks_for_nothing(output: str) -> bool:
-    """Whether an answer asks for no tool, at a glance."""
-    return _ASKS not in output
+def read_talks(calls: pl.DataFrame, entries: pl.DataFrame) -> Talks | None:
+    """What was said in the traces of ``calls``, less those where a call may continue another or something is unusual.
+
+    Args:
+        calls: The calls of traces of which no call asked for a tool, by trace, then by start and id.
+        entries: What ``calls`` count: see ``Normalised.entries``.
+    """
+    found = _Calls(calls, heard(calls, entries))
+    told, messages = found.told, found.messages
+    if not len(told.numbers):
+        return None
+    is_odd = found.having(messages.is_odd[told.numbers])
+    is_unfit = (pl.col("system_instructions") != "") | pl.col("is_exact") | pl.col("tools").is_null()
+    is_odd |= calls.select(is_unfit).to_series().to_numpy()
+    begun, start = _starts(found, is_odd)
+    answers, reasons = _answers(calls, told, is_odd)
+    thread = _threads(calls, found.traces, begun, start)
+    talks = _talks(found, is_odd, [begun[one] for one in start.tolist()], thread, answers)
+    if not talks:
+        return None
+    order = np.argsort(thread, kind="stable")
+    goes_on = thread[order[1:]] == thread[order[:-1]]
+    following = np.full(len(order), -1, dtype=np.int64)
+    following[order[:-1][goes_on]] = order[1:][goes_on]
+    states = (calls["input_messages"] if told.states is None else told.states).alias("state")
+    steps = calls.select(
+        states,
+        pl.int_range(pl.len(), dtype=pl.UInt32).alias("first"),
+        messages.told["text"].gather(pl.Series(np.maximum(told.said, 0), dtype=pl.UInt32)).alias("action"),
+        pl.lit("[]").alias("tool_results"),
+        pl.lit(0, dtype=pl.UInt32).alias("tool_call_count"),
+        pl.Series("finish_reason", reasons, dtype=pl.String),
+        pl.Series("is_orphan", found.having(messages.is_answer[told.numbers])),
+        *followed(calls, states, pl.Series(following).replace(-1, None).cast(pl.UInt32)),
+    )
+    return Talks(talks, steps, answers)
 
 
-def _answered(message: Piece | Typed) -> list[str]:
-    """The calls that a message of a tool or the user has answers to."""
-    parts = message.parts
-    if any(isinstance(part, Call) for part in parts):
-        raise NotPlainError
-    ids = [part.id for part in parts if isinstance(part, Response)]
-    if not all(ids):
-        raise NotPlainError  # may continue any call that asked for so many tools: see ``stitch.untold``
-    return ids
+def followed(calls: pl.DataFrame, states: pl.Series, following: pl.Series) -> list[pl.Series]:
+    """What there is to say of ``calls`` because another one is ``following`` in their thread, or none."""
+    previous = np.full(calls.height, -1, dtype=np.int64)
+    previous[following.drop_nulls().to_numpy()] = np.flatnonzero(following.is_not_null().to_numpy())
+    before = pl.Series(previous).replace(-1, None).cast(pl.UInt32)
+    # A null that is filled would copy all of the text.
+    with_none = pl.concat([states, pl.Series([""], dtype=pl.String)], rechunk=True)
+    return [
+        with_none.gather(following.fill_null(states.len())).alias("next_state"),
+        following.is_null().alias("is_last"),
+        before.is_not_null().alias("continues"),
+        calls["capture"].gather(before).alias("before"),
+        (calls["is_exact"].gather(before) != calls["is_exact"]).fill_null(value=False).alias("is_broken"),
+    ]
 
 
-def _sign(message: Piece | Typed) -> str | bytes:
-    """What messages of one role have in common exactly if their digests are the same."""
-    text = _text(message).strip()
-    is_more = isinstance(message, Piece) and message.digest not in {b"", _digest_of_text(message.role, text)}
-    return message.digest if is_more and isinstance(message, Piece) else text
+def _threads(calls: pl.DataFrame, traces: Numbers, begun: list[_Start], start: Numbers) -> Numbers:
+    """Of each call the thread that it belongs to: those of one trace, agent, system prompt and question."""
+    known: dict[tuple[tuple[str | bytes, ...], bytes], int] = {}
+    own = [known.setdefault((one.systems, one.digests[-1]), len(known)) for one in begun]
+    agents = calls["agent"].unique()
+    agent = calls["agent"].cast(pl.Enum(agents)).to_physical().to_numpy().astype(np.int64)
+    return (traces * agents.len() + agent) * len(known) + np.array(own, dtype=np.int64)[start]
 
 
-def _digest_of_text(role: str, text: str) -> bytes:
-    return digest((role, f"text:{text}"))
+def _starts(found: _Calls, is_odd: Mask) -> tuple[list[_Start], Numbers]:
+    """The distinct ways in which calls begin, and of each call which; those that begin otherwise are odd."""
+    told, messages = found.told, found.messages
+    is_system = messages.where("system")[told.numbers]
+    firsts = found.first(~is_system)
+    can_ask = messages.is_words & messages.where("user")
+    is_odd |= (firsts >= found.ends) | ~can_ask[told.numbers[np.minimum(firsts, len(told.numbers) - 1)]]
+    is_before = np.arange(len(told.numbers)) < firsts[found.call_of]
+    is_odd |= found.having(is_before & ~messages.is_words[told.numbers])
+    tells = np.flatnonzero(is_system | (np.arange(len(told.numbers)) <= firsts[found.call_of]))
+    keys, counts = told.numbers[tells], np.bincount(found.call_of[tells], minlength=len(is_odd))
+    is_new = ~_alike(keys, counts) | (np.diff(found.traces, prepend=-1) != 0)
+    is_new[1:] |= is_odd[:-1]
+    new = np.flatnonzero(is_new & ~is_odd)
+    own = _spread((np.cumsum(counts) - counts)[new], counts[new])
+    texts = messages.values("content", keys[own])
+    signs = {number: messages.sign(number, text) for number, text in texts.items()}
+    openings: dict[tuple[int, ...], tuple[bytes, ...]] = {}
+    begun = [_NO_START]
+    numbers: list[int] = keys[own].tolist()
+    lengths = (firsts + 1 - found.begins)[new].tolist()
+    at = 0
+    for length, count in zip(lengths, counts[new].tolist(), strict=True):
+        opening = tuple(numbers[at : at + length])
+        *systems, asked = opening
+        if opening not in openings:
+            digests = [messages.digest(number, "system", texts[number]) for number in systems]
+            openings[opening] = (*digests, messages.digest(asked, "user", texts[asked]))
+        told_by = [signs[number] for number in (*systems, *numbers[at + length : at + count])]
+        begun.append(_Start(openings[opening], texts[asked], tuple(told_by)))
+        at += count
+    number = np.zeros(len(is_odd), dtype=np.int64)
+    number[new] = 1
+    return begun, np.where(is_odd, 0, np.cumsum(number))
 
 
-def _text(message: Piece | Typed) -> str:
-    parts = message.parts
-    if len(parts) == 1 and isinstance(parts[0], Text):
-        return parts[0].content
-    texts = [part.content for part in message.parts if isinstance(part, Text)]
-    if len(texts) < len(message.parts):
-        raise NotPlainError
-    return "".join(texts)
+def _alike(keys: Numbers, counts: Numbers) -> Mask:
+    """Whether each run of ``keys`` is like the one before it."""
+    found = np.zeros(len(counts), dtype=np.bool_)
+    found[1:] = counts[1:] == counts[:-1]
+    runs = np.flatnonzero(found)
+    lengths = counts[runs]
+    places = _spread((np.cumsum(counts) - counts)[runs], lengths)
+    differs = keys[places] != keys[places - np.repeat(lengths, lengths)]
+    found[np.repeat(runs, lengths)[differs]] = False
+    return found
+
+
+def _spread(begins: Numbers, lengths: Numbers) -> Numbers:
+    """The places of runs that begin somewhere."""
+    ends = np.cumsum(lengths)
+    return np.arange(int(lengths.sum())) + np.repeat(begins - ends + lengths, lengths)
+
+
+def _answers(calls: pl.DataFrame, told: Heard, is_odd: Mask) -> tuple[list[str], list[str]]:
+    """Text (stripped) and finish reason of each call's answer; what is no plain answer is odd."""
+    messages = told.messages
+    is_odd |= (told.said < 0) | ~(messages.is_words & ~messages.is_odd & messages.where("assistant"))[told.said]
+    said = pl.Series(np.maximum(told.said, 0), dtype=pl.UInt32)
+    texts: list[str] = [text.strip() for text in messages.told["content"].gather(said).to_list()]
+    is_odd |= np.array([not text or is_call_as_text(text) for text in texts], dtype=np.bool_)
+    reasons: list[str] = calls["finish_reason"].to_list()
+    if "" in reasons:
+        notes: list[str] = messages.told["note"].gather(said).to_list()
+        reasons = [given or canonical_finish_reason(note) for given, note in zip(reasons, notes, strict=True)]
+    known = pl.Series("reason", reasons, dtype=pl.String)
+    is_unfit = known.is_in(list(_UNFIT)) | ((known == "") & calls["streams"])
+    is_odd |= is_unfit.to_numpy()
+    return texts, reasons
+
+
+_UNFIT: Final = UNFINISHED | {TOOL_CALL}
+
+
+def _talks(found: _Calls, is_odd: Mask, starts: list[_Start], thread: Numbers, answers: list[str]) -> dict[int, Talk]:
+    """What was said in each trace that has no odd call, and none that waits for an answer of another one."""
+    told, messages = found.told, found.messages
+    awaited = found.last(messages.where("assistant")[told.numbers])
+    texts = messages.values("content", awaited[awaited >= 0])
+    newest = [texts[number].strip() if number >= 0 else None for number in awaited.tolist()]
+    answered = _answered(found)
+    firsts = np.flatnonzero(np.diff(found.traces, prepend=-1))
+    is_whole = ~np.logical_or.reduceat(is_odd, firsts) if len(firsts) else firsts
+    talks: dict[int, Talk] = {}
+    threads: list[int] = thread.tolist()
+    lasts = np.append(firsts[1:], len(found.traces))
+    for first, last, trace in zip(
+        *(part[is_whole].tolist() for part in (firsts, lasts, found.traces[firsts])), strict=True
+    ):
+        awaits = {text for text in newest[first:last] if text is not None}
+        own = answers[first:last]
+        if awaits.isdisjoint(own) and not _has_circle(own, threads[first:last]):
+            said = [
+                Said(start.digests, start.question, answer)
+                for start, answer in zip(starts[first:last], own, strict=True)
+            ]
+            talks[trace] = Talk(said, awaits, answered.get(trace, set()))
+    return talks
+
+
+def _has_circle(answers: Sequence[str], threads: Sequence[int]) -> bool:
+    """Whether an answer comes so often in one thread that it may be part of a circle."""
+    if len(set(answers)) > len(answers) - _MOST_ALIKE:
+        return False
+    return max(Counter(zip(answers, threads, strict=True)).values()) > _MOST_ALIKE
+
+
+def _answered(found: _Calls) -> dict[int, set[str]]:
+    """Of each trace the ids of tool calls that the histories tell the answers of."""
+    told, messages = found.told, found.messages
+    places = np.flatnonzero(messages.is_answer[told.numbers])
+    most = messages.told.height
+    pairs = np.unique(found.traces[found.call_of[places]] * most + told.numbers[places])
+    ids = messages.values("id", pairs % most)
+    answered: dict[int, set[str]] = defaultdict(set)
+    for trace, number in zip((pairs // most).tolist(), (pairs % most).tolist(), strict=True):
+        answered[trace].add(ids[number])
+    return answered
