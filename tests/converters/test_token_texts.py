@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanloop.converters.chat_forms import as_list
-from spanloop.converters.token_texts import token_lists
+from spanloop.converters.token_texts import token_lists, turns
 
 IDS = st.lists(st.integers(0, 2**32 - 1), max_size=5)
 ODD = st.text(alphabet="0123456789, []-+x\n\t.", max_size=12)
@@ -46,6 +46,34 @@ def test_what_is_read_is_what_json_reads(given_texts: list[str | None]) -> None:
             items = as_list(value) if as_list(value) == value else [""]
             is_plain = all(isinstance(item, int) and 0 <= item < 2**32 for item in items)
             assert not is_plain or text not in {json.dumps(value), json.dumps(value, separators=(",", ":"))}
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> tuple[list[str | None], list[str | None]]:
+    """Prompts and answers; most prompts go on with the answer before them, some with a part of it or something else."""
+    prompts, answers = draw(texts()), draw(texts())
+    count = min(len(prompts), len(answers))
+    ids: list[int] = draw(IDS)
+    for place in range(count):
+        answer = draw(IDS)
+        kind = draw(st.sampled_from(["goes on", "goes on", "answer alone", "part", "odd"]))
+        separators = draw(st.sampled_from([(", ", ": "), (",", ":")]))
+        if kind != "odd":
+            prompts[place], answers[place] = (json.dumps(one, separators=separators) for one in (ids, answer))
+        kept = answer[:-1] if kind == "part" else answer
+        ids = [*ids, *kept, *([] if kind == "answer alone" else draw(IDS))]
+    return prompts[:count], answers[:count]
+
+
+@settings(deadline=None)
+@given(conversations())
+def test_answers_that_prompts_repeat_are_read_as_by_themselves(
+    given_texts: tuple[list[str | None], list[str | None]],
+) -> None:
+    prompts, answers = (pl.Series(one, dtype=pl.String) for one in given_texts)
+    found = turns(prompts, answers)
+    for own, texts_alone in zip(found, (prompts, answers), strict=True):
+        assert own.to_list() == token_lists(texts_alone).to_list()
 
 
 def test_one_bad_text_costs_its_own_list_and_those_that_go_on_from_it() -> None:
