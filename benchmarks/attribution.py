@@ -5,8 +5,9 @@
 Injected faults: one fault of a known kind goes into an episode of an airline agent, and the episode is cut off where
 the fault leaves it (``fatal``), or goes on as it did (``recovered``: only what the episode got over, in an episode that
 succeeded). Right means that class, owner and the span to blame are all those of the fault; a recovered fault must be
-called recovered besides. The episodes' own tool errors stay in them. Without the file, made-up episodes of the same
-form are used.
+called recovered besides. The episodes' own tool errors stay in them. Nothing is injected into them once more: then
+nothing may be open where an episode succeeded, and no tool or surroundings be blamed where it failed, for none was at
+fault. Without the file, made-up episodes of the same form are used.
 
 Annotated failures: people marked the agent and the step that went wrong in transcripts of several agents. Named
 baselines: always the agent with the most messages (and its first one), and always the second message. The transcripts
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import polars as pl
-from airline.fault import APOLOGIES
+from airline.fault import APOLOGIES, Truth
 from airline.faults import FATAL, FAULTS, RECOVERABLE
 from airline.script import Message, Script, Turn, read_scripts, says
 from airline.spans import SECOND_NS, START_NS, Place, score, span
@@ -44,7 +45,8 @@ def main() -> None:
     parser.add_argument("--airline", type=Path, default=DATA / "tau_airline" / "trajectories.jsonl.gz")
     parser.add_argument("--annotated", type=Path, default=DATA / "who_and_when" / "failures.jsonl.gz")
     options = parser.parse_args()
-    ratios = injected(read_scripts(options.airline), quick=options.quick)
+    scripts = read_scripts(options.airline)
+    ratios = injected(scripts, quick=options.quick) | untouched(scripts)
     if options.annotated.exists():
         ratios |= annotated(options.annotated)
     else:
@@ -100,6 +102,18 @@ def _inject(story: Story, kind: str, script: Script, number: int, *, is_fatal: b
     story.tell(changed, kind if is_fatal else f"{kind} (recovered)", truth, is_fatal=is_fatal)
 
 
+def untouched(scripts: Sequence[Script]) -> dict[str, float]:
+    """The share of episodes without an injected fault of which nothing false is said."""
+    story = Story()
+    for script in scripts:
+        story.tell(script, "nothing", Truth("", "policy", 0, "call"), is_fatal=script.reward == 0.0)
+    deciding = _deciding(story.spans, story.scores)[0]
+    owners = {trace: deciding[trace]["fault_owner"] if trace in deciding else "" for trace in story.told}
+    right = sum(owners[trace] == ("policy" if each.is_fatal else "") for trace, each in story.told.items())
+    print(f"  nothing injected: {right} of {len(owners)} right, {dict(Counter(owners.values()))}")
+    return {"untouched": right / len(owners)}
+
+
 class Judged(NamedTuple):
     """One episode's verdict beside the truth."""
 
@@ -152,7 +166,10 @@ def _groups(told: Mapping[str, Told], verdicts: Mapping[str, Judged]) -> dict[st
 
 
 def _with_less(story: Story) -> dict[str, float]:
-    """The share of faults whose class is right where less was recorded: every fourth episode."""
+    """The share of faults whose class is right where less was recorded, and whether the policy is to blame or not.
+
+    Of every fourth episode.
+    """
     told = {trace: each for number, (trace, each) in enumerate(story.told.items()) if number % 4 == 0}
     spans = [each for each in story.spans if each["TraceId"] in told]
     scores = [each for each in story.scores if each["trace_id"] in told]
@@ -163,14 +180,15 @@ def _with_less(story: Story) -> dict[str, float]:
     shares: dict[str, float] = {}
     for name, less in (("no_definitions", undefined), ("no_tool_spans", untold)):
         deciding, failures = _deciding(less, scores)
-        right = 0
+        right, fair = 0, 0
         for trace, each in told.items():
             decided = deciding.get(trace)
             found = [decided] if decided else failures.get(trace, [])
             seen = found if each.is_fatal == bool(decided) else []
             right += any(failure["error_class"] == each.truth.error_class for failure in seen)
-        shares[name] = right / len(told)
-        print(f"  {name.replace('_', ' ')}: class right in {shares[name]:.1%} of {len(told)}")
+            fair += any((failure["fault_owner"] == "policy") == (each.truth.owner == "policy") for failure in seen)
+        shares |= {name: right / len(told), f"{name}_blame": fair / len(told)}
+        print(f"  {name.replace('_', ' ')}: of {len(told)} class right in {right}, the policy's or not in {fair}")
     return shares
 
 

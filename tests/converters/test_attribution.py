@@ -39,6 +39,12 @@ def tool_says(content: str, arguments: object = None, name: str = "search") -> C
         ("Error code: 401 - bad key", "AuthenticationError", "authentication", "harness"),
         ("Error code: 404 - no such model", "NotFoundError", "invalid_request", "harness"),
         ("Error code: 400 - maximum context length is 4096 tokens", "BadRequestError", "context_overflow", "harness"),
+        ("prompt is too long: 208310 tokens > 200000", "BadRequestError", "context_overflow", "harness"),
+        ("Please reduce the length of the messages.", "BadRequestError", "context_overflow", "harness"),
+        ("filtered by the content management policy", "BadRequestError", "content_filter", "policy"),
+        ("Unable to locate credentials", "NoCredentialsError", "authentication", "harness"),
+        ("[Errno -2] Name or service not known", "gaierror", "connection_error", "environment"),
+        ("certificate verify failed", "SSLError", "connection_error", "environment"),
         ("strange", "SomethingElse", "model_call_error", "environment"),
     ],
 )

@@ -88,6 +88,8 @@ def test_a_team_gets_over_code_that_did_not_run(second: str, *, is_recovered: bo
         "The site does not answer, so let us simulate the fares with three sample values.",
         "I will use placeholder data for the missing month.",
         "Let's assume the following fares: 120, 90 and 310 dollars.",
+        "I\u2019ll make up some plausible fares for now.",
+        "Let me just pretend that it costs 200 dollars.",
     ],
 )
 def test_data_of_the_policys_own_making(said: str) -> None:
@@ -106,7 +108,13 @@ def test_no_failure_before_it_excuses_invented_data() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["I assume that you want the cheapest fare.", "The simulation is over.", "The data are in the table."]
+    "said",
+    [
+        "I assume that you want the cheapest fare.",
+        "The simulation is over.",
+        "The data are in the table.",
+        "We should not make up fares; I'll make up for the lost time.",
+    ],
 )
 def test_what_is_no_invented_data(said: str) -> None:
     assert found(told(says("a", said)))[0][0] == "wrong_answer"
@@ -157,6 +165,13 @@ CUT = '{"fares": [{"to": "Rome", "dollars": 12'
         ("get_fares", "", True),
         ("get_fares", "null", True),
         ("get_fares", "[]", False),
+        ("get_fares", '{"result": null}', True),
+        ("get_fares", "(no output)", True),
+        ("get_fares", '{"results": []}', False),
+        ("get_fares", '{"fares": [{"to": "Rome"}', True),
+        ("get_fares", '{"fares": 12.', True),
+        ("get_fares", '{"fares": [{"to": "Rome"}, ... (120 more characters)', True),
+        ("get_fares", '{"fares": [1]} and {"seats": [2]}', False),
         ("note_down", "", False),
         ("get_fares", CUT, True),
         ("get_fares", CUT + "... [truncated]", True),

@@ -20,7 +20,25 @@ _HANDS_IN: Final = re.compile(
     r"|complete[_-]task|task[_-]completed?|attempt[_-]completion|end[_-](?:task|conversation|call|chat|episode)|give[_-]up)$"
 )
 _HANDS_OVER: Final = re.compile(r"(?:transfer|hand[_-]?(?:off|over)|escalate)[_-]to[_-](?:a[_-])?human")
-_NOTHING: Final = frozenset({"", "null", "none", "{}", '""', "undefined", "nan"})
+_NOTHING: Final = frozenset(
+    {
+        "",
+        "null",
+        "none",
+        "nil",
+        "{}",
+        '""',
+        "[null]",
+        "undefined",
+        "nan",
+        "no output",
+        "(no output)",
+        "<no output>",
+        "(empty)",
+    }
+)
+_NOTHING_WITHIN: Final = re.compile(r'\{\s*"\w{1,40}"\s*:\s*(?:null|""|\{\s*\}|None)\s*\}')
+"""An object around nothing."""
 
 
 def is_asked(tool: str) -> bool:
@@ -40,4 +58,5 @@ def ends(tool: str, *, is_answered: bool) -> bool:
 
 def is_void(content: str) -> bool:
     """Whether an answer holds nothing at all; an empty list holds that nothing was found."""
-    return content.strip().casefold() in _NOTHING
+    stripped = content.strip()
+    return stripped.casefold() in _NOTHING or _NOTHING_WITHIN.fullmatch(stripped) is not None

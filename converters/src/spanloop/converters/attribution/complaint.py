@@ -11,7 +11,8 @@ _DID_NOT_WORK: Final = re.compile(
     r"|\bcannot (?:\w+ ){0,2}?(?:finish|complete|process|confirm|reach)|\bunable to\b|\bfailed\b|\bwent wrong\b"
     r"|\b(?:there (?:is|was|seems? to (?:be|have been)|appears? to (?:be|have been))|ran into|hit"
     r"|(?:encounter|experienc|hav|fac)(?:ed|ing)) (?:an?|some) (?:\w+ ){0,2}(?:problem|issue|error|trouble|failure)"
-    r"|\b(?:system|tool|service|technical) (?:error|issue|problem|failure)|\btry again (?:later|in a)",
+    r"|\bhaving (?:trouble|difficult)|\btechnical (?:difficult|error|issue|problem)|\bsystem (?:error|issue|problem)"
+    r"|\b(?:got|received|returned|gave|giving) (?:no|nothing)\b|\btry again (?:later|in a)",
     re.IGNORECASE,
 )
 _WITHIN: Final = 500

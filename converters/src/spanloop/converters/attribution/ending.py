@@ -17,10 +17,11 @@ from .base import EndingRule, ErrorClass, Finding, Sighting
 _DECLINED: Final = re.compile(
     r"\b(?:i(?:'m| am)|we(?:'re| are)) "
     r"(?:(?:sorry|afraid)\b.{0,40}?\b(?:can't|cannot|unable|not able|won't|will not)|unable|not able)\b.{0,40}?"
-    r"\b(?:assist|help|comply|fulfil|do that|complete (?:this|that|the|your) (?:task|request))"
-    r"|\bi (?:can(?:'t|not)|won't|will not|must decline to|am unable to|am not able to) "
-    r"(?:assist|help|comply|do that|fulfil|complete (?:this|that|the|your) (?:task|request)"
-    r"|provide (?:that|this|assistance))",
+    r"\b(?:assist|help|comply|fulfil|do (?:that|this)\b|(?:complete|process) (?:this|that|the|your) (?:task|request))"
+    r"|\bi (?:can(?:'t|not)|won't(?: be able to)?|will not|must decline to|am unable to|am not able to) "
+    r"(?:assist|help|comply|do (?:that|this)\b|fulfil|(?:complete|process) (?:this|that|the|your) (?:task|request)"
+    r"|provide (?:that|this|assistance))"
+    r"|\bi (?:must|have to|will|would have to) (?:decline|refuse)\b|\bi (?:do not|don't) feel comfortable\b",
     re.IGNORECASE | re.DOTALL,
 )
 _DECLINES_WITHIN: Final = 300

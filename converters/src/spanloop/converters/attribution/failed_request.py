@@ -31,9 +31,12 @@ _PATTERNS: Final = (
         ErrorClass.CONTEXT_OVERFLOW,
         FaultOwner.HARNESS,
         0.9,
-        r"context.?length|maximum context|too many tokens|context window",
+        r"context.?length|maximum context|too many tokens|context window|(?:prompt|input|request) is too long"
+        r"|reduce the length of the (?:messages|prompt|input)",
     ),
-    _pattern(ErrorClass.CONTENT_FILTER, FaultOwner.POLICY, 0.5, r"content.?(?:filter|policy)|safety system"),
+    _pattern(
+        ErrorClass.CONTENT_FILTER, FaultOwner.POLICY, 0.5, r"content.?(?:management.?)?(?:filter|policy)|safety system"
+    ),
     _pattern(
         ErrorClass.RATE_LIMIT, FaultOwner.ENVIRONMENT, 0.95, r"rate.?limit|\b429\b|too many requests|insufficient_quota"
     ),
@@ -42,7 +45,7 @@ _PATTERNS: Final = (
         ErrorClass.AUTHENTICATION,
         FaultOwner.HARNESS,
         0.9,
-        r"authentication|permission.?denied|unauthori[sz]ed|\b40[13]\b",
+        r"authentication|permission.?denied|unauthori[sz]ed|\b40[13]\b|(?:locate|invalid|missing|expired) credentials",
     ),
     _pattern(
         ErrorClass.SERVER_ERROR,
@@ -54,7 +57,8 @@ _PATTERNS: Final = (
         ErrorClass.CONNECTION_ERROR,
         FaultOwner.ENVIRONMENT,
         0.9,
-        r"connect|connection|\bdns\b|peer closed|remoteprotocol|incomplete read",
+        r"connect|connection|\bdns\b|peer closed|remoteprotocol|incomplete read|certificate verify|name resolution"
+        r"|name or service not known|getaddrinfo",
     ),
     _pattern(
         ErrorClass.INVALID_REQUEST,

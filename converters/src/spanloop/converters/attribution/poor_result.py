@@ -20,8 +20,12 @@ from .complaint import complaint_after
 from .running_code import runs_code
 
 _CUT_MARK: Final = re.compile(
-    r"(?:\s*(?:\.\.\.|\u2026|[\[(<]\s*(?:output |response |result )?truncated\b[^\])>]*[\])>]))+\s*$", re.IGNORECASE
+    r"(?:\s*(?:\.\.\.|\u2026|[\[(<]\s*(?:output |response |result )?truncated\b[^\])>]*[\])>]"
+    r"|[\[(<][.\s]*\d[\d,]* more \w+[.\s]*[\])>]))+\s*$",
+    re.IGNORECASE,
 )
+
+_CUT_NUMBER: Final = re.compile(r"-|\.|[eE][+-]?")
 
 
 def _see(episode: Episode, _: float | None) -> Sighting | None:
@@ -68,7 +72,7 @@ def _breaks_off(content: str) -> bool:
     if not content.lstrip().startswith(("{", "[")):
         return False
     text = _CUT_MARK.sub("", content).strip()
-    if not text.startswith(("{", "[")) or text.endswith(("}", "]")):
+    if not text.startswith(("{", "[")):
         return False
     try:
         json.loads(text)
@@ -80,8 +84,8 @@ def _breaks_off(content: str) -> bool:
 
 
 def _is_cut_word(rest: str) -> bool:
-    """Whether what could not be read is the beginning of a literal or a number, up to the end of the text."""
-    return any(word.startswith(rest) for word in ("true", "false", "null")) or rest == "-"
+    """Whether what could not be read is part of a literal or a number, up to the end of the text."""
+    return any(word.startswith(rest) for word in ("true", "false", "null")) or _CUT_NUMBER.fullmatch(rest) is not None
 
 
 POOR_RESULT: Final = EndingRule("poor_result", _see, is_event=True)
