@@ -94,11 +94,10 @@ def read_generations(frame: pl.DataFrame) -> Generations:
         pl.col("sampling").fill_null([]),
         "ingested_at",
     )
-    newest = (
-        told.filter(pl.col("choice_index") == 0)
-        .sort("ingested_at", "generation_id")
-        .unique("generation_id", keep="last", maintain_order=True)
-    )
+    newest = told.filter(pl.col("choice_index") == 0)
+    if newest["generation_id"].n_unique() < newest.height:
+        in_order = newest.sort("ingested_at", "generation_id")
+        newest = in_order.unique("generation_id", keep="last", maintain_order=True)
     return Generations(newest.with_columns(pl.col("ingested_at").cast(pl.Int64).fill_null(0)), tokens)
 
 

@@ -114,6 +114,8 @@ def extensions(episodes: Iterable[Sequence[Step]], tokens: pl.DataFrame) -> dict
             other = exact_tokens(step)
             if one and other:
                 asked.append((one.row, other.row))
+    if not asked:
+        return {}
     pairs = pl.DataFrame(asked, schema={"one": pl.UInt32, "other": pl.UInt32}, orient="row")
     before, after = tokens[pairs["one"]], tokens[pairs["other"]]
     whole = before.select(pl.concat_list("prompt_token_ids", "response_token_ids").alias("whole"))["whole"]
@@ -135,6 +137,9 @@ def token_columns(rows: Sequence[Row], tokens: pl.DataFrame) -> list[pl.Series]:
 
     The mask is 1 where the policy sampled the token in a step that may be trained on; elsewhere logprobs are 0.
     """
+    names = ("response_token_ids", "loss_mask", "logprobs")
+    if not rows:
+        return [pl.Series(name, dtype=frames.TRAJECTORIES[name]) for name in ("prompt_token_ids", *names)]
     prompts = tokens["prompt_token_ids"].gather([row.prompt for row in rows])
     added = [(number, *segment) for number, row in enumerate(rows) for segment in row.segments]
     schema = {"row": pl.UInt32, "capture": pl.UInt32, "known": pl.UInt32, "is_trained_on": pl.Boolean}
@@ -154,7 +159,6 @@ def token_columns(rows: Sequence[Row], tokens: pl.DataFrame) -> list[pl.Series]:
             pl.when("is_trained_on").then("logprobs").otherwise(zero.repeat_by(sampled)),
         ),
     )
-    names = ("response_token_ids", "loss_mask", "logprobs")
     joined = pieces.group_by("row", maintain_order=True).agg(pl.col(names).explode())
     return [prompts, *(joined[name].cast(frames.TRAJECTORIES[name]) for name in names)]
 

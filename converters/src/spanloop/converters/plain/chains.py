@@ -11,23 +11,18 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ..attribution import offered_tools
 from ..attribution.broken_output import is_call_as_text
 from ..finish_reasons import TOOL_CALL, canonical_finish_reason
-from ..messages import digest
 from ..ragged import binary
 from ..tool_results import error_in_text
-from ..usual import Call, Response, Text, Typed
-from .lanes import ROUNDS, UNFINISHED, Answer, instructions
-from .pieces import NotPlainError, Piece, Result, decoded_lists, digest_of, written_lines
+from .chain_messages import Answers, Mask, News, Numbers, Opening, read_answers, read_news
+from .lanes import ROUNDS, UNFINISHED, Answer
+from .pieces import Result, written_lines
 from .screen import TELLS_OF_NO_ERROR
 from .talk import Said
-
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
 
 
 class Chains(NamedTuple):
@@ -46,52 +41,20 @@ class Chains(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Calls of traces that may be such conversations."""
+    """Calls of traces that may be such conversations, and what was read of each."""
 
     calls: pl.DataFrame
-    """With ``place`` among the calls given; once they are read, with the JSON lists ``said`` (the answer) and ``new``
-    (what the input has beyond it and the input before), and ``bare`` (the answer as it comes back)."""
-    said: list[list[Typed]]
-    new: list[list[Typed]]
-    """Both empty where something unusual is in the list."""
+    """With ``place`` among the calls given, ``bare`` (the answer as it comes back) and ``text`` (what the input has
+    beyond it and the input before)."""
+    answers: Answers
+    news: News
 
     def only(self, is_fine: Mask) -> "_Rows":
         """Less the traces of which not every call is fine."""
-        if is_fine.all():
+        kept = _of_whole_traces(self.calls, is_fine)
+        if kept.all():
             return self
-        begins = _begins(self.calls)
-        kept = np.logical_and.reduceat(is_fine, np.flatnonzero(begins))[np.cumsum(begins) - 1]
-        return _Rows(
-            self.calls.filter(pl.Series(kept)),
-            [said for said, stays in zip(self.said, kept, strict=False) if stays],
-            [new for new, stays in zip(self.new, kept, strict=False) if stays],
-        )
-
-
-class _Opening(NamedTuple):
-    """How a conversation begins."""
-
-    start: tuple[bytes, ...]
-    """Digests of the messages up to the user's first."""
-    question: str
-    """That one's text."""
-    before: str
-    """JSON that stands before the messages in the first state: a system prompt that was told beside them."""
-
-
-class _Seen(NamedTuple):
-    """What stands in the messages, looked at one by one."""
-
-    asked: list[Call]
-    """One call's after another's."""
-    asked_counts: Numbers
-    texts: list[str]
-    """Of the answers, stripped."""
-    responses: list[Response]
-    response_counts: Numbers
-    """Of each call: how many its input has, which answer the call before."""
-    openings: list[_Opening]
-    """Of each trace."""
+        return _Rows(self.calls.filter(pl.Series(kept)), self.answers.only(kept), self.news.only(kept))
 
 
 def is_next() -> pl.Expr:
@@ -109,18 +72,13 @@ def read_chains(calls: pl.DataFrame, tools: pl.DataFrame) -> Chains | None:
         calls: Model calls by trace, start and id, each trace whole.
         tools: The tools' spans of the same traces (and others), in the same order.
     """
-    rows = _with_messages(_growing(calls))
+    rows = _read(_growing(calls))
     while not rows.calls.is_empty():
-        seen = _seen(rows)
-        if isinstance(seen, _Seen):
-            found = _found(rows, seen, tools)
-            if isinstance(found, Chains):
-                begins = _begins(calls)
-                is_read = np.isin(calls["trace"].to_numpy()[begins], rows.calls["trace"].to_numpy())
-                return found._replace(is_read=is_read)
-            rows = rows.only(found)
-        else:
-            rows = rows.only(seen)
+        found = _found(rows, tools)
+        if isinstance(found, Chains):
+            is_read = np.isin(calls["trace"].to_numpy()[_begins(calls)], rows.calls["trace"].to_numpy())
+            return found._replace(is_read=is_read)
+        rows = rows.only(found)
     return None
 
 
@@ -130,46 +88,47 @@ def _begins(calls: pl.DataFrame) -> Mask:
     return np.concatenate([[True], trace[1:] != trace[:-1]])[: len(trace)]
 
 
+def _of_whole_traces(calls: pl.DataFrame, is_fine: Mask) -> Mask:
+    """Which calls are of a trace of which every call is fine."""
+    if is_fine.all():
+        return is_fine
+    begins = _begins(calls)
+    found: Mask = np.logical_and.reduceat(is_fine, np.flatnonzero(begins))[np.cumsum(begins) - 1]
+    return found
+
+
 def _bytes(column: str) -> pl.Expr:
     return pl.col(column).cast(pl.Binary)
 
-
-_FURTHER: Final = frozenset({"user", "tool"})
-"""Roles of what comes after an answer."""
 
 _KEPT: Final = _bytes("input_messages").bin.size().shift() - 1
 """How much of the input before comes again: all but its last bracket."""
 
 
-def _growing(calls: pl.DataFrame) -> _Rows:
+def _growing(calls: pl.DataFrame) -> pl.DataFrame:
     """The traces in which every call's input begins with that of the call before."""
     text, answer = _bytes("input_messages"), _bytes("output_messages")
     is_list = [one.bin.starts_with(b"[{") & one.bin.ends_with(b"}]") for one in (text, answer)]
-    comes_again = text.bin.starts_with(text.bin.slice(0, text.bin.size() - 1).shift())
+    given = pl.col("input_messages").str
+    comes_again = given.starts_with(given.head(-1).shift())
     begins = pl.Series(_begins(calls))
     is_fine = calls.select(pl.all_horizontal(*is_list, (is_next() & comes_again).fill_null(value=False) | begins))
-    return _Rows(calls.with_row_index("place"), [], []).only(is_fine.to_series().to_numpy())
+    kept = _of_whole_traces(calls, is_fine.to_series().to_numpy())
+    return calls.with_row_index("place").filter(pl.Series(kept))
 
 
-def _with_messages(rows: _Rows) -> _Rows:
+def _read(growing: pl.DataFrame) -> _Rows:
     """What the calls answered, and what is new in their inputs."""
-    if rows.calls.is_empty():
-        return rows
-    said, json = decoded_lists(rows.calls["output_messages"])
-    rows = _Rows(rows.calls.with_columns(json.alias("said")), said, []).only(
-        np.array([len(messages) == 1 for messages in said])
-    )
-    reasons = pl.Series("given_reason", [one.finish_reason for (one,) in rows.said], dtype=pl.String)
-    calls = rows.calls.with_columns(reasons)
-    calls = calls.with_columns(_bare(), _news(calls).alias("text"))
-    rows = rows._replace(calls=calls).only(
-        calls.select(pl.all_horizontal(pl.col("bare", "text").is_not_null())).to_series().to_numpy()
-    )
-    if rows.calls.is_empty():
-        return rows
-    new, json = decoded_lists(rows.calls["text"])
-    rows = _Rows(rows.calls.with_columns(json.alias("new")), rows.said, new)
-    return rows.only(np.array([bool(messages) for messages in new]))
+    answers = read_answers(growing["output_messages"])
+    kept = _of_whole_traces(growing, answers.is_fine)
+    calls, answers = (growing, answers) if kept.all() else (growing.filter(pl.Series(kept)), answers.only(kept))
+    calls = calls.with_columns(answers.reasons, answers.json.alias("said"))
+    calls = calls.with_columns(_bare(), _new(calls).alias("text"))
+    is_fine = calls.select(pl.all_horizontal(pl.col("bare", "text").is_not_null())).to_series().to_numpy()
+    kept = _of_whole_traces(calls, is_fine)
+    calls, answers = (calls, answers) if kept.all() else (calls.filter(pl.Series(kept)), answers.only(kept))
+    news = read_news(calls["text"], calls["trace"].to_numpy(), _begins(calls), calls["system_instructions"])
+    return _Rows(calls, answers, news).only(news.is_fine)
 
 
 def _bare() -> pl.Expr:
@@ -187,7 +146,7 @@ def _bare() -> pl.Expr:
     )
 
 
-def _news(calls: pl.DataFrame) -> pl.Series:
+def _new(calls: pl.DataFrame) -> pl.Series:
     """The list of messages that an input has beyond the input and the answer before; null where those come otherwise.
 
     The answer has to come as it was spelled, less its finish reason.
@@ -228,158 +187,46 @@ def _news(calls: pl.DataFrame) -> pl.Series:
     ).to_series()
 
 
-def _seen(rows: _Rows) -> _Seen | Mask:
-    """Look at each message once; or which calls are fine, where not all are."""
-    odd: list[int] = []
-    asked, asked_counts, texts = _answers(rows, odd)
-    opener = _Opener(rows.calls)
-    openings: list[_Opening] = []
-    for place in np.flatnonzero(_begins(rows.calls)).tolist():
-        opening = opener.read(place, rows.new[place])
-        openings += [opening] if opening else []
-        odd += [] if opening else [place]
-    responses, response_counts = _responses(rows, odd)
-    if odd:
-        is_fine = np.ones(rows.calls.height, dtype=np.bool_)
-        is_fine[odd] = False
-        return is_fine
-    return _Seen(asked, np.array(asked_counts), texts, responses, np.array(response_counts), openings)
-
-
-def _answers(rows: _Rows, odd: list[int]) -> tuple[list[Call], list[int], list[str]]:
-    """What the calls ask for, how often each does, and what each says; ``odd`` gets those that are unusual."""
-    asked: list[Call] = []
-    counts, texts = [0] * len(rows.said), [""] * len(rows.said)
-    for place, (said,) in enumerate(rows.said):
-        parts = said.parts
-        part = parts[0] if len(parts) == 1 else None
-        if isinstance(part, Call):
-            asked.append(part)
-            counts[place] = 1
-        elif isinstance(part, Text):
-            texts[place] = part.content.strip()
-        else:
-            own = [one for one in parts if isinstance(one, Call)]
-            words = [one.content for one in parts if isinstance(one, Text)]
-            if len(own) + len(words) < len(parts) or len({one.id for one in own}) < len(own):
-                odd.append(place)
-            asked += own
-            counts[place] = len(own)
-            texts[place] = "".join(words).strip()
-    odd += [place for place, (said,) in enumerate(rows.said) if said.role != "assistant"]
-    return asked, counts, texts
-
-
-def _responses(rows: _Rows, odd: list[int]) -> tuple[list[Response], list[int]]:
-    """What the tools answered in what is new, and how often in each call's; ``odd`` gets those that are unusual."""
-    found: list[Response] = []
-    counts = [0] * len(rows.new)
-    for place in np.flatnonzero(~_begins(rows.calls)).tolist():
-        for message in rows.new[place]:
-            parts = message.parts
-            part = parts[0] if len(parts) == 1 else None
-            if isinstance(part, Response):
-                found.append(part)
-                counts[place] += 1
-            else:
-                own = [one for one in parts if isinstance(one, Response)]
-                found += own
-                counts[place] += len(own)
-            if message.role not in _FURTHER:
-                odd.append(place)
-    return found, counts
-
-
-class _Opener:
-    """Reads how conversations begin."""
-
-    def __init__(self, calls: pl.DataFrame) -> None:
-        self._system: list[str] = calls["system_instructions"].to_list()
-        self._pieces: dict[str, Piece | None] = {}
-        self._digests: dict[tuple[str, str], bytes] = {}
-
-    def read(self, call: int, messages: Sequence[Typed]) -> _Opening | None:
-        """The beginning of the conversation that ``call`` begins with ``messages``; None for an unusual one."""
-        found: list[bytes] = []
-        question: str | None = None
-        says_something = False
-        before = ""
-        if self._system[call] and not any(message.role == "system" for message in messages):
-            piece = self._instructions(self._system[call])
-            if piece is None:
-                return None
-            found.append(digest_of(piece))
-            says_something = bool(piece.parts)
-            before = f"{piece.json},"
-        for message in messages:
-            words = [part.content for part in message.parts if isinstance(part, Text)]
-            if len(words) < len(message.parts) or message.role not in {
-                "user",
-                "system" if question is None else "user",
-            }:
-                return None
-            says_something = says_something or bool(words)
-            if question is None:
-                text = "".join(words)
-                found.append(self._digest(message.role, text.strip()))
-                question = text if message.role == "user" else None
-        return _Opening(tuple(found), question, before) if question is not None and says_something else None
-
-    def _instructions(self, text: str) -> Piece | None:
-        if text not in self._pieces:
-            try:
-                self._pieces[text] = instructions(text)
-            except NotPlainError:
-                self._pieces[text] = None
-        return self._pieces[text]
-
-    def _digest(self, role: str, text: str) -> bytes:
-        found = self._digests.get((role, text))
-        if found is None:
-            found = self._digests[role, text] = digest((role, f"text:{text}"))
-        return found
-
-
-def _found(rows: _Rows, seen: _Seen, tools: pl.DataFrame) -> Chains | Mask:
+def _found(rows: _Rows, tools: pl.DataFrame) -> Chains | Mask:
     """What there is to say of the calls; or which are fine, where not all are."""
-    calls, counts = rows.calls, seen.asked_counts
+    calls, (asked, ids, counts, texts, *_), news = rows
     begins = _begins(calls)
-    is_fine: Mask = counts == np.append(np.where(begins, 0, seen.response_counts)[1:], 0)
+    is_fine: Mask = counts == np.append(np.where(begins, 0, news.counts)[1:], 0)
     if not is_fine.all():
         return is_fine
     of_call, trace = np.repeat(np.arange(calls.height), counts), calls["trace"].to_numpy()
-    ids, named = [asked.id for asked in seen.asked], [asked.name for asked in seen.asked]
-    contents = [response.response for response in seen.responses]
-    answers_it = [bool(one) and one == other.id for one, other in zip(ids, seen.responses, strict=True)]
+    named = [one.name for one in asked]
     places, has_all = _spans_of(trace, trace[of_call], ids, tools)
     reasons = _reasons(calls)
-    is_fine = has_all & _has_ended(calls, reasons, seen) & ~_may_circle(trace, of_call, contents, seen)
-    is_fine[of_call[~np.array(answers_it, dtype=np.bool_) | ~_is_offered(calls, of_call, named) | _fails(contents)]] = (
-        False
-    )
+    is_fine = has_all & _has_ended(calls, reasons, rows.answers) & ~_may_circle(trace, of_call, rows)
+    if ids != news.ids or "" in ids:
+        answers_it = [bool(one) and one == other for one, other in zip(ids, news.ids, strict=True)]
+        is_fine[of_call[~np.array(answers_it, dtype=np.bool_)]] = False
+    is_fine[of_call[~_is_offered(calls, of_call, named) | _fails(news.contents)]] = False
     if not is_fine.all():
         return is_fine
     ran = pl.lit(pl.Series(places, dtype=pl.Int64).replace(-1, None))
     spans = tools.select(pl.col("Duration").gather(ran).fill_null(0), pl.col("SpanId").gather(ran).fill_null(""))
     durations, span_ids = spans["Duration"].to_list(), spans["SpanId"].to_list()
-    results = list(map(Result, ids, named, repeat("ok"), repeat(""), contents, durations, span_ids))
+    results = list(map(Result, ids, named, repeat("ok"), repeat(""), news.contents, durations, span_ids))
     ends: list[int] = np.cumsum(counts).tolist()
     of_calls = [results[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     starts = np.flatnonzero(begins)
     lasts: list[int] = np.append(starts[1:], len(begins)).tolist()
-    answers = list(zip(seen.asked, contents, strict=True))
+    openings = [news.openings[number] for number in trace[starts].tolist()]
+    answers = list(zip(asked, news.contents, strict=True))
     return Chains(
         is_read=begins,
-        told=_told(calls, seen, begins, reasons, written_lines(of_calls)),
+        told=_told(rows, openings, reasons, written_lines(of_calls)),
         said=[
-            Said(opening.start, opening.question, seen.texts[last - 1])
-            for opening, last in zip(seen.openings, lasts, strict=True)
+            Said(opening.start, opening.question, texts[last - 1])
+            for opening, last in zip(openings, lasts, strict=True)
         ],
         answers=[
             answers[ends[start - 1] if start else 0 : ends[last - 1]]
             for start, last in zip(starts.tolist(), lasts, strict=True)
         ],
-        texts=seen.texts,
+        texts=texts,
     )
 
 
@@ -392,16 +239,16 @@ def _reasons(calls: pl.DataFrame) -> pl.Series:
     return calls.select(pl.when(own != "").then(own).otherwise(of_answer)).to_series()
 
 
-def _has_ended(calls: pl.DataFrame, reasons: pl.Series, seen: _Seen) -> Mask:
+def _has_ended(calls: pl.DataFrame, reasons: pl.Series, answers: Answers) -> Mask:
     """Whether each answer is whole, and says something or asks for a tool."""
     reason = pl.lit(reasons)
     is_whole = ~reason.is_in(list(UNFINISHED)) & ~(pl.col("streams") & (reason == "")) & pl.col("tools").is_not_null()
     found = calls.select(is_whole=is_whole, asks=reason == TOOL_CALL)
-    asks: Mask = seen.asked_counts > 0
+    asks: Mask = answers.counts > 0
     is_said = asks.copy()
     says: dict[str, bool] = {}
     for place in np.flatnonzero(~asks).tolist():
-        text = seen.texts[place]
+        text = answers.texts[place]
         if text not in says:
             says[text] = bool(text) and not is_call_as_text(text)
         is_said[place] = says[text]
@@ -460,14 +307,15 @@ def _fails(contents: Sequence[str]) -> Mask:
     return fails
 
 
-def _may_circle(trace: Numbers, of_call: Numbers, contents: Sequence[str], seen: _Seen) -> Mask:
+def _may_circle(trace: Numbers, of_call: Numbers, rows: _Rows) -> Mask:
     """Whether ``lanes`` would see a circle that ends with a call: the same was done and came back, again and again."""
-    got = list(seen.texts)
+    (asked, _, counts, texts, *_), contents = rows.answers, rows.news.contents
+    got = list(texts)
     for place, content in zip(of_call.tolist(), contents, strict=True):
         got[place] = content
-    for place in np.flatnonzero(seen.asked_counts > 1).tolist():
+    for place in np.flatnonzero(counts > 1).tolist():
         first = int(np.searchsorted(of_call, place))
-        got[place] = "\0".join(contents[first : first + seen.asked_counts[place]])
+        got[place] = "\0".join(contents[first : first + counts[place]])
     numbers: dict[object, int] = {}
     codes = np.array([numbers.setdefault(key, len(numbers)) for key in zip(trace.tolist(), got, strict=True)])
     found = np.zeros(len(codes), dtype=np.bool_)
@@ -475,9 +323,9 @@ def _may_circle(trace: Numbers, of_call: Numbers, contents: Sequence[str], seen:
         return found
     for place in np.flatnonzero(np.bincount(codes)[codes] > 1).tolist():
         first = int(np.searchsorted(of_call, place))
-        asked = seen.asked[first : first + seen.asked_counts[place]]
-        did = tuple((one.name, tuple(sorted(one.arguments.items()))) for one in asked)
-        codes[place] = numbers.setdefault((trace[place], got[place], seen.texts[place], did), len(numbers))
+        own = asked[first : first + counts[place]]
+        did = tuple((one.name, tuple(sorted(one.arguments.items()))) for one in own)
+        codes[place] = numbers.setdefault((trace[place], got[place], texts[place], did), len(numbers))
     for rounds in ROUNDS:
         again = np.zeros(len(codes), dtype=np.int64)
         again[rounds:] = codes[rounds:] == codes[:-rounds]
@@ -487,11 +335,13 @@ def _may_circle(trace: Numbers, of_call: Numbers, contents: Sequence[str], seen:
     return found
 
 
-def _told(calls: pl.DataFrame, seen: _Seen, begins: Mask, reasons: pl.Series, results: pl.Series) -> pl.DataFrame:
+def _told(rows: _Rows, openings: Sequence[Opening], reasons: pl.Series, results: pl.Series) -> pl.DataFrame:
     """The columns of ``silent.silent_steps``."""
+    begins = _begins(rows.calls)
+    calls = rows.calls.with_columns(rows.news.json.alias("new"))
     starts, trace = np.flatnonzero(begins), np.cumsum(begins) - 1
     is_first, is_last = pl.Series(begins), pl.Series(np.append(begins[1:], True))
-    before = pl.Series([opening.before for opening in seen.openings], dtype=pl.String).gather(trace)
+    before = pl.Series([opening.before for opening in openings], dtype=pl.String).gather(trace)
     new = pl.col("new").str.strip_prefix("[").str.strip_suffix("]")
     further = pl.concat_str(pl.lit(","), pl.col("bare").shift(), pl.lit(","), new)
     added = calls.select(pl.when(is_first).then(pl.concat_str(pl.lit("["), before, new)).otherwise(further)).to_series()
@@ -512,7 +362,7 @@ def _told(calls: pl.DataFrame, seen: _Seen, begins: Mask, reasons: pl.Series, re
         first=pl.col("place").gather(pl.lit(pl.Series(starts[trace]))),
         action=pl.col("said").str.strip_prefix("[").str.strip_suffix("]"),
         tool_results=results,
-        tool_call_count=pl.Series(seen.asked_counts).cast(pl.UInt32),
+        tool_call_count=pl.Series(rows.answers.counts).cast(pl.UInt32),
         finish_reason=reasons,
         is_orphan=pl.lit(value=False),
         continues=~is_first,

@@ -127,6 +127,8 @@ def read_plain(
 def _scored(rows: pl.DataFrame, scores: pl.DataFrame) -> pl.Series:
     """Traces that one of ``scores`` may mean, whatever it is that the score names."""
     found = [rows["trace"].clear()]
+    if scores.is_empty():
+        return found[0]
     for column, own in (
         ("trace_id", "TraceId"),
         ("response_id", "response_id"),

@@ -5,10 +5,11 @@ arguments or tool responses as text is checked by its type while it is decoded; 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, cast
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from ..messages import MalformedMessagesError, Message, digest, parse_json, read_message
@@ -63,7 +64,7 @@ def written(results: list[Result]) -> str:
 
 def written_lines(results: list[list[Result]]) -> pl.Series:
     """``written`` of the results of many calls."""
-    return _lines(_ENCODE_LINES(results))
+    return lines(_ENCODE_LINES(results))
 
 
 class NotPlainError(Exception):
@@ -169,36 +170,37 @@ def _listed(text: str) -> Listed | None:
     return Listed(found, whole, is_as_written=whole == text)
 
 
-def decoded_lists(texts: pl.Series) -> tuple[list[list[Typed]], pl.Series]:
-    """The messages of many JSON lists, and the compact JSON of each list; no messages where one of them is unusual.
+def decoded_blocks(texts: pl.Series) -> Iterator[tuple[list[list[Typed]], bytes]]:
+    """The messages of many JSON lists and the compact JSON of the lists, each on a line, some hundred at a time.
+
+    Without messages where one of a list's is unusual.
 
     Args:
         texts: Each begins with a bracket and ends with one.
     """
-    found = _decoded_lines(texts)
-    if found is not None:
-        return found[0], _lines(found[1])
-    typed: list[list[Typed]] = []
-    json: list[bytes] = []
-    for start in range(0, len(texts), _BLOCK):
-        block = texts[start : start + _BLOCK]
-        whole = _decoded_lines(block)
-        singly = () if whole else (_decoded_lines(block[place : place + 1]) for place in range(len(block)))
-        for one in [whole] if whole else singly:
-            messages, line = one or ([[]], b"[]\n")
-            typed += messages
-            json.append(line)
-    return typed, _lines(b"".join(json))
-
-
-def _decoded_lines(texts: pl.Series) -> tuple[list[list[Typed]], bytes] | None:
-    """The messages of the lists, and their compact JSON one behind the other; None where any of them is unusual."""
-    if texts.str.contains_any(_MARKS).any():
-        return None
+    is_marked = texts.str.contains_any(_MARKS)
+    has_marks = is_marked.any()
     data: bytes = texts.str.join("\n").item().encode()
+    ends = [-1, *(np.cumsum(texts.str.len_bytes().to_numpy().astype(np.int64) + 1) - 1).tolist()]
+    for start in range(0, len(texts), _BLOCK):
+        places = range(start, min(start + _BLOCK, len(texts)))
+        block = data[ends[start] + 1 : ends[places.stop]]
+        found = None
+        if not (has_marks and is_marked[places.start : places.stop].any()):
+            found = _decoded_lines(block, len(places))
+        if found is not None:
+            yield found
+            continue
+        for place in places:
+            own = data[ends[place] + 1 : ends[place + 1]]
+            yield (None if is_marked[place] else _decoded_lines(own, 1)) or ([[]], b"[]\n")
+
+
+def _decoded_lines(data: bytes, count: int) -> tuple[list[list[Typed]], bytes] | None:
+    """The messages of the lists, and their compact JSON; None where any of them is unusual."""
     try:
         typed: list[list[Typed]] = _DECODE_LINES(data)
-        if len(typed) != len(texts):
+        if len(typed) != count:
             return None
         json = _ENCODE_LINES(typed)
         if data.translate(None, _SPACES) != json.translate(None, _SPACES):
@@ -208,7 +210,10 @@ def _decoded_lines(texts: pl.Series) -> tuple[list[list[Typed]], bytes] | None:
     return typed, json
 
 
-def _lines(data: bytes) -> pl.Series:
+def lines(data: bytes) -> pl.Series:
+    """The lines of a text that ends with a line."""
+    if not data:
+        return pl.Series(dtype=pl.String)
     return pl.Series([data.removesuffix(b"\n").decode()]).str.split("\n").explode()
 
 

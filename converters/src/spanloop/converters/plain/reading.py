@@ -13,7 +13,8 @@ import polars as pl
 from ..finish_reasons import canonical_finish_reason
 from ..messages import MalformedMessagesError
 from ..normalise import canonical_tools
-from .chains import Mask, Numbers, is_next, read_chains
+from .chain_messages import Mask, Numbers
+from .chains import is_next, read_chains
 from .lanes import Answer, Calls, Lane, Reader, Steps, Tools
 from .pieces import NotPlainError
 from .screen import TELLS_OF_NO_ERROR
