@@ -175,7 +175,13 @@ def test_nothing_is_lost(seen: Seen) -> None:
     assert {reason: count for reason, count in reasons.items() if reason != "context"} == seen.rejected
 
 
-BY_SCOPE = {"agentscope", "anthropic_loop_openllmetry", "langchain_anthropic_stream", "mistral_openllmetry"}
+BY_SCOPE = {
+    "agentscope",
+    "anthropic_loop_openllmetry",
+    "google_adk_1_18",
+    "langchain_anthropic_stream",
+    "mistral_openllmetry",
+}
 """Recordings whose spelling, or that two tracers saw one call, only the scope gives away."""
 
 

@@ -60,6 +60,50 @@ SEEN = [
     ),
     Seen("google_adk_openinference", (("weather_agent suatt - - -",),), failures=()),
     Seen(
+        "openai_agents_v2_responses",
+        (
+            ("weather_agent u get_weather span:error -", "weather_agent u - - missing_content"),
+            ("weather_agent u get_weather+get_weather span:ok+span:ok -", "weather_agent u - - missing_content"),
+            ("weather_agent u get_weather span:ok -", "weather_agent u - - missing_content"),
+        ),
+        failures=("tool_error get_weather",),
+    ),
+    Seen(
+        "beeai_openinference",
+        (
+            ("weather_agent su get_weather span:error -", "weather_agent suat final_answer span:ok -"),
+            ("weather_agent su - - request_failed",),
+        ),
+        failures=("tool_error get_weather", "model_call_error -"),
+    ),
+    Seen(
+        "google_adk_1_18",
+        (
+            ("weather_agent su get_weather+get_weather span:ok+span:ok -", "weather_agent suau - - -"),
+            ("weather_agent - - - request_failed",),
+        ),
+        failures=("invalid_request -",),
+    ),
+    Seen(
+        "google_adk_1_18_openinference",
+        (("weather_agent su get_weather span:error -", "weather_agent suatu - - -"),),
+        failures=("tool_error get_weather",),
+    ),
+    Seen(
+        "mlflow_langchain",
+        (("weather_agent su get_weather span:error -",), *of_agent((BOTH,), "weather_agent")),
+        failures=("tool_error get_weather",),
+    ),
+    Seen(
+        "weave_openai_agents",
+        (
+            ("weather_agent su - - missing_content", "weather_agent suat - - missing_content"),
+            ("weather_agent su - - missing_content", "weather_agent suat - - missing_content"),
+        ),
+        failures=("tool_error get_weather",),
+    ),
+    Seen("agno_openllmetry", of_agent((NOWHERE, BOTH, REFUSED), "weather_agent"), failures=FAILURES),
+    Seen(
         "pipecat",
         (
             ("- su - - missing_content", "- suat - - -"),
@@ -88,16 +132,18 @@ def test_calls_and_words_are_what_the_model_said(seen: Seen) -> None:
     _, converted = convert_recording(seen.name)
     for number in range(converted.episodes.height):
         steps = steps_of(converted, number)
-        question = next(message for message in steps[0]["state"] if message["role"] == "user")["parts"][0]["content"]
+        users = (message for message in steps[0]["state"] if message["role"] == "user")
+        question = next((message["parts"][0]["content"] for message in users), "")
         cities = [city for city in ("Paris", "Rome", "Nowhere", "Oslo") if city in question]
         asked = [part for step in steps for part in step["action"]["parts"] if part["type"] == "tool_call"]
-        assert [call["arguments"] for call in asked] in ([{"city": city} for city in cities], [])
+        weather = [call["arguments"] for call in asked if call["name"] == "get_weather"]
+        assert weather in ([{"city": city} for city in cities], [])
         results = [result for step in steps for result in step["tool_results"]]
         assert [(one["name"], one["tool_call_id"]) for one in results] == [(c["name"], c["id"]) for c in asked]
         said = [part["content"] for part in steps[-1]["action"]["parts"] if part["type"] == "text"]
         rainy = f"It is rainy in {' and '.join(cities)}."
         assert "".join(said) in ("I could not find out." if "Nowhere" in cities else rainy, "")
-        assert {step["model"].removeprefix("openai/")[:6] for step in steps} <= {"gpt-4o", "claude"}
+        assert {step["model"].removeprefix("openai/")[:6] for step in steps} <= {"gpt-4o", "claude", ""}
 
 
 def test_a_stream_whose_tool_call_became_words_is_nothing_that_the_model_said() -> None:
@@ -114,6 +160,19 @@ def test_what_only_the_sdk_knows_of_a_stream_is_taken_over() -> None:
     assert [(step["input_tokens"], step["output_tokens"]) for step in steps] == [(21, 7), (21, 7)]
     assert [step["response_id"].startswith("msg_") for step in steps] == [True, True]
     assert [step["finish_reason"] for step in steps] == ["tool_call", "stop"]
+
+
+def test_what_a_tracer_keeps_beside_the_messages_counts() -> None:
+    # MLflow has LangChain's tools, settings and agent in attributes of their own.
+    _, converted = convert_recording("mlflow_langchain")
+    (step,) = steps_of(converted, 0)
+    assert (step["agent_name"], step["sampling"]) == ("weather_agent", {"temperature": "0.2"})
+    assert [tool["name"] for tool in step["tools"]] == ["get_weather"]
+
+
+def test_the_role_developer_is_the_systems() -> None:
+    _, converted = convert_recording("agno_openllmetry")
+    assert {step["state"][0]["role"] for number in range(3) for step in steps_of(converted, number)} == {"system"}
 
 
 def test_the_answer_of_the_second_call_that_wrote_to_one_span_counts() -> None:

@@ -67,6 +67,8 @@ def _inherit(kept: Span, gone: Iterable[Span]) -> Span:
     """``kept``, where its duplicates were in the span tree, with what only they know, as new as the newest."""
     for other in gone:
         parent = other.parent_span_id if kept.parent_span_id == other.span_id else kept.parent_span_id
+        if kept.has_failed and not kept.exception.type:
+            kept = kept._replace(exception=other.exception if other.exception.type else kept.exception)
         kept = kept._replace(
             parent_span_id=parent,
             ingested_us=max(kept.ingested_us, other.ingested_us),

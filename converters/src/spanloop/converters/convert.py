@@ -5,7 +5,7 @@ spans that are no model call of their own count there as ``context``. Every scor
 """
 
 import gc
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -34,7 +34,7 @@ from .rows import (
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
 from .spans import Rejected, SpanKind
-from .steps import Episode, build_episode
+from .steps import Episode, Step, build_episode
 from .stitch import Stitched, stitch
 from .trainable import untrainable
 from .trajectories import Extensions, extensions, merge, token_columns
@@ -205,7 +205,8 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     problems = {
         step.index: problem
         for step in episode.steps
-        if (problem := untrainable(step, masked_by, after.get(step.index))) is not None
+        if (problem := untrainable(step, masked_by, after.get(step.index), _at(episode.steps, step.previous)))
+        is not None
     }
     return Judged(
         episode=episode,
@@ -217,6 +218,10 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
         group_id=group_of(episode),
         token_rows=tuple(merge(episode.steps, problems, goes_on)),
     )
+
+
+def _at(steps: Sequence[Step], index: int | None) -> Step | None:
+    return None if index is None else steps[index]
 
 
 def _scored_outcome(rewards: Rewards, options: Options) -> str:

@@ -4,6 +4,8 @@ Invariant: the first reason in the order below counts, and its detail names the 
 attribute. A step without captured tokens may be trained on (offline, from its text).
 """
 
+from typing import Final
+
 from spanloop.semconv import attributes as names
 from spanloop.semconv.enums import FaultOwner, UntrainableReason
 
@@ -12,13 +14,16 @@ from .spans import Problem
 from .steps import Step
 
 
-def untrainable(step: Step, decided_by: Failure | None, after: Step | None = None) -> Problem | None:
+def untrainable(
+    step: Step, decided_by: Failure | None, after: Step | None = None, before: Step | None = None
+) -> Problem | None:
     """Why ``step`` must not be trained on; None when it may.
 
     Args:
         step: The step.
-        after: The one that continues it.
         decided_by: The failure that decided its episode; an environment's or harness's fault masks all its steps.
+        after: The one that continues it.
+        before: The one before it in its thread.
     """
     span, capture = step.span, step.capture
     if span.has_failed:
@@ -29,7 +34,8 @@ def untrainable(step: Step, decided_by: Failure | None, after: Step | None = Non
         detail = f"{where}: {span.finish_reason!r}, expected a finish reason"
         is_captured = capture.problem is not None and capture.problem.reason is UntrainableReason.INCOMPLETE_STREAM
         return capture.problem if is_captured else Problem(UntrainableReason.INCOMPLETE_STREAM, detail)
-    if (problem := span.problem or _lost_calls(step, after) or capture.problem) is not None:
+    problem = span.problem or _lost_calls(step, after) or _lost_history(step, before) or capture.problem
+    if problem is not None:
         return problem
     if decided_by is not None and decided_by.finding.owner in {FaultOwner.ENVIRONMENT, FaultOwner.HARNESS}:
         fault = decided_by.finding
@@ -49,3 +55,19 @@ def _lost_calls(step: Step, after: Step | None) -> Problem | None:
     where = f"span {step.span.span_id}, attribute {names.GEN_AI_OUTPUT_MESSAGES}"
     detail = f"{where}: without the tool calls that span {after.span.span_id} has the answers to"
     return Problem(UntrainableReason.MISSING_CONTENT, detail)
+
+
+def _lost_history(step: Step, before: Step | None) -> Problem | None:
+    """What is wrong with a Responses API's call that seems to ask once more what tools have answered since."""
+    if before is None or not before.results or not step.span.response_id.startswith(_RESPONSE):
+        return None
+    one, other = before.span, step.span
+    if one.trace_id != other.trace_id or not other.input or one.input_chain[-1:] != other.input_chain[-1:]:
+        return None
+    where = f"span {other.span_id}, attribute {names.GEN_AI_INPUT_MESSAGES}"
+    detail = f"{where}: the same as before the tools that span {one.span_id} asked for had answered"
+    return Problem(UntrainableReason.MISSING_CONTENT, detail)
+
+
+_RESPONSE: Final = "resp_"
+"""How the ids of OpenAI's Responses API begin; its tracers may see the new items only."""

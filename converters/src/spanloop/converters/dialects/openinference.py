@@ -40,7 +40,7 @@ _NUMBERED: Final = re.compile(r"llm\.input_messages\.(\d+)\.")
 def read(span: RawSpan) -> dict[str, str]:
     """The canonical columns of one OpenInference span."""
     kind = _KINDS.get(span.attributes[SPAN_KIND].upper(), SpanKind.OTHER)
-    if kind is SpanKind.LLM and _is_preparation(span):
+    if kind is SpanKind.LLM and (_is_preparation(span) or _is_notice(span)):
         kind = SpanKind.OTHER
     metadata = fields_of(span.attributes.get("metadata", ""))
     if kind is SpanKind.AGENT and span.name == metadata.get("langgraph_node") == _NODE:
@@ -80,20 +80,31 @@ def _is_preparation(span: RawSpan) -> bool:
     return span.name.rpartition(".")[2].startswith("_prepare")
 
 
+def _is_notice(span: RawSpan) -> bool:
+    """BeeAI's instrumentor makes a span of each event of a call, such as that it failed."""
+    return (
+        not span.events
+        and _OUTPUT not in span.attributes
+        and not any(key.startswith("llm.") for key in span.attributes)
+    )
+
+
 def _call(span: RawSpan) -> dict[str, str]:
     attributes = span.attributes
     asked, answered = decoded(attributes.get(_INPUT, "")), decoded(attributes.get(_OUTPUT, ""))
     request, response = as_fields(asked), opened(answered)
     given = request | fields_of(attributes.get("llm.invocation_parameters", ""))
     identity = response_id(response) or attributes.get(names.GEN_AI_RESPONSE_ID, "")
-    said = _said(attributes, answered)
+    has_failed = any(name == names.EXCEPTION_EVENT_NAME for name, _ in span.events)
+    said = _said(attributes, answered, has_failed=has_failed)
     if _has_old_calls(attributes, said):
         said = response_messages(answered) or said
     model = attributes.get("llm.model_name", "")
     reason = first(attributes, "llm.finish_reason") or as_text(finish_reason(response))
     seen = span.lists.get(_SEEN, "")
-    if not seen or identity.startswith(RESPONSE_ID) or _FAILED.search(attributes.get(_INPUT, "")):
-        items = _seen(attributes, asked)
+    tells_more = _tells_more(attributes, request)
+    if not seen or identity.startswith(RESPONSE_ID) or tells_more:
+        items = _seen(attributes, asked, tells_more=tells_more)
         seen = dump(joined_turns(items) if identity.startswith(RESPONSE_ID) else items)
     return {
         **parameters(given),
@@ -118,9 +129,26 @@ def _entry(fields: Fields) -> Entry:
     return Entry(",".join(dump(item) for item in split_answers([_flattened(fields)])))
 
 
-def _seen(attributes: Mapping[str, str], asked: object) -> list[Fields]:
+def _tells_more(attributes: Mapping[str, str], request: Fields) -> bool:
+    """Whether the request says what the numbered attributes do not: that a tool failed, or the system prompt.
+
+    JavaScript's instrumentors for Anthropic and Bedrock keep one of several answers of tools, in the user's message.
+    """
     if _FAILED.search(attributes.get(_INPUT, "")):
-        # Numbered attributes do not tell that a tool failed.
+        return True
+    if request.get("system") and attributes.get("llm.input_messages.0.message.role") != "system":
+        return True
+    return any(
+        key.endswith(_ANSWERED) and attributes.get(key.removesuffix(_ANSWERED) + ".message.role") == "user"
+        for key in attributes
+    )
+
+
+_ANSWERED: Final = ".message.tool_call_id"
+
+
+def _seen(attributes: Mapping[str, str], asked: object, *, tells_more: bool) -> list[Fields]:
+    if tells_more:
         whole = request_messages(asked)
         if whole:
             return split_answers(whole)
@@ -133,11 +161,12 @@ def _seen(attributes: Mapping[str, str], asked: object) -> list[Fields]:
     return split_answers(_flattened(item) for item in unflatten(attributes, "llm.input_messages"))
 
 
-def _said(attributes: Mapping[str, str], answered: object) -> list[Fields]:
+def _said(attributes: Mapping[str, str], answered: object, *, has_failed: bool) -> list[Fields]:
     flat = [_flattened(item, "assistant") for item in unflatten(attributes, "llm.output_messages")]
     found = [item for item in flat if item["parts"]]
     if not found:
-        return response_messages(answered)
+        # Of a call that failed, text is the error's.
+        return [] if has_failed and isinstance(answered, str) else response_messages(answered)
     response = cast("Fields", answered) if isinstance(answered, dict) else {}
     choices = response.get("choices")
     if len(found) == 1 or (isinstance(choices, list) and len(cast("list[object]", choices)) == len(found)):
@@ -228,11 +257,14 @@ def _tool(span: RawSpan) -> dict[str, str]:
     }
 
 
+_VERCEL: Final = "ai.operationId"
+
 OPENINFERENCE: Final = RowDialect(
     name="openinference",
-    attributes=frozenset({SPAN_KIND, names.GEN_AI_OPERATION_NAME, names.GEN_AI_INPUT_MESSAGES}),
-    # What has OpenTelemetry's messages, too (Pydantic AI's spans), says more in those.
+    attributes=frozenset({SPAN_KIND, names.GEN_AI_OPERATION_NAME, names.GEN_AI_INPUT_MESSAGES, _VERCEL}),
+    # What has OpenTelemetry's messages, too (Pydantic AI's spans), says more in those, and Vercel's in its own.
     matches=attr(SPAN_KIND).is_not_null()
+    & attr(_VERCEL).is_null()
     & ~(
         attr(names.GEN_AI_OPERATION_NAME).is_not_null() & attr(names.GEN_AI_INPUT_MESSAGES).str.starts_with("[")
     ).fill_null(value=False),

@@ -116,6 +116,12 @@ TOOLS: Final = pl.coalesce(
 )
 """Pydantic AI 1 had its tools in an attribute of its own."""
 
+_IS_SILENT: Final = (
+    attr(names.GEN_AI_OUTPUT_MESSAGES).str.contains(r'^\[\{"role":\s?"assistant",\s?"parts":\s?\[\]\}\]$')
+    & attr(names.GEN_AI_RESPONSE_FINISH_REASONS).is_null()
+).fill_null(value=False)
+"""An answer of nothing that ended for no reason is one that nobody recorded: Weave leaves out tool calls so."""
+
 OTEL_GENAI: Final = Dialect(
     name="otel_genai",
     attributes=frozenset(SOURCES.values())
@@ -128,7 +134,7 @@ OTEL_GENAI: Final = Dialect(
         "input_tokens": pl.coalesce(attr(names.GEN_AI_USAGE_INPUT_TOKENS), attr(PROMPT_TOKENS)),
         "output_tokens": pl.coalesce(attr(names.GEN_AI_USAGE_OUTPUT_TOKENS), attr(COMPLETION_TOKENS)),
         "input_messages": _turns(names.GEN_AI_INPUT_MESSAGES),
-        "output_messages": _turns(names.GEN_AI_OUTPUT_MESSAGES),
+        "output_messages": pl.when(~_IS_SILENT).then(_turns(names.GEN_AI_OUTPUT_MESSAGES)),
         "tools": TOOLS,
     },
 )

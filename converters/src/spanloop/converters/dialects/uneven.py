@@ -18,8 +18,8 @@ from .otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, SOURCES
 from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known
 
 _ALTERNATIVES: Final = {"input_tokens": PROMPT_TOKENS, "output_tokens": COMPLETION_TOKENS}
-_UNEVEN: Final = r"""^\s*(?:"|\{|\[\s*(?:"|'|\{\s*'))"""
-"""How a text, an object, a list of texts and a repr begin."""
+_UNEVEN: Final = r"""^\s*(?:"|\{|\[\s*(?:"|'|\{\s*(?:'|"role":\s*"developer")))"""
+"""How a text, an object, a list of texts and a repr begin, and messages with a role that is another name of system."""
 
 _ECHO: Final = r"\"type\": \"function_call\""
 """In JSON: text that is the JSON of a call."""

@@ -38,6 +38,7 @@ class Family:
         output: Attributes with a response or a tool's answer.
         columns: Further columns, beside OpenTelemetry's own attributes.
         settings: Attributes with sampling parameters as one object.
+        metadata: An attribute with LangChain's metadata as one object.
         usage: Attributes with token counts as one object.
         agent: The agent's name, out of an agent's span.
         other: Of kinds that are not listed.
@@ -50,6 +51,7 @@ class Family:
     output: tuple[str, ...]
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     settings: tuple[str, ...] = ()
+    metadata: str = ""
     usage: tuple[str, ...] = ()
     agent: Callable[[RawSpan], str] = lambda span: span.name
     other: Callable[[RawSpan], SpanKind] = lambda _: SpanKind.OTHER
@@ -68,6 +70,8 @@ def read(family: Family, span: RawSpan) -> dict[str, str]:
         column: as_text(decoded(value)) if column in family.columns else value for column, value in columns.items()
     }
     given, answered = (_unwrapped(first(attributes, *keys)) for keys in (family.input, family.output))
+    if family.metadata and not columns["agent_name"]:
+        columns["agent_name"] = as_text(fields_of(attributes.get(family.metadata, "")).get("lc_agent_name"))
     if kind is _LLM:
         columns = _call(family, attributes, columns, (given, answered))
     elif kind is _TOOL:
@@ -96,13 +100,15 @@ def _unwrapped(text: str) -> str:
 def _call(
     family: Family, attributes: Mapping[str, str], columns: Mapping[str, str], texts: tuple[str, str]
 ) -> dict[str, str]:
-    request, response = decoded(texts[0]) if texts[0] else None, decoded(texts[1]) if texts[1] else None
+    request, response = (decoded(text) if text not in {"", "null"} else None for text in texts)
     settings = as_fields(decoded(first(attributes, *family.settings)))
     usage = response_columns({"usage": _counts(decoded(first(attributes, *family.usage)))})
     asked, answered = request_columns(request), response_columns(response)
     # A response's own count goes before an attribute: ADK wrote the sum of both into one of them.
     tools = request_tools(settings)
     columns = {**({"tools": dump(tools)} if tools else {}), **asked, **usage, **known(columns), **answered}
+    if "tools" in asked:
+        columns["tools"] = asked["tools"]
     columns = {**parameters(settings), **columns}
     if not columns.get("finish_reasons"):
         # Most of these never record it: that it is missing says nothing about a stream.
@@ -190,7 +196,13 @@ MLFLOW: Final = Family(
     kinds=_COMMON_KINDS,
     input=("mlflow.spanInputs",),
     output=("mlflow.spanOutputs",),
-    columns={"request_model": ("mlflow.llm.model",), "session_id": ("mlflow.trace.session",)},
+    columns={
+        "request_model": ("mlflow.llm.model",),
+        "session_id": ("mlflow.trace.session",),
+        "tools": ("mlflow.chat.tools",),
+    },
+    settings=("invocation_params",),
+    metadata="metadata",
     usage=("mlflow.chat.tokenUsage",),
 )
 
@@ -266,6 +278,14 @@ def _has_content(family: Family) -> pl.Expr:
     return pl.any_horizontal(attr(key).is_not_null() for key in (*family.input, *family.output))
 
 
+_HAS_REFUSED: Final = (
+    (pl.col("SpanName") == "call_llm")
+    & pl.col("ScopeName").is_in(["gcp.vertex.agent", "openinference.instrumentation.google_adk"])
+    & (pl.col("StatusCode").str.to_lowercase().str.ends_with("error"))
+    & attr(names.GEN_AI_OPERATION_NAME).is_null()
+).fill_null(value=False)
+"""A call that fails leaves ADK before 2 no time for attributes."""
+
 _is_unstructured = attr(names.GEN_AI_INPUT_MESSAGES).is_null() & attr(names.GEN_AI_OUTPUT_MESSAGES).is_null()
 _MATCHES: Final = (
     (
@@ -289,7 +309,8 @@ _MATCHES: Final = (
         | (
             pl.col("SpanName").str.contains(r"^(?:agent_run \[|execute_tool )")
             & attr(names.GEN_AI_OPERATION_NAME).is_null()
-        ),
+        )
+        | _HAS_REFUSED,
     ),
     (
         AGENTOPS,
