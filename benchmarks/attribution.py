@@ -7,7 +7,8 @@ the fault leaves it (``fatal``), or goes on as it did (``recovered``: only what 
 succeeded). Right means that class, owner and the span to blame are all those of the fault; a recovered fault must be
 called recovered besides. The episodes' own tool errors stay in them. Nothing is injected into them once more: then
 nothing may be open where an episode succeeded, and no tool or surroundings be blamed where it failed, for none was at
-fault. Without the file, made-up episodes of the same form are used.
+fault; and where an episode did what its task's solution does not, the first such step should be named. Without the
+file, made-up episodes of the same form are used.
 
 Annotated failures: people marked the agent and the step that went wrong in transcripts of several agents. Named
 baselines: always the agent with the most messages (and its first one), and always the second message. The transcripts
@@ -29,8 +30,8 @@ from typing import Final, NamedTuple
 import polars as pl
 from airline.fault import APOLOGIES, Truth
 from airline.faults import FATAL, FAULTS, RECOVERABLE
-from airline.script import Message, Script, Turn, read_scripts, says
-from airline.spans import SECOND_NS, START_NS, Place, score, span
+from airline.script import Message, Script, Turn, read_scripts, says, wrong_deeds
+from airline.spans import SECOND_NS, START_NS, Place, identity, score, span
 from airline.story import Story, Told
 
 from spanloop.converters import convert, frames
@@ -103,7 +104,7 @@ def _inject(story: Story, kind: str, script: Script, number: int, *, is_fatal: b
 
 
 def untouched(scripts: Sequence[Script]) -> dict[str, float]:
-    """The share of episodes without an injected fault of which nothing false is said."""
+    """The share of episodes without an injected fault of which nothing false is said; of wrong deeds that are named."""
     story = Story()
     for script in scripts:
         story.tell(script, "nothing", Truth("", "policy", 0, "call"), is_fatal=script.reward == 0.0)
@@ -111,7 +112,15 @@ def untouched(scripts: Sequence[Script]) -> dict[str, float]:
     owners = {trace: deciding[trace]["fault_owner"] if trace in deciding else "" for trace in story.told}
     right = sum(owners[trace] == ("policy" if each.is_fatal else "") for trace, each in story.told.items())
     print(f"  nothing injected: {right} of {len(owners)} right, {dict(Counter(owners.values()))}")
-    return {"untouched": right / len(owners)}
+    ratios = {"untouched": right / len(owners)}
+    failed = [(trace, script) for trace, script in zip(story.told, scripts, strict=True) if script.reward == 0.0]
+    wrong = {trace: turns for trace, script in failed if (turns := wrong_deeds(script))}
+    if wrong:
+        named = sum(deciding[trace]["span_id"] == identity(trace, turns[0]) for trace, turns in wrong.items())
+        last = sum(len(script.turns) - 1 == wrong[trace][0] for trace, script in failed if trace in wrong)
+        print(f"  wrong deeds: of {len(wrong)} the first is named in {named}; the last step would be it in {last}")
+        ratios |= {"wrong_deed": named / len(wrong), "last_step": last / len(wrong)}
+    return ratios
 
 
 class Judged(NamedTuple):

@@ -2,10 +2,11 @@
 
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 Message = dict[str, Any]
 Raised = tuple[str, str]
@@ -59,6 +60,8 @@ class Script:
     """What the program around it raised."""
     task_id: str = ""
     """Attempts at one task have the same."""
+    due: frozenset[str] | None = None
+    """What the task's solution does, each as ``_deed`` writes it; None when nobody said."""
     wording: int = 0
     """Which wording of its kind an injected fault has."""
 
@@ -75,7 +78,9 @@ def read_scripts(path: Path) -> list[Script]:
 
 
 def _script(found: Message, tools: list[Message]) -> Script:
-    script = Script([], [], tools, float(found["reward"]), task_id=str(found.get("task_id", "")))
+    solution = found.get("info", {}).get("task", {}).get("actions")
+    due = None if solution is None else frozenset(_deed(each["name"], each["kwargs"]) for each in solution)
+    script = Script([], [], tools, float(found["reward"]), task_id=str(found.get("task_id", "")), due=due)
     for message in found["traj"]:
         role, content = message["role"], message.get("content") or ""
         if role == "assistant":
@@ -92,6 +97,27 @@ def _script(found: Message, tools: list[Message]) -> Script:
             after.append({"role": role, "parts": [{"type": "text", "content": content}]})
     script.turns[-1].then = []
     return script
+
+
+_DEED: Final = re.compile(r"(?:book|cancel|update|send)_")
+
+
+def wrong_deeds(script: Script) -> list[int]:
+    """The turns that did, in order, what the task's solution does not do."""
+    if script.due is None:
+        return []
+    return [
+        number
+        for number, turn in enumerate(script.turns)
+        if turn.call
+        and _DEED.match(turn.call["name"])
+        and not (turn.answer or "").startswith("Error")
+        and _deed(turn.call["name"], turn.call["arguments"]) not in script.due
+    ]
+
+
+def _deed(name: str, arguments: object) -> str:
+    return f"{name} {json.dumps(arguments, sort_keys=True)}"
 
 
 def _made_up_episode(number: int) -> Script:

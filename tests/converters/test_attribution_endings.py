@@ -245,3 +245,32 @@ def test_a_stream_that_an_error_ended_is_incomplete_and_one_that_somebody_stoppe
     assert of(("RemoteProtocolError", "peer closed connection"), begun)[:2] == ("incomplete_stream", "environment")
     assert of(("RemoteProtocolError", "peer closed connection"), None)[:2] == ("connection_error", "environment")
     assert of(("CancelledError", ""), begun)[:2] == ("cancelled", "user")
+
+
+BOOKED = asking(1, "x", "12 seats", "get_seats"), asking(2, "y", '{"seat": "A"}', "book_seat")
+
+
+@pytest.mark.parametrize(
+    ("last", "step", "chosen"),
+    [
+        ("Your seat has been booked successfully.", 1, "the first thing done"),
+        ("I\u2019ve booked the seat by the window.", 1, "the first thing done"),
+        ("You're welcome! Feel free to reach out again.", 1, "the first thing done"),
+        ("All seats are by the window.", 2, None),
+        ("The fare is 520 dollars.", 2, None),
+    ],
+)
+def test_a_report_of_a_deed_and_a_farewell_are_no_mistake_and_the_deed_may_be(
+    last: str, step: int, chosen: str | None
+) -> None:
+    converted = told(*BOOKED, says("a", last))
+    assert found(converted) == [("wrong_answer", "policy", step, False)]
+    assert json.loads(converted.failures.item(0, "evidence")).get("chosen") == chosen
+    assert (converted.failures.item(0, "confidence") < 0.45) is (chosen is not None)
+
+
+def test_nothing_done_leaves_what_was_said_before_the_farewell() -> None:
+    refused = asking(1, "x", "Error: HTTP 503", "book_seat"), asking(2, "x", "12 seats", "get_seats")
+    talk = says("a", "There is no seat by the window."), says("a", "Take care, and have a great day!")
+    assert found(told(refused[1], *talk)) == [("wrong_answer", "policy", 1, False)]
+    assert found(told(*refused, says("a", "A seat has been found.")))[0][0] == "server_error"

@@ -29,6 +29,26 @@ _FEW_WORDS: Final = 3
 """A last message of so many ("TERMINATE", "Thank you!") ends a conversation and answers nothing."""
 
 
+_COURTEOUS: Final = re.compile(
+    r"\W*(?:you(?:'re| are) (?:very |most )?welcome|no problem|my pleasure|(?:i'm |i am )?(?:glad|happy) (?:to|i could)"
+    r"|thank(?:s| you)\b|take care|have an? \w+ (?:day|trip|time)|good ?bye|bye\b|talk (?:to you )?soon|safe travels)",
+    re.IGNORECASE,
+)
+_CLOSING: Final = re.compile(
+    r"feel free|reach out|have an? \w+ (?:day|trip|time|flight|weekend)|safe travels|take care|hesitate|let me know"
+    r"|talk (?:to you )?soon|looking forward|good ?bye|take your time",
+    re.IGNORECASE,
+)
+_MOST_WORDS: Final = 60
+
+
+def is_farewell(text: str) -> bool:
+    """Whether a message only takes leave: courtesies, no figures, and nothing long."""
+    words = text.replace("\u2019", "'")
+    is_short = len(words.split()) <= _MOST_WORDS and not any(character.isdigit() for character in words)
+    return is_short and _COURTEOUS.match(words) is not None and _CLOSING.search(words) is not None
+
+
 def origin_of_answer(episode: Episode) -> tuple[Step, str] | None:
     """The step that first said the final answer, or got it from a tool, and the answer; None where it has no value."""
     for last in reversed(episode.steps):

@@ -11,6 +11,11 @@ _ASKED: Final = re.compile(
     r"(?:^|[_.\-/ ])(?:get|search|find|list|fetch|read|look|lookup|query|load|retrieve|check|calculate|compute|show"
     r"|view|select|describe|count|ask)(?:$|[_.\-/ A-Z])"
 )
+_DOES: Final = re.compile(
+    r"(?:^|[_.\-/ ])(?:add|approve|assign|book|cancel|change|close|create|delete|edit|exchange|insert|issue|modify|move"
+    r"|order|pay|place|post|rebook|refund|register|remove|reserve|return|schedule|send|set|update|write)"
+    r"(?:$|[_.\-/ A-Z])"
+)
 _NOTES: Final = re.compile(
     r"(?:^|[_.\-/ ])(?:think|thought|thinking|reflect|reason|plan|note|scratchpad|memo)(?:$|[_.\-/ A-Z])"
 )
@@ -44,6 +49,11 @@ _NOTHING_WITHIN: Final = re.compile(r'\{\s*"\w{1,40}"\s*:\s*(?:null|""|\{\s*\}|N
 def is_asked(tool: str) -> bool:
     """Whether a tool's name is that of a question."""
     return _ASKED.search(tool) is not None
+
+
+def does_something(tool: str) -> bool:
+    """Whether a tool's name is that of a deed: after it things are not what they were."""
+    return _DOES.search(tool) is not None and not is_asked(tool)
 
 
 def is_note(tool: str) -> bool:

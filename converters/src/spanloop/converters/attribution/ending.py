@@ -10,8 +10,8 @@ from typing import Final
 from spanloop.semconv.enums import FaultOwner
 
 from ..steps import Episode, Step
-from .answer import origin_of_answer
-from .asking import ends
+from .answer import is_farewell, origin_of_answer
+from .asking import does_something, ends
 from .base import EndingRule, ErrorClass, Finding, Sighting
 
 _DECLINED: Final = re.compile(
@@ -62,10 +62,40 @@ def _wrong(episode: Episode, reward: float | None) -> Sighting | None:
     last = episode.steps[-1]
     evidence: dict[str, object] = {"reward": repr(reward), "answer": _last_words(last)[:500]}
     message = f"the episode ended in order with reward {reward:g}"
-    origin = origin_of_answer(episode)
-    if origin is not None:
+    origin, confidence = origin_of_answer(episode), 0.5
+    if _reports(last, episode) or (origin is None and is_farewell(_last_words(last))):
+        last, evidence["chosen"] = _before_the_end(episode)
+        confidence = 0.4
+    elif origin is not None:
         last, evidence["value"] = origin
-    return Sighting(last, Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, 0.5, message, evidence), last.span)
+    return Sighting(last, Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, confidence, message, evidence), last.span)
+
+
+_REPORT: Final = re.compile(
+    r"\bsuccessfully\b|\b(?:has|have) (?:now |also |all |both )?been \w+|\bi(?:'ve| have) (?:just |now )?\w+ed\b"
+    r"|\bis (?:now )?(?:booked|cancell?ed|confirmed|updated|complete|done)\b",
+    re.IGNORECASE,
+)
+
+
+def _reports(last: Step, episode: Episode) -> bool:
+    """Whether the last message reports what was done right before it: then the deed is nearer to the mistake."""
+    before = episode.steps[last.previous] if last.previous is not None else None
+    return before is not None and _did(before) and _REPORT.search(_last_words(last).replace("\u2019", "'")) is not None
+
+
+def _did(step: Step) -> bool:
+    """Whether a tool of the step did something, in order."""
+    return any(not result.is_error and does_something(result.name) for result in step.results)
+
+
+def _before_the_end(episode: Episode) -> tuple[Step, str]:
+    """What an episode failed by that ended in a report or in courtesies, as a guess, and why."""
+    done = next((step for step in episode.steps if _did(step)), None)
+    if done is not None:
+        return done, "the first thing done"
+    said = (step for step in reversed(episode.steps) if not is_farewell(_last_words(step)))
+    return next(said, episode.steps[-1]), "the last that was said before taking leave"
 
 
 def _last_words(last: Step) -> str:
