@@ -6,6 +6,8 @@ from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from spanloop.converters.plain import reading
 from spanloop.converters.plain.chains import Chains, read_chains
@@ -14,6 +16,7 @@ from .converters_world import Message, World, answers, asks, text, trace_id
 from .test_plain import insist_on
 
 TURNS = 4
+Spell = Callable[[Sequence[Message]], str]
 BRIEF = '[{"type": "text", "content": "Be brief."}]'
 
 
@@ -31,7 +34,7 @@ def agent(
     world: World,
     name: str,
     *,
-    spell: Callable[[Sequence[Message]], str] = json.dumps,
+    spell: Spell = json.dumps,
     ask: Callable[[str], Message] = asks,
     result: str = "{}",
     history: Callable[[Message], Message] = dict,
@@ -114,6 +117,27 @@ LEFT: dict[str, dict[str, Any]] = {
 }
 
 
+def indented(messages: Sequence[Message]) -> str:
+    return json.dumps(list(messages), indent=1)
+
+
+def reason_first(messages: Sequence[Message]) -> str:
+    return json.dumps([dict(reversed(message.items())) for message in messages])
+
+
+def one_by_one(spellings: Sequence[Spell]) -> Spell:
+    """Spells every list in the next way."""
+    left = iter(spellings)
+
+    def spell(messages: Sequence[Message]) -> str:
+        return next(left)(messages)
+
+    return spell
+
+
+SPELLINGS = (json.dumps, json.dumps, compact, as_written, all_swapped, indented, reason_first)
+
+
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> list[Chains | None]:
     """What is read all at once."""
@@ -176,4 +200,13 @@ def test_an_input_with_a_comma_too_many_is_not_plain() -> None:
     world.call(seen, said, trace=trace_id("t"))
     after = json.dumps([*seen, said]).removesuffix("]") + ", ]"
     world.call(seen, text("assistant", "Hi."), trace=trace_id("t"), attributes={"gen_ai.input.messages": after})
+    insist_on(world)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.sampled_from(SPELLINGS), min_size=2 * TURNS, max_size=2 * TURNS), st.integers(0, 2))
+def test_however_messages_are_spelled_both_ways_agree(spellings: list[Spell], words: int) -> None:
+    world = World()
+    for number, ask in enumerate((asks, both, asks_with_words)):
+        agent(world, f"agent {number}", spell=one_by_one(spellings), ask=ask, user_again=words > number)
     insist_on(world)

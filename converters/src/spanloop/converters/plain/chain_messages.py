@@ -29,7 +29,8 @@ class Answers(NamedTuple):
     asked: list[Call]
     """Tool calls, one answer's after another's."""
     ids: list[str]
-    """Of ``asked``."""
+    names: list[str]
+    """Both of ``asked``."""
     counts: Numbers
     """Of each answer: how many it has of them."""
     texts: list[str]
@@ -47,6 +48,7 @@ class Answers(NamedTuple):
         return Answers(
             list(compress(self.asked, of_asked)),
             list(compress(self.ids, of_asked)),
+            list(compress(self.names, of_asked)),
             self.counts[kept],
             list(compress(self.texts, kept.tolist())),
             self.reasons.filter(chosen),
@@ -99,6 +101,7 @@ def read_answers(texts: pl.Series) -> Answers:
     """Read the answers of calls, lists of messages as JSON."""
     asked: list[Call] = []
     ids: list[str] = []
+    names: list[str] = []
     counts, said = [0] * len(texts), [""] * len(texts)
     reasons: list[str] = []
     json: list[bytes] = []
@@ -114,6 +117,7 @@ def read_answers(texts: pl.Series) -> Answers:
             if isinstance(part, Call):
                 asked.append(part)
                 ids.append(part.id)
+                names.append(part.name)
                 counts[place] = 1
             elif isinstance(part, Text):
                 said[place] = part.content.strip()
@@ -125,12 +129,13 @@ def read_answers(texts: pl.Series) -> Answers:
                     odd.append(place)
                 asked += own
                 ids += own_ids
+                names += [other.name for other in own]
                 counts[place] = len(own)
                 said[place] = "".join(words).strip()
             if one.role != "assistant":
                 odd.append(place)
     told = pl.Series("given_reason", reasons, dtype=pl.String)
-    return Answers(asked, ids, np.array(counts), said, told, lines(b"".join(json)), _all_but(odd, len(texts)))
+    return Answers(asked, ids, names, np.array(counts), said, told, lines(b"".join(json)), _all_but(odd, len(texts)))
 
 
 _NO_ANSWER: Final = Typed("tool", [])

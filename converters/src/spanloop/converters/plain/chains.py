@@ -8,7 +8,7 @@ is left to ``lanes``.
 
 from collections.abc import Sequence
 from itertools import repeat
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -97,12 +97,13 @@ def _of_whole_traces(calls: pl.DataFrame, is_fine: Mask) -> Mask:
     return found
 
 
+def _inner(column: str) -> pl.Expr:
+    """Lists without their brackets: views, no copies."""
+    return pl.col(column).str.slice(1).str.head(-1)
+
+
 def _bytes(column: str) -> pl.Expr:
     return pl.col(column).cast(pl.Binary)
-
-
-_KEPT: Final = _bytes("input_messages").bin.size().shift() - 1
-"""How much of the input before comes again: all but its last bracket."""
 
 
 def _growing(calls: pl.DataFrame) -> pl.DataFrame:
@@ -133,16 +134,11 @@ def _read(growing: pl.DataFrame) -> _Rows:
 
 def _bare() -> pl.Expr:
     """The answer without its finish reason; null where that is not its last field."""
-    reason, said = pl.col("given_reason"), pl.col("said")
-    end = pl.concat_str(pl.lit(',"finish_reason":"'), reason, pl.lit('"}]'))
-    shorter = pl.concat_str(said.str.strip_suffix(end), pl.lit("}"))
+    reason, said = pl.col("given_reason"), pl.col("said").str
+    last = pl.concat_str(pl.lit(',"finish_reason":"'), reason, pl.lit('"}]'))
+    end = pl.when(reason == "").then(pl.lit("}]")).otherwise(last)
     return (
-        pl.when(reason == "")
-        .then(said.str.strip_suffix("]"))
-        .when(said.str.ends_with(end))
-        .then(shorter)
-        .str.strip_prefix("[")
-        .alias("bare")
+        pl.when(said.ends_with(end)).then(pl.concat_str(said.strip_suffix(end).str.slice(1), pl.lit("}"))).alias("bare")
     )
 
 
@@ -151,51 +147,43 @@ def _new(calls: pl.DataFrame) -> pl.Series:
 
     The answer has to come as it was spelled, less its finish reason.
     """
-    text, answer, reason = _bytes("input_messages"), _bytes("output_messages"), pl.col("given_reason")
-    size, start, closing = answer.bin.size(), pl.col("start"), pl.col("closing")
-    wide, narrow = (
-        pl.concat_str(pl.lit(before), reason, pl.lit('"}]')).cast(pl.Binary)
-        for before in (', "finish_reason": "', ',"finish_reason":"')
-    )
+    answer, reason, tail, again = (pl.col(name) for name in ("output_messages", "given_reason", "tail", "again"))
+    ends = [
+        pl.concat_str(pl.lit(before), reason, pl.lit('"}]')).alias(name)
+        for name, before in (("wide", ', "finish_reason": "'), ("narrow", ',"finish_reason":"'))
+    ]
     end = (
         pl.when(reason == "")
-        .then(size - 2)
-        .when(answer.bin.ends_with(wide))
-        .then(size - wide.bin.size())
-        .when(answer.bin.ends_with(narrow))
-        .then(size - narrow.bin.size())
+        .then(pl.lit("}]"))
+        .when(answer.str.ends_with(pl.col("wide")))
+        .then("wide")
+        .when(answer.str.ends_with(pl.col("narrow")))
+        .then("narrow")
     )
-    is_wide = text.bin.slice(_KEPT, 2) == b", "
+    comma = pl.when(tail.str.starts_with(", ")).then(pl.lit(", ")).otherwise(pl.lit(","))
+    kept = _bytes("input_messages").bin.size().shift() - 1
     # One column after another: as one expression each would be found again wherever it is used.
-    steps = calls.select(
-        text.alias("text"),
-        spelled=answer.bin.slice(1, end - 1).shift(),
-        start=pl.when(is_wide).then(_KEPT + 2).when(text.bin.slice(_KEPT, 1) == b",").then(_KEPT + 1),
-        comma=pl.when(is_wide).then(pl.lit(b"}, ")).otherwise(pl.lit(b"},")),
+    steps = (
+        calls.select(answer, reason, *ends, tail=_bytes("input_messages").bin.slice(kept).cast(pl.String))
+        .select(tail, spelled=answer.str.strip_suffix(end).str.slice(1).shift(), comma=comma)
+        .select(tail, again=pl.concat_str("comma", "spelled", pl.lit("}"), "comma"))
     )
-    text, spelled, comma = pl.col("text"), pl.col("spelled"), pl.col("comma")
-    steps = steps.with_columns(closing=start + spelled.bin.size())
-    comes_again = (text.bin.slice(start, closing - start) == spelled) & (
-        text.bin.slice(closing, comma.bin.size()) == comma
-    )
-    rest = steps.select(rest=text.bin.slice(closing + comma.bin.size()).cast(pl.String), comes_again=comes_again)
-    return rest.select(
+    return steps.select(
         pl.when(pl.Series(_begins(calls)))
         .then(calls["input_messages"])
-        .when("comes_again")
-        .then(pl.concat_str(pl.lit("["), "rest"))
+        .when(tail.str.starts_with(again))
+        .then(pl.concat_str(pl.lit("["), tail.str.strip_prefix(again)))
     ).to_series()
 
 
 def _found(rows: _Rows, tools: pl.DataFrame) -> Chains | Mask:
     """What there is to say of the calls; or which are fine, where not all are."""
-    calls, (asked, ids, counts, texts, *_), news = rows
+    calls, (asked, ids, named, counts, texts, *_), news = rows
     begins = _begins(calls)
     is_fine: Mask = counts == np.append(np.where(begins, 0, news.counts)[1:], 0)
     if not is_fine.all():
         return is_fine
     of_call, trace = np.repeat(np.arange(calls.height), counts), calls["trace"].to_numpy()
-    named = [one.name for one in asked]
     places, has_all = _spans_of(trace, trace[of_call], ids, tools)
     reasons = _reasons(calls)
     is_fine = has_all & _has_ended(calls, reasons, rows.answers) & ~_may_circle(trace, of_call, rows)
@@ -309,7 +297,7 @@ def _fails(contents: Sequence[str]) -> Mask:
 
 def _may_circle(trace: Numbers, of_call: Numbers, rows: _Rows) -> Mask:
     """Whether ``lanes`` would see a circle that ends with a call: the same was done and came back, again and again."""
-    (asked, _, counts, texts, *_), contents = rows.answers, rows.news.contents
+    (asked, _, _, counts, texts, *_), contents = rows.answers, rows.news.contents
     got = list(texts)
     for place, content in zip(of_call.tolist(), contents, strict=True):
         got[place] = content
@@ -342,13 +330,13 @@ def _told(rows: _Rows, openings: Sequence[Opening], reasons: pl.Series, results:
     starts, trace = np.flatnonzero(begins), np.cumsum(begins) - 1
     is_first, is_last = pl.Series(begins), pl.Series(np.append(begins[1:], True))
     before = pl.Series([opening.before for opening in openings], dtype=pl.String).gather(trace)
-    new = pl.col("new").str.strip_prefix("[").str.strip_suffix("]")
+    new = _inner("new")
     further = pl.concat_str(pl.lit(","), pl.col("bare").shift(), pl.lit(","), new)
     added = calls.select(pl.when(is_first).then(pl.concat_str(pl.lit("["), before, new)).otherwise(further)).to_series()
     ends = np.cumsum(added.str.len_bytes().to_numpy().astype(np.int64))
     begin = np.append(0, ends)[starts]
     # Every state is the beginning of its trace's last one: a view of it, and one copy for the bracket.
-    whole = binary(added.str.join("").item().encode(), np.append(begin, ends[-1]))
+    whole = binary(added.str.join("").cast(pl.Binary).item(), np.append(begin, ends[-1]))
     states = (
         pl.DataFrame([whole.gather(trace).alias("whole"), pl.Series("size", ends - begin[trace])])
         .select(pl.concat_str(pl.col("whole").bin.slice(0, pl.col("size")).cast(pl.String), pl.lit("]")))
@@ -360,7 +348,7 @@ def _told(rows: _Rows, openings: Sequence[Opening], reasons: pl.Series, results:
         next_state=pl.when(is_last).then(pl.lit("")).otherwise(states.shift(-1)),
         is_last=is_last,
         first=pl.col("place").gather(pl.lit(pl.Series(starts[trace]))),
-        action=pl.col("said").str.strip_prefix("[").str.strip_suffix("]"),
+        action=_inner("said"),
         tool_results=results,
         tool_call_count=pl.Series(rows.answers.counts).cast(pl.UInt32),
         finish_reason=reasons,

@@ -199,6 +199,8 @@ def _used_as_tools(plain: Plain) -> set[str]:
         for lane in lanes:
             told[lane.question.strip(), lane.answer].add(trace_id)
     said = {answer for _, answer in told}
+    if said.isdisjoint([content.strip() for answers in plain.answers for _, content in answers]):
+        return set()
     found: set[str] = set()
     for trace_id, answers in zip(trace_ids, plain.answers, strict=True):
         for asked, content in answers:
