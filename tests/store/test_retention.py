@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import ConfigurationError
-from spanloop.store import Store
-from spanloop.store.client import Connection
+from spanloop.store import DataDir, Store, connect
+from spanloop.store.client import Address, Connection
 from spanloop.store.retention import FOR_EVER, read_period, retention, set_retention
 
 from .conftest import MakeFrame
@@ -72,3 +73,19 @@ def test_a_retention_can_be_changed_and_taken_back(store: Store, connection: Con
     store.insert("otel_traces", frame_of("otel_traces", [old]))
     connection.command("OPTIMIZE TABLE otel_traces FINAL", doing="merging")
     assert ids(connection, "otel_traces", "TraceId") == {"t"}
+
+
+def test_a_table_that_came_after_the_retention_gets_it_at_the_next_connection(
+    store: Store, address: Address, connection: Connection, data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = f"{address.user}:{address.password}@" if address.user else ""
+    url = f"{address.scheme}://{user}{address.host}:{address.port}/{address.database}"
+    monkeypatch.setenv(CLICKHOUSE_URL_ENV, url)
+    connect(data_dir).close()
+    assert store.query("store_retention").is_empty()
+    set_retention(store, 30)
+    for table in ("log_summaries", "trace_summaries"):
+        connection.command(f"ALTER TABLE {table} REMOVE TTL", doing="going back to an older version")
+    assert store.query("store_retention").height == 2
+    connect(data_dir).close()
+    assert store.query("store_retention")["days"].to_list() == [30] * 4

@@ -10,6 +10,7 @@ from .claims import is_claimed
 from .client import Address
 from .datadir import DataDir
 from .embedded_config import USER, read_secret
+from .retention import complete_retention
 from .store import Store
 from .supervisor import EmbeddedClickHouse
 
@@ -28,7 +29,7 @@ class _OwningStore(Store):
 
 
 def connect(data_dir: DataDir, *, start: bool = False) -> Store:
-    """Connect to the store of ``data_dir`` and migrate it.
+    """Connect to the store of ``data_dir``, migrate it, and let its retention cover what a migration has added.
 
     Args:
         data_dir: Where the embedded server announces itself. Not looked at when ``SPANLOOP_CLICKHOUSE_URL`` is set.
@@ -40,6 +41,16 @@ def connect(data_dir: DataDir, *, start: bool = False) -> Store:
         DataDirectoryError: The data directory is not usable.
         StoreError: ClickHouse is out of reach, or its schema is not ours.
     """
+    store = _opened(data_dir, start=start)
+    try:
+        complete_retention(store)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _opened(data_dir: DataDir, *, start: bool) -> Store:
     if url := os.environ.get(CLICKHOUSE_URL_ENV):
         return Store.open(Address.parse(url))
     data_dir.open()

@@ -15,12 +15,13 @@ from .store import Store
 FOR_EVER: Final = 49_710
 """Days from 1970 to the end of ClickHouse's DateTime."""
 
-_STATEMENTS: Final = (
-    "store_retain_spans",
-    "store_retain_logs",
-    "store_retain_log_summaries",
-    "store_retain_trace_summaries",
-)
+_STATEMENTS: Final = {
+    "otel_traces": "store_retain_spans",
+    "otel_logs": "store_retain_logs",
+    "log_summaries": "store_retain_log_summaries",
+    "trace_summaries": "store_retain_trace_summaries",
+}
+_MADE_OF: Final = {"log_summaries": "otel_logs", "trace_summaries": "otel_traces"}
 _PERIOD: Final = re.compile(r"(\d{1,6})\s*d?")
 
 
@@ -56,11 +57,27 @@ def set_retention(store: Store, days: int) -> None:
     """
     if days == FOR_EVER and retention(store) == FOR_EVER:
         return
-    for statement in _STATEMENTS:
+    for statement in _STATEMENTS.values():
         store.execute(statement, days=days)
+
+
+def complete_retention(store: Store) -> None:
+    """Keep summaries as long as what they sum up: they may be of a migration after the one that a retention was set in.
+
+    Raises:
+        StoreError: ClickHouse refused or is out of reach; call it again.
+    """
+    days = _stored(store)
+    for table, source in _MADE_OF.items():
+        if source in days and days.get(table) != days[source]:
+            store.execute(_STATEMENTS[table], days=days[source])
 
 
 def retention(store: Store) -> int:
     """For how many days rows are kept; `FOR_EVER` by default. After half a change, the shortest time that holds."""
-    found = [int(days) for days in store.query("store_retention")["days"]]
-    return min(found, default=FOR_EVER)
+    return min(_stored(store).values(), default=FOR_EVER)
+
+
+def _stored(store: Store) -> dict[str, int]:
+    """Table → days, of those that a retention is set for."""
+    return {str(table): int(days) for table, days in store.query("store_retention").iter_rows()}
