@@ -47,7 +47,7 @@ SEEN = [
     ),
     Seen(
         "llama_index_native",
-        (*of_agent((NOWHERE,)), ("- su - - missing_content", "- suat - - missing_content"), REFUSED),
+        (*of_agent((NOWHERE,)), ("- su get_weather span:ok missing_content", "- suat - - missing_content"), REFUSED),
         failures=FAILURES,
     ),
     Seen("langchain_responses_openllmetry", of_agent((BOTH,), "weather_agent"), failures=()),
@@ -106,12 +106,12 @@ SEEN = [
     Seen(
         "pipecat",
         (
-            ("- su - - missing_content", "- suat - - -"),
-            ("- su - - missing_content", "- suat - - -"),
+            ("- su get_weather ok missing_content", "- suat - - -"),
+            ("- su get_weather error missing_content", "- suat - - -"),
             ("- su - - missing_content", "- suatat - - -"),
             REFUSED,
         ),
-        failures=("invalid_request -",),
+        failures=FAILURES,
     ),
 ]
 

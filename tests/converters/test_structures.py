@@ -60,7 +60,7 @@ SEEN = [
                 "- suau - - -",
             ),
             (
-                "- su get_weather ok -",
+                "- su get_weather error -",
                 "- suau - - -",
             ),
             (
@@ -69,7 +69,6 @@ SEEN = [
             ),
             ("- su - - request_failed",),
         ),
-        failures=("rate_limit -",),
         rejected={"duplicate_model_call": 7},
     ),
     Seen(
@@ -182,7 +181,7 @@ SEEN = [
                 "- suatt - - -",
             ),
             (
-                "- su get_weather ok -",
+                "- su get_weather error -",
                 "- suat - - -",
             ),
             (
@@ -191,7 +190,6 @@ SEEN = [
             ),
             ("- su - - request_failed",),
         ),
-        failures=("rate_limit -",),
     ),
     Seen(
         "mistral_openinference",
@@ -242,7 +240,7 @@ SEEN = [
                 "- suat - - -",
             ),
             (
-                "- su - - missing_content",
+                "- su get_weather ok missing_content",
                 "- suat - - -",
             ),
             ("- su - - request_failed",),
@@ -453,7 +451,7 @@ SEEN = [
                 "- suat - - -",
             ),
             (
-                "- su - - missing_content",
+                "- su get_weather ok missing_content",
                 "- suat - - -",
             ),
             ("- su - - request_failed",),

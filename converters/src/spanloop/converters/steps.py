@@ -18,6 +18,7 @@ from .messages import chain, parse_json
 from .spans import Span, SpanKind
 from .stitch import Group, SpanKey, inherit
 from .tool_results import ToolResult, tool_results
+from .untold_answers import with_told_answers
 
 Thread = tuple[str, bytes, bytes]
 
@@ -79,7 +80,7 @@ class Episode:
 
 def build_episode(group: Group, parents: Mapping[SpanKey, SpanKey], captures: Mapping[SpanKey, Capture]) -> Episode:
     """Order the group's model calls into steps and attach what belongs to each."""
-    calls = group.calls
+    calls = with_told_answers(group.calls)
     index_of = {call.key: index for index, call in enumerate(calls)}
     agents = _agents(calls, group.context)
     continues = [_earlier(index_of.get(parents.get(call.key, ("", ""))), index) for index, call in enumerate(calls)]

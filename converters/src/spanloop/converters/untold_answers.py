@@ -1,0 +1,42 @@
+"""Answers that a tracer left out, out of what the next call was sent.
+
+Pipecat and some streams record what a model was asked and not what it said; a call that goes on from there repeats it.
+Invariant: only an answer that can be no other call's counts, and the step stays untrainable: words beside it may be
+missing. Which tools were called and how they fared is told so.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from .messages import Message
+from .spans import Span
+
+
+def with_told_answers(calls: Sequence[Span]) -> Sequence[Span]:
+    """The calls of an episode, those without an answer with the one that a later call was sent as theirs."""
+    silent = [call for call in calls if call.input and not call.output and not call.has_failed]
+    if not silent:
+        return calls
+    asked = Counter(call.input_chain[-1] for call in calls if call.input)
+    found = {
+        call.key: answer
+        for call in silent
+        if asked[call.input_chain[-1]] == 1 and (answer := _answer(call, calls)) is not None
+    }
+    return [call._replace(output=(found[call.key],)) if call.key in found else call for call in calls]
+
+
+def _answer(call: Span, calls: Sequence[Span]) -> Message | None:
+    """What the model said to ``call``, as all the calls that go on from it tell."""
+    count = len(call.input)
+    nexts = [
+        other.input[count:]
+        for other in calls
+        if len(other.input) > count and other.input_chain[count - 1] == call.input_chain[-1]
+    ]
+    if not nexts or len({news[0].digest for news in nexts}) > 1:
+        return None
+    answer, *others = min(nexts, key=len)
+    # Where the model speaks again in it, a call was not recorded, or one answer was taken apart.
+    is_alone = all(message.role != "assistant" for message in others)
+    return answer if is_alone and answer.role == "assistant" and (answer.tool_calls or answer.text) else None
