@@ -16,18 +16,26 @@ from .test_concurrent import assert_converted
 
 
 def fill(world: World, chance: random.Random) -> None:
-    """Loops whose every call is a trace; the roots of some name an episode, and so take their call out of the loop."""
-    told: list[list[dict[str, Any]]] = [[OPENING[0], text("user", f"Order {number}")] for number in range(4)]
-    for step in range(16):
-        number = chance.randrange(4)
+    """Loops that say the same, so that one could go on with another, in one trace or in a trace for each call.
+
+    The roots of some traces name an episode, and so take their calls out of the loop; some calls were recorded twice,
+    in a trace of its own the second time.
+    """
+    told: list[list[dict[str, Any]]] = [list(OPENING) for _ in range(6)]
+    for step in range(18):
+        number = chance.randrange(6)
         seen = told[number]
-        identity = f"c{number}-{len(seen)}"
-        root = f"{step + 1:016x}" if chance.random() < 0.4 else ""
-        where: dict[str, Any] = {"trace": trace_id(identity), "start_s": float(step)}
-        world.call(seen, asks(identity), parent=root, span_id=f"{step + 100:016x}", response_id=f"r{step}", **where)
+        trace = trace_id(f"l{number}" if number % 3 == 0 else f"l{number}-{step}")
+        said = asks(f"c{len(seen)}", content=chance.choice(["", "hm"]))
+        where: dict[str, Any] = {"start_s": world.clock_s, "response_id": f"r{step}"}
+        root = f"{step + 1000:016x}" if chance.random() < 0.5 else ""
+        world.call(seen, said, trace=trace, parent=root, scope="one", **where)
+        if chance.random() < 0.25:
+            world.call(seen, said, trace=trace_id(f"t{step}"), scope="two", duration_s=0.4, **where)
         if root:
-            world.span("task", {"spanloop.episode.id": f"e{step}"}, span_id=root, **where)
-        seen += [asks(identity), answers(identity, "ok")]
+            name = chance.choice([f"e{number}", f"e{number}", f"e{number}-{step}"])
+            world.span("task", {"spanloop.episode.id": name}, trace=trace, span_id=root, start_s=where["start_s"])
+        seen += [said, answers(f"c{len(seen)}", "ok")]
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -40,7 +48,7 @@ def test_any_order_of_calls_and_keys_ends_in_the_same_store(store: Store, feed: 
         size = chance.randint(1, 8)
         feed.send(order[:size])
         order = order[size:]
-        run(store, batch_spans=chance.choice([1, 7, 100]))
+        run(store, batch_spans=chance.choice([4, 100]))
     assert_converted(feed)
 
 
@@ -68,4 +76,21 @@ def test_a_trace_that_its_root_names_is_converted_by_itself(
     feed.send()
     run(store, batch_spans=4)
     assert read == [4] * 5
+    assert_converted(feed)
+
+
+@pytest.mark.parametrize("late", [0, 1, 2], ids=["call", "root", "twin"])
+def test_a_call_that_another_scope_recorded_in_a_trace_of_its_own_counts_once(
+    store: Store, feed: Feed, late: int
+) -> None:
+    trace, root = trace_id("held"), "f" * 16
+    asked, said = [text("user", "?")], text("assistant", "!")
+    feed.world.call(asked, said, trace=trace, parent=root, scope="one", start_s=1, response_id="r")
+    feed.world.span("task", {"spanloop.episode.id": "e"}, trace=trace, span_id=root, start_s=0, duration_s=2)
+    feed.world.call(asked, said, trace=trace_id("twin"), scope="two", start_s=1.1, duration_s=0.2, response_id="r")
+    feed.send([position for position in range(3) if position != late])
+    run(store)
+    feed.send([late])
+    run(store)
+    assert [(episode["episode_id"], episode["step_count"]) for episode in feed.episodes()] == [("e", 1)]
     assert_converted(feed)

@@ -5,8 +5,9 @@ spans that are no model call of their own count there as ``context``. Every scor
 """
 
 import gc
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -36,6 +37,7 @@ from .span_tokens import Carried, join_carried, tokens_in_spans
 from .spans import Rejected, SpanKind
 from .steps import Episode, Step, build_episode
 from .stitch import Stitched, stitch
+from .together import reached
 from .trainable import untrainable
 from .trajectories import Extensions, extensions, merge, token_columns
 
@@ -66,6 +68,7 @@ def convert(
     logs: pl.DataFrame | None = None,
     options: Options = _DEFAULTS,
     traces: frozenset[str] | None = None,
+    together: Sequence[Collection[str]] = (),
 ) -> Converted:
     """Convert all of ``spans`` into episodes, transitions, token rows and failures.
 
@@ -77,6 +80,8 @@ def convert(
         options: What counts as success, and what joins traces.
         traces: Build only episodes that hold a span of one of these; the other spans are there to be stitched to, and
             those that are not come out nowhere. None builds all.
+        together: Traces that were one episode so far. With one of them, and with one that shares an episode with one of
+            ``traces``, all of them are built.
 
     Raises:
         polars.exceptions.PolarsError: When a column has a type that cannot be cast to its schema's.
@@ -86,7 +91,7 @@ def convert(
         attributes = Attributes(whole["SpanAttributes"])
         scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(whole, attributes)])
         sampled = read_generations(generations), tokens_in_spans(whole, attributes)
-        return _convert(normalise(whole, logs, attributes), scored, sampled, options, traces)
+        return _convert(normalise(whole, logs, attributes), scored, sampled, options, traces=traces, together=together)
 
 
 @contextmanager
@@ -106,7 +111,9 @@ def _convert(
     scores: pl.DataFrame,
     sampled: tuple[Generations, Carried],
     options: Options,
+    *,
     traces: frozenset[str] | None,
+    together: Sequence[Collection[str]],
 ) -> Converted:
     captured, carried = sampled
     told = normalised.told
@@ -119,6 +126,9 @@ def _convert(
         plain = plain.without(found)
         collapsed, stitched = _stitched(told, plain, options)
     if traces is not None:
+        twice = ({gone[0], kept[0]} for gone, kept in collapsed.kept.items())
+        groups = ({span.trace_id for span in group.spans} for group in stitched.groups)
+        traces = reached(traces, chain(together, twice, groups))
         wanted = [group for group in stitched.groups if any(s.trace_id in traces for s in group.spans)]
         stitched = stitched._replace(groups=wanted)
         plain = None if plain is None else plain.only(traces)

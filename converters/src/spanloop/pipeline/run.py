@@ -9,6 +9,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final, NamedTuple
 
+import polars as pl
+
 from spanloop.converters import Options, convert
 from spanloop.store import Store
 
@@ -139,6 +141,7 @@ def _convert_one(store: Store, mine: turn.Turn, closure: Closure, *, full: bool,
         logs=loaded.logs,
         options=options,
         traces=closure.concerned,
+        together=closure.stored.filter(pl.col("is_deleted") == 0)["trace_ids"].to_list(),
     )
     mine.renew()
     return write(store, converted, loaded, full=full) + Report(spans=closure.batch.new_spans)

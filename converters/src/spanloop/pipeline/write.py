@@ -53,7 +53,7 @@ def write(store: Store, converted: Converted, loaded: Loaded, *, full: bool) -> 
         loaded: What they were made of; the rejections of its batch's traces are reported.
         full: Write unchanged episodes too, under the revision that they have.
     """
-    plan = _plan(store, converted.episodes, loaded.closure.stored, full=full)
+    plan = _plan(store, converted.episodes, loaded.closure.stored, _told_elsewhere(converted, loaded), full=full)
     written: dict[str, pl.DataFrame] = {}
     for table in _ROW_TABLES:
         rows = cast("pl.DataFrame", getattr(converted, table))
@@ -71,7 +71,23 @@ def _renumber(rows: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _plan(store: Store, concerned: pl.DataFrame, by_trace: pl.DataFrame, *, full: bool) -> _Plan:
+def _told_elsewhere(converted: Converted, loaded: Loaded) -> frozenset[str]:
+    """Traces without an episode, because other traces tell of their model calls as well."""
+    reasons = converted.rejected.filter(pl.col("reason").is_in(_NOT_OF_AN_EPISODE)).group_by("trace_id")
+    found = reasons.agg(pl.len().alias("rejected"), pl.col("reason").eq("duplicate_model_call").any().alias("is_told"))
+    if not found["is_told"].any() or loaded.closure.rejected:
+        return frozenset()
+    spans = loaded.spans.group_by("TraceId").len("spans")
+    whole = found.filter("is_told").join(spans, left_on=["trace_id", "rejected"], right_on=["TraceId", "spans"])
+    return frozenset(whole["trace_id"].to_list())
+
+
+_NOT_OF_AN_EPISODE: Final = ("no_model_call", "duplicate_model_call", "duplicate_span", "unsupported_dialect")
+
+
+def _plan(
+    store: Store, concerned: pl.DataFrame, by_trace: pl.DataFrame, elsewhere: frozenset[str], *, full: bool
+) -> _Plan:
     by_id = stored_episodes(store, episode_ids=concerned["episode_id"].to_list())
     stored = _read_stored(pl.concat([by_trace, by_id]).unique("episode_id", maintain_order=True))
     revisions: dict[str, int] = {}
@@ -85,7 +101,7 @@ def _plan(store: Store, concerned: pl.DataFrame, by_trace: pl.DataFrame, *, full
         {"episode_id": list(revisions), "revision": list(revisions.values())},
         schema={"episode_id": pl.String, "revision": pl.UInt64},
     )
-    return _Plan(frame, _tombstones(concerned, stored))
+    return _Plan(frame, _tombstones(concerned, stored, elsewhere))
 
 
 def _revision(natural: int, content: _Content, stored: _Stored | None, *, full: bool) -> int | None:
@@ -110,8 +126,8 @@ def _read_stored(frame: pl.DataFrame) -> dict[str, _Stored]:
     }
 
 
-def _tombstones(concerned: pl.DataFrame, stored: dict[str, _Stored]) -> pl.DataFrame:
-    """Stored episodes whose traces now belong to others."""
+def _tombstones(concerned: pl.DataFrame, stored: dict[str, _Stored], elsewhere: frozenset[str]) -> pl.DataFrame:
+    """Stored episodes whose traces now belong to others, or say nothing that others do not."""
     present = set(concerned["episode_id"].to_list())
     heirs = {
         str(trace_id): int(revision)
@@ -121,8 +137,9 @@ def _tombstones(concerned: pl.DataFrame, stored: dict[str, _Stored]) -> pl.DataF
     rows: list[dict[str, object]] = []
     for episode_id, found in sorted(stored.items()):
         inherited = [heirs[trace_id] for trace_id in found.content.trace_ids if trace_id in heirs]
-        if episode_id not in present and not found.is_deleted and inherited:
-            revision = max(found.revision + 1, *inherited)
+        is_gone = bool(inherited) or elsewhere.issuperset(found.content.trace_ids)
+        if episode_id not in present and not found.is_deleted and is_gone:
+            revision = max([found.revision + 1, *inherited])
             rows.append(
                 {
                     "episode_id": episode_id,
