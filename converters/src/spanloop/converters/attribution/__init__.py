@@ -139,25 +139,27 @@ def _of_episode(
 ) -> Iterator[Failure]:
     """What the episode's rules see but what a call's rule has told of the same span: (trace, span, class) are known."""
     newest_ns = max(step.span.start_ns for step in episode.steps)
-    worked_ns = {span.tool_name: span.start_ns for span in sorted(episode.context, key=_start) if _has_worked(span)}
-    for rule in rules.episodes:
-        for sighting in rule.see(episode):
-            culprit = sighting.culprit
-            if (*culprit.key, sighting.finding.error_class) in known:
-                continue
-            went_on = newest_ns >= culprit.end_ns and course.went_on(sighting.step)
-            is_broken = culprit.kind is SpanKind.TOOL and worked_ns.get(culprit.tool_name, -1) < culprit.end_ns
-            is_lasting = is_broken or sighting.finding.owner is FaultOwner.POLICY
-            recovered = went_on and not (course.has_failed and is_lasting)
-            yield _sighted(sighting, rule.name, is_recovered=recovered)
+    seen = [(rule.name, sighting) for rule in rules.episodes for sighting in rule.see(episode)]
+    is_of_tools = any(sighting.culprit.kind is SpanKind.TOOL for _, sighting in seen)
+    worked_ns = _last_worked(episode) if is_of_tools else {}
+    for rule, sighting in seen:
+        culprit = sighting.culprit
+        if (*culprit.key, sighting.finding.error_class) in known:
+            continue
+        went_on = newest_ns >= culprit.end_ns and course.went_on(sighting.step)
+        is_broken = culprit.kind is SpanKind.TOOL and worked_ns.get(culprit.tool_name, -1) < culprit.end_ns
+        is_lasting = is_broken or sighting.finding.owner is FaultOwner.POLICY
+        recovered = went_on and not (course.has_failed and is_lasting)
+        yield _sighted(sighting, rule, is_recovered=recovered)
 
 
-def _has_worked(span: Span) -> bool:
-    return span.kind is SpanKind.TOOL and not span.has_failed
-
-
-def _start(span: Span) -> int:
-    return span.start_ns
+def _last_worked(episode: Episode) -> dict[str, int]:
+    """Tool → when its last call began that worked."""
+    found: dict[str, int] = {}
+    for span in episode.context:
+        if span.kind is SpanKind.TOOL and not span.has_failed:
+            found[span.tool_name] = max(span.start_ns, found.get(span.tool_name, -1))
+    return found
 
 
 def _of_ending(episode: Episode, reward: float | None, rules: Rules, found: Sequence[Failure]) -> list[Failure]:

@@ -25,6 +25,12 @@ _SAYS_SO: Final = re.compile(
     re.IGNORECASE,
 )
 
+_HINTS: Final = (
+    *("simulat", "hypothetical", "placeholder", "mock", "dummy", "made", "fictitious", "fake", "sample", "illustrat"),
+    *("invented", "assum", "demonstration", "make up", "fabricate", "pretend", "guess"),
+)
+"""No message without one of these says so; looked for first, being quicker found."""
+
 
 def _see(episode: Episode, reward: float | None) -> Sighting | None:
     for step in episode.steps:
@@ -32,7 +38,9 @@ def _see(episode: Episode, reward: float | None) -> Sighting | None:
         if said is None:
             continue
         words = "\n".join([said.text, *(call.arguments for call in said.tool_calls)])
-        found = _SAYS_SO.search(words.replace("\u2019", "'"))
+        folded = words.casefold()
+        is_possible = any(hint in folded for hint in _HINTS)
+        found = _SAYS_SO.search(words.replace("\u2019", "'")) if is_possible else None
         if found is not None:
             evidence: dict[str, object] = {"reward": repr(reward), "said": found.group(0), "message": said.text[:500]}
             message = "the policy says that it goes on with data of its own making"
