@@ -253,3 +253,21 @@ def test_content_nested_almost_too_deep_to_decode_is_malformed_or_read() -> None
         said = f'[{{"role": "assistant", "parts": [{{"type": "new", "v": {nested}}}]}}]'
         world.call(OPENING, None, trace=TRACE, attributes={"gen_ai.output.messages": said})
     assert set(world.convert().transitions["untrainable_reason"].to_list()) == {"", "malformed_messages"}
+
+
+@pytest.mark.parametrize("own", ["nothing", "error.type", "event", "reason"])
+def test_a_call_that_answered_and_ended_has_failed_only_where_it_has_an_error_of_its_own(own: str) -> None:
+    world = World()
+    attributes = {"error.type": "timeout"} if own == "error.type" else {}
+    finish = "error" if own == "reason" else "stop"
+    world.call(
+        list(OPENING),
+        text("assistant", "Sunny."),
+        trace=trace_id("t"),
+        finish=finish,
+        error="a tool of the run failed",
+        attributes=attributes,
+        exception=("TimeoutError", "late") if own == "event" else None,
+    )
+    reasons = world.convert().transitions["untrainable_reason"].to_list()
+    assert reasons == ["" if own == "nothing" else "request_failed"]

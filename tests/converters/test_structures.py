@@ -485,6 +485,141 @@ SEEN = [
         ),
         failures=("tool_error get_weather",),
     ),
+    Seen(
+        "anthropic_js_openinference",
+        (
+            ("- su get_weather+get_weather ok+ok -", "- suat - - -"),
+            ("- su get_weather error -", "- suat - - -"),
+            ("- su get_weather ok -", "- suat - - -"),
+            ("- su get_weather ok -", "- suat - - -"),
+            ("- su get_weather ok -", "- suat - - -"),
+            ("- su - - request_failed",),
+        ),
+        failures=("rate_limit -", "tool_error get_weather"),
+        rejected={"duplicate_model_call": 11},
+    ),
+    Seen(
+        "anthropic_js_traceloop",
+        (
+            ("weather_agent su get_weather+get_weather span:ok+span:ok -", "weather_agent suau - - -"),
+            ("weather_agent su get_weather error -", "weather_agent suau - - -"),
+            ("weather_agent su get_weather span:ok missing_content", "weather_agent suau - - -"),
+            ("weather_agent su get_weather span:ok -", "weather_agent suau - - -"),
+            ("weather_agent su get_weather span:ok -", "weather_agent suau - - -"),
+            ("weather_agent su - - request_failed",),
+        ),
+        failures=("rate_limit -", "tool_error get_weather"),
+    ),
+    Seen(
+        "bedrock_js_openinference",
+        (
+            ("- su get_weather+get_weather ok+ok -", "- suat - - -"),
+            ("- su get_weather error -", "- suat - - -"),
+            ("- su - - request_failed",),
+            ("- su get_weather+get_weather ok+ok -", "- suat - - -"),
+            ("- su get_weather error -", "- suat - - -"),
+            ("- su - - request_failed",),
+        ),
+        failures=("rate_limit -", "rate_limit -", "tool_error get_weather", "tool_error get_weather"),
+    ),
+    Seen(
+        "langchain_js_openinference",
+        (
+            ("weather_agent su get_weather span:error -", "weather_agent suat - - -"),
+            ("weather_agent su get_weather span:ok -", "weather_agent suat - - -"),
+            ("weather_agent su - - request_failed",),
+        ),
+        failures=("rate_limit -", "tool_error get_weather"),
+    ),
+    Seen(
+        "langchain_js_traceloop",
+        (
+            ("- su - - missing_content", "- suatt - - missing_content"),
+            ("- su - - missing_content", "- suat - - missing_content"),
+        ),
+        failures=(),
+        rejected={"no_model_call": 19},
+    ),
+    Seen(
+        "langfuse_js_agents",
+        (
+            ("weather_agent su get_weather+get_weather span:ok+span:ok -", "weather_agent suatt - - -"),
+            ("weather_agent su get_weather span:error -", "weather_agent suat - - -"),
+            ("weather_agent su get_weather span:ok -", "weather_agent suat - - -"),
+            ("weather_agent su get_weather span:ok -", "weather_agent suat - - -"),
+            ("weather_agent su get_weather span:ok -", "weather_agent suat - - -"),
+            ("weather_agent su - - request_failed",),
+        ),
+        failures=("rate_limit -", "tool_error get_weather"),
+    ),
+    Seen(
+        "langtrace_js",
+        (
+            ("- su - - missing_content", "- suatt - - -"),
+            ("- su get_weather error -", "- suat - - -"),
+            ("- su get_weather ok missing_content", "- suat - - -"),
+            ("- su get_weather ok -", "- suat - - -"),
+            ("- su get_weather ok -", "- suat - - -"),
+            ("- - - - request_failed",),
+        ),
+        failures=("rate_limit -", "tool_error get_weather"),
+    ),
+    Seen(
+        "llamaindex_js_traceloop",
+        (
+            ("- su - - missing_content", "- suauu - - missing_content"),
+            ("- su - - missing_content", "- suau - - missing_content"),
+            ("- su - - missing_content", "- suau - - missing_content"),
+            ("- su - - missing_content",),
+            ("- su - - -",),
+        ),
+        failures=(),
+    ),
+    Seen(
+        "mastra",
+        (
+            ("weather_agent su get_weather+get_weather span:ok+span:ok -", "weather_agent sua - - missing_content"),
+            ("weather_agent su get_weather span:error -", "weather_agent sua - - missing_content"),
+            ("weather_agent su get_weather span:ok -", "weather_agent sua - - missing_content"),
+            ("weather_agent su - - request_failed",),
+        ),
+        failures=("model_call_error -", "rate_limit -", "tool_error get_weather"),
+        rejected={"duplicate_model_call": 7},
+    ),
+    Seen(
+        "openai_js_otel",
+        (
+            ("- su get_weather+get_weather ok+ok -", "- suatt - - -"),
+            ("- su get_weather error -", "- suat - - -"),
+            ("- su get_weather ok -", "- suat - - -"),
+            ("- su get_weather ok -", "- suat - - -"),
+            ("- su get_weather ok -", "- suat - - -"),
+            ("- su - - request_failed",),
+        ),
+        failures=("rate_limit -", "tool_error get_weather"),
+    ),
+    Seen(
+        "vercel_ai_7",
+        (
+            ("weather_agent su get_weather+get_weather span:ok+span:ok -", "weather_agent suat - - -"),
+            ("weather_agent su get_weather span:error -", "weather_agent suat - - -"),
+            ("weather_agent su get_weather span:ok -", "weather_agent suat - - -"),
+            ("weather_agent su get_weather span:ok -", "weather_agent suat - - -"),
+            ("weather_agent su get_weather span:ok -", "weather_agent suat - - -"),
+            ("weather_agent su - - request_failed",),
+        ),
+        failures=("rate_limit -", "tool_error get_weather"),
+    ),
+    Seen(
+        "vercel_ai_openinference",
+        (
+            ("weather_agent su get_weather+get_weather span:ok+span:ok -", "weather_agent suat - - -"),
+            ("weather_agent su get_weather span:error -", "weather_agent suat - - -"),
+            ("weather_agent su get_weather span:ok -", "weather_agent suat - - -"),
+            ("weather_agent su - - request_failed",),
+        ),
+        failures=("rate_limit -", "tool_error get_weather"),
+    ),
 ]
 
 
@@ -521,6 +656,8 @@ def test_what_was_asked_and_answered_is_what_the_program_did(seen: Seen) -> None
     _, converted = convert_recording(seen.name)
     for row in converted.transitions.iter_rows(named=True):
         calls = [part for part in json.loads(row["action"])["parts"] if part.get("type") == "tool_call"]
+        if row["untrainable_reason"] == "missing_content":
+            continue
         cities = [call["arguments"]["city"] for call in calls if call["name"] == "get_weather"]
         assert cities in ([], ["Paris", "Rome"], ["Nowhere"], ["Oslo"], ["Lima"])
         for result, city in zip(json.loads(row["tool_results"]), cities, strict=False):

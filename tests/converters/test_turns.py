@@ -96,3 +96,50 @@ def test_words_are_no_action_where_tools_answered_them() -> None:
     assert steps["untrainable_reason"].to_list() == ["missing_content"] * 3
     assert f"span {first}" in steps["untrainable_detail"][0]
     assert second in steps["untrainable_detail"][0]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"query": "a"}], ids=["lost", "told"])
+def test_a_call_whose_arguments_only_the_history_tells_is_no_action(arguments: dict[str, str]) -> None:
+    world = World()
+    said = {"role": "assistant", "parts": [{**call("a")["parts"][0], "arguments": arguments}]}
+    world.call([*OPENING], said, trace=trace_id("t"))
+    world.call([*OPENING, call("a"), answers("a", "x")], say("Done."), trace=trace_id("t"))
+    reasons = insist_on(world).transitions.sort("step")["untrainable_reason"].to_list()
+    assert reasons == ["" if arguments else "missing_content", ""]
+
+
+def test_words_to_which_the_history_adds_a_call_are_no_action() -> None:
+    world = World()
+    world.call([*OPENING], say("Let me look."), trace=trace_id("t1"))
+    whole = {"role": "assistant", "parts": [*say("Let me look.")["parts"], *call("a")["parts"]]}
+    world.call([*OPENING, whole, answers("a", "x")], say("Done."), trace=trace_id("t2"))
+    converted = insist_on(world)
+    assert converted.episodes["step_count"].to_list() == [2]
+    assert converted.transitions.sort("step")["untrainable_reason"].to_list() == ["missing_content", ""]
+
+
+def test_an_answer_that_ends_for_a_call_and_holds_none_was_not_recorded_nor_was_what_repeats_it() -> None:
+    world = World()
+    world.call([*OPENING], say("Let me look."), trace=trace_id("t1"), finish="tool_call")
+    shown = [*OPENING, say("Let me look."), user("rain")]
+    world.call(shown, say("Rain."), trace=trace_id("t2"))
+    converted = insist_on(world)
+    assert converted.transitions.sort("step")["untrainable_reason"].to_list() == ["missing_content"] * 2
+    assert converted.failures.is_empty()
+
+
+@pytest.mark.parametrize(("finish", "reason"), [("", "missing_content"), ("stop", "")])
+def test_an_answer_without_a_word_counts_where_its_end_is_told(finish: str, reason: str) -> None:
+    world = World()
+    nothing: dict[str, Any] = {"gen_ai.response.finish_reasons": [finish] if finish else []}
+    nothing["gen_ai.output.messages"] = [{**say(""), "finish_reason": finish}]
+    world.call([*OPENING], say(""), trace=trace_id("t"), attributes=nothing)
+    assert insist_on(world).transitions["untrainable_reason"].to_list() == [reason]
+
+
+@pytest.mark.parametrize("where", ["below_words", "in_a_tools_text"])
+def test_what_a_tool_says_in_plain_text_answers_a_call_too(where: str) -> None:
+    world = World()
+    said = say("Let me look.") if where == "below_words" else call("a")
+    world.call([*OPENING, said, text("tool", "rain")], say("Rain."), trace=trace_id("t"))
+    assert insist_on(world).transitions["is_trainable"].to_list() == [where != "below_words"]

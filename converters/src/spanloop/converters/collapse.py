@@ -66,6 +66,8 @@ def _last(dropped: Mapping[SpanKey, Span], key: SpanKey) -> SpanKey:
 def _inherit(kept: Span, gone: Iterable[Span]) -> Span:
     """``kept``, where its duplicates were in the span tree, with what only they know, as new as the newest."""
     for other in gone:
+        if other.has_failed and not kept.has_failed and not kept.output:
+            kept = kept._replace(is_error=other.is_error, error_type=other.error_type, exception=other.exception)
         parent = other.parent_span_id if kept.parent_span_id == other.span_id else kept.parent_span_id
         if kept.has_failed and not kept.exception.type:
             kept = kept._replace(exception=other.exception if other.exception.type else kept.exception)
@@ -211,11 +213,18 @@ def _nested(members: Iterable[Span]) -> dict[SpanKey, Span]:
 
 
 def _is_same(outer: Span, inner: Span) -> bool:
-    if inner.start_ns < outer.start_ns or inner.end_ns > outer.end_ns:
+    if inner.start_ns < outer.start_ns or (inner.end_ns > outer.end_ns and not _is_its_own(outer, inner)):
         return False
     if outer.response_id and inner.response_id:
         return outer.response_id == inner.response_id
     return not outer.input or not inner.input or outer.input_chain[-1] == inner.input_chain[-1]
+
+
+def _is_its_own(outer: Span, inner: Span) -> bool:
+    """Whether ``inner`` is what an SDK told of the call right below ``outer``'s span: it may end a little later."""
+    is_silent = not (inner.input or inner.output)
+    is_below = inner.parent_span_id == outer.span_id and inner.start_ns <= outer.end_ns
+    return is_silent and is_below and inner.request_model == outer.request_model
 
 
 def _richness(span: Span) -> tuple[bool, bool, bool]:

@@ -20,7 +20,6 @@ from .chat_forms import tool_definitions
 from .dialects import COUNTED
 from .finish_reasons import TOOL_CALL, canonical_finish_reason
 from .messages import (
-    NO_PARTS,
     Conversation,
     Facts,
     MalformedMessagesError,
@@ -124,7 +123,7 @@ def _told(frame: pl.DataFrame) -> pl.DataFrame:
         pl.col("DroppedAttributesCount").fill_null(0),
         pl.col("event_names", "event_attributes", *COUNTED),
         _duration().alias("Duration"),
-        pl.col("StatusCode").fill_null("").str.to_lowercase().is_in(["error", "status_code_error"]).alias("is_error"),
+        (_is_marked_failed() & ~_worked()).alias("is_error"),
         (pl.col("is_streaming").fill_null("").str.to_lowercase() == "true").alias("streams"),
         _count("input_tokens"),
         _count("output_tokens"),
@@ -227,6 +226,7 @@ class _Told(NamedTuple):
     system: str
     tools: str
     dropped_attributes: int
+    finish_reasons: str
 
 
 _TOLD: Final = (
@@ -237,6 +237,7 @@ _TOLD: Final = (
     "system_instructions",
     "tools",
     "DroppedAttributesCount",
+    "finish_reasons",
 )
 
 
@@ -268,7 +269,7 @@ def _content(reader: MessageReader, told: _Told) -> _Content:
         detail = f"{where}, attribute {attribute}: {error}"
         return _Content((), (), (), "[]", Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
     problem: Problem | None = None
-    what = _said_wrong(seen, facts, said)
+    what = _said_wrong(seen, facts, said, canonical_finish_reason(told.finish_reasons))
     if what is not None and what[0] is UntrainableReason.REDACTED_CONTENT:
         problem = Problem(what[0], f"{where}, attribute {what[1]}")
     elif told.dropped_attributes:
@@ -285,7 +286,7 @@ _NOTHING_SAID: Final = Conversation((), (), Facts())
 
 
 def _said_wrong(
-    seen: tuple[Message, ...], facts: Facts, said: tuple[Message, ...]
+    seen: tuple[Message, ...], facts: Facts, said: tuple[Message, ...], reason: str
 ) -> tuple[UntrainableReason, str] | None:
     """Why the messages of a call cannot be trained on: the reason, and which attribute lacks what."""
     given, answered = names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES
@@ -296,7 +297,9 @@ def _said_wrong(
         missing = f"{answered if seen else given}: absent"
     elif gap := _gap(seen, facts):
         missing = f"{given}: {gap}"
-    elif any(NO_PARTS in message.json and _asks(message) for message in said):
+    elif not reason and not any(message.finish_reason or _says_something(message) for message in said):
+        missing = f"{answered}: nothing is said, nor why"
+    elif any(_lost_its_call(message, reason) for message in said[:1]):
         missing = f"{answered}: ends for a tool call that was not recorded"
     return (UntrainableReason.MISSING_CONTENT, missing) if missing else None
 
@@ -308,8 +311,18 @@ def _gap(seen: tuple[Message, ...], facts: Facts) -> str:
     return "nobody says anything in it" if facts.is_asked and not facts.says_something else ""
 
 
-def _asks(message: Message) -> bool:
-    return canonical_finish_reason(message.finish_reason) == TOOL_CALL
+def _lost_its_call(message: Message, reason: str) -> bool:
+    """Whether an answer ends for a tool call and is words at most: APIs say so only where there is one."""
+    asks = (reason or canonical_finish_reason(message.finish_reason)) == TOOL_CALL
+    return asks and not message.tool_calls and _OTHER_PART.search(message.json) is None
+
+
+def _says_something(message: Message) -> bool:
+    words = message.text.strip() or message.tool_calls or message.tool_responses
+    return bool(words) or _OTHER_PART.search(message.json) is not None
+
+
+_OTHER_PART: Final = re.compile(r'"type":\s*"(?!text"|reasoning")')
 
 
 @lru_cache(maxsize=256)
@@ -362,6 +375,26 @@ def _duration() -> pl.Expr:
     given = pl.col("Duration").fill_null(0)
     left = _LATEST_NS - pl.col("Timestamp").cast(pl.Int64).clip(0)
     return pl.when(given > _LATEST_NS).then(0).otherwise(pl.min_horizontal(given.cast(pl.Int64, strict=False), left))
+
+
+def _is_marked_failed() -> pl.Expr:
+    return pl.col("StatusCode").fill_null("").str.to_lowercase().is_in(["error", "status_code_error"])
+
+
+def _worked() -> pl.Expr:
+    """Whether a model call answered and ended as it should, without an error of its own.
+
+    OpenInference's processor for Vercel's SDK marks each span that a tool's error has to do with.
+    """
+    reason = pl.col("finish_reasons").fill_null("")
+    return (
+        (pl.col("kind").fill_null("") == SpanKind.LLM.value)
+        & (pl.col("error_type").fill_null("") == "")
+        & pl.col("event_names").is_null()
+        & (reason != "")
+        & ~reason.str.to_lowercase().str.contains_any(["error", "fail"])
+        & (pl.col("output_messages").fill_null("") != "")
+    )
 
 
 def _count(column: str) -> pl.Expr:

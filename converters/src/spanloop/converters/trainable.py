@@ -10,7 +10,8 @@ from spanloop.semconv import attributes as names
 from spanloop.semconv.enums import FaultOwner, UntrainableReason
 
 from .attribution import Failure, is_incomplete
-from .spans import Problem
+from .finish_reasons import TOOL_CALL
+from .spans import Problem, Span
 from .steps import Step
 
 
@@ -45,23 +46,42 @@ def untrainable(
 
 
 def _lost_calls(step: Step, after: Step | None) -> Problem | None:
-    """What is wrong with mere words that tools answered."""
-    if after is None or not step.span.output or step.span.output[0].tool_calls:
+    """What is wrong with words that tools answered, or with calls of which the arguments come later only."""
+    if after is None or not step.span.output:
         return None
+    asked = {call.id: call for call in step.span.output[0].tool_calls}
     news = after.span.input[len(step.span.input) :]
-    first = next((message for message in news if message.role != "assistant"), None)
-    if first is None or not first.tool_responses or any(message.tool_calls for message in news):
+    if not asked:
+        first = next((message for message in news if message.role != "assistant"), None)
+        what = "tool calls" if first is not None and first.tool_responses else ""
+    else:
+        told = [call for message in news for call in message.tool_calls if call.id and call.id in asked]
+        lacks = any(asked[call.id].arguments == _NOTHING != call.arguments for call in told)
+        what = "arguments" if lacks else ""
+    if not what:
         return None
     where = f"span {step.span.span_id}, attribute {names.GEN_AI_OUTPUT_MESSAGES}"
-    detail = f"{where}: without the tool calls that span {after.span.span_id} has the answers to"
+    detail = f"{where}: without the {what} that the history of span {after.span.span_id} tells of"
     return Problem(UntrainableReason.MISSING_CONTENT, detail)
 
 
 def _lost_history(step: Step, before: Step | None) -> Problem | None:
-    """What is wrong with a Responses API's call that seems to ask once more what tools have answered since."""
-    if before is None or not before.results or not step.span.response_id.startswith(_RESPONSE):
+    """What is wrong with a history that repeats the call before without what that did.
+
+    A Responses API's call may seem to ask once more what tools have answered since.
+    """
+    if before is None:
         return None
     one, other = before.span, step.span
+    if step.continues == before.index and _lacks_calls(one):
+        news = other.input[len(one.input) :]
+        if not any(message.tool_calls for message in news):
+            where = f"span {other.span_id}, attribute {names.GEN_AI_INPUT_MESSAGES}"
+            return Problem(
+                UntrainableReason.MISSING_CONTENT, f"{where}: without the tool calls that span {one.span_id} ended for"
+            )
+    if not before.results or not other.response_id.startswith(_RESPONSE):
+        return None
     if one.trace_id != other.trace_id or not other.input or one.input_chain[-1:] != other.input_chain[-1:]:
         return None
     where = f"span {other.span_id}, attribute {names.GEN_AI_INPUT_MESSAGES}"
@@ -71,3 +91,10 @@ def _lost_history(step: Step, before: Step | None) -> Problem | None:
 
 _RESPONSE: Final = "resp_"
 """How the ids of OpenAI's Responses API begin; its tracers may see the new items only."""
+
+
+_NOTHING: Final = "{}"
+
+
+def _lacks_calls(span: Span) -> bool:
+    return span.finish_reason == TOOL_CALL and not any(message.tool_calls for message in span.output)

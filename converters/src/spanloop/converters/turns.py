@@ -50,8 +50,8 @@ class Course(NamedTuple):
                 begins, calls, answers, is_interrupted = position, 0, 0, False
             if message.tool_calls:
                 calls += _distinct([call.id for call in message.tool_calls])
-            if message.tool_responses:
-                answers += _distinct([answer.id for answer in message.tool_responses])
+            if message.tool_responses or message.role == "tool":
+                answers += _distinct(_answered(message))
                 if answers > calls and _lacks_call(whole, begins, position):
                     return Course(gap=NO_CALL)
             elif message.role == "user":
@@ -91,7 +91,13 @@ def _lacks_answer(whole: Sequence["Message"], begins: int, end: int) -> bool:
 def _ids(turn: Sequence["Message"]) -> tuple[list[str], list[str]]:
     """Of the calls, and of those that are answered."""
     asked = [call.id for message in turn for call in message.tool_calls]
-    return asked, [answer.id for message in turn for answer in message.tool_responses]
+    return asked, [identity for message in turn for identity in _answered(message)]
+
+
+def _answered(message: "Message") -> list[str]:
+    """Ids of the calls that it answers; what a tool says answers one, even where it is told as mere text."""
+    ids = [answer.id for answer in message.tool_responses]
+    return ids or ([""] if message.role == "tool" else [])
 
 
 def _count_beside(ids: Sequence[str], others: Collection[str]) -> int:

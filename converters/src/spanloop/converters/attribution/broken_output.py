@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from spanloop.semconv.enums import FaultOwner, UntrainableReason
 
-from ..finish_reasons import CONTENT_FILTER, LENGTH, TOOL_CALL
+from ..finish_reasons import CONTENT_FILTER, LENGTH
 from ..messages import Message, parse_json
 from ..steps import Step
 from .base import ErrorClass, Finding, ModelCallRule
@@ -89,9 +89,6 @@ def _malformed(step: Step) -> Finding | None:
         message = "the output holds a tool call as plain text"
         confidence = 0.9 if span.tools != "[]" else 0.6
         return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, confidence, message, evidence)
-    if span.finish_reason == TOOL_CALL:
-        message = "the output ends for a tool call and holds none"
-        return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.8, message, evidence)
     if not has_parts(said):
         message = "the output holds neither text nor a tool call"
         return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.7, message, evidence)

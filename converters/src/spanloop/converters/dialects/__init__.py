@@ -11,6 +11,7 @@ from .legacy_columns import LEGACY
 from .litellm import LITELLM
 from .llama_index import LLAMA_INDEX
 from .logfire import LOGFIRE
+from .mastra import MASTRA
 from .monocle import MONOCLE
 from .numbered import ENTRIES, Numbered, listed
 from .openai_agents import OPENAI_AGENTS
@@ -29,6 +30,7 @@ DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
     TRACEAI,
     LAMINAR,
     MONOCLE,
+    MASTRA,
     AUTOGEN,
     AGENTSCOPE,
     VERCEL_AI,

@@ -269,7 +269,8 @@ def _event_outputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
     found: list[tuple[int, Fields]] = []
     for name, payload in events:
         if name == "gen_ai.content.completion":
-            said = messages(decoded(as_text(payload.get("gen_ai.completion"))), "assistant")
+            listed = decoded(as_text(payload.get("gen_ai.completion")))
+            said = messages(list(map(_with_told_calls, as_list(listed))) or listed, "assistant")
             found += [(len(found) + number, item) for number, item in enumerate(said)]
         elif name == "gen_ai.choice":
             index = as_text(payload.get("index"))
@@ -282,6 +283,17 @@ def _event_outputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
             number = int(index) if index.isascii() and index.isdigit() else len(found)
             found.append((number, item | ({"finish_reason": as_text(reason)} if reason else {})))
     return [item for _, item in sorted(found, key=lambda pair: pair[0]) if item["parts"]]
+
+
+def _with_told_calls(item: object) -> object:
+    """In JavaScript Langtrace puts the model's calls, as JSON, where its words would be."""
+    fields = as_fields(item)
+    text = fields.get("content")
+    if not isinstance(text, str) or not text.startswith('[{"id":'):
+        return item
+    calls = as_list(decoded(text))
+    is_told = bool(calls) and all(as_fields(as_fields(call).get("function")).get("name") for call in calls)
+    return {**fields, "content": None, "tool_calls": calls} if is_told else item
 
 
 def _has_arguments(payload: Fields) -> bool:

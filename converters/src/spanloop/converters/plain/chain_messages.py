@@ -189,10 +189,14 @@ def read_news(texts: pl.Series, traces: Numbers, begins: Mask, systems: pl.Serie
                     ids += [other.id for other in own]
                     contents += [other.response for other in own]
                     counts[place] += len(own)
-                if message.role not in _FURTHER:
+                if message.role not in _FURTHER or (message.role == "tool" and not _answers(parts)):
                     odd.append(place)
         seen += len(block)
     return News(ids, contents, np.array(counts), openings, lines(b"".join(json)), _all_but(odd, len(texts)))
+
+
+def _answers(parts: Sequence[object]) -> bool:
+    return any(isinstance(part, Response) for part in parts)
 
 
 def _all_but(odd: Sequence[int], count: int) -> Mask:

@@ -172,7 +172,8 @@ class _Reader:
         is_text = len(texts) == len(parts)
         asks = any(isinstance(part, Call) for part in parts)
         # An answer to nobody in particular may continue any call that asked for a tool: see ``stitch.untold``.
-        is_odd = asks or not all(ids) or (not is_text and message.role in {"system", "assistant"})
+        is_nobodys = not all(ids) or (message.role == "tool" and not ids)
+        is_odd = asks or is_nobodys or (not is_text and message.role in {"system", "assistant"})
         found: list[int] = []
         for identity in ids or [""]:
             number = self._first + len(self._rows)

@@ -220,11 +220,11 @@ class Reader:
             answer = found.json
         if len(new) == 1 and new[0].role == "tool":
             lane.state = f"{lane.state},{answer},{new[0].json}"
-            if len(new[0].responses) != len(lane.asked):
+            if not new[0].responses or len(new[0].responses) != len(lane.asked):
                 raise NotPlainError  # a history with a gap: see ``turns``
             self._take_results(lane, new[0].responses)
         else:
-            if any(piece.role not in {"user", "tool"} for piece in new):
+            if any(piece.role != "user" and not (piece.role == "tool" and piece.responses) for piece in new):
                 raise NotPlainError
             lane.state = ",".join([lane.state, answer, *[piece.json for piece in new]])
             responses = [response for piece in new for response in piece.responses]

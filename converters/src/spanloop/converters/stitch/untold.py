@@ -1,7 +1,8 @@
 """A call behind an earlier one whose words an instrumentor did not write down, in the answer or in the history.
 
 What is left: the input is the earlier call's input, perhaps words of the model, and then answers without ids, so many
-as that call asked for tools; or that call worked and nobody recorded its answer. That is little, so a call continues
+as that call asked for tools; or that call's words, to which the history adds calls; or that call worked and nobody
+recorded its answer. That is little, so a call continues
 another this way only where no second one could be meant: interleaved loops that begin alike stay apart.
 """
 
@@ -14,6 +15,7 @@ from .base import Key, StitchRule, last_assistant
 
 _ANY_WORDS: Final = "*"
 _UNRECORDED: Final = "?"
+_WORDS_ONLY: Final = "!"
 _MOST_ANSWERS: Final = 16
 """So many answers in succession are looked at: without the words between them, they may be of several calls."""
 
@@ -28,6 +30,8 @@ def _produced(span: Span) -> Iterator[Key]:
         count, text = str(len(span.output[0].tool_calls)), span.output[0].text.strip()
         yield (*place, count, text)
         yield (*place, count, _ANY_WORDS if not text else "")
+    elif text := span.output[0].text.strip():
+        yield (*place, _WORDS_ONLY, text)
 
 
 def _awaited(span: Span) -> Iterator[Key]:
@@ -44,8 +48,11 @@ def _awaited(span: Span) -> Iterator[Key]:
     place = (span.service_name, span.input_chain[first - 1])
     answers = [answer for message in seen[spoke:] for answer in message.tool_responses]
     words = seen[first:spoke]
-    if answers and not any(answer.id for answer in answers) and not any(message.tool_calls for message in words):
-        text = "".join([message.text for message in words]).strip()
+    text = "".join([message.text for message in words]).strip()
+    if any(message.tool_calls for message in words):
+        if text:
+            yield (*place, _WORDS_ONLY, text)
+    elif answers and not any(answer.id for answer in answers):
         for told in dict.fromkeys((text, _ANY_WORDS if text else "")):
             yield (*place, str(len(answers)), told)
     yield (*place, _UNRECORDED)

@@ -1,0 +1,80 @@
+"""Mastra: ``mastra.span.type`` says what a span is; a model call is two, one within the other.
+
+``model_step`` has the messages, as Vercel's SDK spells them, and what was said; ``model_inference`` below it has the
+parameters and the tokens, and repeats the words. Of tools that were called and answered the histories of later steps
+have but the names.
+"""
+
+import re
+from typing import Final
+
+from spanloop.semconv import attributes as names
+
+from ..chat_forms import Fields, as_fields, as_list, messages, parts
+from ..messages import dump
+from ..spans import SpanKind
+from .base import attr
+from .otel_genai import SOURCES
+from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, known
+
+_TYPE: Final = "mastra.span.type"
+_STEP: Final = "model_step"
+_INFERENCE: Final = "model_inference"
+_ASKED: Final = "mastra.model_step.input"
+_SAID: Final = "mastra.model_step.output"
+_MESSAGES: Final = frozenset({"input_messages", "output_messages", "system_instructions"})
+
+
+def read(span: RawSpan) -> dict[str, str]:
+    """The canonical columns of a model call's two spans."""
+    attributes = span.attributes
+    columns = {column: attributes.get(key, "") for column, key in SOURCES.items() if column not in _MESSAGES}
+    columns["kind"] = str(SpanKind.LLM)
+    if attributes[_TYPE] == _STEP:
+        columns |= _step(span)
+    elif "error" in columns["finish_reasons"]:
+        columns |= {"finish_reasons": "", "error_type": attributes.get(names.ERROR_TYPE, "") or "error"}
+    return known(columns)
+
+
+def _step(span: RawSpan) -> dict[str, str]:
+    attributes = span.attributes
+    asked = decoded(attributes.get(_ASKED, ""))
+    listed = as_list(as_fields(asked).get("messages", asked))
+    seen = messages([told for item in listed if (told := _with_calls(as_fields(item)))])
+    answer = fields_of(attributes.get(_SAID, ""))
+    said = [*parts(answer.get("text") or None), *parts(as_list(answer.get("toolCalls")) or None)]
+    model = fields_of(attributes.get("mastra.metadata.modelMetadata", ""))
+    response = fields_of(attributes.get("mastra.metadata.body", ""))
+    return {
+        "request_model": as_text(model.get("modelId")),
+        "response_model": as_text(response.get("model")),
+        "response_id": as_text(response.get("id")),
+        "input_messages": dump(seen) if seen else "",
+        "output_messages": dump([{"role": "assistant", "parts": said}]) if said else "",
+    }
+
+
+def _with_calls(fields: Fields) -> Fields:
+    """A message of the history, with the calls that it names, which have lost their arguments; empty for an answer."""
+    text = fields.get("content")
+    if not isinstance(text, str):
+        return fields
+    if fields.get("role") == "tool":
+        return {} if _ANSWER.sub("", text) == "" else fields
+    called = _CALL.findall(text) if fields.get("role") == "assistant" else []
+    if not called:
+        return fields
+    words = [{"type": "text", "content": rest}] if (rest := _CALL.sub("", text).strip()) else []
+    return {"role": "assistant", "parts": [*words, *({"type": "tool_call", "name": name} for name in called)]}
+
+
+_CALL: Final = re.compile(r"\[tool: ([^\]]*)\]")
+_ANSWER: Final = re.compile(r"\[tool-result: [^\]]*\]|\s")
+
+MASTRA: Final = RowDialect(
+    name="mastra",
+    attributes=frozenset({_TYPE}),
+    matches=attr(_TYPE).is_in([_STEP, _INFERENCE]),
+    read=read,
+)
