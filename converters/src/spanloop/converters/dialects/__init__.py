@@ -10,7 +10,7 @@ from .legacy import ASKED
 from .legacy_columns import LEGACY
 from .litellm import LITELLM
 from .llama_index import LLAMA_INDEX
-from .logfire import LOGFIRE
+from .logfire import LOGFIRE, LOGFIRE_STREAM
 from .mastra import MASTRA
 from .monocle import MONOCLE
 from .numbered import ENTRIES, Numbered, listed
@@ -36,6 +36,7 @@ DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
     VERCEL_AI,
     LITELLM,
     LLAMA_INDEX,
+    LOGFIRE_STREAM,
     LOGFIRE,
     *WRAPPED,
     SERVER,

@@ -11,13 +11,23 @@ from typing import Final, cast
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, as_list, message, messages, split_answers, tool_call, tool_definitions
+from ..chat_forms import (
+    Fields,
+    as_fields,
+    as_list,
+    joined_turns,
+    message,
+    messages,
+    split_answers,
+    tool_call,
+    tool_definitions,
+)
 from ..messages import dump
 from ..spans import SpanKind
-from .exchange import request_messages, response_messages
+from .exchange import request_messages, request_tools, response_columns, response_messages
 from .numbered import unflatten
 from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES
-from .rows import BODY, RawSpan, as_text, decoded, fields_of, first, known
+from .rows import BODY, RawSpan, as_text, decoded, fields_of, first, known, parameters
 
 PROMPTS: Final = ("gen_ai.prompt", "llm.prompts")
 COMPLETIONS: Final = ("gen_ai.completion", "llm.completions")
@@ -134,17 +144,20 @@ def _content(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
     said = (
         _flat(attributes, COMPLETIONS) or _event_outputs(events) or _whole(attributes, "gen_ai.completion", "assistant")
     )
+    response = fields_of(attributes.get("response", "")) if EVENTS in attributes else {}
+    if not said and response:
+        seen, said = _without_answer(seen)
     said = _with_asked(
         said,
         [call for name, payload in events if name == ASKED for call in as_list(decoded(as_text(payload.get("calls"))))],
     )
     reason = next((as_text(item["finish_reason"]) for item in said if item.get("finish_reason")), "")
-    reason, tools = columns["finish_reasons"] or reason, columns["tools"] or _tools(attributes)
+    reason, tools = columns["finish_reasons"] or reason, columns["tools"] or offered_tools(attributes)
     if not reason and attributes.get("gen_ai.request.stream", "").lower() == "true" and _are_arguments(said, tools):
         said = []
     found = {
-        "finish_reasons": reason,
-        "tools": tools,
+        **(_beside(attributes, response) if response else {}),
+        **known({"finish_reasons": reason, "tools": tools}),
         "input_messages": columns["input_messages"] or (dump(split_answers(seen)) if seen else ""),
         "output_messages": columns["output_messages"] or (dump(said) if said else ""),
     }
@@ -153,6 +166,20 @@ def _content(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
             if not found.get(column) and not columns.get(column) and detail.get(SOURCES[column]):
                 found[column] = as_text(detail[SOURCES[column]])
     return found
+
+
+def _without_answer(seen: list[Fields]) -> tuple[list[Fields], list[Fields]]:
+    """What was listed, less what the model said last: Logfire lists a Responses API's answer with the rest."""
+    turns = joined_turns(seen)
+    return (turns[:-1], turns[-1:]) if turns and turns[-1]["role"] == "assistant" else (turns, [])
+
+
+def _beside(attributes: Mapping[str, str], response: Fields) -> dict[str, str]:
+    """What a Responses API's response tells beside the messages."""
+    told, offered = response_columns(response), request_tools(response)
+    columns: dict[str, str] = {column: told[column] for column in ("response_id", "finish_reasons") if column in told}
+    settings = parameters(fields_of(attributes.get("model_settings", "")))
+    return {**columns, **settings, **({"tools": dump(offered)} if offered else {})}
 
 
 def _are_arguments(said: Sequence[Fields], tools: str) -> bool:
@@ -328,7 +355,8 @@ def _event_message(role: str, payload: Fields) -> Fields:
     return message({"role": role, **body}, role)
 
 
-def _tools(attributes: Mapping[str, str]) -> str:
+def offered_tools(attributes: Mapping[str, str]) -> str:
+    """The tools that older spans list: numbered, or as one."""
     found = unflatten(attributes, "llm.request.functions") or unflatten(attributes, "gen_ai.request.functions")
     if found:
         return dump([tool_definition(item) for item in found])

@@ -6,11 +6,13 @@ Its OpenAI Agents integration names what a span stands for in the message templa
 
 from typing import Final
 
+import polars as pl
+
 from spanloop.semconv import attributes as names
 
 from ..chat_forms import as_fields
 from ..spans import SpanKind
-from .base import attr
+from .base import Dialect, attr
 from .exchange import request_columns, response_columns
 from .otel_genai import SOURCES
 from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known, parameters
@@ -37,6 +39,8 @@ def read(span: RawSpan) -> dict[str, str]:
         )
     if template.startswith("Agent run: "):
         return known({"kind": str(SpanKind.AGENT), "agent_name": attributes.get("name", "")})
+    if attributes.get("error") and _REQUEST not in attributes:
+        return known({**columns, "kind": str(SpanKind.LLM)})
     answer = first(attributes, _RESPONSE, "output")
     request, response = fields_of(attributes.get(_REQUEST, "")), None if answer == "null" else decoded(answer)
     asked = request_columns(decoded(attributes["input"]) if attributes.get("input") else request)
@@ -62,7 +66,16 @@ def read(span: RawSpan) -> dict[str, str]:
 LOGFIRE: Final = RowDialect(
     name="logfire",
     attributes=frozenset(
-        {_TEMPLATE, _REQUEST, names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OPERATION_NAME, "events", "response_data"}
+        {
+            _TEMPLATE,
+            _REQUEST,
+            names.GEN_AI_INPUT_MESSAGES,
+            names.GEN_AI_OPERATION_NAME,
+            names.GEN_AI_REQUEST_MODEL,
+            "events",
+            "error",
+            "response_data",
+        }
     ),
     matches=attr(_TEMPLATE).is_not_null()
     & attr(names.GEN_AI_INPUT_MESSAGES).is_null()
@@ -70,6 +83,29 @@ LOGFIRE: Final = RowDialect(
     & (
         (attr(_REQUEST).is_not_null() & attr(_REQUEST).str.contains("messages|input|contents"))
         | attr(_TEMPLATE).str.contains(r"^(?:Function: |Agent run: )")
+        | (attr("error").is_not_null() & attr(names.GEN_AI_REQUEST_MODEL).is_not_null())
     ),
     read=read,
 )
+
+_ANSWERS: Final = (
+    names.GEN_AI_OUTPUT_MESSAGES,
+    names.GEN_AI_USAGE_OUTPUT_TOKENS,
+    _RESPONSE,
+    "response",
+    "events",
+    "error",
+)
+
+LOGFIRE_STREAM: Final = Dialect(
+    name="logfire_stream",
+    attributes=frozenset({_TEMPLATE, _REQUEST, *_ANSWERS}),
+    matches=attr(_TEMPLATE)
+    .str.contains(r"^(?:Chat Completion|Completion|Message|Responses API) with ")
+    .fill_null(value=False)
+    & attr(_REQUEST).is_not_null()
+    & pl.all_horizontal(attr(key).is_null() for key in _ANSWERS)
+    & ~pl.col("StatusCode").fill_null("").str.to_lowercase().str.ends_with("error"),
+    columns={"kind": pl.lit(SpanKind.OTHER.value)},
+)
+"""The request of a stream: the call is the span ``streaming response``, which has all of it and comes at its end."""

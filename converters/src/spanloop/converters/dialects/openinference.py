@@ -25,6 +25,7 @@ from .exchange import (
     response_id,
     response_messages,
 )
+from .legacy import offered_tools
 from .numbered import Entry, Numbered, unflatten
 from .otel_genai import RESPONSE_ID
 from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known, parameters
@@ -230,7 +231,7 @@ def _content(item: object) -> object:
 
 def _tools(attributes: Mapping[str, str], given: Mapping[str, object]) -> str:
     found = [_definition(as_fields(item.get("tool"))) for item in unflatten(attributes, "llm.tools") if "tool" in item]
-    listed = tool_definitions(found) or request_tools(dict(given))
+    listed = tool_definitions(found) or request_tools(dict(given)) or as_list(decoded(offered_tools(attributes)))
     return dump([fields for item in listed if (fields := as_fields(item))]) if listed else ""
 
 
