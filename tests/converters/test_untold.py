@@ -108,3 +108,13 @@ def test_a_call_whose_answer_was_lost_is_continued_by_the_one_that_repeats_it() 
     add(world, "t3", [*OPENING, text("assistant", "Who knows?"), text("user", "You.")], text("assistant", "No."))
     converted = insist_on(world)
     assert shape(converted) == joined(("t1", "t2"), ("t3",))
+
+
+@pytest.mark.parametrize("hours", [0.1, 1])
+def test_a_loop_that_broke_off_long_ago_leaves_no_doubt(hours: float) -> None:
+    world = World()
+    add(world, "broken", [*OPENING], asks_for("Paris", words="I look."), start_s=0)
+    add(world, "t1", [*OPENING], asks_for("Paris", words="I look."), start_s=3600 * hours)
+    add(world, "t2", history([*OPENING], None, "rain"), text("assistant", "Rain."))
+    expected = (("broken",), ("t1", "t2")) if hours == 1 else (("broken",), ("t1",), ("t2",))
+    assert shape(insist_on(world)) == joined(*expected)

@@ -119,7 +119,7 @@ TABLES: Final[dict[str, tuple[pl.Schema, dict[str, str]]]] = {
 """Table → its schema, and the meaning of its columns (and of others of the same name)."""
 
 _REASONS: Final = {
-    UntrainableReason.MISSING_CONTENT: "no messages in, or none out",
+    UntrainableReason.MISSING_CONTENT: "no messages in, or none out, or something is evidently missing in them",
     UntrainableReason.REDACTED_CONTENT: "a mark such as `__REDACTED__` stands for what was said",
     UntrainableReason.DROPPED_ATTRIBUTES: "the SDK's limit pushed attributes out",
     UntrainableReason.INCOMPLETE_STREAM: "the stream broke off",

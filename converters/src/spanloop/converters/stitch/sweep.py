@@ -16,6 +16,9 @@ SpanKey = tuple[str, str]
 
 _SEVERAL: Final = 2
 
+_LONGEST_NS: Final = 30 * 60 * 1_000_000_000
+"""How long ago a call may have ended that can still be the only one: what a pipeline sees of others' calls."""
+
 
 class Continuations:
     """Who continues whom, found rule by rule."""
@@ -89,12 +92,12 @@ class _Bucket:
             self._position += 1
 
     def take_only(self, call: Span, claimed: set[SpanKey]) -> Span | None:
-        """The one that had ended and that nobody continued; None where there are several."""
+        """The one that had ended, not too long ago, and that nobody continued; None where there are several."""
         self._advance(call)
         found: list[Span] = []
         while self._free and len(found) < _SEVERAL:
             candidate = self._free.pop()
-            if candidate.key not in claimed:
+            if candidate.key not in claimed and candidate.end_ns > call.start_ns - _LONGEST_NS:
                 found.append(candidate)
         self._free += reversed(found)
         return found[0] if len(found) == 1 and found[0].key != call.key else None
