@@ -620,6 +620,17 @@ SEEN = [
         ),
         failures=("rate_limit -", "tool_error get_weather"),
     ),
+    Seen(
+        "mastra_1_3",
+        (
+            ("weather_agent su get_weather+get_weather span:ok+span:ok -", "weather_agent sua - - missing_content"),
+            ("weather_agent su get_weather span:error -", "weather_agent sua - - missing_content"),
+            ("weather_agent su get_weather span:ok -", "weather_agent sua - - missing_content"),
+            ("weather_agent su - - missing_content",),
+        ),
+        failures=("rate_limit -", "tool_error get_weather"),
+        rejected={"duplicate_model_call": 7},
+    ),
 ]
 
 

@@ -1,7 +1,8 @@
 """Mastra: ``mastra.span.type`` says what a span is; a model call is two, one within the other.
 
 ``model_step`` has the messages, as Vercel's SDK spells them, and what was said; ``model_inference`` below it has the
-parameters and the tokens, and repeats the words. Of tools that were called and answered the histories of later steps
+parameters and the tokens, and repeats the words. Around them ``model_generation`` stands for the whole run, and is a
+call only where no step of it was exported. Of tools that were called and answered the histories of later steps
 have but the names.
 """
 
@@ -20,14 +21,18 @@ from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, known
 _TYPE: Final = "mastra.span.type"
 _STEP: Final = "model_step"
 _INFERENCE: Final = "model_inference"
+_RUN: Final = "model_generation"
+_RUN_ID: Final = "mastra.metadata.runId"
 _ASKED: Final = "mastra.model_step.input"
 _SAID: Final = "mastra.model_step.output"
 _MESSAGES: Final = frozenset({"input_messages", "output_messages", "system_instructions"})
 
 
 def read(span: RawSpan) -> dict[str, str]:
-    """The canonical columns of a model call's two spans."""
+    """The canonical columns of a model call's two spans, and of the run that they are in."""
     attributes = span.attributes
+    if attributes[_TYPE] == _RUN:
+        return {"kind": str(SpanKind.OTHER)}
     columns = {column: attributes.get(key, "") for column, key in SOURCES.items() if column not in _MESSAGES}
     columns["kind"] = str(SpanKind.LLM)
     if attributes[_TYPE] == _STEP:
@@ -74,7 +79,8 @@ _ANSWER: Final = re.compile(r"\[tool-result: [^\]]*\]|\s")
 
 MASTRA: Final = RowDialect(
     name="mastra",
-    attributes=frozenset({_TYPE}),
-    matches=attr(_TYPE).is_in([_STEP, _INFERENCE]),
+    attributes=frozenset({_TYPE, _RUN_ID}),
+    matches=attr(_TYPE).is_in([_STEP, _INFERENCE])
+    | ((attr(_TYPE) == _RUN) & (attr(_TYPE) == _STEP).any().over(attr(_RUN_ID))),
     read=read,
 )
