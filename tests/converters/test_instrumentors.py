@@ -109,6 +109,16 @@ SEEN = [
         of_agent((NOWHERE, BOTH), "weather_agent"),
         failures=("tool_error get_weather",),
     ),
+    Seen(
+        "judgeval",
+        (
+            *of_agent((NOWHERE,), "weather_agent"),
+            ("weather_agent su get_weather span:ok missing_content", "weather_agent suat - - -"),
+            *of_agent((REFUSED,), "weather_agent"),
+        ),
+        failures=FAILURES,
+    ),
+    Seen("netra", (BOTH, OSLO), failures=()),
     Seen("openllmetry_under_openinference", (NOWHERE, OSLO), failures=("tool_error get_weather",)),
     Seen(
         "pipecat_openinference",
@@ -188,6 +198,14 @@ def test_a_response_tells_what_stands_beside_the_messages() -> None:
     assert [step["response_id"].startswith("resp_") for step in (first, second)] == [True, True]
     assert [step["finish_reason"] for step in (first, second)] == ["tool_call", "stop"]
     assert (first["sampling"], [tool["name"] for tool in first["tools"]]) == ({"temperature": "0.2"}, ["get_weather"])
+
+
+def test_calls_that_stand_in_messages_of_their_own_are_one_answer_with_the_reason_behind_it() -> None:
+    _, converted = convert_recording("netra")
+    first, second = steps_of(converted, 0)
+    assert [part["id"] for part in first["action"]["parts"]] == [one["tool_call_id"] for one in first["tool_results"]]
+    assert [step["finish_reason"] for step in (first, second)] == ["tool_call", "stop"]
+    assert "_split" not in str((first, second))
 
 
 def test_the_role_developer_is_the_systems() -> None:

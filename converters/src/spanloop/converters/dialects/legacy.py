@@ -209,8 +209,22 @@ def _flat(attributes: Mapping[str, str], prefixes: tuple[str, ...]) -> list[Fiel
     for prefix in prefixes:
         found = [flat_message(item, role) for item in unflatten(attributes, prefix)]
         if found:
-            return [item for item in _with_thoughts(found) if item["parts"] or role == "user"]
+            turns = joined_turns(found) if any(SPLIT in item for item in found) else _with_reason(found)
+            turns = [{key: value for key, value in item.items() if key != SPLIT} for item in turns]
+            return [item for item in _with_thoughts(turns) if item["parts"] or role == "user"]
     return []
+
+
+SPLIT: Final = "_split"
+"""Marks a message of one of several calls that the model made at once: Netra makes a message of each."""
+
+
+def _with_reason(found: list[Fields]) -> list[Fields]:
+    """Netra lists the finish reason behind the answer, as if it were another one."""
+    *before, last = found
+    if not before or last["parts"] or "finish_reason" not in last or "finish_reason" in before[-1]:
+        return found
+    return [*before[:-1], {**before[-1], "finish_reason": last["finish_reason"]}]
 
 
 def is_thought(item: Fields) -> bool:
@@ -237,6 +251,11 @@ def _with_thoughts(found: Sequence[Fields]) -> list[Fields]:
 def flat_message(fields: Fields, role: str) -> Fields:
     """One message out of the nested object that its numbered attributes make."""
     content = fields.get("content")
+    if fields.get("role") == "assistant" and fields.get("tool_call_id"):
+        asked = as_fields(decoded(as_text(content)))
+        if "name" in asked and "arguments" in asked:
+            call = {"id": fields["tool_call_id"], **asked}
+            return {**message({"role": "assistant", "tool_calls": [call]}, role), SPLIT: True}
     if content == '""':
         # OpenLLMetry's LangChain once wrote all content as JSON.
         fields = {**fields, "content": ""}

@@ -25,6 +25,7 @@ from .legacy import (
     KIND_OF_TRACELOOP,
     PROMPTS,
     REQUEST_TYPES,
+    SPLIT,
     TRACELOOP_KIND,
     flat_message,
     is_thought,
@@ -47,14 +48,16 @@ _NOTHING: Final = pl.lit(None, dtype=pl.String)
 
 def _seen(fields: Fields) -> Entry | None:
     item = flat_message(fields, "user")
-    return None if is_thought(item) else Entry(",".join(dump(found) for found in split_answers([item])))
+    return (
+        None if is_thought(item) or SPLIT in item else Entry(",".join(dump(found) for found in split_answers([item])))
+    )
 
 
 def _said(fields: Fields) -> Entry | None:
     item = flat_message(fields, "assistant")
-    if is_thought(item):
-        return None
     reason = as_text(item["finish_reason"]) if item.get("finish_reason") else ""
+    if is_thought(item) or SPLIT in item or (reason and not item["parts"]):
+        return None
     return Entry(dump(item), reason) if as_list(item["parts"]) else Entry("")
 
 

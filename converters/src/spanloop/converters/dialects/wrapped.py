@@ -1,8 +1,8 @@
 """Tracers that wrap functions: what went in and what came out, each whole, and what kind of thing it was.
 
-Langfuse, LangWatch, LangSmith, MLflow, Genkit, Haystack, AgentOps, the tools of Spring AI, Google's ADK before 1.17 and
-MCP differ in the names of attributes only: a ``Family`` has those, ``exchange`` reads the requests and responses. A new
-tracer of this kind is a new ``Family``.
+Langfuse, LangWatch, LangSmith, MLflow, Genkit, Haystack, AgentOps, Judgment, DeepEval, the tools of Spring AI, Google's
+ADK before 1.17 and MCP differ in the names of attributes only: a ``Family`` has those, ``exchange`` reads the requests
+and responses. A new tracer of this kind is a new ``Family``.
 """
 
 import re
@@ -254,6 +254,32 @@ AGENTOPS: Final = Family(
     agent=lambda span: span.attributes.get("operation.name", "") or span.name.removesuffix(".agent"),
 )
 
+JUDGMENT: Final = Family(
+    name="judgment",
+    kind="judgment.span_kind",
+    kinds=_COMMON_KINDS,
+    input=("judgment.input", "gen_ai.prompt"),
+    output=("judgment.output", "gen_ai.completion"),
+    columns={"request_model": ("judgment.llm.model",), "session_id": ("judgment.session_id",)},
+    usage=("judgment.usage.metadata",),
+)
+
+CONFIDENT: Final = Family(
+    name="confident",
+    kind="confident.span.type",
+    kinds=_COMMON_KINDS,
+    input=("confident.span.input", "confident.llm.prompt"),
+    output=("confident.span.output",),
+    columns={
+        "request_model": ("confident.llm.model",),
+        "conversation_id": ("confident.trace.thread_id",),
+        "tool_name": ("confident.tool.name",),
+        "agent_name": ("confident.agent.name",),
+        "input_tokens": ("confident.llm.input_token_count",),
+        "output_tokens": ("confident.llm.output_token_count",),
+    },
+)
+
 SPRING_AI: Final = Family(
     name="spring_ai",
     kind="spring.ai.kind",
@@ -316,6 +342,8 @@ _MATCHES: Final = (
         AGENTOPS,
         attr(AGENTOPS.kind).is_not_null() & attr("gen_ai.request.type").is_null(),
     ),
+    (JUDGMENT, attr(JUDGMENT.kind).is_not_null()),
+    (CONFIDENT, attr(CONFIDENT.kind).is_not_null() & _has_content(CONFIDENT)),
     (SPRING_AI, attr(SPRING_AI.kind).is_not_null()),
     (MCP, attr(MCP.kind).is_not_null() & attr(names.GEN_AI_OPERATION_NAME).is_null()),
 )
