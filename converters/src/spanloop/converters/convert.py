@@ -254,6 +254,10 @@ def _context(episode: Episode) -> list[Rejected]:
 
 
 def _frames(judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame) -> Converted:
+    rejections = frames.build(sorted(rejected), frames.REJECTED)
+    if not judged:
+        schemas = (frames.EPISODES, frames.TRANSITIONS, frames.TRAJECTORIES, frames.FAILURES)
+        return Converted(*map(frames.empty, schemas), rejections)
     transitions: list[Values] = []
     trajectories: list[Values] = []
     failures: list[Values] = []
@@ -267,7 +271,7 @@ def _frames(judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame
         transitions=_with_tokens(transitions, tokens),
         trajectories=frames.build(trajectories, frames.TRAJECTORIES, token_columns(token_rows, tokens)),
         failures=frames.build(failures, frames.FAILURES),
-        rejected=frames.build(sorted(rejected), frames.REJECTED),
+        rejected=rejections,
     )
 
 

@@ -7,7 +7,7 @@ it ended, only the rest is read.
 
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +46,9 @@ def turns(prompts: pl.Series, answers: pl.Series) -> tuple[pl.Series, pl.Series]
     """
     asked: list[Ids | None] = []
     said: list[Ids | None] = []
+    columns = [one.cast(pl.Binary) for one in (prompts, answers)]
     for start in range(0, prompts.len(), _BLOCK):
-        texts, answered = (one.slice(start, _BLOCK).cast(pl.Binary).to_list() for one in (prompts, answers))
+        texts, answered = (one.slice(start, _BLOCK).to_list() for one in columns)
         own, known = _read(texts, answered)
         asked += own
         rest = [text if ids is None else None for text, ids in zip(answered, known, strict=True)]
@@ -69,10 +70,10 @@ _NOTHING: Final[Ids] = np.zeros(0, dtype=np.uint32)
 def _read(texts: Sequence[bytes | None], answers: Sequence[bytes | None]) -> tuple[list[Ids | None], list[Ids | None]]:
     """The ids of each text, and those of the ``answers`` that the text behind their own repeats; None elsewhere."""
     pieces = _pieces(texts, answers)
-    values = _values([piece.text for piece in pieces])
+    values = _values([text for text, _, _ in pieces])
     if values is None:
         pieces = _sound(pieces)
-        values = _values([piece.text for piece in pieces])
+        values = _values([text for text, _, _ in pieces])
     found: list[Ids | None] = []
     said: list[Ids | None] = [None] * len(answers)
     begin = end = 0
@@ -93,18 +94,11 @@ def _read(texts: Sequence[bytes | None], answers: Sequence[bytes | None]) -> tup
     return found, said
 
 
-class _Piece(NamedTuple):
-    """What is new in a text."""
+_Piece = tuple[bytes | None, bool, int]
+"""What is new in a text, without brackets (None where nothing can be read); whether it goes on where the text before it
+ended; and how many of its bytes are the answer to the text before it."""
 
-    text: bytes | None
-    """Without brackets; None where nothing can be read."""
-    goes_on: bool
-    """Whether it goes on where the text before it ended."""
-    repeats: int
-    """So many of its bytes are the answer to the text before it."""
-
-
-_UNREAD: Final = _Piece(None, False, 0)
+_UNREAD: Final[_Piece] = (None, False, 0)
 
 
 def _pieces(texts: Sequence[bytes | None], answers: Sequence[bytes | None]) -> list[_Piece]:
@@ -123,14 +117,14 @@ def _pieces(texts: Sequence[bytes | None], answers: Sequence[bytes | None]) -> l
             if repeats < len(piece) and piece[repeats : repeats + 1] != b",":
                 repeats = 0
             is_sound = bool(piece) or length + 1 == len(text)
-            found.append(_Piece(piece, True, repeats) if is_sound else _Piece(None, True, 0))
+            found.append((piece, True, repeats) if is_sound else (None, True, 0))
             before = memoryview(text)[: -1 if is_sound else 0]
         elif text[1] == _OPEN:
             nested = _NESTED.fullmatch(text)
-            found.append(_Piece(nested.group(1) if nested else None, False, 0))
+            found.append((nested.group(1) if nested else None, False, 0))
             before = memoryview(b"")
         else:
-            found.append(_Piece(text[1:-1], False, 0))
+            found.append((text[1:-1], False, 0))
             before = memoryview(text)[: -1 if len(text) > len(b"[]") else 0]
         is_flat = answers and answered is not None and answered[:1] == b"[" and answered[-1:] == b"]"
         answer = answered[1:-1] if is_flat and answered is not None and answered[1] != _OPEN else b""
@@ -155,10 +149,9 @@ def _values(pieces: Sequence[bytes | None]) -> Ids | None:
 def _sound(pieces: Sequence[_Piece]) -> list[_Piece]:
     """``pieces``, less those that hold something else, and those that go on behind such a one."""
     found: list[_Piece] = []
-    for piece in pieces:
-        text = piece.text
-        is_sound = text is not None and (not text or _is_sound(text)) and not (piece.goes_on and found[-1].text is None)
-        found.append(piece._replace(repeats=0) if is_sound else _UNREAD)
+    for text, goes_on, _ in pieces:
+        is_sound = text is not None and (not text or _is_sound(text)) and not (goes_on and found[-1][0] is None)
+        found.append((text, goes_on, 0) if is_sound else _UNREAD)
     return found
 
 

@@ -15,13 +15,16 @@ import polars as pl
 
 from ..attributes import Attributes, Mask, Rows
 from ..chat_forms import Fields
-from ..ragged import ragged
+from ..ragged import compact, joined, ragged
 
 _MOST: Final = 2**31
 """Greater numbers than this count nothing."""
 
 _FEW: Final = 2**16
 """Numbers below this are sorted by radix."""
+
+_FEW_NEW: Final = 0.5
+"""Rows of which less than this is new are those of agents that send their history: hashing all of it finds no more."""
 
 _ESCAPED: Final = "\\ud"
 """How lone surrogates are written: a list that holds one is escaped as a whole."""
@@ -175,25 +178,18 @@ def _joined(entries: _Entries, is_odd: Mask, numbered: Numbered, paths: Sequence
 
 def _in_brackets(texts: pl.Series, rows: Rows, numbers: npt.NDArray[np.uint32]) -> tuple[pl.Series, Rows]:
     """The JSON list of each of the ``rows``, out of those of ``texts`` that its ``numbers`` name; and each row once."""
-    is_first, is_last = np.diff(rows, prepend=-1) != 0, np.diff(rows, append=-1) != 0
-    places, height = numbers.astype(np.int64), texts.len()
-    ends: list[pl.Series] = []
-    # The brackets are put on before the join: behind it, everything would be written once more.
-    for opening, closing, meant in (
-        ("[", "", is_first & ~is_last),
-        ("", "]", is_last & ~is_first),
-        ("[", "]", is_first & is_last),
-    ):
-        is_meant = np.zeros(texts.len(), dtype=np.bool_)
-        is_meant[numbers[meant]] = True
-        places[meant] = height + (np.cumsum(is_meant) - 1)[numbers[meant]]
-        ends.append(pl.select(opening + texts.filter(pl.Series(is_meant)) + closing).to_series())
-        height += ends[-1].len()
-    pieces = pl.concat([texts, *ends], rechunk=True).gather(pl.Series(places, dtype=pl.UInt32))
-    lists = pl.DataFrame({"row": rows, "text": pieces}).group_by("row", maintain_order=True).agg("text")
-    return lists.select(pl.col("text").list.join(",")).to_series(), lists["row"].to_numpy()
+    opening, comma, closing = range(texts.len(), texts.len() + len(_MARKS))
+    is_first = np.diff(rows, prepend=-1) != 0
+    places = 2 * np.arange(len(rows)) + np.cumsum(is_first) - 1
+    firsts = np.flatnonzero(is_first)
+    counts = np.diff(firsts, append=len(rows))
+    pieces = np.full(2 * len(rows) + len(firsts), closing, dtype=np.uint32)
+    pieces[places] = np.where(is_first, opening, comma)
+    pieces[places + 1] = numbers
+    return joined(pl.concat([texts, _MARKS], rechunk=True).gather(pl.Series(pieces)), 2 * counts + 1), rows[firsts]
 
 
+_MARKS: Final = pl.Series(["[", ",", "]"], dtype=pl.String)
 _NO_LISTS: Final = pl.Series(["", "[]"], dtype=pl.String)
 
 
@@ -208,13 +204,17 @@ def _notes(height: int, rows: Rows, notes: pl.Series, which: Rows) -> pl.Series:
 def _distinct(entries: _Entries) -> tuple[Rows, Rows, Mask]:
     """Distinct entries, of each entry the distinct one that it equals, and those of which that is unclear.
 
-    A row mostly begins with all that the row before it has; only what is left is looked up among all others.
+    A row mostly begins with all that the row before it has. Where that is so, what is left is looked at as it is, else
+    it is looked up among all others.
     """
     if not len(entries.rows):
         return entries.starts, entries.starts, np.zeros(0, dtype=np.bool_)
     leader = _leaders(entries)
     is_new = leader == np.arange(len(leader))
     new = np.flatnonzero(is_new)
+    place = (np.cumsum(is_new) - 1)[leader]
+    if len(new) < _FEW_NEW * len(leader):
+        return new, place, np.zeros(len(leader), dtype=np.bool_)
     lengths = np.diff(entries.starts, append=len(entries.fields))
     is_kept = np.repeat(is_new, lengths)
     starts = np.cumsum(lengths[new]) - lengths[new]
@@ -222,7 +222,6 @@ def _distinct(entries: _Entries) -> tuple[Rows, Rows, Mask]:
     first, which, is_unclear = _looked_up(
         _Entries(entries.rows[new], entries.numbers[new], starts, entries.fields[is_kept], values)
     )
-    place = (np.cumsum(is_new) - 1)[leader]
     return new[first], which[place], is_unclear[place]
 
 
@@ -322,27 +321,33 @@ def _read_usual(
     """Those of the ``distinct`` entries that are of a usual kind, and the place of each there; -1 for the others."""
     count = len(distinct)
     lengths: Rows = np.diff(entries.starts, append=len(entries.fields))[distinct]
-    columns: dict[str, pl.Series] = {}
+    found: dict[str, Rows] = {}
     for path in {path for usual in numbered.usual for path in usual.paths if path in paths}:
         number = paths.index(path)
-        found = np.full(count, -1, dtype=np.int64)
+        found[path] = np.full(count, -1, dtype=np.int64)
         for position in range(int(lengths.max(initial=0))):
             own = np.flatnonzero(lengths > position)
             places = entries.starts[distinct[own]] + position
             is_it = entries.fields[places] == number
-            found[own[is_it]] = places[is_it]
-        columns[path] = entries.values.gather(pl.Series(found).replace(-1, None).cast(pl.UInt32))
-    told = pl.DataFrame({"count": lengths, "place": np.arange(count), **columns})
+            found[path][own[is_it]] = places[is_it]
     read, height = [pl.DataFrame(schema=ENTRIES)], 0
     where = np.full(count, -1, dtype=np.int64)
     for usual in numbered.usual:
-        if columns.keys() >= set(usual.paths):
-            fitting = told.filter(pl.col("count") == len(usual.paths)).filter(usual.is_it)
-            where[fitting["place"].to_numpy()] = np.arange(height, height + fitting.height)
-            height += fitting.height
-            text = usual.value.struct.json_encode().alias("text")
-            more = [one.alias(name) for name, one in zip(TOLD, usual.told, strict=True)]
-            read.append(fitting.select(text, usual.note.alias("note"), *more))
+        if not found.keys() >= set(usual.paths):
+            continue
+        has_all = np.logical_and.reduce([found[path] >= 0 for path in usual.paths])
+        own = np.flatnonzero(has_all & (lengths == len(usual.paths)))
+        told = pl.DataFrame(
+            [compact(entries.values.gather(pl.Series(found[path][own]))).alias(path) for path in usual.paths]
+        )
+        fits = told.select(usual.is_it).to_series()
+        if not fits.all():
+            told, own = told.filter(fits), own[fits.to_numpy()]
+        where[own] = np.arange(height, height + len(own))
+        height += len(own)
+        text = usual.value.struct.json_encode().alias("text")
+        more = [one.alias(name) for name, one in zip(TOLD, usual.told, strict=True)]
+        read.append(told.select(text, usual.note.alias("note"), *more))
     return pl.concat(read, rechunk=True), where
 
 

@@ -212,7 +212,11 @@ def _gathered(lists: pl.Series, places: pl.Series) -> pl.Series:
 
 def _sampling(calls: pl.DataFrame) -> pl.Series:
     """The sampling parameters of each call: the capture's, with those that its span names over them."""
-    keys = calls.select(pl.struct(*SAMPLING, "captured_sampling").struct.json_encode().alias("key")).to_series()
+    # Most calls have no sampling of their own: what the captures say is told apart only where they say something.
+    has_more = bool(calls["captured_sampling"].list.len().sum())
+    told = (*SAMPLING, "captured_sampling") if has_more else SAMPLING
+    key = pl.struct(*told).struct.json_encode() if has_more else pl.concat_str(*told, separator="\0")
+    keys = calls.select(key.alias("key")).to_series()
     first = keys.arg_unique()
     captured: list[list[dict[str, str]] | None] = calls["captured_sampling"].gather(first).to_list()
     own = zip(*(calls[name].gather(first).to_list() for name in SAMPLING), strict=True)

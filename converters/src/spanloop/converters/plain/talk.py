@@ -62,11 +62,16 @@ class _Start(NamedTuple):
     digests: tuple[bytes, ...]
     """Of the messages up to the user's first."""
     question: str
-    systems: tuple[str | bytes, ...]
-    """Signs of all messages of the system: see ``Messages.sign``."""
 
 
-_NO_START: Final = _Start((b"",), "", ())
+class _Begun(NamedTuple):
+    """How calls begin."""
+
+    starts: list[_Start]
+    start: Numbers
+    """Of each call which of them; any for one that is odd."""
+    thread: Numbers
+    """Of each call a number for its question and all messages of the system."""
 
 
 class _Calls:
@@ -114,10 +119,10 @@ def read_talks(calls: pl.DataFrame, entries: pl.DataFrame) -> Talks | None:
     is_odd = found.having(messages.is_odd[told.numbers])
     is_unfit = (pl.col("system_instructions") != "") | pl.col("is_exact") | pl.col("tools").is_null()
     is_odd |= calls.select(is_unfit).to_series().to_numpy()
-    begun, start = _starts(found, is_odd)
+    begun = _begun(found, is_odd)
     answers, reasons = _answers(calls, told, is_odd)
-    thread = _threads(calls, found.traces, begun, start)
-    talks = _talks(found, is_odd, [begun[one] for one in start.tolist()], thread, answers)
+    thread = _threads(calls, found.traces, begun.thread)
+    talks = _talks(found, is_odd, [begun.starts[one] for one in begun.start.tolist()], thread, answers)
     if not talks:
         return None
     order = np.argsort(thread, kind="stable")
@@ -154,17 +159,15 @@ def followed(calls: pl.DataFrame, states: pl.Series, following: pl.Series) -> li
     ]
 
 
-def _threads(calls: pl.DataFrame, traces: Numbers, begun: list[_Start], start: Numbers) -> Numbers:
+def _threads(calls: pl.DataFrame, traces: Numbers, threads: Numbers) -> Numbers:
     """Of each call the thread that it belongs to: those of one trace, agent, system prompt and question."""
-    known: dict[tuple[tuple[str | bytes, ...], bytes], int] = {}
-    own = [known.setdefault((one.systems, one.digests[-1]), len(known)) for one in begun]
     agents = calls["agent"].unique()
     agent = calls["agent"].cast(pl.Enum(agents)).to_physical().to_numpy().astype(np.int64)
-    return (traces * agents.len() + agent) * len(known) + np.array(own, dtype=np.int64)[start]
+    return (traces * agents.len() + agent) * (threads.max(initial=0) + 1) + threads
 
 
-def _starts(found: _Calls, is_odd: Mask) -> tuple[list[_Start], Numbers]:
-    """The distinct ways in which calls begin, and of each call which; those that begin otherwise are odd."""
+def _begun(found: _Calls, is_odd: Mask) -> _Begun:
+    """How calls begin; those that begin otherwise than with a question, behind what the system says, are odd."""
     told, messages = found.told, found.messages
     is_system = messages.where("system")[told.numbers]
     firsts = found.first(~is_system)
@@ -178,25 +181,35 @@ def _starts(found: _Calls, is_odd: Mask) -> tuple[list[_Start], Numbers]:
     is_new[1:] |= is_odd[:-1]
     new = np.flatnonzero(is_new & ~is_odd)
     own = _spread((np.cumsum(counts) - counts)[new], counts[new])
-    texts = messages.values("content", keys[own])
-    signs = {number: messages.sign(number, text) for number, text in texts.items()}
-    openings: dict[tuple[int, ...], tuple[bytes, ...]] = {}
-    begun = [_NO_START]
-    numbers: list[int] = keys[own].tolist()
-    lengths = (firsts + 1 - found.begins)[new].tolist()
-    at = 0
-    for length, count in zip(lengths, counts[new].tolist(), strict=True):
-        opening = tuple(numbers[at : at + length])
-        *systems, asked = opening
-        if opening not in openings:
+    keys, counts = keys[own], counts[new]
+    texts = messages.values("content", keys)
+    # Messages of the system, and users', that differ in blanks alone are the same.
+    signs: dict[tuple[bool, str | bytes], int] = {}
+    alike = np.zeros(messages.told.height, dtype=np.int64)
+    for number, system in dict(zip(keys.tolist(), is_system[tells[own]].tolist(), strict=True)).items():
+        alike[number] = signs.setdefault((system, messages.sign(number, texts[number])), number)
+    size = keys.itemsize
+    ends = size * np.cumsum(counts)
+    begins = ends - size * counts
+    openings, told_by = keys.tobytes(), alike[keys].tobytes()
+    starts: dict[bytes, int] = {}
+    threads: dict[bytes, int] = {}
+    read: list[_Start] = []
+    which: list[tuple[int, int]] = []
+    lengths = (firsts + 1 - found.begins)[new]
+    places = zip(begins.tolist(), (begins + size * lengths).tolist(), ends.tolist(), strict=True)
+    for begin, middle, end in places:
+        opening = openings[begin:middle]
+        if opening not in starts:
+            starts[opening] = len(read)
+            *systems, asked = np.frombuffer(opening, dtype=keys.dtype).tolist()
             digests = [messages.digest(number, "system", texts[number]) for number in systems]
-            openings[opening] = (*digests, messages.digest(asked, "user", texts[asked]))
-        told_by = [signs[number] for number in (*systems, *numbers[at + length : at + count])]
-        begun.append(_Start(openings[opening], texts[asked], tuple(told_by)))
-        at += count
-    number = np.zeros(len(is_odd), dtype=np.int64)
-    number[new] = 1
-    return begun, np.where(is_odd, 0, np.cumsum(number))
+            read.append(_Start((*digests, messages.digest(asked, "user", texts[asked])), texts[asked]))
+        systems_and_question = told_by[begin : middle - size] + told_by[middle:end] + told_by[middle - size : middle]
+        which.append((starts[opening], threads.setdefault(systems_and_question, len(threads))))
+    latest = np.cumsum(np.isin(np.arange(len(is_odd)), new)) - 1
+    start, thread = np.array(which or [(0, 0)], dtype=np.int64)[np.maximum(latest, 0)].T
+    return _Begun(read or [_Start((b"",), "")], start, thread)
 
 
 def _alike(keys: Numbers, counts: Numbers) -> Mask:
