@@ -126,6 +126,25 @@ def test_an_exception_is_one_failure_whatever_words_it_is_wrapped_in() -> None:
     assert converted.failures.item(0, "span_id") == call
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_call_that_says_nothing_of_its_error_speaks_in_the_words_of_the_span_that_it_passed(*, goes_on: bool) -> None:
+    world = World()
+    call = world.call(OPENING, None, trace=TRACE, parent="b" * 16, attributes={"error.type": "error"})
+    world.span("step", {}, trace=TRACE, span_id="b" * 16, parent="c" * 16)
+    if goes_on:
+        world.call(OPENING, text("assistant", "Hello."), trace=TRACE, parent="c" * 16)
+    values = {"gen_ai.operation.name": "invoke_agent"}
+    raised = ("Error", "Rate limit reached")
+    world.span(
+        "agent", values, trace=TRACE, span_id="c" * 16, start_s=0, duration_s=world.clock_s + 9, exception=raised
+    )
+    rows = world.convert().failures.select("error_class", "fault_owner", "span_id").rows()
+    if goes_on:  # then the agent failed by something else
+        assert {row[0] for row in rows} == {"model_call_error", "rate_limit"}
+    else:
+        assert rows == [("rate_limit", "environment", call)]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "is_same"),
     [

@@ -24,7 +24,7 @@ from .circling import CIRCLING
 from .corrected import CORRECTED
 from .course import Course, course_of, made_progress
 from .crash import CRASH
-from .echo import without_echoes
+from .echo import in_words_from_above, without_echoes
 from .ending import DECLINED, STOPPED, WRONG_ANSWER
 from .failed_request import FAILED_REQUEST
 from .failure import Failure
@@ -80,7 +80,7 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
             for failure in _of_tool(scene, course, rules):
                 found.append(failure)
                 of_tools |= {scene.tool.key: failure} if scene.tool is not None else {}
-    found = without_echoes(found, of_tools, episode)
+    found = in_words_from_above(without_echoes(found, of_tools, episode), episode)
     found += _of_episode(episode, course, rules, {(*failure.culprit, failure.finding.error_class) for failure in found})
     found.sort(key=lambda failure: failure.step.index)
     if has_failed:

@@ -15,7 +15,7 @@ from ..spans import Span, SpanKind
 from ..steps import Episode, Step
 from ..stitch import SpanKey, inherit
 from .base import EpisodeRule, ErrorClass, Finding, Sighting
-from .echo import is_echo, nearest_above, said
+from .echo import is_echo, is_last_call, nearest_above, said
 from .environment import environment_fault, was_stopped
 
 _LIMIT: Final = re.compile(
@@ -52,14 +52,17 @@ def _within_calls(spans: Sequence[Span]) -> dict[str, str]:
 
 
 def _came_from_below(spans: Sequence[Span]) -> set[SpanKey]:
-    """Spans whose failure one below them explains: it is the same in words, or directly below where one says none."""
+    """Spans whose failure one below them explains.
+
+    It is the same in words; where one says none, it is directly below, or a model call after which nothing was called.
+    """
     failed = {span.key: span for span in spans if span.has_failed}
     found: set[SpanKey] = set()
     for key, above in nearest_above(spans, failed).items():
         if key in failed:
             one, other = said(failed[key]), said(failed[above])
-            is_direct = failed[key].parent_span_id == above[1]
-            if is_echo(one, other) if one and other else is_direct:
+            is_near = failed[key].parent_span_id == above[1] or is_last_call(failed[key], failed[above], spans)
+            if is_echo(one, other) if one and other else is_near:
                 found.add(above)
     return found
 

@@ -9,9 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ..spans import Span
+from ..spans import Span, SpanKind
 from ..steps import Episode
 from ..stitch import SpanKey, inherit
+from .base import ErrorClass, Finding
+from .failed_request import classify, error_text
 from .failure import Failure
 
 _WORD: Final = re.compile(r"\w+")
@@ -34,6 +36,41 @@ def is_echo(one: str, other: str) -> bool:
 def said(span: Span) -> str:
     """What a failed span says of its error."""
     return span.exception.message or span.status_message
+
+
+def is_last_call(call: Span, around: Span, spans: Sequence[Span]) -> bool:
+    """Whether a model call is the last thing that was called before ``around`` ended."""
+    is_call = call.kind is SpanKind.LLM
+    return is_call and not any(
+        span.kind in {SpanKind.LLM, SpanKind.TOOL} and call.end_ns <= span.start_ns < around.end_ns
+        for span in spans
+        if span.key != call.key
+    )
+
+
+def in_words_from_above(failures: Sequence[Failure], episode: Episode) -> list[Failure]:
+    """``failures``, those of model calls that say nothing of it in the words of what the error passed on its way up."""
+    silent = {failure.culprit for failure in failures if _is_silent(failure)}
+    if not silent:
+        return list(failures)
+    failed = {span.key: span for span in episode.context if span.has_failed and said(span)}
+    above = nearest_above(episode.spans, failed)
+    found: list[Failure] = []
+    for failure in failures:
+        told = failed.get(above.get(failure.culprit, ("", ""))) if failure.culprit in silent else None
+        verdict = classify(error_text(told)) if told is not None else None
+        if told is None or verdict is None or not is_last_call(failure.step.span, told, episode.spans):
+            found.append(failure)
+            continue
+        error_class, owner, confidence = verdict
+        evidence = {**failure.finding.evidence, "said_by": told.name}
+        finding = Finding(error_class, owner, 0.9 * confidence, said(told), evidence)
+        found.append(replace(failure, finding=finding))
+    return found
+
+
+def _is_silent(failure: Failure) -> bool:
+    return failure.finding.error_class == ErrorClass.MODEL_CALL_ERROR and not said(failure.step.span)
 
 
 def nearest_above(spans: Sequence[Span], chosen: Collection[SpanKey]) -> dict[SpanKey, SpanKey]:
