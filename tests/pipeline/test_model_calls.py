@@ -7,7 +7,18 @@ import polars as pl
 import pytest
 
 from spanloop.converters.canonical import canonical_columns
-from spanloop.converters.dialects.wrapped import ADK, GENKIT, HAYSTACK, LANGFUSE, LANGSMITH, LANGWATCH, MLFLOW, Family
+from spanloop.converters.dialects.wrapped import (
+    ADK,
+    CONFIDENT,
+    GENKIT,
+    HAYSTACK,
+    JUDGMENT,
+    LANGFUSE,
+    LANGSMITH,
+    LANGWATCH,
+    MLFLOW,
+    Family,
+)
 from spanloop.converters.spans import SpanKind
 
 from ..converters import converters_recordings as recordings
@@ -39,7 +50,10 @@ def kinds(family: Family) -> list[dict[str, str]]:
 
 ADK_CALL: dict[str, str] = {}
 MARKS: list[tuple[Family, str, list[dict[str, str]]]] = [
-    *((family, "generate", kinds(family)) for family in (LANGFUSE, LANGSMITH, LANGWATCH, MLFLOW, GENKIT)),
+    *(
+        (family, "generate", kinds(family))
+        for family in (LANGFUSE, LANGSMITH, LANGWATCH, MLFLOW, GENKIT, JUDGMENT, CONFIDENT)
+    ),
     (HAYSTACK, "haystack.component.run", [{HAYSTACK.kind: "HuggingFaceLocalGenerator"}]),
     (ADK, "call_llm", [ADK_CALL]),
 ]
