@@ -256,8 +256,13 @@ def _context(episode: Episode) -> list[Rejected]:
 def _frames(judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame) -> Converted:
     rejections = frames.build(sorted(rejected), frames.REJECTED)
     if not judged:
-        schemas = (frames.EPISODES, frames.TRANSITIONS, frames.TRAJECTORIES, frames.FAILURES)
-        return Converted(*map(frames.empty, schemas), rejections)
+        return Converted(
+            episodes=frames.empty(frames.EPISODES),
+            transitions=frames.empty(frames.TRANSITIONS),
+            trajectories=frames.empty(frames.TRAJECTORIES),
+            failures=frames.empty(frames.FAILURES),
+            rejected=rejections,
+        )
     transitions: list[Values] = []
     trajectories: list[Values] = []
     failures: list[Values] = []

@@ -162,7 +162,7 @@ def followed(calls: pl.DataFrame, states: pl.Series, following: pl.Series) -> li
 def _threads(calls: pl.DataFrame, traces: Numbers, threads: Numbers) -> Numbers:
     """Of each call the thread that it belongs to: those of one trace, agent, system prompt and question."""
     agents = calls["agent"].unique()
-    agent = calls["agent"].cast(pl.Enum(agents)).to_physical().to_numpy().astype(np.int64)
+    agent: Numbers = calls["agent"].cast(pl.Enum(agents)).to_physical().to_numpy().astype(np.int64)
     return (traces * agents.len() + agent) * (threads.max(initial=0) + 1) + threads
 
 
