@@ -250,3 +250,12 @@ def test_the_watch_would_see_a_message_column(address: Address, connection: Conn
         parameters={"mark": f"{address.database} seen"},
     )
     assert f"{address.database}.otel_traces.SpanAttributes" in found["columns"][0].to_list()
+
+
+def test_a_policy_version_of_long_ago_is_known(store: Store, connection: Connection) -> None:
+    statement = (
+        "INSERT INTO episodes (episode_id, revision, started_at, policy_version) SELECT hex(number), 1, "
+        "fromUnixTimestamp64Nano(toInt64(number) * 1000000), if(number = 0, 'old', 'new') FROM numbers(150000)"
+    )
+    connection.command(statement, doing="filling", settings={"async_insert": "0"})
+    assert store.query("evaluation_models").rows() == [("old", 1), ("new", 149_999)]
