@@ -163,7 +163,7 @@ def _threads(calls: pl.DataFrame, traces: Numbers, threads: Numbers) -> Numbers:
     """Of each call the thread that it belongs to: those of one trace, agent, system prompt and question."""
     agents = calls["agent"].unique()
     agent: Numbers = calls["agent"].cast(pl.Enum(agents)).to_physical().to_numpy().astype(np.int64)
-    return (traces * agents.len() + agent) * (threads.max(initial=0) + 1) + threads
+    return (traces * agents.len() + agent) * (int(threads.max(initial=0)) + 1) + threads
 
 
 def _begun(found: _Calls, is_odd: Mask) -> _Begun:
