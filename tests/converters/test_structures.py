@@ -583,7 +583,7 @@ SEEN = [
             ("weather_agent su get_weather span:ok -", "weather_agent sua - - missing_content"),
             ("weather_agent su - - request_failed",),
         ),
-        failures=("model_call_error -", "rate_limit -", "tool_error get_weather"),
+        failures=("rate_limit -", "tool_error get_weather"),
         rejected={"duplicate_model_call": 7},
     ),
     Seen(
