@@ -2,7 +2,8 @@
 # pyright: reportUnknownArgumentType=false
 """List columns and the flat numbers in them, without a copy: the one module of the converters that knows pyarrow."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -51,3 +52,39 @@ def joined(texts: pl.Series, counts: npt.NDArray[np.int64]) -> pl.Series:
 
 def _large(texts: pl.Series) -> Any:
     return texts.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+_INLINE: Final = 12
+"""Texts up to this stand in their view itself."""
+_FAR: Final = 2**31
+"""Views reach that far."""
+_NEWLINE: Final = 10
+
+
+def pieces(data: bytes, starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> pl.Series:
+    """The pieces of a UTF-8 text that begin at ``starts``, in bytes; they may overlap, and as a rule none is copied."""
+    if not data or len(data) >= _FAR:
+        texts = [data[start : start + size].decode() for start, size in zip(starts, sizes, strict=True)]
+        return pl.Series(texts, dtype=pl.String)
+    views = np.zeros(len(starts), dtype=[("size", "<i4"), ("head", "V4"), ("buffer", "<i4"), ("start", "<i4")])
+    views["size"] = sizes
+    raw, long, short = np.frombuffer(data, dtype=np.uint8), sizes > _INLINE, np.flatnonzero(sizes <= _INLINE)
+    views["start"][long] = starts[long]
+    views["head"][long] = raw[starts[long, None] + np.arange(4)].view("V4").ravel()
+    if len(short):
+        places = np.arange(_INLINE)
+        inside = raw[np.minimum(starts[short, None] + places, len(data) - 1)]
+        views.view(np.uint8).reshape(-1, 16)[short, 4:] = np.where(places < sizes[short, None], inside, 0)
+    buffers = [None, pa.py_buffer(views), pa.py_buffer(data)]
+    return pl.Series(pa.Array.from_buffers(pa.string_view(), len(starts), buffers))
+
+
+def lines(blocks: Sequence[bytes]) -> pl.Series:
+    """The lines of UTF-8 texts, each of which ends with a line."""
+    ends = [np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == _NEWLINE) for block in blocks]
+    offsets = np.cumsum([0, *(len(block) for block in blocks)])
+    whole = np.concatenate(
+        [np.zeros(0, dtype=np.int64), *(own + offset for own, offset in zip(ends, offsets, strict=False))]
+    )
+    starts = np.concatenate([[0], whole + 1])[:-1]
+    return pieces(b"".join(blocks), starts, whole - starts)

@@ -12,9 +12,10 @@ import numpy.typing as npt
 import polars as pl
 
 from ..messages import digest
+from ..ragged import lines
 from ..usual import Call, Response, Text, Typed
 from .lanes import instructions
-from .pieces import NotPlainError, Piece, decoded_blocks, digest_of, lines
+from .pieces import NotPlainError, Piece, decoded_blocks, digest_of
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
@@ -135,7 +136,7 @@ def read_answers(texts: pl.Series) -> Answers:
             if one.role != "assistant":
                 odd.append(place)
     told = pl.Series("given_reason", reasons, dtype=pl.String)
-    return Answers(asked, ids, names, np.array(counts), said, told, lines(b"".join(json)), _all_but(odd, len(texts)))
+    return Answers(asked, ids, names, np.array(counts), said, told, lines(json), _all_but(odd, len(texts)))
 
 
 _NO_ANSWER: Final = Typed("tool", [])
@@ -192,7 +193,7 @@ def read_news(texts: pl.Series, traces: Numbers, begins: Mask, systems: pl.Serie
                 if message.role not in _FURTHER or (message.role == "tool" and not _answers(parts)):
                     odd.append(place)
         seen += len(block)
-    return News(ids, contents, np.array(counts), openings, lines(b"".join(json)), _all_but(odd, len(texts)))
+    return News(ids, contents, np.array(counts), openings, lines(json), _all_but(odd, len(texts)))
 
 
 def _answers(parts: Sequence[object]) -> bool:

@@ -16,7 +16,7 @@ import polars as pl
 from ..attribution import offered_tools
 from ..attribution.broken_output import is_call_as_text
 from ..finish_reasons import TOOL_CALL, canonical_finish_reason
-from ..ragged import binary
+from ..ragged import pieces
 from ..tool_results import error_in_text
 from .chain_messages import Answers, Mask, News, Numbers, Opening, read_answers, read_news
 from .lanes import ROUNDS, UNFINISHED, Answer
@@ -335,17 +335,21 @@ def _told(rows: _Rows, openings: Sequence[Opening], reasons: pl.Series, results:
     added = calls.select(pl.when(is_first).then(pl.concat_str(pl.lit("["), before, new)).otherwise(further)).to_series()
     ends = np.cumsum(added.str.len_bytes().to_numpy().astype(np.int64))
     begin = np.append(0, ends)[starts]
-    # Every state is the beginning of its trace's last one: a view of it, and one copy for the bracket.
-    whole = binary(added.str.join("").cast(pl.Binary).item(), np.append(begin, ends[-1]))
+    # Every state is the beginning of its trace's last one: a view of it, and the only copy is that with the bracket.
     states = (
-        pl.DataFrame([whole.gather(trace).alias("whole"), pl.Series("size", ends - begin[trace])])
-        .select(pl.concat_str(pl.col("whole").bin.slice(0, pl.col("size")).cast(pl.String), pl.lit("]")))
+        pieces(added.str.join("").cast(pl.Binary).item(), begin[trace], ends - begin[trace])
+        .alias("state")
+        .to_frame()
+        .select(pl.concat_str("state", pl.lit("]")))
         .to_series()
     )
+    # Gathered, because a condition would copy the texts.
+    places = np.where(np.append(begins[1:], True), len(begins), np.arange(1, len(begins) + 1))
+    following = pl.concat([states, pl.Series([""])], rechunk=True).gather(places)
     capture, is_exact = pl.col("capture"), pl.col("is_exact")
     return calls.select(
         state=states,
-        next_state=pl.when(is_last).then(pl.lit("")).otherwise(states.shift(-1)),
+        next_state=following,
         is_last=is_last,
         first=pl.col("place").gather(pl.lit(pl.Series(starts[trace]))),
         action=_inner("said"),

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from ..messages import MalformedMessagesError, Message, digest, parse_json, read_message
+from ..ragged import lines
 from ..usual import Call, Response, Scalar, Text, Typed
 
 
@@ -64,7 +65,7 @@ def written(results: list[Result]) -> str:
 
 def written_lines(results: list[list[Result]]) -> pl.Series:
     """``written`` of the results of many calls."""
-    return lines(_ENCODE_LINES(results))
+    return lines([_ENCODE_LINES(results[start : start + _BLOCK]) for start in range(0, len(results), _BLOCK)])
 
 
 class NotPlainError(Exception):
@@ -180,7 +181,7 @@ def decoded_blocks(texts: pl.Series) -> Iterator[tuple[list[list[Typed]], bytes]
     """
     is_marked = texts.str.contains_any(_MARKS)
     has_marks = is_marked.any()
-    data: bytes = texts.str.join("\n").item().encode()
+    data: bytes = texts.str.join("\n").cast(pl.Binary).item()
     ends = [-1, *(np.cumsum(texts.str.len_bytes().to_numpy().astype(np.int64) + 1) - 1).tolist()]
     for start in range(0, len(texts), _BLOCK):
         places = range(start, min(start + _BLOCK, len(texts)))
@@ -208,13 +209,6 @@ def _decoded_lines(data: bytes, count: int) -> tuple[list[list[Typed]], bytes] |
     except (ValueError, RecursionError):
         return None
     return typed, json
-
-
-def lines(data: bytes) -> pl.Series:
-    """The lines of a text that ends with a line."""
-    if not data:
-        return pl.Series(dtype=pl.String)
-    return pl.Series([data.removesuffix(b"\n").decode()]).str.split("\n").explode()
 
 
 def spelled(text: str, reason: str) -> str:
