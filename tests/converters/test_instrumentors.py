@@ -3,11 +3,14 @@
 Each run asks for the weather, as there; in some recordings two runs that ask the same ran at the same time.
 """
 
+import json
+
 import pytest
 
 from spanloop.converters.reprs import value_of_repr
 
-from .test_dialects import steps_of
+from .converters_world import OPENING
+from .test_dialects import converted_spans, steps_of
 from .test_recordings import convert_recording
 from .test_structures import LOOP, Seen, of_agent, shape
 
@@ -217,6 +220,23 @@ def test_the_answer_of_the_second_call_that_wrote_to_one_span_counts() -> None:
     _, converted = convert_recording("google_adk_openinference")
     (step,) = steps_of(converted, 0)
     assert (step["finish_reason"], [part["type"] for part in step["action"]["parts"]]) == ("stop", ["text"])
+
+
+def test_an_answer_that_was_interrupted_is_no_answer_of_the_policy() -> None:
+    # AgentScope 2.0 ends the span of a call that was cancelled with status OK.
+    said = [{"role": "assistant", "parts": list[str](), "finish_reason": "interrupted"}]
+    converted = converted_spans(
+        {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": "gpt-4o",
+            "gen_ai.response.finish_reasons": '["interrupted"]',
+            "gen_ai.input.messages": json.dumps(OPENING),
+            "gen_ai.output.messages": json.dumps(said),
+        },
+        scope="agentscope",
+    )
+    assert converted.transitions["untrainable_reason"].to_list() == ["request_failed"]
+    assert set(converted.failures["fault_owner"]) != {"policy"}
 
 
 REPRS = [

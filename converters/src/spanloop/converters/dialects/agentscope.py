@@ -23,6 +23,9 @@ from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, known
 _FIRST_KIND: Final = "span.kind"
 _UNKNOWN: Final = frozenset({"[no_session_id]", "unknown_id", "unknown_agent", "unknown"})
 _FAILED: Final = re.compile(r"ToolResultState\.(ERROR|DENIED|INTERRUPTED)")
+_STOPPED: Final = "interrupted"
+"""The finish reason of a call whose program was stopped; its span is OK."""
+
 _KINDS: Final = {"LLM": SpanKind.LLM, "TOOL": SpanKind.TOOL, "AGENT": SpanKind.AGENT}
 
 
@@ -58,6 +61,7 @@ def _call(columns: dict[str, str]) -> dict[str, str]:
     for item in said:
         item["finish_reason"] = reason
     return {
+        **({"error_type": reason} if reason == _STOPPED else {}),
         "kind": str(SpanKind.LLM),
         "finish_reasons": reason,
         "input_messages": dump(seen) if columns["input_messages"] else "",
