@@ -43,10 +43,12 @@ def agent(
     attributes: dict[str, str] | None = None,
     answer: str = "Dön\u2028e.",
     user_again: bool = False,
+    trace_name: str = "",
+    task: str = "",
 ) -> None:
-    """An agent with a trace of its own, whose every call goes on where the one before it ended."""
-    trace = trace_id(name)
-    seen: list[Message] = [text("system", "Be kind."), text("user", f"Do {name}, «please» \x01.")]
+    """An agent whose every call goes on where the one before it ended; with a trace of its own as a rule."""
+    trace = trace_id(trace_name or name)
+    seen: list[Message] = [text("system", "Be kind."), text("user", f"Do {task or name}, «please» \x01.")]
     for turn in range(TURNS):
         is_last = turn == TURNS - 1
         said = text("assistant", answer) if is_last else ask(f"{name}-{turn}")
@@ -160,6 +162,35 @@ def test_usual_conversations_are_read_all_at_once(kind: str, found: list[Chains 
     assert [read is not None and read.is_read.all() for read in found] == [True]
     assert converted.transitions.height == 3 * TURNS
     assert converted.transitions["is_trainable"].all()
+
+
+def test_conversations_one_behind_the_other_are_read_all_at_once(found: list[Chains | None]) -> None:
+    world = World()
+    for number, kind in enumerate(READ_AT_ONCE.values()):
+        agent(world, f"agent {number}", **{**kind, "trace_name": f"trace {number // 4}"})
+    converted = insist_on(world)
+    assert [read is not None and read.is_read.all() for read in found] == [True]
+    assert converted.episodes.height == 3
+    rows = converted.trajectories["row_start"].value_counts().sort("count").rows()
+    assert len(rows) == 2  # the same agent again and again begins a row each time, and says so
+
+
+def test_conversations_that_begin_alike_are_left(found: list[Chains | None]) -> None:
+    world = World()
+    for number in range(4):
+        agent(world, f"agent {number}", trace_name=f"trace {number // 2}", task="it" if number < 2 else "")
+    insist_on(world)
+    assert [read is not None and read.is_read.tolist() for read in found] == [[False, True]]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from([*READ_AT_ONCE, *LEFT]), st.integers(0, 2), st.integers(0, 3)), max_size=6))
+def test_any_conversations_in_any_traces_come_out_the_same_both_ways(kinds: list[tuple[str, int, int]]) -> None:
+    world = World()
+    for number, (kind, trace, task) in enumerate(kinds):
+        known = READ_AT_ONCE | LEFT
+        agent(world, f"agent {number}", **{**known[kind], "trace_name": f"trace {trace}", "task": f"task {task}"})
+    insist_on(world)
 
 
 @pytest.mark.parametrize("kind", LEFT)

@@ -79,7 +79,7 @@ class News(NamedTuple):
     counts: Numbers
     """Of each input: how many answers it has."""
     openings: dict[int, Opening]
-    """Number of the trace → how its conversation begins."""
+    """Number of the conversation → how it begins."""
     json: pl.Series
     """Of each input: what is new, as a list."""
     is_fine: Mask
@@ -142,12 +142,12 @@ def read_answers(texts: pl.Series) -> Answers:
 _NO_ANSWER: Final = Typed("tool", [])
 
 
-def read_news(texts: pl.Series, traces: Numbers, begins: Mask, systems: pl.Series) -> News:
+def read_news(texts: pl.Series, chains: Numbers, begins: Mask, systems: pl.Series) -> News:
     """Read what is new in the inputs of calls.
 
     Args:
         texts: Lists of messages as JSON: whole where a conversation begins, else those beyond the answer before.
-        traces: The trace of each call.
+        chains: The number of each call's conversation.
         begins: Whether the call begins a conversation.
         systems: The system prompt that was told beside the messages; empty without one.
     """
@@ -159,9 +159,9 @@ def read_news(texts: pl.Series, traces: Numbers, begins: Mask, systems: pl.Serie
     openings: dict[int, Opening] = {}
     opener = _Opener()
     firsts = {
-        place: (trace, system)
-        for place, trace, system in zip(
-            np.flatnonzero(begins).tolist(), traces[begins].tolist(), systems.filter(pl.Series(begins)), strict=True
+        place: (chain, system)
+        for place, chain, system in zip(
+            np.flatnonzero(begins).tolist(), chains[begins].tolist(), systems.filter(pl.Series(begins)), strict=True
         )
     }
     seen = 0
@@ -169,12 +169,12 @@ def read_news(texts: pl.Series, traces: Numbers, begins: Mask, systems: pl.Serie
         json.append(line)
         for place, messages in enumerate(block, seen):
             if place in firsts:
-                trace, system = firsts[place]
+                chain, system = firsts[place]
                 opening = opener.read(system, messages)
                 if opening is None:
                     odd.append(place)
                 else:
-                    openings[trace] = opening
+                    openings[chain] = opening
                 continue
             if not messages:
                 odd.append(place)

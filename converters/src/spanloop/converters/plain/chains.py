@@ -1,14 +1,15 @@
-"""Traces of one conversation in which every call goes on where the call before it ended: read all at once.
+"""Traces of conversations, one behind the other, in which calls go on where the call before ended: read all at once.
 
 Invariant: a trace that gets through here is one that ``lanes`` would let through, with the same steps. What a call has
 beyond the call before is found in columns, decoded for all calls together, and looked at once. A trace with anything
-else in it (a second conversation, a tool that is told by its name, an answer that is spelled otherwise in the history)
-is left to ``lanes``.
+else in it (conversations that take turns or begin alike, a tool that is told by its name, an answer that is spelled
+otherwise in the history) is left to ``lanes``.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from itertools import repeat
-from typing import NamedTuple
+from itertools import pairwise, repeat
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -32,8 +33,8 @@ class Chains(NamedTuple):
     """Whether each of the traces given was."""
     told: pl.DataFrame
     """Of the calls of those: see ``silent.silent_steps``."""
-    said: list[Said]
-    """Of each of those traces: its conversation."""
+    said: list[list[Said]]
+    """Of each of those traces: its conversations; their first calls are numbered among those given."""
     answers: list[list[Answer]]
     """What its tools answered."""
     texts: Sequence[str]
@@ -44,8 +45,8 @@ class _Rows(NamedTuple):
     """Calls of traces that may be such conversations, and what was read of each."""
 
     calls: pl.DataFrame
-    """With ``place`` among the calls given, ``bare`` (the answer as it comes back) and ``text`` (what the input has
-    beyond it and the input before)."""
+    """With ``place`` among the calls given, the number of its ``chain``, ``bare`` (the answer as it comes back) and
+    ``text`` (what the input has beyond it and the input before)."""
     answers: Answers
     news: News
 
@@ -66,7 +67,7 @@ def is_next() -> pl.Expr:
 
 
 def read_chains(calls: pl.DataFrame, tools: pl.DataFrame) -> Chains | None:
-    """Read what is one conversation; None where nothing is.
+    """Read what is one conversation, or one behind the other; None where nothing is.
 
     Args:
         calls: Model calls by trace, start and id, each trace whole.
@@ -76,23 +77,23 @@ def read_chains(calls: pl.DataFrame, tools: pl.DataFrame) -> Chains | None:
     while not rows.calls.is_empty():
         found = _found(rows, tools)
         if isinstance(found, Chains):
-            is_read = np.isin(calls["trace"].to_numpy()[_begins(calls)], rows.calls["trace"].to_numpy())
+            is_read = np.isin(calls["trace"].to_numpy()[_begins(calls, "trace")], rows.calls["trace"].to_numpy())
             return found._replace(is_read=is_read)
         rows = rows.only(found)
     return None
 
 
-def _begins(calls: pl.DataFrame) -> Mask:
-    """Whether each call is the first of its trace."""
-    trace = calls["trace"].to_numpy()
-    return np.concatenate([[True], trace[1:] != trace[:-1]])[: len(trace)]
+def _begins(calls: pl.DataFrame, what: str = "chain") -> Mask:
+    """Whether each call is the first of its conversation, or trace."""
+    number = calls[what].to_numpy()
+    return np.concatenate([[True], number[1:] != number[:-1]])[: len(number)]
 
 
 def _of_whole_traces(calls: pl.DataFrame, is_fine: Mask) -> Mask:
     """Which calls are of a trace of which every call is fine."""
     if is_fine.all():
         return is_fine
-    begins = _begins(calls)
+    begins = _begins(calls, "trace")
     found: Mask = np.logical_and.reduceat(is_fine, np.flatnonzero(begins))[np.cumsum(begins) - 1]
     return found
 
@@ -107,15 +108,25 @@ def _bytes(column: str) -> pl.Expr:
 
 
 def _growing(calls: pl.DataFrame) -> pl.DataFrame:
-    """The traces in which every call's input begins with that of the call before."""
+    """The traces in which every call's input begins with that of the call before, or has no answer in it yet."""
     text, answer = _bytes("input_messages"), _bytes("output_messages")
     is_list = [one.bin.starts_with(b"[{") & one.bin.ends_with(b"}]") for one in (text, answer)]
     given = pl.col("input_messages").str
     comes_again = given.starts_with(given.head(-1).shift())
-    begins = pl.Series(_begins(calls))
-    is_fine = calls.select(pl.all_horizontal(*is_list, (is_next() & comes_again).fill_null(value=False) | begins))
-    kept = _of_whole_traces(calls, is_fine.to_series().to_numpy())
-    return calls.with_row_index("place").filter(pl.Series(kept))
+    told = calls.select(
+        is_list=pl.all_horizontal(is_list),
+        goes_on=(is_next() & comes_again).fill_null(value=False),
+    )
+    begins = ~told["goes_on"].to_numpy()
+    is_fine = told["is_list"].to_numpy().copy()
+    new = np.flatnonzero(begins & ~_begins(calls, "trace"))
+    is_fine[new] &= ~calls["input_messages"].gather(new).str.contains(_ANSWER, literal=True).to_numpy()
+    kept = _of_whole_traces(calls, is_fine)
+    chain = pl.Series("chain", np.cumsum(begins))
+    return calls.with_columns(chain).with_row_index("place").filter(pl.Series(kept))
+
+
+_ANSWER: Final = '"assistant"'
 
 
 def _read(growing: pl.DataFrame) -> _Rows:
@@ -128,7 +139,7 @@ def _read(growing: pl.DataFrame) -> _Rows:
     is_fine = calls.select(pl.all_horizontal(pl.col("bare", "text").is_not_null())).to_series().to_numpy()
     kept = _of_whole_traces(calls, is_fine)
     calls, answers = (calls, answers) if kept.all() else (calls.filter(pl.Series(kept)), answers.only(kept))
-    news = read_news(calls["text"], calls["trace"].to_numpy(), _begins(calls), calls["system_instructions"])
+    news = read_news(calls["text"], calls["chain"].to_numpy(), _begins(calls), calls["system_instructions"])
     return _Rows(calls, answers, news).only(news.is_fine)
 
 
@@ -183,10 +194,13 @@ def _found(rows: _Rows, tools: pl.DataFrame) -> Chains | Mask:
     is_fine: Mask = counts == np.append(np.where(begins, 0, news.counts)[1:], 0)
     if not is_fine.all():
         return is_fine
-    of_call, trace = np.repeat(np.arange(calls.height), counts), calls["trace"].to_numpy()
+    of_call, trace, chain = np.repeat(np.arange(calls.height), counts), *(calls[one].to_numpy() for one in _NUMBERS)
+    starts = np.flatnonzero(begins)
+    openings = [news.openings[number] for number in chain[starts].tolist()]
     places, has_all = _spans_of(trace, trace[of_call], ids, tools)
     reasons = _reasons(calls)
-    is_fine = has_all & _has_ended(calls, reasons, rows.answers) & ~_may_circle(trace, of_call, rows)
+    is_fine = has_all & _has_ended(calls, reasons, rows.answers) & ~_may_circle(chain, of_call, rows)
+    is_fine[starts[_like_another(trace[starts], openings)]] = False
     if ids != news.ids or "" in ids:
         answers_it = [bool(one) and one == other for one, other in zip(ids, news.ids, strict=True)]
         is_fine[of_call[~np.array(answers_it, dtype=np.bool_)]] = False
@@ -199,23 +213,34 @@ def _found(rows: _Rows, tools: pl.DataFrame) -> Chains | Mask:
     results = list(map(Result, ids, named, repeat("ok"), repeat(""), news.contents, durations, span_ids))
     ends: list[int] = np.cumsum(counts).tolist()
     of_calls = [results[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    starts = np.flatnonzero(begins)
     lasts: list[int] = np.append(starts[1:], len(begins)).tolist()
-    openings = [news.openings[number] for number in trace[starts].tolist()]
+    said = [
+        Said(opening.start, opening.question, texts[last - 1], place)
+        for opening, last, place in zip(openings, lasts, calls["place"].gather(starts).to_list(), strict=True)
+    ]
+    of_traces = np.flatnonzero(_begins(calls, "trace"))
+    bounds = [*of_traces.tolist(), len(begins)]
+    chains: list[int] = np.append(np.searchsorted(starts, of_traces), len(starts)).tolist()
     answers = list(zip(asked, news.contents, strict=True))
     return Chains(
         is_read=begins,
         told=_told(rows, openings, reasons, written_lines(of_calls)),
-        said=[
-            Said(opening.start, opening.question, texts[last - 1])
-            for opening, last in zip(openings, lasts, strict=True)
-        ],
-        answers=[
-            answers[ends[start - 1] if start else 0 : ends[last - 1]]
-            for start, last in zip(starts.tolist(), lasts, strict=True)
-        ],
+        said=[said[start:end] for start, end in pairwise(chains)],
+        answers=[answers[ends[start - 1] if start else 0 : ends[last - 1]] for start, last in pairwise(bounds)],
         texts=texts,
     )
+
+
+_NUMBERS: Final = ("trace", "chain")
+
+
+def _like_another(traces: Numbers, openings: Sequence[Opening]) -> Mask:
+    """Which conversations begin like another one of their trace."""
+    if len(np.unique(traces)) == len(traces):
+        return np.zeros(len(traces), dtype=np.bool_)
+    keys = [(trace, opening.start) for trace, opening in zip(traces.tolist(), openings, strict=True)]
+    counts = Counter(keys)
+    return np.array([counts[key] > 1 for key in keys], dtype=np.bool_)
 
 
 def _reasons(calls: pl.DataFrame) -> pl.Series:
@@ -295,7 +320,7 @@ def _fails(contents: Sequence[str]) -> Mask:
     return fails
 
 
-def _may_circle(trace: Numbers, of_call: Numbers, rows: _Rows) -> Mask:
+def _may_circle(chain: Numbers, of_call: Numbers, rows: _Rows) -> Mask:
     """Whether ``lanes`` would see a circle that ends with a call: the same was done and came back, again and again."""
     (asked, _, _, counts, texts, *_), contents = rows.answers, rows.news.contents
     got = list(texts)
@@ -305,7 +330,7 @@ def _may_circle(trace: Numbers, of_call: Numbers, rows: _Rows) -> Mask:
         first = int(np.searchsorted(of_call, place))
         got[place] = "\0".join(contents[first : first + counts[place]])
     numbers: dict[object, int] = {}
-    codes = np.array([numbers.setdefault(key, len(numbers)) for key in zip(trace.tolist(), got, strict=True)])
+    codes = np.array([numbers.setdefault(key, len(numbers)) for key in zip(chain.tolist(), got, strict=True)])
     found = np.zeros(len(codes), dtype=np.bool_)
     if len(numbers) == len(codes):
         return found
@@ -313,7 +338,7 @@ def _may_circle(trace: Numbers, of_call: Numbers, rows: _Rows) -> Mask:
         first = int(np.searchsorted(of_call, place))
         own = asked[first : first + counts[place]]
         did = tuple((one.name, tuple(sorted(one.arguments.items()))) for one in own)
-        codes[place] = numbers.setdefault((trace[place], got[place], texts[place], did), len(numbers))
+        codes[place] = numbers.setdefault((chain[place], got[place], texts[place], did), len(numbers))
     for rounds in ROUNDS:
         again = np.zeros(len(codes), dtype=np.int64)
         again[rounds:] = codes[rounds:] == codes[:-rounds]
@@ -327,17 +352,17 @@ def _told(rows: _Rows, openings: Sequence[Opening], reasons: pl.Series, results:
     """The columns of ``silent.silent_steps``."""
     begins = _begins(rows.calls)
     calls = rows.calls.with_columns(rows.news.json.alias("new"))
-    starts, trace = np.flatnonzero(begins), np.cumsum(begins) - 1
+    starts, chain = np.flatnonzero(begins), np.cumsum(begins) - 1
     is_first, is_last = pl.Series(begins), pl.Series(np.append(begins[1:], True))
-    before = pl.Series([opening.before for opening in openings], dtype=pl.String).gather(trace)
+    before = pl.Series([opening.before for opening in openings], dtype=pl.String).gather(chain)
     new = _inner("new")
     further = pl.concat_str(pl.lit(","), pl.col("bare").shift(), pl.lit(","), new)
     added = calls.select(pl.when(is_first).then(pl.concat_str(pl.lit("["), before, new)).otherwise(further)).to_series()
     ends = np.cumsum(added.str.len_bytes().to_numpy().astype(np.int64))
     begin = np.append(0, ends)[starts]
-    # Every state is the beginning of its trace's last one: a view of it, and the only copy is that with the bracket.
+    # Every state is the beginning of its conversation's last one: a view of it, and the only copy is that with the bracket.
     states = (
-        pieces(added.str.join("").cast(pl.Binary).item(), begin[trace], ends - begin[trace])
+        pieces(added.str.join("").cast(pl.Binary).item(), begin[chain], ends - begin[chain])
         .alias("state")
         .to_frame()
         .select(pl.concat_str("state", pl.lit("]")))
@@ -351,7 +376,7 @@ def _told(rows: _Rows, openings: Sequence[Opening], reasons: pl.Series, results:
         state=states,
         next_state=following,
         is_last=is_last,
-        first=pl.col("place").gather(pl.lit(pl.Series(starts[trace]))),
+        first=pl.col("place").gather(pl.lit(pl.Series(starts[chain]))),
         action=_inner("said"),
         tool_results=results,
         tool_call_count=pl.Series(rows.answers.counts).cast(pl.UInt32),

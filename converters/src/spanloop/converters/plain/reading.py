@@ -130,12 +130,13 @@ class _Reading:
         """Read those of which every call goes on where the one before it ended."""
         if not traces.any():
             return
-        _, calls = self._calls(traces)
+        rows, calls = self._calls(traces)
         found = read_chains(calls, self._tools)
         if found is None:
             return
         numbers: list[int] = np.flatnonzero(traces)[found.is_read].tolist()
-        self._lanes |= {number: [said] for number, said in zip(numbers, found.said, strict=True)}
+        for number, said in zip(numbers, found.said, strict=True):
+            self._lanes[number] = [one._replace(first=int(rows[one.first])) for one in said]
         self._answers |= dict(zip(numbers, found.answers, strict=True))
         self._take(traces, numbers, found.told)
         self._texts += found.texts

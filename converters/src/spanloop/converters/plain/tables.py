@@ -18,7 +18,6 @@ from ..options import CONVERTER_VERSION
 from ..ragged import ragged
 from ..rewards import Rewards, broadcast
 from .episodes import Plain
-from .lanes import Lane
 from .screen import IS_SILENT
 
 SAMPLING: Final = ("temperature", "top_p", "max_tokens", "seed")
@@ -232,11 +231,7 @@ def _sampling(calls: pl.DataFrame) -> pl.Series:
 def _agents_again(plain: Plain, calls: pl.DataFrame) -> list[int]:
     """The first calls of conversations of which the same agent, told by its system prompt, had another one before."""
     found: list[int] = []
-    several = [
-        [lane for lane in lanes if isinstance(lane, Lane)]
-        for lanes, talk in zip(plain.lanes, plain.talks, strict=True)
-        if len(lanes) > 1 and not talk.said
-    ]
+    several = [lanes for lanes, talk in zip(plain.lanes, plain.talks, strict=True) if len(lanes) > 1 and not talk.said]
     if several:
         begun = calls.filter(~pl.col("continues"))
         agents = dict(zip(begun["first"].to_list(), begun["agent"].to_list(), strict=True))

@@ -24,11 +24,13 @@ _MOST_ALIKE: Final = 2
 
 
 class Said(NamedTuple):
-    """A call by itself, with what ``lanes.Lane`` has of a conversation."""
+    """A call by itself, or a conversation, with what ``lanes.Lane`` has of one."""
 
     start: tuple[bytes, ...]
     question: str
     answer: str
+    first: int = -1
+    """The first call of a conversation."""
 
 
 class Talk(NamedTuple):
