@@ -167,7 +167,7 @@ def test_usual_conversations_are_read_all_at_once(kind: str, found: list[Chains 
 def test_conversations_one_behind_the_other_are_read_all_at_once(found: list[Chains | None]) -> None:
     world = World()
     for number, kind in enumerate(READ_AT_ONCE.values()):
-        agent(world, f"agent {number}", **{**kind, "trace_name": f"trace {number // 4}"})
+        agent(world, f"agent {number}", trace_name=f"trace {number // 4}", **kind)
     converted = insist_on(world)
     assert [read is not None and read.is_read.all() for read in found] == [True]
     assert converted.episodes.height == 3
@@ -188,8 +188,7 @@ def test_conversations_that_begin_alike_are_left(found: list[Chains | None]) -> 
 def test_any_conversations_in_any_traces_come_out_the_same_both_ways(kinds: list[tuple[str, int, int]]) -> None:
     world = World()
     for number, (kind, trace, task) in enumerate(kinds):
-        known = READ_AT_ONCE | LEFT
-        agent(world, f"agent {number}", **{**known[kind], "trace_name": f"trace {trace}", "task": f"task {task}"})
+        agent(world, f"agent {number}", trace_name=f"trace {trace}", task=f"task {task}", **(READ_AT_ONCE | LEFT)[kind])
     insist_on(world)
 
 

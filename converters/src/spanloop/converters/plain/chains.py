@@ -360,7 +360,7 @@ def _told(rows: _Rows, openings: Sequence[Opening], reasons: pl.Series, results:
     added = calls.select(pl.when(is_first).then(pl.concat_str(pl.lit("["), before, new)).otherwise(further)).to_series()
     ends = np.cumsum(added.str.len_bytes().to_numpy().astype(np.int64))
     begin = np.append(0, ends)[starts]
-    # Every state is the beginning of its conversation's last one: a view of it, and the only copy is that with the bracket.
+    # Every state is the beginning of its conversation's last one, a view of it: only the bracket makes a copy.
     states = (
         pieces(added.str.join("").cast(pl.Binary).item(), begin[chain], ends - begin[chain])
         .alias("state")
