@@ -104,7 +104,7 @@ def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> Canonical:
     )
     numbers = _dialects(wide, attributes)
     wide = wide.with_columns(_marks(attributes, numbers == _NO_DIALECT), pl.Series(_DIALECT, numbers))
-    asked = _asked(wide.filter(pl.col(_DIALECT).is_in(_ROW_DIALECTS)), attributes)
+    asked = _asked(wide, attributes)
     given = _Given(attributes, asked, [pl.DataFrame(schema=ENTRIES)])
     present: list[int] = np.unique(numbers).tolist()
     if len(present) <= 1:
@@ -249,7 +249,7 @@ def _asked(rows: pl.DataFrame, attributes: Attributes) -> dict[tuple[str, str], 
     found: dict[tuple[str, str], list[Fields]] = defaultdict(list)
     if "agentops.span.kind" not in attributes:
         return found
-    calls = rows.filter(pl.col("SpanName").str.starts_with("tool_call."))
+    calls = rows.filter(pl.col(_DIALECT).is_in(_ROW_DIALECTS) & pl.col("SpanName").str.starts_with("tool_call."))
     told = zip(
         calls.select("Timestamp", "SpanId", "TraceId", "ParentSpanId").iter_rows(),
         attributes.texts(calls["_row"].to_numpy()),
@@ -284,14 +284,13 @@ def _marks(attributes: Attributes, is_meant: Mask) -> pl.Series:
         attributes: Of all rows.
         is_meant: The rows that no dialect reads.
     """
-    tells = attributes.matching(lambda key: key.str.contains(_MODEL_CALL_KEY))
-    may_tell = attributes.matching(lambda key: key.str.contains(_MODEL_CALL_TYPE_KEY))
-    places = np.flatnonzero(may_tell & ~tells & is_meant[attributes.rows])
-    values = attributes.values.gather(pl.Series(places, dtype=pl.UInt32))
-    says = values.str.contains(_MODEL_CALL_TYPE).fill_null(value=False).to_numpy()
-    tells[places[says]] = True
     found: dict[int, str] = {}
-    places = np.flatnonzero(tells & is_meant[attributes.rows])
+    own = np.flatnonzero(is_meant[attributes.rows])
+    tells = attributes.matching(lambda key: key.str.contains(_MODEL_CALL_KEY))[own]
+    may_tell = np.flatnonzero(attributes.matching(lambda key: key.str.contains(_MODEL_CALL_TYPE_KEY))[own] & ~tells)
+    values = attributes.values.gather(pl.Series(own[may_tell], dtype=pl.UInt32))
+    tells[may_tell[values.str.contains(_MODEL_CALL_TYPE).fill_null(value=False).to_numpy()]] = True
+    places = own[tells]
     rows: list[int] = attributes.rows[places].tolist()
     codes: list[int] = attributes.codes[places].tolist()
     for row, code in zip(rows, codes, strict=True):

@@ -185,10 +185,11 @@ def _begun(found: _Calls, is_odd: Mask) -> _Begun:
     own = _spread((np.cumsum(counts) - counts)[new], counts[new])
     keys, counts = keys[own], counts[new]
     texts = messages.values("content", keys)
+    numbers: list[int] = keys.tolist()
     # Messages of the system, and users', that differ in blanks alone are the same.
     signs: dict[tuple[bool, str | bytes], int] = {}
     alike = np.zeros(messages.told.height, dtype=np.int64)
-    for number, system in dict(zip(keys.tolist(), is_system[tells[own]].tolist(), strict=True)).items():
+    for number, system in dict(zip(numbers, is_system[tells[own]].tolist(), strict=True)).items():
         alike[number] = signs.setdefault((system, messages.sign(number, texts[number])), number)
     size = keys.itemsize
     ends = size * np.cumsum(counts)
@@ -204,7 +205,7 @@ def _begun(found: _Calls, is_odd: Mask) -> _Begun:
         opening = openings[begin:middle]
         if opening not in starts:
             starts[opening] = len(read)
-            *systems, asked = np.frombuffer(opening, dtype=keys.dtype).tolist()
+            *systems, asked = numbers[begin // size : middle // size]
             digests = [messages.digest(number, "system", texts[number]) for number in systems]
             read.append(_Start((*digests, messages.digest(asked, "user", texts[asked])), texts[asked]))
         systems_and_question = told_by[begin : middle - size] + told_by[middle:end] + told_by[middle - size : middle]

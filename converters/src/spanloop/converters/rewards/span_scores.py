@@ -40,26 +40,36 @@ def scores_in_spans(spans: pl.DataFrame, attributes: Attributes) -> pl.DataFrame
     told = spans.select(
         "TraceId", "SpanId", pl.col("Timestamp", "IngestedAt").cast(pl.Int64), "Events.Name", "Events.Attributes"
     )[pl.Series(places)]
-    rows: list[tuple[object, ...]] = []
-    for (trace_id, span_id, *times, event_names, events), own in zip(
-        told.iter_rows(), attributes.texts(places), strict=True
-    ):
-        carried = [
+    values: list[Mapping[str, str]] = []
+    counts: list[int] = []
+    events = zip(*(told[name].to_list() for name in ("Events.Name", "Events.Attributes")), strict=True)
+    for (event_names, event_attributes), own in zip(events, attributes.texts(places), strict=True):
+        before = len(values)
+        values += [
             _texts(items)
-            for name, items in zip(event_names or (), events or (), strict=False)
+            for name, items in zip(event_names or (), event_attributes or (), strict=False)
             if name == names.EVALUATION_EVENT_NAME
         ]
         if names.GEN_AI_EVALUATION_SCORE_VALUE in own:
-            carried.append(own)
-        carried += _lightning(own)
-        rows += [
-            (_score_id(trace_id, span_id, number), *_told(values), trace_id, span_id, *times)
-            for number, values in enumerate(carried)
-        ]
-    columns = ("score_id", "name", "value", "label", "response_id", "trace_id", "span_id", "scored_at", "ingested_at")
-    found = dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(columns, ())
-    scores = {name: pl.Series(name, found[name], dtype=_raw(name)) for name in columns}
-    return frames.conform(pl.DataFrame(list(scores.values())), frames.SCORES).with_columns(
+            values.append(own)
+        values += _lightning(own)
+        counts.append(len(values) - before)
+    carriers = told.select("TraceId", "SpanId", "Timestamp", "IngestedAt")[np.repeat(np.arange(len(counts)), counts)]
+    numbers = [number for count in counts for number in range(count)]
+    ids = zip(carriers["TraceId"].to_list(), carriers["SpanId"].to_list(), numbers, strict=True)
+    scores = {
+        "score_id": [_score_id(*identity) for identity in ids],
+        "name": [value.get(names.GEN_AI_EVALUATION_NAME) or "reward" for value in values],
+        "value": [_number(value.get(names.GEN_AI_EVALUATION_SCORE_VALUE, "")) for value in values],
+        "label": [value.get(names.GEN_AI_EVALUATION_SCORE_LABEL, "") for value in values],
+        "response_id": [value.get(names.GEN_AI_RESPONSE_ID, "") for value in values],
+        "trace_id": carriers["TraceId"],
+        "span_id": carriers["SpanId"],
+        "scored_at": carriers["Timestamp"],
+        "ingested_at": carriers["IngestedAt"],
+    }
+    found = pl.DataFrame([pl.Series(name, column, dtype=_raw(name)) for name, column in scores.items()])
+    return frames.conform(found, frames.SCORES).with_columns(
         pl.col("session_id", "episode_key").fill_null(""), pl.col("is_deleted").fill_null(0)
     )
 
@@ -89,16 +99,6 @@ def _texts(items: object) -> dict[str, str]:
 def _score_id(trace_id: str | None, span_id: str | None, number: int) -> str:
     key = f"{trace_id}\0{span_id}\0{number}"
     return blake2b(key.encode("utf-8", "replace"), digest_size=16).hexdigest()
-
-
-def _told(values: Mapping[str, str]) -> tuple[str, float, str, str]:
-    """Name, value, label and response id of an evaluation."""
-    return (
-        values.get(names.GEN_AI_EVALUATION_NAME) or "reward",
-        _number(values.get(names.GEN_AI_EVALUATION_SCORE_VALUE, "")),
-        values.get(names.GEN_AI_EVALUATION_SCORE_LABEL, ""),
-        values.get(names.GEN_AI_RESPONSE_ID, ""),
-    )
 
 
 def _number(text: str) -> float:
