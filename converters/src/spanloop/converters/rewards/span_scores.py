@@ -6,7 +6,7 @@ several of ``agentlightning.reward.N.name`` and ``.value``.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from math import nan
 from typing import Final, cast
@@ -57,7 +57,7 @@ def scores_in_spans(spans: pl.DataFrame, attributes: Attributes) -> pl.DataFrame
     carriers = told.select("TraceId", "SpanId", "Timestamp", "IngestedAt")[np.repeat(np.arange(len(counts)), counts)]
     numbers = [number for count in counts for number in range(count)]
     ids = zip(carriers["TraceId"].to_list(), carriers["SpanId"].to_list(), numbers, strict=True)
-    scores = {
+    scores: dict[str, Sequence[object] | pl.Series] = {
         "score_id": [_score_id(*identity) for identity in ids],
         "name": [value.get(names.GEN_AI_EVALUATION_NAME) or "reward" for value in values],
         "value": [_number(value.get(names.GEN_AI_EVALUATION_SCORE_VALUE, "")) for value in values],
