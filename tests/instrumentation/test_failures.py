@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 import pytest
 
@@ -33,7 +34,8 @@ client = openai.OpenAI()
 for step in range(3):
     answer = client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "hi"}])
     print(step, answer.choices[0].message.content, flush=True)
-    time.sleep(0.45)
+    while not os.path.exists("gone"):
+        time.sleep(0.05)
 open(os.environ["LAST_STATEMENT"], "w").write(str(time.time()))
 """
 MAX_EXIT_DELAY_S = 2.0
@@ -108,10 +110,23 @@ def test_the_app_itself_says_the_same_without_us(app: App) -> None:
 
 
 def test_a_model_app_whose_collector_dies_is_none_the_wiser(hasty_app: App) -> None:
+    gone = hasty_app.directory / "gone"
+    gone.touch()
     plain = hasty_app.run(MODEL_APP, instrumented=False)
-    with _dying_after_one_request() as receiver:
+    gone.unlink()
+    with ExitStack() as stack:
+        receiver = stack.enter_context(receiving())
+        receiver.answer = lambda _count: (200, b"", {"connection": "close"})
+
+        def die(_: object) -> None:
+            if not gone.exists():
+                receiver.wait_for_spans(1)
+                stack.close()
+                gone.touch()
+
         unlucky = hasty_app.with_variables(OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url)
-        ran = promptly(lambda: unlucky.run(MODEL_APP), plain.exit_delay_s + MAX_EXIT_DELAY_S)
+        run = partial(unlucky.run, MODEL_APP, while_running=die)
+        ran = promptly(run, plain.exit_delay_s + MAX_EXIT_DELAY_S)
     assert (ran.stdout, ran.code) == (plain.stdout, plain.code)
     assert len(ran.stderr_lines) == 1, ran.stderr
     assert ran.exit_delay_s <= plain.exit_delay_s + MAX_EXIT_DELAY_S
