@@ -18,7 +18,7 @@ from .ragged import ragged
 Ids = npt.NDArray[np.uint32]
 
 _MOST: Final = 2**32 - 1
-_BLOCK: Final = 96
+_BLOCK: Final = 128
 """So many texts are read together: few enough to stay near the processor, and one that is odd slows down no others."""
 
 _OPEN, _CLOSE, _COMMA, _SPACE, _ZERO = b"[], 0"
@@ -34,7 +34,7 @@ def token_lists(texts: pl.Series) -> pl.Series:
     Args:
         texts: Lists of ids; those of one conversation best in the order of its calls.
     """
-    return turns(texts, texts.clear())[0]
+    return _series(_in_blocks(texts, texts.clear())[0])
 
 
 def turns(prompts: pl.Series, answers: pl.Series) -> tuple[pl.Series, pl.Series]:
@@ -44,17 +44,24 @@ def turns(prompts: pl.Series, answers: pl.Series) -> tuple[pl.Series, pl.Series]
         prompts: Those of one conversation best in the order of its calls.
         answers: To each of the prompts; or none at all.
     """
-    asked: list[Ids | None] = []
-    said: list[Ids | None] = []
-    columns = [one.cast(pl.Binary) for one in (prompts, answers)]
-    for start in range(0, prompts.len(), _BLOCK):
-        texts, answered = (one.slice(start, _BLOCK).to_list() for one in columns)
-        own, known = _read(texts, answered)
-        asked += own
-        rest = [text if ids is None else None for text, ids in zip(answered, known, strict=True)]
-        others = _read(rest, ())[0] if any(rest) else known
-        said += [own if ids is None else ids for ids, own in zip(known, others, strict=True)]
+    asked, said = _in_blocks(prompts, answers)
+    rest = [number for number, ids in enumerate(said) if ids is None]
+    alone = answers.gather(rest)
+    for number, ids in zip(rest, _in_blocks(alone, alone.clear())[0], strict=True):
+        said[number] = ids
     return _series(asked), _series(said)
+
+
+def _in_blocks(texts: pl.Series, answers: pl.Series) -> tuple[list[Ids | None], list[Ids | None]]:
+    """See ``_read``."""
+    found: list[Ids | None] = []
+    said: list[Ids | None] = []
+    columns = [one.cast(pl.Binary) for one in (texts, answers)]
+    for start in range(0, texts.len(), _BLOCK):
+        own, known = _read(*(one.slice(start, _BLOCK).to_list() for one in columns))
+        found += own
+        said += known
+    return found, said
 
 
 def _series(found: Sequence[Ids | None]) -> pl.Series:
