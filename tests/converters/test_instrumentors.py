@@ -10,9 +10,9 @@ import pytest
 from spanloop.converters.reprs import value_of_repr
 
 from .converters_world import OPENING
+from .structures import LOOP, Seen, insist_on_structure, of_agent
 from .test_dialects import converted_spans, steps_of
 from .test_recordings import convert_recording
-from .test_structures import LOOP, Seen, of_agent, shape
 
 PARIS, NOWHERE, BOTH, OSLO, REFUSED = LOOP[2], LOOP[1], LOOP[0], LOOP[2], LOOP[3]
 FAILURES = ("tool_error get_weather", "invalid_request -")
@@ -143,13 +143,7 @@ SEEN = [
 
 @pytest.mark.parametrize("seen", SEEN, ids=lambda seen: seen.name)
 def test_the_structure_is_the_programs(seen: Seen) -> None:
-    recorded, converted = convert_recording(seen.name)
-    assert shape(converted) == seen.episodes
-    failures = converted.failures.sort("occurred_at", "failure_id").select("error_class", "tool_name").iter_rows()
-    assert {f"{kind} {tool or '-'}" for kind, tool in failures} == set(seen.failures)
-    reasons = dict(converted.rejected["reason"].value_counts().iter_rows())
-    assert {reason: count for reason, count in reasons.items() if reason != "context"} == seen.rejected
-    assert converted.transitions.height + sum(reasons.values()) == len(recorded["spans"])
+    insist_on_structure(seen)
 
 
 @pytest.mark.parametrize("seen", SEEN, ids=lambda seen: seen.name)

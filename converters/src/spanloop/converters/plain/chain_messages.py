@@ -8,17 +8,14 @@ from itertools import compress
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from ..messages import digest
+from ..attributes import Mask
+from ..attributes import Rows as Numbers
 from ..ragged import lines
 from ..usual import Call, Response, Text, Typed
 from .lanes import instructions
-from .pieces import NotPlainError, Piece, decoded_blocks, digest_of
-
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
+from .pieces import NotPlainError, Piece, decoded_blocks, digest_of, digest_of_text
 
 _FURTHER: Final = frozenset({"user", "tool"})
 """Roles of what comes after an answer."""
@@ -234,7 +231,7 @@ class _Opener:
             says_something = says_something or bool(words)
             if question is None:
                 text = "".join(words)
-                found.append(self._digest(message.role, text.strip()))
+                found.append(self._digest(message.role, text))
                 question = text if message.role == "user" else None
         return Opening(tuple(found), question, before) if question is not None and says_something else None
 
@@ -249,5 +246,5 @@ class _Opener:
     def _digest(self, role: str, text: str) -> bytes:
         found = self._digests.get((role, text))
         if found is None:
-            found = self._digests[role, text] = digest((role, f"text:{text}"))
+            found = self._digests[role, text] = digest_of_text(role, text)
         return found

@@ -14,12 +14,14 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
+from ..attributes import Mask
+from ..attributes import Rows as Numbers
 from ..attribution import offered_tools
 from ..attribution.broken_output import is_call_as_text
 from ..finish_reasons import TOOL_CALL, canonical_finish_reason
 from ..ragged import pieces
 from ..tool_results import error_in_text
-from .chain_messages import Answers, Mask, News, Numbers, Opening, read_answers, read_news
+from .chain_messages import Answers, News, Opening, read_answers, read_news
 from .lanes import ROUNDS, UNFINISHED, Answer
 from .pieces import Result, written_lines
 from .screen import TELLS_OF_NO_ERROR

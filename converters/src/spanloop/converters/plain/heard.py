@@ -8,16 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from ..messages import digest
+from ..attributes import Mask
+from ..attributes import Rows as Numbers
 from ..ragged import flat
 from ..usual import Call, Response, Text, Typed
-from .pieces import Listed, Piece, read_lists
-
-Numbers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from .pieces import Listed, Piece, digest_of_text, read_lists
 
 _TOLD: Final = ("role", "content", "id", "text", "note")
 
@@ -50,15 +47,11 @@ class Messages(NamedTuple):
 
     def digest(self, number: int, role: str, text: str) -> bytes:
         """``Message.digest`` of a message that has this role and text."""
-        return self.digests.get(number) or _digest_of_text(role, text)
+        return self.digests.get(number) or digest_of_text(role, text)
 
     def sign(self, number: int, text: str) -> str | bytes:
         """What messages of one role have in common exactly if their digests are the same."""
         return self.digests.get(number) or text.strip()
-
-
-def _digest_of_text(role: str, text: str) -> bytes:
-    return digest((role, f"text:{text.strip()}"))
 
 
 class Heard(NamedTuple):
@@ -181,7 +174,7 @@ class _Reader:
             self._flags.append((is_odd, bool(ids), is_text and bool(parts)))
             if isinstance(message, Piece) and message.digest not in {
                 b"",
-                _digest_of_text(message.role, "".join(texts)),
+                digest_of_text(message.role, "".join(texts)),
             }:
                 self._digests[number] = message.digest
             found.append(number)

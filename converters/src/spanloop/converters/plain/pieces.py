@@ -249,7 +249,12 @@ def digest_of(piece: Piece) -> bytes:
         return piece.digest
     if not all(isinstance(part, Text) for part in piece.parts):
         return read_message(parse_json(piece.json)).digest
-    return digest((piece.role, f"text:{piece.text.strip()}"))
+    return digest_of_text(piece.role, piece.text)
+
+
+def digest_of_text(role: str, text: str) -> bytes:
+    """``Message.digest`` of a message that is text alone."""
+    return digest((role, f"text:{text.strip()}"))
 
 
 def piece_of(message: Message) -> Piece:

@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
+from ..attributes import Mask
+from ..attributes import Rows as Numbers
 from ..finish_reasons import canonical_finish_reason
 from ..messages import MalformedMessagesError
 from ..normalise import canonical_tools
-from .chain_messages import Mask, Numbers
 from .chains import is_next, read_chains
 from .lanes import Answer, Calls, Lane, Reader, Steps, Tools
 from .pieces import NotPlainError

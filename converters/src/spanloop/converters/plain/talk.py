@@ -14,9 +14,11 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
+from ..attributes import Mask
+from ..attributes import Rows as Numbers
 from ..attribution.broken_output import is_call_as_text
 from ..finish_reasons import TOOL_CALL, canonical_finish_reason
-from .heard import Heard, Mask, Numbers, heard
+from .heard import Heard, heard
 from .lanes import UNFINISHED
 
 _MOST_ALIKE: Final = 2
