@@ -19,6 +19,9 @@ baseline, the decoding of every list of ids and messages with ``json.loads`` and
 are ratios against that.
 """
 
+from spanloop.pipeline.run import BATCH_SPANS  # first, as in the service: it says what polars' allocator keeps
+
+# isort: split
 import argparse
 import json
 import statistics
@@ -37,7 +40,6 @@ from converting import carried_traces
 from converting.agent_traces import PROFILES, SPANS, TURNS, Turn, turns
 
 from spanloop.converters import Converted, convert, frames
-from spanloop.pipeline.run import BATCH_SPANS
 
 START_NS = int(datetime(2026, 11, 20, tzinfo=UTC).timestamp()) * 1_000_000_000
 DECODED_KEYS = ("gen_ai.input.messages", "gen_ai.output.messages", "prompt_token_ids", "response_token_ids")
