@@ -1,9 +1,10 @@
 """Runs the converters between store and store, incrementally by ingestion time."""
 
-from . import allocator  # noqa: F401 - for what loads polars below
+from .allocator import keep_freed_memory
 
-# isort: split
-from .report import Report
-from .run import Progress, run
+keep_freed_memory()  # before anything below loads polars
+
+from .report import Report  # noqa: E402
+from .run import Progress, run  # noqa: E402
 
 __all__ = ["Progress", "Report", "run"]
