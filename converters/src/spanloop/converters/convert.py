@@ -35,7 +35,7 @@ from .rows import (
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
 from .spans import Rejected, SpanKind
-from .steps import Episode, Step, build_episode
+from .steps import Episode, Step, build_episode, repeats
 from .stitch import Stitched, stitch
 from .together import reached
 from .trainable import untrainable
@@ -212,10 +212,19 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
     outcome = scored or ("failure" if decided_by and not has_ended(episode.steps[-1]) else "unknown")
     masked_by = decided_by if outcome == "failure" else None
     after = {step.continues: step for step in reversed(episode.steps)}
+    # One without an answer may have been sent a part of the turn only.
+    after |= {step.continues: step for step in reversed(episode.steps) if step.span.output}
     problems = {
         step.index: problem
         for step in episode.steps
-        if (problem := untrainable(step, masked_by, after.get(step.index), _at(episode.steps, step.previous)))
+        if (
+            problem := untrainable(
+                step,
+                masked_by,
+                after.get(step.index) or _going_on(step, _at(episode.steps, step.following)),
+                _at(episode.steps, step.previous),
+            )
+        )
         is not None
     }
     return Judged(
@@ -228,6 +237,14 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
         group_id=group_of(episode),
         token_rows=tuple(merge(episode.steps, problems, goes_on)),
     )
+
+
+def _going_on(step: Step, following: Step | None) -> Step | None:
+    """``following`` where it was sent what the model said in ``step``, though the model said more before it."""
+    if following is None or not step.span.output or not repeats(step.span, following.span):
+        return None
+    said, told = step.span.output[0], following.span.input[len(step.span.input)]
+    return following if told.digest == said.digest else None
 
 
 def _at(steps: Sequence[Step], index: int | None) -> Step | None:

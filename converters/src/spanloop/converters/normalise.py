@@ -117,7 +117,10 @@ def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _told(frame: pl.DataFrame) -> pl.DataFrame:
     """Canonical columns as what they mean: numbers, truth values, and text that is never null."""
     return frame.select(
-        pl.col(pl.String).exclude("input_tokens", "output_tokens", *_SAMPLING).fill_null(""),
+        pl.col(pl.String)
+        .exclude("input_tokens", "output_tokens", *_SAMPLING, "error_type", "StatusMessage")
+        .fill_null(""),
+        *_error_columns(frame),
         pl.col(_SAMPLING).fill_null("").replace({"null": "", "None": ""}),
         pl.col("Timestamp", "IngestedAt").cast(pl.Int64),
         pl.col("DroppedAttributesCount").fill_null(0),
@@ -375,6 +378,30 @@ def _duration() -> pl.Expr:
     given = pl.col("Duration").fill_null(0)
     left = _LATEST_NS - pl.col("Timestamp").cast(pl.Int64).clip(0)
     return pl.when(given > _LATEST_NS).then(0).otherwise(pl.min_horizontal(given.cast(pl.Int64, strict=False), left))
+
+
+def _error_columns(frame: pl.DataFrame) -> tuple[pl.Expr, pl.Expr]:
+    """Type and text of each row's error.
+
+    Where a request failed, Claude Code answers in the model's place, with the words of the error: as a model that is
+    none, or, through some tracers, as one that read and wrote no token.
+    """
+    kept = pl.col("error_type").fill_null(""), pl.col("StatusMessage").fill_null("")
+    said = pl.col("output_messages").fill_null("")
+    is_placeholder = pl.any_horizontal(pl.col("request_model", "response_model").fill_null("") == _NO_MODEL)
+    is_uncounted = pl.all_horizontal(pl.col("input_tokens", "output_tokens").fill_null("") == "0")
+    is_call = pl.col("kind").fill_null("") == SpanKind.LLM.value
+    if not frame.select((is_call & (is_placeholder | is_uncounted)).any()).item():
+        return kept
+    has_failed = is_call & (is_placeholder | (is_uncounted & said.str.contains(_CLAUDE_ERROR)))
+    return (
+        pl.when(has_failed & (kept[0] == "")).then(pl.lit("api_error")).otherwise(kept[0]).alias("error_type"),
+        pl.when(has_failed & (kept[1] == "")).then(said).otherwise(kept[1]).alias("StatusMessage"),
+    )
+
+
+_NO_MODEL: Final = "<synthetic>"
+_CLAUDE_ERROR: Final = r'^\[?\{[^{]*\{[^{}]*"API Error: '
 
 
 def _is_marked_failed() -> pl.Expr:

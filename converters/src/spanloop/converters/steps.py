@@ -240,7 +240,7 @@ def _results_of(
     news = after.input[len(call.input) :] if after else ()
     responses = [response for message in news for response in message.tool_responses]
     own = {tool_call.id for tool_call in asked}
-    if after and not responses and not _repeats(call, after):
+    if after and not responses and not repeats(call, after):
         # An API that keeps the history is sent the answers only.
         told = (response for message in after.input for response in message.tool_responses)
         responses = [response for response in told if response.id and response.id in own]
@@ -253,7 +253,7 @@ def _results_of(
     return tuple(result.marked_failed() if result.tool_call_id in failed else result for result in found)
 
 
-def _repeats(call: Span, after: Span) -> bool:
+def repeats(call: Span, after: Span) -> bool:
     """Whether ``after`` was sent all that ``call`` was sent; what it holds for an id may then be an older answer."""
     count = len(call.input)
     return 0 < count < len(after.input) and after.input_chain[count - 1] == call.input_chain[-1]

@@ -4,6 +4,7 @@ Invariant: the first reason in the order below counts, and its detail names the 
 attribute. A step without captured tokens may be trained on (offline, from its text).
 """
 
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from spanloop.semconv import attributes as names
@@ -11,8 +12,9 @@ from spanloop.semconv.enums import FaultOwner, UntrainableReason
 
 from .attribution import Failure, is_incomplete
 from .finish_reasons import TOOL_CALL
+from .messages import Message
 from .spans import Problem, Span
-from .steps import Step
+from .steps import Step, repeats
 
 
 def untrainable(
@@ -46,7 +48,7 @@ def untrainable(
 
 
 def _lost_calls(step: Step, after: Step | None) -> Problem | None:
-    """What is wrong with words that tools answered, or with calls of which the arguments come later only."""
+    """What is wrong with words that tools answered, or with calls of which others or the arguments come later only."""
     if after is None or not step.span.output:
         return None
     asked = {call.id: call for call in step.span.output[0].tool_calls}
@@ -58,11 +60,27 @@ def _lost_calls(step: Step, after: Step | None) -> Problem | None:
         told = [call for message in news for call in message.tool_calls if call.id and call.id in asked]
         lacks = any(asked[call.id].arguments == _NOTHING != call.arguments for call in told)
         what = "arguments" if lacks else ""
+        if not what and repeats(step.span, after.span) and _is_part(asked, step.span.input, news):
+            what = "other tool calls"
     if not what:
         return None
     where = f"span {step.span.span_id}, attribute {names.GEN_AI_OUTPUT_MESSAGES}"
     detail = f"{where}: without the {what} that the history of span {after.span.span_id} tells of"
     return Problem(UntrainableReason.MISSING_CONTENT, detail)
+
+
+def _is_part(asked: Collection[str], seen: Iterable[Message], news: Iterable[Message]) -> bool:
+    """Whether the turn that made the calls ``asked`` made more: Claude Code tells of an answer block by block."""
+    calls: set[str] = set()
+    answers: set[str] = set()
+    for message in news:
+        if (answers and message.role == "assistant") or (message.role == "user" and not message.tool_responses):
+            break
+        calls.update(call.id for call in message.tool_calls)
+        answers.update(answer.id for answer in message.tool_responses)
+    known = {"", *asked}.union(call.id for message in seen for call in message.tool_calls)
+    # Some tracers give the answers other ids than the calls: those that are asked for must be among them.
+    return any(told.issuperset(asked) and not told <= known for told in (calls, answers))
 
 
 def _lost_history(step: Step, before: Step | None) -> Problem | None:

@@ -188,6 +188,7 @@ LANGSMITH: Final = Family(
         "agent_name": ("langsmith.metadata.lc_agent_name",),
     },
     settings=("langsmith.metadata.ls_model_parameters",),
+    usage=("langsmith.metadata.usage_metadata",),
 )
 
 MLFLOW: Final = Family(
