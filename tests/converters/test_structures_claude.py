@@ -33,6 +33,11 @@ def one_at_a_time(agent: str, opening: str) -> tuple[tuple[str, ...], ...]:
 
 SEEN = [
     Seen(
+        "claude_code",
+        (*[("- - - - missing_content",) * 3] * 2, ("- - - - missing_content",) * 6, ("- - - - request_failed",) * 2),
+        ("invalid_request -",),
+    ),
+    Seen(
         "claude_agent_sdk_langsmith",
         ((f"- u {TOOL}+{TOOL} span:ok+span:ok -", "- uatt - - -"), *one_at_a_time("-", "u")),
         FAILURES,
@@ -68,7 +73,7 @@ def test_the_structure_is_the_programs(seen: Seen) -> None:
     insist_on_structure(seen)
 
 
-@pytest.mark.parametrize("seen", SEEN, ids=lambda seen: seen.name)
+@pytest.mark.parametrize("seen", SEEN[1:], ids=lambda seen: seen.name)
 def test_what_was_asked_and_answered_is_what_the_program_did(seen: Seen) -> None:
     _, converted = convert_recording(seen.name)
     asked: list[str] = []
@@ -80,6 +85,19 @@ def test_what_was_asked_and_answered_is_what_the_program_did(seen: Seen) -> None
             assert result["content"] == ("weather backend down" if city == "Nowhere" else f"57F in {city}")
     both = ["Paris", "Rome"] if seen.name.endswith("langsmith") else ["Paris"]
     assert sorted(asked) == sorted([*both, "Nowhere", "Oslo", "Lima"])
+
+
+def test_claude_codes_own_spans_tell_how_its_requests_ended() -> None:
+    """Each session begins with a request for its title."""
+    _, converted = convert_recording("claude_code")
+    steps = steps_of(converted, 0)
+    assert [step["finish_reason"] for step in steps] == ["stop", "tool_call", "stop"]
+    assert [step["action"]["parts"][0]["content"] for step in steps][1:] == [
+        "Let me look.",
+        "It is rainy in Paris and Rome.",
+    ]
+    assert {(step["input_tokens"], step["output_tokens"]) for step in steps} == {(21, 7)}
+    assert converted.episodes["session_id"].n_unique() == converted.episodes.height == 4
 
 
 def test_langsmith_tells_the_tokens_of_each_call() -> None:

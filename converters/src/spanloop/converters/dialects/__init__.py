@@ -5,6 +5,7 @@ from typing import Final
 from .agentscope import AGENTSCOPE
 from .autogen import AUTOGEN
 from .base import CANONICAL, COUNTED, Dialect, attr, column_of
+from .claude_code import CLAUDE_CODE
 from .laminar import LAMINAR
 from .legacy import ASKED
 from .legacy_columns import LEGACY
@@ -31,6 +32,7 @@ DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
     LAMINAR,
     MONOCLE,
     MASTRA,
+    CLAUDE_CODE,
     AUTOGEN,
     AGENTSCOPE,
     VERCEL_AI,
