@@ -12,14 +12,17 @@ from .environment import environment_fault
 from .running_code import runs_code
 
 _UNKNOWN: Final = re.compile(
-    r"(?:unknown|no such|unsupported|undefined) (?:tool|function)"
+    r"(?:unknown|no such|unsupported|undefined|unavailable) (?:tool|function)|tool_?not_?found|MCP error -32601"
+    r"|\bno (?:tool|function) (?:named|called|with (?:the )?name)|could not find (?:the )?(?:tool|function)\b"
+    r"|(?:tool|function) [`'\"]?(?!is\b|was\b)[\w.-]+[`'\"]? is not defined"
     r"|(?:tool|function) [`'\"]?(?!is\b|was\b)[\w.-]+[`'\"]? (?:is )?(?:not found|does not exist|not available)"
-    r"|is not a valid tool|not a registered tool",
+    r"|is not a (?:valid|known|registered|recognized) (?:tool|function)|not a registered tool",
     re.IGNORECASE,
 )
 _SORT: Final = r"(?:arguments?|parameters?|params?|fields?|inputs?|propert(?:y|ies)|keys?|options?)\b"
 _REFUSED: Final = re.compile(
-    r"unexpected keyword argument|missing \d+ required (?:positional|keyword)|validation errors? for|field required"
+    r"unexpected keyword argument|extra inputs are not permitted|additional properties"
+    r"|missing \d+ required (?:positional|keyword)|validation errors? for|field required"
     r"|invalid (?:tool )?arguments?|not valid json|invalid json|json ?decode|is a required property"
     r"|missing required (?:argument|parameter)|input should be|is not of type",
     re.IGNORECASE,
@@ -28,6 +31,7 @@ _REFUSED: Final = re.compile(
 
 _UNFIT: Final = re.compile(
     rf"(?:invalid|missing|unknown|unexpected|unrecognized|unsupported|illegal|bad) (?:\w+ ){{0,2}}{_SORT}"
+    r"|\bno (?:such )?(?:argument|parameter|field|property) (?:named|called)\b"
     rf"|{_SORT}.{{0,60}}\b(?:is|are|was|were) (?:missing|required|invalid|not (?:valid|allowed|recognized|expected))"
     r"|\b(?:HTTP|status|code)\D{0,8}4(?:00|22)\b|unprocessable entity|INVALID_ARGUMENT"
     r"|(?:wrong|invalid|incorrect) (?:data )?type\b",
@@ -37,7 +41,8 @@ _UNFIT: Final = re.compile(
 
 _DEMANDED: Final = re.compile(
     r"is required|are required|is missing|\bmissing\b|must (?:not )?be\b|has to be|should (?:not )?be|\binvalid\b"
-    r"|is not (?:a )?valid|expected|cannot be (?:empty|null|none)|not one of|out of range|\bformat\b",
+    r"|is not (?:a )?valid|\bmandatory\b|not provided|must specify|provide a value|\bmismatch\b|expected"
+    r"|cannot be (?:empty|null|none)|not one of|out of range|\bformat\b",
     re.IGNORECASE,
 )
 """What says so of an argument that it names."""
@@ -91,12 +96,12 @@ def _refused(scene: ToolScene) -> Finding | None:
 def _demands(scene: ToolScene, schema: Mapping[str, object]) -> bool:
     """Whether the error demands something of an argument, by the name that the schema or the call has for it."""
     result = scene.result
-    if result is None or not _DEMANDED.search(result.content[:_MOST_TEXT]):
+    if result is None or not _DEMANDED.search(scene.told[:_MOST_TEXT]):
         return False
     properties = schema.get("properties")
     known = cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
     names = {*cast("dict[str, object]", parse_json(scene.call.arguments)), *known}
-    said = own_words(result.content, result.error_type)[:_MOST_TEXT]
+    said = own_words(scene.told, result.error_type)[:_MOST_TEXT]
     return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said) for name in names if len(name) > _SHORT)
 
 

@@ -126,6 +126,14 @@ class ToolScene(NamedTuple):
             said[1:1] = [self.tool.exception.message, self.tool.status_message]
         return " ".join(dict.fromkeys(text for text in said if text))
 
+    @property
+    def told(self) -> str:
+        """What is said of the error: what the model was shown, and what the tool's span says besides."""
+        if self.result is None:
+            return ""
+        beside = [self.tool.exception.message or self.tool.status_message] if self.tool is not None else []
+        return "\n".join([self.result.content, *(text for text in beside if text and text not in self.result.content)])
+
 
 def own_words(content: str, error_type: str) -> str:
     """The error's own message: frameworks put the whole call, with its arguments, before the exception's name."""

@@ -23,7 +23,7 @@ _OF_THE_ASKED: Final = re.compile(
 
 def _corrected(scene: ToolScene) -> Finding | None:
     result = scene.result
-    if result is None or not result.is_error or not _OF_THE_ASKED.search(result.content):
+    if result is None or not result.is_error or not _OF_THE_ASKED.search(scene.told):
         return None
     if not scene.put_right:
         return None

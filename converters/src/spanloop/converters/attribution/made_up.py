@@ -24,8 +24,12 @@ from ..spans import Span
 from .base import ErrorClass, Finding, ToolCallRule, ToolScene, own_words
 
 _MISSING: Final = re.compile(
-    r"not[ -]?found|does ?n[o']t exist|no such|\bno \w+ ['\"`]|unknown|unrecognized|KeyError|IndexError|LookupError"
-    r"|DoesNotExist|\bNotFound",
+    r"not[ -]?found|(?:does|did) ?n[o']t exist|no such|\bno \w+ ['\"`]|unknown|unrecognized|KeyError|IndexError"
+    r"|LookupError"
+    r"|DoesNotExist|\bNotFound|\bno (?:\w+ ){1,3}(?:with|for|named|called|matching|matches|exists?)\b|\bno records?\b"
+    r"|(?:could(?: not|n't)|can(?:not|'t)|unable to) (?:be )?(?:find|found|locate)|could not be located"
+    r"|\bno rows (?:returned|found)"
+    r"|\bnot in (?:our|the) (?:\w+ )?(?:system|database|records?|list|catalog\w*|index)\b",
     re.IGNORECASE,
 )
 _REFUSED: Final = re.compile(
@@ -75,7 +79,7 @@ def _made_up(scene: ToolScene) -> Finding | None:
 def _wrongly_given(scene: ToolScene) -> Finding | None:
     """An identifier that is not there, and that only the user ever named."""
     result, span = scene.result, scene.step.span
-    if result is None or not _MISSING.search(f"{result.error_type}: {result.content}"):
+    if result is None or not _MISSING.search(f"{result.error_type}: {scene.told}"):
         return None
     for name, value in _named(scene):
         text = str(value)
@@ -107,7 +111,7 @@ def _named(scene: ToolScene) -> list[tuple[str, str | int | float]]:
     result, span = scene.result, scene.step.span
     if result is None or not result.is_error or not scene.call.is_valid or not span.input or span.problem is not None:
         return []
-    kind = f"{result.error_type}: {result.content}"
+    kind = f"{result.error_type}: {scene.told}"
     is_missing = _MISSING.search(kind) is not None
     if not is_missing and not _REFUSED.search(kind):
         return []
@@ -116,7 +120,7 @@ def _named(scene: ToolScene) -> list[tuple[str, str | int | float]]:
         for name, value in _values(scene.call.arguments)
         if (is_missing or isinstance(value, str))
         and not _is_any_word(value)
-        and _names(own_words(result.content, result.error_type), str(value))
+        and _names(own_words(scene.told, result.error_type), str(value))
     ]
 
 
@@ -133,7 +137,7 @@ def _of_sort(scene: ToolScene) -> list[tuple[str, str | int | float]]:
     result, span = scene.result, scene.step.span
     if result is None or not result.is_error or not scene.call.is_valid or not span.input or span.problem is not None:
         return []
-    said = own_words(result.content, result.error_type)
+    said = own_words(scene.told, result.error_type)
     found = _SORT_MISSING.search(said[:_MOST_TEXT])
     if found is None:
         return []

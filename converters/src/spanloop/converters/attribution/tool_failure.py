@@ -25,10 +25,18 @@ _BROKEN_CODE: Final = re.compile(
 _CANNOT_BE: Final = re.compile(
     r"\bnot enough\b|\binsufficient\b|does not add up|do(?:es)? not match|\bcannot be\b|\bcan't be\b"
     r"|not (?:allowed|permitted)|\balready (?:been |exists|cancel|book|closed|used)|\bexceeds\b"
-    r"|not (?:currently )?available\b|\bout of stock\b|not eligible|must (?:be|have|not)\b|no longer\b|has expired",
+    r"|not (?:currently )?available\b|\bout of stock\b|not eligible|must (?:be|have|not)\b|no longer\b|has expired"
+    r"|can not be\b|may not\b|does(?: not|n't) (?:permit|allow)|\balready (?:taken|paid|sold|full|\w+ed)\b"
+    r"|\bnon-?refundable\b"
+    r"|(?:fully|over)[ -]?booked|\bsold out\b|\bdeclined\b|\bpolicy violation\b"
+    r"|\bviolat(?:es|ion of) (?:the |our )?(?:\w+ )?(?:policy|rules?|terms)\b|\bprohibited\b"
+    r"|\b(?:reached|over|above|below) the (?:\w+ )?(?:maximum|minimum|limit)\b"
+    r"|\btoo (?:low|high|late|early|few|many(?! (?:clients|connections|open|redirects|files)))\b"
+    r"|\b(?:window|period|deadline|sale|offer|booking|account|order) (?:has |is |was )(?:now )?"
+    r"(?:closed|ended|passed|over)\b",
     re.IGNORECASE,
 )
-_RAISED: Final = re.compile(r"Traceback|\b[A-Z]\w*(?:Error|Exception)\b")
+_RAISED: Final = re.compile(r"Traceback|panic(?:ked)?\b|[Ii]nternal error|\b[A-Z]\w*(?:Error|Exception)\b")
 
 
 def _environment(scene: ToolScene) -> Finding | None:

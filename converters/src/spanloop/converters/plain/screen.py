@@ -88,6 +88,16 @@ _ERROR_WORDS: Final = (
     *("denied", "forbidden", "authorized", "refused", "reset", "closed", "lost", "too many", "rate limit", "quota"),
     *("timed", "time out", "time-out", "timeout", "http", "payment required", "unprocessable", "conflict"),
     *("invalid", "missing", "malformed", "unsupported", "unrecognized"),
+    *("exceeded", "exhausted", "notfound", "notexist", "fault", "disconnect", "errno", "[ssl", "curl: ", " tcp"),
+    *(" udp", "deadline"),
+    *("getaddr", "ora-", "panic", "no response", "too long", "took longer", "canceling statement", "hang up"),
+    *("not known", "name resolution", "unexpected", "authenti", "credential", "expired", "revoked", "not valid"),
+    *("insufficient", "limit reached", "positional", "is a required", "required argument", "required parameter"),
+    *("required field", "required property", "is required", "must be", "not of type", "not permitted", "unknown "),
+    *("not provided", "input should", "unmarshal", "deserialize", "mismatch", "expected ", "no attribute"),
+    *("object is not", "out of range", "undefined method", "deadlock", "is locked", "database disk", "implemented"),
+    *("d function", "no tool", "no function", "not defined", "status", "returned", "responded", "answered", "<html"),
+    *("heavy load", "high load", "maintenance"),
 )
 """No text without one of these tells of an error to ``error_texts``, whose patterns know ASCII letters only."""
 
