@@ -46,6 +46,19 @@ def tool_says(content: str, arguments: object = None, name: str = "search") -> C
         ("[Errno -2] Name or service not known", "gaierror", "connection_error", "environment"),
         ("certificate verify failed", "SSLError", "connection_error", "environment"),
         ("strange", "SomethingElse", "model_call_error", "environment"),
+        ("exceed context limit: 195000 + 8192 > 200000", "BadRequestError", "context_overflow", "harness"),
+        ("400 The input token count exceeds the maximum number of tokens", "X", "context_overflow", "harness"),
+        ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 512", "X", "context_overflow", "harness"),
+        ("Too many tokens, please wait before trying again.", "ThrottlingException", "rate_limit", "environment"),
+        ("Your credit balance is too low to access the API", "BadRequestError", "rate_limit", "environment"),
+        ("Model is not ready for inference.", "ModelNotReadyException", "server_error", "environment"),
+        ("You don't have access to the model", "AccessDeniedException", "authentication", "harness"),
+        ("400 INVALID_ARGUMENT. API key not valid.", "ClientError", "authentication", "harness"),
+        ("socket hang up", "Error", "connection_error", "environment"),
+        ("Response ended prematurely", "ChunkedEncodingError", "connection_error", "environment"),
+        ("Expected toolResult blocks at messages.2", "ValidationException", "invalid_request", "harness"),
+        ("finish_reason: SAFETY", "StopCandidateException", "content_filter", "policy"),
+        ("context canceled", "context.Canceled", "cancelled", "user"),
     ],
 )
 def test_failed_requests(status: str, error_type: str, error_class: str, owner: str) -> None:
@@ -193,6 +206,17 @@ def test_a_tool_span_that_failed_is_an_error_whatever_the_message_says() -> None
     }
 
 
+def test_what_only_the_tools_span_says_tells_whose_fault_it_is() -> None:
+    world = World()
+    said = asks("c1", arguments={"query": "QX4711"})
+    world.call(OPENING, said, trace=TRACE)
+    world.tool("c1", "", trace=TRACE, error="x", exception=("LookupError", "could not find QX4711"))
+    shown = answers("c1", "The tool could not be used.")
+    world.call([*OPENING, said, shown], text("assistant", "x"), trace=TRACE)
+    row = failure(world.convert())
+    assert (row["error_class"], row["fault_owner"], row["rule"]) == ("invalid_arguments", "policy", "made_up")
+
+
 def test_a_tool_span_without_an_id_is_found_by_its_name() -> None:
     world = World()
     world.call(OPENING, asks("c1"), trace=TRACE)
@@ -261,6 +285,33 @@ def test_a_stream_without_a_finish_reason_is_incomplete() -> None:
     converted = world.convert()
     assert failure(converted)["error_class"] == "incomplete_stream"
     assert converted.transitions["untrainable_reason"].to_list() == ["incomplete_stream"]
+
+
+def test_a_tool_call_that_the_service_could_not_read_is_malformed_output() -> None:
+    world = World()
+    world.call(OPENING, text("assistant", ""), trace=TRACE, finish="FinishReason.MALFORMED_FUNCTION_CALL")
+    converted = world.convert()
+    row = failure(converted)
+    assert (row["error_class"], row["fault_owner"]) == ("malformed_output", "policy")
+    assert converted.transitions["untrainable_reason"].to_list() == ["incomplete_stream"]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_call"),
+    [
+        ('I look it up.\n```json\n{"name": "search", "arguments": {"query": 1}}\n```', True),
+        ("Action: search\nAction Input: x", True),
+        ("<|channel|>commentary to=functions.search <|message|>{}", True),
+        ("functions.search({})", True),
+        ("Action: drill\nAction Input: x", False),
+        ("We call functions.f(x) continuous where it has no jumps.", False),
+    ],
+)
+def test_tool_calls_as_text_that_name_an_offered_tool(said: str, *, is_call: bool) -> None:
+    world = World()
+    world.call(OPENING, text("assistant", said), trace=TRACE)
+    classes = world.convert().failures["error_class"].to_list()
+    assert classes == (["malformed_output"] if is_call else [])
 
 
 def test_parallel_tool_calls_stay_one_action_with_a_result_each() -> None:
@@ -341,6 +392,9 @@ def test_a_recovered_failure_does_not_decide_the_episode() -> None:
         ("('stop',)", "('stop',)"),
         ("['stop']", "stop"),
         ("something_new", "something_new"),
+        ("MALFORMED_FUNCTION_CALL", "malformed_tool_call"),
+        ("contentFilter", "content_filter"),
+        ("token_limit", "length"),
     ],
 )
 def test_finish_reasons_of_all_spellings(spelled: str, canonical: str) -> None:

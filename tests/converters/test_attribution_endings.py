@@ -274,3 +274,37 @@ def test_nothing_done_leaves_what_was_said_before_the_farewell() -> None:
     talk = says("a", "There is no seat by the window."), says("a", "Take care, and have a great day!")
     assert found(told(refused[1], *talk)) == [("wrong_answer", "policy", 1, False)]
     assert found(told(*refused, says("a", "A seat has been found.")))[0][0] == "server_error"
+
+
+@pytest.mark.parametrize(
+    ("said", "error_class"),
+    [
+        ("I refuse to do this.", "refusal"),
+        ("I'm not comfortable helping with this.", "refusal"),
+        ("That's not something I can help with.", "refusal"),
+        ("I refused the fee for you, as it was not due.", "wrong_answer"),
+        ("You are not allowed to change this fare.", "wrong_answer"),
+    ],
+)
+def test_other_words_of_a_refusal(said: str, error_class: str) -> None:
+    assert found(told(says("a", said)))[0][0] == error_class
+
+
+@pytest.mark.parametrize(
+    ("raised", "error_class", "owner"),
+    [
+        (("UsageLimitExceeded", "The next request would exceed the request_limit of 50"), "step_limit", "policy"),
+        (("StepLimit", "Maximum number of steps reached"), "step_limit", "policy"),
+        (("UserAbort", "User cancelled the operation"), "cancelled", "user"),
+        (("SessionClosed", "user closed the chat window"), "cancelled", "user"),
+        (("Stopped", "Received SIGTERM, shutting down"), "cancelled", "user"),
+        (("StateError", "the user closed 3 accounts"), "harness_crash", "harness"),
+    ],
+)
+def test_other_words_of_a_program_that_gave_up(raised: tuple[str, str], error_class: str, owner: str) -> None:
+    world, said = World(), asks("c1")
+    world.call(OPENING, said, trace=TRACE, parent="a" * 16)
+    world.tool("c1", "12 dollars", trace=TRACE, parent="a" * 16)
+    values = {"gen_ai.operation.name": "invoke_agent"}
+    world.span("invoke_agent", values, trace=TRACE, span_id="a" * 16, start_s=0.0, duration_s=9.0, exception=raised)
+    assert found(world.convert())[0][:2] == (error_class, owner)

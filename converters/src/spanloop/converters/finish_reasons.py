@@ -10,6 +10,8 @@ LENGTH: Final = "length"
 TOOL_CALL: Final = "tool_call"
 CONTENT_FILTER: Final = "content_filter"
 ERROR: Final = "error"
+MALFORMED_CALL: Final = "malformed_tool_call"
+"""The service could not read the tool call that the model wrote, and left it out."""
 
 _SPELLINGS: Final = {
     "stop": STOP,
@@ -49,8 +51,14 @@ _SPELLINGS: Final = {
     "language": CONTENT_FILTER,
     "error_toxic": CONTENT_FILTER,
     "error_limit": LENGTH,
-    "malformed_function_call": ERROR,
-    "unexpected_tool_call": ERROR,
+    "token_limit": LENGTH,
+    "max_tokens_reached": LENGTH,
+    "max_completion_tokens": LENGTH,
+    "contentfilter": CONTENT_FILTER,
+    "contentfiltered": CONTENT_FILTER,
+    "malformed_function_call": MALFORMED_CALL,
+    "malformed_tool_call": MALFORMED_CALL,
+    "unexpected_tool_call": MALFORMED_CALL,
 }
 
 

@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from spanloop.semconv.enums import FaultOwner, UntrainableReason
 
-from ..finish_reasons import CONTENT_FILTER, LENGTH
+from ..finish_reasons import CONTENT_FILTER, ERROR, LENGTH, MALFORMED_CALL
 from ..messages import Message, parse_json
 from ..steps import Step
 from .base import ErrorClass, Finding, ModelCallRule
@@ -19,14 +19,16 @@ from .failed_request import error_text
 def is_incomplete(step: Step) -> bool:
     """Whether the answer broke off: a stream without a finish reason, one that says so, or a capture that saw it."""
     span = step.span
-    if span.finish_reason == "error" or (span.is_streaming and not span.finish_reason and not span.has_failed):
+    if span.finish_reason in {ERROR, MALFORMED_CALL} or (
+        span.is_streaming and not span.finish_reason and not span.has_failed
+    ):
         return True
     problem = step.capture.problem
     return problem is not None and problem.reason is UntrainableReason.INCOMPLETE_STREAM
 
 
 def _incomplete(step: Step) -> Finding | None:
-    if not is_incomplete(step) and not _broke_off(step):
+    if (not is_incomplete(step) and not _broke_off(step)) or step.span.finish_reason == MALFORMED_CALL:
         return None
     said = step.span.output[0].text if step.span.output else ""
     return Finding(
@@ -65,26 +67,49 @@ def _filtered(step: Step) -> Finding | None:
 
 
 _CALL_AS_TEXT: Final = re.compile(
-    r"<\|?(?:tool_call|tool_calls|function_call|function_calls|tool_use|python_tag|invoke)\b"
+    r"<\|?(?:tool_call|tool_calls|function_call|function_calls|tool_use|python_tag|invoke|tool_calls?_(?:section_)?begin)\b"
     r"|<function=|\[TOOL_CALLS?\]|^\s*(?:```(?:json|tool_call|tool_code)?\s*)?\{\s*\"(?:name|tool|function|tool_name)\"\s*:"
     r"\s*\"[\w.-]+\"\s*,\s*\"(?:arguments|parameters|args|input|tool_input)\"\s*:",
 )
 """A tool call as models write one that their parser did not take."""
 
 
+_CALL_BY_NAME: Final = re.compile(
+    r"(?:^|\n)\s*Action:\s*[`'\"]?([\w.-]+)|\bto=functions\.([\w-]+)|\b(?:functions|default_api)\.([\w-]+)\("
+    r"|[{,]\s*\"(?:name|tool|function|tool_name)\"\s*:\s*\"([\w.-]+)\"\s*,\s*"
+    r"\"(?:arguments|parameters|args|input|tool_input)\"\s*:"
+)
+"""What is a tool call only where it names a tool that was offered."""
+
+
+def _call_by_name(text: str, tools: str) -> re.Match[str] | None:
+    if tools == "[]":
+        return None
+    found = (match for match in _CALL_BY_NAME.finditer(text) if f'"{match[match.lastindex or 0]}"' in tools)
+    return next(found, None)
+
+
 def is_call_as_text(text: str) -> bool:
-    """Whether ``text`` holds a tool call that nobody took as one."""
-    is_possible = "<" in text or "[" in text or "{" in text
-    return is_possible and _CALL_AS_TEXT.search(text) is not None
+    """Whether ``text`` may hold a tool call that nobody took as one."""
+    is_possible = any(hint in text for hint in _HINTS)
+    return is_possible and (_CALL_AS_TEXT.search(text) is not None or _CALL_BY_NAME.search(text) is not None)
+
+
+_HINTS: Final = ("<", "[", "{", "Action:", "functions.", "default_api.")
 
 
 def _malformed(step: Step) -> Finding | None:
     span = step.span
+    if span.finish_reason == MALFORMED_CALL:
+        message = "the service could not read the tool call"
+        return Finding(
+            ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.8, message, {"finish_reason": span.finish_reason}
+        )
     if span.problem is not None or not span.output or span.output[0].tool_calls:
         return None
     said = span.output[0]
     evidence: dict[str, object] = {"finish_reason": span.finish_reason, "output": said.text[:500]}
-    if found := _CALL_AS_TEXT.search(said.text):
+    if found := _CALL_AS_TEXT.search(said.text) or _call_by_name(said.text, span.tools):
         evidence["found"] = found.group(0)
         message = "the output holds a tool call as plain text"
         confidence = 0.9 if span.tools != "[]" else 0.6

@@ -19,7 +19,8 @@ from .echo import is_echo, is_last_call, nearest_above, said
 from .environment import environment_fault, was_stopped
 
 _LIMIT: Final = re.compile(
-    r"MaxTurns|max(?:imum)?[ _]?(?:turns|iterations|steps)|RecursionError|recursion limit"
+    r"MaxTurns|max(?:imum)?[ _]?(?:number of )?(?:turns|iterations|steps)|RecursionError|recursion limit"
+    r"|UsageLimitExceeded|request_limit"
     r"|(?:iteration|step|turn)s? limit",
     re.IGNORECASE,
 )
@@ -37,9 +38,12 @@ def _see(episode: Episode) -> Iterator[Sighting]:
     spans = episode.spans
     within = _within_calls(spans)
     came_from_below = _came_from_below(spans)
+    # HoneyHive tells of a failure once more, in a span beside the one that failed.
+    repeated = {(span.trace_id, span.parent_span_id, f"{span.name}_error") for span in spans if span.has_failed}
     begun = sorted(episode.steps, key=_start)
     for span in failed:
-        is_told_of = span.key in asked or within.get(f"{span.trace_id}/{span.parent_span_id}", "")
+        place = (span.trace_id, span.parent_span_id, span.name)
+        is_told_of = span.key in asked or place in repeated or within.get(f"{span.trace_id}/{span.parent_span_id}", "")
         if not is_told_of and span.key not in came_from_below:
             yield _sighting(span, _step_of(span, begun))
 

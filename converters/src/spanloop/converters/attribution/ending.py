@@ -21,7 +21,9 @@ _DECLINED: Final = re.compile(
     r"|\bi (?:can(?:'t|not)|won't(?: be able to)?|will not|must decline to|am unable to|am not able to) "
     r"(?:assist|help|comply|do (?:that|this)\b|fulfil|(?:complete|process) (?:this|that|the|your) (?:task|request)"
     r"|provide (?:that|this|assistance))"
-    r"|\bi (?:must|have to|will|would have to) (?:decline|refuse)\b|\bi (?:do not|don't) feel comfortable\b",
+    r"|\bi (?:(?:must|have to|will|would have to) )?(?:decline|refuse)\b|\bi (?:do not|don't) feel comfortable\b"
+    r"|\bi(?:'m| am) not (?:comfortable|willing|allowed|permitted)\b"
+    r"|\bnot something (?:that )?i(?:'m| am)? (?:can|could|able to|allowed to) (?:help|assist|do)\b",
     re.IGNORECASE | re.DOTALL,
 )
 _DECLINES_WITHIN: Final = 300

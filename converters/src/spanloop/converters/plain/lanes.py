@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from ..attribution import offered_tools
 from ..attribution.broken_output import is_call_as_text
-from ..finish_reasons import CONTENT_FILTER, LENGTH, TOOL_CALL, canonical_finish_reason
+from ..finish_reasons import CONTENT_FILTER, ERROR, LENGTH, MALFORMED_CALL, TOOL_CALL, canonical_finish_reason
 from ..messages import MalformedMessagesError, parse_system_instructions
 from ..tool_results import error_in_text
 from ..usual import Call, Response
@@ -22,7 +22,7 @@ from .pieces import NotPlainError, Piece, Result, digest_of, end_of, following, 
 _MOST_LENGTHS: Final = 16
 """So many lengths of beginnings are tried in a trace of interleaved conversations."""
 
-UNFINISHED: Final = frozenset({LENGTH, CONTENT_FILTER, "error"})
+UNFINISHED: Final = frozenset({LENGTH, CONTENT_FILTER, ERROR, MALFORMED_CALL})
 """Finish reasons of calls that are not plain."""
 
 _OPENING: Final = re.compile(r"s*u+")
