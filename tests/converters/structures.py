@@ -17,6 +17,9 @@ LOOP = (
 )
 """A loop of the program's own around a client, every call of which is recorded whole."""
 
+STREAM_UNREAD = (*LOOP[:2], ("- su get_weather ok missing_content", "- suat - - missing_content"), LOOP[3])
+"""The same through a tracer that writes down a function's return, and no stream that it hands on."""
+
 
 def of_agent(episodes: tuple[tuple[str, ...], ...], name: str = "-") -> tuple[tuple[str, ...], ...]:
     """The same, where the tools' spans are recorded, below an agent's with the name, if any."""

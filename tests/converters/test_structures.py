@@ -8,9 +8,10 @@ asked for, what came back (``span:`` where the tool's own span tells), and why t
 
 import pytest
 
-from .structures import LOOP, Seen, insist_on_cities, insist_on_structure, of_agent
+from .structures import LOOP, STREAM_UNREAD, Seen, insist_on_cities, insist_on_structure, of_agent
 
 SEEN = [
+    Seen("agenta", of_agent(STREAM_UNREAD)),
     Seen("anthropic_loop_openinference", LOOP, rejected={"duplicate_model_call": 7}),
     Seen(
         "anthropic_loop_openllmetry",
@@ -46,6 +47,7 @@ SEEN = [
         failures=(),
         rejected={"no_model_call": 1},
     ),
+    Seen("basalt", of_agent(STREAM_UNREAD)),
     Seen(
         "bedrock_botocore",
         (
@@ -86,6 +88,7 @@ SEEN = [
         failures=(),
     ),
     Seen("elastic_openai", LOOP),
+    Seen("honeyhive", of_agent(STREAM_UNREAD), rejected={"no_model_call": 1}),
     Seen("laminar", of_agent(LOOP)),
     Seen(
         "langgraph_langfuse",
@@ -148,6 +151,15 @@ SEEN = [
                 "- su get_weather ok -",
                 "- suat - - -",
             ),
+            ("- su - - request_failed",),
+        ),
+    ),
+    Seen(
+        "mirascope",
+        (
+            ("- su get_weather+get_weather ok+ok -", "- suau - - -"),
+            ("- su get_weather error -", "- suau - - -"),
+            ("- su get_weather ok -", "- suau - - -"),
             ("- su - - request_failed",),
         ),
     ),
@@ -265,6 +277,18 @@ SEEN = [
             ("weather_agent - - - request_failed",),
         ),
     ),
+    Seen(
+        "neatlogs",
+        (
+            (
+                "weather_agent su get_weather+get_weather span:ok+span:ok -",
+                "weather_agent suatt - - missing_content",
+            ),
+            ("weather_agent su get_weather span:error -", "weather_agent suat - - missing_content"),
+            ("weather_agent su get_weather span:ok -", "weather_agent suat - - missing_content"),
+            ("weather_agent su - - request_failed",),
+        ),
+    ),
     Seen("openinference_decorators", of_agent(LOOP, "weather_agent")),
     Seen(
         "openlit_openai",
@@ -301,6 +325,10 @@ SEEN = [
         ),
         failures=("rate_limit -",),
     ),
+    Seen("orq", of_agent(STREAM_UNREAD, "weather_agent")),
+    Seen("promptlayer", of_agent(STREAM_UNREAD), rejected={"no_model_call": 1}),
+    Seen("promptlayer_openai", of_agent(LOOP), rejected={"duplicate_model_call": 7, "no_model_call": 1}),
+    Seen("respan", of_agent(LOOP, "weather_agent")),
     Seen(
         "responses_openinference",
         (
@@ -366,6 +394,15 @@ SEEN = [
         ),
     ),
     Seen(
+        "scorecard",
+        (
+            ("- su get_weather+get_weather ok+ok missing_content", "- suatt - - -"),
+            ("- su get_weather error missing_content", "- suat - - -"),
+            ("- su get_weather ok missing_content", "- suat - - -"),
+            ("- su - - request_failed",),
+        ),
+    ),
+    Seen(
         "strands_sub_agent",
         (
             (
@@ -418,6 +455,7 @@ SEEN = [
         ),
     ),
     Seen("traceloop_sdk", of_agent(LOOP, "weather_agent")),
+    Seen("trulens", of_agent(STREAM_UNREAD, "weather_agent")),
 ]
 
 

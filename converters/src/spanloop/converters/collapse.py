@@ -221,10 +221,14 @@ def _is_same(outer: Span, inner: Span) -> bool:
 
 
 def _is_its_own(outer: Span, inner: Span) -> bool:
-    """Whether ``inner`` is what an SDK told of the call right below ``outer``'s span: it may end a little later."""
+    """Whether ``inner``, right below ``outer``, is its call, though it ended later.
+
+    An SDK's own span may end a little later, that of a stream which ``outer``'s function only handed on much later.
+    """
     is_silent = not (inner.input or inner.output)
+    is_handed_on = not outer.output and outer.input_chain[-1:] == inner.input_chain[-1:]
     is_below = inner.parent_span_id == outer.span_id and inner.start_ns <= outer.end_ns
-    return is_silent and is_below and inner.request_model == outer.request_model
+    return (is_silent or is_handed_on) and is_below and inner.request_model == outer.request_model
 
 
 def _richness(span: Span) -> tuple[bool, bool, bool]:

@@ -6,6 +6,7 @@ from .agentscope import AGENTSCOPE
 from .autogen import AUTOGEN
 from .base import CANONICAL, COUNTED, Dialect, attr, column_of
 from .claude_code import CLAUDE_CODE
+from .decorated import DECORATED
 from .laminar import LAMINAR
 from .legacy import ASKED
 from .legacy_columns import LEGACY
@@ -14,6 +15,7 @@ from .llama_index import LLAMA_INDEX
 from .logfire import LOGFIRE, LOGFIRE_STREAM
 from .mastra import MASTRA
 from .monocle import MONOCLE
+from .neatlogs import NEATLOGS
 from .numbered import ENTRIES, Numbered, listed
 from .openai_agents import OPENAI_AGENTS
 from .openinference import OPENINFERENCE
@@ -41,6 +43,8 @@ DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
     LOGFIRE_STREAM,
     LOGFIRE,
     *WRAPPED,
+    *DECORATED,
+    NEATLOGS,
     SERVER,
     OTHER_NAMES,
     OPENAI_AGENTS,

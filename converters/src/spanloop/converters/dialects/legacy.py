@@ -80,7 +80,14 @@ def read(span: RawSpan) -> dict[str, str]:
         columns |= _tool_events(span, columns)
     elif kind is SpanKind.AGENT and not columns["agent_name"]:
         columns["agent_name"] = first(attributes, "traceloop.entity.name")
+    if RESPAN in attributes and not columns["finish_reasons"]:
+        # It never records why an answer ended: that this is missing says nothing about a stream.
+        columns["is_streaming"] = ""
     return known(columns)
+
+
+RESPAN: Final = "respan.entity.log_type"
+"""On the spans of Respan's own instrumentors, which write numbered attributes with JSON in them."""
 
 
 def kind_of(span: RawSpan) -> SpanKind:
@@ -251,6 +258,9 @@ def _with_thoughts(found: Sequence[Fields]) -> list[Fields]:
 def flat_message(fields: Fields, role: str) -> Fields:
     """One message out of the nested object that its numbered attributes make."""
     content = fields.get("content")
+    if isinstance(fields.get("tool_calls"), str):
+        # Respan writes them as one JSON attribute.
+        fields = {**fields, "tool_calls": decoded(as_text(fields["tool_calls"]))}
     if fields.get("role") == "assistant" and fields.get("tool_call_id"):
         asked = as_fields(decoded(as_text(content)))
         if "name" in asked and "arguments" in asked:
@@ -381,10 +391,14 @@ def offered_tools(attributes: Mapping[str, str]) -> str:
         return dump([tool_definition(item) for item in found])
     listed = fields_of(first(attributes, "model_request_parameters")).get("function_tools")
     if not isinstance(listed, list):
-        asked = listed_tools(first(attributes, "gen_ai.request.tools"))
+        asked = listed_tools(first(attributes, *WHOLE_TOOLS))
         return dump(asked) if asked else ""
     tools = [cast("Fields", item) for item in cast("list[object]", listed) if isinstance(item, dict)]
     return dump([{**item, "parameters": item.get("parameters_json_schema", item.get("parameters"))} for item in tools])
+
+
+WHOLE_TOOLS: Final = ("gen_ai.request.tools", "llm.request.functions")
+"""Where tools stand in one attribute; Respan has them where others number them."""
 
 
 def listed_tools(text: str) -> list[object]:

@@ -25,6 +25,7 @@ from .legacy import (
     KIND_OF_TRACELOOP,
     PROMPTS,
     REQUEST_TYPES,
+    RESPAN,
     SPLIT,
     TRACELOOP_KIND,
     flat_message,
@@ -40,6 +41,8 @@ _SESSION: Final = "traceloop.association.properties.session_id"
 _ENTITY: Final = "traceloop.entity.name"
 _FUNCTIONS: Final = ("llm.request.functions", "gen_ai.request.functions")
 _PYDANTIC_REQUEST: Final = "model_request_parameters"
+_RESPAN: Final = (RESPAN, _FUNCTIONS[0])
+"""What has JSON in it where others have numbers."""
 _AGENTS: Final = ("agent_name", names.GEN_AI_AGENT_NAME)
 
 
@@ -117,7 +120,7 @@ def _has(columns: Container[str], wanted: Sequence[str]) -> pl.Expr:
 
 
 def _is_simple(columns: Container[str]) -> pl.Expr:
-    return _first(columns, (EVENTS, _PYDANTIC_REQUEST, "gen_ai.prompt", "gen_ai.completion")).is_null()
+    return _first(columns, (EVENTS, _PYDANTIC_REQUEST, *_RESPAN, "gen_ai.prompt", "gen_ai.completion")).is_null()
 
 
 def _kind(columns: Container[str]) -> pl.Expr:
@@ -236,6 +239,7 @@ LEGACY: Final = RowDialect(
                 *ANSWERED,
                 *_AGENTS,
                 _PYDANTIC_REQUEST,
+                *_RESPAN,
                 _SESSION,
                 _ENTITY,
             }

@@ -87,14 +87,20 @@ _IS_RESPONSE: Final = attr(names.GEN_AI_RESPONSE_ID).str.starts_with(RESPONSE_ID
 _ANTHROPIC_REASON: Final = "anthropic.message.stop_reason"
 """Of the spans that Anthropic's SDK writes itself."""
 
+_MIRASCOPE: Final = "mirascope.response.content"
+_IS_MIRASCOPE: Final = attr(_MIRASCOPE).is_not_null()
+
 FINISH_REASONS: Final = (
     pl.when(_IS_RESPONSE & _HAS_CALL)
     .then(pl.lit("tool_call"))
-    .when((attr(names.GEN_AI_OPERATION_NAME) == "generate_content") & _SAYS_STOP & _HAS_CALL)
+    .when((_IS_MIRASCOPE | (attr(names.GEN_AI_OPERATION_NAME) == "generate_content")) & _SAYS_STOP & _HAS_CALL)
     .then(pl.lit("tool_call"))
     .otherwise(pl.coalesce(attr(names.GEN_AI_RESPONSE_FINISH_REASONS), attr(_ANTHROPIC_REASON)))
 )
-"""As it was said; Gemini says that it stopped where it asks for a tool, a Responses API of each item by itself."""
+"""As it was said; Gemini says that it stopped where it asks for a tool, a Responses API of each item by itself.
+
+Mirascope does so of any API.
+"""
 
 
 def _joined(text: str) -> str:
@@ -125,7 +131,15 @@ _IS_SILENT: Final = (
 OTEL_GENAI: Final = Dialect(
     name="otel_genai",
     attributes=frozenset(SOURCES.values())
-    | {names.GEN_AI_OPERATION_NAME, _AG2_TYPE, _ANTHROPIC_REASON, _PYDANTIC_REQUEST, PROMPT_TOKENS, COMPLETION_TOKENS},
+    | {
+        names.GEN_AI_OPERATION_NAME,
+        _AG2_TYPE,
+        _ANTHROPIC_REASON,
+        _MIRASCOPE,
+        _PYDANTIC_REQUEST,
+        PROMPT_TOKENS,
+        COMPLETION_TOKENS,
+    },
     matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null() | attr(_AG2_TYPE).is_not_null(),
     columns={
         "kind": KIND,

@@ -1,7 +1,8 @@
 """OpenTelemetry's spans whose messages stand under names of the tracer's own.
 
-Sentry, Cloudflare's AI gateway, Langtrace and Pipecat: request, answer, tool calls and tools each in an attribute, as
-JSON or as text. A server's own span of a request (vLLM's) has no words at all, and is no call: its client's is.
+Sentry, Cloudflare's AI gateway, Langtrace, Scorecard and Pipecat: request, answer, tool calls and tools each in an
+attribute, as JSON or as text. A server's own span of a request (vLLM's) has no words at all, and is no call: its
+client's is.
 """
 
 from typing import Final
@@ -18,14 +19,18 @@ from .exchange import request_columns, response_columns
 from .otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, SOURCES
 from .rows import RawSpan, RowDialect, decoded, first, known
 
-_REQUESTS: Final = ("gen_ai.request.messages", "gen_ai.prompt_json", "llm.prompts")
-_ANSWERS: Final = ("gen_ai.completion_json", "llm.responses", "gen_ai.response.text")
+_REQUESTS: Final = ("gen_ai.request.messages", "gen_ai.prompt_json", "llm.prompts", "gen_ai.prompt.messages")
+_ANSWERS: Final = ("gen_ai.completion_json", "llm.responses", "gen_ai.response.text", "gen_ai.completion.choices")
 _CALLS: Final = "gen_ai.response.tool_calls"
 _TOOLS: Final = ("gen_ai.request.available_tools", "gen_ai.request.tools", "tools")
 _PLAIN: Final = ("input", "output")
 """Pipecat's, beside an operation; an answer without words has no output, and its tool calls are nowhere."""
 
-_ALTERNATIVES: Final = {"input_tokens": PROMPT_TOKENS, "output_tokens": COMPLETION_TOKENS}
+_ALTERNATIVES: Final = {
+    "input_tokens": PROMPT_TOKENS,
+    "output_tokens": COMPLETION_TOKENS,
+    "finish_reasons": "gen_ai.response.finish_reason",
+}
 
 
 def read(span: RawSpan) -> dict[str, str]:

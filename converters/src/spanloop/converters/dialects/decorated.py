@@ -1,0 +1,264 @@
+"""Decorators that write down a function's arguments, each or all of them, and what it returned.
+
+TruLens, HoneyHive, PromptLayer, Agenta, Basalt and Orq. The function around a client is the model call: its arguments
+are the request, what it returned is the response, mostly as the repr of the client's objects. What it was given counts
+only where messages are in it: a function that makes them up itself does not say what the model saw.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, cast
+
+import polars as pl
+
+from spanloop.semconv import attributes as names
+
+from ..chat_forms import Fields, as_fields, as_list
+from ..reprs import value_of_repr
+from ..spans import SpanKind
+from .base import attr
+from .exchange import request_columns, response_columns
+from .otel_genai import SOURCES
+from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known
+
+_LLM, _TOOL, _AGENT, _OTHER = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT, SpanKind.OTHER
+
+
+@dataclass(frozen=True)
+class Decorator:
+    """How one library writes down a function.
+
+    Attributes:
+        name: Of the dialect.
+        kind: What the function stands for.
+        given: Its arguments by name.
+        returned: Attribute with what it returned.
+        columns: Further columns, beside OpenTelemetry's own attributes; the first attribute that is there counts.
+        matches: As of the dialect.
+        marks: Attributes that ``matches`` reads.
+    """
+
+    name: str
+    kind: Callable[[RawSpan], SpanKind]
+    given: Callable[[RawSpan], Fields]
+    returned: str
+    columns: Mapping[str, tuple[str, ...]]
+    matches: pl.Expr
+    marks: frozenset[str]
+
+
+def read(library: Decorator, span: RawSpan) -> dict[str, str]:
+    """The canonical columns of one function."""
+    attributes, kind = span.attributes, library.kind(span)
+    wanted = {column: (*library.columns.get(column, ()), key) for column, key in SOURCES.items()}
+    columns = {column: first(attributes, *keys) for column, keys in wanted.items()}
+    columns["session_id"] = first(attributes, *library.columns.get("session_id", ()))
+    given, returned = library.given(span), _value(attributes.get(library.returned, ""))
+    if kind is _LLM:
+        columns = _call(given, returned, columns)
+    elif kind is _TOOL:
+        columns["tool_name"] = _called(columns["tool_name"] or span.name)
+        columns["tool_arguments"] = columns["tool_arguments"] or (as_text(given) if given else "")
+        columns["tool_result"] = columns["tool_result"] or as_text(returned)
+    elif kind is _AGENT:
+        columns["agent_name"] = _called(columns["agent_name"] or span.name)
+    return known({**columns, "kind": str(kind)})
+
+
+def _call(given: Fields, returned: object, columns: Mapping[str, str]) -> dict[str, str]:
+    asked, answered = request_columns(_request(given)), response_columns(returned)
+    found = {**asked, **known(columns), **answered}
+    if not found.get("finish_reasons"):
+        # A function that returns the words alone says nothing about a stream.
+        found.pop("is_streaming", None)
+    return found
+
+
+_MESSAGES: Final = ("messages", "input", "contents")
+
+
+def _request(given: Fields) -> Fields:
+    """The arguments, or the one among them (``**kwargs``, mostly), that have messages; none where there are none."""
+    nothing: Fields = {}
+    inner = (as_fields(value) for value in given.values())
+    return next((fields for fields in (given, *inner) if _has_messages(fields)), nothing)
+
+
+def _has_messages(given: Fields) -> bool:
+    return any(as_fields(item) for key in _MESSAGES for item in as_list(given.get(key)))
+
+
+def _value(text: str) -> object:
+    """What a function returned: JSON, a repr of models or of a literal, or words; None where its repr says nothing."""
+    found = decoded(text.removeprefix(_AGENTA_JSON)) if text else None
+    if not isinstance(found, str):
+        items = as_list(found)
+        # The chunks of a stream that the function itself handed on.
+        return None if items and all(isinstance(item, str) for item in items) else found
+    value = value_of_repr(found)
+    return found if value is None and not _OPAQUE.match(found) else value
+
+
+_AGENTA_JSON: Final = "@ag.type=json:"
+
+_OPAQUE: Final = re.compile(r"<[\w.]+ (?:object )?at 0x|<(?:async_)?generator |<coroutine |[A-Z]\w*\(\w+=")
+"""How reprs begin that are no words of a model: of objects, and of models with more in them than can be read."""
+
+
+def _called(name: str) -> str:
+    """The function's own name, of one that is told with its module and class."""
+    return name.rpartition(".")[2] or name
+
+
+def _with_prefix(prefix: str) -> Callable[[RawSpan], Fields]:
+    def given(span: RawSpan) -> Fields:
+        found = span.attributes.items()
+        return {
+            key.removeprefix(prefix): decoded(value.removeprefix(_AGENTA_JSON))
+            for key, value in found
+            if key.startswith(prefix)
+        }
+
+    return given
+
+
+def _whole(key: str) -> Callable[[RawSpan], Fields]:
+    """All arguments in one attribute, as JSON or a repr."""
+
+    def given(span: RawSpan) -> Fields:
+        text = span.attributes.get(key, "")
+        return fields_of(text) or as_fields(value_of_repr(text))
+
+    return given
+
+
+def _told(kind: str, kinds: Mapping[str, SpanKind]) -> Callable[[RawSpan], SpanKind]:
+    return lambda span: kinds.get(span.attributes.get(kind, ""), _OTHER)
+
+
+_TRULENS_KIND: Final = "ai.observability.span_type"
+_TRULENS_KINDS: Final = {"generation": _LLM, "tool": _TOOL, "MCP": _TOOL, "agent": _AGENT}
+
+TRULENS: Final = Decorator(
+    name="trulens",
+    kind=_told(_TRULENS_KIND, _TRULENS_KINDS),
+    given=_with_prefix("ai.observability.call.kwargs."),
+    returned="ai.observability.call.return",
+    columns={
+        "conversation_id": ("ai.observability.conversation_id",),
+        "response_model": ("ai.observability.cost.model",),
+        "input_tokens": ("ai.observability.cost.num_prompt_tokens",),
+        "output_tokens": ("ai.observability.cost.num_completion_tokens",),
+        "tool_name": ("ai.observability.mcp.tool_name",),
+    },
+    # It marks spans of others, too, and writes the costs of several calls on the span around them.
+    matches=attr(_TRULENS_KIND).is_in(list(_TRULENS_KINDS)),
+    marks=frozenset({_TRULENS_KIND}),
+)
+
+_HONEYHIVE_KIND: Final = "honeyhive_event_type"
+_HONEYHIVE_GIVEN: Final = "honeyhive_inputs."
+_HONEYHIVE_KINDS: Final = {"model": _LLM, "tool": _TOOL}
+_honeyhive_told: Final = _told(_HONEYHIVE_KIND, _HONEYHIVE_KINDS)
+_honeyhive_given: Final = _with_prefix(_HONEYHIVE_GIVEN)
+
+
+def _honeyhive_kind(span: RawSpan) -> SpanKind:
+    """What a function is; around an instrumented client, without messages of its own, it is no second call."""
+    kind, given = _honeyhive_told(span), _honeyhive_given(span)
+    # A span that only tells of a failure has nothing but the error.
+    is_twin = "honeyhive_error" in span.attributes and not given
+    return _OTHER if is_twin or (kind is _LLM and not _request(given)) else kind
+
+
+HONEYHIVE: Final = Decorator(
+    name="honeyhive",
+    kind=_honeyhive_kind,
+    given=_honeyhive_given,
+    returned="honeyhive_outputs.result",
+    columns={"session_id": ("honeyhive.session_id",), "tool_name": ("honeyhive_event_name",)},
+    matches=attr(_HONEYHIVE_KIND).is_not_null(),
+    marks=frozenset({_HONEYHIVE_KIND}),
+)
+
+_PROMPTLAYER_GIVEN: Final = "function_input"
+_PROMPTLAYER_NAME: Final = "function_name"
+
+
+def _promptlayer_given(span: RawSpan) -> Fields:
+    return as_fields(_whole(_PROMPTLAYER_GIVEN)(span).get("kwargs"))
+
+
+def _promptlayer_kind(span: RawSpan) -> SpanKind:
+    if span.attributes.get("node_type") == "CODE_EXECUTION":
+        return _TOOL
+    return _LLM if "provider" in span.attributes and _request(_promptlayer_given(span)) else _OTHER
+
+
+PROMPTLAYER: Final = Decorator(
+    name="promptlayer",
+    kind=_promptlayer_kind,
+    given=_promptlayer_given,
+    returned="function_output",
+    columns={"tool_name": ("tool.name", _PROMPTLAYER_NAME)},
+    matches=attr(_PROMPTLAYER_NAME).is_not_null() & attr(_PROMPTLAYER_GIVEN).is_not_null(),
+    marks=frozenset({_PROMPTLAYER_NAME, _PROMPTLAYER_GIVEN}),
+)
+
+_AGENTA_KIND: Final = "ag.type.node"
+_AGENTA_KINDS: Final = {
+    **dict.fromkeys(("CHAT", "COMPLETION", "LLM", "chat", "completion", "llm"), _LLM),
+    **dict.fromkeys(("TOOL", "tool"), _TOOL),
+    **dict.fromkeys(("AGENT", "agent"), _AGENT),
+}
+
+AGENTA: Final = Decorator(
+    name="agenta",
+    kind=_told(_AGENTA_KIND, _AGENTA_KINDS),
+    given=_with_prefix("ag.data.inputs."),
+    returned="ag.data.outputs.__default__",
+    columns={"session_id": ("ag.session.id",)},
+    matches=attr(_AGENTA_KIND).is_not_null(),
+    marks=frozenset({_AGENTA_KIND}),
+)
+
+
+_BASALT_KIND: Final = "basalt.span.kind"
+
+BASALT: Final = Decorator(
+    name="basalt",
+    kind=_told(_BASALT_KIND, {"generation": _LLM, "tool": _TOOL}),
+    given=_whole("basalt.span.input"),
+    returned="basalt.span.output",
+    columns={},
+    matches=attr(_BASALT_KIND).is_not_null(),
+    marks=frozenset({_BASALT_KIND}),
+)
+
+_ORQ_KIND: Final = "type"
+_ORQ_KINDS: Final = {"llm": _LLM, "tool": _TOOL, "agent": _AGENT}
+
+ORQ: Final = Decorator(
+    name="orq",
+    kind=_told(_ORQ_KIND, _ORQ_KINDS),
+    given=_whole("input"),
+    returned="output",
+    columns={},
+    matches=attr(_ORQ_KIND).is_in(list(_ORQ_KINDS)) & attr("status").is_not_null() & attr("input").is_not_null(),
+    marks=frozenset({_ORQ_KIND, "status", "input"}),
+)
+
+DECORATED: Final = tuple(
+    RowDialect(
+        name=library.name,
+        attributes=library.marks | {names.GEN_AI_OPERATION_NAME, names.GEN_AI_INPUT_MESSAGES},
+        # A call in OpenTelemetry's form keeps its own reader, whatever marks a library put on it.
+        matches=library.matches
+        & attr(names.GEN_AI_OPERATION_NAME).is_null()
+        & attr(names.GEN_AI_INPUT_MESSAGES).is_null(),
+        read=cast("Callable[[RawSpan], dict[str, str]]", partial(read, library)),
+    )
+    for library in (TRULENS, HONEYHIVE, PROMPTLAYER, AGENTA, BASALT, ORQ)
+)

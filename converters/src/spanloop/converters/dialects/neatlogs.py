@@ -1,0 +1,77 @@
+"""Neatlogs' own wrappers of a model's client: numbered attributes, with the answer's calls in a list of their own.
+
+The calls of the history are not written: of a message that only made calls ``null`` is left. Agents and tools are
+spans of OpenInference's form.
+"""
+
+from typing import Final
+
+import polars as pl
+
+from spanloop.semconv import attributes as names
+
+from ..chat_forms import Fields, as_list, message, tool_call
+from ..messages import dump
+from ..spans import SpanKind
+from .base import attr
+from .legacy import flat_message, tool_definition
+from .numbered import unflatten
+from .rows import RawSpan, RowDialect, first, known
+
+_KIND: Final = "neatlogs.span.kind"
+_PREFIX: Final = "neatlogs.llm."
+_COLUMNS: Final = {
+    "request_model": ("model_name",),
+    "response_model": ("model_name",),
+    "response_id": ("response_id",),
+    "finish_reasons": ("finish_reason", "choices.0.finish_reason"),
+    "is_streaming": ("is_streaming",),
+    "temperature": ("temperature",),
+    "top_p": ("top_p",),
+    "max_tokens": ("max_tokens",),
+    "input_tokens": ("token_count.prompt",),
+    "output_tokens": ("token_count.completion",),
+}
+
+
+def read(span: RawSpan) -> dict[str, str]:
+    """The canonical columns of one model call."""
+    attributes = span.attributes
+    columns = {column: first(attributes, *(_PREFIX + key for key in keys)) for column, keys in _COLUMNS.items()}
+    seen, said, calls, tools = (
+        unflatten(attributes, _PREFIX + name) for name in ("input_messages", "output_messages", "tool_calls", "tools")
+    )
+    answers = [*said[:1], *([] if said else [{}])]
+    asked: list[object] = [tool_call(call) for call in calls if call.get("choice_index", "0") == "0"]
+    told = [_with_calls(message(item, "assistant"), asked) for item in answers]
+    told = [item for item in told if item["parts"]]
+    return known(
+        {
+            **columns,
+            "kind": str(SpanKind.LLM),
+            "tools": dump([tool_definition(tool) for tool in tools]) if tools else "",
+            "input_messages": dump([_seen(item) for item in seen]) if seen else "",
+            "output_messages": dump(told) if told else "",
+        }
+    )
+
+
+def _seen(item: Fields) -> Fields:
+    if item.get("role") == "assistant" and item.get("content") == "null":
+        item = {**item, "content": None}
+    return flat_message(item, "user")
+
+
+def _with_calls(said: Fields, calls: list[object]) -> Fields:
+    return {**said, "parts": [*as_list(said["parts"]), *calls]}
+
+
+NEATLOGS: Final = RowDialect(
+    name="neatlogs",
+    attributes=frozenset({_KIND, names.GEN_AI_OPERATION_NAME, names.GEN_AI_INPUT_MESSAGES}),
+    # It marks spans of others, too.
+    matches=(attr(_KIND) == pl.lit("llm"))
+    & attr(names.GEN_AI_OPERATION_NAME).is_null()
+    & attr(names.GEN_AI_INPUT_MESSAGES).is_null(),
+    read=read,
+)
