@@ -1,4 +1,4 @@
-"""What polars' malloc is told: what a batch frees is kept for ten seconds, and the next batch finds it.
+"""What polars' malloc is told: what a batch frees is kept for a minute, and the next batch finds it.
 
 Otherwise much of it goes back to the kernel in the middle of a conversion and comes again as fresh pages, which takes
 from a tenth to a quarter of its CPU time.
@@ -8,7 +8,7 @@ import os
 from typing import Final
 
 _VARIABLE: Final = "_RJEM_MALLOC_CONF"
-_SETTINGS: Final = "dirty_decay_ms:10000,muzzy_decay_ms:10000"
+_SETTINGS: Final = "dirty_decay_ms:60000,muzzy_decay_ms:60000"
 
 
 def keep_freed_memory() -> None:
