@@ -19,7 +19,7 @@ from spanloop.gateway.deployment import Deployment, DeploymentFile, ModelFolder
 from spanloop.gateway.gate import Gate, Route
 from spanloop.gateway.recorder import to_frame
 from spanloop.gateway.reply import for_caller
-from spanloop.gateway.serving import find_serving_environment, launch
+from spanloop.gateway.serving import ServingEnvironment, find_serving_environment, launch
 from spanloop.gateway.settings import EngineSettings
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import DataDir
@@ -209,6 +209,24 @@ def test_the_serving_environment_says_whether_it_is_for_a_cpu(
     assert started.command[-4:] == ("--max-model-len", "64", "--max-num-seqs", "8")
     assert started.environment["HF_HUB_OFFLINE"] == started.environment["VLLM_NO_USAGE_STATS"] == "1"
     assert started.command[started.command.index("--host") + 1] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_cpu", "has_bfloat16", "told"),
+    [
+        ("auto", True, False, "float32"),
+        ("auto", True, True, "auto"),
+        ("auto", False, False, "auto"),
+        ("bfloat16", True, False, "bfloat16"),
+    ],
+)
+def test_a_cpu_without_bfloat16_serves_in_float32(
+    monkeypatch: pytest.MonkeyPatch, asked: str, told: str, *, is_cpu: bool, has_bfloat16: bool
+) -> None:
+    monkeypatch.setattr("spanloop.gateway.serving.computes_bfloat16", lambda: has_bfloat16)
+    serving = ServingEnvironment(Path("/serving"), "vllm", "0.32.0", is_cpu)
+    command = launch(serving, "/m", 5, EngineSettings(dtype=asked)).command
+    assert command[command.index("--dtype") + 1] == told
 
 
 def test_only_weights_may_differ_for_a_swap_in_place(tmp_path: Path) -> None:

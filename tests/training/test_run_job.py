@@ -15,6 +15,7 @@ from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariable
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from spanloop.semconv.enums import JobKind
+from spanloop.semconv.processor import computes_bfloat16
 from spanloop.store import Store
 from spanloop.training.checkpoints import latest_checkpoint
 from spanloop.training.control.job_processes import members
@@ -24,7 +25,6 @@ from spanloop.training.dataset_manifest import load_manifest
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
 from spanloop.training.serving_copy import serving_path
-from spanloop.training.train_plan import computes_bfloat16
 
 from .gateway_stand_in import gateway_stand_in
 from .training_running import Runner, other_trainer, ray_cluster

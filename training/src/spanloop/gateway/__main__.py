@@ -54,7 +54,11 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
         help="URL of a running vLLM server to use instead of starting one; to train on what it samples, it needs "
         "--logprobs-mode processed_logprobs --generation-config vllm",
     )
-    parser.add_argument("--dtype", default=engine.dtype, help="as vLLM's; default: %(default)s")
+    parser.add_argument(
+        "--dtype",
+        default=engine.dtype,
+        help="as vLLM's; default: %(default)s, which is float32 on a CPU without instructions for bfloat16",
+    )
     parser.add_argument(
         "--kv-cache-gib", type=int, default=engine.kv_cache_gib, help="key/value cache on a CPU; default: %(default)s"
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from spanloop.semconv.errors import ConfigurationError
+from spanloop.semconv.processor import computes_bfloat16
 
 from .settings import SERVED_NAME, EngineSettings
 
@@ -75,13 +76,15 @@ def _how_to_make(path: Path) -> str:
 
 def launch(serving: ServingEnvironment, model_path: str, port: int, settings: EngineSettings) -> Launch:
     """The command that serves ``model_path`` on the loopback interface."""
+    # What is stored in bfloat16 would be computed in it too: several times slower where the CPU has to imitate that.
+    is_imitated = settings.dtype == "auto" and serving.is_cpu and not computes_bfloat16()
     command = [
         str(serving.python), "-m", "vllm.entrypoints.openai.api_server",
         "--model", model_path,
         "--served-model-name", SERVED_NAME,
         "--host", "127.0.0.1",
         "--port", str(port),
-        "--dtype", settings.dtype,
+        "--dtype", "float32" if is_imitated else settings.dtype,
         "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
         # The probability with which a token was really drawn, temperature and top-p included: what importance
         # ratios need, and what verl's own rollouts ask for.

@@ -16,7 +16,7 @@ class EngineSettings:
     """How vLLM is started. Ignored with ``--upstream``."""
 
     dtype: str = "auto"
-    """As vLLM's ``--dtype``."""
+    """As vLLM's ``--dtype``; ``auto`` is float32 on a CPU that has no instructions for bfloat16."""
     kv_cache_gib: int = 1
     """Size of the key/value cache on a CPU, GiB."""
     max_model_len: int | None = None

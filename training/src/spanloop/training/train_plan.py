@@ -2,11 +2,11 @@
 
 import math
 import os
-import re
 from pathlib import Path
 from typing import Final
 
 from spanloop.semconv.enums import JobKind
+from spanloop.semconv.processor import computes_bfloat16
 
 from .base_model import BaseModelFacts
 from .checkpoints import latest_checkpoint
@@ -20,8 +20,6 @@ MICRO_BATCH_TOKENS: Final = 2048
 """Tokens in one forward pass; what is kept for the backward pass is a job's peak of memory. For a model of 135M
 parameters it is about 1.3 MB a token, and the whole job 7 GB."""
 _SAVES_A_JOB: Final = 5
-_BFLOAT16_FLAGS: Final = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
-"""The kernel's names of the instructions: x86 in two forms, ARM."""
 
 
 def make_plan(
@@ -80,12 +78,3 @@ def training_threads(*, whole_machine: bool) -> int:
         whole_machine: Nothing else works while the job trains, so that no core needs to be left free.
     """
     return max(1, len(os.sched_getaffinity(0)) - (0 if whole_machine else 1))
-
-
-def computes_bfloat16(cpu_info: Path = Path("/proc/cpuinfo")) -> bool:
-    """Whether this machine's CPU multiplies bfloat16 in hardware: without that it is slower than float32."""
-    try:
-        found = re.findall(r"^(?:flags|Features)\s*:(.*)$", cpu_info.read_text(), re.MULTILINE)
-    except OSError:
-        return False
-    return any(not _BFLOAT16_FLAGS.isdisjoint(line.split()) for line in found)
