@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from clickhouse_connect.driver.exceptions import OperationalError
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import (
@@ -19,7 +20,7 @@ from spanloop.semconv.errors import (
 )
 from spanloop.store import DataDir, connect
 from spanloop.store.claims import claim_port, is_claimed, server_lock
-from spanloop.store.client import Address
+from spanloop.store.client import Address, store_errors
 
 
 def with_password(address: Address) -> str:
@@ -158,3 +159,18 @@ def test_last_times_port_is_taken_again_if_it_is_free(data_dir: DataDir) -> None
         assert claim_port(data_dir, 0) != port
     (data_dir.clickhouse_conf / "port").write_text("nonsense")
     assert 0 < claim_port(data_dir, 0) < 65536
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (
+            ValueError("Response ended prematurely"),
+            "The answer of reading much was cut off: Response ended prematurely.",
+        ),
+        (ConnectionResetError(104, "Connection reset by peer"), "ClickHouse is out of reach while reading much"),
+    ],
+)
+def test_an_answer_that_ends_in_the_middle_is_no_lost_connection(cause: Exception, said: str) -> None:
+    with pytest.raises(StoreError, match=said), store_errors("reading much"):
+        raise OperationalError("Unexpected Http Driver Exception") from cause

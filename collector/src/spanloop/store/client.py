@@ -221,7 +221,7 @@ class Connection:
         if not answer.endswith(_ARROW_END):
             raise StoreError(
                 f"The answer of {doing} was cut off after {len(answer)} bytes.",
-                next_step="Free space on ClickHouse's disk: answers of more than 16 MiB wait there.",
+                next_step=_CUT_OFF,
             )
         try:
             return pl.read_ipc_stream(answer)
@@ -289,6 +289,9 @@ def store_errors(doing: str) -> Generator[None]:
 
 def _store_error(doing: str, error: ClickHouseError) -> StoreError:
     code = error.code if isinstance(error, DriverError) else None
+    if code is None and not any(isinstance(below, OSError) for below in _below(error)):
+        # The connection was well: HTTP itself ended in the middle.
+        return StoreError(f"The answer of {doing} was cut off: {_root(error)}.", next_step=_CUT_OFF)
     if code is None:
         return StoreError(
             f"ClickHouse is out of reach while {doing}: {_root(error)}.",
@@ -302,10 +305,19 @@ def _store_error(doing: str, error: ClickHouseError) -> StoreError:
     )
 
 
+_CUT_OFF: Final = "Free space on ClickHouse's disk: answers of more than 16 MiB wait there."
+
+
+def _below(error: BaseException) -> Iterator[BaseException]:
+    """What ``error`` was raised for, layer by layer."""
+    below = error.__cause__ or error.__context__
+    while below is not None:
+        yield below
+        below = below.__cause__ or below.__context__
+
+
 def _root(error: BaseException) -> str:
     """What the operating system said, below the layers that each repeat the URL; else the innermost layer's text."""
-    innermost = error
-    while (below := innermost.__cause__ or innermost.__context__) is not None:
-        innermost = below
+    *_, innermost = (error, *_below(error))
     text = innermost.strerror if isinstance(innermost, OSError) else None
     return text or " ".join(str(innermost).split())[:200] or type(innermost).__name__
