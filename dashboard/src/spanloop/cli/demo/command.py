@@ -47,7 +47,8 @@ def demo(
     """Watch an agent fail, train its model on its own traces, and see it do better.
 
     A small real model (SmolLM2, 135 million parameters) works in examples/office, is trained on what it did (SFT on its
-    successes, then GRPO), and is evaluated on test tasks before and after each. Twenty to thirty minutes on two cores.
+    successes, then GRPO), and is evaluated on test tasks before and after each. Twenty to thirty minutes on two cores
+    with instructions for bfloat16 (avx512_bf16, amx_bf16; lscpu tells), much longer on others.
     Ctrl-C at any moment loses nothing: the same command goes on.
 
     Exit code 1 when something is not as it should be.
