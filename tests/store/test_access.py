@@ -168,9 +168,10 @@ def test_last_times_port_is_taken_again_if_it_is_free(data_dir: DataDir) -> None
             ValueError("Response ended prematurely"),
             "The answer of reading much was cut off: Response ended prematurely.",
         ),
+        (None, "ClickHouse is out of reach while reading much"),
         (ConnectionResetError(104, "Connection reset by peer"), "ClickHouse is out of reach while reading much"),
     ],
 )
-def test_an_answer_that_ends_in_the_middle_is_no_lost_connection(cause: Exception, said: str) -> None:
+def test_an_answer_that_ends_in_the_middle_is_no_lost_connection(cause: Exception | None, said: str) -> None:
     with pytest.raises(StoreError, match=said), store_errors("reading much"):
         raise OperationalError("Unexpected Http Driver Exception") from cause

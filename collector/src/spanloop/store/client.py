@@ -289,7 +289,8 @@ def store_errors(doing: str) -> Generator[None]:
 
 def _store_error(doing: str, error: ClickHouseError) -> StoreError:
     code = error.code if isinstance(error, DriverError) else None
-    if code is None and not any(isinstance(below, OSError) for below in _below(error)):
+    layers = tuple(_below(error))
+    if code is None and layers and not any(isinstance(below, OSError) for below in layers):
         # The connection was well: HTTP itself ended in the middle.
         return StoreError(f"The answer of {doing} was cut off: {_root(error)}.", next_step=_CUT_OFF)
     if code is None:

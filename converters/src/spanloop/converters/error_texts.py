@@ -47,8 +47,7 @@ _THING: Final = (
 CALL_FAILED: Final = _rule(
     "call_failed",
     0.7,
-    r"(?:the "
-    r"|this |your |an? )?(?:\w+ )?" + _CALL + r"(?: (?:[`'\"][\w.-]{1,64}[`'\"]|\w{1,32}[_.]\w{1,64}(?:\(\))?))?"
+    r"(?:the |this |your |an? )?(?:\w+ )?" + _CALL + r"(?: (?:[`'\"][\w.-]{1,64}[`'\"]|\w{1,32}[_.]\w{1,64}(?:\(\))?))?"
     r"(?: (?:call|execution|request|invocation|run))?(?: (?:to|for|of|from|at) \S{1,200})? "
     r"(?:(?:has )?failed\b|(?:has )?timed out\b|(?:has )?crashed\b"
     r"|(?:could(?: not|n't)|can(?: ?not|'t)) be (?:used|called|executed|run|completed|processed|reached|performed"
