@@ -59,10 +59,12 @@ from ingesting.servers import (
 )
 from peers import HOW_TO, python
 
-from spanloop.collector.tidy import tidy
-from spanloop.store import DataDir, EmbeddedClickHouse, Store
-from spanloop.store.access import embedded_address
+from spanloop.collector.otlp.clickhouse_encoding import tidy
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.store import Store
 from spanloop.store.client import Address, Connection
+from spanloop.store.locate import embedded_address
 
 BLOCK_REQUESTS: Final = 20_000 // BATCH_SPANS
 MANY_CONNECTIONS: Final = 64

@@ -29,9 +29,11 @@ import psutil
 from ingesting.load import BATCH_SPANS, CONNECTIONS, make_bodies
 from ingesting.servers import Server, collector, wait_for
 
-from spanloop.store import DataDir, EmbeddedClickHouse, Store
-from spanloop.store.access import embedded_address
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.store import Store
 from spanloop.store.client import Address, Connection
+from spanloop.store.locate import embedded_address
 
 OVERLOAD: Final = 10
 FLOOD_CONNECTIONS: Final = OVERLOAD * CONNECTIONS

@@ -20,10 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spanloop.store import DataDir, EmbeddedClickHouse, Store
-from spanloop.store.access import embedded_address
-from spanloop.store.catalogue import named_query
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.store import Store
 from spanloop.store.client import Address, Connection
+from spanloop.store.locate import embedded_address
+from spanloop.store.named_queries import named_query
 
 FILLED: Final = Path(__file__).parent / "filled"
 TABLES: Final = (

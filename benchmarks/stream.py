@@ -20,10 +20,12 @@ import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.pipeline.settings import memory_bytes as memory_from_environment
-from spanloop.store import DataDir, EmbeddedClickHouse, Store
-from spanloop.store.access import embedded_address
+from spanloop.store import Store
 from spanloop.store.client import Connection
+from spanloop.store.locate import embedded_address
 
 STREAMED: Final = Path(__file__).parent / "streamed"
 TABLES: Final = ("spans", "generations", "scores")
@@ -36,7 +38,8 @@ SERVER_BYTES: Final = 3 << 30
 CONVERT: Final = """
 import importlib, json, sys, time
 from pathlib import Path
-from spanloop.store import DataDir, connect
+from spanloop.datadir import DataDir
+from spanloop.store import connect
 
 module = importlib.import_module("spanloop.pipeline.run")
 run, load, loaded = module.run, module.load, [0]

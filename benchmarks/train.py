@@ -35,11 +35,11 @@ import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from spanloop.demo.tiny_model import build_tiny_model
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.processor import computes_bfloat16
 from spanloop.training.job_spec import Device
 from spanloop.training.metrics import MetricsTail
-from spanloop.training.tiny import build_tiny_model
 from spanloop.training.train_plan import MICRO_BATCH_TOKENS, training_threads
 from spanloop.training.verl_plugin.packed_batch import micro_batches, pack_batch
 from spanloop.training.verl_plugin.plan import TrainPlan

@@ -11,10 +11,12 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
-from spanloop.store import DataDir, EmbeddedClickHouse, Store
-from spanloop.store.access import embedded_address
+from spanloop.store import Store
 from spanloop.store.client import Address, Connection
+from spanloop.store.locate import embedded_address
 from spanloop.store.migrate import migrate
 
 MEMORY_CAP_BYTES = 1 << 30

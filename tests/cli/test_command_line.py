@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.cli import app as command_tree
-from spanloop.cli.serving_env import run_and_tell
+from spanloop.runtime.serving_environment import run_and_tell
 from spanloop.semconv.errors import ConfigurationError
 
 from ..ports import free_port

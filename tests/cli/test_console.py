@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from spanloop.cli.checks import Check
 from spanloop.cli.console import print_error, print_table
 from spanloop.cli.doctor import _print  # pyright: ignore[reportPrivateUsage]
+from spanloop.runtime.environment_checks import Check
 from spanloop.semconv.errors import ConfigurationError
 
 

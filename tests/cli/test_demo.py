@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from spanloop.cli.demo.command import _duration
-from spanloop.cli.demo.learn import Loop, Recipe
-from spanloop.cli.demo.ledger import Ledger
-from spanloop.cli.demo.office import make_office, office_folder
-from spanloop.cli.demo.stages import Stages
+from spanloop.datadir import DataDir
+from spanloop.demo.command import _duration
+from spanloop.demo.learn import Loop, Recipe
+from spanloop.demo.ledger import Ledger
+from spanloop.demo.office import make_office, office_folder
+from spanloop.demo.stages import Stages
 from spanloop.semconv.errors import ConfigurationError, ServiceError
-from spanloop.store import DataDir
 
 from .support import Run
 

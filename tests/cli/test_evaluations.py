@@ -11,9 +11,10 @@ import pytest
 
 from spanloop.cli import console
 from spanloop.cli.app import app
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import SpanloopError
-from spanloop.store import DataDir, Store
+from spanloop.store import Store
 from spanloop.store.client import Address
 from spanloop.training.evaluation import EvaluationError
 from spanloop.training.jobs import JobApi

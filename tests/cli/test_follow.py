@@ -9,9 +9,9 @@ import pytest
 import typer
 
 from spanloop.cli.follow import await_job, follow, follow_log
+from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
-from spanloop.store import DataDir
 from spanloop.training.jobs import Job, JobApi, JobSpec
 from spanloop.training.registry import Registry
 

@@ -8,7 +8,9 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from spanloop.store import DataDir, EmbeddedClickHouse, Store, connect
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.store import Store, connect
 from spanloop.store.client import Address
 
 from ..collector.collecting import CollectorProcess

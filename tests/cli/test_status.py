@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spanloop.cli.app import app
-from spanloop.store import DataDir
+from spanloop.datadir import DataDir
 
 from .support import Run
 from .test_health import service

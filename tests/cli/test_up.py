@@ -15,11 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from spanloop.cli.services import Ports, services
-from spanloop.cli.stack import check_room
+from spanloop.datadir import DataDir
 from spanloop.gateway.__main__ import parse_arguments
+from spanloop.runtime.services import Ports, services
+from spanloop.runtime.stack import check_room
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.store import DataDir
 
 from .support import SERVICES, Run, Up, eventually, everything_up, none_alive
 

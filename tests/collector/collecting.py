@@ -16,10 +16,10 @@ from spanloop.collector.dead_letters import DeadLetter
 from spanloop.collector.health import Health
 from spanloop.collector.intake import Intake
 from spanloop.collector.metrics import Metrics
-from spanloop.collector.records import signal_of
+from spanloop.collector.record_kinds import signal_of
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
-from spanloop.store import DataDir
-from spanloop.store.spool import Spool
+from spanloop.spool import Spool
 
 SECOND_NS = 10**9
 NOW_NS = 1_790_000_000 * SECOND_NS

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from spanloop.collector import Settings
-from spanloop.store import DataDir
+from spanloop.datadir import DataDir
 from spanloop.store.client import Address, Connection
 
 from .collecting import App, CollectorProcess, Launcher

@@ -11,7 +11,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanloop.collector.admission import Admission, RejectReason, Signal, admit
-from spanloop.collector.wire import MalformedError
+from spanloop.collector.otlp.wire import MalformedError
 
 from .collecting import trace_request
 

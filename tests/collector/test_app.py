@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from spanloop.collector import health, otlp_http
-from spanloop.collector.wire import fields
+from spanloop.collector.otlp.wire import fields
 
 from .collecting import App, trace_request
 

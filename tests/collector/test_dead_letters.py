@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.collector.dead_letters import DeadLetter, RejectReason, decode, encode
-from spanloop.collector.wire import MalformedError
+from spanloop.collector.otlp.wire import MalformedError
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
-from spanloop.store import DataDir, Store
+from spanloop.store import Store
 from spanloop.store.client import Connection
-from spanloop.store.keys import KeyRing, Scope
 
 from .collecting import CollectorProcess, Launcher, trace_request
 from .test_process import stored_ids, wait_for

@@ -11,9 +11,9 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
+from spanloop.collector.otlp.wire import fields
 from spanloop.collector.otlp_grpc import serve_grpc
-from spanloop.collector.wire import fields
-from spanloop.store import DataDir
+from spanloop.datadir import DataDir
 
 from .collecting import App, CollectorProcess, Launcher, trace_request
 from .test_process import run_to_end

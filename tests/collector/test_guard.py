@@ -8,10 +8,10 @@ import sys
 import grpc
 import pytest
 
-from spanloop.collector.guard import Guard
+from spanloop.authentication.api_keys import KeyRing, Scope
+from spanloop.collector.authentication import Guard
 from spanloop.collector.otlp_grpc import serve_grpc
-from spanloop.store import DataDir
-from spanloop.store.keys import KeyRing, Scope
+from spanloop.datadir import DataDir
 
 from .collecting import App, Launcher, trace_request
 

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanloop.collector.admission import JSON, Signal, admit
-from spanloop.collector.wire import MalformedError
+from spanloop.collector.otlp.wire import MalformedError
 
 from .collecting import App, trace_request
 from .test_rows import full_request

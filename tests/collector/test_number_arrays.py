@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue
 
-from spanloop.collector.number_arrays import number_texts, numbers_json
-from spanloop.collector.values import text
-from spanloop.collector.wire import MalformedError, encode_field, parse, serialize
+from spanloop.collector.otlp.attribute_values import text
+from spanloop.collector.otlp.number_arrays import number_texts, numbers_json
+from spanloop.collector.otlp.wire import MalformedError, encode_field, parse, serialize
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 200_000) | st.sampled_from([0, 10, 24, 127, 128, 1290])
 DOUBLES = st.floats(allow_nan=False, allow_infinity=False)

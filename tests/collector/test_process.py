@@ -13,10 +13,12 @@ from contextlib import closing, contextmanager
 import pytest
 
 from spanloop.collector.server import _listen
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.semconv.errors import NotRunningError, StoreError
-from spanloop.store import DataDir, EmbeddedClickHouse, connect
-from spanloop.store.access import embedded_address
+from spanloop.store import connect
 from spanloop.store.client import Address, Connection
+from spanloop.store.locate import embedded_address
 
 from .collecting import TIMEOUT_S, CollectorProcess, Launcher, trace_request
 

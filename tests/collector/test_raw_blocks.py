@@ -17,14 +17,14 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from spanloop.collector import raw_blocks
 from spanloop.collector.blocks import BlockStrategy, PolarsStrategy
+from spanloop.collector.otlp.wire import encode_field, serialize
 from spanloop.collector.raw_blocks import Bodies, ProtobufStrategy
 from spanloop.collector.refused_rows import RefusedRanges
-from spanloop.collector.wire import encode_field, serialize
 from spanloop.importing.sdk_dumps import span_request
 from spanloop.semconv.errors import StoreError
+from spanloop.spool import Batch, Record, Spool
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.spool import Batch, Record, Spool
 
 from .collecting import NOW_NS, SECOND_NS, trace_request
 from .test_refused_rows import BAD, BLOCK, GOOD

@@ -23,12 +23,12 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 
 from spanloop.collector.__main__ import main
 from spanloop.collector.admission import JSON, PROTOBUF, Admission, Signal, admit, malformed_letter
+from spanloop.collector.otlp.wire import MalformedError
 from spanloop.collector.patterns import Pattern, anywhere
 from spanloop.collector.redaction import Redactor
 from spanloop.collector.redaction_rules import Rule, builtin, load_rules, read_rules
-from spanloop.collector.wire import MalformedError
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError
-from spanloop.store import DataDir
 from spanloop.store.client import Address, Connection
 
 from .collecting import Launcher, trace_request

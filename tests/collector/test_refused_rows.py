@@ -15,9 +15,9 @@ from spanloop.collector.blocks import PolarsStrategy
 from spanloop.collector.raw_blocks import ProtobufStrategy
 from spanloop.collector.refused_rows import RefusedRanges, is_for_good
 from spanloop.semconv.errors import DataDirectoryError, StoreError
+from spanloop.spool import Batch, Record
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.spool import Batch, Record
 
 from .collecting import trace_request
 from .test_writer import Faults, Rig, append, stored

@@ -20,9 +20,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from spanloop.collector.blocks import PolarsStrategy
 from spanloop.collector.log_rows import LogRows
 from spanloop.collector.trace_rows import TraceRows
+from spanloop.spool import Batch, Record
 from spanloop.store import Store
 from spanloop.store.client import Connection
-from spanloop.store.spool import Batch, Record
 
 from .collecting import trace_request
 

@@ -8,8 +8,8 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from spanloop.collector.log_rows import LogRows
+from spanloop.collector.otlp.wire import parse
 from spanloop.collector.routes_scores import as_log_request
-from spanloop.collector.wire import parse
 from spanloop.pipeline import run as convert
 from spanloop.store import Store
 from spanloop.store.scores import Score

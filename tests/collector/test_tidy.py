@@ -10,10 +10,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from spanloop.collector.tidy import tidy
-from spanloop.collector.unique_keys import has_unique_keys
-from spanloop.collector.values import attributes
-from spanloop.collector.wire import MalformedError, encode_field, parse, serialize
+from spanloop.collector.otlp.attribute_values import attributes
+from spanloop.collector.otlp.clickhouse_encoding import tidy
+from spanloop.collector.otlp.unique_keys import has_unique_keys
+from spanloop.collector.otlp.wire import MalformedError, encode_field, parse, serialize
 
 from .collecting import trace_request
 

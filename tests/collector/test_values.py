@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 
-from spanloop.collector.values import attributes, format_double, text
+from spanloop.collector.otlp.attribute_values import attributes, format_double, text
 
 
 @pytest.mark.parametrize(

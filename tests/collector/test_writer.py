@@ -16,9 +16,9 @@ from spanloop.collector.health import Health
 from spanloop.collector.metrics import Metrics
 from spanloop.collector.raw_blocks import ProtobufStrategy, RawBlock
 from spanloop.semconv.errors import NotRunningError, StoreError
+from spanloop.spool import Batch, Spool, StoredRecord
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection, Pieces
-from spanloop.store.spool import Batch, Spool, StoredRecord
 
 from .collecting import trace_request
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.store import DataDir
+from spanloop.datadir import DataDir
 from spanloop.training.control.clock import utc_now
 from spanloop.training.control.database import CONTROL_URL_ENV, ControlDatabase
 from spanloop.training.control.loop import Scheduler, SchedulerSettings

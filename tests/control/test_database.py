@@ -13,8 +13,8 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
-from spanloop.store import DataDir
 from spanloop.training.control.clock import UtcMicros
 from spanloop.training.control.database import CONTROL_URL_ENV, SCHEMA_VERSION, ControlDatabase
 from spanloop.training.control.paths import ControlPaths

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, JobError, NotRunningError, ServiceError
-from spanloop.store import DataDir
 from spanloop.training.control import leases, outcomes
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.deploy import deploy

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError
-from spanloop.store import DataDir
 from spanloop.training.control import leases, outcomes
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.tables import JobRow, ScheduleRow

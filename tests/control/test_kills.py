@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spanloop.store import DataDir
+from spanloop.datadir import DataDir
 from spanloop.training.control.job_processes import JOB_ID_ENV, JobMark, members
 from spanloop.training.control.launch import GATE
 from spanloop.training.control.processes import ProcessIdentity

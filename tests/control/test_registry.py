@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError
-from spanloop.store import DataDir
 from spanloop.training.control import folders, leases, outcomes
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.processes import ProcessIdentity

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.store import DataDir
 from spanloop.training.control import leases
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.processes import ProcessIdentity

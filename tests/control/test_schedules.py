@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.store import DataDir
 from spanloop.training.control import job_rows, schedule_rows
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.paths import ControlPaths

@@ -165,7 +165,7 @@ def test_verls_own_dataset_reads_the_rows(tmp_path: Path, monkeypatch: pytest.Mo
     settings, transformers, verl = (
         cast("Any", import_module(name)) for name in ("omegaconf", "transformers", "verl.utils.dataset.rl_dataset")
     )
-    from spanloop.training.tiny import build_tiny_model  # noqa: PLC0415
+    from spanloop.demo.tiny_model import build_tiny_model  # noqa: PLC0415
 
     build_tiny_model(tmp_path / "model", training_steps=0)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
@@ -198,7 +198,7 @@ def test_verls_own_dataset_for_fine_tuning_trains_on_what_the_model_said(
         cast("Any", import_module(name))
         for name in ("omegaconf", "transformers", "verl.utils.dataset.multiturn_sft_dataset")
     )
-    from spanloop.training.tiny import build_tiny_model  # noqa: PLC0415
+    from spanloop.demo.tiny_model import build_tiny_model  # noqa: PLC0415
 
     build_tiny_model(tmp_path / "model", training_steps=0)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")

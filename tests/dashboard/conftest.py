@@ -10,8 +10,9 @@ from uuid import uuid4
 import pytest
 import streamlit as st
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
-from spanloop.store import DataDir, Store
+from spanloop.store import Store
 from spanloop.store.client import Address
 
 from .dashboard_learning import Learned, seed_learning, seed_learning_control

@@ -8,8 +8,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
-from spanloop.store import DataDir, Store
+from spanloop.store import Store
 from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode
 from spanloop.training.evaluation import evaluate
 from spanloop.training.jobs import JobApi, JobSpec

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import polars as pl
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
-from spanloop.store import DataDir, Store
+from spanloop.store import Store
 from spanloop.training.jobs import JobApi, JobSpec
 from spanloop.training.registry import Registry
 

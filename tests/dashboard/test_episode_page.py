@@ -2,7 +2,8 @@
 
 import pytest
 
-from spanloop.store import DataDir, Store
+from spanloop.datadir import DataDir
+from spanloop.store import Store
 from spanloop.training.registry import Registry
 
 from .dashboard_driver import button, click_row, open_page, table, text_of

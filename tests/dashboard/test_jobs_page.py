@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind, JobState
-from spanloop.store import DataDir
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
 

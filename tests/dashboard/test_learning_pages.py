@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from spanloop.store import DataDir
+from spanloop.datadir import DataDir
 from spanloop.training.jobs import JobApi
 from spanloop.training.registry import Registry
 

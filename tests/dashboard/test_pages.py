@@ -2,7 +2,8 @@
 
 import pytest
 
-from spanloop.store import DataDir, Store
+from spanloop.datadir import DataDir
+from spanloop.store import Store
 
 from .dashboard_driver import PAGES, button, click_row, open_page, table, text_of
 from .dashboard_seeding import Seeded, insert, seed_metrics, spans

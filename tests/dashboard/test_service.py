@@ -19,8 +19,8 @@ from playwright.sync_api import sync_playwright
 
 from spanloop.dashboard.__main__ import main
 from spanloop.dashboard.service import OPTIONS, check_port
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, PortInUseError
-from spanloop.store import DataDir
 
 from ..ports import free_port
 from .dashboard_learning import Learned

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from spanloop.dashboard.views.services import service_states, without_credentials
-from spanloop.store import DataDir
+from spanloop.datadir import DataDir
 
 
 def test_an_announced_service_runs_and_the_others_do_not(data_dir: DataDir) -> None:

@@ -15,8 +15,8 @@ import signal
 import sys
 from pathlib import Path
 import typer
-from spanloop.cli.demo import command
-from spanloop.cli.demo.learn import Recipe
+from spanloop.demo import command
+from spanloop.demo.learn import Recipe
 
 recipe = Recipe(test_tasks=48, train_tasks=32, sft_attempts=3, sft_steps=6, grpo_steps=2, grpo_batch=8)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it

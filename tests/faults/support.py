@@ -17,10 +17,11 @@ from urllib.parse import quote, urlsplit
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from spanloop.collector.wire import serialize
-from spanloop.store import DataDir, EmbeddedClickHouse
-from spanloop.store.access import embedded_address
+from spanloop.collector.otlp.wire import serialize
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.store.client import Address, Connection
+from spanloop.store.locate import embedded_address
 
 from ..collector.collecting import NOW_NS, PROTOBUF, SECOND_NS, CollectorProcess
 from .ledger import Balance, Ledger, balance

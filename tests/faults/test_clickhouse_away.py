@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.store import EmbeddedClickHouse
-from spanloop.store.embedded_config import ensure_secret
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.embedded_clickhouse.config import ensure_secret
 
 from .support import MEMORY_CAP_BYTES, TINY_SPOOL, Scene, Senders, kill_clickhouse, wait_for
 
@@ -89,7 +89,7 @@ def clickhouse_on_a_small_disk(scene: Scene) -> Generator[Path]:
     folder.mkdir(exist_ok=True)
     ensure_secret(scene.data_dir)
     script = f'mount -t tmpfs -o size={DISK_MIB}m tmpfs "$0" || exit 77; exec "$@"'
-    server = [sys.executable, "-m", "spanloop.store.embedded", "--data-dir", str(scene.data_dir.path)]
+    server = [sys.executable, "-m", "spanloop.embedded_clickhouse.server", "--data-dir", str(scene.data_dir.path)]
     namespace = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, str(folder)]
     try:
         process = subprocess.Popen([*namespace, *server, "--memory-cap-bytes", str(MEMORY_CAP_BYTES)])

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.store.spool import Batch, Spool, SpoolDamageError, SpoolDiskError
+from spanloop.spool import Batch, Spool, SpoolDamageError, SpoolDiskError
 
 from .disk import Disk, Fault
 from .ledger import Balance, Ledger, balance, total

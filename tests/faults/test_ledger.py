@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from spanloop.collector.raw_blocks import ProtobufStrategy
+from spanloop.spool import Batch, Record
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.spool import Batch, Record
 
 from .ledger import Balance, Ledger, balance
 from .support import count_unsummarised, find_ids, traces_body

@@ -7,9 +7,10 @@ from typing import Final
 import pytest
 
 from spanloop.collector.raw_blocks import ProtobufStrategy
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.semconv.errors import StoreError
-from spanloop.store import EmbeddedClickHouse, Store
-from spanloop.store.spool import Batch, Record
+from spanloop.spool import Batch, Record
+from spanloop.store import Store
 
 from ..collector.collecting import trace_request
 from .lossy_proxy import Loss, LossyProxy

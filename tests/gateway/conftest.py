@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from spanloop.datadir import DataDir
 from spanloop.gateway.app import Gateway
 from spanloop.gateway.settings import GatewaySettings
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
-from spanloop.store import DataDir
 from spanloop.store.client import Address, Connection
 
 from .support import RunningGateway, Stack, StandIn, serving, wait_until, write_model

@@ -23,11 +23,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from spanloop.datadir import DataDir
 from spanloop.gateway.app import Gateway
 from spanloop.gateway.capture import Capture, decode
 from spanloop.semconv.environment import read_run_file
-from spanloop.store import DataDir
-from spanloop.store.spool import Spool
+from spanloop.spool import Spool
 
 START_TIMEOUT_S = 400.0
 TIMEOUT_S = 60.0

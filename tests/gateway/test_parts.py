@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanloop.datadir import DataDir
 from spanloop.gateway import sse
-from spanloop.gateway.answers import AnswerError, UnavailableError
+from spanloop.gateway.admission import Gate, Route
+from spanloop.gateway.api_errors import AnswerError, UnavailableError
 from spanloop.gateway.capture import Collector, Origin, decode, encode
 from spanloop.gateway.chat_request import ChatRequest, TraceContext
 from spanloop.gateway.deployment import Deployment, DeploymentFile, ModelFolder
-from spanloop.gateway.gate import Gate, Route
 from spanloop.gateway.recorder import to_frame
 from spanloop.gateway.reply import for_caller
 from spanloop.gateway.serving import ServingEnvironment, find_serving_environment, launch
 from spanloop.gateway.settings import EngineSettings
 from spanloop.semconv.errors import ConfigurationError
-from spanloop.store import DataDir
 
 from .support import write_model
 

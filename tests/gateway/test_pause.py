@@ -9,10 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.gateway.app import Gateway
 from spanloop.gateway.vllm_api import VllmApi
 from spanloop.semconv.errors import ServiceError
-from spanloop.store.keys import KeyRing, Scope
 
 from .support import TIMEOUT_S, RunningGateway, StandIn, wait_until, write_model
 

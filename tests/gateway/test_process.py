@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spanloop.gateway import guard
+from spanloop.datadir import DataDir
+from spanloop.gateway import process_reaper
 from spanloop.gateway.__main__ import bind, main
-from spanloop.store import DataDir
 
 from .support import TIMEOUT_S, Process, StandIn, captures, descendants, is_alive, wait_until, write_model
 
@@ -36,7 +36,7 @@ def start_family(
     script.write_text(FAMILY.format(ignore="signal.signal(signal.SIGTERM, signal.SIG_IGN)" if ignores_sigterm else ""))
     members = folder / "members"
     members.mkdir()
-    command = [sys.executable, "-I", str(guard.__file__), str(os.getpid()), str(stop_timeout_s)]
+    command = [sys.executable, "-I", str(process_reaper.__file__), str(os.getpid()), str(stop_timeout_s)]
     process = subprocess.Popen([*command, sys.executable, str(script), str(members), "x"])
     wait_until(lambda: len(list(members.iterdir())) == 2)
     return process
@@ -65,7 +65,7 @@ def test_the_guard_ends_the_family_when_its_first_process_dies(tmp_path: Path) -
 
 
 def test_the_guard_starts_nothing_for_a_parent_that_is_gone(tmp_path: Path) -> None:
-    command = [sys.executable, "-I", str(guard.__file__), "1", "1", "touch", str(tmp_path / "ran")]
+    command = [sys.executable, "-I", str(process_reaper.__file__), "1", "1", "touch", str(tmp_path / "ran")]
     assert subprocess.run(command, check=False).returncode == 1
     assert not (tmp_path / "ran").exists()
 

@@ -14,9 +14,9 @@ from spanloop.gateway.capture import Capture, encode
 from spanloop.gateway.metrics import Metrics
 from spanloop.gateway.recorder import Recorder
 from spanloop.semconv.errors import NotRunningError, StoreError
+from spanloop.spool import Spool
 from spanloop.store import Store
 from spanloop.store.client import Address
-from spanloop.store.spool import Spool
 
 
 def capture(number: int) -> Capture:

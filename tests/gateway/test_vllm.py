@@ -20,17 +20,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from spanloop.datadir import DataDir
+from spanloop.demo.shop import SYSTEM, question
+from spanloop.demo.shop import TOOLS as SHOP_TOOLS
 from spanloop.gateway.capture import Capture
 from spanloop.gateway.serving import find_serving_environment
 from spanloop.semconv.errors import ConfigurationError
-from spanloop.store import DataDir
-from spanloop.training.shop import SYSTEM, question
-from spanloop.training.shop import TOOLS as SHOP_TOOLS
 
 from .support import Process, captures, descendants, is_alive, wait_until
 
 MAKE_MODEL = (
-    "import sys, pathlib; from spanloop.training.tiny import build_tiny_model as b; b(pathlib.Path(sys.argv[1]))"
+    "import sys, pathlib; from spanloop.demo.tiny_model import build_tiny_model as b; b(pathlib.Path(sys.argv[1]))"
 )
 TOOLS: list[Any] = [tool.definition() for tool in SHOP_TOOLS]
 QUESTION: list[Any] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question("apple", 3)}]

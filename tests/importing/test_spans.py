@@ -18,8 +18,8 @@ from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProces
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode, set_span_in_context
 
+from spanloop.collector.otlp.wire import serialize
 from spanloop.collector.trace_rows import TraceRows
-from spanloop.collector.wire import serialize
 from spanloop.importing import files
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection

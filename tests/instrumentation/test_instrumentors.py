@@ -11,7 +11,7 @@ import pytest
 
 from spanloop.instrumentation import instrumentors as module
 from spanloop.instrumentation import notice
-from spanloop.instrumentation.guard import guard, quiet_logs
+from spanloop.instrumentation.exception_guard import guard, quiet_logs
 from spanloop.instrumentation.instrumentors import Instrumentors
 
 from .support import App, Receiver
@@ -125,7 +125,7 @@ def test_the_guard_returns_the_fallback_and_lets_interrupts_pass(told: list[str]
 def quieted(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
     """A logger of the test's own, below one that is quieted."""
     name = f"quieted.{request.node.name}"
-    monkeypatch.setattr("spanloop.instrumentation.guard._QUIETED", (name,))
+    monkeypatch.setattr("spanloop.instrumentation.exception_guard._QUIETED", (name,))
     monkeypatch.delenv("OTEL_LOG_LEVEL", raising=False)
     return logging.getLogger(f"{name}.sdk")
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from spanloop.pipeline import Report, run, state
-from spanloop.pipeline.closure import TOO_LARGE
+from spanloop.pipeline.affected_traces import TOO_LARGE
 from spanloop.store import Store
 
 from ..converters.converters_world import OPENING, START, answers, asks, loop, text, trace_id
@@ -16,7 +16,7 @@ from .test_concurrent import assert_converted
 
 RUN = importlib.import_module("spanloop.pipeline.run")
 ARRIVALS = importlib.import_module("spanloop.pipeline.arrivals")
-CLOSURE = importlib.import_module("spanloop.pipeline.closure")
+CLOSURE = importlib.import_module("spanloop.pipeline.affected_traces")
 
 
 def text_bytes(monkeypatch: pytest.MonkeyPatch, count: int) -> None:

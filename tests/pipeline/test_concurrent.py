@@ -14,10 +14,11 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from spanloop.pipeline import load, run, turn
-from spanloop.pipeline.closure import Closure
+from spanloop.datadir import DataDir
+from spanloop.pipeline import load, run, run_lease
+from spanloop.pipeline.affected_traces import Closure
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
-from spanloop.store import DataDir, Store
+from spanloop.store import Store
 from spanloop.store.client import Address
 
 from ..converters.converters_world import OPENING, loop, trace_id
@@ -88,7 +89,7 @@ def test_a_turn_of_a_dead_process_is_free(store: Store, feed: Feed) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
     holder = f"{socket.gethostname()} {gone.pid} 1"
-    store.insert("pipeline_state", pl.DataFrame({"name": [turn.NAME], "value": [holder]}))
+    store.insert("pipeline_state", pl.DataFrame({"name": [run_lease.NAME], "value": [holder]}))
     assert run(store).episodes == 1
 
 
@@ -106,7 +107,7 @@ def test_a_run_that_lost_its_turn_does_its_work_again(
             stolen.append("another run took over, wrote, and is gone")
             with monkeypatch.context() as other:
                 other.setattr(threading, "get_ident", lambda: 1)
-                other.setattr(turn, "SILENCE_S", -1.0)
+                other.setattr(run_lease, "SILENCE_S", -1.0)
                 run(store_)
         return loaded
 

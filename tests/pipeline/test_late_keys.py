@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spanloop.pipeline import load, run
-from spanloop.pipeline.closure import Closure
+from spanloop.pipeline.affected_traces import Closure
 from spanloop.store import Store
 
 from ..converters.converters_world import OPENING, World, answers, asks, text, trace_id

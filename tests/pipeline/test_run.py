@@ -7,7 +7,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from spanloop.converters import Options
-from spanloop.pipeline import Report, run, turn
+from spanloop.pipeline import Report, run, run_lease
 from spanloop.store import Store
 
 from ..converters.converters_world import OPENING, START, loop, text, trace_id
@@ -291,7 +291,7 @@ def test_a_run_that_dies_between_two_inserts_is_mended_by_the_next(
     calls = iter(range(100))
 
     def insert(table: str, frame: pl.DataFrame, **options: Any) -> int:
-        if table == "pipeline_state" and frame.item(0, "name") == turn.NAME:
+        if table == "pipeline_state" and frame.item(0, "name") == run_lease.NAME:
             return original(table, frame, **options)
         if next(calls) >= survived:
             raise CrashError(table)

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import polars as pl
 
-from spanloop.store import DataDir, EmbeddedClickHouse, Store, connect
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.store import Store, connect
 
 
 def eventually(check: Callable[[], bool], timeout_s: float = 60) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.semconv.errors import AlreadyRunningError, DataDirectoryError
-from spanloop.store.spool import Batch, Spool, SpoolFullError
+from spanloop.spool import Batch, Spool, SpoolFullError
 
 MIB = 2**20
 
@@ -222,7 +222,7 @@ def test_a_spool_on_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.Monk
 LIMITED_DISK = """
 import asyncio, resource, sys
 from pathlib import Path
-from spanloop.store.spool import Spool, SpoolDiskError
+from spanloop.spool import Spool, SpoolDiskError
 
 async def main():
     spool = Spool(Path(sys.argv[1]), max_bytes=2**30)
@@ -256,7 +256,7 @@ def test_a_real_limit_of_the_file_system_costs_no_acknowledged_record(tmp_path: 
 APPENDER = """
 import asyncio, sys
 from pathlib import Path
-from spanloop.store.spool import Spool
+from spanloop.spool import Spool
 
 async def main():
     spool = Spool(Path(sys.argv[1]), max_bytes=2**30, segment_bytes=100_000)

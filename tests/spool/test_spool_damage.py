@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from spanloop.store.spool_frames import HEADER_BYTES, SpoolDamageError, frame_bytes
-from spanloop.store.spool_journal import Batch, Journal
+from spanloop.spool.frames import HEADER_BYTES, SpoolDamageError, frame_bytes
+from spanloop.spool.journal import Batch, Journal
 
 # Thousands of little spools: in memory, where an fsync is free, if the machine has such a place.
 SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -10,6 +10,8 @@ from functools import partial
 import pytest
 from clickhouse_connect.driver.exceptions import OperationalError
 
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse.lock import claim_port, is_claimed, server_lock
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import (
     AlreadyRunningError,
@@ -18,8 +20,7 @@ from spanloop.semconv.errors import (
     NotRunningError,
     StoreError,
 )
-from spanloop.store import DataDir, connect
-from spanloop.store.claims import claim_port, is_claimed, server_lock
+from spanloop.store import connect
 from spanloop.store.client import Address, store_errors
 
 

@@ -13,13 +13,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from spanloop.administration.backup import backup
+from spanloop.administration.backup_manifest import NAME, BackupManifest, read_manifest
+from spanloop.administration.restore import restore
+from spanloop.authentication.api_keys import KeyRing, Scope
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
-from spanloop.store import DataDir, EmbeddedClickHouse, Store, connect
-from spanloop.store.access import embedded_address
-from spanloop.store.backup import backup
-from spanloop.store.backup_manifest import NAME, BackupManifest, read_manifest
-from spanloop.store.keys import KeyRing, Scope
-from spanloop.store.restore import restore
+from spanloop.store import Store, connect
+from spanloop.store.locate import embedded_address
 
 from ..conftest import MEMORY_CAP_BYTES
 from .conftest import Rows
@@ -166,9 +168,10 @@ def test_rows_that_are_not_all_there_are_not_restored(made: tuple[Path, BackupMa
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from spanloop.store import DataDir, connect
-from spanloop.store.backup import backup
-from spanloop.store.restore import restore
+from spanloop.datadir import DataDir
+from spanloop.store import connect
+from spanloop.administration.backup import backup
+from spanloop.administration.restore import restore
 import {module} as module
 
 if {step!r}:
@@ -186,7 +189,7 @@ else:
 
 def run(step: str, place: Path, data_dir: Path, *, restores: bool) -> int:
     """One backup or restore in a process of its own, killed where it calls that function."""
-    module = "spanloop.store.restore" if restores else "spanloop.store.backup"
+    module = "spanloop.administration.restore" if restores else "spanloop.administration.backup"
     code = KILLED.format(module=module, step=step, place=str(place), data_dir=str(data_dir), restores=restores)
     return subprocess.run([sys.executable, "-c", code], check=False, timeout=200).returncode
 

@@ -10,8 +10,8 @@ import pytest
 
 from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
-from spanloop.store.catalogue import NamedQuery, named_query, parse, query_names
 from spanloop.store.client import Address, Connection
+from spanloop.store.named_queries import NamedQuery, named_query, parse, query_names
 
 QUERY = parse(
     "example",

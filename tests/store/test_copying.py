@@ -7,10 +7,10 @@ from uuid import uuid4
 import polars as pl
 import pytest
 
+from spanloop.administration.copying import CopiedTable, check_copy, copy_store
 from spanloop.semconv.errors import ConfigurationError, StoreError
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.copying import CopiedTable, check_copy, copy_store
 
 from .conftest import Rows
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.datadir import DataDir, disk_error, write_atomically
+from spanloop.datadir.directory import LAYOUT
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.store import DataDir
-from spanloop.store.datadir import LAYOUT, disk_error, write_atomically
 
 
 def test_a_new_directory_is_made_private_and_versioned(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def with_file_size_limit(limit_bytes: int, code: str) -> subprocess.CompletedPro
 
 
 def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
-    code = f"from spanloop.store.datadir import DataDir; DataDir({str(tmp_path / 'full')!r}).open()"
+    code = f"from spanloop.datadir import DataDir; DataDir({str(tmp_path / 'full')!r}).open()"
     done = with_file_size_limit(4, code)
     assert "DataDirectoryError: No space is left for the data directory" in done.stderr
     assert "Free disk space" in done.stderr

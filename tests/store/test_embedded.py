@@ -15,19 +15,19 @@ from pathlib import Path
 import psutil
 import pytest
 
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse.config import default_memory_cap_bytes
+from spanloop.embedded_clickhouse.server import load_extension
 from spanloop.semconv.errors import ConfigurationError, StoreError
-from spanloop.store import DataDir
-from spanloop.store.access import embedded_address
 from spanloop.store.client import Address, Connection
-from spanloop.store.embedded import load_extension
-from spanloop.store.embedded_config import default_memory_cap_bytes
+from spanloop.store.locate import embedded_address
 
 CAP_BYTES = 600 << 20
 
 
 def command(path: Path, *arguments: str) -> list[str]:
     return [
-        *(sys.executable, "-m", "spanloop.store.embedded", "--data-dir", str(path)),
+        *(sys.executable, "-m", "spanloop.embedded_clickhouse.server", "--data-dir", str(path)),
         *("--memory-cap-bytes", str(CAP_BYTES), *arguments),
     ]
 
@@ -94,7 +94,7 @@ def test_a_port_taken_in_between_gets_one_clear_error(
 ) -> None:
     port = embedded_address(served[0]).port
     code = (
-        "import sys; from spanloop.store import embedded\n"
+        "import sys; from spanloop.embedded_clickhouse import server as embedded\n"
         f"embedded.claim_port = lambda *_: {port}\n"
         "code = embedded.main(['--data-dir', sys.argv[1]])\n"
         "embedded.os._exit(code)"
@@ -108,7 +108,7 @@ def test_a_port_taken_in_between_gets_one_clear_error(
 
 def test_another_program_on_the_data_gets_one_clear_error(tmp_path: Path) -> None:
     code = (
-        "import sys; from spanloop.store.embedded import load_extension\n"
+        "import sys; from spanloop.embedded_clickhouse.server import load_extension\n"
         "print('loaded', flush=True)\n"
         "load_extension().query('SELECT sleepEachRow(1) FROM numbers(60) SETTINGS max_block_size = 1, "
         "function_sleep_max_microseconds_per_block = 0', 'TabSeparated', path=sys.argv[1])"
@@ -263,7 +263,7 @@ def test_what_was_stored_is_there_after_a_restart_on_the_same_port(tmp_path: Pat
 
 
 def test_its_process_loads_neither_polars_nor_the_client_nor_a_second_engine() -> None:
-    code = "import sys, spanloop.store.embedded; print(*{name.split('.')[0] for name in sys.modules})"
+    code = "import sys, spanloop.embedded_clickhouse.server; print(*{name.split('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert not {"polars", "pyarrow", "clickhouse_connect", "chdb", "_chdb"} & set(loaded.stdout.split())
 

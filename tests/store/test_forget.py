@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from spanloop.administration.forget import forget
 from spanloop.importing import import_paths
 from spanloop.pipeline import run as convert
 from spanloop.semconv.errors import ConfigurationError, JobError
 from spanloop.store import Store
 from spanloop.store.client import Connection
-from spanloop.store.forget import forget
 
 from .conftest import MakeFrame
 

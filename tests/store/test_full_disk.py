@@ -16,7 +16,9 @@ FILL = """
 import json, sys
 import polars as pl
 from spanloop.semconv.errors import SpanloopError, StoreError
-from spanloop.store import DataDir, EmbeddedClickHouse, Store, connect
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.store import Store, connect
 
 directory = DataDir(sys.argv[1])
 stored = 0
@@ -41,8 +43,9 @@ READ = """
 import contextlib, sys
 from pathlib import Path
 from spanloop.semconv.errors import StoreError
-from spanloop.store import DataDir, connect
-from spanloop.store.access import embedded_address
+from spanloop.datadir import DataDir
+from spanloop.store import connect
+from spanloop.store.locate import embedded_address
 from spanloop.store.client import Connection
 
 directory = DataDir(sys.argv[1])
@@ -104,7 +107,8 @@ def test_a_full_disk_can_be_read_and_an_answer_that_was_cut_off_is_no_answer(sma
 
 def test_a_server_on_a_full_disk_does_not_start(small_disk: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from spanloop.store import embedded, DataDir\n"
+        "import sys; from pathlib import Path\n"
+        "from spanloop.datadir import DataDir; from spanloop.embedded_clickhouse import server as embedded\n"
         "DataDir(sys.argv[1]).open()\n"
         "with Path(sys.argv[1], 'ballast').open('wb', buffering=0) as file:\n"
         "    try:\n"

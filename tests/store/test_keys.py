@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from spanloop.authentication.api_keys import KeyRing, Scope
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
-from spanloop.store import DataDir
-from spanloop.store.keys import KeyRing, Scope
 
 
 def test_a_key_is_found_by_its_secret_and_by_nothing_else(data_dir: DataDir) -> None:

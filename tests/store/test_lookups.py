@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from spanloop.administration.forget import forget
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.forget import forget
 from spanloop.store.migrate import migrate, migrations
 
 from .conftest import MakeFrame

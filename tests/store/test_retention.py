@@ -5,11 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from spanloop.administration.retention import FOR_EVER, read_period, retention, set_retention
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import ConfigurationError
-from spanloop.store import DataDir, Store, connect
+from spanloop.store import Store, connect
 from spanloop.store.client import Address, Connection
-from spanloop.store.retention import FOR_EVER, read_period, retention, set_retention
 
 from .conftest import MakeFrame
 

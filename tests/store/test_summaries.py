@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from spanloop.store import Store
-from spanloop.store.catalogue import named_query
 from spanloop.store.client import Address, Connection
 from spanloop.store.migrate import migrate, migrations
+from spanloop.store.named_queries import named_query
 
 from .conftest import MakeFrame
 

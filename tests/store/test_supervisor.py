@@ -15,6 +15,8 @@ import polars as pl
 import psutil
 import pytest
 
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.semconv.errors import (
     AlreadyRunningError,
     DataDirectoryError,
@@ -23,9 +25,9 @@ from spanloop.semconv.errors import (
     ServiceError,
     StoreError,
 )
-from spanloop.store import DataDir, EmbeddedClickHouse, Store
-from spanloop.store.access import embedded_address
+from spanloop.store import Store
 from spanloop.store.client import Connection
+from spanloop.store.locate import embedded_address
 
 CAP_BYTES = 600 << 20
 

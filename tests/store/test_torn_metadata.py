@@ -5,12 +5,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.embedded_clickhouse.empty_definitions import remove_empty_definitions
 from spanloop.semconv.errors import DataDirectoryError, StoreError
-from spanloop.store import DataDir, EmbeddedClickHouse, Store
-from spanloop.store.access import embedded_address
+from spanloop.store import Store
 from spanloop.store.client import Connection
+from spanloop.store.locate import embedded_address
 from spanloop.store.migrate import migrate, migrations
-from spanloop.store.torn_metadata import remove_empty_definitions
 
 VIEW, EMPTY_TABLE, FULL_TABLE = "scores_from_logs", "evaluations", "training_metrics"
 SCORED = "INSERT INTO otel_logs (Timestamp, EventName, LogAttributes) VALUES (now64(9), 'gen_ai.evaluation.result', {})"

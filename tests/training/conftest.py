@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.store import DataDir
+from spanloop.datadir import DataDir
+from spanloop.demo.tiny_model import build_tiny_model
 from spanloop.store.client import Address
 from spanloop.training.registry import Registry
-from spanloop.training.tiny import build_tiny_model
 
 from .training_running import Runner
 

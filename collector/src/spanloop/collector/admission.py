@@ -15,12 +15,12 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from .dead_letters import DeadLetter, RejectReason, Signal, first_ids
-from .otlp_json import decode_logs, decode_traces
+from .otlp.clickhouse_encoding import for_clickhouse, tidy
+from .otlp.json_encoding import decode_logs, decode_traces
+from .otlp.shallow import SHALLOW_REQUEST
+from .otlp.wire import MalformedError, parse, serialize
 from .redaction import Hits, Redactor, by_rule
 from .salvage import salvage
-from .shallow import SHALLOW_REQUEST
-from .tidy import for_clickhouse, tidy
-from .wire import MalformedError, parse, serialize
 
 __all__ = ["JSON", "PROTOBUF", "Admission", "RejectReason", "Signal", "admit", "letter_of_items", "malformed_letter"]
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from spanloop.store.keys import Scope as KeyScope
+from spanloop.authentication.api_keys import Scope as KeyScope
 
 from .admission import JSON, Signal
 from .intake import Intake

@@ -14,17 +14,17 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.semconv.errors import StoreError
+from spanloop.spool import AnyRecord, Batch
 from spanloop.store import Store
-from spanloop.store.spool import AnyRecord, Batch
 
 from . import dead_letters
 from .admission import PROTOBUF, count_items, letter_of_items, pick
 from .dead_letters import DeadLetter, DeadLetterRows, RejectReason, Signal
 from .log_rows import LogRows
-from .records import signal_of
+from .otlp.wire import parse
+from .record_kinds import signal_of
 from .refused_rows import RefusedRanges, is_for_good
 from .trace_rows import TraceRows
-from .wire import parse
 
 _log = logging.getLogger(__name__)
 _TABLES: Final = {Signal.TRACES: "otel_traces", Signal.LOGS: "otel_logs"}

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 
 import polars as pl
 
-from .wire import MalformedError
+from .otlp.wire import MalformedError
 
 KIND: Final = "dead_letters"
 """The ``kind`` of their records in the spool."""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from spanloop.store.spool import SpoolStats
+from spanloop.spool import SpoolStats
 
 from .metrics import Metrics
 

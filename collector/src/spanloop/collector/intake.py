@@ -12,18 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
-from spanloop.store.spool import Spool, SpoolDiskError, SpoolFullError
+from spanloop.spool import Spool, SpoolDiskError, SpoolFullError
 
 from . import dead_letters
 from .admission import Admission, Signal, admit, malformed_letter
-from .guard import Guard
+from .authentication import Guard
 from .health import Health
 from .metrics import Metrics
-from .records import ready_kind
+from .otlp.wire import MalformedError
+from .record_kinds import ready_kind
 from .redaction import Redactor
 from .refusal import BodyBudget, RefusedError, invalid, unavailable
 from .settings import Settings
-from .wire import MalformedError
 
 _log = logging.getLogger(__name__)
 _INLINE_BYTES: Final = 256 * 1024

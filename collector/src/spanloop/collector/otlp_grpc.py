@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 import grpc
 
-from spanloop.store.keys import Scope
+from spanloop.authentication.api_keys import Scope
 
 from .admission import PROTOBUF, Signal
 from .intake import Intake

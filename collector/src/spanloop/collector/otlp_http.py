@@ -25,8 +25,8 @@ from starlette.types import Receive, Scope, Send
 from .admission import JSON, PROTOBUF, Admission, Signal
 from .decompress import DECODERS
 from .intake import Intake, reasons
+from .otlp.wire import encode_field, serialize, write_varint
 from .refusal import BodyShare, RefusedError, RpcCode, unavailable
-from .wire import encode_field, serialize, write_varint
 
 NO_METRICS: Final = (
     "spanloop keeps traces and logs, no metrics: send metrics elsewhere, or turn them off with "

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import StoreError
+from spanloop.spool import AnyRecord, Batch, Record
 from spanloop.store import Store
-from spanloop.store.spool import AnyRecord, Batch, Record
 
 from .blocks import FrameBlock, PolarsStrategy, Sent
 from .dead_letters import Signal
-from .records import ready_spans
+from .otlp.clickhouse_encoding import tidy
+from .otlp.wire import MalformedError
+from .record_kinds import ready_spans
 from .refused_rows import RefusedRanges, is_unreadable
-from .tidy import tidy
-from .wire import MalformedError
 
 _log = logging.getLogger(__name__)
 _STATEMENT: Final = "collector_insert_spans"

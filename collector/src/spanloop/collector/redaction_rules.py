@@ -15,8 +15,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError
-from spanloop.store import DataDir
 
 from .patterns import Pattern, PatternError, anywhere
 

@@ -9,9 +9,9 @@ import os
 from pathlib import Path
 from typing import Final
 
+from spanloop.datadir import disk_error
 from spanloop.semconv.errors import StoreError
-from spanloop.store.datadir import disk_error
-from spanloop.store.spool_segment import sync_directory
+from spanloop.spool.segment import sync_directory
 
 _DATA_CODES: Final = frozenset(
     {

@@ -16,15 +16,15 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from spanloop.authentication.api_keys import Scope
 from spanloop.semconv import attributes as names
-from spanloop.store.keys import Scope
 from spanloop.store.scores import Score
 
 from .admission import JSON, PROTOBUF, Signal
 from .intake import Intake
+from .otlp.wire import serialize
 from .otlp_http import Head, read_body, refused_response
 from .refusal import RefusedError, RpcCode, invalid
-from .wire import serialize
 
 PATH: Final = "/v1/scores"
 

@@ -15,7 +15,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from .wire import LENGTH_DELIMITED, Field, MalformedError, Path, encode_field, fields, parses_at
+from .otlp.wire import LENGTH_DELIMITED, Field, MalformedError, Path, encode_field, fields, parses_at
 
 _CHILDREN_FIELD: Final = 2  # scopes of a resource, items of a scope
 _RESOURCE: Final = (1, 1)

@@ -18,16 +18,17 @@ from typing import Final
 
 import uvicorn
 
+from spanloop.authentication.api_keys import KeyRing
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import COLLECTOR_PORT
 from spanloop.semconv.errors import ConfigurationError, PortInUseError, ServiceError
-from spanloop.store import DataDir, Store, connect
-from spanloop.store.keys import KeyRing
-from spanloop.store.spool import Spool
+from spanloop.spool import Spool
+from spanloop.store import Store, connect
 
 from .allocator import keep_freed_memory
 from .app import create_app
+from .authentication import Guard
 from .connections import allow_many_connections, http_config
-from .guard import Guard
 from .health import Health
 from .intake import Intake
 from .metrics import Metrics

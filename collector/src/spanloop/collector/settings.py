@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from spanloop.embedded_clickhouse.config import default_memory_cap_bytes
 from spanloop.semconv.environment import COLLECTOR_PORT
-from spanloop.store.embedded_config import default_memory_cap_bytes
 
 GRPC_PORT: Final = 4317
 _BLOCK_BYTES: Final = 64 * 2**20
@@ -24,7 +24,7 @@ class Settings:
     """Settings of one collector process."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; beyond loopback only with API keys (`spanloop.store.keys`) or `allow_anonymous`."""
+    """Address to listen on; beyond loopback only with API keys (`spanloop.authentication`) or `allow_anonymous`."""
     allow_anonymous: bool = False
     """Listen beyond loopback without keys: whoever reaches the address may send."""
     port: int = COLLECTOR_PORT

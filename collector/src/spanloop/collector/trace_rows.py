@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from spanloop.semconv.attributes import SERVICE_NAME
 
 from .columns import Column, ListOffsets, MapColumn, frame, nanoseconds, strings, unsigned
-from .values import attributes
+from .otlp.attribute_values import attributes
 
 SPAN_KINDS: Final = ("Unspecified", "Internal", "Server", "Client", "Producer", "Consumer")
 STATUS_CODES: Final = ("Unset", "Ok", "Error")

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from spanloop.semconv.errors import SpanloopError
+from spanloop.spool import Spool, SpoolDamageError
 from spanloop.store import Store
-from spanloop.store.spool import Spool, SpoolDamageError
 
 from .blocks import BlockStrategy, PreparedBlock, Sent
 from .health import Health

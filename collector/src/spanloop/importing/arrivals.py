@@ -17,7 +17,7 @@ from spanloop.collector.log_rows import LogRows
 from spanloop.collector.trace_rows import TraceRows
 from spanloop.store import Store
 
-from .parcels import Score
+from .import_requests import Score
 
 _IDS_PER_QUERY: Final = 2_000
 

@@ -16,8 +16,8 @@ from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 
 from .arrivals import store_span_rows
-from .foreign import HOUR_NS, Foreign, Progress, accepted
 from .redacted_rows import redact_rows
+from .remote_clickhouse import HOUR_NS, Foreign, Progress, accepted
 from .report import SPANS, Report
 
 _PART_SPANS: Final = 5_000

@@ -14,8 +14,8 @@ from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 
 from .arrivals import store_log_rows
-from .foreign import HOUR_NS, Foreign, Progress, accepted
 from .redacted_rows import redact_log_rows
+from .remote_clickhouse import HOUR_NS, Foreign, Progress, accepted
 from .report import LOG_RECORDS, Report
 
 _PART_RECORDS: Final = 5_000

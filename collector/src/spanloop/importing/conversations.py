@@ -24,7 +24,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from spanloop.semconv import attributes as names
 
-from .parcels import Score, iso_nanoseconds, key_values, utf8
+from .import_requests import Score, iso_nanoseconds, key_values, utf8
 from .report import BadItemError
 from .spellings import as_messages, reward_of, without_reward
 

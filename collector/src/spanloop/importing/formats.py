@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, cast
 
 from spanloop.collector.admission import Signal, admit
-from spanloop.collector.otlp_json import decode_logs, decode_traces
-from spanloop.collector.wire import MalformedError, serialize
+from spanloop.collector.otlp.json_encoding import decode_logs, decode_traces
+from spanloop.collector.otlp.wire import MalformedError, serialize
 
 from .conversations import MESSAGE_KEYS, ConversationReader
 from .files import Document
-from .parcels import Parcel
+from .import_requests import Parcel
 from .report import BadItemError, Place, Reject
 from .sdk_dumps import log_request, span_request
 

@@ -13,15 +13,15 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.collector.admission import RejectReason, Signal, admit
+from spanloop.collector.otlp.wire import MalformedError, parse
 from spanloop.collector.redaction import Redactor
-from spanloop.collector.wire import MalformedError, parse
 from spanloop.store import Store
 
 from . import files
 from .arrivals import store_logs, store_scores, store_spans
 from .files import Document
 from .formats import DocumentReader
-from .parcels import Parcel
+from .import_requests import Parcel
 from .report import CONVERSATIONS, LOG_RECORDS, SCORES, SPANS, SPANS_OF_CONVERSATIONS, Reject, Report
 
 BLOCK_BYTES: Final = 16 * 2**20

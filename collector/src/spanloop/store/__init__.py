@@ -1,23 +1,22 @@
-"""ClickHouse behind named queries, the embedded server, the data directory and the spool.
+"""ClickHouse behind named queries: the client, the schema's migrations, and frames in and out.
 
-All of spanloop's data passes here: whoever reads asks a named query, whoever writes inserts a frame as one block.
-What needs polars and the ClickHouse client is imported when it is first used, because the embedded server and the
-processes that only look into the data directory need neither.
+Readers run a named query; writers insert a frame as one block. polars and the ClickHouse client are imported on first
+use, because processes that only need the data directory or the embedded server use neither.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .datadir import DataDir
-from .supervisor import EmbeddedClickHouse
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
 
 if TYPE_CHECKING:
-    from .access import connect
+    from .locate import connect
     from .store import Store
 
 __all__ = ["DataDir", "EmbeddedClickHouse", "Store", "connect"]
 
-_LAZY = {"Store": ".store", "connect": ".access"}
+_LAZY = {"Store": ".store", "connect": ".locate"}
 
 
 def __getattr__(name: str) -> object:

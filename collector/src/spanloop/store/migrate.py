@@ -174,7 +174,7 @@ def _refuse_foreign(address: Address, tables: set[str], known: Sequence[Migratio
 
 
 def _remake(connection: Connection, tables: set[str], applied: Sequence[Migration]) -> None:
-    """Run again what made tables that are gone: see `torn_metadata`."""
+    """Run again what made tables that are gone: see `spanloop.embedded_clickhouse.empty_definitions`."""
     for migration in applied:
         for number, statement in enumerate(migration.statements, start=1):
             subject = _SUBJECT.match(statement)

@@ -14,10 +14,10 @@ import polars as pl
 
 from spanloop.semconv.errors import StoreError
 
-from .catalogue import named_query
 from .client import Address, Connection, Pieces
-from .frames import polars_type
 from .migrate import migrate
+from .named_queries import named_query
+from .polars_types import polars_type
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
 

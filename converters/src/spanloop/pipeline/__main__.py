@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Final
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import NotRunningError, SpanloopError, StoreError
-from spanloop.store import DataDir, connect
+from spanloop.store import connect
 
 from .run import run
 

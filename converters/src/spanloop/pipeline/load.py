@@ -10,7 +10,7 @@ import polars as pl
 
 from spanloop.store import Store
 
-from .closure import FOREVER_NS, Closure, slices
+from .affected_traces import FOREVER_NS, Closure, slices
 
 CAPTURE_WINDOW_NS: Final = 24 * 3_600 * 1_000_000_000
 """How far from a batch's spans their captures are looked for first."""

@@ -14,9 +14,9 @@ import polars as pl
 from spanloop.converters import Options, convert
 from spanloop.store import Store
 
-from . import state, turn
+from . import run_lease, state
+from .affected_traces import Closure, closures
 from .arrivals import batches, windows
-from .closure import Closure, closures
 from .load import load
 from .report import Report
 from .settings import configured
@@ -83,13 +83,13 @@ def run(
     if again is None and _nothing_new(store):
         return Report()
     while True:
-        with turn.held(store) as mine:
+        with run_lease.held(store) as mine:
             if again is None and _nothing_new(store):
                 return Report()
             known = again or state.load(store)
             try:
                 return _convert(store, mine, known, full=writes_all, progress=progress, options=chosen, size=size)
-            except turn.TurnLostError:
+            except run_lease.TurnLostError:
                 again = known
 
 
@@ -101,7 +101,7 @@ def _nothing_new(store: Store) -> bool:
 
 def _convert(
     store: Store,
-    mine: turn.Turn,
+    mine: run_lease.Turn,
     known: state.Watermark,
     *,
     full: bool,
@@ -132,7 +132,7 @@ def _convert(
     return report
 
 
-def _convert_one(store: Store, mine: turn.Turn, closure: Closure, *, full: bool, options: Options) -> Report:
+def _convert_one(store: Store, mine: run_lease.Turn, closure: Closure, *, full: bool, options: Options) -> Report:
     loaded = load(store, closure)
     converted = convert(
         loaded.spans,

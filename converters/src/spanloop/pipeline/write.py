@@ -14,7 +14,7 @@ from spanloop.converters import CONVERTER_VERSION, Converted
 from spanloop.converters.frames import EPISODES
 from spanloop.store import Store
 
-from .closure import Closure, stored_episodes
+from .affected_traces import Closure, stored_episodes
 from .load import Loaded
 from .report import Report, count_reasons
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
+from spanloop.demo import command as demo
 from spanloop.semconv.errors import DataDirectoryError, SpanloopError
 
 from . import (
@@ -31,7 +32,6 @@ from . import (
     up,
 )
 from .console import print_error
-from .demo import command as demo
 
 app = typer.Typer(
     name="spanloop",

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from spanloop.runtime.draining import drain
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 
 from .console import err, out, print_table, progress_bar
-from .draining import drain
 from .options import DataDirOption, command, data_directory
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from spanloop.store.backup_manifest import BackupManifest, Progress
+    from spanloop.administration.backup_manifest import BackupManifest, Progress
 
 _MIB: Final = 2**20
 _DRAIN_S: Final = 300.0
@@ -35,9 +35,9 @@ def backup(destination: DestinationArgument, data_dir: DataDirOption = None, mod
 
     Example: `spanloop backup /mnt/backups/spanloop-monday --models`
     """
+    from spanloop.administration.backup import backup as make
     from spanloop.semconv.errors import ConfigurationError
     from spanloop.store import connect
-    from spanloop.store.backup import backup as make
 
     if os.environ.get(CLICKHOUSE_URL_ENV):
         raise ConfigurationError(
@@ -62,8 +62,8 @@ def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
 
     Example: `spanloop restore /mnt/backups/spanloop-monday --data-dir ./restored`
     """
-    from spanloop.store import DataDir
-    from spanloop.store.restore import restore as make
+    from spanloop.administration.restore import restore as make
+    from spanloop.datadir import DataDir
 
     directory = DataDir(data_dir)
     with _progress() as progress:

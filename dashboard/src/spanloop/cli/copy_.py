@@ -10,7 +10,7 @@ from .console import err, out, print_table, progress_bar
 from .options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
-    from spanloop.store.copying import CopiedTable
+    from spanloop.administration.copying import CopiedTable
 
 
 def copy(
@@ -33,9 +33,9 @@ def copy(
 
     Example: `spanloop copy --to https://me@clickhouse.example.com:8443/spanloop`
     """
+    from spanloop.administration.copying import check_copy, copy_store
     from spanloop.store import Store, connect
     from spanloop.store.client import Address
-    from spanloop.store.copying import check_copy, copy_store
 
     address = Address.parse(to)
     directory = data_directory(data_dir)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from spanloop.store import DataDir, Store
+    from spanloop.datadir import DataDir
+    from spanloop.store import Store
 
 app = typer.Typer(
     help="Look at spans and requests that could not be accepted, and send them again.", no_args_is_help=True

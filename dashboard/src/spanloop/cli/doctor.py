@@ -4,9 +4,11 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.status import Status
 
-from .checks import Check, all_checks
-from .console import out
+from spanloop.runtime.environment_checks import Check, all_checks
+
+from .console import err, out
 from .options import DataDirOption
 
 
@@ -24,12 +26,17 @@ def doctor(
     if fix:
         for check in checks:
             if not check.ok and check.repair is not None:
-                check.repair()
+                with err.status("") as spinner:
+                    check.repair(lambda title, line: _show(spinner, title, line))
         checks = all_checks(data_dir)
     for check in checks:
         _print(check)
     if any(check.needed and not check.ok for check in checks):
         raise typer.Exit(1)
+
+
+def _show(spinner: Status, title: str, line: str) -> None:
+    spinner.update(escape(title) + (f"\n  [dim]{escape(line)}[/dim]" if line else ""))
 
 
 def _print(check: Check) -> None:

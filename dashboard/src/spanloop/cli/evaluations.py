@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
-    from spanloop.store import DataDir, Store
+    from spanloop.datadir import DataDir
+    from spanloop.store import Store
     from spanloop.training.evaluation import Comparison, EpisodePair, Evaluation, Interval
 
 app = typer.Typer(help="List, show and compare evaluations.", no_args_is_help=True)

@@ -16,7 +16,7 @@ from .options import command
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spanloop.store import DataDir
+    from spanloop.datadir import DataDir
     from spanloop.training.jobs import Job, JobApi
 
 _POLL_S: Final = 0.3

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from spanloop.runtime.draining import drain
+
 from .console import err, print_table
-from .draining import drain
 from .options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
@@ -29,9 +30,9 @@ def forget(
 
     Example: `spanloop forget --user u-1234`
     """
-    from spanloop.pipeline import turn
+    from spanloop.administration.forget import forget as erase
+    from spanloop.pipeline import run_lease
     from spanloop.store import connect
-    from spanloop.store.forget import forget as erase
     from spanloop.training.dataset_erasing import Erased, erase_episodes
 
     directory = data_directory(data_dir)
@@ -45,7 +46,7 @@ def forget(
         def before(episode_ids: "AbstractSet[str]") -> None:
             datasets.extend(erase_episodes(directory, directory.jobs, episode_ids))
 
-        with turn.held(store):
+        with run_lease.held(store):
             done = erase(store, trace_id=trace, session_id=session, user_id=user, before=before)
     rows = [
         ("traces", len(done.trace_ids)),

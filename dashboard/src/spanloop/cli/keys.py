@@ -22,8 +22,8 @@ def create(
 
     Example: `spanloop keys create laptop --scope ingest --scope score`
     """
+    from spanloop.authentication.api_keys import KeyRing, Scope
     from spanloop.semconv.errors import ConfigurationError
-    from spanloop.store.keys import KeyRing, Scope
 
     try:
         scopes = [Scope(each) for each in scope]
@@ -45,7 +45,7 @@ def list_keys(data_dir: DataDirOption = None) -> None:
 
     Example: `spanloop keys list`
     """
-    from spanloop.store.keys import KeyRing
+    from spanloop.authentication.api_keys import KeyRing
 
     found = KeyRing(data_directory(data_dir)).list()
     if not found:
@@ -66,7 +66,7 @@ def revoke(
 
     Example: `spanloop keys revoke laptop`
     """
-    from spanloop.store.keys import KeyRing
+    from spanloop.authentication.api_keys import KeyRing
 
     revoked = KeyRing(data_directory(data_dir)).revoke(key)
     err.print(f"{revoked.id} ({revoked.name}) is revoked", markup=False)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from . import health
+from spanloop.runtime import service_health
+
 from .console import err, out, print_table
 from .options import DataDirOption, ModelArgument, command, data_directory
 
 if TYPE_CHECKING:
-    from spanloop.store import DataDir
+    from spanloop.datadir import DataDir
 
 _POLL_S: Final = 0.5
 
@@ -35,7 +36,7 @@ def list_models(data_dir: DataDirOption = None) -> None:
         hint = command("models add NAME SOURCE", directory)
         err.print(f"no models yet; add one with: {hint}", markup=False)
         return
-    engine = health.engine(directory)
+    engine = service_health.engine(directory)
     states = {engine.model: engine.state} if engine else {}
     print_table(
         ("model", "state", "parent", "job", "made (UTC)", "folder"),
@@ -119,7 +120,7 @@ def deploy_with_progress(data_dir: "DataDir", model: str) -> str:
 
         def show() -> None:
             while not done.wait(_POLL_S):
-                engine = health.engine(data_dir)
+                engine = service_health.engine(data_dir)
                 state = f": the engine is {engine.state}" if engine else ""
                 spinner.update(f"deploying {escape(model)}{state} [dim]{time.monotonic() - began_s:.0f} s[/dim]")
 

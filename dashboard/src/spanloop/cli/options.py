@@ -9,7 +9,7 @@ import typer
 from spanloop.semconv.environment import DATA_DIR_ENV, default_data_dir
 
 if TYPE_CHECKING:
-    from spanloop.store import DataDir
+    from spanloop.datadir import DataDir
 
 DataDirOption = Annotated[
     Path | None,
@@ -31,6 +31,6 @@ def command(arguments: str, directory: "DataDir") -> str:
 
 def data_directory(path: Path | None) -> "DataDir":
     """The data directory that the option names, opened and checked."""
-    from spanloop.store import DataDir
+    from spanloop.datadir import DataDir
 
     return DataDir(path).open()

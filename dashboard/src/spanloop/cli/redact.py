@@ -79,9 +79,9 @@ def _test_file(path: Path, redactor: "Redactor") -> None:
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     from spanloop.collector.dead_letters import Signal
-    from spanloop.collector.wire import parse
+    from spanloop.collector.otlp.wire import parse
     from spanloop.importing import files
-    from spanloop.importing.parcels import Parcel
+    from spanloop.importing.import_requests import Parcel
     from spanloop.importing.run import parcels
 
     hits: Hits = Counter()

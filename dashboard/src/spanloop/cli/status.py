@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.markup import escape
 
-from . import health
+from spanloop.runtime import service_health
+from spanloop.runtime.status_report import open_jobs, report, services, stored
+
 from .console import out, print_table
 from .options import DataDirOption, command
-from .status_report import open_jobs, report, services, stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spanloop.store import DataDir
+    from spanloop.datadir import DataDir
 
 _LITTLE_FREE_BYTES: Final = 2**30
 
@@ -42,10 +43,10 @@ def status(
     if not _print_services(directory):
         out.print(f"nothing runs here; start it with: {command('up', directory)}", markup=False)
         raise typer.Exit(3)
-    engine = health.engine(directory)
+    engine = service_health.engine(directory)
     _print_served(directory, engine)
     _print_store(directory)
-    _print_collector(health.collector(directory))
+    _print_collector(service_health.collector(directory))
     _print_captures(engine)
     _print_jobs(directory)
     _print_disk(directory)
@@ -53,7 +54,7 @@ def status(
 
 def _existing(path: Path | None, *, as_json: bool) -> "DataDir":
     """The data directory, checked; looking at one that is not there makes none."""
-    from spanloop.store import DataDir
+    from spanloop.datadir import DataDir
 
     directory = DataDir(path)
     if not directory.path.exists():
@@ -79,7 +80,7 @@ def _print_services(directory: "DataDir") -> bool:
     return any(each["pid"] for each in states)
 
 
-def _print_served(directory: "DataDir", engine: health.Engine | None) -> None:
+def _print_served(directory: "DataDir", engine: service_health.Engine | None) -> None:
     if engine is None:
         return
     if engine.model:
@@ -99,7 +100,7 @@ def _print_store(directory: "DataDir") -> None:
     print_table(("stored", "rows"), rows, numbers=("rows",))
 
 
-def _print_collector(found: health.Collector | None) -> None:
+def _print_collector(found: service_health.Collector | None) -> None:
     if found is None:
         return
     out.print(f"[bold]accepted[/bold] {_counts(found.accepted)}, since the collector's start")
@@ -136,7 +137,7 @@ def _bound(seconds: float | None) -> str:
     return "above 300 s" if seconds is None else f"up to {seconds:g} s"
 
 
-def _print_captures(engine: health.Engine | None) -> None:
+def _print_captures(engine: service_health.Engine | None) -> None:
     if engine is not None and engine.waiting_bytes:
         out.print(f"[bold]captures waiting[/bold] {engine.waiting_bytes:,} bytes")
 

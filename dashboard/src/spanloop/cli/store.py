@@ -100,9 +100,9 @@ def retention(
 
     Example: `spanloop store retention 90d`
     """
+    from spanloop.administration.retention import FOR_EVER, read_period, set_retention
+    from spanloop.administration.retention import retention as days_kept
     from spanloop.store import connect
-    from spanloop.store.retention import FOR_EVER, read_period, set_retention
-    from spanloop.store.retention import retention as days_kept
 
     days = None if period is None else read_period(period)
     with connect(data_directory(data_dir), start=True) as store:

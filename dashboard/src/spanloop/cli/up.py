@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.markup import escape
 
+from spanloop.runtime.services import Ports
+from spanloop.runtime.stack import running_stack
 from spanloop.semconv.environment import COLLECTOR_PORT, DASHBOARD_PORT, GATEWAY_PORT
 
 from .console import err, out
 from .models import deploy_with_progress
 from .options import CollectorPortOption, DashboardPortOption, DataDirOption, GatewayPortOption, data_directory
-from .services import Ports
-from .stack import running_stack
 
 if TYPE_CHECKING:
-    from spanloop.store import DataDir
+    from spanloop.datadir import DataDir
 
 _INTERRUPTED: Final = 130
 

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 
 from spanloop.dashboard.service import serve
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import DASHBOARD_PORT, default_data_dir
 from spanloop.semconv.errors import SpanloopError
-from spanloop.store import DataDir
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

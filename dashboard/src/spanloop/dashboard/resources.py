@@ -11,8 +11,9 @@ from pathlib import Path
 
 import streamlit as st
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_run_file
-from spanloop.store import DataDir, Store, connect
+from spanloop.store import Store, connect
 from spanloop.training.jobs import JobApi
 from spanloop.training.registry import Registry
 

@@ -15,9 +15,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import ConfigurationError, PortInUseError
-from spanloop.store import DataDir
 
 APP: Final = Path(__file__).parent / "web" / "app.py"
 

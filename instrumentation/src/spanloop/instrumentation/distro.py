@@ -10,7 +10,7 @@ from opentelemetry.instrumentation.distro import BaseDistro  # type: ignore[attr
 from opentelemetry.sdk._configuration import _OTelSDKConfigurator  # pyright: ignore[reportPrivateUsage]  # for distros
 from opentelemetry.util._importlib_metadata import EntryPoint
 
-from spanloop.instrumentation.guard import guard, quiet_logs
+from spanloop.instrumentation.exception_guard import guard, quiet_logs
 from spanloop.instrumentation.instrumentors import Instrumentors
 from spanloop.instrumentation.notice import claim
 

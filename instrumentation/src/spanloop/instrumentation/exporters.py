@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from spanloop.instrumentation.endpoint import OtlpSettings
-from spanloop.instrumentation.guard import guard, report
+from spanloop.instrumentation.exception_guard import guard, report
 from spanloop.instrumentation.sender import Rejected, Sender
 
 MAX_REQUEST_BYTES: Final = 16 << 20

@@ -10,7 +10,7 @@ from typing import Any, Final
 from opentelemetry.util._importlib_metadata import EntryPoint
 from wrapt import register_post_import_hook
 
-from spanloop.instrumentation.guard import guard, report
+from spanloop.instrumentation.exception_guard import guard, report
 from spanloop.instrumentation.openllmetry import mend_openllmetry
 
 _LIBRARY_OF: Final = {"openai": "openai"}

@@ -11,7 +11,7 @@ from typing import Final, Protocol, runtime_checkable
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 
-from spanloop.instrumentation.guard import guarded
+from spanloop.instrumentation.exception_guard import guarded
 from spanloop.instrumentation.sender import Sender
 from spanloop.semconv.environment import EXIT_TIMEOUT_ENV
 

@@ -12,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry._logs import LogRecord, SeverityNumber, get_logger
 
 from spanloop.instrumentation.attempts import attempt_in
-from spanloop.instrumentation.guard import guard
+from spanloop.instrumentation.exception_guard import guard
 from spanloop.instrumentation.notice import tell
 from spanloop.semconv import attributes as names
 

@@ -9,7 +9,7 @@ from opentelemetry.sdk._logs import LogRecordProcessor, ReadWriteLogRecord
 from opentelemetry.sdk.trace import Span, SpanProcessor
 
 from spanloop.instrumentation.attempts import attempt_in
-from spanloop.instrumentation.guard import guard
+from spanloop.instrumentation.exception_guard import guard
 
 
 class AttemptSpanProcessor(SpanProcessor):

@@ -15,7 +15,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, Status, StatusCode
 
 from spanloop.instrumentation.attempts import Attempt, new_episode_id, with_attempt
-from spanloop.instrumentation.guard import guarded
+from spanloop.instrumentation.exception_guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from wrapt import register_post_import_hook
 
-from spanloop.instrumentation.guard import guard, guarded
+from spanloop.instrumentation.exception_guard import guard, guarded
 from spanloop.instrumentation.lifetime import EXIT_BUDGET_S
 
 _FIRST: Final = 1000  # before multiprocessing's own finalizers

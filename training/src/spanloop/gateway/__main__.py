@@ -14,9 +14,9 @@ from typing import Final
 
 import uvicorn
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import GATEWAY_PORT, default_data_dir
 from spanloop.semconv.errors import PortInUseError, ServiceError, SpanloopError
-from spanloop.store import DataDir
 
 from .app import Gateway
 from .settings import EngineSettings, GatewaySettings

@@ -9,11 +9,11 @@ from typing import Any, Final, cast
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from spanloop.authentication.api_keys import KeyRing, Scope
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
-from spanloop.store import DataDir
-from spanloop.store.keys import KeyRing, Scope
 
-from .answers import AnswerError
+from .api_errors import AnswerError
 from .control import Control
 from .deployment import Deployment
 from .metrics import Metrics

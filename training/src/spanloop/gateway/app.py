@@ -13,18 +13,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from spanloop.store import DataDir, Store, connect
-from spanloop.store.keys import KeyRing
-from spanloop.store.spool import Spool
+from spanloop.authentication.api_keys import KeyRing
+from spanloop.datadir import DataDir
+from spanloop.spool import Spool
+from spanloop.store import Store, connect
 
 from .admin import Admin, admin_token
-from .answers import AnswerError
+from .admission import Gate
+from .api_errors import AnswerError
 from .chat import ChatAnswer
 from .chat_request import ChatRequest
 from .control import NO_DEPLOYMENT, Control, EngineState
 from .deployment import DeploymentFile
 from .engine import ChildEngine, Engine, ExternalEngine
-from .gate import Gate
 from .metrics import Metrics
 from .pause import Pauses
 from .recorder import Recorder

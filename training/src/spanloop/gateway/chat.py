@@ -17,12 +17,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from . import reply, sse
-from .answers import AnswerError, UnavailableError
+from .admission import Gate, Lease
+from .api_errors import AnswerError, UnavailableError
+from .cancel_on import CallerGoneError, PreemptedError, unless
 from .capture import Collector, Origin
 from .chat_request import ChatRequest
-from .gate import Gate, Lease
 from .metrics import Metrics
-from .race import CallerGoneError, PreemptedError, unless
 from .recorder import Recorder
 from .vllm_api import VllmApi
 

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import ConfigurationError, ServiceError, SpanloopError
 
-from .answers import UnavailableError
+from .admission import Gate, Route
+from .api_errors import UnavailableError
 from .deployment import Deployment, DeploymentFile, ModelFolder
 from .engine import Engine
-from .gate import Gate, Route
 from .settings import EXTERNAL_VERSION, GatewaySettings
 
 _log: Final = logging.getLogger(__name__)

@@ -133,7 +133,7 @@ class ChildEngine:
         with self._log_path.open("wb") as output:
             return await asyncio.create_subprocess_exec(
                 # By its file: what makes spanloop importable here need not be in the engine's environment.
-                sys.executable, "-I", str(Path(__file__).with_name("guard.py")),
+                sys.executable, "-I", str(Path(__file__).with_name("process_reaper.py")),
                 str(os.getpid()), str(self._settings.stop_timeout_s), *command.command,
                 env=dict(command.environment),
                 stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,

@@ -10,7 +10,7 @@ import logging
 from http import HTTPStatus
 from typing import Final
 
-from .answers import AnswerError, UnavailableError
+from .api_errors import AnswerError, UnavailableError
 from .control import Control
 
 _log: Final = logging.getLogger(__name__)

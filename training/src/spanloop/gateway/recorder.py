@@ -16,8 +16,8 @@ from typing import Final
 import polars as pl
 
 from spanloop.semconv.errors import SpanloopError
+from spanloop.spool import AnyRecord, Batch, Spool, SpoolStats
 from spanloop.store import Store
-from spanloop.store.spool import AnyRecord, Batch, Spool, SpoolStats
 
 from .capture import Capture, decode, encode
 from .metrics import Metrics

@@ -15,8 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple, NoReturn
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.errors import JobError, SpanloopError
-from spanloop.store import DataDir, Store, connect
+from spanloop.store import Store, connect
 
 from .base_model import BaseModelFacts, read_base_model
 from .checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpoint

@@ -15,9 +15,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from spanloop.datadir import DataDir
 from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import AlreadyRunningError, SpanloopError
-from spanloop.store.datadir import DataDir
 from spanloop.training.control.loop import DEFAULT_RUNNER, Scheduler, SchedulerSettings
 from spanloop.training.control.stop import StopRequest
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from spanloop.datadir import write_atomically
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.store.datadir import write_atomically
 from spanloop.training.control import leases, outcomes, schedule_rows
 from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase

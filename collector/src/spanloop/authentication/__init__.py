@@ -1,0 +1,1 @@
+"""API keys with scopes, shared by collector, gateway and dashboard."""

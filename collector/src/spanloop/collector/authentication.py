@@ -1,0 +1,60 @@
+"""Who may: bearer keys with scopes, asked for at every door of the collector.
+
+Invariant: when keys are required, nothing of a request is read before its key was checked, whether it came over HTTP or
+gRPC; and when the keys cannot be read, nobody may. No key is ever logged.
+"""
+
+from http import HTTPStatus
+from typing import Final
+
+from spanloop.authentication.api_keys import KeyRing, Scope
+from spanloop.semconv.errors import DataDirectoryError
+
+from .refusal import RefusedError, RpcCode, unavailable
+
+_SCHEME: Final = "bearer "
+
+
+class Guard:
+    """Checks requests.
+
+    Args:
+        keys: None lets everybody in.
+    """
+
+    def __init__(self, keys: KeyRing | None = None) -> None:
+        self._keys = keys
+
+    def check(self, authorization: str, scope: Scope) -> None:
+        """Let pass, or not.
+
+        Args:
+            authorization: The header ``Authorization``, empty without one.
+            scope: What the request wants to do.
+
+        Raises:
+            RefusedError: 401 without a good key, 403 with one for something else, 503 when the keys cannot be read.
+        """
+        if self._keys is None or not self._keys.is_required:
+            return
+        if not authorization.lower().startswith(_SCHEME):
+            raise RefusedError(
+                HTTPStatus.UNAUTHORIZED,
+                RpcCode.UNAUTHENTICATED,
+                "a key is needed: send Authorization: Bearer KEY (OTEL_EXPORTER_OTLP_HEADERS for an exporter); "
+                "spanloop keys create makes one",
+            )
+        try:
+            key = self._keys.find(authorization[len(_SCHEME) :].strip())
+        except DataDirectoryError as error:
+            raise unavailable(error.what) from error
+        if key is None or key.revoked_at:
+            raise RefusedError(
+                HTTPStatus.UNAUTHORIZED, RpcCode.UNAUTHENTICATED, "this key is not known, or was revoked"
+            )
+        if not key.allows(scope):
+            raise RefusedError(
+                HTTPStatus.FORBIDDEN,
+                RpcCode.PERMISSION_DENIED,
+                f"the key {key.name} has the scopes {', '.join(key.scopes)}; expected {scope}",
+            )

@@ -1,0 +1,317 @@
+"""The spool's state on disk: segments, cursor and the block under way. Blocking; `spool.Spool` gives it to asyncio.
+
+Invariant: a record is in exactly one of three states: before the read position (committed), in the block under way,
+or after it. The position moves only after the cursor says so durably. A block's bounds and id are durable before
+`read` hands it out for the first time, so a retry, in this process or after a crash, is the same block.
+
+One thread writes and one thread reads; they share metadata under a lock and do their disk work outside it.
+"""
+
+import fcntl
+import os
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from spanloop.semconv.errors import AlreadyRunningError
+
+from .cursor import CursorFile
+from .frames import AnyRecord, Damage, Frame, Record, StoredRecord
+from .segment import Segment, list_quarantined, list_segments, sync_directory
+
+_AGE_RESOLUTION_NS: Final = 100_000_000
+
+
+class Batch(NamedTuple):
+    """One block: what the writer sends under one deduplication token until it is committed."""
+
+    block_id: str
+    """32 hex digits; the same for every retry of the block."""
+    records: tuple[AnyRecord, ...]
+    """Oldest first, their bodies on disk until asked for; empty only when every record of the block was damaged after
+    it was first read."""
+
+
+class SpoolStats(NamedTuple):
+    """A spool's fill at one moment."""
+
+    bytes: int
+    """Bytes on disk that are not committed, frames included."""
+    records: int
+    """Records that are not committed; an upper bound after disk errors, exact otherwise."""
+    oldest_age_s: float
+    """Age of the oldest record that is not committed, to about 0.1 s; 0 when there is none."""
+    quarantined: int
+    """Damaged stretches found so far and kept under ``quarantine/``."""
+
+
+class _Position(NamedTuple):
+    segment: Segment
+    offset: int
+
+
+class _Block(NamedTuple):
+    batch: Batch
+    end_seq: int
+    end: _Position | None
+    """None when no segment is left to read."""
+
+
+class Journal:
+    """The opened spool directory, locked against other processes."""
+
+    def __init__(self, directory: Path, *, segment_bytes: int) -> None:
+        self._directory = directory
+        self._segment_bytes = segment_bytes
+        self._lock = threading.Lock()
+        self._read_lock = threading.Lock()
+        self._segments: list[Segment] = []
+        self._active: Segment | None = None
+        self._block: _Block | None = None
+        self._ages: deque[tuple[int, int]] = deque()  # (last seq, accepted_ns of the first) of about 0.1 s each
+        _make_directory(directory)
+        self._lock_fd = _lock_directory(directory)
+        self._position: _Position | None = None
+        self._pending_bytes = 0
+        try:
+            self._cursor = CursorFile.open(directory / "cursor")
+            self._quarantined = list_quarantined(directory)
+            if self._cursor.is_damaged:
+                self._quarantined.add("cursor")
+            # Past the block under way too: its last record may be damaged, and its number must not come again.
+            self._next_seq = max(self._cursor.state.committed_seq, self._cursor.state.block_end_seq) + 1
+            self._recover()
+        except BaseException:
+            # Whoever mends the disk can open it again, in this process too.
+            self._release()
+            raise
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes on disk that are not committed."""
+        return self._pending_bytes
+
+    @property
+    def stats(self) -> SpoolStats:
+        """The fill right now."""
+        with self._lock:
+            pending = self._pending_bytes
+            records = self._segments[-1].last_seq - self._cursor.state.committed_seq if pending else 0
+            oldest_ns = self._ages[0][1] if self._ages and pending else None
+            age_s = 0.0 if oldest_ns is None else max(0.0, (time.time_ns() - oldest_ns) / 1e9)
+            return SpoolStats(pending, records, age_s, len(self._quarantined))
+
+    def write(self, items: Sequence[tuple[str, bytes, int]]) -> None:
+        """Append (kind, body, accepted_ns) items as one group; on return all are on disk.
+
+        Raises:
+            OSError: None of them counts.
+        """
+        if not items:
+            return
+        first = self._next_seq
+        # Numbers of a failed group are not reused: remains of it may turn up after a crash.
+        self._next_seq += len(items)
+        records = [Record(kind, body, first + at, when) for at, (kind, body, when) in enumerate(items)]
+        segment = self._active
+        if segment is None:
+            segment = Segment.create(self._directory, first)
+            with self._lock:
+                self._active = segment
+                self._segments.append(segment)
+        try:
+            segment.append(records)
+        except OSError:
+            self._active = None
+            raise
+        with self._lock:
+            self._count_pending()
+            self._note_age(records[-1].seq, records[0].accepted_ns)
+        if segment.durable_bytes >= self._segment_bytes:
+            self._active = None
+
+    def read(self, max_bytes: int) -> Batch | None:
+        """The block under way, else a new one of at most ``max_bytes`` (and at least one record), else None.
+
+        Raises:
+            OSError: The block's bounds could not be made durable; no block was opened.
+        """
+        with self._read_lock:
+            if self._block is None or self._has_changed():
+                self._block = self._next_block(max_bytes)
+            return None if self._block is None else self._block.batch
+
+    def commit(self, batch: Batch) -> None:
+        """Forget a block durably.
+
+        Raises:
+            ValueError: Another block is under way.
+            OSError: The cursor could not be written; the block is still under way.
+        """
+        with self._read_lock:
+            block = self._block
+            if block is None or block.batch.block_id != batch.block_id:
+                under_way = "none" if block is None else block.batch.block_id
+                raise ValueError(f"cannot commit spool block {batch.block_id}: the block under way is {under_way}")
+            self._cursor.store(committed_seq=block.end_seq)
+            self._block = None
+            if block.end is not None:
+                self._move_to(block.end)
+
+    def close(self) -> None:
+        """Release files and lock; a drained segment is removed first."""
+        self._active = None
+        with self._read_lock:
+            if self._position is not None:
+                self._move_to(self._position)
+        self._cursor.close()
+        self._release()
+
+    def _release(self) -> None:
+        for segment in self._segments:
+            segment.close()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def _recover(self) -> None:
+        state = self._cursor.state
+        damages: list[tuple[Segment, Damage]] = []
+        for path in list_segments(self._directory):
+            segment = Segment.open(path)
+            self._segments.append(segment)
+            start, found = self._scan(segment, state.committed_seq)
+            damages.extend((segment, damage) for damage in found)
+            if start is not None and self._position is None:
+                self._position = _Position(segment, start)
+            self._next_seq = max(self._next_seq, segment.last_seq + 1)
+        if damages:
+            # A disk that fails altogether is no reason to pass over a record; one that takes this works.
+            self._cursor.store(
+                committed_seq=state.committed_seq, block_id=state.block_id, block_end_seq=state.block_end_seq
+            )
+        self._quarantined.update(segment.quarantine(damage) for segment, damage in damages)
+        if self._position is None and self._segments:
+            self._position = _Position(self._segments[-1], self._segments[-1].durable_bytes)
+        if self._position is not None:
+            self._move_to(self._position)
+
+    def _scan(self, segment: Segment, committed_seq: int) -> tuple[int | None, list[Damage]]:
+        """Check every frame; the offset of the first one that is not committed, and the damages that matter."""
+        start: int | None = None
+        damages: list[Damage] = []
+        for found in segment.read(0, segment.durable_bytes):
+            if isinstance(found, Damage):
+                damages.append(found)
+                continue
+            segment.last_seq = max(segment.last_seq, found.record.seq)
+            if found.record.seq <= committed_seq:
+                # Damage between committed records was met, or is of no interest any more.
+                damages.clear()
+                continue
+            start = found.offset if start is None else start
+            self._note_age(found.record.seq, found.record.accepted_ns)
+        return start, damages
+
+    def _has_changed(self) -> bool:
+        """Whether a record was damaged since it was read: then its block has to be read again."""
+        doubtful = [segment for segment in self._segments if segment.is_doubtful]
+        for segment in doubtful:
+            segment.is_doubtful = False
+        return bool(doubtful)
+
+    def _count_pending(self) -> None:
+        """Call it under the lock whenever a border moved: every append asks for the sum."""
+        self._pending_bytes = sum(end - start for _, start, end in self._unread())
+
+    def _unread(self) -> Iterator[tuple[Segment, int, int]]:
+        """(segment, from, to) of what is not committed; call it under the lock."""
+        is_after = self._position is None
+        for segment in self._segments:
+            if not is_after and self._position is not None and segment is self._position.segment:
+                is_after = True
+                yield segment, self._position.offset, segment.durable_bytes
+            elif is_after:
+                yield segment, 0, segment.durable_bytes
+
+    def _next_block(self, max_bytes: int) -> _Block | None:
+        state = self._cursor.state
+        records: list[StoredRecord] = []
+        size_bytes = 0
+        end_seq = state.block_end_seq
+        end: _Position | None = None
+        damages: list[tuple[Segment, Damage]] = []
+        for segment, found in self._frames():
+            if isinstance(found, Damage):
+                damages.append((segment, found))
+            else:
+                size_bytes += found.record.body_bytes
+                is_past = found.record.seq > end_seq if state.block_id else size_bytes > max_bytes and bool(records)
+                if is_past:
+                    break
+                records.append(found.record)
+            end = _Position(segment, found.end)
+        block_id = state.block_id
+        if records and not block_id:
+            block_id, end_seq = uuid.uuid4().hex, records[-1].seq
+        if damages or block_id != state.block_id:
+            # Also what shows that the disk works: one that fails altogether is no reason to pass over a record.
+            self._cursor.store(committed_seq=state.committed_seq, block_id=block_id, block_end_seq=end_seq)
+        self._quarantined.update(segment.quarantine(damage) for segment, damage in damages)
+        if block_id:
+            return _Block(Batch(block_id, tuple(records)), end_seq, end)
+        if end is not None:
+            self._move_to(end)
+        return None
+
+    def _frames(self) -> Iterator[tuple[Segment, Frame | Damage]]:
+        with self._lock:
+            unread = list(self._unread())
+        for segment, start, stop in unread:
+            for found in segment.read(start, stop):
+                yield segment, found
+
+    def _move_to(self, position: _Position) -> None:
+        """Everything before ``position`` is committed: drop the segments that hold nothing else."""
+        committed = self._cursor.state.committed_seq
+        with self._lock:
+            self._position = position
+            at = self._segments.index(position.segment)
+            drained, self._segments = self._segments[:at], self._segments[at:]
+            if position.offset >= position.segment.durable_bytes and position.segment is not self._active:
+                drained.append(self._segments.pop(0))
+                self._position = _Position(self._segments[0], 0) if self._segments else None
+            self._count_pending()
+            while self._ages and self._ages[0][0] <= committed:
+                self._ages.popleft()
+        for segment in drained:
+            segment.delete()
+
+    def _note_age(self, last_seq: int, accepted_ns: int) -> None:
+        if self._ages and accepted_ns - self._ages[-1][1] < _AGE_RESOLUTION_NS:
+            self._ages[-1] = (last_seq, self._ages[-1][1])
+        else:
+            self._ages.append((last_seq, accepted_ns))
+
+
+def _make_directory(directory: Path) -> None:
+    if not directory.is_dir():
+        directory.mkdir(parents=True)
+        sync_directory(directory.parent)
+
+
+def _lock_directory(directory: Path) -> int:
+    fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(fd)
+        raise AlreadyRunningError(
+            f"the spool {directory} is in use by another process",
+            next_step="stop the other collector or gateway on this data directory, or give another --data-dir",
+        ) from error
+    return fd
