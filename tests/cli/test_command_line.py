@@ -44,7 +44,7 @@ COMMANDS = [
     ["models", "add"],
     ["models", "deploy"],
 ]
-DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -69,7 +69,7 @@ def test_help_imports_no_heavy_part() -> None:
 def test_docs_show_the_help_as_it_is() -> None:
     command = [sys.executable, "-m", "typer", "spanloop.cli.app", "utils", "docs", "--name", "spanloop"]
     generated = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert DOCS.read_text().strip() == generated.strip(), f"run: {' '.join(command[1:])} > docs/cli.md"
+    assert DOCS.read_text().strip() == generated.strip(), f"run: {' '.join(command[1:])} > docs/reference/cli.md"
 
 
 def test_version(spanloop: Run) -> None:

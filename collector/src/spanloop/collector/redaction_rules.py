@@ -219,5 +219,5 @@ def _said(error: ValidationError, content: Mapping[str, object]) -> str:
 def _wrong(path: Path, what: str) -> ConfigurationError:
     return ConfigurationError(
         f"The redaction rules in {path} are not usable: {what}.",
-        next_step="Mend the file (docs/redaction.md has examples) and try it with: spanloop redact test FILE",
+        next_step="Mend the file (docs/how-to/redact.md has examples) and try it with: spanloop redact test FILE",
     )

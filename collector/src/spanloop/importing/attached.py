@@ -107,7 +107,7 @@ class ForeignTable(Foreign):
             raise ConfigurationError(
                 f"{self} is of the exporter's JSON variant: {', '.join(of_json)} have the type JSON, "
                 "expected Map(LowCardinality(String), String).",
-                next_step="Let the OpenTelemetry Collector send a copy to spanloop instead (docs/existing-data.md).",
+                next_step="Let the OpenTelemetry Collector send a copy to spanloop (docs/how-to/import-data.md).",
             )
         no_maps = [f"{name} {found[name]}" for name in _MAPS if name in found and "Map(" not in str(found[name])]
         if missing or no_maps:

@@ -1,6 +1,6 @@
-"""What each column of the converters' tables means; ``docs/transitions.md`` is this module's output.
+"""What each column of the converters' tables means; ``docs/reference/transitions.md`` is this module's output.
 
-    python -m spanloop.converters.schema > docs/transitions.md
+    python -m spanloop.converters.schema > docs/reference/transitions.md
 
 Invariant: every column of ``frames`` is described here, and ``SCHEMA_VERSION`` goes up with any change of a name, a
 type or a meaning. ``CONVERTER_VERSION`` goes up where the same columns get other values.
@@ -93,7 +93,7 @@ _FAILURES: Final = {
     "span_id": "the culprit's",
     "step": "the culprit's",
     "tool_name": "the tool's; empty where none is involved",
-    "error_class": "see docs/attribution.md",
+    "error_class": "see docs/explanation/attribution.md",
     "is_recovered": "the episode went on and did not fail because of it",
     "message": "for people",
     "evidence": "JSON: what the rule saw, and the `chain` from the root cause to the symptom",

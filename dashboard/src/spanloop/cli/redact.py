@@ -45,7 +45,7 @@ def rules(data_dir: DataDirOption = None, file: RulesOption = None) -> None:
     if slow:
         err.print(
             f"every text of every span is looked at for {', '.join(slow)}: nothing in it can be searched for in whole "
-            "requests (docs/redaction.md says how to write it so)",
+            "requests (docs/how-to/redact.md says how to write it so)",
             markup=False,
         )
 

@@ -46,7 +46,7 @@ def _named(reference: str) -> NamedReward:
     if not callable(function):
         raise ConfigurationError(
             f"Reward {target!r} is {type(function).__name__}, expected a callable from an attempt to a reward.",
-            next_step="See docs/rewards.md for the form of a reward function.",
+            next_step="See docs/how-to/define-rewards.md for the form of a reward function.",
         )
     name = given if separator else target.rpartition(":")[2]
     return NamedReward(name, cast("RewardFunction", function))
