@@ -8,11 +8,15 @@ from http import HTTPStatus
 from typing import Final
 
 from spanloop.authentication.api_keys import KeyRing, Scope
+from spanloop.authentication.bearer import bearer_secret, check_key
 from spanloop.semconv.errors import DataDirectoryError
 
 from .refusal import RefusedError, RpcCode, unavailable
 
-_SCHEME: Final = "bearer "
+_RPC_CODES: Final = {
+    HTTPStatus.UNAUTHORIZED: RpcCode.UNAUTHENTICATED,
+    HTTPStatus.FORBIDDEN: RpcCode.PERMISSION_DENIED,
+}
 
 
 class Guard:
@@ -37,7 +41,8 @@ class Guard:
         """
         if self._keys is None or not self._keys.is_required:
             return
-        if not authorization.lower().startswith(_SCHEME):
+        secret = bearer_secret(authorization)
+        if secret is None:
             raise RefusedError(
                 HTTPStatus.UNAUTHORIZED,
                 RpcCode.UNAUTHENTICATED,
@@ -45,16 +50,8 @@ class Guard:
                 "spanloop keys create makes one",
             )
         try:
-            key = self._keys.find(authorization[len(_SCHEME) :].strip())
+            denied = check_key(self._keys, secret, scope)
         except DataDirectoryError as error:
             raise unavailable(error.what) from error
-        if key is None or key.revoked_at:
-            raise RefusedError(
-                HTTPStatus.UNAUTHORIZED, RpcCode.UNAUTHENTICATED, "this key is not known, or was revoked"
-            )
-        if not key.allows(scope):
-            raise RefusedError(
-                HTTPStatus.FORBIDDEN,
-                RpcCode.PERMISSION_DENIED,
-                f"the key {key.name} has the scopes {', '.join(key.scopes)}; expected {scope}",
-            )
+        if denied is not None:
+            raise RefusedError(denied.status, _RPC_CODES[denied.status], denied.message)

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from spanloop.authentication.api_keys import KeyRing, Scope
+from spanloop.authentication.bearer import check_key
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
 
@@ -129,17 +130,18 @@ class Admin:
         if secrets.compare_digest(shown.encode(), self._token.encode()):
             return
         try:
-            key = self._keys.find(shown)
+            denied = check_key(self._keys, shown, Scope.TRAIN)
         except DataDirectoryError as error:
             raise AnswerError(503, error.what) from error
-        if key is None or key.revoked_at:
+        if denied is None:
+            return
+        if denied.status == HTTPStatus.UNAUTHORIZED:
             raise AnswerError(
                 401,
                 "This needs 'Authorization: Bearer …' with the token in gateway/admin.token of the data directory, or "
                 "with an API key of the scope train (spanloop keys create).",
             )
-        if not key.allows(Scope.TRAIN):
-            raise AnswerError(403, f"The key {key.name} has the scopes {', '.join(key.scopes)}; expected train.")
+        raise AnswerError(denied.status, denied.message)
 
 
 async def _json(request: Request) -> dict[str, Any]:
