@@ -10,7 +10,7 @@ SOURCES := instrumentation collector converters training dashboard tests example
 SIDE_BY_SIDE := --numprocesses 2 --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check check-mypy check-pyright check-imports check-packaging bench screenshots clean
+.PHONY: help setup demo test test-slow check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,10 +33,10 @@ test: setup check ## All checks and tests except the slow ones
 test-slow: setup ## Fault storms and long training
 	$(BIN)/python -m pytest -m slow --timeout 1800 --hypothesis-profile explore
 
-check: $(STAMP) ## Format, lint, types, import rules, wheel contents
+check: $(STAMP) ## Format, lint, types, import rules, wheel contents, documentation
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-mypy check-pyright check-imports check-packaging
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-mypy check-pyright check-imports check-packaging check-docs
 
 check-mypy:
 	$(BIN)/mypy
@@ -50,6 +50,14 @@ check-imports:
 check-packaging:
 	$(BIN)/python -m pytest -q tests/packaging
 
+check-docs:
+	$(BIN)/python docs/generate.py --check
+	$(BIN)/zensical build --strict --clean
+
+docs: $(STAMP) ## Write the generated pages and build the site into site/, strictly
+	$(BIN)/python docs/generate.py
+	$(BIN)/zensical build --strict --clean
+
 bench: setup ## Every benchmark, each under a minute
 	@for script in $(filter-out benchmarks/peers.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
 
@@ -57,4 +65,4 @@ screenshots: setup ## Pictures of every page over a data directory, DATA=folder,
 	$(BIN)/python docs/screenshots.py $(if $(DATA),--data-dir $(DATA))
 
 clean: ## Remove what was installed and built
-	rm -rf $(VENV) .venv-serving .setup dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-serving .setup dist build site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
