@@ -1,6 +1,6 @@
 """Write the generated reference pages, or check that they are current.
 
-``python docs/generate.py`` writes them. With ``--check`` it writes nothing, names each page that differs, and exits with 1.
+``python docs/generate.py`` writes them. With ``--check`` it names each page that differs, and exits with 1.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def settings() -> str:
             "## Environment variables\n",
             table(("variable", "read by", "meaning"), environment_variables()),
             "## A training job\n",
-            "Fields of `JobSpec`, the options of `spanloop train` and the form on the Jobs page. Unknown keys are refused.\n",
+            "Fields of `JobSpec`: `spanloop train` and the Jobs page set them. Unknown keys are refused.\n",
             table(("field", "type", "default", "meaning"), job_fields()),
             "## The collector\n",
             "Options of `python -m spanloop.collector`: `--help` lists their spelling.\n",
@@ -143,7 +143,7 @@ def tables() -> str:
     parts = [
         "# Tables\n",
         NOTICE,
-        "The ClickHouse database after all migrations. See [transitions](transitions.md) and [the store](../design/store.md).\n",
+        "The database after all migrations. See [transitions](transitions.md), [the store](../design/store.md).\n",
     ]
     for name, engine, sorting_key, partition_key in described:
         parts += [f"## {name}\n", f"Engine `{engine}`" + (f", ordered by `{sorting_key}`" if sorting_key else "")]
@@ -162,7 +162,7 @@ def dialects() -> str:
         [
             "# Recorded instrumentors\n",
             NOTICE,
-            'Each line is one recorded program of the converters\' tests. "no" means that the instrumentor did not record it.\n',
+            'Each line is a recorded program of the tests. "no" means that the instrumentor did not record it.\n',
             table(header, rows),
         ]
     )
