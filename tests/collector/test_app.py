@@ -81,6 +81,26 @@ async def test_chunked_bodies_without_a_length(app: App) -> None:
     assert app.metrics.get("accepted_total", signal="traces") == 1
 
 
+@pytest.mark.parametrize("wbits", [15, 9, -15], ids=["zlib", "zlib with a small window", "raw"])
+@pytest.mark.parametrize("level", [0, 1, 9])
+@pytest.mark.parametrize("size_bytes", [1, 10_000])
+async def test_deflate_with_and_without_a_zlib_header(app: App, wbits: int, level: int, size_bytes: int) -> None:
+    request = trace_request(*range(1, 40)).SerializeToString()
+    body = zlib.compress(request, level, wbits=wbits)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for at in range(0, len(body), size_bytes):
+            yield body[at : at + size_bytes]
+
+    headers = {"content-type": PROTOBUF, "content-encoding": "deflate"}
+    trace_answer(await app.client.post("/v1/traces", content=chunks(), headers=headers))
+    assert app.spooled() == [("traces", request)]
+
+
+async def test_an_unknown_encoding_names_those_that_are_accepted(app: App) -> None:
+    assert "gzip, deflate, zstd or none" in rpc_message(await app.post(b"x", content_encoding="br"))
+
+
 async def test_rejected_spans_are_a_partial_success(app: App) -> None:
     request = trace_request(1, 2, 3)
     request.resource_spans[0].scope_spans[0].spans[0].trace_id = b"short"
@@ -123,7 +143,15 @@ HOSTILE: dict[str, tuple[bytes, dict[str, str], int]] = {
     ),
     "large": (bytes(2**20 + 1), {}, 413),
     "brotli": (b"x", {"content_encoding": "br"}, 415),
-    "zlib": (zlib.compress(b"x"), {"content_encoding": "deflate"}, 415),
+    "no deflate": (b"not deflate", {"content_encoding": "deflate"}, 400),
+    "truncated deflate": (zlib.compress(b"x" * 1000)[:-3], {"content_encoding": "deflate"}, 400),
+    "corrupt deflate": (zlib.compress(b"x" * 1000)[:-4] + b"1234", {"content_encoding": "deflate"}, 400),
+    "corrupt zlib header": (b"\x78\x00" + zlib.compress(b"x")[2:], {"content_encoding": "deflate"}, 400),
+    "junk behind deflate": (zlib.compress(b"") + b"junk", {"content_encoding": "deflate"}, 400),
+    "junk behind raw deflate": (zlib.compress(b"", wbits=-15) + b"junk", {"content_encoding": "deflate"}, 400),
+    "truncated raw deflate": (zlib.compress(b"x" * 1000, wbits=-15)[:-3], {"content_encoding": "deflate"}, 400),
+    "deflate bomb": (zlib.compress(bytes(200 * 2**20)), {"content_encoding": "deflate"}, 413),
+    "raw deflate bomb": (zlib.compress(bytes(200 * 2**20), wbits=-15), {"content_encoding": "deflate"}, 413),
     "text": (b"x", {"content_type": "text/plain"}, 415),
     "no type": (b"x", {"content_type": ""}, 415),
 }
@@ -238,6 +266,21 @@ async def test_other_paths_and_methods(app: App) -> None:
     assert elsewhere.status_code == 404
     assert "/v1/traces" in elsewhere.json()["message"]
     assert (await app.client.get("/v1/traces")).status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/traces", "POST"), ("/v1/logs", "POST"), ("/v1/scores", "POST"), ("/v1/metrics", "POST"),
+        ("/healthz", "GET, HEAD"), ("/metrics", "GET, HEAD"),
+    ],
+)  # fmt: skip
+async def test_a_wrong_method_gets_the_allowed_ones(app: App, path: str, allowed: str) -> None:
+    for method in {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"} - set(allowed.split(", ")):
+        response = await app.client.request(method, path, headers={"content-type": "application/json"})
+        assert (response.status_code, response.headers["allow"]) == (405, allowed)
+        assert method == "HEAD" or f"expected {allowed}" in response.json()["message"]
+    assert "allow" not in (await app.post(b"", "/v1/nope")).headers
 
 
 async def test_a_full_disk_is_a_degraded_health_until_there_is_room(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

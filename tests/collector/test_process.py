@@ -11,6 +11,11 @@ from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from spanloop.collector.server import _listen
 from spanloop.datadir import DataDir
@@ -53,6 +58,20 @@ def embedded_ids(data_dir: DataDir) -> list[int]:
 def embedded(data_dir: DataDir) -> Generator[None]:
     with EmbeddedClickHouse(data_dir, memory_cap_bytes=1 << 30):
         yield
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_every_compression_of_the_otlp_exporter_is_accepted(launch: Launcher, compression: Compression) -> None:
+    memory, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(memory))
+    provider.get_tracer("test").start_span("chat", attributes={"text": "é" * 5000}).end()
+    collector = launch("", 0, "--no-grpc")
+    exporter = OTLPSpanExporter(f"{collector.url}/v1/traces", compression=compression, timeout=TIMEOUT_S)
+    assert exporter.export(memory.get_finished_spans()) is SpanExportResult.SUCCESS
+    exporter.shutdown()
+    health = collector.health()
+    assert (health["accepted"], health["refused_requests"]) == ({"traces": 1}, {})
+    assert collector.terminate() == 0
 
 
 def test_clickhouse_comes_late_goes_and_comes_back(launch: Launcher, data_dir: DataDir) -> None:

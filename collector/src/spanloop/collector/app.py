@@ -98,9 +98,14 @@ async def _no_metrics(request: Request) -> Response:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """No such path or method, said in the sender's encoding."""
+    """Report an unknown path or method in the client's encoding; a 405 names the allowed methods."""
     status = HTTPStatus(error.status_code) if isinstance(error, HTTPException) else HTTPStatus.INTERNAL_SERVER_ERROR
-    expected = f"POST to /v1/traces, /v1/logs or {SCORES_PATH}"
+    headers = (isinstance(error, HTTPException) and error.headers) or {}
+    allow = ", ".join(sorted(headers.get("Allow", "").split(", ")))
+    expected = allow or f"POST to /v1/traces, /v1/logs or {SCORES_PATH}"
     message = f"{request.method} {request.url.path}: {status.phrase}; expected {expected}"
     code = RpcCode.NOT_FOUND if status is HTTPStatus.NOT_FOUND else RpcCode.UNIMPLEMENTED
-    return refused_response(Head.of(request.scope), RefusedError(status, code, message))
+    response = refused_response(Head.of(request.scope), RefusedError(status, code, message))
+    if allow:
+        response.headers["Allow"] = allow
+    return response

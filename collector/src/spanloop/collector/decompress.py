@@ -1,7 +1,7 @@
 """Content encodings: bodies come in compressed pieces and are never held larger than the limit.
 
 Invariant: whatever the pieces claim, at most ``limit_bytes`` + 1 decompressed bytes exist. Several gzip members or
-zstd frames in a row are one body, as both formats say.
+zstd frames in a row are one body, as both formats say; so are several zlib streams.
 """
 
 import zlib
@@ -13,6 +13,8 @@ from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 from .refusal import invalid, too_large
 
 _GZIP_WINDOW_BITS: Final = 31
+_ZLIB_METHOD: Final = 8
+"""Lower four bits of a zlib stream's first byte (RFC 1950, 2.2)."""
 _ZSTD_WINDOW_LOG: Final = 23
 """8 MiB, which RFC 8878 recommends every decoder to take; a frame may ask for gigabytes."""
 
@@ -47,30 +49,46 @@ class _Plain:
 
 
 class _Gzip:
+    _encoding = "gzip"
+    _window_bits = _GZIP_WINDOW_BITS
+
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._body = bytearray()
         self._received_bytes = 0
-        self._member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        self._member = zlib.decompressobj(self._window_bits)
 
     def feed(self, piece: bytes) -> int:
         self._received_bytes += len(piece)
         try:
             while piece:
                 if self._member.eof:
-                    self._member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+                    self._member = zlib.decompressobj(self._window_bits)
                 self._body += self._member.decompress(piece, self._limit_bytes - len(self._body) + 1)
                 if max(len(self._body), self._received_bytes) > self._limit_bytes:
                     raise too_large(self._limit_bytes)
                 piece = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
         except zlib.error as error:
-            raise invalid(f"not gzip: {error}") from error
+            raise invalid(f"not {self._encoding}: {error}") from error
         return len(self._body)
 
     def finish(self) -> bytes:
         if self._received_bytes and not self._member.eof:
-            raise invalid(f"gzip ends early, after {self._received_bytes} bytes")
+            raise invalid(f"{self._encoding} ends early, after {self._received_bytes} bytes")
         return bytes(self._body)
+
+
+class _Deflate(_Gzip):
+    """Zlib streams (RFC 1950), which HTTP calls deflate; also raw deflate (RFC 1951), which many clients send."""
+
+    _encoding = "deflate"
+    _window_bits = zlib.MAX_WBITS
+
+    def feed(self, piece: bytes) -> int:
+        # Raw deflate has these bits only in a stored block with non-zero padding, which no encoder writes.
+        if not self._received_bytes and piece and piece[0] & 0x0F != _ZLIB_METHOD:
+            self._member = zlib.decompressobj(-zlib.MAX_WBITS)
+        return super().feed(piece)
 
 
 class _Zstd:
@@ -108,6 +126,7 @@ DECODERS: Final[dict[str, Callable[[int], Decoder]]] = {
     "": _Plain,
     "identity": _Plain,
     "gzip": _Gzip,
+    "deflate": _Deflate,
     "zstd": _Zstd,
 }
 """Content encoding to its decoder, made with the limit in bytes."""

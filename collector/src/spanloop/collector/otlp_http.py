@@ -93,7 +93,7 @@ async def read_body(head: Head, receive: Receive, intake: Intake, share: BodySha
         raise RefusedError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             RpcCode.UNIMPLEMENTED,
-            f"content encoding {head.content_encoding!r} is not supported; send gzip, zstd or none",
+            f"content encoding {head.content_encoding!r} is not supported; send gzip, deflate, zstd or none",
         )
     try:
         intake.check_room(head.content_bytes)
