@@ -189,6 +189,43 @@ def test_an_unknown_model_is_a_404_that_names_the_served_ones(gateway: RunningGa
     assert [model.id for model in client.models.list()] == ["stand-in@external", "stand-in"]
 
 
+def test_an_unknown_route_is_a_404_in_openai_format_that_names_the_routes(gateway: RunningGateway) -> None:
+    client = OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
+    with pytest.raises(NotFoundError, match=r"There is no POST /v1/embeddings; .*POST /v1/chat/completions"):
+        client.embeddings.create(model="stand-in", input="hi")
+    response = httpx.get(f"{gateway.url}/v1/nothing", timeout=TIMEOUT_S)
+    assert response.status_code == 404
+    assert response.json() == {
+        "error": {
+            "message": "There is no GET /v1/nothing; the routes of this gateway: POST /v1/chat/completions, "
+            "GET /v1/models, GET /healthz, GET /metrics, POST /admin/deploy, POST /admin/stop, POST /admin/pause, "
+            "POST /admin/resume, GET /admin/status.",
+            "type": "not_found_error",
+            "param": None,
+            "code": "unknown_route",
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [("GET", "/v1/chat/completions", "POST"), ("POST", "/v1/models", "GET, HEAD"), ("GET", "/admin/stop", "POST")],
+)
+def test_a_wrong_method_is_a_405_in_openai_format_that_names_the_allowed_ones(
+    gateway: RunningGateway, method: str, path: str, allowed: str
+) -> None:
+    response = httpx.request(method, gateway.url + path, timeout=TIMEOUT_S)
+    assert (response.status_code, response.headers["allow"]) == (405, allowed)
+    assert response.json() == {
+        "error": {
+            "message": f"There is no {method} {path}; the methods of this path: {allowed}.",
+            "type": "invalid_request_error",
+            "param": None,
+            "code": "method_not_allowed",
+        }
+    }
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [

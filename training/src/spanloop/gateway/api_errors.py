@@ -10,6 +10,7 @@ _TYPES = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
+    405: "invalid_request_error",
     413: "invalid_request_error",
 }
 
@@ -36,9 +37,10 @@ class AnswerError(Exception):
         kind = _TYPES.get(self.status, "server_error")
         return {"error": {"message": self.message, "type": kind, "param": None, "code": self.code}}
 
-    def response(self) -> JSONResponse:
-        """The whole answer."""
-        headers = {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
+    def response(self, **headers: str) -> JSONResponse:
+        """Return the HTTP response, with ``headers`` added."""
+        if self.retry_after_s is not None:
+            headers["Retry-After"] = str(self.retry_after_s)
         return JSONResponse(self.body(), status_code=self.status, headers=headers)
 
 

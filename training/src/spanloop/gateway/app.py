@@ -5,10 +5,12 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator
+from http import HTTPStatus
 from typing import Final
 
 import httpx
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -81,7 +83,7 @@ class Gateway:
                 Route("/admin/resume", self._admin.resume, methods=["POST"]),
                 Route("/admin/status", self._admin.status),
             ],
-            exception_handlers={AnswerError: _answer_error},
+            exception_handlers={AnswerError: _answer_error, HTTPException: _answer_routing_error},
             lifespan=self._lifespan,
         )
 
@@ -187,3 +189,18 @@ async def _answer_error(_request: Request, error: Exception) -> Response:
     if not isinstance(error, AnswerError):
         raise error
     return error.response()
+
+
+async def _answer_routing_error(request: Request, error: Exception) -> Response:
+    """Answer a path (404) or method (405) that does not exist in OpenAI's format, and name those that exist."""
+    if not isinstance(error, HTTPException):
+        raise error
+    call = f"{request.method} {request.url.path}"
+    allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        message, code = f"There is no {call}; the methods of this path: {allowed}.", "method_not_allowed"
+        return AnswerError(error.status_code, message, code=code).response(Allow=allowed)
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    existing = ", ".join(f"{'|'.join(sorted((route.methods or set()) - {'HEAD'}))} {route.path}" for route in routes)
+    message = f"There is no {call}; the routes of this gateway: {existing}."
+    return AnswerError(error.status_code, message, code="unknown_route").response()
