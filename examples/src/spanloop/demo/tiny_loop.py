@@ -94,7 +94,7 @@ def _run_agent(data_dir: "DataDir", world: World, report: Path, *, model: str, a
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_OTEL_PREFIX)}
     environment |= {DATA_DIR_ENV: str(data_dir.path), "OPENAI_BASE_URL": f"{gateway.url}/v1"}
     instrument = Path(sys.executable).with_name("opentelemetry-instrument")
-    script = Path(__file__).with_name("agent.py")
+    script = Path(__file__).with_name("shop_agent.py")
     command = [str(instrument), sys.executable, str(script), str(world.tasks), str(world.database), str(report)]
     command += ["--model", model, "--attempts", str(attempts)]
     done = subprocess.run(
