@@ -1,4 +1,4 @@
-"""The spool's promises to the server that appends and to the writer that drains."""
+"""The spool's guarantees to the server that appends and to the writer that drains."""
 
 import asyncio
 import os
@@ -16,20 +16,20 @@ MIB = 2**20
 
 
 def drain(spool: Spool, max_bytes: int = MIB) -> list[tuple[str, bytes]]:
-    found: list[tuple[str, bytes]] = []
+    records: list[tuple[str, bytes]] = []
     while (batch := spool.read(max_bytes)) is not None:
-        found += [(record.kind, record.body) for record in batch.records]
+        records += [(record.kind, record.body) for record in batch.records]
         spool.commit(batch)
-    return found
+    return records
 
 
-def take(spool: Spool, max_bytes: int = MIB) -> Batch:
+def read_block(spool: Spool, max_bytes: int = MIB) -> Batch:
     batch = spool.read(max_bytes)
     assert batch is not None
     return batch
 
 
-async def test_what_was_appended_is_read_in_order_with_its_kind(tmp_path: Path) -> None:
+async def test_records_are_read_in_order_with_their_kind(tmp_path: Path) -> None:
     items = [("traces", b"a"), ("logs", b""), ("généré", bytes(range(256)) * 100)]
     with Spool(tmp_path / "spool", max_bytes=MIB) as spool:
         for kind, body in items:
@@ -67,52 +67,52 @@ async def test_a_read_block_stays_the_same_until_it_is_committed(tmp_path: Path)
     with Spool(tmp_path / "spool", max_bytes=MIB) as spool:
         await spool.append("traces", b"1" * 10)
         await spool.append("traces", b"2" * 10)
-        first = take(spool, 15)
+        first = read_block(spool, 15)
         await spool.append("traces", b"3" * 10)
-        assert take(spool, 1000) == first
+        assert read_block(spool, 1000) == first
         assert [record.body for record in first.records] == [b"1" * 10]
         spool.commit(first)
-        second = take(spool, 1000)
+        second = read_block(spool, 1000)
         assert second.block_id != first.block_id
         assert [record.body for record in second.records] == [b"2" * 10, b"3" * 10]
 
 
-async def test_a_block_under_way_is_the_same_block_after_a_crash(tmp_path: Path) -> None:
+async def test_the_current_block_is_the_same_block_after_a_crash(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool", max_bytes=MIB, segment_bytes=200)
     for at in range(20):
         await spool.append("traces", b"%d" % at * 10)
-    spool.commit(take(spool, 55))
-    under_way = take(spool, 100)
+    spool.commit(read_block(spool, 55))
+    current = read_block(spool, 100)
     await spool.append("traces", b"newer")
     copied = copy_as_a_crash_leaves_it(tmp_path / "spool")
     spool.close()
     with Spool(copied, max_bytes=MIB) as reopened:
-        assert take(reopened, 10_000) == under_way
-        reopened.commit(under_way)
-        assert take(reopened, 10_000).records[0].seq == under_way.records[-1].seq + 1
+        assert read_block(reopened, 10_000) == current
+        reopened.commit(current)
+        assert read_block(reopened, 10_000).records[0].seq == current.records[-1].seq + 1
 
 
 async def test_a_committed_block_never_comes_back(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool", max_bytes=MIB)
     await spool.append("traces", b"gone")
     await spool.append("traces", b"here")
-    spool.commit(take(spool, 4))
+    spool.commit(read_block(spool, 4))
     copied = copy_as_a_crash_leaves_it(tmp_path / "spool")
     spool.close()
     with Spool(copied, max_bytes=MIB) as reopened:
         assert drain(reopened) == [("traces", b"here")]
 
 
-async def test_only_the_block_under_way_can_be_committed(tmp_path: Path) -> None:
+async def test_only_the_current_block_can_be_committed(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool", max_bytes=MIB) as spool:
         await spool.append("traces", b"x")
-        batch = take(spool)
+        batch = read_block(spool)
         spool.commit(batch)
         with pytest.raises(ValueError, match=batch.block_id):
             spool.commit(batch)
 
 
-async def test_a_full_spool_refuses_and_takes_again_after_a_commit(tmp_path: Path) -> None:
+async def test_a_full_spool_rejects_appends_until_a_commit(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool", max_bytes=10_000) as spool:
         while spool.stats.bytes <= 9000:
             await spool.append("traces", b"x" * 1000)
@@ -136,7 +136,7 @@ async def test_appends_that_wait_together_cannot_overfill(tmp_path: Path) -> Non
         assert len(drain(spool)) == stored
 
 
-async def test_a_drained_spool_gives_its_disk_space_back(tmp_path: Path) -> None:
+async def test_a_drained_spool_frees_its_disk_space(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool", max_bytes=MIB, segment_bytes=1000) as spool:
         for _ in range(30):
             await spool.append("traces", b"x" * 300)
@@ -145,7 +145,7 @@ async def test_a_drained_spool_gives_its_disk_space_back(tmp_path: Path) -> None
     assert not list((tmp_path / "spool").glob("*.segment"))
 
 
-async def test_stats_say_how_much_waits_and_since_when(tmp_path: Path) -> None:
+async def test_stats_count_pending_records_and_their_age(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool", max_bytes=MIB) as spool:
         assert spool.stats == (0, 0, 0.0, 0)
         await spool.append("traces", b"x" * 100)
@@ -159,7 +159,7 @@ async def test_stats_say_how_much_waits_and_since_when(tmp_path: Path) -> None:
         assert spool.stats == (0, 0, 0.0, 0)
 
 
-async def test_wait_wakes_on_an_append_and_on_what_an_earlier_process_left(tmp_path: Path) -> None:
+async def test_wait_wakes_on_an_append_and_on_records_of_an_earlier_process(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool", max_bytes=MIB) as spool:
         assert not await spool.wait(0.01)
         waiting = asyncio.create_task(spool.wait(60))
@@ -179,7 +179,7 @@ async def test_a_second_process_is_refused(tmp_path: Path) -> None:
     Spool(tmp_path / "spool", max_bytes=MIB).close()
 
 
-async def test_a_cancelled_append_does_not_disturb_the_others(tmp_path: Path) -> None:
+async def test_a_cancelled_append_does_not_affect_other_appends(tmp_path: Path) -> None:
     with Spool(tmp_path / "spool", max_bytes=MIB) as spool:
         cancelled = asyncio.create_task(spool.append("traces", b"cancelled"))
         kept = asyncio.create_task(spool.append("traces", b"kept"))
@@ -189,7 +189,7 @@ async def test_a_cancelled_append_does_not_disturb_the_others(tmp_path: Path) ->
         assert ("traces", b"kept") in drain(spool)
 
 
-async def test_a_failing_cursor_leaves_the_block_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_cursor_leaves_the_current_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Spool(tmp_path / "spool", max_bytes=MIB) as spool:
         await spool.append("traces", b"x")
 
@@ -200,17 +200,17 @@ async def test_a_failing_cursor_leaves_the_block_under_way(tmp_path: Path, monke
             patch.setattr(os, "fdatasync", failing)
             with pytest.raises(OSError, match="Input/output"):
                 spool.read(MIB)
-        batch = take(spool)
+        batch = read_block(spool)
         with monkeypatch.context() as patch:
             patch.setattr(os, "fdatasync", failing)
             with pytest.raises(OSError, match="Input/output"):
                 spool.commit(batch)
-        assert take(spool) == batch
+        assert read_block(spool) == batch
         spool.commit(batch)
         assert spool.read(MIB) is None
 
 
-def test_a_spool_on_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_by_the_constructor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(_fd: int) -> None:
         raise OSError(28, "No space left on device")
 

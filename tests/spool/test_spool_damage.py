@@ -1,4 +1,4 @@
-"""Damaged files: everything whole is delivered, everything else is counted and set aside, nothing is made up."""
+"""Damaged files: intact records are delivered, all other bytes are quarantined and counted."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ def fill(directory: Path, bodies: Sequence[bytes], *, segment_bytes: int = 10_00
 
 
 def drain(directory: Path) -> tuple[list[bytes], int]:
-    """(bodies, quarantined) of a spool that is opened afresh; it is empty and closed afterwards."""
+    """(bodies, quarantined) of a spool that is opened and drained."""
     journal = Journal(directory, segment_bytes=10_000)
     bodies: list[bytes] = []
     while (batch := journal.read(1000)) is not None:
@@ -59,8 +59,8 @@ def frame_ends() -> list[int]:
     return ends
 
 
-def test_a_tail_of_zeros_is_set_aside(intact: Path, tmp_path: Path) -> None:
-    """What some file systems leave after a power cut: the length was written, the content was not."""
+def test_a_tail_of_zeros_is_quarantined(intact: Path, tmp_path: Path) -> None:
+    """Some file systems leave this after a power cut: the length is written, the content is not."""
     directory = tmp_path / "spool"
     shutil.copytree(intact, directory)
     with the_segment(directory).open("ab") as file:
@@ -68,7 +68,7 @@ def test_a_tail_of_zeros_is_set_aside(intact: Path, tmp_path: Path) -> None:
     assert drain(directory) == (list(BODIES), 1)
 
 
-def test_the_damaged_bytes_can_be_looked_at(intact: Path, tmp_path: Path) -> None:
+def test_damaged_bytes_are_quarantined(intact: Path, tmp_path: Path) -> None:
     directory = tmp_path / "spool"
     shutil.copytree(intact, directory)
     segment = the_segment(directory)
@@ -112,23 +112,23 @@ def test_a_flip_while_the_spool_is_open_costs_one_record(tmp_path: Path) -> None
     journal.close()
 
 
-def test_a_flip_behind_a_block_that_was_read_costs_one_record(tmp_path: Path) -> None:
+def test_a_flip_after_a_block_was_read_costs_one_record(tmp_path: Path) -> None:
     """Bodies are read when they are sent: what changed since then is not sent, and the block is read again."""
     journal = Journal(tmp_path / "spool", segment_bytes=10_000)
     for body in BODIES:
         journal.write([("traces", body, time.time_ns())])
-    under_way = journal.read(1000)
-    assert under_way is not None
-    assert [record.body for record in under_way.records] == list(BODIES)
+    current = journal.read(1000)
+    assert current is not None
+    assert [record.body for record in current.records] == list(BODIES)
     segment = the_segment(tmp_path / "spool")
     with segment.open("r+b") as file:
         file.seek(frame_ends()[3] - 1)
         file.write(b"\xff")
     with pytest.raises(SpoolDamageError, match="record 3 "):
-        assert under_way.records[2].body
+        assert current.records[2].body
     again = journal.read(1000)
     assert again is not None
-    assert again.block_id == under_way.block_id
+    assert again.block_id == current.block_id
     assert [record.body for record in again.records] == [BODIES[0], BODIES[1], BODIES[3]]
     assert journal.stats.quarantined == 1
     journal.commit(again)
@@ -138,7 +138,7 @@ def test_a_flip_behind_a_block_that_was_read_costs_one_record(tmp_path: Path) ->
         assert again.records[0].body
 
 
-def test_a_page_that_the_disk_cannot_read_costs_its_records_only(
+def test_a_page_that_the_disk_cannot_read_loses_only_its_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bodies = [b"%03d" % at + b"x" * 500 for at in range(100)]
@@ -152,10 +152,10 @@ def test_a_page_that_the_disk_cannot_read_costs_its_records_only(
         return real_pread(fd, size_bytes, offset)
 
     monkeypatch.setattr(os, "pread", pread)
-    found, quarantined = drain(tmp_path / "spool")
+    bodies_read, quarantined = drain(tmp_path / "spool")
     size_bytes = frame_bytes("traces", bodies[0])
     hit = {at for at in range(100) if at * size_bytes < bad_page.stop and (at + 1) * size_bytes > bad_page.start}
-    assert found == [body for at, body in enumerate(bodies) if at not in hit]
+    assert bodies_read == [body for at, body in enumerate(bodies) if at not in hit]
     assert 1 <= quarantined <= len(hit)
 
 
@@ -173,8 +173,8 @@ def test_one_lost_cursor_slot_never_loses_a_record(tmp_path: Path, slot: int) ->
     first = journal.read(1)
     assert first is not None
     journal.commit(first)
-    under_way = journal.read(1000)
-    assert under_way is not None
+    current = journal.read(1000)
+    assert current is not None
     journal.close()
     with (directory / "cursor").open("r+b") as file:
         file.seek(slot * 4096 + 20)
@@ -190,7 +190,7 @@ def test_a_lost_cursor_delivers_everything_again_and_is_counted(tmp_path: Path) 
     assert drain(directory) == (list(BODIES), 1)
 
 
-def test_segments_that_were_deleted_by_hand_do_not_block_the_spool(tmp_path: Path) -> None:
+def test_segments_that_were_deleted_by_the_user_do_not_block_the_spool(tmp_path: Path) -> None:
     directory = tmp_path / "spool"
     fill(directory, BODIES)
     journal = Journal(directory, segment_bytes=10_000)
@@ -227,8 +227,8 @@ class SpoolMachine(RuleBasedStateMachine):
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="spool-machine-", dir=SCRATCH))
         self.waiting: list[bytes] = []  # acknowledged, not committed, not damaged
-        self.under_way: Batch | None = None
-        self.under_way_bodies: set[bytes] = set()
+        self.current: Batch | None = None
+        self.current_bodies: set[bytes] = set()
         self.written = 0
         self.is_damaged = False
 
@@ -252,21 +252,21 @@ class SpoolMachine(RuleBasedStateMachine):
             return
         bodies = [record.body for record in batch.records]
         assert bodies == self.waiting[: len(bodies)]
-        if self.under_way is not None:
-            assert batch.block_id == self.under_way.block_id
-            assert set(bodies) <= self.under_way_bodies
+        if self.current is not None:
+            assert batch.block_id == self.current.block_id
+            assert set(bodies) <= self.current_bodies
             if not self.is_damaged:
-                assert batch == self.under_way
-        self.under_way, self.under_way_bodies = batch, set(bodies)
+                assert batch == self.current
+        self.current, self.current_bodies = batch, set(bodies)
 
-    @precondition(lambda self: self.under_way is not None)
+    @precondition(lambda self: self.current is not None)
     @rule()
     def commit(self) -> None:
         self.read(500)
-        assert self.under_way is not None
-        self.journal.commit(self.under_way)
-        del self.waiting[: len(self.under_way.records)]
-        self.under_way = None
+        assert self.current is not None
+        self.journal.commit(self.current)
+        del self.waiting[: len(self.current.records)]
+        self.current = None
         self.is_damaged = False
 
     @rule(torn=st.binary(max_size=60))
@@ -282,7 +282,7 @@ class SpoolMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.waiting) > 0)
     @rule(which=st.integers(0, 1000), where=st.floats(0, 1, exclude_max=True))
     def flip(self, which: int, where: float) -> None:
-        """Flip a byte of a waiting record, then crash, so that nobody has it in memory."""
+        """Flip a byte of a waiting record, then crash, so that it is not in memory."""
         body = self.waiting[which % len(self.waiting)]
         copied = self.copy()
         for segment in copied.glob("*.segment"):
@@ -311,15 +311,15 @@ class SpoolMachine(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self) -> None:
         if hasattr(self, "journal") and not self.waiting:
-            assert self.journal.stats.records == 0 or self.under_way is not None or self.is_damaged
+            assert self.journal.stats.records == 0 or self.current is not None or self.is_damaged
 
     def teardown(self) -> None:
         if hasattr(self, "journal"):
-            found: list[bytes] = []
+            bodies_read: list[bytes] = []
             while (batch := self.journal.read(10_000)) is not None:
-                found += [record.body for record in batch.records]
+                bodies_read += [record.body for record in batch.records]
                 self.journal.commit(batch)
-            assert found == self.waiting
+            assert bodies_read == self.waiting
             assert self.journal.stats.records == 0
             self.journal.close()
         shutil.rmtree(self.root)

@@ -196,11 +196,11 @@ def run(step: str, place: Path, data_dir: Path, *, restores: bool) -> int:
 
 def test_a_killed_backup_is_none(source: tuple[DataDir, Store], tmp_path: Path) -> None:
     place = tmp_path / "monday"
-    for step in ("run_in_server", "describe_files", "sync_folder"):
+    for step in ("run_in_server", "describe_files", "sync_directory"):
         assert run(step, place, source[0].path, restores=False) == -signal.SIGKILL
         assert not place.exists()
         assert [path.name for path in tmp_path.iterdir()] == [".monday.partial"]
-        if step != "sync_folder":
+        if step != "sync_directory":
             with pytest.raises(DataDirectoryError, match="is no backup, or none that was finished"):
                 read_manifest(tmp_path / ".monday.partial")
     assert run("", place, source[0].path, restores=False) == 0
@@ -211,7 +211,7 @@ def test_a_killed_backup_is_none(source: tuple[DataDir, Store], tmp_path: Path) 
 @pytest.mark.slow
 def test_a_killed_restore_is_none(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
     target = tmp_path / "restored"
-    for step in ("check_files", "_copy", "linked", "run_in_server", "migrate", "sync_folder"):
+    for step in ("check_files", "_copy", "linked", "run_in_server", "migrate", "sync_directory"):
         assert run(step, made[0], target, restores=True) == -signal.SIGKILL
         assert not target.exists()
     assert run("", made[0], target, restores=True) == 0

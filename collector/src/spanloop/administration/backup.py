@@ -20,7 +20,7 @@ from typing import Final, Protocol
 
 import polars as pl
 
-from spanloop.datadir import DataDir, disk_error
+from spanloop.datadir import DataDir, disk_error, sync_directory
 from spanloop.embedded_clickhouse.config import backups_folder
 from spanloop.semconv.errors import AlreadyRunningError, ConfigurationError, DataDirectoryError, StoreError
 from spanloop.store.store import Store
@@ -106,9 +106,9 @@ def backup(
             )
             write_manifest(partial, manifest)
             for folder, _, _ in os.walk(partial):
-                sync_folder(Path(folder))
+                sync_directory(Path(folder))
             partial.replace(destination)
-            sync_folder(destination.parent)
+            sync_directory(destination.parent)
     except OSError as error:
         raise disk_error(destination, error) from error
     return manifest
@@ -242,12 +242,3 @@ def remove(folder: Path) -> None:
     """Remove a folder that an earlier try has left."""
     if folder.exists():
         shutil.rmtree(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

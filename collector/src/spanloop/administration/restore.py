@@ -14,7 +14,7 @@ from typing import Final
 
 import polars as pl
 
-from spanloop.datadir import DataDir, disk_error
+from spanloop.datadir import DataDir, disk_error, sync_directory
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.embedded_clickhouse.lock import is_claimed
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
@@ -23,7 +23,7 @@ from spanloop.store.locate import embedded_address
 from spanloop.store.migrate import migrate
 from spanloop.store.named_queries import named_query
 
-from .backup import linked, remove, run_in_server, sync_folder
+from .backup import linked, remove, run_in_server
 from .backup_manifest import FILES, STORE, BackupManifest, Progress, check_files, read_manifest
 
 _STOP_MERGES: Final = "SYSTEM STOP MERGES"
@@ -77,9 +77,9 @@ def restore(source: Path, data_dir: DataDir, *, progress: Progress) -> BackupMan
         for folder in (staging.run, staging.logs, staging.clickhouse_conf):
             remove(folder)
         staging.open()
-        sync_folder(staging.path)
+        sync_directory(staging.path)
         staging.path.replace(target)
-        sync_folder(target.parent)
+        sync_directory(target.parent)
     except OSError as error:
         raise disk_error(target, error) from error
     return manifest

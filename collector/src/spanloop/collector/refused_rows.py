@@ -9,9 +9,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from spanloop.datadir import disk_error
+from spanloop.datadir import disk_error, sync_directory
 from spanloop.semconv.errors import StoreError
-from spanloop.spool.segment import sync_directory
 
 _DATA_CODES: Final = frozenset(
     {

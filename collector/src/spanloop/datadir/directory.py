@@ -205,11 +205,16 @@ def write_atomically(path: Path, text: str, *, mode: int = 0o600) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Sync a directory (fsync), which makes created, renamed and removed entries durable."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(folder)
+        os.fsync(fd)
     finally:
-        os.close(folder)
+        os.close(fd)
 
 
 @contextmanager

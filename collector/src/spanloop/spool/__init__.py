@@ -1,4 +1,4 @@
-"""The spool: a durable queue of records on disk, with group commit and recovery after a crash."""
+"""A durable queue of records on disk, with group commit (one fdatasync for many appends) and crash recovery."""
 
 from .spool import (
     AnyRecord,

@@ -1,8 +1,11 @@
-"""How far the spool was drained, and which block is under way, in one small durable file.
+"""The spool's cursor file: the committed position and the bounds and id of the current block.
 
-Invariant: `CursorFile.store` returns when the state is on disk, and a crash in the middle of it leaves the state
-before. Two slots, each on a page of its own, are written in turn; the newest slot with a valid checksum counts. The
-state before a commit names the same block as the commit, so even a lost slot leads to a retry under the same id.
+On disk: two slots of 4,096 bytes, written in turn. A slot is, little-endian: the magic ``SPLCUR01``, three u64
+(generation, committed sequence number, last sequence number of the block), the 16-byte block id, CRC-32, zeros.
+
+Invariant: `CursorFile.store` returns when the state is on disk, and a crash during it leaves the previous state. The
+slot with a valid checksum and the highest generation counts. The state before a commit names the same block as the
+commit, so a lost slot leads to a retry under the same id.
 """
 
 import contextlib
@@ -19,16 +22,16 @@ _MAGIC: Final = b"SPLCUR01"
 
 
 class CursorState(NamedTuple):
-    """What survives a restart besides the records."""
+    """The part of the spool's state that is stored beside the records."""
 
     generation: int = 0
-    """Counts the stored states; the highest valid one is current."""
+    """Number of states stored so far; the highest valid one is current."""
     committed_seq: int = 0
-    """Records up to this one are in ClickHouse; 0 when none is."""
+    """Last sequence number that is committed, so that its record is in ClickHouse; 0 before the first commit."""
     block_id: str = ""
-    """32 hex digits of the block under way; empty when none is."""
+    """32 hex digits of the current block; empty when there is none."""
     block_end_seq: int = 0
-    """The last record of the block under way; 0 when none is."""
+    """Last sequence number of the current block; 0 when there is none."""
 
 
 class CursorFile:
@@ -38,7 +41,7 @@ class CursorFile:
         self._fd = fd
         self.state = state
         self.is_damaged = is_damaged
-        """True when neither slot was valid although the file was there: everything stored is drained again."""
+        """True when the file existed and neither slot was valid: all stored records are drained again."""
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -53,17 +56,17 @@ class CursorFile:
         states = [state for state in slots if state is not None]
         if not states:
             cursor = cls(fd, CursorState(), is_damaged=not is_new and os.fstat(fd).st_size > 0)
-            # Both slots now, while there is room: a commit must not need space on a disk that has become full.
+            # Allocate both slots now: a later commit must not need space on a disk that has become full.
             cursor.store(committed_seq=0)
             cursor.store(committed_seq=0)
             return cursor
         return cls(fd, max(states), is_damaged=False)
 
     def store(self, *, committed_seq: int, block_id: str = "", block_end_seq: int = 0) -> None:
-        """Make a state durable.
+        """Store a state durably.
 
         Raises:
-            OSError: The write failed; the state before still counts.
+            OSError: The write failed; the previous state still counts.
         """
         state = CursorState(self.state.generation + 1, committed_seq, block_id, block_end_seq)
         raw = _encode(state)

@@ -1,10 +1,13 @@
-"""How one record lies in a segment file, and how to find the next whole one after damage.
+"""The byte layout of a frame, which holds one record in a segment file, and the search for the next frame after damage.
 
-Invariant: a frame that `read_frame` returns is byte for byte one that was written, and so is the body that its record
-reads later; everything else is a `Damage` with exact bounds, and the frames around it stay readable. The marker is
-random for each segment and stands in the file's name, so no body that a client sends can imitate a frame while we look
-for the next one after damage. CRC-32 (zlib) guards header and payload apart: a flipped payload does not cost the
-length, nor a flipped length the neighbours.
+On disk, little-endian: the segment's 8-byte marker, u64 sequence number, u64 acceptance time (ns), u16 kind length, u32
+body length, CRC-32 of kind and body, CRC-32 of the header so far, the kind (UTF-8), the body.
+
+Invariant: a frame that `read_frame` returns equals the bytes that were written, and so does the body that its record
+reads later. All other bytes are a `Damage` with exact bounds, and the frames around it stay readable. Each segment has
+a random marker, which its file name holds, so a client's body cannot imitate a frame during the search. Header and
+payload have separate checksums: damage in a payload leaves its length readable, and damage in a header leaves the
+neighbouring frames readable.
 """
 
 import errno
@@ -26,34 +29,34 @@ MAX_KIND_BYTES: Final = 2**16 - 1
 _RESYNC_CHUNK_BYTES: Final = 1 << 20
 _CHUNK_BYTES: Final = 1 << 20
 _SMALL_BYTES: Final = 1 << 16
-"""Frames up to this come many in one read: three reads for each would be most of what they cost."""
+"""Frames up to this size are parsed many to one read, because three reads a frame would dominate their cost."""
 _PAGE_BYTES: Final = 4096
 _READ_ATTEMPTS: Final = 3
 
 
 class SpoolDamageError(DataDirectoryError):
-    """A record changed on the disk after it was found whole. The next `Spool.read` looks at its block again."""
+    """A record changed on disk after its checksum was verified. The next `Spool.read` reads its block again."""
 
 
 class SegmentFile(Protocol):
-    """What records are read from."""
+    """A file that records are read from."""
 
     fd: int
-    """Negative once it is closed."""
-    is_doubtful: bool
-    """A record of it was not what it had been: what was read before does not count any more."""
+    """File descriptor; negative when the file is closed."""
+    needs_reread: bool
+    """A record of this file has changed since it was read, so its block must be read again."""
 
 
 class Record(NamedTuple):
-    """One body to be written, with what it is."""
+    """One body to be written, with its kind."""
 
     kind: str
-    """What the body holds, for whoever drains the spool: ``traces``, ``logs``, ``generation``, …"""
+    """Type of the body, for the reader of the spool: ``traces``, ``logs``, ``generation``, …"""
     body: bytes
     seq: int
-    """Position in the spool's history, from 1, strictly increasing, never reused; gaps are allowed."""
+    """Sequence number in the spool, from 1, strictly increasing, never reused; gaps are allowed."""
     accepted_ns: int
-    """Wall clock when the record was handed in, nanoseconds since the epoch."""
+    """Wall clock time of the append, nanoseconds since the epoch."""
 
     @property
     def body_bytes(self) -> int:
@@ -63,7 +66,7 @@ class Record(NamedTuple):
 
 @dataclass(slots=True)
 class StoredRecord:
-    """A `Record` that was acknowledged. Its body stays on disk until somebody asks, so that a block costs no memory."""
+    """An acknowledged `Record`. Its body is read from disk on access, so that a block needs no memory."""
 
     kind: str
     seq: int
@@ -72,32 +75,32 @@ class StoredRecord:
     payload_crc: int
     file: SegmentFile = field(compare=False, repr=False)
     offset: int = field(compare=False)
-    """Of the body."""
+    """Byte offset of the body in the file."""
 
     @property
     def body(self) -> bytes:
-        """The body, read and checked again.
+        """Read the body and verify its checksum.
 
         Raises:
-            SpoolDamageError: It is not what it was, or its block was committed.
+            SpoolDamageError: The body has changed, or its block was committed.
         """
         if self.file.fd >= 0:
             body = read_bytes(self.file.fd, self.body_bytes, self.offset)
             if len(body) == self.body_bytes and zlib.crc32(body, zlib.crc32(self.kind.encode())) == self.payload_crc:
                 return body
-        self.file.is_doubtful = True
+        self.file.needs_reread = True
         raise SpoolDamageError(
-            f"record {self.seq} of the spool, {self.body_bytes} bytes, is not what it was a moment ago",
-            next_step="look after the disk; what cannot be read is set aside and counted, its neighbours are kept",
+            f"record {self.seq} of the spool, {self.body_bytes} bytes, has changed on disk since it was read",
+            next_step="check the disk; unreadable bytes are quarantined and counted, neighbouring records are kept",
         )
 
 
 AnyRecord: TypeAlias = Record | StoredRecord
-"""What somebody who reads them need not tell apart."""
+"""A record in memory or on disk; both have the same fields."""
 
 
 class Frame(NamedTuple):
-    """A whole record between two offsets of its segment."""
+    """An intact record between two offsets of its segment."""
 
     offset: int
     end: int
@@ -105,12 +108,12 @@ class Frame(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes between two offsets that are no record: a torn tail or a flipped record."""
+    """Bytes between two offsets that are not an intact record: a torn tail or a flipped record."""
 
     offset: int
     end: int
     cause: str
-    """``torn`` when nothing whole follows, ``flipped`` when neighbours follow or the header is intact."""
+    """``torn`` when no intact frame follows; ``flipped`` when one follows or the header is intact."""
 
 
 class _Header(NamedTuple):
@@ -122,12 +125,12 @@ class _Header(NamedTuple):
 
 
 def frame_bytes(kind: str, body: bytes) -> int:
-    """Bytes on disk of one record."""
+    """Return the size of a record's frame on disk."""
     return HEADER_BYTES + len(kind.encode()) + len(body)
 
 
 def encode_frame(marker: bytes, record: Record) -> tuple[bytes, bytes]:
-    """Header with kind, and body: two pieces, so that a large body is not copied once more."""
+    """Encode a record as two buffers, header with kind and body, so that a large body is not copied."""
     kind = record.kind.encode()
     crc = zlib.crc32(record.body, zlib.crc32(kind))
     fields = _FIELDS.pack(marker, record.seq, record.accepted_ns, len(kind), len(record.body), crc)
@@ -135,7 +138,7 @@ def encode_frame(marker: bytes, record: Record) -> tuple[bytes, bytes]:
 
 
 def read_frame(file: SegmentFile, offset: int, end: int, marker: bytes) -> Frame | Damage:
-    """The frame at ``offset``, or the damage there; ``end`` is where the readable part of the file ends."""
+    """Read the frame or the damage at ``offset``; ``end`` is the end of the readable part of the file."""
     fd = file.fd
     header = _parse_header(read_bytes(fd, min(HEADER_BYTES, end - offset), offset), marker)
     if header is None:
@@ -151,28 +154,28 @@ def read_frame(file: SegmentFile, offset: int, end: int, marker: bytes) -> Frame
         crc = zlib.crc32(read_bytes(fd, min(_CHUNK_BYTES, frame_end - at), at), crc)
     if crc != header.payload_crc:
         return Damage(offset, frame_end, "flipped")
-    return Frame(offset, frame_end, _stored(header, kind, file, body_at))
+    return Frame(offset, frame_end, _stored_record(header, kind, file, body_at))
 
 
 def read_frames(file: SegmentFile, offset: int, end: int, marker: bytes) -> Iterator[Frame | Damage]:
-    """Frames and damages between two offsets, in order and without a gap; small frames many at a time."""
+    """Yield the frames and damages between two offsets, in order and without gaps."""
     chunk, chunk_offset = memoryview(b""), offset
-    frame_bytes = _SMALL_BYTES + 1
+    size_bytes = _SMALL_BYTES + 1
     while offset < end:
-        found: Frame | Damage | None = None
-        if frame_bytes <= _SMALL_BYTES:
-            found = _frame_in(chunk, chunk_offset, offset, marker, file)
-            if found is None and offset != chunk_offset:
+        frame: Frame | Damage | None = None
+        if size_bytes <= _SMALL_BYTES:
+            frame = _parse_frame(chunk, chunk_offset, offset, marker, file)
+            if frame is None and offset != chunk_offset:
                 chunk = memoryview(read_bytes(file.fd, min(_CHUNK_BYTES, end - offset), offset))
                 chunk_offset = offset
-                found = _frame_in(chunk, chunk_offset, offset, marker, file)
-        found = found or read_frame(file, offset, end, marker)
-        yield found
-        frame_bytes, offset = found.end - offset, found.end
+                frame = _parse_frame(chunk, chunk_offset, offset, marker, file)
+        frame = frame or read_frame(file, offset, end, marker)
+        yield frame
+        size_bytes, offset = frame.end - offset, frame.end
 
 
-def _frame_in(chunk: memoryview, chunk_offset: int, offset: int, marker: bytes, file: SegmentFile) -> Frame | None:
-    """The frame at ``offset`` when all of it is in the chunk and whole."""
+def _parse_frame(chunk: memoryview, chunk_offset: int, offset: int, marker: bytes, file: SegmentFile) -> Frame | None:
+    """Parse the frame at ``offset``, None unless the chunk holds all of it and its checksums are right."""
     start = offset - chunk_offset
     header = _parse_header(bytes(chunk[start : start + HEADER_BYTES]), marker)
     if header is None:
@@ -182,24 +185,24 @@ def _frame_in(chunk: memoryview, chunk_offset: int, offset: int, marker: bytes, 
     frame_end = body_at + header.body_bytes
     if frame_end > len(chunk):
         return None
-    # Kind and body lie in a row, and the checksum is over both.
+    # Kind and body are adjacent, and the checksum covers both.
     if zlib.crc32(chunk[kind_at:frame_end]) != header.payload_crc:
         return None
-    stored = _stored(header, bytes(chunk[kind_at:body_at]), file, chunk_offset + body_at)
+    stored = _stored_record(header, bytes(chunk[kind_at:body_at]), file, chunk_offset + body_at)
     return Frame(offset, chunk_offset + frame_end, stored)
 
 
-def _stored(header: _Header, kind: bytes, file: SegmentFile, body_at: int) -> StoredRecord:
+def _stored_record(header: _Header, kind: bytes, file: SegmentFile, body_at: int) -> StoredRecord:
     return StoredRecord(
         kind.decode(), header.seq, header.accepted_ns, header.body_bytes, header.payload_crc, file, body_at
     )
 
 
 def read_bytes(fd: int, size_bytes: int, offset: int) -> bytes:
-    """Like ``os.pread``, but with zeros for pages that the disk cannot read: one bad sector is damage, not the end.
+    """Read like ``os.pread``, with zeros for pages that the disk cannot read, so that a bad sector is only damage.
 
     Raises:
-        OSError: Anything but an unreadable page.
+        OSError: Any error but an unreadable page (EIO).
     """
     for _ in range(_READ_ATTEMPTS):
         try:
@@ -209,7 +212,7 @@ def read_bytes(fd: int, size_bytes: int, offset: int) -> bytes:
                 raise
     if size_bytes <= _PAGE_BYTES:
         return bytes(size_bytes)
-    # From page border to page border, so that each bad page is met alone.
+    # Read page by page, so that a bad page does not affect the others.
     first = _PAGE_BYTES - offset % _PAGE_BYTES
     starts = [offset, *range(offset + first, offset + size_bytes, _PAGE_BYTES)]
     ends = [*starts[1:], offset + size_bytes]
@@ -227,15 +230,15 @@ def _parse_header(raw: bytes, marker: bytes) -> _Header | None:
 
 
 def _next_header(fd: int, offset: int, end: int, marker: bytes) -> int | None:
-    """Offset of the first intact header at or after ``offset``."""
+    """Find the first intact header at or after ``offset``."""
     while offset + HEADER_BYTES <= end:
         chunk = read_bytes(fd, min(_RESYNC_CHUNK_BYTES, end - offset), offset)
-        found = chunk.find(marker)
-        if found < 0:
+        marker_at = chunk.find(marker)
+        if marker_at < 0:
             # A marker may straddle two chunks.
             offset += max(len(chunk) - MARKER_BYTES + 1, 1)
             continue
-        candidate = offset + found
+        candidate = offset + marker_at
         if _parse_header(read_bytes(fd, min(HEADER_BYTES, end - candidate), candidate), marker) is not None:
             return candidate
         offset = candidate + 1

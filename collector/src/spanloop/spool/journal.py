@@ -1,8 +1,12 @@
-"""The spool's state on disk: segments, cursor and the block under way. Blocking; `spool.Spool` gives it to asyncio.
+"""The spool's state on disk: segments, cursor and current block. Calls block; `spool.Spool` offers them to asyncio.
 
-Invariant: a record is in exactly one of three states: before the read position (committed), in the block under way,
-or after it. The position moves only after the cursor says so durably. A block's bounds and id are durable before
-`read` hands it out for the first time, so a retry, in this process or after a crash, is the same block.
+On disk, in the spool's directory: ``*.segment`` (records), ``cursor`` (committed position and current block), ``lock``
+(held with ``flock``) and ``quarantine/`` (copies of damaged bytes).
+
+Invariant: a record is in exactly one of three states: before the read position (committed), in the current block, or
+after it. The position moves only after the cursor is durable. A block's bounds and its id, which the writers use as
+ClickHouse's deduplication token, are durable before `read` returns the block for the first time. So a retry, in this
+process or after a crash, sends the same records with the same token.
 
 One thread writes and one thread reads; they share metadata under a lock and do their disk work outside it.
 """
@@ -17,36 +21,37 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from spanloop.datadir import sync_directory
 from spanloop.semconv.errors import AlreadyRunningError
 
 from .cursor import CursorFile
 from .frames import AnyRecord, Damage, Frame, Record, StoredRecord
-from .segment import Segment, list_quarantined, list_segments, sync_directory
+from .segment import Segment, list_quarantined, list_segments
 
 _AGE_RESOLUTION_NS: Final = 100_000_000
 
 
 class Batch(NamedTuple):
-    """One block: what the writer sends under one deduplication token until it is committed."""
+    """One block: records that are sent to ClickHouse under one deduplication token until the block is committed."""
 
     block_id: str
-    """32 hex digits; the same for every retry of the block."""
+    """Base of the deduplication token: 32 hex digits, the same for every retry of the block."""
     records: tuple[AnyRecord, ...]
-    """Oldest first, their bodies on disk until asked for; empty only when every record of the block was damaged after
-    it was first read."""
+    """Oldest first; a body is read from disk on access. Empty only when all records of the block were damaged after
+    they were first read."""
 
 
 class SpoolStats(NamedTuple):
-    """A spool's fill at one moment."""
+    """Counts of a spool's records that are not committed."""
 
     bytes: int
-    """Bytes on disk that are not committed, frames included."""
+    """Size on disk of the records that are not committed, frame headers included."""
     records: int
-    """Records that are not committed; an upper bound after disk errors, exact otherwise."""
+    """Number of records that are not committed; an upper bound after disk errors, exact otherwise."""
     oldest_age_s: float
-    """Age of the oldest record that is not committed, to about 0.1 s; 0 when there is none."""
+    """Age of the oldest record that is not committed, to about 0.1 s; 0 when all are committed."""
     quarantined: int
-    """Damaged stretches found so far and kept under ``quarantine/``."""
+    """Number of damaged byte ranges found so far, whose copies are in ``quarantine/``."""
 
 
 class _Position(NamedTuple):
@@ -58,11 +63,11 @@ class _Block(NamedTuple):
     batch: Batch
     end_seq: int
     end: _Position | None
-    """None when no segment is left to read."""
+    """Position after the block; None when no segment is left to read."""
 
 
 class Journal:
-    """The opened spool directory, locked against other processes."""
+    """An open spool directory, locked against other processes."""
 
     def __init__(self, directory: Path, *, segment_bytes: int) -> None:
         self._directory = directory
@@ -82,22 +87,22 @@ class Journal:
             self._quarantined = list_quarantined(directory)
             if self._cursor.is_damaged:
                 self._quarantined.add("cursor")
-            # Past the block under way too: its last record may be damaged, and its number must not come again.
+            # Start after the current block too: its last record may be damaged, and its number must not be reused.
             self._next_seq = max(self._cursor.state.committed_seq, self._cursor.state.block_end_seq) + 1
             self._recover()
         except BaseException:
-            # Whoever mends the disk can open it again, in this process too.
+            # After the disk is fixed, the spool can be opened again, in this process too.
             self._release()
             raise
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes on disk that are not committed."""
+        """Size on disk of the records that are not committed."""
         return self._pending_bytes
 
     @property
     def stats(self) -> SpoolStats:
-        """The fill right now."""
+        """Counts of the records that are not committed now."""
         with self._lock:
             pending = self._pending_bytes
             records = self._segments[-1].last_seq - self._cursor.state.committed_seq if pending else 0
@@ -106,17 +111,17 @@ class Journal:
             return SpoolStats(pending, records, age_s, len(self._quarantined))
 
     def write(self, items: Sequence[tuple[str, bytes, int]]) -> None:
-        """Append (kind, body, accepted_ns) items as one group; on return all are on disk.
+        """Append (kind, body, accepted_ns) items as one group with one fdatasync; on return all are durable.
 
         Raises:
-            OSError: None of them counts.
+            OSError: None of them is stored.
         """
         if not items:
             return
         first = self._next_seq
-        # Numbers of a failed group are not reused: remains of it may turn up after a crash.
+        # Numbers of a failed group are not reused, because parts of it may be on disk after a crash.
         self._next_seq += len(items)
-        records = [Record(kind, body, first + at, when) for at, (kind, body, when) in enumerate(items)]
+        records = [Record(kind, body, first + at, accepted_ns) for at, (kind, body, accepted_ns) in enumerate(items)]
         segment = self._active
         if segment is None:
             segment = Segment.create(self._directory, first)
@@ -135,10 +140,10 @@ class Journal:
             self._active = None
 
     def read(self, max_bytes: int) -> Batch | None:
-        """The block under way, else a new one of at most ``max_bytes`` (and at least one record), else None.
+        """Return the current block, else a new one of at most ``max_bytes`` (and at least one record), else None.
 
         Raises:
-            OSError: The block's bounds could not be made durable; no block was opened.
+            OSError: The block's bounds and id could not be stored durably; no block was opened.
         """
         with self._read_lock:
             if self._block is None or self._has_changed():
@@ -146,24 +151,24 @@ class Journal:
             return None if self._block is None else self._block.batch
 
     def commit(self, batch: Batch) -> None:
-        """Forget a block durably.
+        """Mark the current block as committed, durably.
 
         Raises:
-            ValueError: Another block is under way.
-            OSError: The cursor could not be written; the block is still under way.
+            ValueError: The block is not the current one.
+            OSError: The cursor could not be written; the block stays current.
         """
         with self._read_lock:
             block = self._block
             if block is None or block.batch.block_id != batch.block_id:
-                under_way = "none" if block is None else block.batch.block_id
-                raise ValueError(f"cannot commit spool block {batch.block_id}: the block under way is {under_way}")
+                current = "none" if block is None else block.batch.block_id
+                raise ValueError(f"cannot commit spool block {batch.block_id}: the current block is {current}")
             self._cursor.store(committed_seq=block.end_seq)
             self._block = None
             if block.end is not None:
                 self._move_to(block.end)
 
     def close(self) -> None:
-        """Release files and lock; a drained segment is removed first."""
+        """Remove a drained segment, then close all files and release the lock."""
         self._active = None
         with self._read_lock:
             if self._position is not None:
@@ -184,13 +189,13 @@ class Journal:
         for path in list_segments(self._directory):
             segment = Segment.open(path)
             self._segments.append(segment)
-            start, found = self._scan(segment, state.committed_seq)
-            damages.extend((segment, damage) for damage in found)
+            start, segment_damages = self._scan(segment, state.committed_seq)
+            damages.extend((segment, damage) for damage in segment_damages)
             if start is not None and self._position is None:
                 self._position = _Position(segment, start)
             self._next_seq = max(self._next_seq, segment.last_seq + 1)
         if damages:
-            # A disk that fails altogether is no reason to pass over a record; one that takes this works.
+            # Success shows that the disk works: records are not skipped on a disk that fails completely.
             self._cursor.store(
                 committed_seq=state.committed_seq, block_id=state.block_id, block_end_seq=state.block_end_seq
             )
@@ -201,35 +206,35 @@ class Journal:
             self._move_to(self._position)
 
     def _scan(self, segment: Segment, committed_seq: int) -> tuple[int | None, list[Damage]]:
-        """Check every frame; the offset of the first one that is not committed, and the damages that matter."""
+        """Check every frame; return the offset of the first that is not committed, and the damages after it."""
         start: int | None = None
         damages: list[Damage] = []
-        for found in segment.read(0, segment.durable_bytes):
-            if isinstance(found, Damage):
-                damages.append(found)
+        for frame in segment.read(0, segment.durable_bytes):
+            if isinstance(frame, Damage):
+                damages.append(frame)
                 continue
-            segment.last_seq = max(segment.last_seq, found.record.seq)
-            if found.record.seq <= committed_seq:
-                # Damage between committed records was met, or is of no interest any more.
+            segment.last_seq = max(segment.last_seq, frame.record.seq)
+            if frame.record.seq <= committed_seq:
+                # Damage between committed records is handled already, or irrelevant.
                 damages.clear()
                 continue
-            start = found.offset if start is None else start
-            self._note_age(found.record.seq, found.record.accepted_ns)
+            start = frame.offset if start is None else start
+            self._note_age(frame.record.seq, frame.record.accepted_ns)
         return start, damages
 
     def _has_changed(self) -> bool:
-        """Whether a record was damaged since it was read: then its block has to be read again."""
-        doubtful = [segment for segment in self._segments if segment.is_doubtful]
-        for segment in doubtful:
-            segment.is_doubtful = False
-        return bool(doubtful)
+        """Whether a record has changed since it was read, so that its block must be read again."""
+        changed = [segment for segment in self._segments if segment.needs_reread]
+        for segment in changed:
+            segment.needs_reread = False
+        return bool(changed)
 
     def _count_pending(self) -> None:
-        """Call it under the lock whenever a border moved: every append asks for the sum."""
+        """Update the cached sum, which every append reads. Call it under the lock after a position or size changed."""
         self._pending_bytes = sum(end - start for _, start, end in self._unread())
 
     def _unread(self) -> Iterator[tuple[Segment, int, int]]:
-        """(segment, from, to) of what is not committed; call it under the lock."""
+        """Yield (segment, start, end) of the bytes that are not committed. Call it under the lock."""
         is_after = self._position is None
         for segment in self._segments:
             if not is_after and self._position is not None and segment is self._position.segment:
@@ -245,21 +250,22 @@ class Journal:
         end_seq = state.block_end_seq
         end: _Position | None = None
         damages: list[tuple[Segment, Damage]] = []
-        for segment, found in self._frames():
-            if isinstance(found, Damage):
-                damages.append((segment, found))
+        for segment, frame in self._frames():
+            if isinstance(frame, Damage):
+                damages.append((segment, frame))
             else:
-                size_bytes += found.record.body_bytes
-                is_past = found.record.seq > end_seq if state.block_id else size_bytes > max_bytes and bool(records)
+                size_bytes += frame.record.body_bytes
+                is_past = frame.record.seq > end_seq if state.block_id else size_bytes > max_bytes and bool(records)
                 if is_past:
                     break
-                records.append(found.record)
-            end = _Position(segment, found.end)
+                records.append(frame.record)
+            end = _Position(segment, frame.end)
         block_id = state.block_id
         if records and not block_id:
+            # The base of the block's deduplication token.
             block_id, end_seq = uuid.uuid4().hex, records[-1].seq
         if damages or block_id != state.block_id:
-            # Also what shows that the disk works: one that fails altogether is no reason to pass over a record.
+            # Success also shows that the disk works: records are not skipped on a disk that fails completely.
             self._cursor.store(committed_seq=state.committed_seq, block_id=block_id, block_end_seq=end_seq)
         self._quarantined.update(segment.quarantine(damage) for segment, damage in damages)
         if block_id:
@@ -272,11 +278,11 @@ class Journal:
         with self._lock:
             unread = list(self._unread())
         for segment, start, stop in unread:
-            for found in segment.read(start, stop):
-                yield segment, found
+            for frame in segment.read(start, stop):
+                yield segment, frame
 
     def _move_to(self, position: _Position) -> None:
-        """Everything before ``position`` is committed: drop the segments that hold nothing else."""
+        """Advance the read position and delete the segments that hold only committed records."""
         committed = self._cursor.state.committed_seq
         with self._lock:
             self._position = position

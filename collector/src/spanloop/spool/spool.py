@@ -1,9 +1,9 @@
-"""Bodies on disk before they are acknowledged: an fsynced queue between a server and ClickHouse.
+"""The spool: a durable queue on disk between a server, which acknowledges requests, and ClickHouse.
+
+Group commit: all waiting appends share one write and one fdatasync, which run in a thread of their own.
 
 Invariant: when `Spool.append` returns, the record survives a crash of the process and of the machine, and it stays
-until the block that holds it was committed. When it raises, the record was not acknowledged to anybody. Many
-waiting appends share one write and one fdatasync, which run in a thread of their own. The spool knows nothing of what
-a body holds.
+until its block is committed. When it raises, the record is not acknowledged. The spool does not interpret bodies.
 
 Used by the collector (``spool/``) and the gateway (``generations/``).
 """
@@ -39,34 +39,33 @@ __all__ = [
 
 _SEGMENT_BYTES: Final = 64 * 2**20
 _GROUP_BYTES: Final = 64 * 2**20
-_COMPANY_S: Final = 0.0003
-"""How long a group waits for more when the one before it was of several: to write and sync costs as much as half a
-request of 8 spans, and to go back and forth between the threads as much again. Who is alone does not wait."""
+_GROUP_WAIT_S: Final = 0.0003
+"""How long a group waits for more appends when the previous group had several: a write with fdatasync costs half a
+request of 8 spans, and a switch between the threads costs the same again. A single append does not wait."""
 
 
 class SpoolFullError(DataDirectoryError):
-    """The spool holds as much as it may; whoever sent the body should retry later."""
+    """The spool holds ``max_bytes``; the client should retry later."""
 
 
 class SpoolDiskError(DataDirectoryError):
-    """The disk refused the record; it was not acknowledged."""
+    """The disk could not store the record; it is not acknowledged."""
 
 
-class _Waiting(NamedTuple):
+class _Append(NamedTuple):
     items: tuple[tuple[str, bytes], ...]
     accepted_ns: int
     size_bytes: int
-    done: asyncio.Future[None]
+    stored: asyncio.Future[None]
 
 
 class Spool:
     """One spool directory, opened by one process. Appends come from one event loop; one thread at a time drains.
 
     Args:
-        directory: Made when absent; locked while the spool is open.
-        max_bytes: Most bytes that may wait to be committed. The files may be one segment larger.
-        segment_bytes: A segment is closed when it has grown to this; default 64 MiB, at most a quarter of
-            ``max_bytes``.
+        directory: Created when absent; locked while the spool is open.
+        max_bytes: Limit for the bytes that are not committed. The files may be one segment larger.
+        segment_bytes: Size at which a segment is closed; default 64 MiB, at most a quarter of ``max_bytes``.
 
     Raises:
         AlreadyRunningError: Another process has this spool open.
@@ -82,31 +81,31 @@ class Spool:
             self._journal = Journal(directory, segment_bytes=segment_bytes)
         except OSError as error:
             raise disk_error(directory, error) from error
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_Append] = deque()
         self._queued_bytes = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        """The one whose appends the thread is writing; None while it rests."""
-        self._calls: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
+        """Event loop whose appends the thread is writing; None while the thread is idle."""
+        self._wakeups: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._readable = asyncio.Event()
         if self._journal.pending_bytes:
             self._readable.set()
 
     async def append(self, kind: str, body: bytes) -> None:
-        """Return when the record is on disk.
+        """Append a record; return when it is on disk (fdatasync).
 
         Args:
-            kind: What the body holds, for the reader; at most 64 KiB of UTF-8.
-            body: Any bytes up to 4 GiB; empty is allowed.
+            kind: Type of the body, for the reader; at most 64 KiB of UTF-8.
+            body: Up to 4 GiB; empty is allowed.
 
         Raises:
-            SpoolFullError: ``max_bytes`` are waiting already.
-            SpoolDiskError: Disk full or broken; nothing was acknowledged.
+            SpoolFullError: The spool would hold more than ``max_bytes``.
+            SpoolDiskError: The disk is full or broken; the record is not stored.
         """
         await self.append_all([(kind, body)])
 
     async def append_all(self, items: Sequence[tuple[str, bytes]]) -> None:
-        """Return when all of these (kind, body) records are on disk; when it raises, none of them counts.
+        """Append (kind, body) records; return when all are on disk. When it raises, none of them is stored.
 
         Raises:
             SpoolFullError, SpoolDiskError: As `append`.
@@ -118,32 +117,32 @@ class Spool:
             size_bytes += frame_bytes(kind, body)
         self.check_room(size_bytes)
         loop = asyncio.get_running_loop()
-        waiting = _Waiting(tuple(items), time.time_ns(), size_bytes, loop.create_future())
-        self._queue.append(waiting)
+        append = _Append(tuple(items), time.time_ns(), size_bytes, loop.create_future())
+        self._queue.append(append)
         self._queued_bytes += size_bytes
         if self._loop is not loop:
             self._loop = loop
-            # Not at once: who appends in the same turn of the event loop is in the same group.
-            loop.call_soon(self._call_thread, loop)
-        await waiting.done
+            # Deferred, so that all appends of this iteration of the event loop are in one group.
+            loop.call_soon(self._wake_thread, loop)
+        await append.stored
 
     def check_room(self, size_bytes: int) -> None:
-        """Whether so many bytes would be taken now.
+        """Check that the spool has room for a record of this size.
 
         Raises:
-            SpoolFullError: ``max_bytes`` are waiting already.
+            SpoolFullError: The spool would hold more than ``max_bytes``.
         """
         waiting_bytes = self._journal.pending_bytes + self._queued_bytes
         if waiting_bytes + size_bytes > self._max_bytes:
             raise SpoolFullError(
                 f"the spool {self._directory} is full: {waiting_bytes} of {self._max_bytes} bytes wait for ClickHouse, "
                 f"{size_bytes} more do not fit",
-                next_step="see whether ClickHouse answers (`spanloop status`); senders retry by themselves",
+                next_step="check that ClickHouse answers (`spanloop status`); clients retry automatically",
             )
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait until there is something to read; False when the time is up. ``timeout_s`` 0 only asks."""
-        if self._readable.is_set():  # `wait_for` does not even look when it has no time
+        """Wait until a record can be read; return False after ``timeout_s``. 0 checks without waiting."""
+        if self._readable.is_set():  # with a timeout of 0, `wait_for` does not check the event
             return True
         try:
             await asyncio.wait_for(self._readable.wait(), timeout_s)
@@ -152,41 +151,41 @@ class Spool:
         return True
 
     def read(self, max_bytes: int) -> Batch | None:
-        """The oldest block that is not committed, the same one until it is; None when there is nothing.
+        """Return the oldest block that is not committed, the same one until it is committed; None when there is none.
 
-        Blocks on the disk. Safe in a thread beside the event loop that appends.
+        The call blocks on the disk. It is safe in a thread beside the event loop that appends.
 
         Args:
-            max_bytes: Most bytes of bodies in a *new* block; one record larger than that makes a block alone.
+            max_bytes: Limit for the bodies of a *new* block; a larger record is a block of its own.
 
         Raises:
-            OSError: The disk refused to persist the block's bounds; call again later.
+            OSError: The block's bounds could not be stored durably; call it again later.
         """
         return self._journal.read(max_bytes)
 
     def commit(self, batch: Batch) -> None:
-        """Forget a block whose records are safe elsewhere; durable on return.
+        """Mark a block as committed, because its records are in ClickHouse; durable on return.
 
         Raises:
-            ValueError: It is not the block under way.
-            OSError: The disk refused; the block stays under way.
+            ValueError: The block is not the current one.
+            OSError: The cursor could not be written; the block stays current.
         """
         self._journal.commit(batch)
 
     def rearm(self) -> None:
-        """Let `wait` wait again when everything was read; call it on the event loop's thread after a commit."""
+        """Make `wait` wait again when all records are committed. Call it on the event loop's thread after a commit."""
         if not self._journal.pending_bytes:
             self._readable.clear()
 
     @property
     def stats(self) -> SpoolStats:
-        """The fill right now."""
+        """Counts of the records that are not committed now."""
         return self._journal.stats
 
     def close(self) -> None:
-        """Finish the group that is being written and release the directory. Await all appends first."""
+        """Write the current group, stop the thread and release the directory. Await all appends first."""
         if self._thread is not None:
-            self._calls.put(None)
+            self._wakeups.put(None)
             self._thread.join()
         self._journal.close()
 
@@ -196,60 +195,64 @@ class Spool:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _call_thread(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _wake_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._write_groups, name="spool-fsync", daemon=True)
             self._thread.start()
-        self._calls.put(loop)
+        self._wakeups.put(loop)
 
     def _write_groups(self) -> None:
-        """The thread: one write, one fdatasync and one word to the event loop for all who wait."""
-        has_company = False
-        while (loop := self._calls.get()) is not None:
-            if has_company:
-                time.sleep(_COMPANY_S)
+        """Run group commits in the thread: one write, one fdatasync and one callback for all waiting appends."""
+        was_shared = False
+        while (loop := self._wakeups.get()) is not None:
+            if was_shared:
+                time.sleep(_GROUP_WAIT_S)
             group = self._take_group()
-            has_company = len(group) > 1
+            was_shared = len(group) > 1
             failure: Exception | None = None
             try:
-                self._journal.write([(kind, body, each.accepted_ns) for each in group for kind, body in each.items])
-            except Exception as error:  # noqa: BLE001 - every waiter gets it, none may hang
+                self._journal.write(
+                    [(kind, body, append.accepted_ns) for append in group for kind, body in append.items]
+                )
+            except Exception as error:  # noqa: BLE001 - set on every append, so that none waits for ever
                 failure = error
-            with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody waits any more
-                loop.call_soon_threadsafe(self._settle, loop, group, failure)
-            del group  # the bodies, until there are others
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, so no append waits
+                loop.call_soon_threadsafe(self._complete_group, loop, group, failure)
+            del group  # frees the bodies before the next wait
 
-    def _settle(self, loop: asyncio.AbstractEventLoop, group: Sequence[_Waiting], failure: Exception | None) -> None:
-        """Tell everybody in a group what became of it, and see to the next one."""
+    def _complete_group(
+        self, loop: asyncio.AbstractEventLoop, group: Sequence[_Append], failure: Exception | None
+    ) -> None:
+        """Complete the appends of a group, then start the next group."""
         if failure is None:
             self._readable.set()
-        for waiting in group:
-            self._queued_bytes -= waiting.size_bytes
-            if not waiting.done.done():
-                self._resolve(waiting, failure)
+        for append in group:
+            self._queued_bytes -= append.size_bytes
+            if not append.stored.done():
+                self._complete(append, failure)
         if self._queue:
-            self._call_thread(loop)
+            self._wake_thread(loop)
         else:
             self._loop = None
 
-    def _take_group(self) -> list[_Waiting]:
-        group: list[_Waiting] = []
+    def _take_group(self) -> list[_Append]:
+        group: list[_Append] = []
         size_bytes = 0
         while self._queue and (not group or size_bytes + self._queue[0].size_bytes <= _GROUP_BYTES):
             group.append(self._queue.popleft())
             size_bytes += group[-1].size_bytes
         return group
 
-    def _resolve(self, waiting: _Waiting, failure: Exception | None) -> None:
+    def _complete(self, append: _Append, failure: Exception | None) -> None:
         if failure is None:
-            waiting.done.set_result(None)
+            append.stored.set_result(None)
         elif isinstance(failure, OSError):
             reason = failure.strerror or failure
             error = SpoolDiskError(
-                f"the spool {self._directory} could not store {waiting.size_bytes} bytes: {reason}",
-                next_step=f"make room on the disk of {self._directory} or mend it; senders retry by themselves",
+                f"the spool {self._directory} could not store {append.size_bytes} bytes: {reason}",
+                next_step=f"free space on the disk of {self._directory}, or replace it; clients retry automatically",
             )
             error.__cause__ = failure
-            waiting.done.set_exception(error)
+            append.stored.set_exception(error)
         else:
-            waiting.done.set_exception(failure)
+            append.stored.set_exception(failure)
