@@ -13,7 +13,7 @@ from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.store import Store, connect
 from spanloop.store.client import Address
 
-from ..collector.collecting import CollectorProcess
+from ..collector.collectors import CollectorProcess
 from ..conftest import MEMORY_CAP_BYTES
 from .support import Run, eventually
 

@@ -10,7 +10,7 @@ from spanloop.collector import Settings
 from spanloop.datadir import DataDir
 from spanloop.store.client import Address, Connection
 
-from .collecting import App, CollectorProcess, Launcher
+from .collectors import App, CollectorProcess, Launcher
 
 
 @pytest.fixture

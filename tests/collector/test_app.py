@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from spanloop.collector import health, otlp_http
 from spanloop.collector.otlp.wire import fields
 
-from .collecting import App, trace_request
+from .collectors import App, trace_request
 
 PROTOBUF = "application/x-protobuf"
 
@@ -169,7 +169,7 @@ async def test_hostile_requests_are_refused_whole(
     assert "retry-after" not in response.headers
     assert app.spooled() == []
     assert app.metrics.get("refused_requests_total", signal=path[4:], status=str(status)) == 1
-    assert app.intake.budget.held_bytes == 0
+    assert app.receiver.budget.held_bytes == 0
 
 
 async def test_a_body_that_is_no_request_is_kept_whole(app: App) -> None:
@@ -202,7 +202,7 @@ async def test_zstd_also_in_several_frames_and_pieces(app: App) -> None:
 
 
 async def test_what_is_too_much_at_once_is_told_to_come_back(app: App) -> None:
-    app.intake.budget.take(app.intake.settings.memory_limit_bytes - 100)
+    app.receiver.budget.take(app.receiver.settings.memory_limit_bytes - 100)
     small = trace_request(1).SerializeToString()
     assert len(small) < 100
     large = trace_request(*range(1, 20)).SerializeToString()
@@ -225,7 +225,7 @@ async def test_a_body_that_trickles_is_given_up(app: App, monkeypatch: pytest.Mo
     refused = await app.client.post("/v1/traces", content=trickle(), headers={"content-type": PROTOBUF})
     assert refused.status_code == 503
     assert "too slowly" in rpc_message(refused)
-    assert app.intake.budget.held_bytes == 0
+    assert app.receiver.budget.held_bytes == 0
 
 
 async def test_a_full_spool_says_when_to_come_back(app: App) -> None:
@@ -249,7 +249,7 @@ async def test_a_full_spool_reads_a_body_to_its_end_and_holds_nothing_of_it(app:
         for _ in range(16):
             yield bytes(65536)
             sent += 65536
-            assert app.intake.budget.held_bytes == 0
+            assert app.receiver.budget.held_bytes == 0
 
     headers = {"content-type": PROTOBUF, "content-length": str(2**20)}
     refused = await app.client.post("/v1/traces", content=pieces(), headers=headers)

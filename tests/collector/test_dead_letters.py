@@ -16,7 +16,7 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Connection
 
-from .collecting import CollectorProcess, Launcher, trace_request
+from .collectors import CollectorProcess, Launcher, trace_request
 from .test_process import stored_ids, wait_for
 
 LETTERS = st.lists(

@@ -15,7 +15,7 @@ from spanloop.collector.otlp.wire import fields
 from spanloop.collector.otlp_grpc import serve_grpc
 from spanloop.datadir import DataDir
 
-from .collecting import App, CollectorProcess, Launcher, trace_request
+from .collectors import App, CollectorProcess, Launcher, trace_request
 from .test_process import run_to_end
 
 TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
@@ -27,7 +27,7 @@ METRICS = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 async def channel(app: App) -> AsyncIterator[Any]:
     """To a server on the app's own spool; sends gzip."""
     async with (
-        serve_grpc(app.intake, "127.0.0.1", 0) as port,
+        serve_grpc(app.receiver, "127.0.0.1", 0) as port,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}", compression=grpc.Compression.Gzip) as opened,
     ):
         yield opened
@@ -55,7 +55,7 @@ async def test_accepted_is_on_disk_and_rejected_is_a_partial_success(app: App, c
     answer.MergeFromString(await channel.unary_unary(TRACES)(bad.SerializeToString()))
     assert answer.partial_success.rejected_spans == 1
     assert app.metrics.get("accepted_total", signal="traces") == 2
-    assert app.intake.budget.held_bytes == 0
+    assert app.receiver.budget.held_bytes == 0
 
 
 async def test_what_is_no_request_is_an_invalid_argument_and_kept(app: App, channel: Any) -> None:
@@ -72,12 +72,12 @@ async def test_metrics_and_nonsense_are_unimplemented(channel: Any) -> None:
 
 
 async def test_too_large_after_decompression_is_exhausted(app: App, channel: Any) -> None:
-    code, _, _ = await refusal(channel, TRACES, bytes(app.intake.settings.body_limit_bytes + 1))
+    code, _, _ = await refusal(channel, TRACES, bytes(app.receiver.settings.body_limit_bytes + 1))
     assert code == "RESOURCE_EXHAUSTED"
 
 
 async def test_what_does_not_fit_now_says_when_to_come_back(app: App, channel: Any) -> None:
-    app.intake.budget.take(app.intake.settings.memory_limit_bytes)
+    app.receiver.budget.take(app.receiver.settings.memory_limit_bytes)
     code, message, details = await refusal(channel, TRACES, trace_request(1).SerializeToString())
     assert (code, "do not fit" in message) == ("UNAVAILABLE", True)
     (retry,) = [field.payload for field in fields(details) if field.number == 3]

@@ -18,11 +18,11 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanloop.collector import Settings, create_app
-from spanloop.collector.connections import PatientProtocol
-from spanloop.collector.raw_blocks import ProtobufStrategy
+from spanloop.collector.connections import IdleTimeoutProtocol
+from spanloop.collector.protobuf_blocks import ProtobufStrategy
 from spanloop.store import Store
 
-from .collecting import NOW_NS, PROTOBUF, SECOND_NS, TIMEOUT_S, App, CollectorProcess, Launcher, trace_request
+from .collectors import NOW_NS, PROTOBUF, SECOND_NS, TIMEOUT_S, App, CollectorProcess, Launcher, trace_request
 from .test_rows import full_request
 
 JSON = "application/json"
@@ -233,7 +233,7 @@ async def fuzz(app: App, store: Store, count: int, seed: int) -> None:
     assert set(answers) <= {200, 400}, answers
     assert min(answers[200], answers[400]) > count // 20, answers
     assert rows == sum(app.metrics.get("accepted_total", signal=signal) for signal in ("traces", "logs"))
-    assert app.intake.budget.held_bytes == 0
+    assert app.receiver.budget.held_bytes == 0
 
 
 async def test_fuzzed_bodies_get_an_answer_and_clickhouse_takes_what_was_accepted(wide: App, store: Store) -> None:
@@ -246,12 +246,12 @@ async def test_a_hundred_thousand_fuzzed_bodies(wide: App, store: Store) -> None
     await fuzz(wide, store, 100_000, seed=7)
 
 
-class _Hasty(PatientProtocol):
+class _Hasty(IdleTimeoutProtocol):
     idle_s = 0.3
 
 
 async def test_who_never_finishes_a_request_head_is_cut_off(wide: App) -> None:
-    config = uvicorn.Config(create_app(wide.intake), http=_Hasty, lifespan="off", log_config=None, port=0)
+    config = uvicorn.Config(create_app(wide.receiver), http=_Hasty, lifespan="off", log_config=None, port=0)
     server = uvicorn.Server(config)
     listener = socket.create_server(("127.0.0.1", 0))
     serving = asyncio.create_task(server.serve(sockets=[listener]))

@@ -14,7 +14,7 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from spanloop.collector.server import _listen
@@ -25,7 +25,7 @@ from spanloop.store import connect
 from spanloop.store.client import Address, Connection
 from spanloop.store.locate import embedded_address
 
-from .collecting import TIMEOUT_S, CollectorProcess, Launcher, trace_request
+from .collectors import TIMEOUT_S, CollectorProcess, Launcher, trace_request
 
 
 def stored_ids(connection: Connection, database: str) -> list[str]:
@@ -66,7 +66,7 @@ def test_every_compression_of_the_otlp_exporter_is_accepted(launch: Launcher, co
     provider.add_span_processor(SimpleSpanProcessor(memory))
     provider.get_tracer("test").start_span("chat", attributes={"text": "é" * 5000}).end()
     collector = launch("", 0, "--no-grpc")
-    exporter = OTLPSpanExporter(f"{collector.url}/v1/traces", compression=compression, timeout=TIMEOUT_S)
+    exporter: SpanExporter = OTLPSpanExporter(f"{collector.url}/v1/traces", compression=compression, timeout=TIMEOUT_S)
     assert exporter.export(memory.get_finished_spans()) is SpanExportResult.SUCCESS
     exporter.shutdown()
     health = collector.health()

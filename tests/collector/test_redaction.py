@@ -22,16 +22,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 
 from spanloop.collector.__main__ import main
-from spanloop.collector.admission import JSON, PROTOBUF, Admission, Signal, admit, malformed_letter
 from spanloop.collector.otlp.wire import MalformedError
-from spanloop.collector.patterns import Pattern, anywhere
+from spanloop.collector.re2_patterns import Pattern, anywhere
 from spanloop.collector.redaction import Redactor
 from spanloop.collector.redaction_rules import Rule, builtin, load_rules, read_rules
+from spanloop.collector.validation import JSON, PROTOBUF, Signal, Validation, malformed_letter, validate_request
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store.client import Address, Connection
 
-from .collecting import Launcher, trace_request
+from .collectors import Launcher, trace_request
 
 SECRET = "hunter2-hunter2"
 EMAIL = "alice.b+x@mail.example.com"
@@ -94,10 +94,10 @@ def request_with(place: str, pair: KeyValue) -> ExportTraceServiceRequest:
 @pytest.mark.parametrize("carrier", CARRIERS)
 @pytest.mark.parametrize("place", IN_SPAN)
 def test_credentials_do_not_pass_wherever_they_are(place: str, carrier: str) -> None:
-    admission = admit(Signal.TRACES, request_with(place, CARRIERS[carrier]).SerializeToString())
-    assert SECRET.encode() not in admission.body
-    assert (admission.accepted, admission.redacted) == (2, {"known_leaks": 1})
-    assert admission.body.count(b"spanloop.redacted") == 1
+    validation = validate_request(Signal.TRACES, request_with(place, CARRIERS[carrier]).SerializeToString())
+    assert SECRET.encode() not in validation.body
+    assert (validation.accepted, validation.redacted) == (2, {"known_leaks": 1})
+    assert validation.body.count(b"spanloop.redacted") == 1
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)
@@ -106,9 +106,9 @@ def test_credentials_do_not_pass_in_logs(carrier: str) -> None:
     record = request.resource_logs.add().scope_logs.add().log_records.add()
     record.attributes.append(CARRIERS[carrier])
     record.body.kvlist_value.values.append(CARRIERS[carrier])
-    admission = admit(Signal.LOGS, request.SerializeToString())
-    assert SECRET.encode() not in admission.body
-    assert (admission.accepted, admission.redacted) == (1, {"known_leaks": 2})
+    validation = validate_request(Signal.LOGS, request.SerializeToString())
+    assert SECRET.encode() not in validation.body
+    assert (validation.accepted, validation.redacted) == (1, {"known_leaks": 2})
 
 
 def test_a_request_that_no_rule_touches_keeps_its_bytes() -> None:
@@ -122,9 +122,9 @@ def test_a_request_that_no_rule_touches_keeps_its_bytes() -> None:
             for each in (request, ExportTraceServiceRequest(resource_spans=request.resource_spans[:1]))
         )
         for redactor in (Redactor(), EMAILS):
-            admission = admit(Signal.TRACES, body, redactor=redactor)
-            assert admission.body == body
-            assert not admission.redacted
+            validation = validate_request(Signal.TRACES, body, redactor=redactor)
+            assert validation.body == body
+            assert not validation.redacted
 
 
 @pytest.mark.parametrize(
@@ -152,11 +152,11 @@ def test_builtin_rules_know_what_they_are_for(name: str, hits: list[str], misses
     redactor = Redactor([builtin(name)])
     for hit in hits:
         for value in (hit, f"it is {hit}.", json.dumps([{"content": f"\n{hit}\n"}])):
-            admission = admit(
+            validation = validate_request(
                 Signal.TRACES, request_with("span", text("k", value)).SerializeToString(), redactor=redactor
             )
-            assert admission.redacted == {name: 1}, value
-            assert hit.strip(",").encode() not in admission.body
+            assert validation.redacted == {name: 1}, value
+            assert hit.strip(",").encode() not in validation.body
     for miss in misses:
         assert redactor.text(f"it is {miss} here")[0] == f"it is {miss} here"
 
@@ -212,20 +212,20 @@ WRITERS: list[Callable[[str], str]] = [
 def test_what_a_body_is_asked_first_never_hides_a_hit(pattern: str, said: str, written: Callable[[str], str]) -> None:
     redactor = Redactor([rule("it", pattern)])
     body = request_with("span", text("k", written(said))).SerializeToString()
-    admission = admit(Signal.TRACES, body, redactor=redactor)
+    validation = validate_request(Signal.TRACES, body, redactor=redactor)
     is_hit = re.search(pattern, said) is not None and said.lstrip()[:1] != '"'
     if is_hit:
-        assert admission.redacted.get("it", 0) >= 1
-    again = admit(Signal.TRACES, admission.body, redactor=redactor)
-    assert again.body == admission.body
+        assert validation.redacted.get("it", 0) >= 1
+    again = validate_request(Signal.TRACES, validation.body, redactor=redactor)
+    assert again.body == validation.body
 
 
 def test_marks_add_up_when_an_item_comes_again() -> None:
-    first = admit(Signal.TRACES, request_with("span", CARRIERS["a setting"]).SerializeToString())
+    first = validate_request(Signal.TRACES, request_with("span", CARRIERS["a setting"]).SerializeToString())
     request = ExportTraceServiceRequest.FromString(first.body)
     span = request.resource_spans[0].scope_spans[0].spans[0]
     span.attributes.append(text("k", EMAIL))
-    second = admit(Signal.TRACES, request.SerializeToString(), redactor=EMAILS)
+    second = validate_request(Signal.TRACES, request.SerializeToString(), redactor=EMAILS)
     marked = ExportTraceServiceRequest.FromString(second.body).resource_spans[0].scope_spans[0].spans
     assert [pair.value.string_value for pair in marked[0].attributes] == ["emails,known_leaks", "__REDACTED__"]
     assert not marked[1].attributes
@@ -272,14 +272,14 @@ def test_a_rules_file_does_what_it_says(data_dir: DataDir, monkeypatch: pytest.M
             KeyValue(key="client.address", value=AnyValue(int_value=7)),
         ]
     )  # fmt: skip
-    admission = admit(Signal.TRACES, request.SerializeToString(), redactor=redactor)
-    kept = ExportTraceServiceRequest.FromString(admission.body).resource_spans[0].scope_spans[0].spans[0]
+    validation = validate_request(Signal.TRACES, request.SerializeToString(), redactor=redactor)
+    kept = ExportTraceServiceRequest.FromString(validation.body).resource_spans[0].scope_spans[0].spans[0]
     assert (kept.name, kept.status.message) == ("mail to __REDACTED__", "no such user __REDACTED__")
     assert list(kept.attributes) == [
         text("gen_ai.prompt", "of [customer]"), text("note", "of KD-1234"), text("enduser", '{"id":"7"}'),
         text("client.address", "__REDACTED__"), text("spanloop.redacted", "customer,emails,where,who"),
     ]  # fmt: skip
-    assert admission.redacted == {"emails": 2, "customer": 1, "who": 2, "where": 1}
+    assert validation.redacted == {"emails": 2, "customer": 1, "who": 2, "where": 1}
     other = tmp_path / "other.toml"
     other.write_text('builtin = ["api_keys"]')
     monkeypatch.setenv("SPANLOOP_REDACT", str(other))
@@ -317,32 +317,32 @@ def test_a_rules_file_that_was_named_has_to_be_there(data_dir: DataDir, tmp_path
         load_rules(data_dir, tmp_path / "nowhere.toml")
 
 
-def letters_of(admission: Admission) -> bytes:
-    return b"".join(letter.raw + letter.detail.encode() for letter in admission.dead_letters)
+def letters_of(validation: Validation) -> bytes:
+    return b"".join(letter.raw + letter.detail.encode() for letter in validation.dead_letters)
 
 
 def test_dead_letters_hold_nothing_that_is_redacted() -> None:
     request = request_with("span", text("k", EMAIL))
     request.resource_spans[0].scope_spans[0].spans[0].trace_id = b"short"
-    admission = admit(Signal.TRACES, request.SerializeToString(), redactor=EMAILS)
-    assert admission.rejected_total == 1
-    assert EMAIL.encode() not in letters_of(admission)
-    assert b"__REDACTED__" in letters_of(admission)
+    validation = validate_request(Signal.TRACES, request.SerializeToString(), redactor=EMAILS)
+    assert validation.rejected_total == 1
+    assert EMAIL.encode() not in letters_of(validation)
+    assert b"__REDACTED__" in letters_of(validation)
 
 
 @pytest.mark.parametrize("escaped", [EMAIL, EMAIL.replace("@", "\\u0040"), EMAIL.replace(".", "\\u002e")])
 def test_bytes_that_nobody_can_read_are_withheld(escaped: str) -> None:
     spans = f'[{{"name": "ok"}}, {{"name": 7, "traceId": "{escaped}"}}]'
     bad_item = f'{{"resourceSpans": [{{"scopeSpans": [{{"spans": {spans}}}]}}]}}'
-    admission = admit(Signal.TRACES, bad_item.encode(), JSON, redactor=EMAILS)
-    assert [letter.raw for letter in admission.dead_letters if letter.content_type == JSON] == [b""]
-    assert b"mail" not in letters_of(admission)
+    validation = validate_request(Signal.TRACES, bad_item.encode(), JSON, redactor=EMAILS)
+    assert [letter.raw for letter in validation.dead_letters if letter.content_type == JSON] == [b""]
+    assert b"mail" not in letters_of(validation)
     for body, content_type in (
         (f'{{"resourceSpans": "{escaped}"}}'.encode(), JSON),
         (f"\xff{EMAIL}".encode(), PROTOBUF),
     ):
         with pytest.raises(MalformedError) as caught:
-            admit(Signal.TRACES, body, content_type, redactor=EMAILS)
+            validate_request(Signal.TRACES, body, content_type, redactor=EMAILS)
         letter = malformed_letter(Signal.TRACES, body, content_type, caught.value, redactor=EMAILS)
         assert (letter.raw, "mail" in letter.detail) == (b"", False)
         assert malformed_letter(Signal.TRACES, b"\xff", content_type, caught.value).raw == b"\xff"

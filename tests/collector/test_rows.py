@@ -17,14 +17,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from spanloop.collector.blocks import PolarsStrategy
+from spanloop.collector.frame_blocks import PolarsStrategy
 from spanloop.collector.log_rows import LogRows
-from spanloop.collector.trace_rows import TraceRows
+from spanloop.collector.span_rows import SpanRows
 from spanloop.spool import Batch, Record
 from spanloop.store import Store
 from spanloop.store.client import Connection
 
-from .collecting import trace_request
+from .collectors import trace_request
 
 START = datetime(2026, 9, 21, 13, 46, 40, tzinfo=UTC)
 START_NS = int(START.timestamp()) * 10**9
@@ -194,13 +194,13 @@ def test_a_record_that_cannot_be_read_costs_only_itself() -> None:
 def test_an_end_before_the_start_is_no_duration() -> None:
     request = trace_request(1)
     request.resource_spans[0].scope_spans[0].spans[0].end_time_unix_nano = 1
-    rows = TraceRows()
+    rows = SpanRows()
     rows.add(request)
     assert rows.to_frame()["Duration"].to_list() == [0]
 
 
 def frames_of(requests: Sequence[ExportTraceServiceRequest]) -> pl.DataFrame:
-    rows = TraceRows()
+    rows = SpanRows()
     for request in requests:
         rows.add(request)
     return rows.to_frame()
@@ -241,7 +241,7 @@ def test_rows_are_the_spans_in_their_order(groups: list[list[Span]]) -> None:
 
 
 def test_no_rows_make_an_empty_frame_of_the_same_shape(store: Store) -> None:
-    for rows, table in ((TraceRows(), "otel_traces"), (LogRows(), "otel_logs")):
+    for rows, table in ((SpanRows(), "otel_traces"), (LogRows(), "otel_logs")):
         frame = rows.to_frame()
         assert frame.is_empty()
         assert set(frame.columns) <= set(store.schema(table))
@@ -281,9 +281,9 @@ import sys
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from spanloop.collector.log_rows import LogRows
-from spanloop.collector.trace_rows import TraceRows
+from spanloop.collector.span_rows import SpanRows
 
-for rows, request in ((LogRows(), ExportLogsServiceRequest()), (TraceRows(), ExportTraceServiceRequest())):
+for rows, request in ((LogRows(), ExportLogsServiceRequest()), (SpanRows(), ExportTraceServiceRequest())):
     request.MergeFromString(bytes.fromhex(sys.argv.pop(1)))
     rows.add(request)
     print(rows.to_frame().height)

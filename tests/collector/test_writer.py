@@ -11,16 +11,16 @@ import polars as pl
 import pytest
 
 from spanloop.collector import Settings, Writer
-from spanloop.collector.blocks import BlockStrategy, PolarsStrategy
+from spanloop.collector.frame_blocks import BlockStrategy, PolarsStrategy
 from spanloop.collector.health import Health
 from spanloop.collector.metrics import Metrics
-from spanloop.collector.raw_blocks import ProtobufStrategy, RawBlock
+from spanloop.collector.protobuf_blocks import ProtobufBlock, ProtobufStrategy
 from spanloop.semconv.errors import NotRunningError, StoreError
 from spanloop.spool import Batch, Spool, StoredRecord
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection, Pieces
 
-from .collecting import trace_request
+from .collectors import trace_request
 
 MIB = 2**20
 SETTINGS = Settings(linger_s=0.01, block_bytes=300, drain_timeout_s=60)
@@ -168,7 +168,7 @@ class Flipping(ProtobufStrategy):
         self._directory = directory
         self.seen = list[str]()
 
-    def prepare(self, batch: Batch) -> RawBlock:
+    def prepare(self, batch: Batch) -> ProtobufBlock:
         if not self.seen:
             (segment,) = self._directory.glob("*.segment")
             second = batch.records[1]

@@ -23,7 +23,7 @@ from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.store.client import Address, Connection
 from spanloop.store.locate import embedded_address
 
-from ..collector.collecting import NOW_NS, PROTOBUF, SECOND_NS, CollectorProcess
+from ..collector.collectors import NOW_NS, PROTOBUF, SECOND_NS, CollectorProcess
 from .ledger import Balance, Ledger, balance
 
 TRAPPED = Path(__file__).with_name("trapped_collector.py")

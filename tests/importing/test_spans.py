@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode, set_span_in_context
 
 from spanloop.collector.otlp.wire import serialize
-from spanloop.collector.trace_rows import TraceRows
+from spanloop.collector.span_rows import SpanRows
 from spanloop.importing import files
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
@@ -57,7 +57,7 @@ def some_spans() -> tuple[Sequence[ReadableSpan], str]:
 
 
 def live_rows(spans: Sequence[ReadableSpan]) -> list[dict[str, Any]]:
-    rows = TraceRows()
+    rows = SpanRows()
     rows.add(encode_spans(spans))
     return rows.to_frame().sort("SpanId").to_dicts()
 

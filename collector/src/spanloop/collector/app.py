@@ -17,19 +17,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spanloop.authentication.api_keys import Scope as KeyScope
 
-from .admission import JSON, Signal
-from .intake import Intake
 from .otlp_http import NO_METRICS, Head, read_body, refused_response, send_accepted
-from .refusal import RefusedError, RpcCode
-from .routes_scores import PATH as SCORES_PATH
-from .routes_scores import score_receiver
+from .receiver import Receiver
+from .request_errors import RefusedError, RpcCode
+from .scores_endpoint import PATH as SCORES_PATH
+from .scores_endpoint import score_receiver
+from .validation import JSON, Signal
 
 _SIGNALS: Final = {"/v1/traces": Signal.TRACES, "/v1/logs": Signal.LOGS}
 
 
-def create_app(intake: Intake) -> ASGIApp:
-    """The app; the caller owns the intake and runs the writer."""
-    others = _others(intake)
+def create_app(receiver: Receiver) -> ASGIApp:
+    """The app; the caller owns the receiver and runs the writer."""
+    others = _others(receiver)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         # Spans and logs without Starlette: its layers cost as much as reading a small request.
@@ -39,46 +39,46 @@ def create_app(intake: Intake) -> ASGIApp:
             return
         head = Head.of(scope)
         try:
-            intake.guard.check(head.authorization, KeyScope.INGEST)
-            with intake.budget.share() as share:
-                body = await read_body(head, receive, intake, share)
-                admission = await intake.receive(signal, body, head.content_type)
+            receiver.guard.check(head.authorization, KeyScope.INGEST)
+            with receiver.budget.share() as share:
+                body = await read_body(head, receive, receiver, share)
+                validation = await receiver.receive(signal, body, head.content_type)
         except RefusedError as refused:
-            intake.refused(signal, refused)
+            receiver.refused(signal, refused)
             await refused_response(head, refused)(scope, receive, send)
         except ClientDisconnect:
             # Nobody is left to read an answer; the sender tries again.
             await Response(status_code=HTTPStatus.BAD_REQUEST)(scope, receive, send)
         else:
-            await send_accepted(send, signal, admission, head.content_type)
+            await send_accepted(send, signal, validation, head.content_type)
 
     return app
 
 
-def _others(intake: Intake) -> Starlette:
+def _others(receiver: Receiver) -> Starlette:
     """What is asked less often."""
 
     async def healthz(_: Request) -> Response:
-        return Response(json.dumps(intake.health.report(intake.spool.stats, intake.metrics)), media_type=JSON)
+        return Response(json.dumps(receiver.health.report(receiver.spool.stats, receiver.metrics)), media_type=JSON)
 
     async def prometheus(request: Request) -> Response:
         head = Head.of(request.scope)
         try:
-            intake.guard.check(head.authorization, KeyScope.READ)
+            receiver.guard.check(head.authorization, KeyScope.READ)
         except RefusedError as refused:
             return refused_response(head, refused)
-        stats, metrics = intake.spool.stats, intake.metrics
+        stats, metrics = receiver.spool.stats, receiver.metrics
         metrics.set("spool_bytes", stats.bytes)
         metrics.set("spool_records", stats.records)
         metrics.set("spool_oldest_age_seconds", stats.oldest_age_s)
         metrics.set("spool_quarantined", stats.quarantined)
-        metrics.set("bodies_in_memory_bytes", intake.budget.held_bytes)
+        metrics.set("bodies_in_memory_bytes", receiver.budget.held_bytes)
         return Response(metrics.render(), media_type="text/plain; version=0.0.4")
 
     return Starlette(
         routes=[
             *(Route(path, _only_post, methods=["POST"]) for path in _SIGNALS),
-            Route(SCORES_PATH, score_receiver(intake), methods=["POST"]),
+            Route(SCORES_PATH, score_receiver(receiver), methods=["POST"]),
             Route("/v1/metrics", _no_metrics, methods=["POST"]),
             Route("/healthz", healthz),
             Route("/metrics", prometheus),

@@ -11,7 +11,7 @@ from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.authentication.bearer import bearer_secret, check_key
 from spanloop.semconv.errors import DataDirectoryError
 
-from .refusal import RefusedError, RpcCode, unavailable
+from .request_errors import RefusedError, RpcCode, unavailable
 
 _RPC_CODES: Final = {
     HTTPStatus.UNAUTHORIZED: RpcCode.UNAUTHENTICATED,
@@ -19,7 +19,7 @@ _RPC_CODES: Final = {
 }
 
 
-class Guard:
+class Authenticator:
     """Checks requests.
 
     Args:

@@ -17,7 +17,7 @@ IDLE_S: Final = 75
 """Longer than exporters pause between batches, so that their connections are kept."""
 
 
-class PatientProtocol(H11Protocol):
+class IdleTimeoutProtocol(H11Protocol):
     """uvicorn's own protocol with an end to its patience."""
 
     idle_s: float = IDLE_S
@@ -54,7 +54,7 @@ class PatientProtocol(H11Protocol):
 def http_config(app: ASGIApp) -> uvicorn.Config:
     """The HTTP server before an app: bare, because whatever it does for a request it does a thousand times a second."""
     return uvicorn.Config(
-        app, http=PatientProtocol, lifespan="off", proxy_headers=False, access_log=False, log_config=None,
+        app, http=IdleTimeoutProtocol, lifespan="off", proxy_headers=False, access_log=False, log_config=None,
         timeout_keep_alive=IDLE_S, timeout_graceful_shutdown=3,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from backports.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
-from .refusal import invalid, too_large
+from .request_errors import invalid, too_large
 
 _GZIP_WINDOW_BITS: Final = 31
 _ZLIB_METHOD: Final = 8

@@ -16,7 +16,7 @@ _LEAST_FREE_BYTES: Final = 16 * 2**20
 
 
 class Health:
-    """Written by writer and intake, read by the app; all are on one event loop.
+    """Written by writer and receiver, read by the app; all are on one event loop.
 
     Args:
         spool_directory: Whose disk is looked at for free space; None looks at none.

@@ -11,7 +11,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from spanloop.semconv.attributes import SERVICE_NAME
 
-from .columns import MapColumn, frame, nanoseconds, strings, unsigned
+from .arrow_columns import MapColumn, frame, nanoseconds, strings, unsigned
 from .otlp.attribute_values import attributes, text
 
 _BYTE: Final = 0xFF

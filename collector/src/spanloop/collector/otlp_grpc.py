@@ -16,10 +16,10 @@ import grpc
 
 from spanloop.authentication.api_keys import Scope
 
-from .admission import PROTOBUF, Signal
-from .intake import Intake
 from .otlp_http import NO_METRICS, protobuf_answer, rpc_status
-from .refusal import RefusedError, RpcCode
+from .receiver import Receiver
+from .request_errors import RefusedError, RpcCode
+from .validation import PROTOBUF, Signal
 
 _SERVICES: Final = {
     Signal.TRACES: "opentelemetry.proto.collector.trace.v1.TraceService",
@@ -33,7 +33,7 @@ _Export = Callable[[bytes, _Context], Awaitable[bytes]]
 
 
 @asynccontextmanager
-async def serve_grpc(intake: Intake, host: str, port: int) -> AsyncGenerator[int]:
+async def serve_grpc(receiver: Receiver, host: str, port: int) -> AsyncGenerator[int]:
     """Answer on a port, 0 for one that the system chooses, for as long as the block lasts; gives the port.
 
     Calls under way at the end get a few seconds.
@@ -43,12 +43,12 @@ async def serve_grpc(intake: Intake, host: str, port: int) -> AsyncGenerator[int
     """
     server = grpc.aio.server(
         options=[
-            ("grpc.max_receive_message_length", intake.settings.body_limit_bytes),
+            ("grpc.max_receive_message_length", receiver.settings.body_limit_bytes),
             ("grpc.so_reuseport", 0),
             ("grpc.max_concurrent_streams", 128),
         ]
     )
-    exports = {_SERVICES[signal]: _export(intake, signal) for signal in Signal} | {_METRICS_SERVICE: _no_metrics}
+    exports = {_SERVICES[signal]: _export(receiver, signal) for signal in Signal} | {_METRICS_SERVICE: _no_metrics}
     for service, export in exports.items():
         method = grpc.unary_unary_rpc_method_handler(export)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Export": method}),))
@@ -64,15 +64,15 @@ async def serve_grpc(intake: Intake, host: str, port: int) -> AsyncGenerator[int
         await server.stop(_STOP_GRACE_S)
 
 
-def _export(intake: Intake, signal: Signal) -> _Export:
+def _export(receiver: Receiver, signal: Signal) -> _Export:
     async def export(body: bytes, context: _Context) -> bytes:
         try:
-            intake.guard.check(_authorization_of(context), Scope.INGEST)
-            with intake.budget.share() as share:
+            receiver.guard.check(_authorization_of(context), Scope.INGEST)
+            with receiver.budget.share() as share:
                 share.grow_to(len(body))
-                return protobuf_answer(signal, await intake.receive(signal, body, PROTOBUF))
+                return protobuf_answer(signal, await receiver.receive(signal, body, PROTOBUF))
         except RefusedError as refused:
-            intake.refused(signal, refused)
+            receiver.refused(signal, refused)
             await _abort(context, refused)
 
     return export

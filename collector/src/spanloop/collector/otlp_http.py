@@ -22,11 +22,11 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from .admission import JSON, PROTOBUF, Admission, Signal
 from .decompress import DECODERS
-from .intake import Intake, reasons
 from .otlp.wire import encode_field, serialize, write_varint
-from .refusal import BodyShare, RefusedError, RpcCode, unavailable
+from .receiver import Receiver, reasons
+from .request_errors import RefusedError, Reservation, RpcCode, unavailable
+from .validation import JSON, PROTOBUF, Signal, Validation
 
 NO_METRICS: Final = (
     "spanloop keeps traces and logs, no metrics: send metrics elsewhere, or turn them off with "
@@ -69,13 +69,13 @@ class Head(NamedTuple):
         )  # fmt: skip
 
 
-async def read_body(head: Head, receive: Receive, intake: Intake, share: BodyShare) -> bytes:
+async def read_body(head: Head, receive: Receive, receiver: Receiver, share: Reservation) -> bytes:
     """The decompressed body.
 
     Args:
         head: The request's.
         receive: Gives the body, of which nothing was read yet.
-        intake: Knows the size limit, and whether there is room.
+        receiver: Knows the size limit, and whether there is room.
         share: Grows with what is held.
 
     Raises:
@@ -96,11 +96,11 @@ async def read_body(head: Head, receive: Receive, intake: Intake, share: BodySha
             f"content encoding {head.content_encoding!r} is not supported; send gzip, deflate, zstd or none",
         )
     try:
-        intake.check_room(head.content_bytes)
+        receiver.check_room(head.content_bytes)
     except RefusedError as refused:
         refused.is_hanging = not await _drop_body(receive)
         raise
-    decoder = DECODERS[head.content_encoding](intake.settings.body_limit_bytes)
+    decoder = DECODERS[head.content_encoding](receiver.settings.body_limit_bytes)
     end_s = asyncio.get_running_loop().time() + _PATIENCE_S
     try:
         async with asyncio.timeout_at(end_s) as limit:
@@ -123,31 +123,31 @@ async def read_body(head: Head, receive: Receive, intake: Intake, share: BodySha
         ) from error
 
 
-async def send_accepted(send: Send, signal: Signal, admission: Admission, content_type: str) -> None:
+async def send_accepted(send: Send, signal: Signal, validation: Validation, content_type: str) -> None:
     """200, with the partial success that the specification asks for when items were rejected."""
     if content_type == JSON:
-        body, named = _json_answer(signal, admission), _JSON_HEADER
+        body, named = _json_answer(signal, validation), _JSON_HEADER
     else:
-        body, named = protobuf_answer(signal, admission), _PROTOBUF_HEADER
+        body, named = protobuf_answer(signal, validation), _PROTOBUF_HEADER
     headers = [named, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-def protobuf_answer(signal: Signal, admission: Admission) -> bytes:
+def protobuf_answer(signal: Signal, validation: Validation) -> bytes:
     """The Export…ServiceResponse."""
-    message = _message(admission)
+    message = _message(validation)
     if not message:
         return b""
     answer: ExportTraceServiceResponse | ExportLogsServiceResponse
     if signal is Signal.TRACES:
         answer = ExportTraceServiceResponse(
-            partial_success=ExportTracePartialSuccess(rejected_spans=admission.rejected_total, error_message=message)
+            partial_success=ExportTracePartialSuccess(rejected_spans=validation.rejected_total, error_message=message)
         )
     else:
         answer = ExportLogsServiceResponse(
             partial_success=ExportLogsPartialSuccess(
-                rejected_log_records=admission.rejected_total, error_message=message
+                rejected_log_records=validation.rejected_total, error_message=message
             )
         )
     return serialize(answer)
@@ -178,16 +178,18 @@ def rpc_status(refused: RefusedError) -> bytes:
     return status + encode_field(3, retry_info)
 
 
-def _json_answer(signal: Signal, admission: Admission) -> bytes:
-    if not admission.rejected:
+def _json_answer(signal: Signal, validation: Validation) -> bytes:
+    if not validation.rejected:
         return b"{}"
     name = "rejectedSpans" if signal is Signal.TRACES else "rejectedLogRecords"
-    partial = {name: str(admission.rejected_total), "errorMessage": _message(admission)}  # int64 is text in JSON
+    partial = {name: str(validation.rejected_total), "errorMessage": _message(validation)}  # int64 is text in JSON
     return json.dumps({"partialSuccess": partial}).encode()
 
 
-def _message(admission: Admission) -> str:
-    return f"rejected: {reasons(admission)}; kept as dead letters, the others are stored" if admission.rejected else ""
+def _message(validation: Validation) -> str:
+    return (
+        f"rejected: {reasons(validation)}; kept as dead letters, the others are stored" if validation.rejected else ""
+    )
 
 
 async def _drop_body(receive: Receive) -> bool:

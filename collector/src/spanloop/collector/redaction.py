@@ -19,7 +19,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from spanloop.semconv.attributes import SPANLOOP_REDACTED
 
-from .patterns import Pattern
+from .re2_patterns import Pattern
 from .redaction_rules import KNOWN_LEAKS, MASK, Rule
 
 LEAKING_KEYS: Final = frozenset({"gen_ai.headers", "llm.headers"})

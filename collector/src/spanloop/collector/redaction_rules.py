@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError
 
-from .patterns import Pattern, PatternError, anywhere
+from .re2_patterns import Pattern, PatternError, anywhere
 
 MASK: Final = "__REDACTED__"
 """What converters know as a text that is not the whole text, and so not train on."""

@@ -25,18 +25,18 @@ from spanloop.semconv.errors import ConfigurationError, PortInUseError, ServiceE
 from spanloop.spool import Spool
 from spanloop.store import Store, connect
 
-from .allocator import keep_freed_memory
 from .app import create_app
-from .authentication import Guard
+from .authentication import Authenticator
 from .connections import allow_many_connections, http_config
 from .health import Health
-from .intake import Intake
+from .insert_errors import RefusedRanges
+from .malloc import keep_freed_memory
 from .metrics import Metrics
 from .otlp_grpc import serve_grpc
-from .raw_blocks import ProtobufStrategy
+from .protobuf_blocks import ProtobufStrategy
+from .receiver import Receiver
 from .redaction import Redactor
 from .redaction_rules import load_rules
-from .refused_rows import RefusedRanges
 from .settings import GRPC_PORT, Settings
 from .writer import Writer
 
@@ -94,7 +94,7 @@ async def _serve(
     data_dir: DataDir, settings: Settings, listener: socket.socket, spool: Spool, redactor: Redactor
 ) -> None:
     metrics, health = Metrics(), Health(data_dir.spool)
-    intake = Intake(spool, metrics, health, settings, Guard(KeyRing(data_dir)), redactor=redactor)
+    receiver = Receiver(spool, metrics, health, settings, Authenticator(KeyRing(data_dir)), redactor=redactor)
 
     def open_store() -> Store:
         return connect(data_dir)
@@ -102,7 +102,7 @@ async def _serve(
     strategy = ProtobufStrategy(RefusedRanges(data_dir.spool / "refused"))
     writer = Writer(spool, open_store, metrics, health, settings=settings, strategy=strategy)
     allow_many_connections()
-    server = _Server(http_config(create_app(intake)))
+    server = _Server(http_config(create_app(receiver)))
     _stop_on_signals(server)
     name: tuple[str, int] = listener.getsockname()[:2]
     url = _reachable_url(*name)
@@ -114,13 +114,13 @@ async def _serve(
         # What was imported stays: nobody needs to look for garbage in it again and again.
         gc.collect()
         gc.freeze()
-        async with _grpc(data_dir, settings, intake):
+        async with _grpc(data_dir, settings, receiver):
             with data_dir.announce("collector", url):
                 _log.info("collector answers at %s, spool %s", url, data_dir.spool)
                 await serving
     finally:
         writer.stop()
-        intake.close()
+        receiver.close()
         await asyncio.wait({writing}, timeout=settings.drain_timeout_s + _GRACE_S)
         waiting = spool.stats.records
         left = f"{waiting} requests wait in the spool" if waiting else "the spool is empty"
@@ -135,14 +135,14 @@ async def _serve(
 
 
 @contextlib.asynccontextmanager
-async def _grpc(data_dir: DataDir, settings: Settings, intake: Intake) -> AsyncGenerator[None]:
+async def _grpc(data_dir: DataDir, settings: Settings, receiver: Receiver) -> AsyncGenerator[None]:
     """GRPC beside HTTP, announced in a run file of its own, for as long as the block lasts."""
     if not settings.has_grpc:
         yield
         return
-    async with serve_grpc(intake, settings.host, _grpc_port(settings)) as port:
+    async with serve_grpc(receiver, settings.host, _grpc_port(settings)) as port:
         url = _reachable_url(settings.host, port)
-        intake.health.grpc_url = url
+        receiver.health.grpc_url = url
         with data_dir.announce("collector-grpc", url):
             _log.info("collector answers gRPC at %s", url)
             yield

@@ -16,10 +16,10 @@ from spanloop.semconv.errors import SpanloopError
 from spanloop.spool import Spool, SpoolDamageError
 from spanloop.store import Store
 
-from .blocks import BlockStrategy, PreparedBlock, Sent
+from .frame_blocks import BlockStrategy, PreparedBlock, Sent
 from .health import Health
 from .metrics import Metrics
-from .raw_blocks import ProtobufStrategy
+from .protobuf_blocks import ProtobufStrategy
 from .settings import Settings
 
 _log = logging.getLogger(__name__)

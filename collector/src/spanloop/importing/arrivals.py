@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.collector.log_rows import LogRows
-from spanloop.collector.trace_rows import TraceRows
+from spanloop.collector.span_rows import SpanRows
 from spanloop.store import Store
 
 from .import_requests import Score
@@ -41,7 +41,7 @@ def store_spans(store: Store, requests: Iterable[ExportTraceServiceRequest]) -> 
     Raises:
         StoreError: ClickHouse refused or is out of reach.
     """
-    rows = TraceRows()
+    rows = SpanRows()
     for request in requests:
         rows.add(request)
     return store_span_rows(store, rows.to_frame())

@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, cast
 
-from spanloop.collector.admission import Signal, admit
 from spanloop.collector.otlp.json_encoding import decode_logs, decode_traces
 from spanloop.collector.otlp.wire import MalformedError, serialize
+from spanloop.collector.validation import Signal, validate_request
 
 from .conversations import MESSAGE_KEYS, ConversationReader
 from .files import Document
@@ -113,7 +113,7 @@ def _protobuf(body: bytes, place: Place) -> Parcel:
     best, most = Signal.TRACES, -1
     for signal in (Signal.TRACES, Signal.LOGS):
         try:
-            accepted = admit(signal, body).accepted
+            accepted = validate_request(signal, body).accepted
         except MalformedError:
             continue
         if accepted > most:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, cast
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 
-from spanloop.collector.admission import Signal
+from spanloop.collector.validation import Signal
 
 from .report import BadItemError, Place
 

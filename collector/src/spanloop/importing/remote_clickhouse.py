@@ -12,7 +12,7 @@ from typing import Final, Self
 
 import polars as pl
 
-from spanloop.collector.admission import RejectReason
+from spanloop.collector.validation import RejectReason
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from spanloop.collector.admission import RejectReason, Signal, admit
 from spanloop.collector.otlp.wire import MalformedError, parse
 from spanloop.collector.redaction import Redactor
+from spanloop.collector.validation import RejectReason, Signal, validate_request
 from spanloop.store import Store
 
 from . import files
@@ -112,11 +112,11 @@ class _Import:
 
     def _take(self, parcel: Parcel) -> None:
         try:
-            admission = admit(parcel.signal, parcel.body, redactor=self._redactor)
+            validation = validate_request(parcel.signal, parcel.body, redactor=self._redactor)
         except MalformedError as error:
             self._reject(Reject(parcel.place, "malformed_request", str(error), f"an OTLP request of {parcel.signal}"))
             return
-        rejected = {RejectReason(reason): count for reason, count in admission.rejected.items()}
+        rejected = {RejectReason(reason): count for reason, count in validation.rejected.items()}
         if parcel.is_conversation and rejected:
             reason = next(iter(rejected))
             self._reject(
@@ -124,12 +124,12 @@ class _Import:
             )
             return
         for reason, count in rejected.items():
-            got = f"{count} of {admission.accepted + sum(rejected.values())}"
+            got = f"{count} of {validation.accepted + sum(rejected.values())}"
             self._reject(Reject(parcel.place, reason, got, _EXPECTED.get(reason, "see the reason"), count))
-        if admission.accepted:
-            self._report.input += 1 if parcel.is_conversation else admission.accepted
-            self._block.append(_Admitted(parcel, admission.body, admission.accepted))
-            self._block_bytes += len(admission.body)
+        if validation.accepted:
+            self._report.input += 1 if parcel.is_conversation else validation.accepted
+            self._block.append(_Admitted(parcel, validation.body, validation.accepted))
+            self._block_bytes += len(validation.body)
         if self._block_bytes >= BLOCK_BYTES or len(self._block) >= BLOCK_PARCELS:
             self._flush()
 

@@ -63,9 +63,9 @@ def _waiting_bytes(directory: "DataDir", waited_s: float) -> int:
 async def _write_out(directory: "DataDir", timeout_s: float) -> None:
     """What a collector does at its start, until its spool is empty."""
     from spanloop.collector.health import Health
+    from spanloop.collector.insert_errors import RefusedRanges
     from spanloop.collector.metrics import Metrics
-    from spanloop.collector.raw_blocks import ProtobufStrategy
-    from spanloop.collector.refused_rows import RefusedRanges
+    from spanloop.collector.protobuf_blocks import ProtobufStrategy
     from spanloop.collector.settings import Settings
     from spanloop.collector.writer import Writer
     from spanloop.semconv.errors import NotRunningError

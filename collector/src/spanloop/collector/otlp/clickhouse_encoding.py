@@ -1,4 +1,4 @@
-"""Trace requests in the form that ClickHouse parses by itself to the rows that `trace_rows` would make.
+"""Trace requests in the form that ClickHouse parses by itself to the rows that `span_rows` would make.
 
 ClickHouse's schema has no arrays but those of one plain string, and no kvlists; it keeps a key that comes twice, and
 writes very large, very small and special doubles in its own way: those values become their text here. Most bodies have

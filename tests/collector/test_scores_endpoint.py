@@ -9,12 +9,12 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from spanloop.collector.log_rows import LogRows
 from spanloop.collector.otlp.wire import parse
-from spanloop.collector.routes_scores import as_log_request
+from spanloop.collector.scores_endpoint import as_log_request
 from spanloop.pipeline import run as convert
 from spanloop.store import Store
 from spanloop.store.scores import Score
 
-from .collecting import TIMEOUT_S, App, Launcher, trace_request
+from .collectors import TIMEOUT_S, App, Launcher, trace_request
 from .test_process import wait_for
 
 JSON = {"content-type": "application/json"}

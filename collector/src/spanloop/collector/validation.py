@@ -19,10 +19,19 @@ from .otlp.clickhouse_encoding import for_clickhouse, tidy
 from .otlp.json_encoding import decode_logs, decode_traces
 from .otlp.shallow import SHALLOW_REQUEST
 from .otlp.wire import MalformedError, parse, serialize
+from .protobuf_repair import salvage
 from .redaction import Hits, Redactor, by_rule
-from .salvage import salvage
 
-__all__ = ["JSON", "PROTOBUF", "Admission", "RejectReason", "Signal", "admit", "letter_of_items", "malformed_letter"]
+__all__ = [
+    "JSON",
+    "PROTOBUF",
+    "RejectReason",
+    "Signal",
+    "Validation",
+    "letter_of_items",
+    "malformed_letter",
+    "validate_request",
+]
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
@@ -43,7 +52,7 @@ _EXPECTED: Final[Mapping[RejectReason, str]] = {
 }
 
 
-class Admission(NamedTuple):
+class Validation(NamedTuple):
     """What the door let in."""
 
     body: bytes
@@ -73,9 +82,9 @@ class _Opened(NamedTuple):
     letters: tuple[DeadLetter, ...]
 
 
-def admit(
+def validate_request(
     signal: Signal, body: bytes, content_type: str = PROTOBUF, *, redactor: Redactor = _KNOWN_LEAKS_ONLY
-) -> Admission:
+) -> Validation:
     """Check one decompressed request.
 
     Args:
@@ -88,9 +97,9 @@ def admit(
         MalformedError: It is no request of this signal at all.
     """
     if signal is Signal.TRACES and content_type == PROTOBUF:
-        admission = _admit_faultless(body, redactor)
-        if admission is not None:
-            return admission
+        validation = _admit_faultless(body, redactor)
+        if validation is not None:
+            return validation
     opened = _open_json(signal, body, redactor) if content_type == JSON else _open(signal, body, redactor)
     request = opened.request
     redacted = by_rule(redactor.redact(request) if redactor.may_hit(opened.body) else Hits())
@@ -98,7 +107,7 @@ def admit(
     letters = [*opened.letters, *(_letter(signal, request, reason) for reason in sorted(reasons))]
     if reasons:
         _keep(request, lambda item: _fault(item) is None)
-    return Admission(
+    return Validation(
         body=_accepted_body(request, opened.body, is_changed=bool(redacted or reasons)),
         accepted=sum(len(items) for items in _item_lists(request)),
         rejected={letter.reason: letter.item_count for letter in letters},
@@ -108,7 +117,7 @@ def admit(
     )
 
 
-def _admit_faultless(body: bytes, redactor: Redactor) -> Admission | None:
+def _admit_faultless(body: bytes, redactor: Redactor) -> Validation | None:
     """The same for spans that have no fault and nothing to redact, as nearly all; None for others."""
     if redactor.may_hit(body):
         return None
@@ -123,7 +132,7 @@ def _admit_faultless(body: bytes, redactor: Redactor) -> Admission | None:
         tidied = for_clickhouse(request, body)
     except MalformedError:
         return None
-    return Admission(tidied, spans, {}, 0, {})
+    return Validation(tidied, spans, {}, 0, {})
 
 
 def _accepted_body(request: _Request, body: bytes, *, is_changed: bool) -> bytes:
@@ -141,7 +150,7 @@ def malformed_letter(
     *,
     redactor: Redactor = _KNOWN_LEAKS_ONLY,
 ) -> DeadLetter:
-    """The dead letter of a whole body that `admit` refused."""
+    """The dead letter of a whole body that `validate_request` refused."""
     return _raw_letter(
         signal, RejectReason.MALFORMED_BODY, str(error), content_type, body, redactor=redactor, item_count=0
     )

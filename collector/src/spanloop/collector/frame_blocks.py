@@ -18,13 +18,13 @@ from spanloop.spool import AnyRecord, Batch
 from spanloop.store import Store
 
 from . import dead_letters
-from .admission import PROTOBUF, count_items, letter_of_items, pick
 from .dead_letters import DeadLetter, DeadLetterRows, RejectReason, Signal
+from .insert_errors import RefusedRanges, is_for_good
 from .log_rows import LogRows
 from .otlp.wire import parse
 from .record_kinds import signal_of
-from .refused_rows import RefusedRanges, is_for_good
-from .trace_rows import TraceRows
+from .span_rows import SpanRows
+from .validation import PROTOBUF, count_items, letter_of_items, pick
 
 _log = logging.getLogger(__name__)
 _TABLES: Final = {Signal.TRACES: "otel_traces", Signal.LOGS: "otel_logs"}
@@ -149,7 +149,7 @@ class PolarsStrategy:
 
     def prepare(self, batch: Batch) -> FrameBlock:
         """Parse every record. The door has checked them: what fails here is of another spanloop or a bug of ours."""
-        traces, logs, letters = TraceRows(), LogRows(), DeadLetterRows()
+        traces, logs, letters = SpanRows(), LogRows(), DeadLetterRows()
         unreadable = 0
         for record in batch.records:
             try:

@@ -11,15 +11,15 @@ import polars as pl
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from spanloop.collector.blocks import PolarsStrategy
-from spanloop.collector.raw_blocks import ProtobufStrategy
-from spanloop.collector.refused_rows import RefusedRanges, is_for_good
+from spanloop.collector.frame_blocks import PolarsStrategy
+from spanloop.collector.insert_errors import RefusedRanges, is_for_good
+from spanloop.collector.protobuf_blocks import ProtobufStrategy
 from spanloop.semconv.errors import DataDirectoryError, StoreError
 from spanloop.spool import Batch, Record
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
-from .collecting import trace_request
+from .collectors import trace_request
 from .test_writer import Faults, Rig, append, stored
 
 BAD = (3, 4, 11)

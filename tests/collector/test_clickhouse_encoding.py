@@ -15,7 +15,7 @@ from spanloop.collector.otlp.clickhouse_encoding import tidy
 from spanloop.collector.otlp.unique_keys import has_unique_keys
 from spanloop.collector.otlp.wire import MalformedError, encode_field, parse, serialize
 
-from .collecting import trace_request
+from .collectors import trace_request
 
 TEXT = st.text(max_size=4) | st.sampled_from(["stop", "tool_calls", "*", "2", "\x12\x08*", "x" * 64, "x" * 200])
 SCALARS = (

@@ -1,6 +1,6 @@
 """The one road of every request, whatever it came by: check, keep on disk, count.
 
-Invariant: when `Intake.receive` returns, every accepted item is on disk and every rejected one is kept as a dead
+Invariant: when `Receiver.receive` returns, every accepted item is on disk and every rejected one is kept as a dead
 letter; both are one group in the spool. When it raises, nothing of the request is accepted: a body that cannot be read
 is a dead letter, and everything else is the sender's to send again. No request waits for ClickHouse.
 """
@@ -15,15 +15,15 @@ from typing import Final
 from spanloop.spool import Spool, SpoolDiskError, SpoolFullError
 
 from . import dead_letters
-from .admission import Admission, Signal, admit, malformed_letter
-from .authentication import Guard
+from .authentication import Authenticator
 from .health import Health
 from .metrics import Metrics
 from .otlp.wire import MalformedError
 from .record_kinds import ready_kind
 from .redaction import Redactor
-from .refusal import BodyBudget, RefusedError, invalid, unavailable
+from .request_errors import MemoryBudget, RefusedError, invalid, unavailable
 from .settings import Settings
+from .validation import Signal, Validation, malformed_letter, validate_request
 
 _log = logging.getLogger(__name__)
 _INLINE_BYTES: Final = 256 * 1024
@@ -50,7 +50,7 @@ class _Complaints:
         self._next_s, self._silent = now_s + 1.0, 0
 
 
-class Intake:
+class Receiver:
     """What HTTP and gRPC hand their bodies to; lives on one event loop.
 
     Args:
@@ -68,7 +68,7 @@ class Intake:
         metrics: Metrics,
         health: Health,
         settings: Settings,
-        guard: Guard | None = None,
+        guard: Authenticator | None = None,
         *,
         redactor: Redactor | None = None,
     ) -> None:
@@ -76,13 +76,13 @@ class Intake:
         self.metrics = metrics
         self.health = health
         self.settings = settings
-        self.guard = guard or Guard()
+        self.guard = guard or Authenticator()
         self.redactor = redactor or Redactor()
-        self.budget = BodyBudget(settings.memory_limit_bytes)
+        self.budget = MemoryBudget(settings.memory_limit_bytes)
         self._complaints = _Complaints()
         self._checkers = ThreadPoolExecutor(_CHECKERS, thread_name_prefix="check")
 
-    async def receive(self, signal: Signal, body: bytes, content_type: str) -> Admission:
+    async def receive(self, signal: Signal, body: bytes, content_type: str) -> Validation:
         """Take one decompressed request.
 
         Raises:
@@ -90,20 +90,20 @@ class Intake:
         """
         self.check_room(len(body))
         try:
-            admission = await self._admit(signal, body, content_type)
+            validation = await self._admit(signal, body, content_type)
         except MalformedError as error:
             letter = malformed_letter(signal, body, content_type, error, redactor=self.redactor)
             await self._store([(dead_letters.KIND, dead_letters.encode([letter]))])
             self.metrics.count("dead_letters_total", signal=signal, reason=letter.reason)
             raise invalid(f"not an OTLP {signal} request: {letter.detail}") from error
-        kind = ready_kind(admission.accepted) if signal is Signal.TRACES else signal
-        records: list[tuple[str, bytes]] = [(kind, admission.body)] if admission.accepted else []
-        if admission.dead_letters:
-            records.append((dead_letters.KIND, dead_letters.encode(admission.dead_letters)))
+        kind = ready_kind(validation.accepted) if signal is Signal.TRACES else signal
+        records: list[tuple[str, bytes]] = [(kind, validation.body)] if validation.accepted else []
+        if validation.dead_letters:
+            records.append((dead_letters.KIND, dead_letters.encode(validation.dead_letters)))
         if records:
             await self._store(records)
-        self._count(signal, admission)
-        return admission
+        self._count(signal, validation)
+        return validation
 
     def check_room(self, size_bytes: int) -> None:
         """Whether a body of so many bytes finds room now: what will be refused should not be read and checked before.
@@ -126,11 +126,11 @@ class Intake:
         """End the threads."""
         self._checkers.shutdown(wait=False, cancel_futures=True)
 
-    async def _admit(self, signal: Signal, body: bytes, content_type: str) -> Admission:
+    async def _admit(self, signal: Signal, body: bytes, content_type: str) -> Validation:
         inline_bytes = _INLINE_JSON_BYTES if content_type == "application/json" else _INLINE_BYTES
         if len(body) <= inline_bytes:
-            return admit(signal, body, content_type, redactor=self.redactor)
-        checked = partial(admit, signal, body, content_type, redactor=self.redactor)
+            return validate_request(signal, body, content_type, redactor=self.redactor)
+        checked = partial(validate_request, signal, body, content_type, redactor=self.redactor)
         return await asyncio.get_running_loop().run_in_executor(self._checkers, checked)
 
     async def _store(self, records: list[tuple[str, bytes]]) -> None:
@@ -141,19 +141,19 @@ class Intake:
             raise unavailable(error.what) from error
         self.health.spool_accepted()
 
-    def _count(self, signal: Signal, admission: Admission) -> None:
+    def _count(self, signal: Signal, validation: Validation) -> None:
         metrics = self.metrics
-        metrics.count("accepted_total", admission.accepted, signal=signal)
-        metrics.count("repaired_total", admission.repaired, signal=signal)
-        for rule, values in admission.redacted.items():
+        metrics.count("accepted_total", validation.accepted, signal=signal)
+        metrics.count("repaired_total", validation.repaired, signal=signal)
+        for rule, values in validation.redacted.items():
             metrics.count("redacted_total", values, rule=rule)
-        for letter in admission.dead_letters:
+        for letter in validation.dead_letters:
             metrics.count("rejected_total", letter.item_count, signal=signal, reason=letter.reason)
             metrics.count("dead_letters_total", signal=signal, reason=letter.reason)
-        if admission.rejected:
-            self._complaints.warn(f"rejected from {signal}: {reasons(admission)}; see `spanloop dead-letters list`")
+        if validation.rejected:
+            self._complaints.warn(f"rejected from {signal}: {reasons(validation)}; see `spanloop dead-letters list`")
 
 
-def reasons(admission: Admission) -> str:
+def reasons(validation: Validation) -> str:
     """Why items were rejected, for a person: ``2 bad_trace_id, 1 undecodable``."""
-    return ", ".join(f"{count} {reason}" for reason, count in sorted(admission.rejected.items()))
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(validation.rejected.items()))

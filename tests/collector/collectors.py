@@ -14,8 +14,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from spanloop.collector import Settings, create_app, dead_letters
 from spanloop.collector.dead_letters import DeadLetter
 from spanloop.collector.health import Health
-from spanloop.collector.intake import Intake
 from spanloop.collector.metrics import Metrics
+from spanloop.collector.receiver import Receiver
 from spanloop.collector.record_kinds import signal_of
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
@@ -92,8 +92,8 @@ class App:
         self.metrics = Metrics()
         self.spool = Spool(directory, max_bytes=settings.spool_limit_bytes)
         self.health = Health(directory)
-        self.intake = Intake(self.spool, self.metrics, self.health, settings)
-        app = create_app(self.intake)
+        self.receiver = Receiver(self.spool, self.metrics, self.health, settings)
+        app = create_app(self.receiver)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://collector")
 
     async def post(self, body: bytes, path: str = "/v1/traces", **headers: str) -> httpx.Response:

@@ -15,20 +15,19 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from spanloop.collector import raw_blocks
-from spanloop.collector.blocks import BlockStrategy, PolarsStrategy
+from spanloop.collector.frame_blocks import BlockStrategy, PolarsStrategy
+from spanloop.collector.insert_errors import RefusedRanges
 from spanloop.collector.otlp.wire import encode_field, serialize
-from spanloop.collector.raw_blocks import Bodies, ProtobufStrategy
-from spanloop.collector.refused_rows import RefusedRanges
+from spanloop.collector.protobuf_blocks import Bodies, ProtobufStrategy
 from spanloop.importing.sdk_dumps import span_request
 from spanloop.semconv.errors import StoreError
 from spanloop.spool import Batch, Record, Spool
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
-from .collecting import NOW_NS, SECOND_NS, trace_request
-from .test_refused_rows import BAD, BLOCK, GOOD
-from .test_refused_rows import strict as strict  # noqa: PLC0414 - a fixture
+from .collectors import NOW_NS, SECOND_NS, trace_request
+from .test_insert_errors import BAD, BLOCK, GOOD
+from .test_insert_errors import strict as strict  # noqa: PLC0414 - a fixture
 from .test_rows import full_request
 from .test_writer import stored
 
@@ -233,5 +232,5 @@ def test_a_server_that_cannot_read_protobuf_gets_rows(
     spoiled = prepared._replace(request=Bodies([Record("traces", b"\xff", 1, 0), *prepared.traces.records]))
     assert spoiled.send(store) == (13, 0)
     assert stored(connection, address) == list(range(1, 14))
-    assert raw_blocks.ProtobufStrategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).send(store) == (13, 0)
+    assert ProtobufStrategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).send(store) == (13, 0)
     assert stored(connection, address) == list(range(1, 14)), "the raw block went beside the rows"

@@ -9,11 +9,11 @@ import grpc
 import pytest
 
 from spanloop.authentication.api_keys import KeyRing, Scope
-from spanloop.collector.authentication import Guard
+from spanloop.collector.authentication import Authenticator
 from spanloop.collector.otlp_grpc import serve_grpc
 from spanloop.datadir import DataDir
 
-from .collecting import App, Launcher, trace_request
+from .collectors import App, Launcher, trace_request
 
 BODY = trace_request(1).SerializeToString()
 SCORE = b'{"value": 1, "session_id": "s"}'
@@ -30,7 +30,7 @@ TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 def ring(app: App, data_dir: DataDir) -> KeyRing:
     """The keys that the app asks for; none is made yet."""
     found = KeyRing(data_dir)
-    app.intake.guard = Guard(found)
+    app.receiver.guard = Authenticator(found)
     return found
 
 
@@ -61,7 +61,7 @@ async def test_grpc_is_a_door_too(app: App, ring: KeyRing) -> None:
     secret = ring.create("good", [Scope.INGEST]).secret
     other = ring.create("other", [Scope.READ]).secret
     async with (
-        serve_grpc(app.intake, "127.0.0.1", 0) as port,
+        serve_grpc(app.receiver, "127.0.0.1", 0) as port,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         export = channel.unary_unary(TRACES)

@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from spanloop.semconv.attributes import SERVICE_NAME
 
-from .columns import Column, ListOffsets, MapColumn, frame, nanoseconds, strings, unsigned
+from .arrow_columns import Column, ListOffsets, MapColumn, frame, nanoseconds, strings, unsigned
 from .otlp.attribute_values import attributes
 
 SPAN_KINDS: Final = ("Unspecified", "Internal", "Server", "Client", "Producer", "Consumer")
@@ -96,7 +96,7 @@ class _Links:
         }
 
 
-class TraceRows:
+class SpanRows:
     """Collects requests and gives them as one frame."""
 
     def __init__(self) -> None:

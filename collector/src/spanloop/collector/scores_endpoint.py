@@ -20,11 +20,11 @@ from spanloop.authentication.api_keys import Scope
 from spanloop.semconv import attributes as names
 from spanloop.store.scores import Score
 
-from .admission import JSON, PROTOBUF, Signal
-from .intake import Intake
 from .otlp.wire import serialize
 from .otlp_http import Head, read_body, refused_response
-from .refusal import RefusedError, RpcCode, invalid
+from .receiver import Receiver
+from .request_errors import RefusedError, RpcCode, invalid
+from .validation import JSON, PROTOBUF, Signal
 
 PATH: Final = "/v1/scores"
 
@@ -37,7 +37,7 @@ class _Read(NamedTuple):
     """``{"index", "error"}`` of each that is wrong."""
 
 
-def score_receiver(intake: Intake) -> Callable[[Request], Awaitable[Response]]:
+def score_receiver(receiver: Receiver) -> Callable[[Request], Awaitable[Response]]:
     """The endpoint. A body is a score (`spanloop.store.scores.Score`), a list of them, or ``{"scores": […]}``.
 
     The answer is ``{"accepted": n, "ids": […], "rejected": [{"index": i, "error": "…"}]}``; 400 when nothing was
@@ -47,19 +47,19 @@ def score_receiver(intake: Intake) -> Callable[[Request], Awaitable[Response]]:
     async def receive(request: Request) -> Response:
         head = Head.of(request.scope)
         try:
-            intake.guard.check(head.authorization, Scope.SCORE)
+            receiver.guard.check(head.authorization, Scope.SCORE)
             _check_content_type(head)
-            with intake.budget.share() as share:
-                read = _read(await read_body(head, request.receive, intake, share))
+            with receiver.budget.share() as share:
+                read = _read(await read_body(head, request.receive, receiver, share))
                 if read.scores:
-                    await intake.receive(Signal.LOGS, serialize(as_log_request(read.scores)), PROTOBUF)
+                    await receiver.receive(Signal.LOGS, serialize(as_log_request(read.scores)), PROTOBUF)
         except RefusedError as refused:
-            intake.refused(Signal.LOGS, refused)
+            receiver.refused(Signal.LOGS, refused)
             return refused_response(head, refused)
         except ClientDisconnect:
             return Response(status_code=HTTPStatus.BAD_REQUEST)
         if read.scores:
-            intake.metrics.count("rejected_total", len(read.rejected), signal=Signal.LOGS, reason="bad_score")
+            receiver.metrics.count("rejected_total", len(read.rejected), signal=Signal.LOGS, reason="bad_score")
         answer = {
             "accepted": len(read.scores),
             "ids": [score.key for score in read.scores],

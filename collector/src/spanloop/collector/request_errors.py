@@ -79,10 +79,10 @@ def invalid(message: str) -> RefusedError:
     return RefusedError(HTTPStatus.BAD_REQUEST, RpcCode.INVALID_ARGUMENT, message)
 
 
-class BodyShare:
+class Reservation:
     """What one request holds of the budget."""
 
-    def __init__(self, budget: "BodyBudget") -> None:
+    def __init__(self, budget: "MemoryBudget") -> None:
         self._budget = budget
         self._size_bytes = 0
 
@@ -104,7 +104,7 @@ class BodyShare:
         self._size_bytes = 0
 
 
-class BodyBudget:
+class MemoryBudget:
     """Bytes of bodies in memory at once; used on one event loop."""
 
     def __init__(self, limit_bytes: int) -> None:
@@ -112,9 +112,9 @@ class BodyBudget:
         self.held_bytes = 0
 
     @contextmanager
-    def share(self) -> Generator[BodyShare]:
+    def share(self) -> Generator[Reservation]:
         """One request's share, for as long as the block lasts."""
-        share = BodyShare(self)
+        share = Reservation(self)
         try:
             yield share
         finally:

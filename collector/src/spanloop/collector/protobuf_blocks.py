@@ -13,12 +13,12 @@ from spanloop.semconv.errors import StoreError
 from spanloop.spool import AnyRecord, Batch, Record
 from spanloop.store import Store
 
-from .blocks import FrameBlock, PolarsStrategy, Sent
 from .dead_letters import Signal
+from .frame_blocks import FrameBlock, PolarsStrategy, Sent
+from .insert_errors import RefusedRanges, is_unreadable
 from .otlp.clickhouse_encoding import tidy
 from .otlp.wire import MalformedError
 from .record_kinds import ready_spans
-from .refused_rows import RefusedRanges, is_unreadable
 
 _log = logging.getLogger(__name__)
 _STATEMENT: Final = "collector_insert_spans"
@@ -51,7 +51,7 @@ class Bodies:
             yield b"".join(pieces)
 
 
-class RawBlock(NamedTuple):
+class ProtobufBlock(NamedTuple):
     """A block, its spans as one OTLP request."""
 
     others: FrameBlock
@@ -99,7 +99,7 @@ class ProtobufStrategy:
     def __init__(self, refused: RefusedRanges | None = None) -> None:
         self._refused = refused or RefusedRanges()
 
-    def prepare(self, batch: Batch) -> RawBlock:
+    def prepare(self, batch: Batch) -> ProtobufBlock:
         """Collect the trace requests, in the form that ClickHouse reads."""
         requests: list[AnyRecord] = []
         traces: list[AnyRecord] = []
@@ -117,7 +117,7 @@ class ProtobufStrategy:
             requests.append(request)
             spans += count
         rest = PolarsStrategy(self._refused).prepare(Batch(batch.block_id, tuple(others)))
-        return RawBlock(rest, Batch(batch.block_id, tuple(traces)), Bodies(requests), spans, self._refused)
+        return ProtobufBlock(rest, Batch(batch.block_id, tuple(traces)), Bodies(requests), spans, self._refused)
 
 
 def _tidied(record: AnyRecord) -> tuple[Record | None, int]:

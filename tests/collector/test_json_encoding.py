@@ -10,10 +10,10 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from spanloop.collector.admission import JSON, Signal, admit
 from spanloop.collector.otlp.wire import MalformedError
+from spanloop.collector.validation import JSON, Signal, validate_request
 
-from .collecting import App, trace_request
+from .collectors import App, trace_request
 from .test_rows import full_request
 
 Json = dict[str, object]
@@ -29,10 +29,10 @@ def body(*spans: object, **envelope: object) -> bytes:
 
 
 def admitted(*spans: object) -> list[Span]:
-    admission = admit(Signal.TRACES, body(*spans), JSON)
-    assert admission.rejected == {}
+    validation = validate_request(Signal.TRACES, body(*spans), JSON)
+    assert validation.rejected == {}
     request = ExportTraceServiceRequest()
-    request.MergeFromString(admission.body)
+    request.MergeFromString(validation.body)
     return list(request.resource_spans[0].scope_spans[0].spans)
 
 
@@ -49,9 +49,9 @@ def test_every_field_of_a_span_is_read() -> None:
     request = full_request()
     request.resource_spans[0].scope_spans[0].spans[1].parent_span_id = b""  # eight zeros look like base64 of another id
     as_json = json.dumps(hex_ids(json_format.MessageToDict(request))).encode()
-    admission = admit(Signal.TRACES, as_json, JSON)
+    validation = validate_request(Signal.TRACES, as_json, JSON)
     again = ExportTraceServiceRequest()
-    again.MergeFromString(admission.body)
+    again.MergeFromString(validation.body)
     assert again == request
 
 
@@ -68,9 +68,9 @@ def test_every_field_of_a_log_record_is_read() -> None:
     record.time_unix_nano = 12
     record.body.kvlist_value.values.add(key="k").value.bytes_value = b"\x00\xff"
     as_json = json.dumps(hex_ids(json_format.MessageToDict(request))).encode()
-    admission = admit(Signal.LOGS, as_json, JSON)
+    validation = validate_request(Signal.LOGS, as_json, JSON)
     again = ExportLogsServiceRequest()
-    again.MergeFromString(admission.body)
+    again.MergeFromString(validation.body)
     assert again == request
 
 
@@ -96,8 +96,8 @@ def test_special_numbers_and_lone_surrogates() -> None:
 
 
 def test_bad_utf8_is_replaced() -> None:
-    admission = admit(Signal.TRACES, body(span(name="MARK")).replace(b"MARK", b"a\xffb"), JSON)
-    assert (admission.accepted, "a\ufffdb".encode() in admission.body) == (1, True)
+    validation = validate_request(Signal.TRACES, body(span(name="MARK")).replace(b"MARK", b"a\xffb"), JSON)
+    assert (validation.accepted, "a\ufffdb".encode() in validation.body) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_bad_utf8_is_replaced() -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_item_costs_only_itself_and_is_kept_as_it_came(bad: object) -> None:
-    admission = admit(Signal.TRACES, body(span(name="good"), bad, resource={"attributes": []}), JSON)
-    (letter,) = admission.dead_letters
-    assert (admission.accepted, admission.rejected_total, letter.item_count) == (1, 1, 1)
+    validation = validate_request(Signal.TRACES, body(span(name="good"), bad, resource={"attributes": []}), JSON)
+    (letter,) = validation.dead_letters
+    assert (validation.accepted, validation.rejected_total, letter.item_count) == (1, 1, 1)
     kept = json.loads(letter.raw)
     assert letter.detail
     assert kept["resourceSpans"][0]["scopeSpans"][0]["spans"] == [bad]
@@ -127,7 +127,7 @@ def test_a_wrong_item_costs_only_itself_and_is_kept_as_it_came(bad: object) -> N
 @pytest.mark.parametrize("signal", [Signal.TRACES])
 def test_a_wrong_envelope_is_malformed(wrong: bytes, signal: Signal) -> None:
     with pytest.raises(MalformedError):
-        admit(signal, wrong, JSON)
+        validate_request(signal, wrong, JSON)
 
 
 JSON_VALUES = st.recursive(
@@ -140,8 +140,8 @@ FIELDS = ["traceId", "spanId", "name", "attributes", "events", "links", "status"
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON_VALUES))
 def test_any_json_item_is_accepted_or_rejected(item: Json) -> None:
-    admission = admit(Signal.TRACES, body(span() | item), JSON)
-    assert admission.accepted + admission.rejected_total == 1
+    validation = validate_request(Signal.TRACES, body(span() | item), JSON)
+    assert validation.accepted + validation.rejected_total == 1
 
 
 async def test_answers_are_json(app: App) -> None:

@@ -10,10 +10,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from spanloop.collector.admission import Admission, RejectReason, Signal, admit
 from spanloop.collector.otlp.wire import MalformedError
+from spanloop.collector.validation import RejectReason, Signal, Validation, validate_request
 
-from .collecting import trace_request
+from .collectors import trace_request
 
 YEAR_2106_NS = 2**32 * 10**9
 
@@ -27,23 +27,23 @@ def spans_of(request: ExportTraceServiceRequest) -> list[Span]:
     ]
 
 
-def admitted(body: bytes) -> tuple[Admission, list[Span]]:
-    admission = admit(Signal.TRACES, body)
+def admitted(body: bytes) -> tuple[Validation, list[Span]]:
+    validation = validate_request(Signal.TRACES, body)
     request = ExportTraceServiceRequest()
-    request.MergeFromString(admission.body)
-    return admission, spans_of(request)
+    request.MergeFromString(validation.body)
+    return validation, spans_of(request)
 
 
 def test_a_good_body_passes_untouched() -> None:
     body = trace_request(1, 2, 3).SerializeToString()
-    admission = admit(Signal.TRACES, body)
-    assert admission.body is body
-    assert (admission.accepted, admission.rejected, admission.repaired) == (3, {}, 0)
+    validation = validate_request(Signal.TRACES, body)
+    assert validation.body is body
+    assert (validation.accepted, validation.rejected, validation.repaired) == (3, {}, 0)
 
 
 def test_an_empty_body_is_an_empty_request() -> None:
-    assert admit(Signal.TRACES, b"").accepted == 0
-    assert admit(Signal.LOGS, b"").accepted == 0
+    assert validate_request(Signal.TRACES, b"").accepted == 0
+    assert validate_request(Signal.LOGS, b"").accepted == 0
 
 
 def spoil_trace_id(span: Span) -> None:
@@ -96,15 +96,15 @@ def test_a_bad_span_is_taken_out_alone(spoil: Callable[[Span], None], reason: Re
     spans = spans_of(request)
     spoil(spans[1])
     spoil(spans[3])
-    admission, kept = admitted(request.SerializeToString())
-    assert (admission.accepted, admission.rejected) == (2, {reason: 2})
+    validation, kept = admitted(request.SerializeToString())
+    assert (validation.accepted, validation.rejected) == (2, {reason: 2})
     assert [span.name for span in kept] == ["span 1", "span 3"]
 
 
 def test_the_last_representable_second_is_accepted() -> None:
     request = trace_request(1)
     spans_of(request)[0].start_time_unix_nano = YEAR_2106_NS - 1
-    assert admit(Signal.TRACES, request.SerializeToString()).accepted == 1
+    assert validate_request(Signal.TRACES, request.SerializeToString()).accepted == 1
 
 
 def test_bad_utf8_is_replaced_in_the_one_span_that_has_it() -> None:
@@ -113,16 +113,16 @@ def test_bad_utf8_is_replaced_in_the_one_span_that_has_it() -> None:
     pair = spans_of(request)[1].attributes.add()
     pair.key, pair.value.array_value.values.add().string_value = "k", "MARK"
     body = request.SerializeToString().replace(b"MARK", b"a\xff\xc3b")
-    admission, kept = admitted(body)
-    assert (admission.accepted, admission.rejected, admission.repaired) == (3, {}, 1)
+    validation, kept = admitted(body)
+    assert (validation.accepted, validation.rejected, validation.repaired) == (3, {}, 1)
     assert [span.name for span in kept] == ["span 1", "a\ufffd\ufffdb", "span 3"]
     assert kept[1].attributes[0].value.string_value == '["a\ufffd\ufffdb"]'
 
 
 def test_bad_utf8_in_the_resource_keeps_every_span() -> None:
     body = trace_request(1, 2).SerializeToString().replace(b"test", b"te\xfft")
-    admission, kept = admitted(body)
-    assert (admission.accepted, admission.repaired, len(kept)) == (2, 1, 2)
+    validation, kept = admitted(body)
+    assert (validation.accepted, validation.repaired, len(kept)) == (2, 1, 2)
 
 
 def nested(depth: int) -> AnyValue:
@@ -140,8 +140,8 @@ def test_a_value_nested_too_deeply_costs_only_its_span(depth: int) -> None:
     pair = spans_of(request)[1].attributes.add()
     pair.key = "deep"
     pair.value.CopyFrom(nested(depth))
-    admission, kept = admitted(request.SerializeToString())
-    assert (admission.accepted, admission.rejected) == (2, {RejectReason.UNDECODABLE: 1})
+    validation, kept = admitted(request.SerializeToString())
+    assert (validation.accepted, validation.rejected) == (2, {RejectReason.UNDECODABLE: 1})
     assert [span.name for span in kept] == ["span 1", "span 3"]
 
 
@@ -149,8 +149,8 @@ def test_a_corrupt_span_costs_only_itself() -> None:
     request = trace_request(1, 2, 3)
     spans_of(request)[1].trace_state = "MARK"
     body = request.SerializeToString().replace(b"\x1a\x04MARK", b"\x1a\x7fMARK")
-    admission, kept = admitted(body)
-    assert (admission.accepted, admission.rejected) == (2, {RejectReason.UNDECODABLE: 1})
+    validation, kept = admitted(body)
+    assert (validation.accepted, validation.rejected) == (2, {RejectReason.UNDECODABLE: 1})
     assert [span.name for span in kept] == ["span 1", "span 3"]
 
 
@@ -160,7 +160,7 @@ def test_a_corrupt_span_costs_only_itself() -> None:
 @pytest.mark.parametrize("signal", list(Signal))
 def test_garbage_is_malformed(garbage: bytes, signal: Signal) -> None:
     with pytest.raises(MalformedError):
-        admit(signal, garbage)
+        validate_request(signal, garbage)
 
 
 def test_logs_on_the_traces_path_are_rejected_one_by_one() -> None:
@@ -168,17 +168,17 @@ def test_logs_on_the_traces_path_are_rejected_one_by_one() -> None:
     records = request.resource_logs.add().scope_logs.add().log_records
     for _ in range(3):
         records.add(time_unix_nano=1, severity_text="INFO")
-    admission = admit(Signal.TRACES, request.SerializeToString())
-    assert (admission.accepted, admission.rejected_total) == (0, 3)
+    validation = validate_request(Signal.TRACES, request.SerializeToString())
+    assert (validation.accepted, validation.rejected_total) == (0, 3)
 
 
 def test_traces_on_the_logs_path_are_not_accepted() -> None:
     body = trace_request(1, 2).SerializeToString()
     try:
-        admission = admit(Signal.LOGS, body)
+        validation = validate_request(Signal.LOGS, body)
     except MalformedError:
         return
-    assert (admission.accepted, admission.rejected_total) == (0, 2)
+    assert (validation.accepted, validation.rejected_total) == (0, 2)
 
 
 def test_a_log_record_needs_no_span_but_no_half_id_either() -> None:
@@ -188,9 +188,9 @@ def test_a_log_record_needs_no_span_but_no_half_id_either() -> None:
     records.add(severity_text="bound", trace_id=b"1" * 16, span_id=b"2" * 8)
     records.add(severity_text="half", trace_id=b"1" * 15)
     records.add(severity_text="late", observed_time_unix_nano=YEAR_2106_NS)
-    admission = admit(Signal.LOGS, request.SerializeToString())
-    assert admission.accepted == 2
-    assert admission.rejected == {RejectReason.BAD_TRACE_ID: 1, RejectReason.TIMESTAMP_OUT_OF_RANGE: 1}
+    validation = validate_request(Signal.LOGS, request.SerializeToString())
+    assert validation.accepted == 2
+    assert validation.rejected == {RejectReason.BAD_TRACE_ID: 1, RejectReason.TIMESTAMP_OUT_OF_RANGE: 1}
 
 
 def test_headers_with_secrets_do_not_pass() -> None:
@@ -200,20 +200,20 @@ def test_headers_with_secrets_do_not_pass() -> None:
         for key, value in (("gen_ai.headers", "Authorization: hunter2"), ("gen_ai.request.model", "m")):
             pair = attributes.add()
             pair.key, pair.value.string_value = key, value
-    admission, kept = admitted(request.SerializeToString())
-    assert (admission.accepted, admission.redacted) == (2, {"known_leaks": 2})
-    assert b"hunter2" not in admission.body
+    validation, kept = admitted(request.SerializeToString())
+    assert (validation.accepted, validation.redacted) == (2, {"known_leaks": 2})
+    assert b"hunter2" not in validation.body
     assert [pair.key for pair in kept[0].attributes] == ["gen_ai.request.model", "spanloop.redacted"]
 
 
 @given(st.binary(max_size=200), st.sampled_from(list(Signal)))
 def test_any_bytes_are_admitted_or_malformed(body: bytes, signal: Signal) -> None:
     try:
-        admission = admit(signal, body)
+        validation = validate_request(signal, body)
     except MalformedError:
         return
-    again = admit(signal, admission.body)
-    assert (again.accepted, again.rejected) == (admission.accepted, {})
+    again = validate_request(signal, validation.body)
+    assert (again.accepted, again.rejected) == (validation.accepted, {})
 
 
 @given(st.data())
@@ -229,8 +229,8 @@ def test_any_flipped_request_keeps_its_count(data: st.DataObject) -> None:
     for at in data.draw(st.lists(st.integers(0, len(body) - 1), max_size=4)):
         body[at] ^= 1 << data.draw(st.integers(0, 7))
     try:
-        admission, kept = admitted(bytes(body))
+        validation, kept = admitted(bytes(body))
     except MalformedError:
         return
-    assert len(kept) == admission.accepted
-    assert admission.accepted + admission.rejected_total <= 4
+    assert len(kept) == validation.accepted
+    assert validation.accepted + validation.rejected_total <= 4
