@@ -14,7 +14,7 @@ PAGES = ("overview", "episodes", "traces", "failures", "rewards", "evaluations",
 def open_page(page: str, **query: str) -> AppTest:
     """Open a page by its file's stem, with query parameters."""
     app = AppTest.from_file(str(APP), default_timeout=60)
-    app.switch_page(f"sections/{page}.py")
+    app.switch_page(f"../pages/{page}.py")
     for name, value in query.items():
         app.query_params[name] = value
     return app.run()

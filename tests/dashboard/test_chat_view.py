@@ -5,12 +5,12 @@ import json
 import polars as pl
 from streamlit.testing.v1 import AppTest
 
-from spanloop.dashboard.charts import metric_by_step
+from spanloop.dashboard.components.charts import metric_by_step
 
 SCRIPT = """
 import json
-from spanloop.dashboard.chat_view import chat
-from spanloop.dashboard.views.messages import StepRecord
+from spanloop.dashboard.components.chat import chat
+from spanloop.dashboard.view_models.conversation import StepRecord
 
 def text(role, content):
     return {{"role": role, "parts": [{{"type": "text", "content": content}}]}}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.dashboard.views import formatting
+from spanloop.dashboard.view_models import formatting
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 

@@ -5,8 +5,17 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from spanloop.dashboard.views.formatting import DASH
-from spanloop.dashboard.views.jobs import FormErrors, JobForm, as_utc, headline, log_lines, progress, to_spec, took
+from spanloop.dashboard.view_models.formatting import DASH
+from spanloop.dashboard.view_models.jobs import (
+    FormErrors,
+    JobForm,
+    as_utc,
+    headline,
+    log_lines,
+    progress,
+    to_spec,
+    took,
+)
 from spanloop.semconv.enums import JobKind, JobState
 from spanloop.training.jobs import Job, JobSpec
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from spanloop.dashboard.views.lineage import VersionNotes, lineage, picture
+from spanloop.dashboard.view_models.lineage import VersionNotes, lineage, picture
 from spanloop.training.registry import ModelVersion
 
 

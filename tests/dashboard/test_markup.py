@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.dashboard.markup import plain
+from spanloop.dashboard.components.markup import plain
 
 
 def test_markdown_of_others_is_shown_and_not_obeyed() -> None:

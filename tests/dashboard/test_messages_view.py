@@ -5,8 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.dashboard.views import messages
-from spanloop.dashboard.views.messages import Message, Part, StepRecord, conversation, parse_messages
+from spanloop.dashboard.view_models import conversation as messages
+from spanloop.dashboard.view_models.conversation import Message, Part, StepRecord, conversation, parse_messages
 
 SYSTEM = {"role": "system", "parts": [{"type": "text", "content": "be kind"}]}
 QUESTION = {"role": "user", "parts": [{"type": "text", "content": "where is it?"}]}

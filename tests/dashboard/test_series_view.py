@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.dashboard.views.series import bucket_s, choose_metrics, covered_s, since_s
+from spanloop.dashboard.view_models.series import bucket_s, choose_metrics, covered_s, since_s
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.dashboard.markup import span_tree
-from spanloop.dashboard.views.spans import Span, layout_tree
+from spanloop.dashboard.components.markup import span_tree
+from spanloop.dashboard.view_models.span_tree import Span, layout_tree
 
 START_NS = 1_763_600_000_000_000_000
 

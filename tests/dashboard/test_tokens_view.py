@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from spanloop.dashboard.markup import text_block, token_strip
-from spanloop.dashboard.views.tokens import TokenCell, TokenWindow, with_texts
+from spanloop.dashboard.components.markup import text_block, token_strip
+from spanloop.dashboard.view_models.token_cells import TokenCell, TokenWindow, with_texts
 
 WINDOW = TokenWindow(
     prompt_tokens=5,

@@ -3,8 +3,13 @@
 import polars as pl
 import pytest
 
-from spanloop.dashboard.views.pairs import Change, pair_of, with_changes
-from spanloop.dashboard.views.versions import component_means, counts_by_version, failure_shares, with_intervals
+from spanloop.dashboard.view_models.task_changes import Change, pair_of, with_changes
+from spanloop.dashboard.view_models.version_statistics import (
+    component_means,
+    counts_by_version,
+    failure_shares,
+    with_intervals,
+)
 
 VERSIONS = pl.DataFrame({"policy_version": ["m@v1", "m@v2"], "episodes": [100, 50]})
 

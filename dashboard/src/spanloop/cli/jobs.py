@@ -33,7 +33,7 @@ def list_jobs(
 
     Example: `spanloop jobs list --limit 5`
     """
-    from spanloop.dashboard.views.jobs import headline
+    from spanloop.dashboard.view_models.jobs import headline
 
     directory = data_directory(data_dir)
     jobs = _api(data_dir).list(limit=limit)

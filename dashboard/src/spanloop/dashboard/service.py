@@ -19,7 +19,7 @@ from spanloop.datadir import DataDir
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import ConfigurationError, PortInUseError
 
-APP: Final = Path(__file__).parent / "web" / "app.py"
+APP: Final = Path(__file__).parent / "app" / "streamlit_app.py"
 
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 (compared, not bound)
 _POLL_S: Final = 0.1

@@ -70,7 +70,7 @@ def report(directory: "DataDir") -> StatusReport:
 
 def services(directory: "DataDir") -> list[ServiceReport]:
     """Which services run."""
-    from spanloop.dashboard.views.services import service_states
+    from spanloop.datadir.service_states import service_states
 
     found: list[ServiceReport] = []
     for each in service_states(directory.path, os.environ.get(CLICKHOUSE_URL_ENV, "")):

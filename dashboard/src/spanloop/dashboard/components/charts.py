@@ -1,0 +1,217 @@
+"""Altair charts over query results. Colour carries meaning only: green success, red failure, grey the rest."""
+
+import math
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from spanloop.dashboard.components.markup import AMBER, BLUE, GREEN, GREY, RED
+
+_HEIGHT: Final = 240
+_ROW: Final = alt.Step(30)
+_OWNER_COLOURS: Final = {"policy": RED, "tool": AMBER, "environment": BLUE, "harness": "#8e4ec6", "user": GREY}
+
+AnyChart = alt.Chart | alt.LayerChart | alt.FacetChart
+
+
+def outcomes_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
+    """Episodes for each bucket, stacked by outcome; expects the columns of ``dashboard_outcomes_over_time``."""
+    long = (
+        frame.with_columns((pl.col("episodes") - pl.col("successes") - pl.col("failures")).alias("unknown"))
+        .select(
+            "bucket",
+            pl.col("successes").cast(pl.Int64).alias("success"),
+            pl.col("failures").cast(pl.Int64).alias("failure"),
+            pl.col("unknown").cast(pl.Int64),
+        )
+        .unpivot(index="bucket", variable_name="outcome", value_name="episodes")
+        .filter(pl.col("episodes") > 0)
+        .with_columns(_bucket_end(bucket_s))
+    )
+    scale = alt.Scale(domain=["success", "failure", "unknown"], range=[GREEN, RED, GREY])
+    chart: AnyChart = (
+        alt.Chart(long, height=_HEIGHT)
+        .mark_bar(orient="vertical")
+        .encode(
+            x=alt.X("bucket:T", title=None),
+            x2="bucket_end:T",
+            y=alt.Y("episodes:Q", title="episodes", axis=alt.Axis(tickMinStep=1, format="d")),
+            color=alt.Color("outcome:N", scale=scale, legend=alt.Legend(orient="top", title=None)),
+            tooltip=[alt.Tooltip("bucket:T", format="%Y-%m-%d %H:%M"), "outcome:N", "episodes:Q"],
+        )
+    )
+    return chart
+
+
+def success_over_time(frame: pl.DataFrame) -> AnyChart:
+    """Success rate for each bucket; the points are as large as the bucket holds episodes."""
+    rated = frame.filter(pl.col("successes") + pl.col("failures") > 0).with_columns(
+        (pl.col("successes") / (pl.col("successes") + pl.col("failures"))).alias("rate")
+    )
+    base = alt.Chart(rated, height=_HEIGHT).encode(
+        x=alt.X("bucket:T", title=None),
+        y=alt.Y("rate:Q", title="success rate", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
+    )
+    points = base.mark_circle(color=GREEN, opacity=1).encode(
+        size=alt.Size("episodes:Q", legend=None, scale=alt.Scale(range=[25, 160])),
+        tooltip=[
+            alt.Tooltip("bucket:T", format="%Y-%m-%d %H:%M"),
+            alt.Tooltip("rate:Q", format=".0%"),
+            "episodes:Q",
+        ],
+    )
+    return alt.layer(base.mark_line(color=GREEN, strokeWidth=1.5, opacity=0.6), points)
+
+
+def tokens_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
+    """Input and output tokens for each bucket."""
+    long = frame.select(
+        "bucket", pl.col("input_tokens").alias("input"), pl.col("output_tokens").alias("output")
+    ).unpivot(index="bucket", variable_name="kind", value_name="tokens")
+    long = long.with_columns(_bucket_end(bucket_s))
+    scale = alt.Scale(domain=["input", "output"], range=[GREY, BLUE])
+    chart: AnyChart = (
+        alt.Chart(long, height=_HEIGHT)
+        .mark_bar(orient="vertical")
+        .encode(
+            x=alt.X("bucket:T", title=None),
+            x2="bucket_end:T",
+            y=alt.Y("tokens:Q", title="tokens", axis=alt.Axis(format="~s")),
+            color=alt.Color("kind:N", scale=scale, legend=alt.Legend(orient="top", title=None)),
+            tooltip=[alt.Tooltip("bucket:T", format="%Y-%m-%d %H:%M"), "kind:N", alt.Tooltip("tokens:Q", format=",")],
+        )
+    )
+    return chart
+
+
+def success_by_version(frame: pl.DataFrame) -> AnyChart:
+    """Success rate of each policy version, in the order of the frame, with the number of episodes beside it."""
+    rated = frame.filter(pl.col("successes") + pl.col("failures") > 0).with_columns(
+        (pl.col("successes") / (pl.col("successes") + pl.col("failures"))).alias("rate"),
+        pl.format("{} episodes", pl.col("episodes")).alias("note"),
+    )
+    order = rated["policy_version"].to_list()
+    base = alt.Chart(rated).encode(
+        y=alt.Y("policy_version:N", sort=order, title=None, axis=alt.Axis(labelLimit=200)),
+        x=alt.X(
+            "rate:Q",
+            title="success rate",
+            scale=alt.Scale(domain=[0, 1.25]),
+            axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1]),
+        ),
+        tooltip=["policy_version:N", alt.Tooltip("rate:Q", format=".0%"), "episodes:Q", "successes:Q", "failures:Q"],
+    )
+    labels = base.mark_text(align="left", dx=6, color=GREY).encode(text="note:N")
+    return alt.layer(base.mark_bar(color=GREEN, size=16), labels).properties(height=_ROW)
+
+
+def by_version(
+    frame: pl.DataFrame, title: str, *, is_share: bool = False, colour: str = BLUE, height: int = _HEIGHT
+) -> AnyChart:
+    """A value of each policy version in the order of the frame, with its interval as a line.
+
+    Args:
+        frame: Columns ``policy_version``, ``value``, ``low``, ``high`` (null: no interval known), ``episodes``.
+        title: Of the vertical axis.
+        is_share: The value runs from 0 to 1 and reads as a percentage.
+        colour: Of points and line.
+        height: In pixels.
+    """
+    shown = frame.filter(pl.col("value").is_not_null())
+    order = shown["policy_version"].unique(maintain_order=True).to_list()
+    scale = alt.Scale(domain=[0, 1]) if is_share else alt.Scale(zero=False, nice=True, padding=8)
+    axis = alt.Axis(format="%") if is_share else alt.Axis()
+    number_format = ".1%" if is_share else "+.3f"
+    base = alt.Chart(shown, height=height).encode(
+        x=alt.X(
+            "policy_version:N", sort=order, title=None, axis=alt.Axis(labelAngle=0, labelLimit=160, labelFlush=False)
+        ),
+        tooltip=[
+            alt.Tooltip("policy_version:N", title="policy"),
+            alt.Tooltip("value:Q", title=title, format=number_format),
+            alt.Tooltip("low:Q", title="95 % from", format=number_format),
+            alt.Tooltip("high:Q", title="to", format=number_format),
+            "episodes:Q",
+        ],
+    )
+    y = alt.Y("value:Q", title=title, scale=scale, axis=axis)
+    line = base.mark_line(color=colour, strokeWidth=1.5, opacity=0.45).encode(y=y)
+    interval = base.mark_rule(color=colour, strokeWidth=2.5, opacity=0.75).encode(y=alt.Y("low:Q"), y2="high:Q")
+    points = base.mark_circle(color=colour, size=110, opacity=1).encode(y=y)
+    labels = base.mark_text(align="left", dx=9, dy=-1, color=GREY, fontSize=12).encode(
+        y=y, text=alt.Text("value:Q", format=".0%" if is_share else "+.2f")
+    )
+    return alt.layer(line, interval, points, labels)
+
+
+def share_bars(frame: pl.DataFrame, highest: float, fault_owner: str) -> AnyChart:
+    """Share of each version's episodes as bars on a common axis, for one of several charts beside each other.
+
+    Args:
+        frame: Columns ``policy_version``, ``value``, ``low``, ``high``, and what was counted: ``failed_episodes``,
+            ``failures``, ``episodes``.
+        highest: The end of the axis, the same for all charts of a row.
+        fault_owner: Gives the colour.
+    """
+    order = frame["policy_version"].to_list()
+    base = alt.Chart(frame, height=150).encode(
+        x=alt.X(
+            "policy_version:N", sort=order, title=None, axis=alt.Axis(labelAngle=0, labelLimit=90, labelFlush=False)
+        ),
+        y=alt.Y(
+            "value:Q",
+            title=None,
+            scale=alt.Scale(domain=[0, highest], nice=False),
+            axis=alt.Axis(format="%", tickCount=3),
+        ),
+        tooltip=[
+            alt.Tooltip("policy_version:N", title="policy"),
+            alt.Tooltip("value:Q", title="share of episodes", format=".1%"),
+            alt.Tooltip("low:Q", title="95 % from", format=".1%"),
+            alt.Tooltip("high:Q", title="to", format=".1%"),
+            alt.Tooltip("failed_episodes:Q", title="episodes that failed so"),
+            alt.Tooltip("failures:Q", title="failures, recovered ones too"),
+            alt.Tooltip("episodes:Q", title="episodes of the version"),
+        ],
+    )
+    bars = base.mark_bar(color=_OWNER_COLOURS.get(fault_owner, GREY), size=26)
+    labels = base.mark_text(dy=-7, color=GREY).encode(text=alt.Text("value:Q", format=".1%"))
+    return alt.layer(bars, labels)
+
+
+def metric_by_step(frame: pl.DataFrame, title: str, *, is_tall: bool = False) -> AnyChart:
+    """One metric of one or more jobs by training step; columns ``job``, ``step``, ``value``."""
+    jobs = frame["job"].unique(maintain_order=True).to_list()
+    legend = alt.Legend(orient="top", title=None) if len(jobs) > 1 else None
+    # One job is blue like everything that is measured; several take the theme's colours.
+    scale = alt.Scale() if len(jobs) > 1 else alt.Scale(range=[BLUE])
+    chart: AnyChart = (
+        alt.Chart(frame, height=280 if is_tall else 180)
+        .mark_line(point=alt.OverlayMarkDef(size=36, filled=True))
+        .encode(
+            x=alt.X(
+                "step:Q",
+                title="training step",
+                scale=alt.Scale(nice=False, zero=False, padding=8),
+                axis=alt.Axis(tickMinStep=1, format="d", tickCount=12),
+            ),
+            y=alt.Y("value:Q", title=title, scale=_not_of_noise(frame["value"])),
+            color=alt.Color("job:N", sort=jobs, legend=legend, scale=scale),
+            tooltip=["job:N", "step:Q", alt.Tooltip("value:Q", format=".5g")],
+        )
+    )
+    return chart
+
+
+def _not_of_noise(values: pl.Series) -> alt.Scale:
+    """A scale that shows a constant as one, and not its last digits blown up."""
+    finite = [float(value) for value in values.drop_nulls() if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    margin = max(abs(low), abs(high)) * 0.01 or 1.0
+    return alt.Scale(zero=False) if high - low > margin / 100 else alt.Scale(domain=[low - margin, high + margin])
+
+
+def _bucket_end(bucket_s: int) -> pl.Expr:
+    # A little short of the next bucket, so that neighbouring bars stay apart.
+    return (pl.col("bucket") + pl.duration(milliseconds=bucket_s * 850)).alias("bucket_end")

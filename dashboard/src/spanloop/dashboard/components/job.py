@@ -1,0 +1,112 @@
+"""One job: how far it is, what it prints, what it made, and the buttons that stop it or run it again."""
+# pyright: reportUnknownMemberType=false
+
+from typing import Final
+
+import streamlit as st
+
+from spanloop.dashboard import resources
+from spanloop.dashboard.components import tables
+from spanloop.dashboard.queries import provenance
+from spanloop.dashboard.view_models.formatting import ago
+from spanloop.dashboard.view_models.jobs import STATE_COLOURS, STATE_MARKS, learned_from, log_lines, progress, took
+from spanloop.semconv.enums import JobState
+from spanloop.training.jobs import Job
+
+_LOG_LINES: Final = 400
+_REFRESH_S: Final = 2
+
+
+def show(job_id: str) -> None:
+    """Draw the job.
+
+    Raises:
+        JobError: There is no such job.
+    """
+    with st.container(horizontal=True):
+        if st.button("All jobs", icon=":material/arrow_back:", type="tertiary"):
+            st.query_params.pop("job", None)
+            st.rerun()
+    job = resources.job_api().get(job_id)
+    _live(job_id)
+    _links(job)
+    manifest = provenance.dataset_of(job_id)
+    if manifest is not None:
+        st.markdown("**What it learned from**")
+        tables.facts(learned_from(manifest))
+    with st.expander("What was asked for"):
+        spec = job.spec.model_dump(mode="json")
+        tables.facts({name: str(value) for name, value in spec.items()}, heading="setting")
+
+
+@st.fragment(run_every=_REFRESH_S)
+def _live(job_id: str) -> None:
+    """State, progress and log, redrawn while the job is at work."""
+    api = resources.job_api()
+    job = api.get(job_id)
+    if st.session_state.get("job_was_finished", {}).get(job_id, job.is_finished) != job.is_finished:
+        # Links to what the job made are outside this fragment: draw the whole page once.
+        st.session_state["job_was_finished"] = {job_id: job.is_finished}
+        st.rerun()
+    st.session_state["job_was_finished"] = {job_id: job.is_finished}
+    _state(job)
+    _buttons(job)
+    if job.error:
+        st.markdown(":red[**Why it stopped**]")
+        st.code(job.error, language=None, wrap_lines=True)
+    log = log_lines(api.log(job_id), _LOG_LINES)
+    st.markdown("**Log**")
+    if log:
+        with st.container(height=380, autoscroll=True, border=True):
+            st.code(log, language=None, wrap_lines=True)
+    else:
+        st.caption("The job has not printed anything yet.")
+
+
+def _state(job: Job) -> None:
+    now = resources.now()
+    facts = [
+        f":{STATE_COLOURS[job.state]}[**{STATE_MARKS[job.state]}**]",
+        f"{job.spec.kind} from **{job.spec.base}**",
+        f"created {ago(job.created_at, now)}",
+        f"ran {took(job, now)}" if job.started_at else "not started yet",
+        f"attempt {job.attempt} of {job.spec.max_attempts}" if job.attempt > 1 else "",
+    ]
+    st.markdown(" · ".join(fact for fact in facts if fact))
+    st.progress(progress(job), text=f"step {job.step} of {job.steps_total}")
+
+
+def _buttons(job: Job) -> None:
+    api = resources.job_api()
+    if job.state in {JobState.QUEUED, JobState.RUNNING}:
+        if st.button("Cancel this job", icon=":material/stop_circle:", key="cancel"):
+            api.cancel(job.id)
+            st.rerun()
+    elif job.state in {JobState.FAILED, JobState.CANCELLED} and st.button(
+        "Run it again", icon=":material/replay:", key="retry", help="Goes on from its last checkpoint"
+    ):
+        api.retry(job.id)
+        st.rerun()
+
+
+def _links(job: Job) -> None:
+    with st.container(horizontal=True):
+        if job.step:
+            st.page_link(
+                "../pages/rewards.py", label="Its curves", icon=":material/trending_up:", query_params={"job": job.id}
+            )
+        if job.model_version:
+            st.page_link(
+                "../pages/models.py",
+                label=f"What it made: {job.model_version}",
+                icon=":material/deployed_code:",
+                query_params={"model": job.model_version},
+            )
+            parent = resources.registry().get(job.model_version).parent
+            if parent:
+                st.page_link(
+                    "../pages/compare.py",
+                    label="Before and after",
+                    icon=":material/compare_arrows:",
+                    query_params={"before": parent, "after": job.model_version},
+                )

@@ -1,0 +1,154 @@
+"""The two views that Streamlit has no element for, as HTML: the span tree and the token strip.
+
+Invariant: every text from the store is escaped; nothing but numbers and our own constants reaches an attribute
+unescaped. Styles are inline and use translucent greys and ``currentColor``, so that light and dark both work.
+"""
+
+from html import escape
+from typing import Final
+
+from spanloop.dashboard.view_models.formatting import count, duration, one_line
+from spanloop.dashboard.view_models.span_tree import SpanKind, SpanLine
+from spanloop.dashboard.view_models.token_cells import TokenCell
+
+RED: Final = "#e5484d"
+GREEN: Final = "#30a46c"
+BLUE: Final = "#3b82f6"
+AMBER: Final = "#d98a1f"
+GREY: Final = "#8b8d98"
+
+_BAR_COLOURS: Final[dict[SpanKind, str]] = {"llm": BLUE, "tool": AMBER, "agent": GREY, "task": GREY, "other": GREY}
+_MARKDOWN: Final = frozenset("\\`*_[]<>#|~$")
+_MAX_INDENT: Final = 14
+_LINE: Final = "border-top:1px solid rgba(128,128,128,.18)"
+_GRID: Final = (
+    "display:grid;grid-template-columns:minmax(0,5fr) 64px 92px 76px minmax(0,4fr);gap:0 12px;align-items:center"
+)
+_NUMBER: Final = "text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap"
+_CUT: Final = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
+
+
+def span_tree(lines: list[SpanLine]) -> str:
+    """A table of spans: name by depth, kind, tokens, duration and a bar on the common time axis."""
+    head = (
+        f'<div style="{_GRID};opacity:.6;font-size:.8rem;padding:2px 0">'
+        f'<div>span</div><div>kind</div><div style="{_NUMBER}">tokens</div><div style="{_NUMBER}">took</div>'
+        "<div>when</div></div>"
+    )
+    body = "".join(_span_line(line) for line in lines)
+    return f'<div role="table" style="font-size:.875rem;line-height:1.5">{head}{body}</div>'
+
+
+def token_strip(cells: list[TokenCell], *, with_text: bool = True, with_id: bool = False) -> str:
+    """Tokens in reading order: sampled ones blue (stronger when unlikely), given ones grey, the prompt plain.
+
+    A token without text shows its id whatever was asked.
+    """
+    body = "".join(_token(cell, with_text=with_text, with_id=with_id) for cell in cells)
+    style = "font-family:monospace;font-size:.8rem;line-height:1.9;overflow-wrap:anywhere"
+    return f'<div style="{style}">{body}</div>'
+
+
+def token_legend() -> str:
+    """What the colours of a token strip mean."""
+    parts = (
+        ("transparent", "prompt"),
+        (_rgba(BLUE, 0.15), "sampled by the policy, likely"),
+        (_rgba(BLUE, 0.6), "sampled, unlikely (5 % or less)"),
+        ("rgba(128,128,128,.25)", "given between turns, masked out of the loss"),
+    )
+    swatch = "display:inline-block;width:12px;height:12px;border:1px solid rgba(128,128,128,.5);margin:0 6px -1px 0"
+    body = "".join(
+        f'<span style="margin-right:18px"><span style="{swatch};background:{colour}"></span>{escape(text)}</span>'
+        for colour, text in parts
+    )
+    return f'<div style="font-size:.8rem;opacity:.85">{body}</div>'
+
+
+def text_block(text: str, *, at_most: int = 20_000) -> str:
+    """Text exactly as it is, wrapped, never read as Markdown: a message must not draw images or fetch anything."""
+    rest = len(text) - at_most
+    more = f'<div style="opacity:.6">… {rest:,} more characters</div>' if rest > 0 else ""
+    return f'<div style="white-space:pre-wrap;overflow-wrap:anywhere">{escape(text[:at_most])}</div>{more}'
+
+
+def plain(text: str) -> str:
+    """Text for a Markdown element, shown as it is: names and errors from outside must not become links or images."""
+    return "".join(f"\\{character}" if character in _MARKDOWN else character for character in text)
+
+
+def cut(text: str, at_most: int = 20_000) -> str:
+    """Text of a code block, cut where a page would become slow, and saying so."""
+    rest = len(text) - at_most
+    return f"{text[:at_most]}\n… {rest:,} more characters" if rest > 0 else text
+
+
+def _span_line(line: SpanLine) -> str:
+    span = line.span
+    indent = 14 * min(line.depth, _MAX_INDENT)
+    deeper = f'<span style="opacity:.5">↳{line.depth} </span>' if line.depth > _MAX_INDENT else ""
+    colour = RED if span.is_error else _BAR_COLOURS[span.kind]
+    tokens = (
+        f"{count(span.input_tokens)} → {count(span.output_tokens)}" if span.input_tokens or span.output_tokens else ""
+    )
+    left = min(line.offset * 100, 99.4)
+    width = max(min(line.width * 100, 100 - left), 0.6)
+    bar = (
+        '<div style="position:relative;height:10px;background:rgba(128,128,128,.10);border-radius:2px">'
+        f'<div style="position:absolute;left:{left:.2f}%;width:{width:.2f}%;height:100%;'
+        f'background:{colour};border-radius:2px"></div></div>'
+    )
+    title = escape(f"{span.name} · span {span.span_id}", quote=True)
+    return (
+        f'<div role="row" style="{_GRID};{_LINE};padding:3px 0">'
+        f'<div title="{title}" style="padding-left:{indent}px;{_CUT}">'
+        f"{deeper}{escape(span.name)}{_span_notes(line)}</div>"
+        f'<div style="opacity:.7">{span.kind if span.kind != "other" else ""}</div>'
+        f'<div style="{_NUMBER};opacity:.7">{tokens}</div>'
+        f'<div style="{_NUMBER}">{duration(span.duration_ns)}</div>{bar}</div>'
+    )
+
+
+def _span_notes(line: SpanLine) -> str:
+    span = line.span
+    notes: list[str] = []
+    if span.is_error:
+        known = (span.error_type or "error", one_line(span.status_message, 80))
+        # Many instrumentors begin the message with the type.
+        what = known[1] if known[1].startswith(known[0]) else ": ".join(part for part in known if part)
+        notes.append(f'<span style="color:{RED}"> ✕ {escape(what)}</span>')
+    if span.dropped_attributes:
+        notes.append(f'<span style="color:{AMBER}"> {span.dropped_attributes} attributes dropped</span>')
+    if span.model and span.kind == "llm":
+        notes.append(f'<span style="opacity:.55"> {escape(span.model)}</span>')
+    return "".join(notes)
+
+
+def _token(cell: TokenCell, *, with_text: bool, with_id: bool) -> str:
+    match cell.role:
+        case "sampled":
+            background = _rgba(BLUE, 0.12 + 0.5 * cell.surprise)
+        case "given":
+            background = "rgba(128,128,128,.25)"
+        case "prompt":
+            background = "transparent"
+    known = f" · logprob {cell.logprob:.3f}" if cell.logprob is not None else ""
+    title = escape(f"{cell.role} {cell.position} · id {cell.token_id}{known}", quote=True)
+    shown = escape(_visible(cell.text)) if with_text else ""
+    if with_id or not shown:
+        small = "font-size:.65rem;opacity:.7" if shown else ""
+        shown += f'<span style="{small}">{" " if shown else ""}{cell.token_id}</span>'
+    opacity = ";opacity:.6" if cell.role == "prompt" else ""
+    return (
+        f'<span title="{title}" style="background:{background};padding:1px 3px;margin-right:2px;border-radius:3px'
+        f'{opacity}">{shown}</span>' + ("<br>" if cell.text.endswith("\n") else " ")
+    )
+
+
+def _visible(text: str) -> str:
+    return text.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "·")
+
+
+def _rgba(colour: str, alpha: float) -> str:
+    red, green, blue = (int(colour[index : index + 2], 16) for index in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha:.2f})"

@@ -1,0 +1,149 @@
+"""Training jobs: what runs, a form that schedules one, and the schedules; with ``?job=…`` one job with its log."""
+# pyright: reportUnknownMemberType=false
+
+import streamlit as st
+from streamlit.column_config import ProgressColumn, TextColumn
+
+from spanloop.dashboard import resources
+from spanloop.dashboard.components import job as job_view
+from spanloop.dashboard.components import job_form, tables
+from spanloop.dashboard.components.page_frame import missing, nothing_yet, page
+from spanloop.dashboard.view_models.formatting import one_line
+from spanloop.dashboard.view_models.jobs import STATE_MARKS, headline, progress, took
+from spanloop.training.jobs import Job, Schedule
+
+_VIEWS = ("Jobs", "New job", "Schedules")
+
+
+def render() -> None:
+    """Draw the jobs, or the one job that the address names."""
+    job_id = st.query_params.get("job", "")
+    if job_id:
+        with page("Job", job_id):
+            job_view.show(job_id)
+        return
+    with page(
+        "Jobs", "A job trains a model version on stored episodes and makes the next version. Click a row to open it."
+    ):
+        if resources.data_dir().running("scheduler") is None:
+            missing(
+                "No scheduler runs: jobs wait in the queue.",
+                "Start everything with",
+                resources.command("up"),
+                icon=":material/pause_circle:",
+            )
+        if job_form.NEXT_VIEW in st.session_state:
+            st.session_state["jobs_view"] = st.session_state.pop(job_form.NEXT_VIEW)
+        view = st.segmented_control(
+            "View",
+            _VIEWS,
+            default=_VIEWS[0],
+            key="jobs_view",
+            bind="query-params",
+            label_visibility="collapsed",
+            required=True,
+        )
+        if view == "New job":
+            job_form.show()
+        elif view == "Schedules":
+            _schedules()
+        else:
+            _jobs()
+
+
+@st.fragment(run_every=3)
+def _jobs() -> None:
+    jobs = resources.job_api().list(limit=200)
+    if not jobs:
+        nothing_yet("No job yet.", "Make one under “New job”, or on the command line:", resources.command("train NAME"))
+        return
+    picked = tables.pick_row(
+        tables.frame([_job_row(job) for job in jobs]), [job.id for job in jobs], key="jobs", columns=_job_columns()
+    )
+    if picked:
+        st.query_params["job"] = picked
+        st.rerun()
+
+
+def _job_row(job: Job) -> dict[str, object]:
+    return {
+        "state": STATE_MARKS[job.state],
+        "progress": progress(job),
+        "steps": f"{job.step} / {job.steps_total}",
+        "kind": str(job.spec.kind),
+        "base": job.spec.base,
+        "result": job.model_version,
+        "created_at": job.created_at,
+        "took": took(job, resources.now()),
+        "error": one_line(headline(job.error), 200),
+        "job": job.id,
+    }
+
+
+def _job_columns() -> tables.Columns:
+    return {
+        "state": TextColumn("state", width=105),
+        "progress": ProgressColumn("progress", min_value=0, max_value=1, format="percent", width=120),
+        "steps": TextColumn("steps", width=70),
+        "kind": TextColumn("kind", width=55),
+        "base": TextColumn("from", width=120),
+        "result": TextColumn("made", width=120),
+        "created_at": tables.when("created"),
+        "took": TextColumn("took", width=85),
+        "error": TextColumn("error", width=180),
+        "job": TextColumn("job", width=210),
+    }
+
+
+def _schedules() -> None:
+    schedules = resources.job_api().schedules()
+    if not schedules:
+        st.info("No schedule. The form under “New job” makes one: at a time, or repeatedly.", icon=":material/event:")
+        return
+    picked = tables.pick_row(
+        tables.frame([_schedule_row(schedule) for schedule in schedules]),
+        [schedule.id for schedule in schedules],
+        key="schedules",
+        columns=_schedule_columns(),
+    )
+    st.caption("Click a row to delete its schedule or open its last job.")
+    chosen = next((schedule for schedule in schedules if schedule.id == picked), None)
+    if chosen is not None:
+        _schedule_actions(chosen)
+
+
+def _schedule_row(schedule: Schedule) -> dict[str, object]:
+    return {
+        "fires": schedule.cron or "once",
+        "next_at": schedule.next_at,
+        "last_at": schedule.last_at,
+        "kind": str(schedule.spec.kind),
+        "base": schedule.spec.base,
+        "steps": schedule.spec.steps,
+        "deploy": "yes" if schedule.spec.deploy else "no",
+        "schedule": schedule.id,
+    }
+
+
+def _schedule_columns() -> tables.Columns:
+    return {
+        "fires": TextColumn("fires", help="Cron, in UTC"),
+        "next_at": tables.when("next", "Empty: it has fired for the last time"),
+        "last_at": tables.when("last"),
+        "base": TextColumn("from"),
+        "deploy": TextColumn("deploy", help="Serve the new version afterwards"),
+    }
+
+
+def _schedule_actions(schedule: Schedule) -> None:
+    with st.container(horizontal=True):
+        if st.button("Delete this schedule", icon=":material/delete:", key="delete_schedule"):
+            resources.job_api().unschedule(schedule.id)
+            st.toast("The schedule is deleted; jobs that it submitted stay.")
+            st.rerun()
+        if schedule.last_job_id and st.button("Open its last job", icon=":material/open_in_new:"):
+            st.query_params["job"] = schedule.last_job_id
+            st.rerun()
+
+
+render()

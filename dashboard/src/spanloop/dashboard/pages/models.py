@@ -1,0 +1,238 @@
+"""Model versions: where each came from, which one answers, a button that serves another; ``?model=…`` opens one."""
+# pyright: reportUnknownMemberType=false
+
+import json
+
+import polars as pl
+import streamlit as st
+from streamlit.column_config import TextColumn
+
+from spanloop.dashboard import resources
+from spanloop.dashboard.components import tables
+from spanloop.dashboard.components.markup import plain
+from spanloop.dashboard.components.page_frame import missing, nothing_yet, page, problem
+from spanloop.dashboard.queries import policy_versions as version_reads
+from spanloop.dashboard.queries import provenance
+from spanloop.dashboard.view_models.formatting import DASH, ago, count, number, percent, share
+from spanloop.dashboard.view_models.jobs import learned_from, took
+from spanloop.dashboard.view_models.lineage import LineageLine, VersionNotes, lineage, picture
+from spanloop.semconv.enums import JobKind
+from spanloop.semconv.errors import SpanloopError
+from spanloop.store import Store
+from spanloop.training.deploy import deploy
+from spanloop.training.evaluation import load_evaluations
+from spanloop.training.jobs import Job
+from spanloop.training.registry import ModelVersion
+
+_MAX_PICTURED = 20
+_MAX_EVALUATIONS = 3
+
+
+def render() -> None:
+    """Draw the versions, and the one that the address names."""
+    with page(
+        "Models", "Every version is a complete model folder. Children stand under the version they were trained from."
+    ):
+        registry = resources.registry()
+        models = registry.list()
+        if not models:
+            nothing_yet(
+                "No model is registered yet.",
+                "Register a Hugging Face folder:",
+                resources.command("models add NAME FOLDER"),
+            )
+            return
+        deployed = registry.deployed()
+        serving = deployed.reference if deployed and resources.data_dir().running("gateway") else ""
+        _state(deployed, serving)
+        lines = lineage(models)
+        _picture(lines, serving)
+        picked = tables.pick_row(
+            tables.frame([_row(line.label, line.model, serving) for line in lines]),
+            [line.model.reference for line in lines],
+            key="models",
+            columns=_columns(),
+        )
+        if picked:
+            st.query_params["model"] = picked
+        asked = st.query_params.get("model", "")
+        if asked:
+            _version(registry.get(asked), serving)
+        else:
+            st.caption("Click a row to see a version and to serve it.")
+
+
+def _picture(lines: list[LineageLine], serving: str) -> None:
+    newest = {line.model.reference for line in sorted(lines, key=lambda line: line.model.created_at)[-_MAX_PICTURED:]}
+    shown = [line for line in lines if line.model.reference in newest]
+    try:
+        measured = _measured(resources.store())
+    except SpanloopError:
+        # The picture does not need ClickHouse: how the versions did is missing then.
+        measured = {}
+    notes = {
+        line.model.reference: VersionNotes(measured.get(line.model.reference, ()), _making(line.model))
+        for line in shown
+    }
+    chosen = st.query_params.get("model", "")
+    st.graphviz_chart(picture(shown, notes, served=serving, chosen=chosen), width="content")
+    if len(shown) < len(lines):
+        st.caption(f"The picture shows the {_MAX_PICTURED} newest versions.")
+
+
+def _measured(store: Store) -> dict[str, tuple[str, ...]]:
+    """How each version did, in lines: in all its episodes, and in each evaluation."""
+    found: dict[str, list[str]] = {}
+    for row in version_reads.policy_versions(store, 0).iter_rows(named=True):
+        found[row["policy_version"]] = [
+            f"{row['episodes']:,} episodes, mean reward {number(row['mean_reward'])}",
+        ]
+    for evaluation in load_evaluations(store):
+        measured = evaluation.success
+        found.setdefault(evaluation.model, []).append(
+            f"{evaluation.name}: {share(measured.value)} success ({share(measured.low)} to {share(measured.high)})"
+        )
+    return {reference: tuple(lines) for reference, lines in found.items()}
+
+
+def _making(model: ModelVersion) -> tuple[str, ...]:
+    """The job that made a version, in lines."""
+    job = provenance.maker(model.job_id)
+    if job is None:
+        return (model.job_id,) if model.job_id else ()
+    manifest = provenance.dataset_of(job.id)
+    learned = (f"{manifest.episodes.accepted:,} episodes",) if manifest else ()
+    return (f"{job.spec.kind}, {job.steps_total} steps", *learned)
+
+
+def _state(deployed: ModelVersion | None, serving: str) -> None:
+    if serving:
+        st.markdown(f":green[●] The gateway serves **{serving}**.")
+        return
+    last = f" The last one served was **{deployed.reference}**." if deployed else ""
+    if resources.data_dir().running("gateway"):
+        st.warning(f"Nothing is served yet.{last}", icon=":material/cloud_off:")
+        return
+    missing(
+        f"Nothing is served: the gateway does not run.{last}",
+        "Start everything with",
+        resources.command("up"),
+        icon=":material/cloud_off:",
+    )
+
+
+def _row(label: str, model: ModelVersion, serving: str) -> dict[str, object]:
+    return {
+        "version": label,
+        "served": "● served" if model.reference == serving else "",
+        "created_at": model.created_at,
+        "made_by": model.job_id or "added from outside",
+        "size": f"{model.size_bytes / 1e6:,.1f} MB",
+        "weights": model.weights_sha256[:12],
+    }
+
+
+def _columns() -> tables.Columns:
+    return {
+        "version": TextColumn("version", width="medium"),
+        "served": TextColumn("served", width=85),
+        "created_at": tables.when("created"),
+        "made_by": TextColumn("made by job"),
+        "size": TextColumn("size", width=100),
+        "weights": TextColumn("weights", help="Start of the SHA-256 of the weight files", width=120),
+    }
+
+
+def _version(model: ModelVersion, serving: str) -> None:
+    st.subheader(model.reference, anchor=False)
+    _episodes(model)
+    job = provenance.maker(model.job_id)
+    manifest = provenance.dataset_of(job.id) if job else None
+    tables.facts(
+        {"trained from": model.parent or DASH, "made by job": model.job_id or DASH}
+        | (_training(job) if job else {})
+        | (learned_from(manifest) if manifest else {})
+        | {
+            "created": f"{model.created_at:%Y-%m-%d %H:%M:%S} UTC ({ago(model.created_at, resources.now())})",
+            "folder": str(model.path),
+            "weights SHA-256": model.weights_sha256,
+        }
+        | {name: value if isinstance(value, str) else json.dumps(value) for name, value in model.metadata.items()}
+    )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        _deploy_button(model, serving)
+        st.page_link(
+            "../pages/episodes.py",
+            label="Its episodes",
+            icon=":material/forum:",
+            query_params={"policy": model.reference},
+        )
+        if model.job_id:
+            st.page_link(
+                "../pages/jobs.py",
+                label="Its job",
+                icon=":material/model_training:",
+                query_params={"job": model.job_id},
+            )
+            st.page_link(
+                "../pages/rewards.py",
+                label="Its training curves",
+                icon=":material/trending_up:",
+                query_params={"job": model.job_id},
+            )
+        if model.parent:
+            st.page_link(
+                "../pages/compare.py",
+                label="Before and after",
+                icon=":material/compare_arrows:",
+                query_params={"before": model.parent, "after": model.reference},
+            )
+
+
+def _training(job: Job) -> dict[str, str]:
+    spec = job.spec
+    return {
+        "how": f"{spec.kind}, {job.steps_total} steps of {spec.batch_groups} "
+        f"{'groups' if spec.kind is JobKind.GRPO else 'trajectories'}, learning rate {spec.learning_rate:.1e}",
+        "training took": took(job, resources.now()),
+    }
+
+
+def _episodes(model: ModelVersion) -> None:
+    try:
+        store = resources.store()
+        versions = version_reads.policy_versions(store, 0).filter(pl.col("policy_version") == model.reference)
+        evaluations = load_evaluations(store, model=model.reference)[:_MAX_EVALUATIONS]
+    except SpanloopError as error:
+        problem(error)
+        return
+    if versions.is_empty():
+        st.caption("It has not acted in any episode yet.")
+        return
+    row = versions.row(0, named=True)
+    columns = st.columns(3 + len(evaluations))
+    columns[0].metric("Episodes", count(row["episodes"]))
+    columns[1].metric("Success rate", percent(row["successes"], row["successes"] + row["failures"]))
+    columns[2].metric("Mean reward", number(row["mean_reward"]))
+    for column, evaluation in zip(columns[3:], evaluations, strict=True):
+        measured = evaluation.success
+        column.metric(
+            f"Evaluation {plain(evaluation.name)}",
+            share(measured.value),
+            help=f"{share(measured.low)} to {share(measured.high)} over {evaluation.tasks:,} tasks",
+        )
+
+
+def _deploy_button(model: ModelVersion, serving: str) -> None:
+    is_served = model.reference == serving
+    is_up = resources.data_dir().running("gateway") is not None
+    why = "It is served already." if is_served else "" if is_up else "The gateway does not run."
+    if st.button(
+        "Serve this version", icon=":material/rocket_launch:", key="deploy", disabled=bool(why), help=why or None
+    ):
+        with st.spinner(f"The gateway loads {model.reference}; requests wait meanwhile…"):
+            deploy(resources.data_dir(), model.reference)
+        st.rerun()
+
+
+render()

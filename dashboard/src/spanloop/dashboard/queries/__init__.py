@@ -1,0 +1,1 @@
+"""Reads of the store, the registry and the jobs, as frozen values and frames. These modules draw nothing."""

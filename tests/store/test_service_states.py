@@ -1,0 +1,33 @@
+"""Which services a page says are running."""
+
+import json
+from pathlib import Path
+
+from spanloop.datadir import DataDir
+from spanloop.datadir.service_states import service_states, without_credentials
+
+
+def test_an_announced_service_runs_and_the_others_do_not(data_dir: DataDir) -> None:
+    with data_dir.announce("collector", "http://127.0.0.1:4318"):
+        states = {state.name: state for state in service_states(data_dir.path, "")}
+    assert states["collector"].is_running
+    assert states["collector"].url == "http://127.0.0.1:4318"
+    assert [name for name, state in states.items() if state.is_running] == ["collector"]
+
+
+def test_a_dead_process_does_not_run(data_dir: DataDir) -> None:
+    beyond_any_pid = 2**22 + 1
+    (data_dir.run / "gateway.json").write_text(json.dumps({"url": "http://x", "pid": beyond_any_pid}))
+    assert not any(state.is_running for state in service_states(data_dir.path, ""))
+
+
+def test_an_external_clickhouse_is_shown_without_its_password(tmp_path: Path) -> None:
+    clickhouse = service_states(tmp_path, "https://me:secret@ch.example:8443/traces?x=1")[0]
+    assert clickhouse.is_running
+    assert clickhouse.url == "https://ch.example:8443/traces"
+    assert "external" in clickhouse.note
+
+
+def test_addresses_lose_credentials_and_keep_brackets() -> None:
+    assert without_credentials("http://u:p@[::1]:8123/db") == "http://[::1]:8123/db"
+    assert without_credentials("nonsense") == ""
