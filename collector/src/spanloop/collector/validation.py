@@ -17,7 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from .dead_letters import DeadLetter, RejectReason, Signal, first_ids
 from .otlp.clickhouse_encoding import for_clickhouse, tidy
 from .otlp.json_encoding import decode_logs, decode_traces
-from .otlp.shallow import SHALLOW_REQUEST
+from .otlp.schema import SHALLOW_REQUEST
 from .otlp.wire import MalformedError, parse, serialize
 from .protobuf_repair import salvage
 from .redaction import Hits, Redactor, by_rule

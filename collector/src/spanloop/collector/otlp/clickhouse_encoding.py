@@ -15,7 +15,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from .attribute_values import attributes, text
 from .envelope import attribute_lists
 from .number_arrays import number_texts
-from .shallow import SHALLOW_REQUEST, array_bytes
+from .schema import SHALLOW_REQUEST, array_bytes
 from .unique_keys import has_unique_keys
 from .unsupported_values import Found, compound_values, odd_values
 from .wire import MalformedError, Path, parse, parses_at, serialize

@@ -11,14 +11,16 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 
+from .schema import field_path
 from .wire import LENGTH_DELIMITED, MalformedError, Path, Place, places, read_varint
 
-RESOURCE: Final = (1, 1, 1, 2)
-SCOPE: Final = (1, 2, 1, 3, 2)
-SPAN: Final = (1, 2, 2, 9, 2)
-EVENT: Final = (1, 2, 2, 11, 3, 2)
-LINK: Final = (1, 2, 2, 13, 4, 2)
-"""Where in a request an attribute's value is, as field numbers."""
+_SPANS: Final = ("resource_spans", "scope_spans", "spans")
+RESOURCE: Final = field_path("resource_spans", "resource", "attributes", "value")
+SCOPE: Final = field_path("resource_spans", "scope_spans", "scope", "attributes", "value")
+SPAN: Final = field_path(*_SPANS, "attributes", "value")
+EVENT: Final = field_path(*_SPANS, "events", "attributes", "value")
+LINK: Final = field_path(*_SPANS, "links", "attributes", "value")
+"""Field numbers from a request down to an attribute's value."""
 
 AttributeList: TypeAlias = tuple[Path, MutableSequence[KeyValue]]
 _FIRST, _SECOND = 1, 2

@@ -12,21 +12,10 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from .schema import messages
 from .wire import Message
 
 _PACKAGE: Final = "spanloop.unique_keys"
-_FIELDS: Final = {
-    # field numbers of opentelemetry-proto; what is not named here is carried along as it came
-    "Resource": {"attributes": (1, "")},
-    "Scope": {"attributes": (3, "")},
-    "Event": {"attributes": (3, "")},
-    "Link": {"attributes": (4, "")},
-    "Span": {"attributes": (9, ""), "events": (11, "Event"), "links": (13, "Link")},
-    "ScopeSpans": {"scope": (1, "Scope"), "spans": (2, "Span")},
-    "ResourceSpans": {"resource": (1, "Resource"), "scope_spans": (2, "ScopeSpans")},
-    "Request": {"resource_spans": (1, "ResourceSpans")},
-}
-_SINGULAR: Final = frozenset({"resource", "scope"})
 
 
 def has_unique_keys(request: ExportTraceServiceRequest, body: bytes) -> bool:
@@ -61,19 +50,28 @@ def _are_unique(items: Iterable[Span.Event | Span.Link], maps: Any) -> bool:
 
 
 def _request_type() -> type[Message]:
+    """Make a request type from the schema: the messages that hold attributes, with maps for attribute lists."""
     file = FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3")
-    for name, fields in _FIELDS.items():
+    for name, fields in messages().items():
         message = file.message_type.add(name=name)
-        for field, (number, type_name) in fields.items():
-            label = FieldDescriptorProto.LABEL_OPTIONAL if field in _SINGULAR else FieldDescriptorProto.LABEL_REPEATED
+        for field in fields.values():
+            if field.name != "attributes" and not _holds_attributes(field.type_name):
+                continue  # the runtime carries it along as an unknown field
+            type_name = _add_entry(message, name) if field.name == "attributes" else field.type_name
+            label = FieldDescriptorProto.LABEL_REPEATED if field.is_repeated else FieldDescriptorProto.LABEL_OPTIONAL
             message.field.add(
-                name=field, number=number, label=label, type=FieldDescriptorProto.TYPE_MESSAGE,
-                type_name=f".{_PACKAGE}.{type_name or _add_entry(message, name)}",
+                name=field.name, number=field.number, label=label, type=FieldDescriptorProto.TYPE_MESSAGE,
+                type_name=f".{_PACKAGE}.{type_name}",
             )  # fmt: skip
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
-    found = pool.FindMessageTypeByName(f"{_PACKAGE}.Request")
-    return cast("type[Message]", message_factory.GetMessageClass(found))
+    descriptor = pool.FindMessageTypeByName(f"{_PACKAGE}.Request")
+    return cast("type[Message]", message_factory.GetMessageClass(descriptor))
+
+
+def _holds_attributes(message: str) -> bool:
+    fields = messages().get(message, {})
+    return "attributes" in fields or any(_holds_attributes(field.type_name) for field in fields.values())
 
 
 def _add_entry(message: DescriptorProto, name: str) -> str:

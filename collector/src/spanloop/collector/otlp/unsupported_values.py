@@ -14,7 +14,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from .envelope import SPAN, AttributeList, Part, attribute_lists, parts, span_lists
-from .shallow import array_bytes
+from .schema import array_bytes
 from .wire import MalformedError, Path
 
 Found: TypeAlias = tuple[AnyValue, Path]
