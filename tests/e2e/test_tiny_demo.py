@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.gateway.serving import find_serving_environment
+from spanloop.gateway.serving_environment import find_serving_environment
 from spanloop.semconv.errors import ConfigurationError
 
 SPANLOOP = Path(sys.executable).with_name("spanloop")

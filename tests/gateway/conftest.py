@@ -1,4 +1,4 @@
-"""Gateways in front of a stand-in for vLLM."""
+"""Fixtures: gateways in front of a stand-in for vLLM."""
 
 from collections.abc import Callable, Generator
 from contextlib import suppress
@@ -56,24 +56,24 @@ def gateway(start_gateway: Callable[..., RunningGateway], upstream: str) -> Runn
 
 @pytest.fixture
 def stored_rows(address: Address, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[dict[str, Any]]]:
-    """Point gateways at a ClickHouse, and wait there for so many captures; ask for it before the gateway."""
+    """Let gateways use a ClickHouse, and wait for a number of captures in it; request it before the gateway."""
     monkeypatch.setenv(
         CLICKHOUSE_URL_ENV,
         f"{address.scheme}://{address.user}:{address.password}@{address.host}:{address.port}/{address.database}",
     )
 
     def rows(count: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        captures: list[dict[str, Any]] = []
 
         def enough() -> bool:
-            nonlocal found
+            nonlocal captures
             with suppress(Exception):  # the gateway makes the database with its first insert
                 connection = Connection(address)
-                found = connection.query(_CAPTURES_SQL, doing="reading captures").to_dicts()
+                captures = connection.query(_CAPTURES_SQL, doing="reading captures").to_dicts()
                 connection.close()
-            return len(found) >= count
+            return len(captures) >= count
 
         wait_until(enough)
-        return found
+        return captures
 
     return rows

@@ -1,4 +1,4 @@
-"""A stand-in for vLLM that speaks its protocol, and gateways in front of it."""
+"""A stand-in for vLLM with its HTTP API, and gateways in front of it."""
 # pyright: reportPrivateUsage=false
 
 import asyncio
@@ -25,16 +25,16 @@ from starlette.routing import Route
 
 from spanloop.datadir import DataDir
 from spanloop.gateway.app import Gateway
-from spanloop.gateway.capture import Capture, decode
+from spanloop.gateway.capture import Capture, decode_captures
 from spanloop.semconv.environment import read_run_file
 from spanloop.spool import Spool
 
 START_TIMEOUT_S = 400.0
 TIMEOUT_S = 60.0
-"""For whatever takes milliseconds on a quiet machine."""
+"""Timeout of operations that take milliseconds on an idle machine."""
 PROMPT_IDS = [1, 5, 9]
 WORDS = ("alpha", " beta\u2028gamma", " delta", "")
-"""What each token says; U+2028 must survive the way through, the last one is the end of turn."""
+"""The text of each token; U+2028 must arrive unchanged, the last one is the end of turn."""
 
 
 @contextmanager
@@ -77,20 +77,20 @@ def write_model(folder: Path, weights: int, *, tied: bool = False, chat_template
 
 @dataclass
 class StandIn:
-    """Answers like vLLM 0.32: the shapes are recorded from it, the numbers say which weights sampled them."""
+    """Responds like vLLM 0.32: the shapes are recorded from it, the numbers tell which weights sampled them."""
 
     root: Path
     token_delay_s: float = 0.0
     paused: bool = False
-    """Whole answers wait until it is False."""
+    """Whole responses wait until it is False."""
     stall_after: int | None = None
-    """A stream stands still after so many chunks."""
+    """A stream stalls after this number of chunks."""
     break_after: int | None = None
-    """End the connection after so many chunks of a stream, or instead of a whole answer."""
+    """Close the connection after this number of chunks of a stream, or instead of a whole response."""
     refuse: tuple[int, dict[str, Any]] | None = None
     reload_changes_nothing: bool = False
     reload_ruins: bool = False
-    """The weights are neither the old nor the new ones afterwards."""
+    """A reload leaves weights that are neither the old nor the new ones."""
     has_dev_mode: bool = True
     healthy: bool = True
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -107,7 +107,7 @@ class StandIn:
         self._ids = iter(range(1, 1 << 30))
 
     def token_ids(self) -> list[int]:
-        """What these weights sample."""
+        """The token ids that these weights sample."""
         return [1000 + self.weights, 7, 8, 2]
 
     def logprobs(self) -> list[float]:
@@ -275,11 +275,11 @@ class RunningGateway:
     _captures: list[Capture] = field(default_factory=list[Capture])
 
     def captures(self) -> list[Capture]:
-        """All that came into the spool so far; only where no ClickHouse drains it."""
+        """All captures in the spool so far; only valid without a ClickHouse, which empties it."""
         recorder = self.gateway.recorder
-        with recorder._draining:
+        with recorder._drain_lock:
             while (batch := recorder._spool.read(1 << 20)) is not None:
-                self._captures += [capture for record in batch.records for capture in decode(record.body)]
+                self._captures += [capture for record in batch.records for capture in decode_captures(record.body)]
                 recorder._spool.commit(batch)
         return self._captures
 
@@ -296,12 +296,12 @@ class RunningGateway:
         return httpx.post(f"{self.url}/admin/{path}", json=body, headers=headers, timeout=TIMEOUT_S)
 
     def health(self) -> dict[str, Any]:
-        answer: dict[str, Any] = httpx.get(f"{self.url}/healthz", timeout=TIMEOUT_S).json()
-        return answer
+        response: dict[str, Any] = httpx.get(f"{self.url}/healthz", timeout=TIMEOUT_S).json()
+        return response
 
 
 class Process:
-    """A gateway process of its own."""
+    """A gateway as a process."""
 
     def __init__(self, data_dir: DataDir, *arguments: str) -> None:
         self.data_dir = data_dir
@@ -324,14 +324,14 @@ class Process:
 
     def deploy(self, version: str, path: Path) -> dict[str, Any]:
         token = (self.data_dir.gateway / "admin.token").read_text().strip()
-        answer = httpx.post(
+        response = httpx.post(
             f"{self.url}/admin/deploy",
             json={"name": "tiny", "version": version, "path": str(path)},
             headers={"Authorization": f"Bearer {token}"},
             timeout=START_TIMEOUT_S,
         )
-        assert answer.status_code == 200, answer.text + self.log.read_text()
-        document: dict[str, Any] = answer.json()
+        assert response.status_code == 200, response.text + self.log.read_text()
+        document: dict[str, Any] = response.json()
         return document
 
     def health(self) -> dict[str, Any]:
@@ -351,7 +351,7 @@ def captures(process: Process) -> list[Capture]:
     found: list[Capture] = []
     with Spool(copy, max_bytes=1 << 30) as spool:
         while (batch := spool.read(1 << 30)) is not None:
-            found += [capture for record in batch.records for capture in decode(record.body)]
+            found += [capture for record in batch.records for capture in decode_captures(record.body)]
             spool.commit(batch)
     return found
 
@@ -375,9 +375,9 @@ class Stack:
             server.__exit__(None, None, None)
 
 
-def data_of(answer: httpx.Response) -> list[Any]:
+def data_of(response: httpx.Response) -> list[Any]:
     """The events of a stream."""
-    events = [event.removeprefix("data: ") for event in answer.content.decode().split("\n\n") if event]
+    events = [event.removeprefix("data: ") for event in response.content.decode().split("\n\n") if event]
     return [event if event == "[DONE]" else json.loads(event) for event in events]
 
 

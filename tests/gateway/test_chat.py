@@ -1,4 +1,4 @@
-"""Requests through the gateway: what the engine is asked, what the caller sees, what is stored."""
+"""Chat requests: the request to the engine, the response to the client, the stored captures."""
 
 import json
 import socket
@@ -17,9 +17,9 @@ TEXT = "".join(WORDS)
 
 
 def test_a_reply_names_the_policy_version_and_hides_what_the_caller_did_not_ask_for(gateway: RunningGateway) -> None:
-    answer = gateway.chat(model="stand-in", temperature=0.5)
-    document = answer.json()
-    assert answer.status_code == 200
+    response = gateway.chat(model="stand-in", temperature=0.5)
+    document = response.json()
+    assert response.status_code == 200
     assert document["model"] == "stand-in@external"
     assert document["choices"][0]["message"]["content"] == TEXT
     assert document["choices"][0]["logprobs"] is None
@@ -53,8 +53,8 @@ def test_the_callers_own_token_ids_and_logprobs_stay(gateway: RunningGateway) ->
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_capture_holds_what_was_sampled_and_whose_span_asked(gateway: RunningGateway, *, stream: bool) -> None:
     headers = {"traceparent": f"00-{TRACE_ID}-{SPAN_ID}-01"}
-    answer = gateway.chat(stream=stream, temperature=0.5, seed=7, stop=["x"], headers=headers)
-    response_id = data_of(answer)[0]["id"] if stream else answer.json()["id"]
+    response = gateway.chat(stream=stream, temperature=0.5, seed=7, stop=["x"], headers=headers)
+    response_id = data_of(response)[0]["id"] if stream else response.json()["id"]
     (capture,) = gateway.captures()
     assert capture.response_id == response_id
     assert capture.generation_id == f"{response_id}/0"
@@ -78,9 +78,9 @@ def test_every_choice_is_captured(gateway: RunningGateway, *, stream: bool) -> N
 
 
 def test_a_stream_is_the_engines_without_what_the_caller_did_not_ask_for(gateway: RunningGateway) -> None:
-    answer = gateway.chat(stream=True, stream_options={"include_usage": True})
-    *chunks, done = data_of(answer)
-    assert answer.headers["content-type"].startswith("text/event-stream")
+    response = gateway.chat(stream=True, stream_options={"include_usage": True})
+    *chunks, done = data_of(response)
+    assert response.headers["content-type"].startswith("text/event-stream")
     assert done == "[DONE]"
     assert "".join(part["delta"].get("content") or "" for chunk in chunks for part in chunk["choices"]) == TEXT
     assert {chunk["model"] for chunk in chunks[:-1]} == {"stand-in@external"}
@@ -105,8 +105,8 @@ def test_the_capture_is_on_disk_before_the_end_of_a_stream_is_delivered(
 
     monkeypatch.setattr(gateway.gateway.recorder, "record", slowly)
     body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
-    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=TIMEOUT_S) as answer:
-        for line in answer.iter_raw():
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=TIMEOUT_S) as response:
+        for line in response.iter_raw():
             seen.append(line.decode())
             if '"finish_reason":"stop"' in seen[-1]:
                 assert recorded.is_set()
@@ -118,9 +118,9 @@ def test_a_caller_that_leaves_a_stream_aborts_the_engine_and_leaves_an_incomplet
 ) -> None:
     stand_in.stall_after = 2
     body = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
-    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=TIMEOUT_S) as answer:
-        for piece in answer.iter_raw():
-            if b"alpha" in piece:
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=TIMEOUT_S) as response:
+        for chunk in response.iter_raw():
+            if b"alpha" in chunk:
                 break
     wait_until(lambda: len(gateway.captures()) == 1)
     (capture,) = gateway.captures()
@@ -148,7 +148,7 @@ def test_a_stream_that_breaks_upstream_raises_in_the_client_and_is_captured_inco
     stand_in.break_after = 2
     client = OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0)
     stream = client.chat.completions.create(model="stand-in", messages=[{"role": "user", "content": "hi"}], stream=True)
-    with pytest.raises(APIError, match="engine went away"):
+    with pytest.raises(APIError, match="engine stopped during the response"):
         for _ in stream:
             pass
     wait_until(lambda: len(gateway.captures()) == 1)
@@ -159,27 +159,27 @@ def test_a_stream_that_breaks_upstream_raises_in_the_client_and_is_captured_inco
 
 def test_an_answer_that_breaks_upstream_is_a_503_in_openai_format(gateway: RunningGateway, stand_in: StandIn) -> None:
     stand_in.break_after = 0
-    answer = gateway.chat()
-    assert answer.status_code == 503
-    assert answer.json()["error"]["code"] == "engine_lost"
-    assert answer.headers["retry-after"] == "5"
+    response = gateway.chat()
+    assert response.status_code == 503
+    assert response.json()["error"]["code"] == "engine_lost"
+    assert response.headers["retry-after"] == "5"
 
 
 def test_the_engines_own_refusal_reaches_the_caller_as_it_is(gateway: RunningGateway, stand_in: StandIn) -> None:
     refusal = {"error": {"message": "too long", "type": "BadRequestError", "param": None, "code": 400}}
     stand_in.refuse = (400, refusal)
     for stream in (False, True):
-        answer = gateway.chat(stream=stream)
-        assert (answer.status_code, answer.json()) == (400, refusal)
+        response = gateway.chat(stream=stream)
+        assert (response.status_code, response.json()) == (400, refusal)
     assert gateway.captures() == []
 
 
 def test_a_dead_engine_behind_a_live_server_is_a_503(gateway: RunningGateway, stand_in: StandIn) -> None:
     stand_in.refuse = (500, {"error": {"message": "EngineCore encountered an issue"}})
     stand_in.healthy = False
-    answer = gateway.chat()
-    assert answer.status_code == 503
-    assert answer.json()["error"]["code"] == "engine_lost"
+    response = gateway.chat()
+    assert response.status_code == 503
+    assert response.json()["error"]["code"] == "engine_lost"
 
 
 def test_an_unknown_model_is_a_404_that_names_the_served_ones(gateway: RunningGateway) -> None:
@@ -240,10 +240,10 @@ def test_a_wrong_method_is_a_405_in_openai_format_that_names_the_allowed_ones(
     ],
 )
 def test_a_malformed_request_is_a_400_that_says_what_is_wrong(gateway: RunningGateway, body: bytes, says: str) -> None:
-    answer = httpx.post(f"{gateway.url}/v1/chat/completions", content=body, timeout=TIMEOUT_S)
-    assert answer.status_code == 400
-    assert says in answer.json()["error"]["message"]
-    assert answer.json()["error"]["type"] == "invalid_request_error"
+    response = httpx.post(f"{gateway.url}/v1/chat/completions", content=body, timeout=TIMEOUT_S)
+    assert response.status_code == 400
+    assert says in response.json()["error"]["message"]
+    assert response.json()["error"]["type"] == "invalid_request_error"
 
 
 def test_a_request_that_is_too_large_is_a_413(start_gateway: Callable[..., RunningGateway], upstream: str) -> None:

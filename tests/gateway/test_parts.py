@@ -1,4 +1,4 @@
-"""The gateway's pure parts."""
+"""Parts of the gateway that need no server."""
 
 import asyncio
 import json
@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from spanloop.datadir import DataDir
 from spanloop.gateway import sse
-from spanloop.gateway.admission import Gate, Route
-from spanloop.gateway.api_errors import AnswerError, UnavailableError
-from spanloop.gateway.capture import Collector, Origin, decode, encode
+from spanloop.gateway.admission import AdmissionControl, EngineEndpoint
+from spanloop.gateway.api_errors import ApiError, UnavailableError
+from spanloop.gateway.capture import CaptureBuilder, CaptureContext, decode_captures, encode_captures
 from spanloop.gateway.chat_request import ChatRequest, TraceContext
+from spanloop.gateway.chat_response import for_client
 from spanloop.gateway.deployment import Deployment, DeploymentFile, ModelFolder
 from spanloop.gateway.recorder import to_frame
-from spanloop.gateway.reply import for_caller
-from spanloop.gateway.serving import ServingEnvironment, find_serving_environment, launch
+from spanloop.gateway.serving_environment import ServingEnvironment, find_serving_environment, launch_command
 from spanloop.gateway.settings import EngineSettings
 from spanloop.semconv.errors import ConfigurationError
 
@@ -29,12 +29,12 @@ from .support import write_model
 TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-async def collect(pieces: list[bytes]) -> list[bytes]:
+async def collect(chunks: list[bytes]) -> list[bytes]:
     async def stream() -> AsyncGenerator[bytes]:
-        for piece in pieces:
-            yield piece
+        for chunk in chunks:
+            yield chunk
 
-    return [data async for data in sse.events(stream())]
+    return [data async for data in sse.decode(stream())]
 
 
 JSON = st.recursive(
@@ -47,12 +47,12 @@ JSON = st.recursive(
 @given(st.lists(JSON, max_size=5), st.lists(st.integers(1, 40), max_size=40))
 def test_events_survive_any_text_and_any_cut(documents: list[Any], cuts: list[int]) -> None:
     sent = [json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass") for document in documents]
-    joined = b"".join(sse.event(data) for data in sent)
-    pieces: list[bytes] = []
+    joined = b"".join(sse.encode(data) for data in sent)
+    chunks: list[bytes] = []
     for cut in cuts:
-        pieces.append(joined[:cut])
+        chunks.append(joined[:cut])
         joined = joined[cut:]
-    assert asyncio.run(collect([*pieces, joined])) == sent
+    assert asyncio.run(collect([*chunks, joined])) == sent
 
 
 def test_comments_and_unended_events_are_no_data() -> None:
@@ -92,13 +92,13 @@ def test_other_fields_reach_the_engine_untouched(fields: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("body", [b"\xff", b'{"messages": "x"}', b'{"messages": [{}], "n": true}'])
 def test_malformed_requests_are_refused(body: bytes) -> None:
-    with pytest.raises(AnswerError) as refusal:
+    with pytest.raises(ApiError) as refusal:
         ChatRequest.parse(body, None)
     assert refusal.value.status == 400
 
 
-def origin() -> Origin:
-    return Origin(
+def capture_context() -> CaptureContext:
+    return CaptureContext(
         "m", "m@v1", {"temperature": "0.5"}, TraceContext(TRACE_ID, SPAN_ID), started_ns=1_795_158_809_131_025_812
     )
 
@@ -117,23 +117,23 @@ def test_a_stream_in_any_pieces_gives_the_capture_of_the_whole_answer(
     prompt: list[int], sampled: list[int], sizes: list[int]
 ) -> None:
     logprobs = [-0.25 * position for position in range(len(sampled))]
-    whole, pieces = Collector(1), Collector(1)
+    whole, chunked = CaptureBuilder(1), CaptureBuilder(1)
     whole.add(chunk(sampled, logprobs, finish="stop", prompt_token_ids=prompt))
-    pieces.add(
+    chunked.add(
         {"id": "r", "choices": [{"index": 0, "logprobs": None, "finish_reason": None}], "prompt_token_ids": prompt}
     )
     position = 0
     for size in [*sizes, len(sampled)]:
-        pieces.add(chunk(sampled[position : position + size], logprobs[position : position + size]))
+        chunked.add(chunk(sampled[position : position + size], logprobs[position : position + size]))
         position += size
-        assert not pieces.is_finished
-    pieces.add(chunk([], [], finish="stop"))
-    assert pieces.is_finished
-    taken = whole.take(origin(), duration_ns=5)
-    assert pieces.take(origin(), duration_ns=5) == taken
-    assert taken[0].is_complete
-    assert decode(encode(taken)) == taken
-    row = to_frame(taken).row(0, named=True)
+        assert not chunked.is_finished
+    chunked.add(chunk([], [], finish="stop"))
+    assert chunked.is_finished
+    captures = whole.build(capture_context(), duration_ns=5)
+    assert chunked.build(capture_context(), duration_ns=5) == captures
+    assert captures[0].is_complete
+    assert decode_captures(encode_captures(captures)) == captures
+    row = to_frame(captures).row(0, named=True)
     assert row["response_token_ids"] == sampled
     assert row["generation_id"] == "r/0"
 
@@ -149,16 +149,16 @@ def test_a_stream_in_any_pieces_gives_the_capture_of_the_whole_answer(
     ],
 )
 def test_what_does_not_add_up_is_kept_and_marked_incomplete(document: dict[str, Any]) -> None:
-    collector = Collector(1)
-    collector.add(document)
-    (capture,) = collector.take(origin(), duration_ns=1)
+    builder = CaptureBuilder(1)
+    builder.add(document)
+    (capture,) = builder.build(capture_context(), duration_ns=1)
     assert not capture.is_complete
 
 
 def test_started_at_keeps_its_nanoseconds() -> None:
-    collector = Collector(1)
-    collector.add(chunk([1], [-0.5], finish="stop", prompt_token_ids=[1]))
-    frame = to_frame(collector.take(origin(), duration_ns=1))
+    builder = CaptureBuilder(1)
+    builder.add(chunk([1], [-0.5], finish="stop", prompt_token_ids=[1]))
+    frame = to_frame(builder.build(capture_context(), duration_ns=1))
     assert frame["started_at"].dt.timestamp("ns").to_list() == [1_795_158_809_131_025_812]
     assert frame["sampling"].to_list() == [{"temperature": "0.5"}]
 
@@ -166,12 +166,12 @@ def test_started_at_keeps_its_nanoseconds() -> None:
 @pytest.mark.parametrize("body", [b"{", b"[1]", b'[{"response_id": "r"}]', b"3"])
 def test_a_record_that_is_none_of_ours_is_a_value_error(body: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        decode(body)
+        decode_captures(body)
 
 
 def test_an_error_event_passes_to_the_caller() -> None:
     request = ChatRequest.parse(b'{"messages": [{}]}', None)
-    assert for_caller({"error": {"message": "x"}}, request, "m@v1") == {"error": {"message": "x"}}
+    assert for_client({"error": {"message": "x"}}, request, "m@v1") == {"error": {"message": "x"}}
 
 
 def test_a_missing_serving_environment_names_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_the_serving_environment_says_whether_it_is_for_a_cpu(
     monkeypatch.delenv("LD_PRELOAD", raising=False)
     serving = find_serving_environment()
     assert (serving.package, serving.is_cpu) == (package, is_cpu)
-    started = launch(serving, "/m", 5, EngineSettings(max_model_len=64, extra_args=("--max-num-seqs", "8")))
+    started = launch_command(serving, "/m", 5, EngineSettings(max_model_len=64, extra_args=("--max-num-seqs", "8")))
     assert ("--enforce-eager" in started.command) == is_cpu
     assert ("LD_PRELOAD" in started.environment) == is_cpu
     assert started.command[-4:] == ("--max-model-len", "64", "--max-num-seqs", "8")
@@ -223,9 +223,9 @@ def test_the_serving_environment_says_whether_it_is_for_a_cpu(
 def test_a_cpu_without_bfloat16_serves_in_float32(
     monkeypatch: pytest.MonkeyPatch, asked: str, told: str, *, is_cpu: bool, has_bfloat16: bool
 ) -> None:
-    monkeypatch.setattr("spanloop.gateway.serving.computes_bfloat16", lambda: has_bfloat16)
+    monkeypatch.setattr("spanloop.gateway.serving_environment.computes_bfloat16", lambda: has_bfloat16)
     serving = ServingEnvironment(Path("/serving"), "vllm", "0.32.0", is_cpu)
-    command = launch(serving, "/m", 5, EngineSettings(dtype=asked)).command
+    command = launch_command(serving, "/m", 5, EngineSettings(dtype=asked)).command
     assert command[command.index("--dtype") + 1] == told
 
 
@@ -260,44 +260,44 @@ def test_the_deployment_file_comes_back_or_says_that_it_is_damaged(data_dir: Dat
             file.read()
 
 
-ROUTE = Route(Deployment("m", "v1", "/m"), "http://e", "policy")
+ENDPOINT = EngineEndpoint(Deployment("m", "v1", "/m"), "http://e", "policy")
 
 
 async def test_the_gate_holds_admits_and_refuses() -> None:
-    gate = Gate(UnavailableError("none", code="no_deployment"))
+    admission = AdmissionControl(UnavailableError("none", code="no_deployment"))
     with pytest.raises(UnavailableError, match="none"):
-        async with gate.admit("m"):
+        async with admission.admit("m"):
             pass
-    gate.hold()
+    admission.hold()
 
     async def use(model: str) -> str:
-        async with gate.admit(model) as lease:
-            return lease.route.deployment.label
+        async with admission.admit(model) as lease:
+            return lease.endpoint.deployment.label
 
     held = [asyncio.create_task(use(model)) for model in ("m", "m@v1", "policy", "", "other")]
     await asyncio.sleep(0)
-    assert gate.waiting == 5
-    gate.open(ROUTE)
+    assert admission.waiting == 5
+    admission.open(ENDPOINT)
     answers = await asyncio.gather(*held, return_exceptions=True)
     assert answers[:4] == ["m@v1"] * 4
-    assert isinstance(answers[4], AnswerError)
+    assert isinstance(answers[4], ApiError)
     assert answers[4].status == 404
-    assert (gate.waiting, gate.running) == (0, 0)
+    assert (admission.waiting, admission.running) == (0, 0)
 
 
 async def test_draining_preempts_what_does_not_end_in_time() -> None:
-    gate = Gate(UnavailableError("none", code="no_deployment"))
-    gate.open(ROUTE)
+    admission = AdmissionControl(UnavailableError("none", code="no_deployment"))
+    admission.open(ENDPOINT)
 
     async def use() -> bool:
-        async with gate.admit("") as lease:
+        async with admission.admit("") as lease:
             await lease.preempted.wait()
             return True
 
     running = [asyncio.create_task(use()) for _ in range(3)]
     await asyncio.sleep(0)
-    gate.hold()
-    assert await gate.drain(0.01) == 3
-    assert gate.running == 0
+    admission.hold()
+    assert await admission.drain(0.01) == 3
+    assert admission.running == 0
     assert await asyncio.gather(*running) == [True] * 3
-    assert await gate.drain(0.01) == 0
+    assert await admission.drain(0.01) == 0

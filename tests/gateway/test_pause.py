@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""Pauses: who stops the engine, what callers are told, and that it comes back whatever becomes of its holder."""
+"""Pauses: stopping the engine, errors meanwhile, and the restart when a holder releases, expires or is killed."""
 
 import asyncio
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class OwnEngine:
             self.calls.append("stop")
         self.pid = None
 
-    async def wait_gone(self) -> str:
+    async def wait_until_down(self) -> str:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -59,7 +59,7 @@ def engines(monkeypatch: pytest.MonkeyPatch, stand_in: StandIn, upstream: str) -
         made.append(OwnEngine(stand_in, VllmApi(upstream, gateway.client)))
         return made[-1]
 
-    monkeypatch.setattr(Gateway, "_engine", make)
+    monkeypatch.setattr(Gateway, "_make_engine", make)
     return made
 
 
@@ -111,10 +111,10 @@ def test_running_requests_finish_before_the_engine_stops(own: RunningGateway, st
         running = pool.submit(own.chat)
         wait_until(lambda: stand_in.running == 1)
         paused = pool.submit(pause, own)
-        wait_until(lambda: own.gateway.gate.route is None)
+        wait_until(lambda: own.gateway.admission.endpoint is None)
         stand_in.paused = False
         assert paused.result().json()["state"] == "paused"
-        # The client's own thread may not have read the answer yet, so the engine is asked, not the client.
+        # The client's own thread may not have read the response yet, so the engine is asked, not the client.
         assert (stand_in.running, stand_in.aborted) == (0, 0)
         assert running.result().status_code == 200
 
@@ -167,9 +167,9 @@ def test_a_deployment_out_of_a_pause_that_fails_brings_back_what_was_served(
 ) -> None:
     engines[-1].refused.append("v2")
     pause(own)
-    answer = deploy(own, write_model(tmp_path / "v2", 2), holder="job a")
-    assert answer.status_code == 500
-    assert "m@v1 serves again" in answer.json()["error"]["message"]
+    response = deploy(own, write_model(tmp_path / "v2", 2), holder="job a")
+    assert response.status_code == 500
+    assert "m@v1 serves again" in response.json()["error"]["message"]
     assert own.chat().json()["model"] == "m@v1"
 
 
@@ -208,9 +208,9 @@ def test_without_a_deployment_a_pause_only_keeps_others_from_deploying(
 
 
 def test_an_upstream_of_somebody_else_s_is_not_paused(gateway: RunningGateway) -> None:
-    answer = pause(gateway)
-    assert answer.status_code == 409
-    assert "upstream that it did not start" in answer.json()["error"]["message"]
+    response = pause(gateway)
+    assert response.status_code == 409
+    assert "upstream that it did not start" in response.json()["error"]["message"]
     assert gateway.chat().status_code == 200
     assert gateway.health()["paused_by"] == []
 

@@ -1,4 +1,4 @@
-"""The gateway as a process, and the guard of its engine."""
+"""The gateway as a process, and the reaper of its engine's processes."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ if len(sys.argv) < 4:
 open(os.path.join(sys.argv[1], str(os.getpid())), "w").close()
 time.sleep(600)
 """
-"""A server like vLLM's: a process that starts a process that starts a process, none of which ends by itself."""
+"""A server like vLLM's: a process that starts a process that starts a process, none of which ends on its own."""
 
 
 def start_family(
@@ -47,7 +47,7 @@ def members_of(folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("ignores_sigterm", [False, True])
-def test_the_guard_ends_the_whole_family_on_sigterm(tmp_path: Path, *, ignores_sigterm: bool) -> None:
+def test_the_reaper_ends_the_whole_family_on_sigterm(tmp_path: Path, *, ignores_sigterm: bool) -> None:
     process = start_family(tmp_path, ignores_sigterm=ignores_sigterm)
     members = members_of(tmp_path)
     assert all(is_alive(pid) for pid in members)
@@ -56,7 +56,7 @@ def test_the_guard_ends_the_whole_family_on_sigterm(tmp_path: Path, *, ignores_s
     assert not [pid for pid in members if is_alive(pid)]
 
 
-def test_the_guard_ends_the_family_when_its_first_process_dies(tmp_path: Path) -> None:
+def test_the_reaper_ends_the_family_when_its_first_process_dies(tmp_path: Path) -> None:
     process = start_family(tmp_path)
     below = descendants(process.pid)
     os.kill(below[0], signal.SIGKILL)
@@ -64,7 +64,7 @@ def test_the_guard_ends_the_family_when_its_first_process_dies(tmp_path: Path) -
     assert not [pid for pid in members_of(tmp_path) if is_alive(pid)]
 
 
-def test_the_guard_starts_nothing_for_a_parent_that_is_gone(tmp_path: Path) -> None:
+def test_the_reaper_starts_nothing_for_a_parent_that_is_gone(tmp_path: Path) -> None:
     command = [sys.executable, "-I", str(process_reaper.__file__), "1", "1", "touch", str(tmp_path / "ran")]
     assert subprocess.run(command, check=False).returncode == 1
     assert not (tmp_path / "ran").exists()
@@ -74,7 +74,7 @@ def test_a_port_in_use_is_exit_status_3_and_one_sentence(data_dir: DataDir, capf
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["--data-dir", str(data_dir.path), "--port", str(port)]) == 3
-    assert f"The gateway cannot listen on 127.0.0.1:{port}: another process does." in capfd.readouterr().err
+    assert f"The gateway cannot listen on 127.0.0.1:{port}: another process uses the port." in capfd.readouterr().err
     assert not (data_dir.run / "gateway.json").exists()
 
 
@@ -88,9 +88,9 @@ def test_answers_do_not_wait_for_the_callers_acknowledgement() -> None:
 def test_without_a_deployment_it_says_what_to_do_and_stops_cleanly(data_dir: DataDir) -> None:
     process = Process(data_dir)
     try:
-        answer = httpx.post(f"{process.url}/v1/chat/completions", json=BODY, timeout=TIMEOUT_S)
-        assert answer.status_code == 503
-        assert answer.json()["error"]["message"] == "No model deployed; next: spanloop models deploy NAME"
+        response = httpx.post(f"{process.url}/v1/chat/completions", json=BODY, timeout=TIMEOUT_S)
+        assert response.status_code == 503
+        assert response.json()["error"]["message"] == "No model deployed; next: spanloop models deploy NAME"
         assert process.health()["engine"] == "no_deployment"
         assert httpx.get(f"{process.url}/v1/models", timeout=TIMEOUT_S).json() == {"object": "list", "data": []}
     finally:
@@ -106,9 +106,9 @@ def test_a_deployed_folder_that_vanished_is_a_clear_state_and_no_crash_loop(data
     try:
         wait_until(lambda: process.health()["engine"] == "failed")
         assert f"The model folder {gone} does not exist." in process.health()["error"]
-        answer = httpx.post(f"{process.url}/v1/chat/completions", json=BODY, timeout=TIMEOUT_S)
-        assert answer.status_code == 503
-        assert str(gone) in answer.json()["error"]["message"]
+        response = httpx.post(f"{process.url}/v1/chat/completions", json=BODY, timeout=TIMEOUT_S)
+        assert response.status_code == 503
+        assert str(gone) in response.json()["error"]["message"]
         assert process.health()["restarts"] == 0
     finally:
         process.stop()
@@ -162,8 +162,8 @@ def test_sigterm_with_a_running_stream_stores_what_was_got(data_dir: DataDir, up
     process = Process(data_dir, "--upstream", upstream)
     wait_until(lambda: process.health()["engine"] == "serving")
     body = BODY | {"stream": True}
-    with httpx.stream("POST", f"{process.url}/v1/chat/completions", json=body, timeout=TIMEOUT_S) as answer:
-        assert b"assistant" in next(answer.iter_raw())
+    with httpx.stream("POST", f"{process.url}/v1/chat/completions", json=body, timeout=TIMEOUT_S) as response:
+        assert b"assistant" in next(response.iter_raw())
         process.stop()
     (capture,) = captures(process)
     assert capture.policy_version == "stand-in@external"

@@ -1,4 +1,4 @@
-"""From the spool to ClickHouse, through everything that can go wrong on the way."""
+"""Inserting captures from the spool into ClickHouse, under each kind of failure."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from spanloop.gateway.capture import Capture, encode
+from spanloop.gateway.capture import Capture, encode_captures
 from spanloop.gateway.metrics import Metrics
 from spanloop.gateway.recorder import Recorder
 from spanloop.semconv.errors import NotRunningError, StoreError
@@ -110,9 +110,9 @@ async def test_a_block_whose_outcome_is_unknown_is_sent_again_and_stored_once(
 async def test_a_record_that_can_never_be_a_row_is_kept_aside_and_blocks_nothing(
     tmp_path: Path, address: Address, stored_rows: Callable[[int], list[dict[str, Any]]]
 ) -> None:
-    impossible = encode([capture(2)]).replace(b'"choice_index":0', b'"choice_index":-1')
+    impossible = encode_captures([capture(2)]).replace(b'"choice_index":0', b'"choice_index":-1')
     async with recording(tmp_path, lambda: Store.open(address)) as (recorder, spool, metrics):
-        for body in (b"not ours", encode([capture(1)]), impossible, encode([capture(3)])):
+        for body in (b"not ours", encode_captures([capture(1)]), impossible, encode_captures([capture(3)])):
             await spool.append("generation", body)
         await until(lambda: recorder.stats.records == 0)
         assert metrics.value("captures_rejected_total") == 2

@@ -1,4 +1,4 @@
-"""Deployments: who is held, who is answered by which weights, and what a failure leaves behind."""
+"""Deployments: waiting requests, the weights that respond, and the state after a failure."""
 
 import json
 import threading
@@ -19,10 +19,10 @@ def deploy(gateway: RunningGateway, folder: Path, version: str = "v2") -> httpx.
 def test_a_hot_swap_changes_the_weights_and_forgets_the_prefix_cache(
     gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
 ) -> None:
-    answer = deploy(gateway, write_model(tmp_path / "v2", 2))
-    assert answer.status_code == 200
-    assert answer.json()["model"] == "m@v2"
-    assert answer.json()["method"] == "hot_swap"
+    response = deploy(gateway, write_model(tmp_path / "v2", 2))
+    assert response.status_code == 200
+    assert response.json()["model"] == "m@v2"
+    assert response.json()["method"] == "hot_swap"
     assert stand_in.calls == ["reload", "reset_prefix_cache"]
     assert gateway.chat(model="m@v2").json()["model"] == "m@v2"
     assert gateway.chat(model="stand-in@external").status_code == 404
@@ -49,9 +49,9 @@ def test_swaps_under_load_drop_nothing_and_every_version_is_right(
 
     def ask(worker: int) -> None:
         while not stop.is_set():
-            answer = gateway.chat(stream=worker % 2 == 0)
-            assert answer.status_code == 200, answer.text
-            document = data_of(answer)[0] if worker % 2 == 0 else answer.json()
+            response = gateway.chat(stream=worker % 2 == 0)
+            assert response.status_code == 200, response.text
+            document = data_of(response)[0] if worker % 2 == 0 else response.json()
             models.append(document["model"])
 
     with ThreadPoolExecutor(8) as pool:
@@ -85,9 +85,9 @@ def test_a_request_that_outlasts_the_drain_is_asked_again_and_answered_by_the_ne
         wait_until(lambda: stand_in.running == 1)
         deployed = deploy(gateway, write_model(tmp_path / "v2", 2))
         stand_in.paused = False
-        answer = asked.result()
+        response = asked.result()
     assert deployed.json()["preempted"] == 1
-    assert (answer.status_code, answer.json()["model"]) == (200, "m@v2")
+    assert (response.status_code, response.json()["model"]) == (200, "m@v2")
     assert [capture.policy_version for capture in gateway.captures()] == ["m@v2"]
 
 
@@ -98,8 +98,8 @@ def test_a_stream_that_outlasts_the_drain_ends_with_an_error_and_an_incomplete_c
     wait_until(lambda: gateway.health()["engine"] == "serving")
     stand_in.token_delay_s = 30.0
     body = {"messages": [{"role": "user", "content": "x"}], "stream": True}
-    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=TIMEOUT_S) as answer:
-        pieces = answer.iter_raw()
+    with httpx.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, timeout=TIMEOUT_S) as response:
+        pieces = response.iter_raw()
         delivered = next(pieces)
         deploy(gateway, write_model(tmp_path / "v2", 2))
         *_, last = (delivered + b"".join(pieces)).strip().split(b"\n\n")
@@ -135,10 +135,10 @@ def test_requests_are_held_while_the_weights_change(gateway: RunningGateway, sta
 def test_what_cannot_be_swapped_in_place_is_refused_and_the_old_version_goes_on(
     gateway: RunningGateway, tmp_path: Path, change: dict[str, object], says: str
 ) -> None:
-    answer = deploy(gateway, write_model(tmp_path / "v2", 2, **change))  # type: ignore[arg-type] # one of several
-    assert answer.status_code == 500
-    assert says in answer.json()["error"]["message"]
-    assert "stand-in@external serves again" in answer.json()["error"]["message"]
+    response = deploy(gateway, write_model(tmp_path / "v2", 2, **change))  # type: ignore[arg-type] # one of several
+    assert response.status_code == 500
+    assert says in response.json()["error"]["message"]
+    assert "stand-in@external serves again" in response.json()["error"]["message"]
     assert gateway.chat().json()["model"] == "stand-in@external"
 
 
@@ -146,9 +146,9 @@ def test_a_reload_that_changes_nothing_is_not_believed(
     gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
 ) -> None:
     stand_in.reload_changes_nothing = True
-    answer = deploy(gateway, write_model(tmp_path / "v2", 2))
-    assert answer.status_code == 500
-    assert "exactly as before" in answer.json()["error"]["message"]
+    response = deploy(gateway, write_model(tmp_path / "v2", 2))
+    assert response.status_code == 500
+    assert "same logprobs for a fixed prompt as before" in response.json()["error"]["message"]
     assert gateway.chat().json()["model"] == "stand-in@external"
 
 
@@ -157,9 +157,9 @@ def test_a_failed_reload_goes_back_to_the_old_weights(
 ) -> None:
     broken = write_model(tmp_path / "v2", 2)
     (broken / "model.safetensors").write_text("damaged")
-    answer = deploy(gateway, broken)
-    assert answer.status_code == 500
-    assert "cannot load" in answer.json()["error"]["message"]
+    response = deploy(gateway, broken)
+    assert response.status_code == 500
+    assert "cannot load" in response.json()["error"]["message"]
     assert stand_in.weights == 1
     assert gateway.chat().json()["model"] == "stand-in@external"
     assert "cannot load" in gateway.admin("status").json()["error"]
@@ -170,9 +170,9 @@ def test_an_upstream_that_cannot_reload_goes_on_with_what_it_has(
     gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
 ) -> None:
     stand_in.has_dev_mode = False
-    answer = deploy(gateway, write_model(tmp_path / "v2", 2))
-    assert answer.status_code == 500
-    assert "collective_rpc was answered 404" in answer.json()["error"]["message"]
+    response = deploy(gateway, write_model(tmp_path / "v2", 2))
+    assert response.status_code == 500
+    assert "collective_rpc failed: 404" in response.json()["error"]["message"]
     assert gateway.chat().json()["model"] == "stand-in@external"
 
 
@@ -180,9 +180,9 @@ def test_weights_that_are_neither_the_old_nor_the_new_ones_answer_nobody(
     gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
 ) -> None:
     stand_in.reload_ruins = True
-    answer = deploy(gateway, write_model(tmp_path / "v2", 2))
-    assert answer.status_code == 500
-    assert "Going back to stand-in@external failed too" in answer.json()["error"]["message"]
+    response = deploy(gateway, write_model(tmp_path / "v2", 2))
+    assert response.status_code == 500
+    assert "Rolling back to stand-in@external failed too" in response.json()["error"]["message"]
     refused = gateway.chat()
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_failed")
     assert gateway.health()["status"] == "degraded"
@@ -208,9 +208,9 @@ def test_the_last_deployment_is_kept_on_disk(gateway: RunningGateway, tmp_path: 
 def test_a_malformed_deployment_is_a_400_and_touches_nothing(
     gateway: RunningGateway, body: dict[str, str], says: str
 ) -> None:
-    answer = gateway.admin("deploy", **body)
-    assert answer.status_code == 400
-    assert says in answer.json()["error"]["message"]
+    response = gateway.admin("deploy", **body)
+    assert response.status_code == 400
+    assert says in response.json()["error"]["message"]
     assert gateway.chat().status_code == 200
 
 
@@ -228,7 +228,7 @@ def test_stop_lets_running_requests_finish_and_refuses_new_ones(gateway: Running
         running = pool.submit(gateway.chat)
         wait_until(lambda: stand_in.running == 1)
         stopped = pool.submit(gateway.admin, "stop")
-        wait_until(lambda: gateway.gateway.gate.route is None)
+        wait_until(lambda: gateway.gateway.admission.endpoint is None)
         stand_in.paused = False
         assert running.result().status_code == 200
         assert stopped.result().json()["state"] == "stopped"

@@ -24,7 +24,7 @@ from spanloop.datadir import DataDir
 from spanloop.demo.shop import SYSTEM, question
 from spanloop.demo.shop import TOOLS as SHOP_TOOLS
 from spanloop.gateway.capture import Capture
-from spanloop.gateway.serving import find_serving_environment
+from spanloop.gateway.serving_environment import find_serving_environment
 from spanloop.semconv.errors import ConfigurationError
 
 from .support import Process, captures, descendants, is_alive, wait_until

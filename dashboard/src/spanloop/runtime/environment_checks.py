@@ -79,7 +79,7 @@ def _extra(name: str, packages: tuple[str, ...]) -> Check:
 
 
 def _serving() -> Check:
-    from spanloop.gateway.serving import find_serving_environment, serving_folder
+    from spanloop.gateway.serving_environment import find_serving_environment, serving_environment_path
 
     name = "serving environment"
     try:
@@ -90,7 +90,7 @@ def _serving() -> Check:
             False,
             error.what,
             "spanloop doctor --fix",
-            repair=partial(serving_environment.create, serving_folder()),
+            repair=partial(serving_environment.create, serving_environment_path()),
         )
     return Check(name, True, f"{found.package} {found.version} in {found.path}")
 

@@ -1,6 +1,6 @@
-"""The policy endpoint: OpenAI-compatible, in front of vLLM, and the place where exact tokens are captured.
+"""OpenAI-compatible endpoint in front of vLLM that captures the token ids and log-probabilities of each response.
 
-Invariant: an answer's last part leaves only after its token ids, logprobs and weight version are on disk, and the
-version written is the one whose weights sampled it. Run it with ``python -m spanloop.gateway``; other parts talk to
-it over HTTP only. Nothing is imported here, because the guard of the engine's process starts from this package too.
+Invariant: the last part of a response leaves only after its token ids, logprobs and weight version are on disk, and
+that version names the weights that sampled it. Start it with ``python -m spanloop.gateway``; other parts use HTTP only.
+This module imports nothing, because the process reaper of the engine starts from this package too.
 """

@@ -24,11 +24,11 @@ from .settings import EngineSettings, GatewaySettings
 _log: Final = logging.getLogger("spanloop.gateway")
 _BACKLOG: Final = 2048
 _GRACE_S: Final = 1
-"""How long running answers may go on after SIGTERM; the engine's end needs most of the 10 s."""
+"""Time for running responses after SIGTERM; stopping the engine needs most of the 10 s."""
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn without its signal handling, which ends the process by the signal instead of with status 0."""
+    """Uvicorn with its own signal handlers replaced, since those end the process by the signal, not with status 0."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -42,16 +42,16 @@ class _Server(uvicorn.Server):
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
-    """Read the command line."""
+    """Parse the command line."""
     default, engine = GatewaySettings(data_dir=default_data_dir()), EngineSettings()
     parser = argparse.ArgumentParser(prog="python -m spanloop.gateway", description=__doc__)
     parser.add_argument("--data-dir", default=str(default.data_dir), help="default: %(default)s")
     parser.add_argument("--host", default=default.host, help="address to listen on; default: %(default)s")
-    parser.add_argument("--port", type=int, default=GATEWAY_PORT, help="0: a free one; default: %(default)s")
+    parser.add_argument("--port", type=int, default=GATEWAY_PORT, help="0: a free port; default: %(default)s")
     parser.add_argument(
         "--upstream",
         default="",
-        help="URL of a running vLLM server to use instead of starting one; to train on what it samples, it needs "
+        help="URL of a running vLLM server to use instead of starting one; to train on its samples, start it with "
         "--logprobs-mode processed_logprobs --generation-config vllm",
     )
     parser.add_argument(
@@ -65,48 +65,48 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
     parser.add_argument("--max-model-len", type=int, default=None, help="tokens; default: the model's own")
     parser.add_argument("--vllm-args", default="", help="more arguments for vLLM, as one quoted string")
     parser.add_argument("--drain-timeout-s", type=float, default=default.drain_timeout_s, help="default: %(default)s")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     return GatewaySettings(
-        data_dir=DataDir(chosen.data_dir).path,
-        host=chosen.host,
-        port=chosen.port,
-        upstream=chosen.upstream.rstrip("/").removesuffix("/v1"),
-        drain_timeout_s=chosen.drain_timeout_s,
+        data_dir=DataDir(options.data_dir).path,
+        host=options.host,
+        port=options.port,
+        upstream=options.upstream.rstrip("/").removesuffix("/v1"),
+        drain_timeout_s=options.drain_timeout_s,
         engine=EngineSettings(
-            dtype=chosen.dtype,
-            kv_cache_gib=chosen.kv_cache_gib,
-            max_model_len=chosen.max_model_len,
-            extra_args=tuple(shlex.split(chosen.vllm_args)),
+            dtype=options.dtype,
+            kv_cache_gib=options.kv_cache_gib,
+            max_model_len=options.max_model_len,
+            extra_args=tuple(shlex.split(options.vllm_args)),
         ),
     )
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket: whoever connects from now on is answered, if a little later.
+    """Return a listening socket; connections are queued until the server accepts them.
 
     Raises:
-        PortInUseError: Somebody else listens there.
-        ServiceError: The address is not ours.
+        PortInUseError: Another process listens on the port.
+        ServiceError: The address is not an address of this host.
     """
     try:
         listener = socket.create_server((host, port), backlog=_BACKLOG, reuse_port=False)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortInUseError(
-                f"The gateway cannot listen on {host}:{port}: another process does.",
+                f"The gateway cannot listen on {host}:{port}: another process uses the port.",
                 next_step="stop it, or choose another port with --port",
             ) from error
         raise ServiceError(f"The gateway cannot listen on {host}:{port}: {error}.") from error
-    # asyncio sets it only on sockets whose protocol number is given; without it every answer waits 40 ms for an ACK.
+    # asyncio sets it only on sockets with an explicit protocol number; without it each response waits 40 ms for an ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 async def serve(settings: GatewaySettings) -> None:
-    """Run a gateway until it is told to stop.
+    """Run a gateway until SIGTERM or SIGINT.
 
     Raises:
-        SpanloopError: It cannot start.
+        SpanloopError: The gateway cannot start.
     """
     data_dir = DataDir(settings.data_dir).open()
     listener = bind(settings.host, settings.port)
@@ -122,7 +122,7 @@ async def serve(settings: GatewaySettings) -> None:
         )
         host, port = listener.getsockname()[:2]
         url = f"http://{host}:{port}"
-        _log.info("the gateway answers at %s", url)
+        _log.info("the gateway listens on %s", url)
         with data_dir.announce("gateway", url):
             await _Server(config).serve(sockets=[listener])
 
@@ -134,8 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for noisy in ("httpx", "httpcore", "uvicorn.error"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    for logger in ("httpx", "httpcore", "uvicorn.error"):
+        logging.getLogger(logger).setLevel(logging.WARNING)
     try:
         asyncio.run(serve(parse_arguments(arguments)))
     except SpanloopError as error:

@@ -1,4 +1,4 @@
-"""``/admin``: deploy, stop, pause, resume, status; for whoever can read the data directory's token, or has a key."""
+"""``/admin``: deploy, stop, pause, resume and status, for the data directory's token or an API key."""
 
 import json
 import secrets
@@ -14,21 +14,21 @@ from spanloop.authentication.bearer import check_key
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
 
-from .api_errors import AnswerError
-from .control import Control
+from .api_errors import ApiError
 from .deployment import Deployment
+from .engine_lifecycle import EngineLifecycle
 from .metrics import Metrics
-from .pause import Pauses
+from .pauses import Pauses
 
-_LONGEST_PAUSE_S: Final = 3600
+_MAX_PAUSE_S: Final = 3600
 _TOKEN_BYTES: Final = 32
 
 
 def admin_token(data_dir: DataDir) -> str:
-    """The token in ``gateway/admin.token``, made (0600) when there is none.
+    """Return the token in ``gateway/admin.token``; create the file (0600) if it does not exist.
 
     Raises:
-        DataDirectoryError: The disk refused.
+        DataDirectoryError: The file cannot be written.
     """
     path = data_dir.gateway / "admin.token"
     if path.exists() and (token := path.read_text(encoding="ascii").strip()):
@@ -39,79 +39,81 @@ def admin_token(data_dir: DataDir) -> str:
 
 
 class Admin:
-    """The endpoints.
+    """The endpoints of ``/admin``.
 
     Args:
-        control: What they act on.
-        pauses: Who holds the engine stopped.
-        metrics: Counted into.
-        token: What the caller must show,
-        keys: or one of these, with the scope ``train``.
+        lifecycle: The engine's lifecycle.
+        pauses: The engine's pauses.
+        metrics: The counters to update.
+        token: The accepted bearer token.
+        keys: API keys; those with the scope ``train`` are accepted too.
     """
 
-    def __init__(self, control: Control, pauses: Pauses, metrics: Metrics, token: str, keys: KeyRing) -> None:
-        self._control = control
+    def __init__(self, lifecycle: EngineLifecycle, pauses: Pauses, metrics: Metrics, token: str, keys: KeyRing) -> None:
+        self._lifecycle = lifecycle
         self._pauses = pauses
         self._metrics = metrics
         self._token = token
         self._keys = keys
 
     async def deploy(self, request: Request) -> Response:
-        """Answer when the new weights answer."""
+        """Deploy weights; respond when the engine serves them."""
         self._authorize(request)
-        body = await _json(request)
+        body = await _read_json(request)
         self._pauses.check_deploy(str(body.get("holder", "")))
         try:
-            done = await self._control.deploy(Deployment.parse(body))
+            result = await self._lifecycle.deploy(Deployment.parse(body))
         except ConfigurationError as error:
-            raise AnswerError(400, str(error), code="invalid_deployment") from error
+            raise ApiError(400, str(error), code="invalid_deployment") from error
         except SpanloopError as error:
-            raise AnswerError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), code="deployment_failed") from error
-        self._metrics.count("deployments_total", method=done.method)
+            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, str(error), code="deployment_failed") from error
+        self._metrics.count("deployments_total", method=result.method)
         return JSONResponse(
             {
-                **asdict(done.deployment),
-                "model": done.deployment.label,
-                "method": done.method,
-                "duration_s": round(done.duration_s, 3),
-                "preempted": done.preempted,
+                **asdict(result.deployment),
+                "model": result.deployment.label,
+                "method": result.method,
+                "duration_s": round(result.duration_s, 3),
+                "preempted": result.preempted,
             }
         )
 
     async def stop(self, request: Request) -> Response:
-        """Answer when the engine's processes are gone."""
+        """Stop the engine; respond when its processes have ended."""
         self._authorize(request)
-        await self._control.stop()
+        await self._lifecycle.stop()
         return self._status()
 
     async def pause(self, request: Request) -> Response:
-        """Answer when the engine's processes are gone; ``holder`` has to ask again before ``ttl_s`` are over."""
+        """Pause the engine for ``ttl_s`` unless ``holder`` renews; respond when its processes have ended."""
         self._authorize(request)
-        body = await _json(request)
-        holder, ttl_s = _holder(body), body.get("ttl_s")
-        if not isinstance(ttl_s, int | float) or not 0 < ttl_s <= _LONGEST_PAUSE_S:
-            raise AnswerError(
-                400, f"'ttl_s' must be seconds up to {_LONGEST_PAUSE_S}, got {ttl_s!r}.", code="invalid_request"
+        body = await _read_json(request)
+        holder, ttl_s = _read_holder(body), body.get("ttl_s")
+        if not isinstance(ttl_s, int | float) or not 0 < ttl_s <= _MAX_PAUSE_S:
+            raise ApiError(
+                400,
+                f"'ttl_s' must be seconds, more than 0 and at most {_MAX_PAUSE_S}, got {ttl_s!r}.",
+                code="invalid_request",
             )
         try:
             await self._pauses.hold(holder, ttl_s)
         except ConfigurationError as error:
-            raise AnswerError(HTTPStatus.CONFLICT, str(error), code="cannot_pause") from error
+            raise ApiError(HTTPStatus.CONFLICT, str(error), code="cannot_pause") from error
         return self._status()
 
     async def resume(self, request: Request) -> Response:
-        """Answer at once; the engine starts in the background."""
+        """Release a pause; the engine starts in the background."""
         self._authorize(request)
-        await self._pauses.release(_holder(await _json(request)))
+        await self._pauses.release(_read_holder(await _read_json(request)))
         return self._status()
 
     async def status(self, request: Request) -> Response:
-        """The engine now."""
+        """Return the engine's state."""
         self._authorize(request)
         return self._status()
 
     def _status(self) -> JSONResponse:
-        status = self._control.status
+        status = self._lifecycle.status
         deployment = status.deployment
         return JSONResponse(
             {
@@ -126,34 +128,36 @@ class Admin:
         )
 
     def _authorize(self, request: Request) -> None:
-        shown = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if secrets.compare_digest(shown.encode(), self._token.encode()):
+        bearer_token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if secrets.compare_digest(bearer_token.encode(), self._token.encode()):
             return
         try:
-            denied = check_key(self._keys, shown, Scope.TRAIN)
+            denied = check_key(self._keys, bearer_token, Scope.TRAIN)
         except DataDirectoryError as error:
-            raise AnswerError(503, error.what) from error
+            raise ApiError(503, error.what) from error
         if denied is None:
             return
         if denied.status == HTTPStatus.UNAUTHORIZED:
-            raise AnswerError(
+            raise ApiError(
                 401,
-                "This needs 'Authorization: Bearer …' with the token in gateway/admin.token of the data directory, or "
+                "Send 'Authorization: Bearer …' with the token in gateway/admin.token of the data directory, or "
                 "with an API key of the scope train (spanloop keys create).",
             )
-        raise AnswerError(denied.status, denied.message)
+        raise ApiError(denied.status, denied.message)
 
 
-async def _json(request: Request) -> dict[str, Any]:
+async def _read_json(request: Request) -> dict[str, Any]:
     try:
         body: object = json.loads(await request.body())
     except ValueError as error:
-        raise AnswerError(400, f"The request body is not JSON: {error}.", code="invalid_request") from error
+        raise ApiError(400, f"The request body is not JSON: {error}.", code="invalid_request") from error
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
 
 
-def _holder(body: dict[str, Any]) -> str:
+def _read_holder(body: dict[str, Any]) -> str:
     holder = body.get("holder")
     if not isinstance(holder, str) or not holder:
-        raise AnswerError(400, f"'holder' must say who pauses, got {holder!r}.", code="invalid_request")
+        raise ApiError(
+            400, f"'holder' must be a non-empty string that names who pauses, got {holder!r}.", code="invalid_request"
+        )
     return holder

@@ -1,7 +1,7 @@
-"""Who may talk to the engine, and with which weights.
+"""Admission control: which requests may use the engine, and with which weights.
 
-Invariant: while one lease is out, the deployment it names is the one in the engine. So the version on a capture is
-the version that sampled it: weights change only between `Gate.drain` and `Gate.open`, when no lease is out.
+Invariant: while a lease exists, the deployment it names is loaded in the engine. So the version in a capture is the
+version that sampled it: weights change only between `drain` and `open` of `AdmissionControl`, when no lease exists.
 """
 
 import asyncio
@@ -9,84 +9,84 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from .api_errors import AnswerError, UnavailableError
+from .api_errors import ApiError, UnavailableError
 from .deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
-    """An engine that answers."""
+class EngineEndpoint:
+    """A running engine and the deployment it serves."""
 
     deployment: Deployment
     base_url: str
     served_name: str
-    """What the engine itself calls its model."""
+    """The engine's own name for the model."""
 
     @property
     def accepted_names(self) -> tuple[str, ...]:
-        """What a caller may put into ``model``."""
+        """The values of ``model`` that requests may use."""
         return tuple(dict.fromkeys((self.deployment.label, self.deployment.name, self.served_name)))
 
 
 @dataclass(eq=False, slots=True)
 class Lease:
-    """Permission for one request, for as long as its block lasts."""
+    """Permission for one request to use the engine; ends with the block of `AdmissionControl.admit`."""
 
-    route: Route
+    endpoint: EngineEndpoint
     preempted: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the swap waits no longer: stop using the engine at once."""
+    """Set when a swap no longer waits: the request must stop using the engine at once."""
 
 
-class Gate:
-    """Open with a route, held during a swap, or shut with a reason."""
+class AdmissionControl:
+    """Admits requests (open), queues them during a swap (held), or rejects them with a reason (closed)."""
 
     def __init__(self, reason: UnavailableError) -> None:
-        self._route: Route | None = None
+        self._endpoint: EngineEndpoint | None = None
         self._reason: UnavailableError | None = reason
         self._leases: set[Lease] = set()
         self._changed = asyncio.Event()
         self._waiting = 0
 
     @property
-    def route(self) -> Route | None:
-        """The open route."""
-        return self._route
+    def endpoint(self) -> EngineEndpoint | None:
+        """The engine in use; None while held or closed."""
+        return self._endpoint
 
     @property
     def is_held(self) -> bool:
-        """New requests have to wait."""
-        return self._route is None and self._reason is None
+        """Whether new requests wait."""
+        return self._endpoint is None and self._reason is None
 
     @property
     def running(self) -> int:
-        """Requests that use the engine now."""
+        """Number of requests that use the engine now."""
         return len(self._leases)
 
     @property
     def waiting(self) -> int:
-        """Requests that are held."""
+        """Number of requests that wait."""
         return self._waiting
 
-    def open(self, route: Route) -> None:
-        """Let requests through. The engine must hold the route's weights already."""
-        self._route, self._reason = route, None
+    def open(self, endpoint: EngineEndpoint) -> None:
+        """Admit requests. The engine must have loaded the endpoint's weights already."""
+        self._endpoint, self._reason = endpoint, None
         self._notify()
 
     def hold(self) -> None:
-        """Let new requests wait; running ones go on."""
-        self._route, self._reason = None, None
+        """Make new requests wait; running ones continue."""
+        self._endpoint, self._reason = None, None
         self._notify()
 
-    def shut(self, reason: UnavailableError) -> None:
-        """Refuse new and held requests."""
-        self._route, self._reason = None, reason
+    def close(self, reason: UnavailableError) -> None:
+        """Reject new and waiting requests with ``reason``."""
+        self._endpoint, self._reason = None, reason
         self._notify()
 
     async def drain(self, timeout_s: float) -> int:
-        """Wait until no lease is out; after ``timeout_s`` preempt the rest and wait for them to let go.
+        """Wait until no lease exists; after ``timeout_s`` preempt the remaining ones and wait for their release.
 
         Returns:
-            How many were preempted.
+            The number of preempted requests.
         """
         preempted = 0
         try:
@@ -101,11 +101,11 @@ class Gate:
 
     @asynccontextmanager
     async def admit(self, model: str) -> AsyncGenerator[Lease]:
-        """Wait while held, then use the engine for the length of the block.
+        """Wait while held, then allow the block to use the engine.
 
         Raises:
-            UnavailableError: The gate is shut.
-            AnswerError: 404, the model is not the one that is served.
+            UnavailableError: Admission is closed.
+            ApiError: 404, the engine serves another model.
         """
         lease = Lease(await self._enter(model))
         self._leases.add(lease)
@@ -115,26 +115,26 @@ class Gate:
             self._leases.discard(lease)
             self._notify()
 
-    async def _enter(self, model: str) -> Route:
+    async def _enter(self, model: str) -> EngineEndpoint:
         self._waiting += 1
         try:
-            while self._route is None:
+            while self._endpoint is None:
                 if self._reason is not None:
                     raise self._reason.with_traceback(None)
                 await self._changed.wait()
         finally:
             self._waiting -= 1
-        route = self._route
-        if model and model not in route.accepted_names:
-            served = ", ".join(repr(name) for name in route.accepted_names)
-            raise AnswerError(404, f"The model {model!r} is not served here; served: {served}.", code="model_not_found")
-        return route
+        endpoint = self._endpoint
+        if model and model not in endpoint.accepted_names:
+            served = ", ".join(repr(name) for name in endpoint.accepted_names)
+            raise ApiError(404, f"The model {model!r} is not served here; served: {served}.", code="model_not_found")
+        return endpoint
 
     async def _until_idle(self) -> None:
         while self._leases:
             await self._changed.wait()
 
     def _notify(self) -> None:
-        # Waiters check their own condition again, so waking all of them is right.
+        # Each waiter checks its own condition again, so all of them are woken.
         self._changed.set()
         self._changed = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Errors in OpenAI's format, so that every OpenAI client shows our sentence."""
+"""Errors in OpenAI's format, which every OpenAI client shows to its user."""
 
 from http import HTTPStatus
 from typing import Any
@@ -15,14 +15,14 @@ _TYPES = {
 }
 
 
-class AnswerError(Exception):
-    """A request that is answered with an error.
+class ApiError(Exception):
+    """Raised to answer a request with an error.
 
     Args:
         status: HTTP status.
-        message: For the caller: what, where, next step.
+        message: What failed, where, and the next step.
         code: OpenAI's machine-readable ``code``.
-        retry_after_s: Sent as ``Retry-After`` when not None.
+        retry_after_s: The ``Retry-After`` header, seconds; None omits it.
     """
 
     def __init__(self, status: int, message: str, *, code: str | None = None, retry_after_s: int | None = None) -> None:
@@ -33,9 +33,9 @@ class AnswerError(Exception):
         self.retry_after_s = retry_after_s
 
     def body(self) -> dict[str, Any]:
-        """The document that the caller gets."""
-        kind = _TYPES.get(self.status, "server_error")
-        return {"error": {"message": self.message, "type": kind, "param": None, "code": self.code}}
+        """Return the JSON document of the response."""
+        error_type = _TYPES.get(self.status, "server_error")
+        return {"error": {"message": self.message, "type": error_type, "param": None, "code": self.code}}
 
     def response(self, **headers: str) -> JSONResponse:
         """Return the HTTP response, with ``headers`` added."""
@@ -44,13 +44,13 @@ class AnswerError(Exception):
         return JSONResponse(self.body(), status_code=self.status, headers=headers)
 
 
-class UnavailableError(AnswerError):
-    """No engine can answer now (503).
+class UnavailableError(ApiError):
+    """Raised when no engine can answer now (503).
 
     Args:
-        message: Why, and the next step.
-        code: Which of our states: ``no_deployment``, ``engine_restarting``, …
-        retry_after_s: When it is worth trying again; None when waiting alone does not help.
+        message: The reason and the next step.
+        code: The gateway's state: ``no_deployment``, ``engine_restarting``, …
+        retry_after_s: Time until a retry can succeed, seconds; None when waiting alone does not help.
     """
 
     def __init__(self, message: str, *, code: str, retry_after_s: int | None = None) -> None:

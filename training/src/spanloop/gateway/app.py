@@ -1,4 +1,4 @@
-"""The web application: routes, and what lives as long as it does."""
+"""The gateway's ASGI application: routes, and start and end of the engine and the recorder."""
 
 import asyncio
 import contextlib
@@ -21,32 +21,32 @@ from spanloop.spool import Spool
 from spanloop.store import Store, connect
 
 from .admin import Admin, admin_token
-from .admission import Gate
-from .api_errors import AnswerError
-from .chat import ChatAnswer
+from .admission import AdmissionControl
+from .api_errors import ApiError
+from .chat import ChatHandler
 from .chat_request import ChatRequest
-from .control import NO_DEPLOYMENT, Control, EngineState
 from .deployment import DeploymentFile
 from .engine import ChildEngine, Engine, ExternalEngine
+from .engine_lifecycle import NO_DEPLOYMENT, EngineLifecycle, EngineState
 from .metrics import Metrics
-from .pause import Pauses
+from .pauses import Pauses
 from .recorder import Recorder
 from .settings import GatewaySettings
 
 _CONNECT_TIMEOUT_S: Final = 5.0
-_TROUBLED: Final = frozenset({EngineState.RESTARTING, EngineState.FAILED})
+_DEGRADED_STATES: Final = frozenset({EngineState.RESTARTING, EngineState.FAILED})
 _log: Final = logging.getLogger(__name__)
 
 
 class Gateway:
-    """Everything that one gateway process holds.
+    """The parts of one gateway process.
 
     Args:
-        settings: What it was told.
-        data_dir: Opened.
+        settings: The process's settings.
+        data_dir: The data directory, open.
 
     Raises:
-        SpanloopError: The data directory is not usable, or another gateway uses it.
+        SpanloopError: The data directory is unusable, or another gateway uses it.
     """
 
     def __init__(self, settings: GatewaySettings, data_dir: DataDir) -> None:
@@ -54,23 +54,23 @@ class Gateway:
         self._data_dir = data_dir
         self._started_s = time.time()
         self.metrics = Metrics()
-        # An answer may take minutes; the caller's own timeout decides, by closing its connection.
+        # A response may take minutes; the client's own timeout decides, by closing the connection.
         timeout = httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         self.client = httpx.AsyncClient(timeout=timeout, limits=limits, trust_env=False)
-        self.gate = Gate(NO_DEPLOYMENT)
+        self.admission = AdmissionControl(NO_DEPLOYMENT)
         self.recorder = Recorder(
             Spool(data_dir.generations, max_bytes=settings.spool_bytes),
             self._connect,
             data_dir.gateway / "rejected.jsonl",
             self.metrics,
         )
-        self.control = Control(self._engine(), self.gate, DeploymentFile(data_dir), settings)
-        self.pauses = Pauses(self.control)
-        self._admin = Admin(self.control, self.pauses, self.metrics, admin_token(data_dir), KeyRing(data_dir))
+        self.lifecycle = EngineLifecycle(self._make_engine(), self.admission, DeploymentFile(data_dir), settings)
+        self.pauses = Pauses(self.lifecycle)
+        self._admin = Admin(self.lifecycle, self.pauses, self.metrics, admin_token(data_dir), KeyRing(data_dir))
 
     def application(self) -> Starlette:
-        """The ASGI application; its lifespan starts and stops the engine."""
+        """Return the ASGI application; its lifespan starts and stops the engine."""
         return Starlette(
             routes=[
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
@@ -83,53 +83,53 @@ class Gateway:
                 Route("/admin/resume", self._admin.resume, methods=["POST"]),
                 Route("/admin/status", self._admin.status),
             ],
-            exception_handlers={AnswerError: _answer_error, HTTPException: _answer_routing_error},
+            exception_handlers={ApiError: _answer_api_error, HTTPException: _answer_routing_error},
             lifespan=self._lifespan,
         )
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncGenerator[None]:
-        drain = asyncio.create_task(self.recorder.run(), name="capture-writer")
-        drain.add_done_callback(_report_end)
-        self.control.begin()
+        writer = asyncio.create_task(self.recorder.run(), name="capture-writer")
+        writer.add_done_callback(_log_writer_failure)
+        self.lifecycle.start()
         try:
             yield
         finally:
             self.pauses.close()
-            await self.control.close()
-            drain.cancel()
+            await self.lifecycle.close()
+            writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await drain
+                await writer
             await self.recorder.close()
             await self.client.aclose()
 
-    async def _chat(self, request: Request) -> ChatAnswer:
+    async def _chat(self, request: Request) -> ChatHandler:
         length = request.headers.get("content-length", "0")
         if length.isdigit() and int(length) > self._settings.max_body_bytes:
             raise self._too_large()
         body = bytearray()
-        # A chunked body names no length: it must not fill the memory before it is refused.
-        async for piece in request.stream():
-            body += piece
+        # A chunked body declares no length, so its size is checked as it arrives.
+        async for chunk in request.stream():
+            body += chunk
             if len(body) > self._settings.max_body_bytes:
                 raise self._too_large()
         chat = ChatRequest.parse(bytes(body), request.headers.get("traceparent"))
-        return ChatAnswer(chat, self, request.headers.get("authorization", ""))
+        return ChatHandler(chat, self, request.headers.get("authorization", ""))
 
     async def _models(self, _request: Request) -> Response:
-        route = self.gate.route
-        names = () if route is None else route.accepted_names[:2]
+        endpoint = self.admission.endpoint
+        names = () if endpoint is None else endpoint.accepted_names[:2]
         models = [
             {"id": name, "object": "model", "created": int(self._started_s), "owned_by": "spanloop"} for name in names
         ]
         return JSONResponse({"object": "list", "data": models})
 
     async def _healthz(self, _request: Request) -> Response:
-        status, spool = self.control.status, self.recorder.stats
+        status, spool = self.lifecycle.status, self.recorder.stats
         deployment = status.deployment
         return JSONResponse(
             {
-                "status": "degraded" if status.state in _TROUBLED or self.recorder.last_error else "ok",
+                "status": "degraded" if status.state in _DEGRADED_STATES or self.recorder.last_error else "ok",
                 "engine": status.state.value,
                 "model": None if deployment is None else deployment.name,
                 "version": None if deployment is None else deployment.version,
@@ -137,8 +137,8 @@ class Gateway:
                 "paused_by": self.pauses.holders,
                 "restarts": status.restarts,
                 "start_duration_s": round(status.start_duration_s, 3),
-                "running_requests": self.gate.running,
-                "held_requests": self.gate.waiting,
+                "running_requests": self.admission.running,
+                "held_requests": self.admission.waiting,
                 "captures": {
                     "waiting_records": spool.records,
                     "waiting_bytes": spool.bytes,
@@ -150,14 +150,14 @@ class Gateway:
         )
 
     async def _metrics_text(self, _request: Request) -> Response:
-        status, spool = self.control.status, self.recorder.stats
+        status, spool = self.lifecycle.status, self.recorder.stats
         text = self.metrics.text(
             {
                 "engine_serving": float(status.state is EngineState.SERVING),
                 "engine_restarts": status.restarts,
                 "engine_start_duration_seconds": status.start_duration_s,
-                "running_requests": self.gate.running,
-                "held_requests": self.gate.waiting,
+                "running_requests": self.admission.running,
+                "held_requests": self.admission.waiting,
                 "spool_bytes": spool.bytes,
                 "spool_records": spool.records,
                 "spool_oldest_age_seconds": spool.oldest_age_s,
@@ -166,7 +166,7 @@ class Gateway:
         )
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
-    def _engine(self) -> Engine:
+    def _make_engine(self) -> Engine:
         if self._settings.upstream:
             return ExternalEngine(self._settings.upstream, self.client)
         return ChildEngine(self._settings.engine, self.client, self._data_dir.logs / "engine.log")
@@ -174,19 +174,21 @@ class Gateway:
     def _connect(self) -> Store:
         return connect(self._data_dir)
 
-    def _too_large(self) -> AnswerError:
+    def _too_large(self) -> ApiError:
         limit = self._settings.max_body_bytes
-        return AnswerError(413, f"The request is larger than the {limit} bytes that are accepted.", code="too_large")
+        return ApiError(413, f"The request is larger than the limit of {limit} bytes.", code="too_large")
 
 
-def _report_end(writer: asyncio.Task[None]) -> None:
-    """The writer only ends when it is told to; captures go on piling up on disk otherwise."""
+def _log_writer_failure(writer: asyncio.Task[None]) -> None:
+    """Log a failure of the writer task, which otherwise runs until it is cancelled."""
     if not writer.cancelled() and (error := writer.exception()) is not None:
-        _log.error("the capture writer broke; captures stay on disk until the gateway is restarted", exc_info=error)
+        _log.error(
+            "the capture writer failed; captures stay in the spool until the gateway is restarted", exc_info=error
+        )
 
 
-async def _answer_error(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, AnswerError):
+async def _answer_api_error(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, ApiError):
         raise error
     return error.response()
 
@@ -199,8 +201,8 @@ async def _answer_routing_error(request: Request, error: Exception) -> Response:
     allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         message, code = f"There is no {call}; the methods of this path: {allowed}.", "method_not_allowed"
-        return AnswerError(error.status_code, message, code=code).response(Allow=allowed)
+        return ApiError(error.status_code, message, code=code).response(Allow=allowed)
     routes = [route for route in request.app.routes if isinstance(route, Route)]
     existing = ", ".join(f"{'|'.join(sorted((route.methods or set()) - {'HEAD'}))} {route.path}" for route in routes)
     message = f"There is no {call}; the routes of this gateway: {existing}."
-    return AnswerError(error.status_code, message, code="unknown_route").response()
+    return ApiError(error.status_code, message, code="unknown_route").response()

@@ -1,4 +1,4 @@
-"""Run work until it is done or until one of the reasons to give it up comes first."""
+"""Run a coroutine and cancel it when the client disconnects or a weight swap preempts it."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -7,33 +7,31 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
-class GivenUpError(Exception):
-    """The work was cancelled for the reason that holds."""
+class ClientGoneError(Exception):
+    """Raised when the client closed its connection."""
 
 
-class CallerGoneError(GivenUpError):
-    """The caller closed its connection."""
+class PreemptedError(Exception):
+    """Raised when a weight swap no longer waits for the request."""
 
 
-class PreemptedError(GivenUpError):
-    """A swap does not wait any longer."""
-
-
-async def unless(work: Coroutine[object, object, Result], *, gone: asyncio.Event, preempted: asyncio.Event) -> Result:
-    """The result of ``work``; when an event comes first, the work is cancelled and has ended before this raises.
+async def cancel_on(
+    work: Coroutine[object, object, Result], *, client_gone: asyncio.Event, preempted: asyncio.Event
+) -> Result:
+    """Return the result of ``work``; if an event is set first, cancel the work, wait for its end and raise.
 
     Raises:
-        CallerGoneError: ``gone`` came first.
-        PreemptedError: ``preempted`` came first.
+        ClientGoneError: ``client_gone`` was set first.
+        PreemptedError: ``preempted`` was set first.
     """
-    running = asyncio.ensure_future(work)
-    reasons = [asyncio.ensure_future(gone.wait()), asyncio.ensure_future(preempted.wait())]
+    task = asyncio.ensure_future(work)
+    waiters = [asyncio.ensure_future(client_gone.wait()), asyncio.ensure_future(preempted.wait())]
     try:
-        await asyncio.wait({running, *reasons}, return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            return running.result()
+        await asyncio.wait({task, *waiters}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
     finally:
-        for task in (running, *reasons):
-            task.cancel()
-        await asyncio.gather(running, *reasons, return_exceptions=True)
-    raise CallerGoneError if gone.is_set() else PreemptedError
+        for each in (task, *waiters):
+            each.cancel()
+        await asyncio.gather(task, *waiters, return_exceptions=True)
+    raise ClientGoneError if client_gone.is_set() else PreemptedError

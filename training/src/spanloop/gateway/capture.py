@@ -1,7 +1,9 @@
-"""What the engine sampled, gathered from its reply or from its stream, one capture for each choice.
+"""Collect token ids and log-probabilities (logprobs) of each choice from the engine's response or stream.
 
-Invariant: a capture that says ``is_complete`` has prompt ids, ended with a finish reason, and holds exactly one
-logprob for each response id. Whatever does not add up is kept and marked incomplete, never repaired.
+`spanloop.converters.captures` joins them to the span of the response, by ``gen_ai.response.id`` = ``response_id``.
+
+Invariant: a capture with ``is_complete`` has prompt ids, a finish reason, and exactly one logprob for each response
+token id. An inconsistent capture is stored as it is and marked incomplete, never repaired.
 """
 
 import json
@@ -17,6 +19,7 @@ class Capture:
     """One row of the table ``generations``."""
 
     response_id: str
+    """The response's ``id``, which the client's span holds as ``gen_ai.response.id``."""
     choice_index: int
     trace_id: str
     parent_span_id: str
@@ -25,6 +28,7 @@ class Capture:
     prompt_token_ids: list[int]
     response_token_ids: list[int]
     logprobs: list[float]
+    """Natural logarithms, parallel to ``response_token_ids``."""
     finish_reason: str
     is_complete: bool
     sampling: dict[str, str]
@@ -34,20 +38,20 @@ class Capture:
 
     @property
     def generation_id(self) -> str:
-        """Key of the row."""
+        """The row's key."""
         return f"{self.response_id}/{self.choice_index}"
 
 
-def encode(captures: list[Capture]) -> bytes:
-    """One spool record with all choices of one answer."""
+def encode_captures(captures: list[Capture]) -> bytes:
+    """Return the captures of all choices of one response as a spool record."""
     return json.dumps([asdict(capture) for capture in captures], ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def decode(body: bytes) -> list[Capture]:
-    """The captures of one spool record.
+def decode_captures(body: bytes) -> list[Capture]:
+    """Return the captures of a spool record.
 
     Raises:
-        ValueError: It is not one of our records.
+        ValueError: ``body`` was not made by `encode_captures`.
     """
     try:
         return [Capture(**row) for row in json.loads(body)]
@@ -55,12 +59,12 @@ def decode(body: bytes) -> list[Capture]:
         raise ValueError(str(error)) from error
 
 
-class Origin(NamedTuple):
-    """What is known of a request before the engine answers."""
+class CaptureContext(NamedTuple):
+    """What is known about a request before the engine responds."""
 
     model: str
     policy_version: str
-    """``name@version`` of the weights that the gate admitted the request to."""
+    """``name@version`` of the weights that the request was admitted to."""
     sampling: Mapping[str, str]
     trace: TraceContext
     started_ns: int
@@ -74,71 +78,71 @@ class _Choice:
     finish_reason: str = ""
 
 
-class Collector:
-    """Gathers one answer, whole or chunk by chunk.
+class CaptureBuilder:
+    """Collects one response, whole or chunk by chunk, and makes its captures.
 
     Args:
-        choice_count: Choices that the caller asked for (``n``).
+        choice_count: The number of choices requested (``n``).
     """
 
     def __init__(self, choice_count: int) -> None:
-        self._expected = choice_count
+        self._choice_count = choice_count
         self._choices: dict[int, _Choice] = {}
         self._prompt_token_ids: list[int] = []
         self._response_id = ""
-        self._is_taken = False
+        self._is_built = False
 
     def add(self, document: Mapping[str, Any]) -> None:
-        """Take what a reply, or one chunk of a stream, holds. Anything else, such as an error event, adds nothing."""
+        """Add a whole response or one chunk of a stream; other documents, such as error events, add nothing."""
         self._response_id = self._response_id or str(document.get("id") or "")
         if not self._prompt_token_ids:
             self._prompt_token_ids = list[int](document.get("prompt_token_ids") or ())
-        parts: list[dict[str, Any]] = document.get("choices") or []
-        for part in parts:
-            choice = self._choices.setdefault(int(part["index"]), _Choice())
-            choice.token_ids.extend(part.get("token_ids") or ())
-            logprobs: dict[str, Any] = part.get("logprobs") or {}
-            content: list[dict[str, Any]] = logprobs.get("content") or []
-            choice.logprobs.extend(float(entry["logprob"]) for entry in content)
-            choice.finish_reason = part.get("finish_reason") or choice.finish_reason
+        choices: list[dict[str, Any]] = document.get("choices") or []
+        for fragment in choices:
+            choice = self._choices.setdefault(int(fragment["index"]), _Choice())
+            choice.token_ids.extend(fragment.get("token_ids") or ())
+            logprobs: dict[str, Any] = fragment.get("logprobs") or {}
+            entries: list[dict[str, Any]] = logprobs.get("content") or []
+            choice.logprobs.extend(float(entry["logprob"]) for entry in entries)
+            choice.finish_reason = fragment.get("finish_reason") or choice.finish_reason
 
     @property
     def is_finished(self) -> bool:
-        """Every choice has a finish reason."""
+        """Whether every choice has a finish reason."""
         finished = sum(1 for choice in self._choices.values() if choice.finish_reason)
-        return finished >= self._expected
+        return finished >= self._choice_count
 
     @property
     def is_empty(self) -> bool:
-        """Nothing came that could be joined to a span."""
+        """Whether no response id was received, so that nothing could be joined to a span."""
         return not self._response_id
 
     @property
-    def is_taken(self) -> bool:
-        """`take` was called: one answer is recorded once."""
-        return self._is_taken
+    def is_built(self) -> bool:
+        """Whether `build` was called: each response is recorded once."""
+        return self._is_built
 
-    def take(self, origin: Origin, *, duration_ns: int) -> list[Capture]:
-        """One capture for each choice that began, in the order of their indices."""
-        self._is_taken = True
-        return [self._capture(index, origin, duration_ns) for index in sorted(self._choices)]
+    def build(self, context: CaptureContext, *, duration_ns: int) -> list[Capture]:
+        """Return one capture for each choice that began, ordered by index."""
+        self._is_built = True
+        return [self._capture(index, context, duration_ns) for index in sorted(self._choices)]
 
-    def _capture(self, index: int, origin: Origin, duration_ns: int) -> Capture:
+    def _capture(self, index: int, context: CaptureContext, duration_ns: int) -> Capture:
         choice = self._choices[index]
-        adds_up = bool(self._prompt_token_ids) and 0 < len(choice.token_ids) == len(choice.logprobs)
+        is_consistent = bool(self._prompt_token_ids) and 0 < len(choice.token_ids) == len(choice.logprobs)
         return Capture(
             response_id=self._response_id,
             choice_index=index,
-            trace_id=origin.trace.trace_id,
-            parent_span_id=origin.trace.span_id,
-            model=origin.model,
-            policy_version=origin.policy_version,
+            trace_id=context.trace.trace_id,
+            parent_span_id=context.trace.span_id,
+            model=context.model,
+            policy_version=context.policy_version,
             prompt_token_ids=self._prompt_token_ids,
             response_token_ids=choice.token_ids,
             logprobs=choice.logprobs,
             finish_reason=choice.finish_reason,
-            is_complete=adds_up and bool(choice.finish_reason),
-            sampling=dict(origin.sampling),
-            started_ns=origin.started_ns,
+            is_complete=is_consistent and bool(choice.finish_reason),
+            sampling=dict(context.sampling),
+            started_ns=context.started_ns,
             duration_ns=duration_ns,
         )

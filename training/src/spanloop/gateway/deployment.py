@@ -1,4 +1,4 @@
-"""Which weights are deployed, where they lie, and whether an engine can take them without a restart."""
+"""Deployments: model, version and folder, and whether an engine can load the weights without a restart."""
 
 import hashlib
 import json
@@ -13,11 +13,13 @@ from spanloop.semconv.errors import ConfigurationError, SpanloopError
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
 _VERSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WEIGHTS: Final = ("*.safetensors", "*.bin", "*.gguf")
-_TEXT_FILES: Final = (
+_TOKENIZER_FILES: Final = (
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "merges.txt", "special_tokens_map.json",
     "added_tokens.json", "chat_template.jinja", "chat_template.json", "generation_config.json",
 )  # fmt: skip
-_IDLE_CONFIG_KEYS: Final = frozenset({"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"})
+_CONFIG_KEYS_WITHOUT_EFFECT: Final = frozenset(
+    {"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,12 @@ class Deployment:
 
     @property
     def label(self) -> str:
-        """``name@version``: what captures and answers say."""
+        """``name@version``, as in captures and responses."""
         return f"{self.name}@{self.version}"
 
     @classmethod
     def parse(cls, document: object) -> Self:
-        """Check what a deploy request or ``deployment.json`` holds.
+        """Validate the JSON of a deploy request or of ``deployment.json``.
 
         Raises:
             ConfigurationError: A field is missing or malformed.
@@ -54,21 +56,21 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """What decides whether two folders differ in nothing but their weights."""
+    """Digests of a model folder; equal ones mean that two folders differ only in their weights."""
 
     config_digest: str
-    """Of the configuration without the keys that do not change the network."""
-    text_digest: str
-    """Of tokenizer, chat template and generation configuration, which the engine read once at its start."""
+    """Digest of the configuration without the keys that do not change the network."""
+    tokenizer_digest: str
+    """Digest of tokenizer, chat template and generation configuration, which the engine reads only at its start."""
     is_untied: bool
-    """The configuration says outright that input and output embeddings are separate."""
+    """Whether the configuration states that input and output embeddings are separate."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Look into a folder.
+        """Read a model folder.
 
         Raises:
-            ConfigurationError: There is no such folder, or it holds no model.
+            ConfigurationError: The folder does not exist or holds no model.
         """
         if not path.is_dir():
             raise ConfigurationError(
@@ -83,22 +85,22 @@ class ModelFolder:
         if not isinstance(config, dict) or not any(any(path.glob(pattern)) for pattern in _WEIGHTS):
             raise ConfigurationError(f"{path} is not a model folder: expected config.json and {' or '.join(_WEIGHTS)}.")
         fields = cast("dict[str, Any]", config)
-        kept = {key: value for key, value in fields.items() if key not in _IDLE_CONFIG_KEYS}
-        digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
-        return cls(digest, _text_digest(path), fields.get("tie_word_embeddings") is False)
+        network_config = {key: value for key, value in fields.items() if key not in _CONFIG_KEYS_WITHOUT_EFFECT}
+        digest = hashlib.sha256(json.dumps(network_config, sort_keys=True).encode()).hexdigest()
+        return cls(digest, _digest_tokenizer(path), fields.get("tie_word_embeddings") is False)
 
-    def can_swap_to(self, other: "ModelFolder") -> bool:
-        """Whether an engine that serves this folder can load the other's weights in place.
+    def can_swap_to(self, target: "ModelFolder") -> bool:
+        """Return whether an engine that serves this folder can load the target's weights in place.
 
-        With tied embeddings vLLM reloads the input embedding and silently keeps the old output layer, so anything
-        that is not surely untied is restarted.
+        With tied embeddings vLLM reloads the input embedding and silently keeps the old output layer, so only models
+        known to be untied are swapped.
         """
-        return self == other and self.is_untied
+        return self == target and self.is_untied
 
 
-def _text_digest(path: Path) -> str:
-    text = hashlib.sha256()
-    for name in _TEXT_FILES:
+def _digest_tokenizer(path: Path) -> str:
+    digest = hashlib.sha256()
+    for name in _TOKENIZER_FILES:
         file = path / name
         try:
             content = file.read_bytes()
@@ -106,22 +108,22 @@ def _text_digest(path: Path) -> str:
             content = b"\0absent"
         except OSError as error:
             raise ConfigurationError(f"{file} cannot be read: {error.strerror}.") from error
-        text.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
-    return text.hexdigest()
+        digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
+    return digest.hexdigest()
 
 
 class DeploymentFile:
-    """``gateway/deployment.json``: the last deployment that answered."""
+    """``gateway/deployment.json``: the last successful deployment."""
 
     def __init__(self, data_dir: DataDir) -> None:
         self._data_dir = data_dir
         self.path = data_dir.gateway / "deployment.json"
 
     def read(self) -> Deployment | None:
-        """The last deployment; None when there never was one.
+        """Return the last deployment; None if the file does not exist.
 
         Raises:
-            ConfigurationError: The file is damaged.
+            ConfigurationError: The file is invalid.
         """
         try:
             text = self.path.read_text(encoding="utf-8")
@@ -138,6 +140,6 @@ class DeploymentFile:
         """Replace the file atomically and durably.
 
         Raises:
-            DataDirectoryError: The disk refused.
+            DataDirectoryError: The file cannot be written.
         """
         self._data_dir.write(self.path, json.dumps(asdict(deployment), indent=1) + "\n")

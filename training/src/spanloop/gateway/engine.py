@@ -1,7 +1,7 @@
-"""The engine: a vLLM server that is either our supervised child or somebody else's.
+"""The engine: a vLLM server, either a supervised child process or an external server.
 
-Invariant: after `Engine.start` returns, the server answers chat requests with the given weights; after `Engine.stop`
-returns, none of its processes is left (for a child).
+Invariant: after `Engine.start` returns, the server responds to chat requests with the given weights; after
+`Engine.stop` returns, none of a child's processes is left.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ import httpx
 
 from spanloop.semconv.errors import ServiceError
 
-from .serving import Launch, find_serving_environment, launch
+from .serving_environment import LaunchCommand, find_serving_environment, launch_command
 from .settings import SERVED_NAME, EngineSettings
 from .vllm_api import VllmApi
 
@@ -35,21 +35,21 @@ _KILL_MARGIN_S: Final = 2.0
 
 
 class Engine(Protocol):
-    """What the control needs of an engine."""
+    """The operations that `EngineLifecycle` needs."""
 
     @property
     def api(self) -> VllmApi:
-        """The server; only valid after a start."""
+        """The server's API; only valid after a start."""
         ...
 
     @property
     def served_name(self) -> str:
-        """What the server calls its model; only valid after a start."""
+        """The server's name for its model; only valid after a start."""
         ...
 
     @property
     def pid(self) -> int | None:
-        """Process id of a child; None for a foreign server and while stopped."""
+        """Process id of a child; None for an external server and while stopped."""
         ...
 
     @property
@@ -58,30 +58,30 @@ class Engine(Protocol):
         ...
 
     async def start(self, model_path: str) -> None:
-        """Serve the folder.
+        """Serve a model folder.
 
         Raises:
-            ServiceError: It did not come up; says why.
-            ConfigurationError: There is no vLLM.
+            ServiceError: The engine did not start; the message says why.
+            ConfigurationError: vLLM is not installed.
         """
         ...
 
     async def stop(self) -> None:
-        """End it; nothing happens when it does not run."""
+        """Stop the engine, if it runs."""
         ...
 
-    async def wait_gone(self) -> str:
-        """Return, with a sentence, when the running engine went away by itself."""
+    async def wait_until_down(self) -> str:
+        """Wait until the running engine ends on its own; return the reason as a sentence."""
         ...
 
 
 class ChildEngine:
-    """vLLM as a child process behind a guard.
+    """vLLM as a child process under the process reaper.
 
     Args:
-        settings: How to start it.
-        client: HTTP client for its API.
-        log_path: Where its output goes; the previous run's is kept beside it with the suffix ``.1``.
+        settings: The settings of the vLLM process.
+        client: The HTTP client for its API.
+        log_path: The file for its output; the previous run's output is kept beside it with the suffix ``.1``.
     """
 
     can_restart = True
@@ -96,25 +96,25 @@ class ChildEngine:
 
     @property
     def api(self) -> VllmApi:
-        """The server."""
+        """The server's API."""
         if self._api is None:
             raise ServiceError("The engine (vLLM) does not run.")
         return self._api
 
     @property
     def pid(self) -> int | None:
-        """Process id of the guard."""
+        """Process id of the process reaper."""
         return None if self._process is None else self._process.pid
 
     async def start(self, model_path: str) -> None:
-        """Start vLLM and wait for its first answer."""
+        """Start vLLM and wait for its first response."""
         await self.stop()
         serving = find_serving_environment()
-        port = _free_port()
-        _log.info("starting %s %s for %s; its output: %s", serving.package, serving.version, model_path, self._log_path)
+        port = _choose_port()
+        _log.info("starting %s %s for %s; output: %s", serving.package, serving.version, model_path, self._log_path)
         started_at = time.monotonic()
         try:
-            self._process = await self._spawn(launch(serving, model_path, port, self._settings))
+            self._process = await self._spawn(launch_command(serving, model_path, port, self._settings))
         except OSError as error:
             raise ServiceError(f"vLLM cannot be started: {error}.", next_step="run `spanloop doctor`") from error
         self._api = VllmApi(f"http://127.0.0.1:{port}", self._client)
@@ -124,15 +124,15 @@ class ChildEngine:
         except BaseException:
             await self.stop()
             raise
-        _log.info("the engine answers after %.1f s", time.monotonic() - started_at)
+        _log.info("the engine is ready after %.1f s", time.monotonic() - started_at)
 
-    async def _spawn(self, command: Launch) -> asyncio.subprocess.Process:
+    async def _spawn(self, command: LaunchCommand) -> asyncio.subprocess.Process:
         self._log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._log_path.exists():
             self._log_path.replace(self._log_path.with_suffix(".log.1"))
         with self._log_path.open("wb") as output:
             return await asyncio.create_subprocess_exec(
-                # By its file: what makes spanloop importable here need not be in the engine's environment.
+                # Run as a file, since spanloop may not be importable in the engine's environment.
                 sys.executable, "-I", str(Path(__file__).with_name("process_reaper.py")),
                 str(os.getpid()), str(self._settings.stop_timeout_s), *command.command,
                 env=dict(command.environment),
@@ -141,7 +141,7 @@ class ChildEngine:
             )  # fmt: skip
 
     async def stop(self) -> None:
-        """End vLLM: SIGTERM, then SIGKILL after the stop timeout."""
+        """Stop vLLM with SIGTERM, then SIGKILL after the stop timeout."""
         process, self._process, self._api = self._process, None, None
         if process is None or process.returncode is not None:
             return
@@ -151,19 +151,19 @@ class ChildEngine:
             async with asyncio.timeout(self._settings.stop_timeout_s + _KILL_MARGIN_S):
                 await process.wait()
         except TimeoutError:
-            # The kernel hands the death signal on to vLLM's server.
+            # The kernel sends the parent-death signal to vLLM's server.
             process.kill()
             await process.wait()
 
-    async def wait_gone(self) -> str:
-        """Wait for the guard's end, which is vLLM's."""
+    async def wait_until_down(self) -> str:
+        """Wait for the end of the process reaper, which ends with vLLM."""
         if self._process is None:
             return "the engine (vLLM) does not run"
         status = await self._process.wait()
         if status > 128:
-            # Whatever its log ends with, it did not end because of that.
-            return f"the engine (vLLM) was ended by signal {status - 128}"
-        return f"the engine (vLLM) ended with exit status {status}: {self._last_words()}"
+            # The signal is the cause, whatever the log ends with.
+            return f"the engine (vLLM) was killed by signal {status - 128}"
+        return f"the engine (vLLM) ended with exit status {status}: {self._last_error_line()}"
 
     async def _wait_healthy(self, api: VllmApi, started_at: float) -> None:
         process = self._process
@@ -172,9 +172,9 @@ class ChildEngine:
             elapsed_s = time.monotonic() - started_at
             if process is None or process.returncode is not None:
                 status = None if process is None else process.returncode
-                raise self._start_error(f"vLLM ended with status {status} after {elapsed_s:.0f} s, before it answered")
+                raise self._start_error(f"vLLM ended with status {status} after {elapsed_s:.0f} s, before it was ready")
             if elapsed_s > self._settings.start_timeout_s:
-                raise self._start_error(f"vLLM did not answer within {self._settings.start_timeout_s:.0f} s")
+                raise self._start_error(f"vLLM was not ready within {self._settings.start_timeout_s:.0f} s")
             if elapsed_s > next_progress_s:
                 next_progress_s += _PROGRESS_EVERY_S
                 _log.info("the engine is starting, %.0f s: %s", elapsed_s, self._last_line())
@@ -187,13 +187,13 @@ class ChildEngine:
             next_step="run `spanloop doctor`; read the log above",
         )
 
-    def _last_words(self) -> str:
+    def _last_error_line(self) -> str:
         errors = [line for line in self._tail(_SEARCHED_LINES) if _ERROR.search(line)]
-        return errors[-1] if errors else "its log names no error"
+        return errors[-1] if errors else "its log contains no error"
 
     def _last_line(self) -> str:
         tail = self._tail()
-        return tail[-1] if tail else "nothing in its log yet"
+        return tail[-1] if tail else "its log is empty"
 
     def _tail(self, lines: int = _TAIL_LINES) -> list[str]:
         try:
@@ -206,11 +206,11 @@ class ChildEngine:
 
 
 class ExternalEngine:
-    """A vLLM server that somebody else runs: it is watched, never started or stopped.
+    """A vLLM server that the gateway did not start: it is monitored, never started or stopped.
 
     Args:
-        base_url: Where it answers.
-        client: HTTP client for its API.
+        base_url: The server's URL.
+        client: The HTTP client for its API.
     """
 
     can_restart = False
@@ -220,28 +220,28 @@ class ExternalEngine:
         self.api = VllmApi(base_url, client)
         self.served_name = ""
 
-    async def start(self, model_path: str) -> None:  # noqa: ARG002 - it serves what it serves
-        """Ask what it serves."""
+    async def start(self, model_path: str) -> None:  # noqa: ARG002 - it serves its own model
+        """Read the name of the model it serves."""
         if not await self.api.is_healthy():
             raise ServiceError(
-                f"The upstream {self.api.base_url} does not answer.",
-                next_step="start it, or leave --upstream out so that the gateway starts vLLM itself",
+                f"The upstream {self.api.base_url} does not respond.",
+                next_step="start it, or omit --upstream so that the gateway starts vLLM",
             )
         self.served_name = await self.api.served_model()
 
     async def stop(self) -> None:
-        """Nothing: it is not ours."""
+        """Do nothing, since the server is external."""
 
-    async def wait_gone(self) -> str:
-        """Poll its health."""
-        misses = 0
-        while misses < 2:
+    async def wait_until_down(self) -> str:
+        """Poll the server's health until two consecutive checks fail."""
+        failed_checks = 0
+        while failed_checks < 2:
             await asyncio.sleep(1.0)
-            misses = 0 if await self.api.is_healthy() else misses + 1
-        return f"the upstream {self.api.base_url} stopped answering"
+            failed_checks = 0 if await self.api.is_healthy() else failed_checks + 1
+        return f"the upstream {self.api.base_url} stopped responding"
 
 
-def _free_port() -> int:
+def _choose_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,18 +1,18 @@
-"""Counters of one gateway process, as Prometheus text."""
+"""Counters of one gateway process in Prometheus' text format."""
 
 from collections import Counter
 from collections.abc import Mapping
 
 _HELP = {
-    "requests_total": "Answered chat requests by HTTP status; 499: the caller went away.",
-    "request_seconds_total": "Time from a request's arrival to the end of its answer.",
-    "repeated_total": "Requests asked again because a swap took the engine away.",
-    "captures_total": "Choices whose tokens were stored, by whether they are complete.",
-    "captures_lost_total": "Choices that were delivered although their tokens could not be stored.",
+    "requests_total": "Chat requests by HTTP status; 499: the client disconnected.",
+    "request_seconds_total": "Time from a request's arrival to the end of its response.",
+    "repeated_total": "Requests sent to the engine again after a weight swap preempted them.",
+    "captures_total": "Choices whose tokens were stored, by completeness.",
+    "captures_lost_total": "Choices that were delivered, but whose tokens could not be stored.",
     "tokens_total": "Captured tokens.",
-    "deployments_total": "Deployments by how they were done.",
-    "captures_rejected_total": "Stored captures that could not become rows; kept in gateway/rejected.jsonl.",
-    "captures_inserted_total": "Captures that reached ClickHouse.",
+    "deployments_total": "Deployments by method.",
+    "captures_rejected_total": "Captures that could not become rows; kept in gateway/rejected.jsonl.",
+    "captures_inserted_total": "Captures inserted into ClickHouse.",
 }
 
 
@@ -32,16 +32,16 @@ class Metrics:
         self._seconds[name, ""] = self._seconds.get((name, ""), 0.0) + seconds
 
     def value(self, name: str, **labels: str) -> int:
-        """A counter's value."""
+        """Return a counter's value."""
         return self._counters[name, _labels(labels)]
 
     def text(self, gauges: Mapping[str, float]) -> str:
-        """All counters, and the given gauges, in the exposition format 0.0.4."""
+        """Return all counters and the given gauges in the exposition format 0.0.4."""
         lines: list[str] = []
-        seen: set[str] = set()
+        described: set[str] = set()
         for (name, labels), value in sorted([*self._counters.items(), *self._seconds.items()]):
-            if name not in seen:
-                seen.add(name)
+            if name not in described:
+                described.add(name)
                 help_text = _HELP.get(name, name)
                 lines += [f"# HELP spanloop_gateway_{name} {help_text}", f"# TYPE spanloop_gateway_{name} counter"]
             lines.append(f"spanloop_gateway_{name}{labels} {value}")

@@ -1,8 +1,8 @@
 """Run vLLM's processes as one group that ends with the gateway: ``process_reaper.py PPID STOP_TIMEOUT_S CMD…``.
 
-Invariant: when this process ends, for whatever reason that leaves it a chance to act, no process of the group is
-left; when the gateway is killed, the kernel tells this process. vLLM's server starts engine and worker processes that
-survive a killed parent, so a plain child with a death signal is not enough. Standard library only.
+Invariant: when this process ends, in any way that lets it run cleanup, no process of the group is left; when the
+gateway is killed, the kernel signals this process. vLLM's server starts engine and worker processes that survive a
+killed parent, so a plain child with a parent-death signal is not enough. Uses the standard library only.
 """
 
 import ctypes
@@ -24,12 +24,12 @@ def run(parent_pid: int, stop_timeout_s: float, command: list[str]) -> int:
     """Run ``command`` until it ends or SIGTERM comes.
 
     Args:
-        parent_pid: The gateway; if it is gone already, nothing is started.
+        parent_pid: The gateway's process id; if it has ended already, nothing is started.
         stop_timeout_s: Time between SIGTERM and SIGKILL.
-        command: Executable and arguments.
+        command: The executable and its arguments.
 
     Returns:
-        The command's exit status; 128 plus the signal's number when one ended it.
+        The command's exit status; 128 plus the signal's number if a signal ended it.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -46,7 +46,7 @@ def run(parent_pid: int, stop_timeout_s: float, command: list[str]) -> int:
     child = subprocess.Popen(
         command,
         start_new_session=True,
-        # Single-threaded here, so running code between fork and exec is safe.
+        # This process has one thread, so running code between fork and exec is safe.
         preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),  # noqa: PLW1509
     )
     try:
@@ -73,7 +73,7 @@ def _signal_group(group: int, number: signal.Signals) -> None:
 
 
 def _reap() -> None:
-    """Collect the killed descendants, which became our children when their parents ended."""
+    """Reap the killed descendants, which became children of this process when their parents ended."""
     while True:
         try:
             os.waitpid(-1, 0)

@@ -1,7 +1,9 @@
-"""Captures on their way: to the spool before the answer ends, from there to the table ``generations``.
+"""Write captured logprobs to the spool before the response ends, and from there to the table ``generations``.
 
-Invariant: when `Recorder.record` returned True, the capture is on disk and reaches ClickHouse sooner or later, once.
-A block is sent under its block id until ClickHouse took it, and nothing newer is sent before.
+`spanloop.converters.captures` joins the rows to spans, by ``gen_ai.response.id``.
+
+Invariant: when `Recorder.record` returned True, the capture is on disk and is inserted into ClickHouse exactly once,
+sooner or later. A block is sent under its block id until ClickHouse accepts it; newer blocks wait.
 """
 
 import asyncio
@@ -19,14 +21,14 @@ from spanloop.semconv.errors import SpanloopError
 from spanloop.spool import AnyRecord, Batch, Spool, SpoolStats
 from spanloop.store import Store
 
-from .capture import Capture, decode, encode
+from .capture import Capture, decode_captures, encode_captures
 from .metrics import Metrics
 
 _log: Final = logging.getLogger(__name__)
 _KIND: Final = "generation"
 _BLOCK_BYTES: Final = 8 * 2**20
 _LINGER_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 15.0
+_MAX_PAUSE_S: Final = 15.0
 _POLL_S: Final = 5.0
 _LAST_DRAIN_S: Final = 1.5
 _TABLE: Final = "generations"
@@ -50,32 +52,32 @@ _SCHEMA: Final = {
 
 
 def to_frame(captures: Sequence[Capture]) -> pl.DataFrame:
-    """Rows of the table ``generations``, one for each capture.
+    """Return rows of the table ``generations``, one for each capture.
 
     Raises:
-        polars.exceptions.PolarsError: A value that does not fit its column.
-        TypeError: A value of another type.
-        OverflowError: A number out of its column's range.
+        polars.exceptions.PolarsError: A value does not fit its column.
+        TypeError: A value has another type.
+        OverflowError: A number is out of its column's range.
     """
-    columns: dict[str, object] = {name: [getattr(capture, name) for capture in captures] for name in _PLAIN}
+    columns: dict[str, object] = {name: [getattr(capture, name) for capture in captures] for name in _DIRECT_COLUMNS}
     columns["sampling"] = [capture.sampling for capture in captures]
     columns["started_at"] = pl.Series([capture.started_ns for capture in captures], dtype=pl.Int64())
-    frame = pl.DataFrame({name: columns[name] for name in _SCHEMA}, schema_overrides=_PLAIN_SCHEMA, strict=True)
+    frame = pl.DataFrame({name: columns[name] for name in _SCHEMA}, schema_overrides=_INPUT_SCHEMA, strict=True)
     return frame.cast({"started_at": _SCHEMA["started_at"]})
 
 
-_PLAIN: Final = tuple(name for name in _SCHEMA if name not in {"sampling", "started_at"})
-_PLAIN_SCHEMA: Final = {name: kind for name, kind in _SCHEMA.items() if name != "started_at"}
+_DIRECT_COLUMNS: Final = tuple(name for name in _SCHEMA if name not in {"sampling", "started_at"})
+_INPUT_SCHEMA: Final = {name: kind for name, kind in _SCHEMA.items() if name != "started_at"}
 
 
 class Recorder:
-    """The spool and the writer behind it.
+    """Appends captures to the spool and inserts them into ClickHouse.
 
     Args:
-        spool: Opened by the caller, closed by `close`.
-        connect: Finds the store; may raise while ClickHouse is away.
-        rejected_path: JSON lines of records that cannot become rows.
-        metrics: Counted into.
+        spool: An open spool; `close` closes it.
+        connect: Connects to the store; may raise while ClickHouse is unavailable.
+        rejected_path: The file for records that cannot become rows, as JSON lines.
+        metrics: The counters to update.
     """
 
     def __init__(self, spool: Spool, connect: Callable[[], Store], rejected_path: Path, metrics: Metrics) -> None:
@@ -86,41 +88,41 @@ class Recorder:
         self._store: Store | None = None
         self._last_insert_s = 0.0
         self._last_error = ""
-        self._recording: set[asyncio.Task[bool]] = set()
-        self._draining = threading.Lock()
+        self._pending_appends: set[asyncio.Task[bool]] = set()
+        self._drain_lock = threading.Lock()
         self._rejected_seqs: set[int] = set()
 
     @property
     def stats(self) -> SpoolStats:
-        """What waits for ClickHouse."""
+        """Records that wait for ClickHouse."""
         return self._spool.stats
 
     @property
     def last_insert_s(self) -> float:
-        """Wall clock of the last insert, seconds since the epoch; 0 before the first."""
+        """Time of the last insert, seconds since the epoch; 0 before the first."""
         return self._last_insert_s
 
     @property
     def last_error(self) -> str:
-        """Why captures do not reach ClickHouse now; empty when they do."""
+        """The error of the last insert; empty when it succeeded."""
         return self._last_error
 
     async def record(self, captures: Sequence[Capture]) -> bool:
-        """Return when the captures are on disk; goes on to the end even when the caller is cancelled.
+        """Write the captures to disk. Cancelling the calling task does not interrupt the write.
 
         Returns:
-            False when the disk refused: the answer is delivered all the same, since failing the user's app would not
-            bring the tokens back, and the loss is counted and logged.
+            False when the write failed. The response is delivered nevertheless, since failing the user's app would not
+            recover the tokens; the loss is counted and logged.
         """
         if not captures:
             return True
         task = asyncio.create_task(self._append(list(captures)))
-        self._recording.add(task)
-        task.add_done_callback(self._recording.discard)
+        self._pending_appends.add(task)
+        task.add_done_callback(self._pending_appends.discard)
         return await asyncio.shield(task)
 
     async def run(self) -> None:
-        """Drain until cancelled."""
+        """Insert from the spool until cancelled."""
         pause_s = 0.5
         while True:
             await self._spool.wait(_POLL_S)
@@ -131,29 +133,29 @@ class Recorder:
                 self._spool.rearm()
             except (SpanloopError, OSError) as error:
                 if str(error) != self._last_error:
-                    _log.warning("captures wait on disk, ClickHouse does not take them: %s", error)
+                    _log.warning("captures stay in the spool, inserting into ClickHouse fails: %s", error)
                 self._last_error = str(error)
                 self._drop_store()
                 await asyncio.sleep(pause_s)
-                pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
+                pause_s = min(_MAX_PAUSE_S, pause_s * 2)
 
     async def close(self) -> None:
-        """Finish what is being recorded, try once to empty the spool, and close it."""
-        if self._recording:
-            await asyncio.wait(self._recording)
+        """Finish pending writes, try once to empty the spool, and close it."""
+        if self._pending_appends:
+            await asyncio.wait(self._pending_appends)
         if self._spool.stats.records:
             drain = asyncio.create_task(asyncio.to_thread(self._drain_all))
             await asyncio.wait({drain}, timeout=_LAST_DRAIN_S)
-            # A block that is still under way is sent again, with the same token, after the next start.
+            # A block whose insert has not finished is sent again, with the same token, after the next start.
         self._spool.close()
         self._drop_store()
 
     async def _append(self, captures: list[Capture]) -> bool:
         try:
-            await self._spool.append(_KIND, encode(captures))
+            await self._spool.append(_KIND, encode_captures(captures))
         except SpanloopError as error:
             self._metrics.count("captures_lost_total", len(captures))
-            _log.error("the tokens of %s are lost: %s", captures[0].response_id, error)
+            _log.error("the captured tokens of %s are lost: %s", captures[0].response_id, error)
             return False
         for capture in captures:
             self._metrics.count("captures_total", complete=str(capture.is_complete).lower())
@@ -166,11 +168,12 @@ class Recorder:
             while self._drain_block():
                 pass
         except (SpanloopError, OSError) as error:
-            _log.warning("captures stay on disk for the next start: %s", error)
+            _log.warning("captures stay in the spool until the next start: %s", error)
 
     def _drain_block(self) -> bool:
-        """Send one block; False when there is none. The lock: a cancelled `run` may leave its thread at work."""
-        with self._draining:
+        """Insert one block; return False if the spool is empty."""
+        # A cancelled `run` may leave its thread running.
+        with self._drain_lock:
             batch = self._spool.read(_BLOCK_BYTES)
             if batch is None:
                 return False
@@ -189,13 +192,13 @@ class Recorder:
         frames = [to_frame([])]
         for record in batch.records:
             try:
-                frames.append(to_frame(decode(record.body)))
+                frames.append(to_frame(decode_captures(record.body)))
             except (ValueError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError) as error:
                 self._reject(record, error)
         return pl.concat(frames)
 
     def _reject(self, record: AnyRecord, error: Exception) -> None:
-        """Keep, once, a record that no retry can turn into a row, so that it does not block the ones behind it."""
+        """Write a record that can never become a row to the rejected file, once, to unblock newer records."""
         if record.seq in self._rejected_seqs:
             return
         self._rejected_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -203,7 +206,7 @@ class Recorder:
             file.write(json.dumps({"error": str(error), "body": record.body.decode(errors="replace")}) + "\n")
         self._rejected_seqs.add(record.seq)
         self._metrics.count("captures_rejected_total")
-        _log.error("a stored capture cannot become a row, kept in %s: %s", self._rejected_path, error)
+        _log.error("a capture cannot become a row and was moved to %s: %s", self._rejected_path, error)
 
     def _drop_store(self) -> None:
         store, self._store = self._store, None

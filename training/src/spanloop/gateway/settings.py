@@ -1,32 +1,32 @@
-"""What one gateway process was told at its start."""
+"""Settings of a gateway process."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 SERVED_NAME: Final = "policy"
-"""The model name that the engine itself goes by; the gateway maps deployments to it."""
+"""The engine's own name for its model; the gateway maps deployments to it."""
 
 EXTERNAL_VERSION: Final = "external"
-"""Version of a model that somebody else's server already serves and nobody deployed through us."""
+"""The version of a model that an external server serves and that was not deployed by this gateway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """How vLLM is started. Ignored with ``--upstream``."""
+    """How to start vLLM. Ignored with ``--upstream``."""
 
     dtype: str = "auto"
     """As vLLM's ``--dtype``; ``auto`` is float32 on a CPU that has no instructions for bfloat16."""
     kv_cache_gib: int = 1
     """Size of the key/value cache on a CPU, GiB."""
     max_model_len: int | None = None
-    """Longest prompt plus answer, tokens; None: what the model's configuration says."""
+    """Maximum length of prompt plus response, tokens; None: as in the model's configuration."""
     extra_args: tuple[str, ...] = ()
-    """Handed to vLLM's command line at its end, where they win."""
+    """Appended to vLLM's command line, where they override earlier options."""
     start_timeout_s: float = 900.0
-    """Longest wait for the first healthy answer; large models load slowly."""
+    """Maximum wait for the first successful health check; large models load slowly."""
     stop_timeout_s: float = 5.0
-    """Longest wait for vLLM's own shutdown before it is killed."""
+    """Maximum wait for vLLM's own shutdown before it is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,18 +36,18 @@ class GatewaySettings:
     data_dir: Path
     host: str = "127.0.0.1"
     port: int = 8010
-    """0 takes a free one."""
+    """0 chooses a free port."""
     upstream: str = ""
-    """Base URL of a vLLM server that already runs; empty: start one."""
+    """Base URL of a running vLLM server; empty: start one."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     drain_timeout_s: float = 60.0
-    """How long a swap waits for running requests. Afterwards those that delivered nothing yet start again on the new
-    weights, and half-delivered streams are ended."""
+    """Maximum wait of a swap for running requests. Requests that have sent nothing by then are repeated on the new
+    weights; started streams are ended with an error."""
     max_body_bytes: int = 32 * 2**20
-    """Largest request body."""
+    """Maximum size of a request body."""
     spool_bytes: int = 2 * 2**30
-    """Most bytes of captures that may wait for ClickHouse."""
+    """Maximum size of the captures that wait for ClickHouse."""
     restart_limit: int = 6
-    """Failed starts in a row after which the engine stays down until the next deployment."""
+    """Consecutive failed starts after which the engine stays down until the next deployment."""
     first_backoff_s: float = 1.0
-    """Pause before the first restart; doubles with each failure, up to a minute."""
+    """Delay before the first restart; doubles with each failure, up to 60 s."""

@@ -1,7 +1,7 @@
-r"""Server-sent events as bytes: split an upstream's stream into the ``data`` of its events, and frame ours.
+r"""Server-sent events: encode data as an event, and decode a stream of bytes into the ``data`` of its events.
 
 Only LF, CRLF and CR end a line (WHATWG HTML, 9.2.6). ``str.splitlines`` also splits at U+2028, U+0085 and others,
-which JSON leaves unescaped inside strings, and would tear an event in two.
+which JSON leaves unescaped inside strings, and would split an event in two.
 """
 
 import re
@@ -13,17 +13,17 @@ _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
-def event(data: bytes) -> bytes:
-    """One event."""
+def encode(data: bytes) -> bytes:
+    """Return one event."""
     return b"data: " + data + b"\n\n"
 
 
-async def events(stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """The ``data`` of each event, in order; comments and other fields are skipped, an unended last event is dropped."""
+async def decode(stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield the ``data`` of each event, in order, without comments, other fields and an incomplete last event."""
     pending = b""
-    async for piece in stream:
-        *whole, pending = _EVENT_END.split(pending + piece)
-        for block in whole:
+    async for chunk in stream:
+        *blocks, pending = _EVENT_END.split(pending + chunk)
+        for block in blocks:
             if (data := _data(block)) is not None:
                 yield data
 

@@ -1,4 +1,4 @@
-"""The few calls that the gateway makes to a vLLM server besides chat: health, probe, reload."""
+"""Calls to a vLLM server besides chat: health, models, weight probe, weight reload."""
 
 import asyncio
 import math
@@ -10,7 +10,7 @@ import httpx
 from spanloop.semconv.errors import ServiceError
 
 _PROBE_TOKENS: Final = 24
-_RESET_TRIES: Final = 50
+_RESET_ATTEMPTS: Final = 50
 _RESET_PAUSE_S: Final = 0.1
 _RELOAD_TIMEOUT_S: Final = 600.0
 _CALL_TIMEOUT_S: Final = 60.0
@@ -26,11 +26,11 @@ _WARM_UP: Final[Mapping[str, Any]] = {
 
 
 class VllmApi:
-    """One vLLM server.
+    """HTTP API of one vLLM server.
 
     Args:
-        base_url: Without a trailing slash.
-        client: Shared HTTP client.
+        base_url: The server's URL, without ``/v1``.
+        client: The HTTP client to use.
     """
 
     def __init__(self, base_url: str, client: httpx.AsyncClient) -> None:
@@ -38,23 +38,23 @@ class VllmApi:
         self._client = client
 
     async def is_healthy(self) -> bool:
-        """Whether ``/health`` says so."""
+        """Return whether ``/health`` responds with 200."""
         try:
-            answer = await self._client.get(f"{self.base_url}/health", timeout=_HEALTH_TIMEOUT_S)
+            response = await self._client.get(f"{self.base_url}/health", timeout=_HEALTH_TIMEOUT_S)
         except httpx.HTTPError:
             return False
-        return answer.status_code == 200
+        return response.status_code == 200
 
     async def served_model(self) -> str:
-        """The id of the first model that the server lists.
+        """Return the id of the first model that the server lists.
 
         Raises:
-            ServiceError: It lists none, or does not answer like an OpenAI server.
+            ServiceError: It lists none, or its response is not in OpenAI's format.
         """
         return str((await self._first_model())["id"])
 
     async def served_root(self) -> str:
-        """The folder, or hub name, that the server says its first model came from; empty when it does not say.
+        """Return the folder, or hub name, that the server's first model was loaded from; empty if the server omits it.
 
         Raises:
             ServiceError: It lists no model.
@@ -62,20 +62,20 @@ class VllmApi:
         return str((await self._first_model()).get("root") or "")
 
     async def warm_up(self, served_name: str) -> None:
-        """One small chat with a tool: vLLM imports and builds what the first chat needs only then (seconds).
+        """Send one small chat request with a tool, because vLLM's first chat takes seconds of imports and compilation.
 
         Raises:
-            ServiceError: The model cannot chat, for instance because it has no chat template.
+            ServiceError: The chat request failed, for instance because the model has no chat template.
         """
         await self._call(
             "POST", "/v1/chat/completions", {**_WARM_UP, "model": served_name}, timeout_s=_RELOAD_TIMEOUT_S
         )
 
     async def probe(self, served_name: str) -> tuple[float, ...]:
-        """Logprobs of a fixed prompt: a fingerprint of the weights that answer.
+        """Return the logprobs of a fixed prompt, as a fingerprint of the loaded weights.
 
         Raises:
-            ServiceError: The server refuses, or answers with numbers that are none.
+            ServiceError: The request failed, or the response has no finite logprobs.
         """
         body = {
             "model": served_name,
@@ -90,28 +90,28 @@ class VllmApi:
             values = tuple(float(next(iter(entry.values()))["logprob"]) for entry in entries if entry)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise ServiceError(
-                f"{self.base_url} answered the probe without prompt logprobs: {document!r:.200}"
+                f"{self.base_url} returned no prompt logprobs for the probe: {document!r:.200}"
             ) from error
         if not values or not all(math.isfinite(value) for value in values):
             raise ServiceError(
-                f"The weights at {self.base_url} answer the probe with {values!r:.200}, expected numbers."
+                f"The probe of the weights at {self.base_url} gave {values!r:.200}, expected finite logprobs."
             )
         return values
 
     async def reload_weights(self, path: str) -> None:
-        """Load other weights of the same network in place and forget the cache that the old ones filled.
+        """Load other weights of the same network in place and clear the prefix cache of the old weights.
 
         Raises:
-            ServiceError: The engine refused. It may be unusable afterwards: a failed reload ends vLLM's worker.
+            ServiceError: The reload failed. The engine may be unusable: a failed reload ends vLLM's worker.
         """
-        call = {"method": "reload_weights", "kwargs": {"weights_path": path}}
-        await self._call("POST", "/collective_rpc", call, timeout_s=_RELOAD_TIMEOUT_S)
-        # Refused while an aborted request still holds blocks, for a step or two.
-        for _ in range(_RESET_TRIES):
+        body = {"method": "reload_weights", "kwargs": {"weights_path": path}}
+        await self._call("POST", "/collective_rpc", body, timeout_s=_RELOAD_TIMEOUT_S)
+        # vLLM rejects the reset while an aborted request still holds blocks, for a step or two.
+        for _ in range(_RESET_ATTEMPTS):
             if (await self._call("POST", "/reset_prefix_cache")).get("success") is not False:
                 return
             await asyncio.sleep(_RESET_PAUSE_S)
-        raise ServiceError(f"{self.base_url} does not forget the prefix cache of the old weights.")
+        raise ServiceError(f"{self.base_url} does not clear the prefix cache of the old weights.")
 
     async def _first_model(self) -> Mapping[str, Any]:
         document = await self._call("GET", "/v1/models")
@@ -125,15 +125,15 @@ class VllmApi:
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float = _CALL_TIMEOUT_S
     ) -> dict[str, Any]:
         try:
-            answer = await self._client.request(method, self.base_url + path, json=body, timeout=timeout_s)
+            response = await self._client.request(method, self.base_url + path, json=body, timeout=timeout_s)
         except httpx.HTTPError as error:
             raise ServiceError(f"{method} {self.base_url}{path} failed: {type(error).__name__}: {error}") from error
-        if answer.status_code != 200:
-            raise ServiceError(f"{method} {self.base_url}{path} was answered {answer.status_code}: {answer.text[:500]}")
+        if response.status_code != 200:
+            raise ServiceError(f"{method} {self.base_url}{path} failed: {response.status_code}: {response.text[:500]}")
         try:
-            document: object = answer.json() if answer.content else {}
+            document: object = response.json() if response.content else {}
         except ValueError as error:
             raise ServiceError(
-                f"{method} {self.base_url}{path} was not answered with JSON: {answer.text[:200]}"
+                f"The response to {method} {self.base_url}{path} is not JSON: {response.text[:200]}"
             ) from error
         return cast("dict[str, Any]", document) if isinstance(document, dict) else {}

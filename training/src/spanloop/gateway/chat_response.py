@@ -1,6 +1,6 @@
-"""What the caller sees of the engine's answer: its own view, with the policy version as the model.
+"""The engine's response as the client receives it: with the policy version as its model.
 
-Token ids and logprobs that only the capture asked for are taken out; every other field goes through.
+Token ids and logprobs that only the capture requested are removed; all other fields stay.
 """
 
 import json
@@ -9,12 +9,12 @@ from typing import Any
 from .chat_request import ChatRequest
 
 
-def for_caller(document: dict[str, Any], request: ChatRequest, model: str) -> dict[str, Any]:
-    """Rewrite a reply, or one chunk of a stream, in place.
+def for_client(document: dict[str, Any], request: ChatRequest, model: str) -> dict[str, Any]:
+    """Rewrite a response, or one chunk of a stream, in place.
 
     Args:
-        document: The engine's JSON object; consumed.
-        request: What the caller asked for.
+        document: The engine's JSON object; modified.
+        request: The client's request.
         model: The policy version, ``name@version``.
 
     Returns:
@@ -33,6 +33,6 @@ def for_caller(document: dict[str, Any], request: ChatRequest, model: str) -> di
     return document
 
 
-def dump(document: dict[str, Any]) -> bytes:
-    """Compact UTF-8 JSON."""
+def to_json(document: dict[str, Any]) -> bytes:
+    """Return compact UTF-8 JSON."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
