@@ -19,7 +19,7 @@ from spanloop.collector.frame_blocks import BlockStrategy, PolarsStrategy
 from spanloop.collector.insert_errors import RefusedRanges
 from spanloop.collector.otlp.wire import encode_field, serialize
 from spanloop.collector.protobuf_blocks import Bodies, ProtobufStrategy
-from spanloop.importing.sdk_dumps import span_request
+from spanloop.importing.sdk_dumps import convert_span
 from spanloop.semconv.errors import StoreError
 from spanloop.spool import Batch, Record, Spool
 from spanloop.store import Store
@@ -172,7 +172,7 @@ def test_recorded_spans_give_the_rows_that_python_makes(store: Store, connection
     bodies: list[bytes] = []
     for path in sorted(RECORDINGS.glob("*.json")):
         dumped = json.loads(path.read_text())["spans"]
-        bodies.extend(span_request(span).SerializeToString() for span in dumped)
+        bodies.extend(convert_span(span).SerializeToString() for span in dumped)
     assert assert_same(store, connection, *bodies) == len(bodies)
 
 

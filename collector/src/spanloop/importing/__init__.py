@@ -4,9 +4,9 @@ Everything passes the collector's own door (`spanloop.collector.validation`) and
 goes to ClickHouse directly and not through the collector's spool, because only the store can say what is there already.
 """
 
-from .attached import ForeignTable
-from .attached_logs import ForeignLogs
+from .importer import import_paths
+from .remote_logs import RemoteLogs
+from .remote_traces import RemoteTraces
 from .report import Place, Reject, Report
-from .run import import_paths
 
-__all__ = ["ForeignLogs", "ForeignTable", "Place", "Reject", "Report", "import_paths"]
+__all__ = ["Place", "Reject", "RemoteLogs", "RemoteTraces", "Report", "import_paths"]

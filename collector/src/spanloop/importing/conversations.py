@@ -25,8 +25,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from spanloop.semconv import attributes as names
 
 from .import_requests import Score, iso_nanoseconds, key_values, utf8
+from .openai_messages import find_reward, to_openai_messages, without_reward
 from .report import BadItemError
-from .spellings import as_messages, reward_of, without_reward
 
 MESSAGE_KEYS: Final = ("messages", "traj", "conversations")
 _ROLES: Final = {"function": "tool", "developer": "system"}
@@ -67,11 +67,11 @@ class ConversationReader:
             BadItemError: Something of it is not what it should be; nothing of it is used.
         """
         key = next((key for key in MESSAGE_KEYS if line.get(key) is not None), MESSAGE_KEYS[0])
-        listed = as_messages(_list(line.get(key), key), line)
+        listed = to_openai_messages(_list(line.get(key), key), line)
         messages = [_message(item, f"{key}[{at}]") for at, item in enumerate(listed)]
         if not any(message["role"] == "assistant" for message in messages):
             raise BadItemError("no_model_call", key, f"{len(messages)} messages", "at least one of role assistant")
-        reward = _reward(reward_of(line))
+        reward = _reward(find_reward(line))
         started_ns = _time(line, default_time_ns)
         tools = _tools(line.get("tools"))
         task_id = _plain_text(line.get("task_id"), "task_id")

@@ -71,7 +71,7 @@ def read(path: Path, progress: Progress) -> Iterator[Document | Reject]:
     place = Place(str(path))
     try:
         with path.open("rb") as raw:
-            unpacked = _unpacked(raw)
+            unpacked = _decompress(raw)
             for found in _documents(unpacked, place):
                 progress(raw.tell())
                 yield found
@@ -85,7 +85,7 @@ def _suffix(path: Path) -> str:
     return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
 
 
-def _unpacked(raw: io.BufferedReader) -> io.BufferedReader:
+def _decompress(raw: io.BufferedReader) -> io.BufferedReader:
     is_gzip = raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
     raw.seek(0)
     return io.BufferedReader(gzip.GzipFile(fileobj=raw)) if is_gzip else raw
@@ -104,13 +104,13 @@ def _documents(source: io.BufferedReader, place: Place) -> Iterator[Document | R
         return
     while not (first := source.readline(DOCUMENT_LIMIT_BYTES + 1)).strip():
         number += 1
-    if _is_whole(first):
-        yield from _lines(first, number, source, place)
+    if _is_json_line(first):
+        yield from _json_lines(first, number, source, place)
     else:
-        yield from _printed(first, number, source, place)
+        yield from _concatenated(first, number, source, place)
 
 
-def _is_whole(line: bytes) -> bool:
+def _is_json_line(line: bytes) -> bool:
     """Whether the line is one JSON value; also when more than one stand on it, which is no JSON."""
     try:
         json.loads(line)
@@ -123,7 +123,7 @@ def _is_whole(line: bytes) -> bool:
     return True
 
 
-def _lines(first: bytes, number: int, source: io.BufferedReader, place: Place) -> Iterator[Document | Reject]:
+def _json_lines(first: bytes, number: int, source: io.BufferedReader, place: Place) -> Iterator[Document | Reject]:
     line = first
     while line:
         here = place._replace(line=number)
@@ -143,7 +143,7 @@ def _json(line: bytes, here: Place) -> Document | Reject:
         return Reject(here, "not_json", f"{line[:60]!r}: {error}", "one JSON object a line")
 
 
-def _printed(first: bytes, number: int, source: io.BufferedReader, place: Place) -> Iterator[Document | Reject]:
+def _concatenated(first: bytes, number: int, source: io.BufferedReader, place: Place) -> Iterator[Document | Reject]:
     """Documents one after the other, each over many lines."""
     content = first + source.read(DOCUMENT_LIMIT_BYTES)
     if source.read(1):
@@ -174,10 +174,10 @@ def _protobuf(source: io.BufferedReader, place: Place) -> Iterator[Document | Re
     elif body[0] == _FIRST_FIELD:
         yield Document(place, body)
     else:
-        yield from _framed(body, place)
+        yield from _length_prefixed(body, place)
 
 
-def _framed(body: bytes, place: Place) -> Iterator[Document | Reject]:
+def _length_prefixed(body: bytes, place: Place) -> Iterator[Document | Reject]:
     """Requests with their lengths before them, as the OpenTelemetry Collector's file exporter writes them."""
     at, number = 0, 0
     while at < len(body):

@@ -25,7 +25,7 @@ class Score(NamedTuple):
     scored_ns: int
 
 
-class Parcel(NamedTuple):
+class ImportRequest(NamedTuple):
     """One request."""
 
     place: Place

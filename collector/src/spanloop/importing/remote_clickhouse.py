@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 """Called with the rows read so far, and those that there are to read."""
 
 
-class Foreign(ABC):
+class RemoteTable(ABC):
     """A table that the OpenTelemetry ClickHouse exporter made. A context manager.
 
     Args:

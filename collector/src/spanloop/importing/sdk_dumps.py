@@ -18,13 +18,13 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from .import_requests import any_value, iso_nanoseconds, key_values, utf8
 from .report import BadItemError
 
-_KINDS: Final = {"INTERNAL": 1, "SERVER": 2, "CLIENT": 3, "PRODUCER": 4, "CONSUMER": 5}
-_STATUSES: Final = {"UNSET": 0, "OK": 1, "ERROR": 2}
+_SPAN_KINDS: Final = {"INTERNAL": 1, "SERVER": 2, "CLIENT": 3, "PRODUCER": 4, "CONSUMER": 5}
+_STATUS: Final = {"UNSET": 0, "OK": 1, "ERROR": 2}
 _TRACE_STATE_ITEM: Final = re.compile(r"\{key=([^,{}]*), value=([^{}]*)\}")
 _TRACE_ID_DIGITS: Final = 32
 _SPAN_ID_DIGITS: Final = 16
 _BYTE: Final = 0xFF
-_SEVERITIES: Final = 24
+_MAX_SEVERITY: Final = 24
 
 
 class _Context(NamedTuple):
@@ -36,7 +36,7 @@ class _Context(NamedTuple):
     scope_schema_url: str
 
 
-def span_request(dumped: Mapping[str, object]) -> ExportTraceServiceRequest:
+def convert_span(dumped: Mapping[str, object]) -> ExportTraceServiceRequest:
     """One dumped span as a request of its own.
 
     Raises:
@@ -51,13 +51,13 @@ def span_request(dumped: Mapping[str, object]) -> ExportTraceServiceRequest:
         parent_span_id=_optional_id(dumped.get("parent_id"), _SPAN_ID_DIGITS, "parent_id"),
         trace_state=_trace_state(ids.get("trace_state")),
         name=_text(dumped, "name"),
-        kind=Span.SpanKind.ValueType(_KINDS.get(str(dumped.get("kind", "")).rpartition(".")[2].upper(), 0)),
+        kind=Span.SpanKind.ValueType(_SPAN_KINDS.get(str(dumped.get("kind", "")).rpartition(".")[2].upper(), 0)),
         start_time_unix_nano=iso_nanoseconds(dumped.get("start_time"), "start_time"),
         end_time_unix_nano=iso_nanoseconds(dumped.get("end_time"), "end_time"),
         attributes=key_values(_mapping(dumped, "attributes")),
         events=[_event(event, f"events[{at}]") for at, event in enumerate(_items(dumped, "events"))],
         links=[_link(link, f"links[{at}]") for at, link in enumerate(_items(dumped, "links"))],
-        status=Status(code=Status.StatusCode.ValueType(_STATUSES.get(code, 0)), message=_text(status, "description")),
+        status=Status(code=Status.StatusCode.ValueType(_STATUS.get(code, 0)), message=_text(status, "description")),
     )
     around = _context(dumped)
     spans = ScopeSpans(scope=around.scope, schema_url=around.scope_schema_url, spans=[span])
@@ -66,14 +66,14 @@ def span_request(dumped: Mapping[str, object]) -> ExportTraceServiceRequest:
     )
 
 
-def log_request(dumped: Mapping[str, object]) -> ExportLogsServiceRequest:
+def convert_log_record(dumped: Mapping[str, object]) -> ExportLogsServiceRequest:
     """One dumped log record as a request of its own.
 
     Raises:
         BadItemError: A field is missing or of the wrong type.
     """
     time, observed = dumped.get("timestamp"), dumped.get("observed_timestamp")
-    severity = min(max(_number(dumped, "severity_number"), 0), _SEVERITIES)
+    severity = min(max(_number(dumped, "severity_number"), 0), _MAX_SEVERITY)
     record = LogRecord(
         time_unix_nano=iso_nanoseconds(time, "timestamp") if time else 0,
         observed_time_unix_nano=iso_nanoseconds(observed, "observed_timestamp") if observed or not time else 0,

@@ -81,14 +81,14 @@ def _test_file(path: Path, redactor: "Redactor") -> None:
     from spanloop.collector.dead_letters import Signal
     from spanloop.collector.otlp.wire import parse
     from spanloop.importing import files
-    from spanloop.importing.import_requests import Parcel
-    from spanloop.importing.run import parcels
+    from spanloop.importing.import_requests import ImportRequest
+    from spanloop.importing.importer import read_requests
 
     hits: Hits = Counter()
     requests = touched = unread = 0
     for each in files.find([path]):
-        for parcel in parcels(each, lambda _: None):
-            if not isinstance(parcel, Parcel):
+        for parcel in read_requests(each, lambda _: None):
+            if not isinstance(parcel, ImportRequest):
                 unread += parcel.items
                 err.print(str(parcel), markup=False)
                 continue

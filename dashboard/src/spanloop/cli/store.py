@@ -12,7 +12,7 @@ from .options import DataDirOption, command, data_directory
 
 if TYPE_CHECKING:
     from spanloop.collector.redaction import Redactor
-    from spanloop.importing import ForeignLogs, ForeignTable, Report
+    from spanloop.importing import RemoteLogs, RemoteTraces, Report
     from spanloop.store import Store
 
 app = typer.Typer(
@@ -56,16 +56,16 @@ def attach(
     """
     from spanloop.collector.redaction import Redactor
     from spanloop.collector.redaction_rules import load_rules
-    from spanloop.importing import ForeignLogs, ForeignTable
+    from spanloop.importing import RemoteLogs, RemoteTraces
     from spanloop.store import connect
 
     directory = data_directory(data_dir)
     redactor = Redactor(load_rules(directory))
     start = None if since is None else since.replace(tzinfo=UTC) if since.tzinfo is None else since
     with ExitStack() as stack:
-        foreign: list[ForeignTable | ForeignLogs] = [stack.enter_context(ForeignTable(url, table))]
+        foreign: list[RemoteTraces | RemoteLogs] = [stack.enter_context(RemoteTraces(url, table))]
         if logs_table is not None:
-            foreign.append(stack.enter_context(ForeignLogs(url, logs_table)))
+            foreign.append(stack.enter_context(RemoteLogs(url, logs_table)))
         store = stack.enter_context(connect(directory, start=True))
         for each in foreign:
             report = _read(each, store, redactor, start)
@@ -114,7 +114,7 @@ def retention(
 
 
 def _read(
-    foreign: "ForeignTable | ForeignLogs", store: "Store", redactor: "Redactor", since: datetime | None
+    foreign: "RemoteTraces | RemoteLogs", store: "Store", redactor: "Redactor", since: datetime | None
 ) -> "Report":
     with progress_bar() as bar:
         task = bar.add_task("reading", total=None, note="")

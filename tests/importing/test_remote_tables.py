@@ -10,7 +10,7 @@ from uuid import uuid4
 import polars as pl
 import pytest
 
-from spanloop.importing import ForeignLogs, ForeignTable
+from spanloop.importing import RemoteLogs, RemoteTraces
 from spanloop.pipeline import run as convert
 from spanloop.semconv.errors import ConfigurationError, StoreError
 from spanloop.store import Store
@@ -81,7 +81,7 @@ def test_what_the_exporter_wrote_is_read_once_and_whole(store: Store, foreign: F
     foreign.export(1, CHAT)
     foreign.export(2, {})
     foreign.export(3, {"http.method": "GET"}, trace=2)
-    with ForeignTable(foreign.url, "otel_traces") as table:
+    with RemoteTraces(foreign.url, "otel_traces") as table:
         first = table.read_new(store)
         assert (first.input, first.new["spans"], first.rejected.total()) == (2, 2, 0)
         foreign.export(4, CHAT, trace=3)
@@ -115,7 +115,7 @@ def test_a_model_call_of_a_tracer_without_genai_attributes_is_taken_over_and_mar
     foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
     foreign.export(1, {key: told})
     foreign.export(2, {key: "tool"})
-    with ForeignTable(foreign.url, "otel_traces") as table:
+    with RemoteTraces(foreign.url, "otel_traces") as table:
         assert table.read_new(store).new["spans"] == 2
     ours = Connection(address)
     marked = ours.query("SELECT SpanId, IsModelCall FROM otel_traces ORDER BY SpanId", doing="looking")
@@ -126,7 +126,7 @@ def test_a_model_call_of_a_tracer_without_genai_attributes_is_taken_over_and_mar
 def test_a_late_span_is_not_missed_and_since_reads_again(store: Store, foreign: Foreign) -> None:
     foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
     foreign.export(1, CHAT)
-    with ForeignTable(foreign.url, "otel_traces") as table:
+    with RemoteTraces(foreign.url, "otel_traces") as table:
         table.read_new(store)
         foreign.export(2, CHAT, trace=2, moment="2026-01-02 02:00:00")
         assert table.read_new(store).new["spans"] == 1
@@ -138,13 +138,13 @@ def test_a_late_span_is_not_missed_and_since_reads_again(store: Store, foreign: 
 def test_a_large_hour_is_read_in_parts_and_bad_rows_are_counted(
     store: Store, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spanloop.importing.attached._PART_SPANS", 2)
+    monkeypatch.setattr("spanloop.importing.remote_traces._QUERY_SPANS", 2)
     foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
     for number in range(1, 8):
         foreign.export(number, CHAT, trace=number)
     foreign.export(9, CHAT, trace=2**130)
     seen: list[tuple[int, int]] = []
-    with ForeignTable(foreign.url, "otel_traces") as table:
+    with RemoteTraces(foreign.url, "otel_traces") as table:
         report = table.read_new(store, progress=lambda done, total: seen.append((done, total)))
     assert (report.input, report.new["spans"], dict(report.rejected)) == (8, 7, {"bad_trace_id": 1})
     assert len(seen) > 1
@@ -158,7 +158,7 @@ def test_an_older_exporters_spelling_is_read(store: Store, foreign: Foreign) -> 
         "ALTER TABLE otel_traces UPDATE SpanKind = 'SPAN_KIND_CLIENT', StatusCode = 'STATUS_CODE_OK', Duration = -3 "
         "WHERE 1 SETTINGS mutations_sync = 1"
     )
-    with ForeignTable(foreign.url, "otel_traces") as table:
+    with RemoteTraces(foreign.url, "otel_traces") as table:
         table.read_new(store)
     row = store.query("trace_spans", trace_id=f"{1:032x}").row(0, named=True)
     assert (row["SpanKind"], row["StatusCode"], row["Duration"]) == ("Client", "Ok", 0)
@@ -167,7 +167,7 @@ def test_an_older_exporters_spelling_is_read(store: Store, foreign: Foreign) -> 
 def test_the_json_variant_is_refused_with_what_to_do(foreign: Foreign) -> None:
     foreign.make(EXPORTER_TABLE.format(map="JSON"))
     with pytest.raises(ConfigurationError, match=r"JSON variant: .*SpanAttributes") as refused:
-        ForeignTable(foreign.url, "otel_traces")
+        RemoteTraces(foreign.url, "otel_traces")
     assert "send a copy" in refused.value.next_step
 
 
@@ -183,15 +183,15 @@ def test_another_table_is_refused_by_name(foreign: Foreign, sql: str, said: str)
     if sql:
         foreign.make(sql)
     with pytest.raises(ConfigurationError, match=said) as refused:
-        ForeignTable(foreign.url, "otel_traces")
+        RemoteTraces(foreign.url, "otel_traces")
     assert "--table" in refused.value.next_step
 
 
 def test_a_server_out_of_reach_is_said(clickhouse: Address) -> None:
     with pytest.raises(StoreError, match="out of reach"):
-        ForeignTable("http://127.0.0.1:1/otel", "otel_traces")
+        RemoteTraces("http://127.0.0.1:1/otel", "otel_traces")
     with pytest.raises(StoreError, match="refused"):
-        ForeignTable(f"http://nobody:wrong@{clickhouse.host}:{clickhouse.port}", "otel_traces")
+        RemoteTraces(f"http://nobody:wrong@{clickhouse.host}:{clickhouse.port}", "otel_traces")
 
 
 # --- what is looked at again
@@ -204,16 +204,16 @@ def test_only_traces_whose_fingerprint_changed_are_read_again(
     for number in range(1, 5):
         foreign.export(number, CHAT, trace=number)
     asked: list[list[str]] = []
-    original = ForeignTable.query
+    original = RemoteTraces.query
 
-    def query(self: ForeignTable, query_name: str, **parameters: Any) -> pl.DataFrame:
+    def query(self: RemoteTraces, query_name: str, **parameters: Any) -> pl.DataFrame:
         if query_name == "attach_spans":
             asked.append(parameters["trace_ids"])
         return original(self, query_name, **parameters)
 
-    monkeypatch.setattr(ForeignTable, "query", query)
-    monkeypatch.setattr("spanloop.importing.attached._PAGE_TRACES", 2)
-    with ForeignTable(foreign.url, "otel_traces") as table:
+    monkeypatch.setattr(RemoteTraces, "query", query)
+    monkeypatch.setattr("spanloop.importing.remote_traces._PAGE_TRACES", 2)
+    with RemoteTraces(foreign.url, "otel_traces") as table:
         assert table.read_new(store).new["spans"] == 4
         asked.clear()
         again = table.read_new(store)
@@ -274,7 +274,7 @@ def test_messages_and_rewards_in_their_log_table_are_taken_over(store: Store, fo
     foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
     foreign.export(1, {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"})
     logs(foreign, named=named)
-    with ForeignTable(foreign.url, "otel_traces") as table, ForeignLogs(foreign.url, "otel_logs") as told:
+    with RemoteTraces(foreign.url, "otel_traces") as table, RemoteLogs(foreign.url, "otel_logs") as told:
         table.read_new(store)
         assert convert(store).untrainable == {"request_failed": 1}
         first = told.read_new(store)
@@ -291,5 +291,5 @@ def test_messages_and_rewards_in_their_log_table_are_taken_over(store: Store, fo
 def test_another_log_table_is_refused_with_the_option_that_names_it(foreign: Foreign) -> None:
     foreign.make("CREATE TABLE otel_logs (Timestamp DateTime64(9), LogAttributes String) ENGINE = Memory")
     with pytest.raises(ConfigurationError, match=r"missing .*'SpanId'.*'LogAttributes String'") as refused:
-        ForeignLogs(foreign.url, "otel_logs")
+        RemoteLogs(foreign.url, "otel_logs")
     assert "--logs-table" in refused.value.next_step

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 Fields = dict[str, object]
 
-_SPEAKERS: Final = {
+_SHAREGPT_ROLES: Final = {
     **dict.fromkeys(("human", "user"), "user"),
     **dict.fromkeys(("gpt", "chatgpt", "bing", "bard", "assistant", "model", "function_call"), "assistant"),
     **dict.fromkeys(("observation", "tool", "function_response"), "tool"),
@@ -20,7 +20,7 @@ _SPEAKERS: Final = {
 """ShareGPT's ``from`` → role; another one stays, and is refused."""
 
 
-def as_messages(listed: Sequence[object], line: Mapping[str, object]) -> list[object]:
+def to_openai_messages(listed: Sequence[object], line: Mapping[str, object]) -> list[object]:
     """OpenAI's messages.
 
     Args:
@@ -34,8 +34,8 @@ def as_messages(listed: Sequence[object], line: Mapping[str, object]) -> list[ob
             continue
         fields = cast("Fields", item)
         if "from" in fields and "role" not in fields:
-            fields = _of_turn(fields, number, found)
-        found += _of_blocks(fields)
+            fields = _convert_sharegpt_turn(fields, number, found)
+        found += _convert_anthropic_blocks(fields)
     system = line.get("system")
     if system and not any(_role(item) in {"system", "developer"} for item in found):
         found.insert(0, {"role": "system", "content": system})
@@ -46,9 +46,9 @@ def _role(item: object) -> object:
     return cast("Fields", item).get("role") if isinstance(item, dict) else None
 
 
-def _of_turn(turn: Fields, number: int, before: Sequence[object]) -> Fields:
+def _convert_sharegpt_turn(turn: Fields, number: int, before: Sequence[object]) -> Fields:
     said, value = turn["from"], turn.get("value")
-    role = _SPEAKERS.get(said, said) if isinstance(said, str) else said
+    role = _SHAREGPT_ROLES.get(said, said) if isinstance(said, str) else said
     rest = {key: turn[key] for key in turn if key not in {"from", "value"}}
     if said == "function_call":
         call = _object(value)
@@ -75,7 +75,7 @@ def _object(value: object) -> Fields | None:
     return fields if isinstance(fields.get("name"), str) else None
 
 
-def _of_blocks(fields: Fields) -> list[object]:
+def _convert_anthropic_blocks(fields: Fields) -> list[object]:
     """One message, or several where it holds answers of tools."""
     content = fields.get("content")
     if not isinstance(content, list):
@@ -100,25 +100,25 @@ def _of_blocks(fields: Fields) -> list[object]:
     return found
 
 
-def reward_of(line: Mapping[str, object]) -> object:
+def find_reward(line: Mapping[str, object]) -> object:
     """``reward``, at the top, else in ``info`` or ``reward_info``; None without one."""
     if line.get("reward") is not None:
         return line["reward"]
-    for key in REWARDED:
+    for key in REWARD_OBJECTS:
         inner = line.get(key)
         if isinstance(inner, dict) and cast("Fields", inner).get("reward") is not None:
             return cast("Fields", inner)["reward"]
     return None
 
 
-REWARDED: Final = ("info", "reward_info")
+REWARD_OBJECTS: Final = ("info", "reward_info")
 """Objects beside the messages that may hold the reward."""
 
 
 def without_reward(line: Mapping[str, object]) -> Fields:
     """What a line is told by: all of it but its reward, wherever that stands."""
     found = {key: line[key] for key in line if key != "reward"}
-    for key in REWARDED:
+    for key in REWARD_OBJECTS:
         if isinstance(found.get(key), dict):
             found[key] = {name: value for name, value in cast("Fields", found[key]).items() if name != "reward"}
     return found

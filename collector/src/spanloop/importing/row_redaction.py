@@ -7,15 +7,15 @@ import polars as pl
 
 from spanloop.collector.redaction import Hits, Redactor
 
-_OWN: Final = ("ResourceAttributes", "ScopeAttributes", "SpanAttributes")
-_NESTED: Final = ("Events.Attributes", "Links.Attributes")
-_TEXTS: Final = ("SpanName", "StatusMessage")
+_MAP_COLUMNS: Final = ("ResourceAttributes", "ScopeAttributes", "SpanAttributes")
+_NESTED_COLUMNS: Final = ("Events.Attributes", "Links.Attributes")
+_TEXT_COLUMNS: Final = ("SpanName", "StatusMessage")
 
 
 def redact_rows(rows: pl.DataFrame, redactor: Redactor) -> pl.DataFrame:
     """The rows with nothing in them that a rule names; a row that lost something says so in its span attributes."""
-    names = [name for name in (*_OWN, *_NESTED, *_TEXTS, "Events.Name") if name in rows.columns]
-    redacted = [_redacted(row, redactor) for row in rows.select(names).to_dicts()]
+    names = [name for name in (*_MAP_COLUMNS, *_NESTED_COLUMNS, *_TEXT_COLUMNS, "Events.Name") if name in rows.columns]
+    redacted = [_redact_row(row, redactor) for row in rows.select(names).to_dicts()]
     if not any(redacted):
         return rows
     columns = {
@@ -43,11 +43,11 @@ def redact_log_rows(rows: pl.DataFrame, redactor: Redactor) -> pl.DataFrame:
     return rows.with_columns(pl.Series(name, found, dtype=rows.schema[name]) for name, found in columns.items())
 
 
-def _redacted(row: dict[str, object], redactor: Redactor) -> dict[str, object]:
+def _redact_row(row: dict[str, object], redactor: Redactor) -> dict[str, object]:
     """The columns that change; none when nothing was to be done."""
     hits: Hits = Counter()
     new: dict[str, object] = {}
-    for name in (*_OWN, *_NESTED):
+    for name in (*_MAP_COLUMNS, *_NESTED_COLUMNS):
         if name not in row:
             continue
         found = cast("dict[str, str] | list[dict[str, str]]", row[name])
@@ -59,7 +59,7 @@ def _redacted(row: dict[str, object], redactor: Redactor) -> dict[str, object]:
             new[name] = [attributes for attributes, _ in changed]
             for _, own in changed:
                 hits += own
-    for name in _TEXTS:
+    for name in _TEXT_COLUMNS:
         new[name], own = redactor.text(cast("str", row[name]))
         hits += own
     if "Events.Name" in row:

@@ -18,16 +18,16 @@ from spanloop.collector.validation import RejectReason, Signal, validate_request
 from spanloop.store import Store
 
 from . import files
-from .arrivals import store_logs, store_scores, store_spans
+from .deduplicated_inserts import store_logs, store_scores, store_spans
 from .files import Document
-from .formats import DocumentReader
-from .import_requests import Parcel
+from .format_detection import DocumentReader
+from .import_requests import ImportRequest
 from .report import CONVERSATIONS, LOG_RECORDS, SCORES, SPANS, SPANS_OF_CONVERSATIONS, Reject, Report
 
 BLOCK_BYTES: Final = 16 * 2**20
 """Bodies in one block, as in the collector's writer."""
 
-BLOCK_PARCELS: Final = 10_000
+BLOCK_REQUESTS: Final = 10_000
 
 _EXPECTED: Final = {
     RejectReason.BAD_TRACE_ID: "16 bytes that are not all zero",
@@ -46,7 +46,7 @@ OnReject = Callable[[Reject], None]
 class _Admitted(NamedTuple):
     """A parcel that the door let in."""
 
-    parcel: Parcel
+    parcel: ImportRequest
     body: bytes
     items: int
 
@@ -97,11 +97,11 @@ class _Import:
                 if progress is not None:
                     progress(before + size_bytes, sum(sizes))
 
-            for each in parcels(path, read_so_far):
+            for each in read_requests(path, read_so_far):
                 if isinstance(each, Reject):
                     self._reject(each)
                 else:
-                    self._take(each)
+                    self._admit(each)
         self._flush()
         return self._report
 
@@ -110,7 +110,7 @@ class _Import:
         self._report.rejected[reject.reason] += reject.items
         self._on_reject(reject)
 
-    def _take(self, parcel: Parcel) -> None:
+    def _admit(self, parcel: ImportRequest) -> None:
         try:
             validation = validate_request(parcel.signal, parcel.body, redactor=self._redactor)
         except MalformedError as error:
@@ -130,7 +130,7 @@ class _Import:
             self._report.input += 1 if parcel.is_conversation else validation.accepted
             self._block.append(_Admitted(parcel, validation.body, validation.accepted))
             self._block_bytes += len(validation.body)
-        if self._block_bytes >= BLOCK_BYTES or len(self._block) >= BLOCK_PARCELS:
+        if self._block_bytes >= BLOCK_BYTES or len(self._block) >= BLOCK_REQUESTS:
             self._flush()
 
     def _flush(self) -> None:
@@ -162,7 +162,7 @@ class _Import:
         self._report.known[kind] += len(new) - sum(new)
 
 
-def parcels(path: Path, progress: files.Progress) -> Iterator[Parcel | Reject]:
+def read_requests(path: Path, progress: files.Progress) -> Iterator[ImportRequest | Reject]:
     """What a file holds; what cannot be read of it, too."""
     modified_ns = int(path.stat().st_mtime) * 1_000_000_000
     reader = DocumentReader(default_time_ns=min(max(modified_ns, 0), time.time_ns()))

@@ -1,4 +1,4 @@
-"""Documents → parcels: which format a document is of, and what that makes of it.
+"""Documents → read_requests: which format a document is of, and what that makes of it.
 
 Invariant: every document becomes at least one parcel or `Reject`; nothing is skipped in silence.
 """
@@ -13,15 +13,15 @@ from spanloop.collector.validation import Signal, validate_request
 
 from .conversations import MESSAGE_KEYS, ConversationReader
 from .files import Document
-from .import_requests import Parcel
+from .import_requests import ImportRequest
 from .report import BadItemError, Place, Reject
-from .sdk_dumps import log_request, span_request
+from .sdk_dumps import convert_log_record, convert_span
 
 _EXPECTED: Final = (
     "an OTLP request (resourceSpans, resourceLogs), a span or log record as the SDK prints it, or a conversation "
     "(messages, traj or conversations)"
 )
-_DUMPED_LISTS: Final = ("spans", "log_events", "log_records")
+_DUMP_LIST_KEYS: Final = ("spans", "log_events", "log_records")
 """Keys under which a recording holds what the SDK printed."""
 
 
@@ -36,14 +36,14 @@ class DocumentReader:
         self._conversations = ConversationReader()
         self._default_time_ns = default_time_ns
 
-    def read(self, document: Document) -> Iterator[Parcel | Reject]:
+    def read(self, document: Document) -> Iterator[ImportRequest | Reject]:
         """What the document holds."""
         if isinstance(document.content, bytes):
             yield _protobuf(document.content, document.place)
         else:
             yield from self._value(document.content, document.place)
 
-    def _value(self, value: object, place: Place) -> Iterator[Parcel | Reject]:
+    def _value(self, value: object, place: Place) -> Iterator[ImportRequest | Reject]:
         if isinstance(value, list):
             for at, item in enumerate(cast("list[object]", value)):
                 yield from self._value(item, place.at(f"[{at}]"))
@@ -52,7 +52,7 @@ class DocumentReader:
         else:
             yield Reject(place, "unknown_format", f"{value!r:.60}", _EXPECTED)
 
-    def _object(self, fields: Mapping[str, object], place: Place) -> Iterator[Parcel | Reject]:
+    def _object(self, fields: Mapping[str, object], place: Place) -> Iterator[ImportRequest | Reject]:
         if any(key in fields for key in MESSAGE_KEYS):
             yield self._located(self._conversation, fields, place)
         elif "resourceSpans" in fields:
@@ -63,23 +63,23 @@ class DocumentReader:
             yield self._located(_span, fields, place)
         elif "observed_timestamp" in fields or ("body" in fields and "severity_number" in fields):
             yield self._located(_log_record, fields, place)
-        elif any(isinstance(fields.get(key), list) for key in _DUMPED_LISTS):
-            for key in _DUMPED_LISTS:
+        elif any(isinstance(fields.get(key), list) for key in _DUMP_LIST_KEYS):
+            for key in _DUMP_LIST_KEYS:
                 for at, item in enumerate(cast("list[object]", fields.get(key) or [])):
                     yield from self._value(item, place.at(f"{key}[{at}]"))
         else:
             keys = ", ".join(map(repr, list(fields)[:8]))
             yield Reject(place, "unknown_format", f"an object with {keys or 'nothing'}", _EXPECTED)
 
-    def _conversation(self, fields: Mapping[str, object], place: Place) -> Parcel:
+    def _conversation(self, fields: Mapping[str, object], place: Place) -> ImportRequest:
         found = self._conversations.read(fields, default_time_ns=self._default_time_ns)
         body = serialize(found.request)
-        return Parcel(place, Signal.TRACES, body, is_conversation=True, score=found.score)
+        return ImportRequest(place, Signal.TRACES, body, is_conversation=True, score=found.score)
 
     @staticmethod
     def _located(
-        read: Callable[[Mapping[str, object], Place], Parcel], fields: Mapping[str, object], place: Place
-    ) -> Parcel | Reject:
+        read: Callable[[Mapping[str, object], Place], ImportRequest], fields: Mapping[str, object], place: Place
+    ) -> ImportRequest | Reject:
         try:
             return read(fields, place)
         except BadItemError as error:
@@ -88,27 +88,27 @@ class DocumentReader:
             return Reject(place, "nested_too_deeply", "values within values within values", "a few levels")
 
 
-def _span(fields: Mapping[str, object], place: Place) -> Parcel:
-    return Parcel(place, Signal.TRACES, serialize(span_request(fields)))
+def _span(fields: Mapping[str, object], place: Place) -> ImportRequest:
+    return ImportRequest(place, Signal.TRACES, serialize(convert_span(fields)))
 
 
-def _log_record(fields: Mapping[str, object], place: Place) -> Parcel:
-    return Parcel(place, Signal.LOGS, serialize(log_request(fields)))
+def _log_record(fields: Mapping[str, object], place: Place) -> ImportRequest:
+    return ImportRequest(place, Signal.LOGS, serialize(convert_log_record(fields)))
 
 
-def _otlp_json(signal: Signal, fields: Mapping[str, object], place: Place) -> Iterator[Parcel | Reject]:
+def _otlp_json(signal: Signal, fields: Mapping[str, object], place: Place) -> Iterator[ImportRequest | Reject]:
     body = json.dumps(fields).encode()
     try:
         decoded = decode_traces(body) if signal is Signal.TRACES else decode_logs(body)
     except MalformedError as error:
         yield Reject(place, "malformed_request", str(error), f"an OTLP/JSON request of {signal}")
         return
-    yield Parcel(place, signal, decoded.body)
+    yield ImportRequest(place, signal, decoded.body)
     if decoded.undecodable:
         yield Reject(place, "undecodable", decoded.detail, "the fields of the OTLP specification", decoded.undecodable)
 
 
-def _protobuf(body: bytes, place: Place) -> Parcel:
+def _protobuf(body: bytes, place: Place) -> ImportRequest:
     """Traces and logs have the same envelope: whichever the door lets more of in is what the body holds."""
     best, most = Signal.TRACES, -1
     for signal in (Signal.TRACES, Signal.LOGS):
@@ -118,4 +118,4 @@ def _protobuf(body: bytes, place: Place) -> Parcel:
             continue
         if accepted > most:
             best, most = signal, accepted
-    return Parcel(place, best, body)
+    return ImportRequest(place, best, body)

@@ -15,13 +15,13 @@ from spanloop.collector.redaction import LEAKING_KEYS, Redactor
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 
-from .arrivals import store_span_rows
-from .redacted_rows import redact_rows
-from .remote_clickhouse import HOUR_NS, Foreign, Progress, accepted
+from .deduplicated_inserts import store_span_rows
+from .remote_clickhouse import HOUR_NS, Progress, RemoteTable, accepted
 from .report import SPANS, Report
+from .row_redaction import redact_rows
 
-_PART_SPANS: Final = 5_000
-_PART_TRACES: Final = 2_000
+_QUERY_SPANS: Final = 5_000
+_QUERY_TRACES: Final = 2_000
 _PAGE_TRACES: Final = 100_000
 _MODEL_CALL_KEYS: Final = (
     "gen_ai.operation.name",
@@ -45,17 +45,17 @@ _MODEL_CALL_KEYS: Final = (
 )
 """An attribute that says: this span is of an LLM application, so its trace is taken over."""
 
-_NEEDED: Final = (
+_REQUIRED_COLUMNS: Final = (
     "Timestamp", "TraceId", "SpanId", "ParentSpanId", "TraceState", "SpanName", "SpanKind", "ServiceName",
     "ResourceAttributes", "ScopeName", "ScopeVersion", "SpanAttributes", "Duration", "StatusCode", "StatusMessage",
     "Events.Timestamp", "Events.Name", "Events.Attributes",
     "Links.TraceId", "Links.SpanId", "Links.TraceState", "Links.Attributes",
 )  # fmt: skip
-_MAPS: Final = ("ResourceAttributes", "SpanAttributes", "Events.Attributes", "Links.Attributes")
+_MAP_COLUMNS: Final = ("ResourceAttributes", "SpanAttributes", "Events.Attributes", "Links.Attributes")
 
 
-class ForeignTable(Foreign):
-    """A span table that the OpenTelemetry ClickHouse exporter made; see `Foreign`."""
+class RemoteTraces(RemoteTable):
+    """A span table that the OpenTelemetry ClickHouse exporter made; see `RemoteTable`."""
 
     def read_new(
         self,
@@ -89,8 +89,8 @@ class ForeignTable(Foreign):
                 same = int(theirs["spans"].sum()) - int(changed["spans"].sum())
                 report.input += same
                 report.known[SPANS] += same
-                for trace_ids in _parts(changed):
-                    _take(store, redact_rows(self._spans(from_ns, trace_ids), hides), report)
+                for trace_ids in _batches(changed):
+                    _insert(store, redact_rows(self._spans(from_ns, trace_ids), hides), report)
                     if progress is not None:
                         progress(report.input, total)
             self.remember(store, from_ns)
@@ -101,15 +101,15 @@ class ForeignTable(Foreign):
     def check(self) -> None:
         """Refuse a table that is not the exporter's Map variant."""
         found = self.columns()
-        missing = self.missing(found, _NEEDED)
-        of_json = [name for name in (*_MAPS, "Events", "Links") if str(found.get(name, "")).find("JSON") >= 0]
+        missing = self.missing(found, _REQUIRED_COLUMNS)
+        of_json = [name for name in (*_MAP_COLUMNS, "Events", "Links") if str(found.get(name, "")).find("JSON") >= 0]
         if of_json:
             raise ConfigurationError(
                 f"{self} is of the exporter's JSON variant: {', '.join(of_json)} have the type JSON, "
                 "expected Map(LowCardinality(String), String).",
                 next_step="Let the OpenTelemetry Collector send a copy to spanloop (docs/how-to/import-data.md).",
             )
-        no_maps = [f"{name} {found[name]}" for name in _MAPS if name in found and "Map(" not in str(found[name])]
+        no_maps = [f"{name} {found[name]}" for name in _MAP_COLUMNS if name in found and "Map(" not in str(found[name])]
         if missing or no_maps:
             raise ConfigurationError(
                 f"{self} is no span table of the OpenTelemetry ClickHouse exporter: missing {missing}, "
@@ -157,12 +157,12 @@ class ForeignTable(Foreign):
         )
 
 
-def _parts(traces: pl.DataFrame) -> Iterator[list[str]]:
+def _batches(traces: pl.DataFrame) -> Iterator[list[str]]:
     """Traces for one query each: so many spans and so many ids, at least one trace."""
     trace_ids: list[str] = []
     size = 0
     for trace_id, spans in traces.select("trace_id", "spans").iter_rows():
-        if trace_ids and (size + spans > _PART_SPANS or len(trace_ids) >= _PART_TRACES):
+        if trace_ids and (size + spans > _QUERY_SPANS or len(trace_ids) >= _QUERY_TRACES):
             yield trace_ids
             trace_ids, size = [], 0
         trace_ids.append(str(trace_id))
@@ -171,7 +171,7 @@ def _parts(traces: pl.DataFrame) -> Iterator[list[str]]:
         yield trace_ids
 
 
-def _take(store: Store, rows: pl.DataFrame, report: Report) -> None:
+def _insert(store: Store, rows: pl.DataFrame, report: Report) -> None:
     good = accepted(rows, report, empty_ids=False)
     if not good.is_empty():
         new = store_span_rows(store, good)

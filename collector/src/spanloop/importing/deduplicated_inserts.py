@@ -76,7 +76,7 @@ def store_scores(store: Store, scores: Iterable[Score]) -> list[bool]:
     """
     wanted = list(scores)
     known: dict[str, float] = {}
-    for part in _parts({score.score_id for score in wanted}):
+    for part in _batches({score.score_id for score in wanted}):
         found = store.query("import_known_scores", score_ids=part)
         known |= dict(found.select("score_id", "value").iter_rows())
     new: list[bool] = []
@@ -124,7 +124,7 @@ def _store(store: Store, kind: _Kind, frame: pl.DataFrame) -> list[bool]:
 
 def _known(store: Store, kind: _Kind, frame: pl.DataFrame) -> set[str]:
     """Keys of the stored rows that have the trace ids of these."""
-    parts = _parts(frame["TraceId"].to_list())
+    parts = _batches(frame["TraceId"].to_list())
     return {key for part in parts for key in kind.keys(kind.candidates(store, frame, part))}
 
 
@@ -154,7 +154,7 @@ def _stored_logs(store: Store, frame: pl.DataFrame, trace_ids: list[str]) -> pl.
     return store.query("import_known_logs", trace_ids=trace_ids, from_ns=moments.min(), until_ns=moments.max())
 
 
-def _parts(ids: Iterable[str]) -> Iterator[list[str]]:
+def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
     ordered = sorted(set(ids))
     for start in range(0, len(ordered), _IDS_PER_QUERY):
         yield ordered[start : start + _IDS_PER_QUERY]

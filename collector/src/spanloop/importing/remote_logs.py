@@ -13,21 +13,21 @@ from spanloop.collector.redaction import Redactor
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 
-from .arrivals import store_log_rows
-from .redacted_rows import redact_log_rows
-from .remote_clickhouse import HOUR_NS, Foreign, Progress, accepted
+from .deduplicated_inserts import store_log_rows
+from .remote_clickhouse import HOUR_NS, Progress, RemoteTable, accepted
 from .report import LOG_RECORDS, Report
+from .row_redaction import redact_log_rows
 
-_PART_RECORDS: Final = 5_000
-_NEEDED: Final = (
+_QUERY_RECORDS: Final = 5_000
+_REQUIRED_COLUMNS: Final = (
     "Timestamp", "TraceId", "SpanId", "TraceFlags", "SeverityText", "SeverityNumber", "ServiceName", "Body",
     "ResourceSchemaUrl", "ResourceAttributes", "ScopeSchemaUrl", "ScopeName", "ScopeVersion", "ScopeAttributes",
     "LogAttributes",
 )  # fmt: skip
 
 
-class ForeignLogs(Foreign):
-    """A log table that the OpenTelemetry ClickHouse exporter made; see `Foreign`."""
+class RemoteLogs(RemoteTable):
+    """A log table that the OpenTelemetry ClickHouse exporter made; see `RemoteTable`."""
 
     option = "--logs-table"
 
@@ -39,7 +39,7 @@ class ForeignLogs(Foreign):
         progress: Progress | None = None,
         redactor: Redactor | None = None,
     ) -> Report:
-        """Take over what has come since the last time; see `ForeignTable.read_new`.
+        """Take over what has come since the last time; see `RemoteTraces.read_new`.
 
         Raises:
             StoreError: Either ClickHouse refused or is out of reach. Call again: nothing is missed or doubled.
@@ -48,7 +48,7 @@ class ForeignLogs(Foreign):
         total, report, hides = int(hours["records"].sum()), Report(), redactor or Redactor()
         for hour_s, records in hours.iter_rows():
             from_ns = int(hour_s) * 1_000_000_000
-            parts = max(1, -(-int(records) // _PART_RECORDS))
+            parts = max(1, -(-int(records) // _QUERY_RECORDS))
             for part in range(parts):
                 rows = self.query(
                     "attach_logs",
@@ -58,7 +58,7 @@ class ForeignLogs(Foreign):
                     part=part,
                     parts=parts,
                 )
-                _take(store, redact_log_rows(rows, hides), report)
+                _insert(store, redact_log_rows(rows, hides), report)
                 if progress is not None:
                     progress(report.input, total)
             self.remember(store, from_ns)
@@ -67,7 +67,7 @@ class ForeignLogs(Foreign):
     def check(self) -> None:
         """Refuse a table that is no log table with maps."""
         found = self.columns()
-        missing = self.missing(found, _NEEDED)
+        missing = self.missing(found, _REQUIRED_COLUMNS)
         no_maps = [
             f"{name} {found[name]}"
             for name in ("ResourceAttributes", "ScopeAttributes", "LogAttributes")
@@ -81,7 +81,7 @@ class ForeignLogs(Foreign):
             )
 
 
-def _take(store: Store, rows: pl.DataFrame, report: Report) -> None:
+def _insert(store: Store, rows: pl.DataFrame, report: Report) -> None:
     good = accepted(rows, report, empty_ids=True)
     if not good.is_empty():
         new = store_log_rows(store, good)
