@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.cli import app as command_tree
-from spanloop.runtime.serving_environment import run_and_tell
+from spanloop.runtime.serving_environment import run_command
 from spanloop.semconv.errors import ConfigurationError
 
 from ..ports import free_port
@@ -125,7 +125,7 @@ def test_one_port_for_two_services_is_refused_before_anything_starts(spanloop: R
     port = str(free_port())
     done = spanloop("up", "--collector-port", port, "--gateway-port", port)
     assert done.returncode == 3
-    assert "asked for twice" in done.stderr
+    assert "requested twice" in done.stderr
     assert "starting" not in done.stderr
 
 
@@ -178,10 +178,10 @@ def test_the_demo_needs_a_serving_environment_before_it_starts_anything(spanloop
 
 def test_installing_shows_each_line_and_a_failure_the_last_ones() -> None:
     said: list[str] = []
-    run_and_tell([sys.executable, "-c", "print('one'); print('two')"], said.append)
+    run_command([sys.executable, "-c", "print('one'); print('two')"], said.append)
     assert said == ["one", "two"]
     with pytest.raises(ConfigurationError, match="no such package") as caught:
-        run_and_tell([sys.executable, "-c", "import sys; sys.exit('no such package')"], said.append)
+        run_command([sys.executable, "-c", "import sys; sys.exit('no such package')"], said.append)
     assert "spanloop doctor --fix" in caught.value.next_step
 
 

@@ -19,7 +19,7 @@ def test_square_brackets_in_an_error_are_text(capsys: pytest.CaptureFixture[str]
 
 
 def test_doctor_names_the_extra_to_install(capsys: pytest.CaptureFixture[str]) -> None:
-    _print(Check("extra train", ok=False, found="missing torch", mend="pip install 'spanloop[train]'"))
+    _print(Check("extra train", ok=False, detail="missing torch", fix="pip install 'spanloop[train]'"))
     assert "pip install 'spanloop[train]'" in capsys.readouterr().out
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from spanloop.cli.follow import await_job, follow, follow_log
+from spanloop.cli.follow import follow, follow_log
 from spanloop.datadir import DataDir
+from spanloop.runtime.job_progress import await_job
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 from spanloop.training.jobs import Job, JobApi, JobSpec

@@ -41,18 +41,18 @@ def test_what_is_served_and_what_waits(tmp_path: Path) -> None:
         "captures": {"waiting_bytes": 7, "oldest_age_s": 1.5},
     }
     with service(data_dir, "gateway", gateway):
-        assert service_health.engine(data_dir) == service_health.Engine("serving", "tiny@v2", "", 7, 1.5)
+        assert service_health.gateway_health(data_dir) == service_health.GatewayHealth("serving", "tiny@v2", "", 7, 1.5)
     with service(data_dir, "gateway", gateway | {"model": "", "version": ""}):
-        found = service_health.engine(data_dir)
+        found = service_health.gateway_health(data_dir)
         assert found is not None
         assert not found.model
     collector = {"spool": {"bytes": 12, "oldest_age_s": 3.5}, "store": "down"}
     with service(data_dir, "collector", collector):
-        assert service_health.spool(data_dir) == service_health.Spool(12, 3.5, "down")
+        assert service_health.spool_health(data_dir) == service_health.SpoolHealth(12, 3.5, "down")
 
 
 def test_nothing_is_known_of_a_service_that_does_not_answer(tmp_path: Path) -> None:
     data_dir = DataDir(tmp_path).open()
-    assert service_health.engine(data_dir) is None
+    assert service_health.gateway_health(data_dir) is None
     with data_dir.announce("collector", "http://127.0.0.1:9"):
-        assert service_health.spool(data_dir) is None
+        assert service_health.spool_health(data_dir) is None

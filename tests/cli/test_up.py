@@ -18,7 +18,7 @@ import pytest
 from spanloop.datadir import DataDir
 from spanloop.gateway.__main__ import parse_arguments
 from spanloop.runtime.services import Ports, services
-from spanloop.runtime.stack import check_room
+from spanloop.runtime.stack import check_free_space
 from spanloop.semconv.errors import DataDirectoryError
 
 from .support import SERVICES, Run, Up, eventually, everything_up, none_alive
@@ -121,7 +121,7 @@ def _almost_full(_: object) -> SimpleNamespace:
 
 def test_a_full_disk_is_refused_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data_dir = DataDir(tmp_path).open()
-    check_room(data_dir)
+    check_free_space(data_dir)
     monkeypatch.setattr(shutil, "disk_usage", _almost_full)
     with pytest.raises(DataDirectoryError, match="0 MiB are free"):
-        check_room(data_dir)
+        check_free_space(data_dir)

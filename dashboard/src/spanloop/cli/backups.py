@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from spanloop.runtime.command_line import command_line
 from spanloop.runtime.draining import drain
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 
 from .console import err, out, print_table, progress_bar
-from .options import DataDirOption, command, data_directory
+from .options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -72,7 +73,7 @@ def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
     if not manifest.has_models:
         err.print("the model folders were not backed up: a model that is to be served has to be put back first")
     out.print(f"restored what was there on {manifest.created_at} to {directory.path}", markup=False)
-    err.print(f"start it: {command('up', directory)}", markup=False)
+    err.print(f"start it: {command_line('up', directory)}", markup=False)
 
 
 @contextmanager

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import typer
 from rich.markup import escape
 
+from spanloop.runtime.command_line import command_line
+
 from .console import err, out, print_table
-from .options import DataDirOption, command, data_directory
+from .options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -113,7 +115,7 @@ def replay(
     if collector is None:
         raise NotRunningError(
             f"No collector runs on {directory.path}, so nothing can be sent to it.",
-            next_step=f"Start it: {command('up', directory)}",
+            next_step=f"Start it: {command_line('up', directory)}",
         )
     headers = {"authorization": f"Bearer {key}"} if key else {}
     with (

@@ -1,4 +1,4 @@
-"""``spanloop doctor``: what is missing, and the exact command that mends it."""
+"""``spanloop doctor``: check this machine and show the command that fixes each problem."""
 
 from typing import Annotated
 
@@ -14,11 +14,14 @@ from .options import DataDirOption
 
 def doctor(
     data_dir: DataDirOption = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Mend what can be mended: makes the serving environment.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Fix what can be fixed automatically: create the serving environment.")
+    ] = False,
 ) -> None:
-    """Check this machine: extras, serving environment, device, ports, data directory, running services.
+    """Check this machine and show how to fix each problem.
 
-    Exit code 1 when something that spanloop needs is missing.
+    Checks the extras, serving environment, device, memory, data directory, disk, ports and running services. Exit code
+    1 when a required part is missing.
 
     Example: `spanloop doctor --fix`
     """
@@ -41,6 +44,6 @@ def _show(spinner: Status, title: str, line: str) -> None:
 
 def _print(check: Check) -> None:
     mark = "[green]✓[/green]" if check.ok else "[red]✗[/red]" if check.needed else "[yellow]-[/yellow]"
-    out.print(f"{mark} {check.name}: {escape(check.found)}")
-    if not check.ok and check.mend:
-        out.print(f"    mend: [bold]{escape(check.mend)}[/bold]")
+    out.print(f"{mark} {check.name}: {escape(check.detail)}")
+    if not check.ok and check.fix:
+        out.print(f"    fix: [bold]{escape(check.fix)}[/bold]")

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spanloop.runtime.command_line import command_line
+
 from .console import err, out, print_table
-from .options import DataDirOption, ModelArgument, command, data_directory
+from .options import DataDirOption, ModelArgument, data_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,7 +58,7 @@ def evaluate(
         )
     _print_evaluations([found])
     _print_left_out(found)
-    err.print(f"more: {command(f'evaluations show {found.evaluation_id}', directory)}", markup=False)
+    err.print(f"more: {command_line(f'evaluations show {found.evaluation_id}', directory)}", markup=False)
 
 
 @app.command("list")
@@ -71,7 +73,9 @@ def list_evaluations(data_dir: DataDirOption = None) -> None:
     with _store(directory) as store:
         found = load_evaluations(store)
     if not found:
-        err.print(f"no evaluations yet; make one with: {command('evaluate NAME@VERSION', directory)}", markup=False)
+        err.print(
+            f"no evaluations yet; make one with: {command_line('evaluate NAME@VERSION', directory)}", markup=False
+        )
         return
     _print_evaluations(found)
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from spanloop.runtime.command_line import command_line
+
 from .console import err, print_table, progress_bar
-from .options import DataDirOption, command, data_directory
+from .options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
     from spanloop.importing import Reject
@@ -72,7 +74,7 @@ def import_(paths: PathsArgument, data_dir: DataDirOption = None, rejects: Rejec
     err.print(f"{report.input:,} items: {report.accepted:,} accepted, {report.rejected_total:,} rejected")
     if sum(report.new.values()):
         err.print(
-            f"a running spanloop converts them by itself; else run: {command('convert', directory)}", markup=False
+            f"a running spanloop converts them by itself; else run: {command_line('convert', directory)}", markup=False
         )
     if report.rejected_total:
         raise typer.Exit(1)

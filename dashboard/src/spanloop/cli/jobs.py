@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
+from spanloop.runtime.command_line import command_line
+
 from .console import err, out, print_table
 from .follow import follow as follow_job
 from .follow import follow_log
-from .options import DataDirOption, command, data_directory
+from .options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
     from spanloop.training.jobs import JobApi
@@ -38,7 +40,7 @@ def list_jobs(
     directory = data_directory(data_dir)
     jobs = _api(data_dir).list(limit=limit)
     if not jobs:
-        err.print(f"no jobs yet; queue one with: {command('train NAME', directory)}", markup=False)
+        err.print(f"no jobs yet; queue one with: {command_line('train NAME', directory)}", markup=False)
         return
     print_table(
         ("job", "kind", "base", "state", "step", "result", "error"),
@@ -133,7 +135,7 @@ def schedules(data_dir: DataDirOption = None) -> None:
     """
     found = _api(data_dir).schedules()
     if not found:
-        hint = command("train NAME --cron '0 3 * * *'", data_directory(data_dir))
+        hint = command_line("train NAME --cron '0 3 * * *'", data_directory(data_dir))
         err.print(f"nothing is scheduled; add one with: {hint}", markup=False)
         return
     print_table(

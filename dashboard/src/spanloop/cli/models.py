@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from spanloop.runtime import service_health
+from spanloop.runtime.command_line import command_line
 
 from .console import err, out, print_table
-from .options import DataDirOption, ModelArgument, command, data_directory
+from .options import DataDirOption, ModelArgument, data_directory
 
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
@@ -33,10 +34,10 @@ def list_models(data_dir: DataDirOption = None) -> None:
     directory = data_directory(data_dir)
     versions = Registry(directory).list()
     if not versions:
-        hint = command("models add NAME SOURCE", directory)
+        hint = command_line("models add NAME SOURCE", directory)
         err.print(f"no models yet; add one with: {hint}", markup=False)
         return
-    engine = service_health.engine(directory)
+    engine = service_health.gateway_health(directory)
     states = {engine.model: engine.state} if engine else {}
     print_table(
         ("model", "state", "parent", "job", "made (UTC)", "folder"),
@@ -120,7 +121,7 @@ def deploy_with_progress(data_dir: "DataDir", model: str) -> str:
 
         def show() -> None:
             while not done.wait(_POLL_S):
-                engine = service_health.engine(data_dir)
+                engine = service_health.gateway_health(data_dir)
                 state = f": the engine is {engine.state}" if engine else ""
                 spinner.update(f"deploying {escape(model)}{state} [dim]{time.monotonic() - began_s:.0f} s[/dim]")
 

@@ -1,12 +1,11 @@
-"""Options that several commands share."""
+"""Options and arguments that several commands share."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spanloop.semconv.environment import DATA_DIR_ENV, default_data_dir
+from spanloop.semconv.environment import DATA_DIR_ENV
 
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
@@ -14,23 +13,19 @@ if TYPE_CHECKING:
 DataDirOption = Annotated[
     Path | None,
     typer.Option(
-        "--data-dir", envvar=DATA_DIR_ENV, help="Where spanloop keeps everything.", show_default="~/.spanloop"
+        "--data-dir", envvar=DATA_DIR_ENV, help="The directory that holds all data.", show_default="~/.spanloop"
     ),
 ]
-CollectorPortOption = Annotated[int, typer.Option(min=1, max=65_535, help="OTLP/HTTP; apps look here first.")]
-GatewayPortOption = Annotated[int, typer.Option(min=1, max=65_535, help="OpenAI-compatible API.")]
-DashboardPortOption = Annotated[int, typer.Option(min=1, max=65_535, help="The web pages.")]
-ModelArgument = Annotated[str, typer.Argument(help="NAME@VERSION, or NAME for its newest version.")]
-
-
-def command(arguments: str, directory: "DataDir") -> str:
-    """The ``spanloop`` command line that works on the same data directory as the one that runs."""
-    where = "" if directory.path == default_data_dir() else f" --data-dir {shlex.quote(str(directory.path))}"
-    return f"spanloop {arguments}{where}"
+CollectorPortOption = Annotated[
+    int, typer.Option(min=1, max=65_535, help="Port for OTLP/HTTP; apps try the default first.")
+]
+GatewayPortOption = Annotated[int, typer.Option(min=1, max=65_535, help="Port of the OpenAI-compatible API.")]
+DashboardPortOption = Annotated[int, typer.Option(min=1, max=65_535, help="Port of the dashboard's web pages.")]
+ModelArgument = Annotated[str, typer.Argument(help="A model as NAME@VERSION, or NAME for its newest version.")]
 
 
 def data_directory(path: Path | None) -> "DataDir":
-    """The data directory that the option names, opened and checked."""
+    """Open and check the data directory that the option names."""
     from spanloop.datadir import DataDir
 
     return DataDir(path).open()

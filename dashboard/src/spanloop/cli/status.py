@@ -9,10 +9,11 @@ import typer
 from rich.markup import escape
 
 from spanloop.runtime import service_health
+from spanloop.runtime.command_line import command_line
 from spanloop.runtime.status_report import open_jobs, report, services, stored
 
 from .console import out, print_table
-from .options import DataDirOption, command
+from .options import DataDirOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,12 +42,12 @@ def status(
         return
     out.print(f"[bold]data directory[/bold] {escape(str(directory.path))}")
     if not _print_services(directory):
-        out.print(f"nothing runs here; start it with: {command('up', directory)}", markup=False)
+        out.print(f"nothing runs here; start it with: {command_line('up', directory)}", markup=False)
         raise typer.Exit(3)
-    engine = service_health.engine(directory)
+    engine = service_health.gateway_health(directory)
     _print_served(directory, engine)
     _print_store(directory)
-    _print_collector(service_health.collector(directory))
+    _print_collector(service_health.collector_health(directory))
     _print_captures(engine)
     _print_jobs(directory)
     _print_disk(directory)
@@ -62,7 +63,7 @@ def _existing(path: Path | None, *, as_json: bool) -> "DataDir":
             typer.echo(json.dumps({"data_dir": str(directory.path), "exists": False}))
             raise typer.Exit(3)
         out.print(f"there is no data directory {directory.path}", markup=False)
-        out.print(f"nothing runs here; start it with: {command('up', directory)}", markup=False)
+        out.print(f"nothing runs here; start it with: {command_line('up', directory)}", markup=False)
         raise typer.Exit(3)
     return directory.open()
 
@@ -80,13 +81,13 @@ def _print_services(directory: "DataDir") -> bool:
     return any(each["pid"] for each in states)
 
 
-def _print_served(directory: "DataDir", engine: service_health.Engine | None) -> None:
+def _print_served(directory: "DataDir", engine: service_health.GatewayHealth | None) -> None:
     if engine is None:
         return
     if engine.model:
         out.print(f"[bold]model[/bold] {escape(engine.model)}, {escape(engine.state)}")
     else:
-        out.print(f"[bold]model[/bold] none; serve one with: {escape(command('models deploy NAME', directory))}")
+        out.print(f"[bold]model[/bold] none; serve one with: {escape(command_line('models deploy NAME', directory))}")
     if engine.error:
         out.print(f"  {escape(engine.error)}")
 
@@ -100,7 +101,7 @@ def _print_store(directory: "DataDir") -> None:
     print_table(("stored", "rows"), rows, numbers=("rows",))
 
 
-def _print_collector(found: service_health.Collector | None) -> None:
+def _print_collector(found: service_health.CollectorHealth | None) -> None:
     if found is None:
         return
     out.print(f"[bold]accepted[/bold] {_counts(found.accepted)}, since the collector's start")
@@ -137,7 +138,7 @@ def _bound(seconds: float | None) -> str:
     return "above 300 s" if seconds is None else f"up to {seconds:g} s"
 
 
-def _print_captures(engine: service_health.Engine | None) -> None:
+def _print_captures(engine: service_health.GatewayHealth | None) -> None:
     if engine is not None and engine.waiting_bytes:
         out.print(f"[bold]captures waiting[/bold] {engine.waiting_bytes:,} bytes")
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spanloop.runtime.command_line import command_line
+
 from .console import err, print_table, progress_bar
-from .options import DataDirOption, command, data_directory
+from .options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
     from spanloop.collector.redaction import Redactor
@@ -76,7 +78,7 @@ def attach(
             ]
             print_table(("spans" if each is foreign[0] else "log records", "count"), rows, numbers=("count",))
         err.print(
-            f"a running spanloop converts them by itself; else run: {command('convert', directory)}", markup=False
+            f"a running spanloop converts them by itself; else run: {command_line('convert', directory)}", markup=False
         )
         while follow is not None:
             time.sleep(follow)

@@ -5,12 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
+from spanloop.runtime.command_line import command_line
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import ConfigurationError
 
 from .console import err, out
 from .follow import follow
-from .options import DataDirOption, ModelArgument, command, data_directory
+from .options import DataDirOption, ModelArgument, data_directory
 
 
 def train(
@@ -87,11 +88,11 @@ def train(
     job = api.submit(spec)
     out.print(job.id, markup=False)
     if directory.running("scheduler") is None:
-        err.print(f"no scheduler runs; the job waits until: {command('up', directory)}", markup=False)
+        err.print(f"no scheduler runs; the job waits until: {command_line('up', directory)}", markup=False)
     if wait:
         follow(api, directory, job.id)
     else:
-        err.print(f"watch it with: {command(f'jobs wait {job.id}', directory)}", markup=False)
+        err.print(f"watch it with: {command_line(f'jobs wait {job.id}', directory)}", markup=False)
 
 
 def _spec(**given: Any) -> Any:

@@ -1,1 +1,1 @@
-"""The processes of one spanloop: which services exist, how they start, restart and stop, and their health."""
+"""Run the processes of a spanloop: which services exist, how they start, restart and stop, and their health."""

@@ -1,4 +1,4 @@
-"""Processes that must not outlive the one that started them."""
+"""Start and stop child processes that end with their parent."""
 
 import ctypes
 import os
@@ -12,26 +12,26 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
 def start_child(command: list[str], *, log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-    """Start ``command`` in a session of its own, its output appended to ``log``.
+    """Start ``command`` in a new session and append its output to ``log``.
 
-    A session of its own keeps a Ctrl-C away from it: the supervisor stops things in their order. The kernel sends it
-    SIGTERM when the supervisor's main thread ends for any reason, kill -9 included.
+    The new session keeps Ctrl-C from reaching the child, because the supervisor stops its children in order. The
+    kernel sends the child SIGTERM when the supervisor's main thread ends for any reason, kill -9 included.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as sink:
+    with log.open("ab") as output:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
-            preexec_fn=_end_with_parent,  # noqa: PLW1509 - one system call, no locks
+            preexec_fn=_request_sigterm_on_parent_death,  # noqa: PLW1509 - one system call, no locks
             env={**os.environ, **environment},
         )
 
 
 def stop_child(child: subprocess.Popen[bytes], *, timeout_s: float = 12.0) -> None:
-    """End ``child`` by SIGTERM; what is left of its session after ``timeout_s`` seconds is killed."""
+    """Stop ``child`` by SIGTERM; after ``timeout_s`` seconds, kill its session."""
     if child.poll() is None:
         child.terminate()
         try:
@@ -41,5 +41,5 @@ def stop_child(child: subprocess.Popen[bytes], *, timeout_s: float = 12.0) -> No
     child.wait()
 
 
-def _end_with_parent() -> None:
+def _request_sigterm_on_parent_death() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Letting what was acknowledged before now arrive in the store."""
+"""Wait until acknowledged spans and captures are in the store."""
 
 import asyncio
 import time
@@ -14,54 +14,54 @@ _ROUNDING_S: Final = 0.2
 
 
 def drain(directory: "DataDir", *, timeout_s: float, captures_may_wait: bool = False) -> None:
-    """Wait until collector and gateway have written what they acknowledged before; write it when no collector runs.
+    """Wait until everything acknowledged before this call is in ClickHouse, which must be running.
 
-    What comes in meanwhile is not waited for. Call it while the store answers.
+    Writes the collector's spool itself when no collector runs. Data that arrives during the call is not waited for.
 
     Args:
-        directory: Whose.
-        timeout_s: How long to wait.
-        captures_may_wait: Leave the captures of a gateway that does not run where they are.
+        directory: The data directory.
+        timeout_s: The longest wait.
+        captures_may_wait: Leave captures on disk when no gateway runs.
 
     Raises:
-        NotRunningError: Something still waits after so many seconds, or captures wait and no gateway runs.
+        NotRunningError: Data still waits after ``timeout_s`` seconds, or captures wait and no gateway runs.
     """
     from spanloop.semconv.errors import NotRunningError
     from spanloop.spool import Spool
 
     started_s = time.monotonic()
     if directory.running("collector") is None and directory.spool.exists():
-        asyncio.run(_write_out(directory, timeout_s))
+        asyncio.run(_write_spool(directory, timeout_s))
     if not captures_may_wait and directory.running("gateway") is None and directory.generations.exists():
         with Spool(directory.generations, max_bytes=1) as spool:
-            waiting = spool.stats.bytes
-        if waiting:
+            waiting_bytes = spool.stats.bytes
+        if waiting_bytes:
             raise NotRunningError(
-                f"{waiting:,} bytes of captures wait to be written to ClickHouse, and no gateway runs that would.",
-                next_step="Start spanloop up and let it write them (spanloop status shows when), then run this again.",
+                f"{waiting_bytes:,} bytes of captures wait to be written to ClickHouse, and no gateway runs.",
+                next_step="Start spanloop up, wait until spanloop status shows no waiting captures, then run it again.",
             )
-    while waiting := _waiting_bytes(directory, time.monotonic() - started_s):
+    while waiting_bytes := _waiting_bytes(directory, time.monotonic() - started_s):
         if time.monotonic() - started_s > timeout_s:
             raise NotRunningError(
-                f"{waiting:,} bytes wait to be written to ClickHouse.",
-                next_step="See spanloop status for what keeps them, let them be written, then run this again.",
+                f"{waiting_bytes:,} bytes wait to be written to ClickHouse.",
+                next_step="See spanloop status for the cause, wait until they are written, then run it again.",
             )
         time.sleep(_POLL_S)
 
 
-def _waiting_bytes(directory: "DataDir", waited_s: float) -> int:
-    """What services have not written of what is older than that."""
-    spool, engine = service_health.spool(directory), service_health.engine(directory)
-    waiting = 0
-    if spool is not None and spool.waiting_bytes and spool.oldest_age_s + _ROUNDING_S > waited_s:
-        waiting += spool.waiting_bytes
-    if engine is not None and engine.waiting_bytes and engine.oldest_age_s + _ROUNDING_S > waited_s:
-        waiting += engine.waiting_bytes
-    return waiting
+def _waiting_bytes(directory: "DataDir", min_age_s: float) -> int:
+    """Sum the bytes that wait in services whose oldest record is at least ``min_age_s`` old."""
+    spool, gateway = service_health.spool_health(directory), service_health.gateway_health(directory)
+    waiting_bytes = 0
+    if spool is not None and spool.waiting_bytes and spool.oldest_age_s + _ROUNDING_S > min_age_s:
+        waiting_bytes += spool.waiting_bytes
+    if gateway is not None and gateway.waiting_bytes and gateway.oldest_age_s + _ROUNDING_S > min_age_s:
+        waiting_bytes += gateway.waiting_bytes
+    return waiting_bytes
 
 
-async def _write_out(directory: "DataDir", timeout_s: float) -> None:
-    """What a collector does at its start, until its spool is empty."""
+async def _write_spool(directory: "DataDir", timeout_s: float) -> None:
+    """Write the collector's spool to ClickHouse, as a starting collector does, until the spool is empty."""
     from spanloop.collector.health import Health
     from spanloop.collector.insert_errors import RefusedRanges
     from spanloop.collector.metrics import Metrics
@@ -75,10 +75,10 @@ async def _write_out(directory: "DataDir", timeout_s: float) -> None:
     with Spool(directory.spool, max_bytes=1) as spool:
         if not spool.stats.records:
             return
-        found = Health()
+        health = Health()
         settings = Settings(linger_s=0.0, drain_timeout_s=0.0)
         strategy = ProtobufStrategy(RefusedRanges(directory.spool / "refused"))
-        writer = Writer(spool, lambda: connect(directory), Metrics(), found, settings=settings, strategy=strategy)
+        writer = Writer(spool, lambda: connect(directory), Metrics(), health, settings=settings, strategy=strategy)
         writing = asyncio.create_task(writer.run())
         deadline_s = time.monotonic() + timeout_s
         while spool.stats.records and time.monotonic() < deadline_s and not writing.done():
@@ -87,6 +87,6 @@ async def _write_out(directory: "DataDir", timeout_s: float) -> None:
         await writing
         if spool.stats.records:
             raise NotRunningError(
-                f"{spool.stats.bytes:,} bytes wait to be written to ClickHouse: {found.error or 'it takes long'}.",
-                next_step="Start spanloop up and let it write them (spanloop status shows when), then run this again.",
+                f"{spool.stats.bytes:,} bytes wait to be written to ClickHouse: {health.error or 'timed out'}.",
+                next_step="Start spanloop up, wait until spanloop status shows no waiting spans, then run it again.",
             )

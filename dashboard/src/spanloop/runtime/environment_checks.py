@@ -1,4 +1,4 @@
-"""The checks of ``spanloop doctor``: each looks at one thing and knows the command that mends it."""
+"""Checks of ``spanloop doctor``: each inspects one thing and names the command that fixes it."""
 
 import os
 import shutil
@@ -27,63 +27,63 @@ _MEMORY_BYTES: Final = 8 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One look at this machine."""
+    """The result of one check."""
 
     name: str
     ok: bool
-    found: str
-    mend: str = ""
-    """The exact command, or what to do."""
+    detail: str
+    fix: str = ""
+    """The command that fixes it, or an instruction."""
     needed: bool = True
-    """False for what spanloop can do without."""
+    """False for an optional part."""
     repair: Callable[[Callable[[str, str], None]], None] | None = None
-    """What ``--fix`` runs; it takes a function that receives a title and a line of progress."""
+    """The function that ``--fix`` runs; it takes a callback for a title and a line of progress."""
 
 
 def all_checks(data_dir: Path | None) -> list[Check]:
-    """Every check, in the order in which they matter."""
+    """Run every check, the most important first."""
     directory = data_dir or default_data_dir()
     return [
-        *(_extra(name, packages) for name, packages in _EXTRAS.items()),
-        _serving(),
-        _device(),
-        _memory(),
-        _directory(directory),
-        _disk(directory),
-        _up(directory),
+        *(_check_extra(name, packages) for name, packages in _EXTRAS.items()),
+        _check_serving_environment(),
+        _check_device(),
+        _check_memory(),
+        _check_directory(directory),
+        _check_disk(directory),
+        _check_running(directory),
     ]
 
 
 def require_everything() -> None:
-    """Refuse when something that the whole loop runs on is not installed.
+    """Check that every part of the training loop is installed.
 
     Raises:
-        ConfigurationError: Names what is missing and the command that brings it.
+        ConfigurationError: Names the missing part and the command that installs it.
     """
-    for check in (*(_extra(name, _EXTRAS[name]) for name in ("server", "train")), _serving()):
+    for check in (*(_check_extra(name, _EXTRAS[name]) for name in ("server", "train")), _check_serving_environment()):
         if not check.ok:
-            raise ConfigurationError(f"The {check.name}: {check.found}", next_step=check.mend)
+            raise ConfigurationError(f"The {check.name}: {check.detail}", next_step=check.fix)
 
 
-def _extra(name: str, packages: tuple[str, ...]) -> Check:
-    found: list[str] = []
+def _check_extra(name: str, packages: tuple[str, ...]) -> Check:
+    installed: list[str] = []
     missing: list[str] = []
     for package in packages:
         try:
-            found.append(f"{package} {version(package)}")
+            installed.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             missing.append(package)
-    mend = f"{sys.executable} -m pip install 'spanloop[{name}]'"
-    text = ", ".join(found) if not missing else f"missing {', '.join(missing)}"
-    return Check(f"extra {name}", not missing, text, mend, needed=name == "server")
+    fix = f"{sys.executable} -m pip install 'spanloop[{name}]'"
+    detail = ", ".join(installed) if not missing else f"missing {', '.join(missing)}"
+    return Check(f"extra {name}", not missing, detail, fix, needed=name == "server")
 
 
-def _serving() -> Check:
+def _check_serving_environment() -> Check:
     from spanloop.gateway.serving_environment import find_serving_environment, serving_environment_path
 
     name = "serving environment"
     try:
-        found = find_serving_environment()
+        environment = find_serving_environment()
     except SpanloopError as error:
         return Check(
             name,
@@ -92,47 +92,47 @@ def _serving() -> Check:
             "spanloop doctor --fix",
             repair=partial(serving_environment.create, serving_environment_path()),
         )
-    return Check(name, True, f"{found.package} {found.version} in {found.path}")
+    return Check(name, True, f"{environment.package} {environment.version} in {environment.path}")
 
 
-def _device() -> Check:
+def _check_device() -> Check:
     driver = shutil.which("nvidia-smi")
-    return Check("device", ok=True, found="NVIDIA GPU" if driver else f"CPU, {os.cpu_count()} cores")
+    return Check("device", ok=True, detail="NVIDIA GPU" if driver else f"CPU, {os.cpu_count()} cores")
 
 
-def _memory() -> Check:
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    found = f"{total / 2**30:.0f} GiB"
-    return Check("memory", total >= _MEMORY_BYTES, found, "8 GiB let a small model train on the CPU", needed=False)
+def _check_memory() -> Check:
+    total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    detail = f"{total_bytes / 2**30:.0f} GiB"
+    return Check("memory", total_bytes >= _MEMORY_BYTES, detail, "training on the CPU needs 8 GiB", needed=False)
 
 
-def _directory(path: Path) -> Check:
+def _check_directory(path: Path) -> Check:
     from spanloop.datadir import DataDir
 
     if not path.exists():
-        return Check("data directory", ok=True, found=f"{path} (made by the first spanloop up)")
+        return Check("data directory", ok=True, detail=f"{path} (created by the first spanloop up)")
     try:
         DataDir(path).open()
     except SpanloopError as error:
-        return Check("data directory", ok=False, found=error.what, mend=error.next_step)
-    return Check("data directory", ok=True, found=str(path))
+        return Check("data directory", ok=False, detail=error.what, fix=error.next_step)
+    return Check("data directory", ok=True, detail=str(path))
 
 
-def _disk(path: Path) -> Check:
-    existing = next(each for each in (path, *path.parents) if each.exists())
-    free = shutil.disk_usage(existing).free
+def _check_disk(path: Path) -> Check:
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    free_bytes = shutil.disk_usage(existing).free
     return Check(
-        "disk", free >= _DISK_BYTES, f"{free / 2**30:.1f} GiB free", "free some space, or give --data-dir another disk"
+        "disk", free_bytes >= _DISK_BYTES, f"{free_bytes / 2**30:.1f} GiB free", "free space, or use another --data-dir"
     )
 
 
-def _up(path: Path) -> Check:
+def _check_running(path: Path) -> Check:
     from spanloop.datadir import DataDir
 
     if (running := DataDir(path).running("collector")) is not None:
-        return Check("spanloop", ok=True, found=f"up, collector on {running.url}")
+        return Check("spanloop", ok=True, detail=f"up, collector on {running.url}")
     try:
         check_ports(services(Ports()))
     except SpanloopError as error:
-        return Check("ports", ok=False, found=error.what, mend=error.next_step, needed=False)
-    return Check("spanloop", ok=True, found="not running; the default ports are free; start it with: spanloop up")
+        return Check("ports", ok=False, detail=error.what, fix=error.next_step, needed=False)
+    return Check("spanloop", ok=True, detail="not running; the default ports are free; start it with: spanloop up")

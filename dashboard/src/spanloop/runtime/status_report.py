@@ -1,4 +1,4 @@
-"""What ``spanloop status`` knows, as one object: its keys are promised to programs."""
+"""The status of a spanloop as one object, as ``spanloop status --json`` prints it: its keys are a stable API."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ _STORED: Final = ("spans", "episodes", "transitions", "trainable_transitions")
 
 
 class ServiceReport(TypedDict):
-    """One service; ``pid`` is 0 when none of this machine runs, ``note`` says more of one elsewhere."""
+    """One service; ``pid`` is 0 unless it runs on this machine, ``note`` describes an external one."""
 
     name: str
     is_running: bool
@@ -28,7 +28,7 @@ class ServiceReport(TypedDict):
 
 
 class JobReport(TypedDict):
-    """One job that has not ended."""
+    """One unfinished job."""
 
     id: str
     kind: str
@@ -39,7 +39,7 @@ class JobReport(TypedDict):
 
 
 class StatusReport(TypedDict):
-    """Everything; parts of services that do not answer are None."""
+    """The whole report; the part of a service that does not respond is None."""
 
     data_dir: str
     exists: bool
@@ -53,54 +53,58 @@ class StatusReport(TypedDict):
 
 
 def report(directory: "DataDir") -> StatusReport:
-    """Ask everybody."""
-    engine, collector, held = service_health.engine(directory), service_health.collector(directory), stored(directory)
+    """Collect the status of every service, the store, the jobs and the disk."""
+    gateway, collector, totals = (
+        service_health.gateway_health(directory),
+        service_health.collector_health(directory),
+        stored(directory),
+    )
     return StatusReport(
         data_dir=str(directory.path),
         exists=True,
         services=services(directory),
-        gateway=None if engine is None else engine._asdict(),
+        gateway=None if gateway is None else gateway._asdict(),
         collector=None if collector is None else collector._asdict(),
-        stored=None if isinstance(held, str) else held,
-        store_error=held if isinstance(held, str) else "",
+        stored=None if isinstance(totals, str) else totals,
+        store_error=totals if isinstance(totals, str) else "",
         jobs=open_jobs(directory),
         disk_free_bytes=shutil.disk_usage(directory.path).free,
     )
 
 
 def services(directory: "DataDir") -> list[ServiceReport]:
-    """Which services run."""
+    """Report every service, running or not."""
     from spanloop.datadir.service_states import service_states
 
-    found: list[ServiceReport] = []
-    for each in service_states(directory.path, os.environ.get(CLICKHOUSE_URL_ENV, "")):
-        running = directory.running(each.name)
-        found.append(
+    reports: list[ServiceReport] = []
+    for state in service_states(directory.path, os.environ.get(CLICKHOUSE_URL_ENV, "")):
+        running = directory.running(state.name)
+        reports.append(
             ServiceReport(
-                name=each.name,
-                is_running=each.is_running,
-                url=each.url,
+                name=state.name,
+                is_running=state.is_running,
+                url=state.url,
                 pid=running.pid if running else 0,
-                note=each.note,
+                note=state.note,
             )
         )
-    return found
+    return reports
 
 
 def stored(directory: "DataDir") -> dict[str, int] | str:
-    """How much is stored, or why that cannot be said."""
+    """Return row counts by name, or the reason why the store cannot be read."""
     from spanloop.store import connect
 
     try:
         with connect(directory) as store:
-            held = store.query("dashboard_totals", since_s=0).row(0, named=True)
+            totals = store.query("dashboard_totals", since_s=0).row(0, named=True)
     except SpanloopError as error:
         return str(error)
-    return {name: int(held[name]) for name in _STORED}
+    return {name: int(totals[name]) for name in _STORED}
 
 
 def open_jobs(directory: "DataDir") -> list[JobReport]:
-    """Jobs that have not ended, the newest first."""
+    """Report unfinished jobs, the newest first."""
     from spanloop.training.jobs import JobApi
 
     return [

@@ -1,7 +1,7 @@
-"""Starts the services, restarts one that dies, stops them all.
+"""Start the services, restart one that dies, stop them all.
 
-Invariant: after ``start`` every service has announced itself; after ``stop`` none of the processes it started is alive.
-A service that dies again and again ends the whole with its own last words, instead of flapping for ever.
+Invariant: after ``start`` every service has announced itself; after ``stop`` no process that it started is alive.
+A service that keeps dying stops the whole stack with an error that holds its last log lines.
 """
 
 import fcntl
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 _READY_TIMEOUT_S: Final = 90.0
 _POLL_S: Final = 0.1
-_MOST_RESTARTS: Final = 5
-_FORGIVEN_AFTER_S: Final = 60.0
+_MAX_RESTARTS: Final = 5
+_RESTARTS_RESET_AFTER_S: Final = 60.0
 
-Say = Callable[[str], None]
-"""Receives one line for a person."""
+ProgressCallback = Callable[[str], None]
+"""Receives one line of progress for the user."""
 
 
 @dataclass
@@ -40,48 +40,48 @@ class _Child:
     log_start_bytes: int
     started_s: float
     restarts: int = 0
-    due_s: float = field(default=0.0)
-    """When to start it again; 0 while it runs."""
+    restart_at_s: float = field(default=0.0)
+    """When to restart it, on the monotonic clock; 0 while it runs."""
 
 
 class Supervisor:
-    """The services of one data directory."""
+    """Runs the services of one data directory."""
 
-    def __init__(self, data_dir: "DataDir", services: "list[Service]", say: Say) -> None:
+    def __init__(self, data_dir: "DataDir", services: "list[Service]", on_progress: ProgressCallback) -> None:
         self._data_dir = data_dir
         self._services = services
-        self._say = say
+        self._on_progress = on_progress
         self._children: list[_Child] = []
 
     def start(self, stop: threading.Event) -> None:
-        """Start every service and wait until each answers.
+        """Start every service and wait until each has announced itself.
 
         Raises:
-            ServiceError: One ended or did not answer; its last words are in the message.
-            KeyboardInterrupt: ``stop`` was set meanwhile.
+            ServiceError: A service ended, with its last log lines, or did not announce itself in time.
+            KeyboardInterrupt: ``stop`` was set during the start.
         """
-        self._children = [self._launch(service) for service in self._services]
+        self._children = [self._start_service(service) for service in self._services]
         deadline_s = time.monotonic() + _READY_TIMEOUT_S
         for child in self._children:
             self._await_ready(child, deadline_s, stop)
 
     def watch(self, stop: threading.Event) -> None:
-        """Restart what dies, until ``stop`` is set.
+        """Restart services that die, until ``stop`` is set.
 
         Raises:
-            ServiceError: A service died too often within a minute.
+            ServiceError: A service died too often; a minute of running resets the count.
         """
         while not stop.wait(_POLL_S * 2):
             for child in self._children:
-                self._revive(child)
+                self._restart_if_dead(child)
 
     def stop(self) -> None:
-        """End every service, the last one started first."""
+        """Stop every service in reverse start order."""
         for child in reversed(self._children):
             stop_child(child.process)
         self._children = []
 
-    def _launch(self, service: "Service") -> _Child:
+    def _start_service(self, service: "Service") -> _Child:
         log = self._data_dir.logs / f"{service.name}.log"
         start = log.stat().st_size if log.exists() else 0
         process = start_child(
@@ -91,40 +91,40 @@ class Supervisor:
 
     def _await_ready(self, child: _Child, deadline_s: float, stop: threading.Event) -> None:
         while True:
-            found = self._data_dir.running(child.service.name)
-            if found is not None and found.pid == child.process.pid:
+            running = self._data_dir.running(child.service.name)
+            if running is not None and running.pid == child.process.pid:
                 return
             if stop.is_set():
                 raise KeyboardInterrupt
             if child.process.poll() is not None:
-                raise ServiceError(f"The {child.service.name} ended while starting.\n{self._last_words(child)}")
+                raise ServiceError(f"The {child.service.name} ended while starting.\n{self._last_log_lines(child)}")
             if time.monotonic() > deadline_s:
                 raise ServiceError(
-                    f"The {child.service.name} did not answer within {_READY_TIMEOUT_S:.0f} s.",
+                    f"The {child.service.name} did not start within {_READY_TIMEOUT_S:.0f} s.",
                     next_step=f"Read {self._data_dir.logs / child.service.name}.log",
                 )
             time.sleep(_POLL_S)
 
-    def _revive(self, child: _Child) -> None:
+    def _restart_if_dead(self, child: _Child) -> None:
         now_s = time.monotonic()
-        if child.due_s:
-            if now_s >= child.due_s:
-                fresh = self._launch(child.service)
-                child.process, child.started_s, child.due_s = fresh.process, fresh.started_s, 0.0
-                child.log_start_bytes = fresh.log_start_bytes
-                self._say(f"{child.service.name}: started again")
+        if child.restart_at_s:
+            if now_s >= child.restart_at_s:
+                restarted = self._start_service(child.service)
+                child.process, child.started_s, child.restart_at_s = restarted.process, restarted.started_s, 0.0
+                child.log_start_bytes = restarted.log_start_bytes
+                self._on_progress(f"{child.service.name}: restarted")
             return
-        code = child.process.poll()
-        if code is None:
+        exit_code = child.process.poll()
+        if exit_code is None:
             return
-        child.restarts = 1 if now_s - child.started_s > _FORGIVEN_AFTER_S else child.restarts + 1
-        if child.restarts > _MOST_RESTARTS:
-            raise ServiceError(f"The {child.service.name} keeps dying.\n{self._last_words(child)}")
-        wait_s = min(8.0, 0.5 * 2 ** (child.restarts - 1))
-        child.due_s = now_s + wait_s
-        self._say(f"{child.service.name}: ended with {code}, starting again in {wait_s:g} s")
+        child.restarts = 1 if now_s - child.started_s > _RESTARTS_RESET_AFTER_S else child.restarts + 1
+        if child.restarts > _MAX_RESTARTS:
+            raise ServiceError(f"The {child.service.name} keeps dying.\n{self._last_log_lines(child)}")
+        delay_s = min(8.0, 0.5 * 2 ** (child.restarts - 1))
+        child.restart_at_s = now_s + delay_s
+        self._on_progress(f"{child.service.name}: ended with {exit_code}, restarting in {delay_s:g} s")
 
-    def _last_words(self, child: _Child) -> str:
+    def _last_log_lines(self, child: _Child) -> str:
         log = self._data_dir.logs / f"{child.service.name}.log"
         with log.open("rb") as source:
             source.seek(child.log_start_bytes)
@@ -133,8 +133,8 @@ class Supervisor:
 
 
 @contextmanager
-def only_one_up(data_dir: "DataDir") -> Generator[None]:
-    """Hold the data directory's lock.
+def up_lock(data_dir: "DataDir") -> Generator[None]:
+    """Hold the lock that only one ``spanloop up`` of a data directory can hold.
 
     Raises:
         AlreadyRunningError: Another ``spanloop up`` holds it.

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spanloop.cli.console import err, out
-from spanloop.cli.options import command, data_directory
+from spanloop.cli.options import data_directory
+from spanloop.runtime.command_line import command_line
 from spanloop.runtime.environment_checks import require_everything
 from spanloop.semconv.errors import ConfigurationError
 
@@ -113,7 +114,7 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
         if ok is None:
             raise typer.Exit(_INTERRUPTED) from None
     finally:
-        err.print(f"look at it again with: {command('up', DataDir(path))}", markup=False)
+        err.print(f"look at it again with: {command_line('up', DataDir(path))}", markup=False)
     if not ok:
         raise typer.Exit(1)
 
@@ -135,13 +136,13 @@ def _throw_away(path: Path) -> None:
         AlreadyRunningError: Something runs on it.
     """
     from spanloop.datadir import DataDir
-    from spanloop.runtime.supervisor import only_one_up
+    from spanloop.runtime.supervisor import up_lock
 
     if not (path / "demo").is_dir():
         raise ConfigurationError(
             f"{path} holds no demo, so --fresh leaves it alone.", next_step="Name an empty directory, or remove it."
         )
-    with only_one_up(DataDir(path)):
+    with up_lock(DataDir(path)):
         shutil.rmtree(path)
 
 
@@ -160,7 +161,7 @@ def _tiny(data_dir: Path | None) -> None:
         raise
     finally:
         if is_kept:
-            err.print(f"look at it with: {command('up', DataDir(path))}", markup=False)
+            err.print(f"look at it with: {command_line('up', DataDir(path))}", markup=False)
         else:
             shutil.rmtree(path, ignore_errors=True)
     if not ok:

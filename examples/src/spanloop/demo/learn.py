@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spanloop.cli.console import err
-from spanloop.cli.follow import await_job, last_metrics
-from spanloop.cli.options import command
+from spanloop.runtime.command_line import command_line
+from spanloop.runtime.job_progress import await_job, last_metrics
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import SpanloopError
 
@@ -195,7 +195,7 @@ class Loop:
         from spanloop.store import connect
         from spanloop.training.deploy import deploy
 
-        engine = service_health.engine(self._data_dir)
+        engine = service_health.gateway_health(self._data_dir)
         if engine is None or engine.model != version or engine.state != "serving":
             self._stages.progress("vLLM starts")
             deploy(self._data_dir, version)
@@ -234,7 +234,7 @@ class Loop:
             raise
         except SpanloopError as error:
             if not error.next_step:
-                error.next_step = f"Read {command('jobs list', self._data_dir)}; the same command goes on."
+                error.next_step = f"Read {command_line('jobs list', self._data_dir)}; the same command goes on."
             raise
 
 

@@ -122,7 +122,7 @@ def _await_arrival(data_dir: "DataDir") -> None:
     """
     deadline_s = time.monotonic() + _SETTLE_TIMEOUT_S
     while True:
-        spool, engine = service_health.spool(data_dir), service_health.engine(data_dir)
+        spool, engine = service_health.spool_health(data_dir), service_health.gateway_health(data_dir)
         if spool is not None and engine is not None and not spool.waiting_bytes and not engine.waiting_bytes:
             return
         if time.monotonic() > deadline_s:

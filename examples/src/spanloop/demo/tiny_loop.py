@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from rich.markup import escape
 
 from spanloop.cli.console import out
-from spanloop.cli.follow import await_job
+from spanloop.runtime.job_progress import await_job
 from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
 from spanloop.semconv.environment import DATA_DIR_ENV
