@@ -64,7 +64,7 @@ from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 
 BLOCK_REQUESTS: Final = 20_000 // BATCH_SPANS
 MANY_CONNECTIONS: Final = 64

@@ -33,7 +33,7 @@ from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 
 OVERLOAD: Final = 10
 FLOOD_CONNECTIONS: Final = OVERLOAD * CONNECTIONS

@@ -24,7 +24,7 @@ from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 from spanloop.store.named_queries import named_query
 
 FILLED: Final = Path(__file__).parent / "filled"
@@ -356,7 +356,7 @@ def fill_store(address: Address, spans: int) -> list[Case]:
     episodes = spans // SPANS_PER_EPISODE
     print(f"{spans:,} spans in {episodes * STEP_NS / 1e9 / DAY_S:.0f} days", flush=True)
     with Store.open(address):
-        connection = Connection(address, answer_timeout_s=FILL_TIMEOUT_S)
+        connection = Connection(address, response_timeout_s=FILL_TIMEOUT_S)
         try:
             newest_ns = int(connection.query(NEWEST, doing="looking")["newest_ns"][0])
             end_ns = newest_ns + STEP_NS if newest_ns else time.time_ns() // 10**9 * 10**9

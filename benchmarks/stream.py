@@ -25,7 +25,7 @@ from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.pipeline.settings import memory_bytes as memory_from_environment
 from spanloop.store import Store
 from spanloop.store.client import Connection
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 
 STREAMED: Final = Path(__file__).parent / "streamed"
 TABLES: Final = ("spans", "generations", "scores")

@@ -22,7 +22,7 @@ from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.gateway.settings import EngineSettings, GatewaySettings
 from spanloop.store import connect
 from spanloop.store.client import Connection
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 from spanloop.training.job_spec import JobSpec
 
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -1,11 +1,13 @@
 """Fixtures that every part shares: a fresh data directory, and a fresh database on one real ClickHouse."""
 # pyright: reportMissingTypeStubs=false
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 from uuid import uuid4
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
@@ -16,11 +18,13 @@ from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 from spanloop.store.migrate import migrate
 
 MEMORY_CAP_BYTES = 1 << 30
 MIGRATED = "t_migrated"
+Rows: TypeAlias = Sequence[Mapping[str, object]]
+MakeFrame: TypeAlias = Callable[[str, Rows], pl.DataFrame]
 
 # A slow machine is no reason to fail, and what `make test` says must not depend on the examples of the day:
 # `--hypothesis-profile explore` (`make test-slow`) looks for new ones.
@@ -108,3 +112,22 @@ def store(address: Address, schema: Sequence[str]) -> Iterator[Store]:
     connection.close()
     with Store(address) as opened:
         yield opened
+
+
+@pytest.fixture
+def connection(address: Address, store: Store) -> Iterator[Connection]:
+    """A bare connection to the test's database, for statements that are not named queries."""
+    assert store.database == address.database
+    opened = Connection(address)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def frame_of(store: Store) -> MakeFrame:
+    """Make a complete frame for a table from sparse rows."""
+
+    def make(table: str, rows: Rows) -> pl.DataFrame:
+        return pl.DataFrame(rows, schema=store.schema(table))
+
+    return make

@@ -19,7 +19,7 @@ def test_a_key_is_found_by_its_secret_and_by_nothing_else(data_dir: DataDir) -> 
         assert ring.find(wrong) is None
 
 
-def test_a_scope_is_what_it_says_and_admin_is_everything(data_dir: DataDir) -> None:
+def test_a_key_has_its_scopes_and_admin_has_all(data_dir: DataDir) -> None:
     ring = KeyRing(data_dir)
     narrow, wide = ring.create("a", [Scope.SCORE, Scope.SCORE]).key, ring.create("b", [Scope.ADMIN]).key
     assert narrow.scopes == (Scope.SCORE,)
@@ -27,7 +27,7 @@ def test_a_scope_is_what_it_says_and_admin_is_everything(data_dir: DataDir) -> N
     assert all(wide.allows(scope) for scope in Scope)
 
 
-def test_a_key_itself_is_nowhere_on_disk(data_dir: DataDir) -> None:
+def test_the_secret_of_a_key_is_not_on_disk(data_dir: DataDir) -> None:
     made = KeyRing(data_dir).create("a", [Scope.INGEST])
     random_part = made.secret.rsplit("_", 1)[-1]
     for path in data_dir.path.rglob("*"):
@@ -48,24 +48,24 @@ def test_other_processes_see_changes_at_once(data_dir: DataDir) -> None:
     assert not found.allows(Scope.INGEST)
 
 
-def test_revoking_the_last_key_opens_no_door(data_dir: DataDir) -> None:
+def test_revoking_the_last_key_grants_no_access(data_dir: DataDir) -> None:
     ring = KeyRing(data_dir)
     ring.create("a", [Scope.INGEST])
     assert ring.revoke("a").revoked_at
     assert ring.is_required
-    with pytest.raises(ConfigurationError, match="no key a that could be revoked"):
+    with pytest.raises(ConfigurationError, match="no valid key a to revoke"):
         ring.revoke("a")
     ring.create("a", [Scope.INGEST])
     assert [key.name for key in ring.list()] == ["a", "a"]
 
 
-def test_keys_that_are_made_at_once_are_all_there(data_dir: DataDir) -> None:
+def test_keys_created_concurrently_are_all_stored(data_dir: DataDir) -> None:
     with ThreadPoolExecutor(8) as pool:
         running = [pool.submit(KeyRing(data_dir).create, f"k{number}", [Scope.INGEST]) for number in range(24)]
     assert {key.id for key in KeyRing(data_dir).list()} == {each.result().key.id for each in running}
 
 
-def test_a_name_is_taken_once_and_a_scope_is_needed(data_dir: DataDir) -> None:
+def test_a_name_is_unique_and_a_scope_is_required(data_dir: DataDir) -> None:
     ring = KeyRing(data_dir)
     ring.create("a", [Scope.INGEST])
     with pytest.raises(ConfigurationError, match="a key named a already"):
@@ -75,7 +75,7 @@ def test_a_name_is_taken_once_and_a_scope_is_needed(data_dir: DataDir) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"keys": [1]}', '{"keys": [{"id": "x"}]}'])
-def test_a_broken_file_is_said_and_no_key_is_good(data_dir: DataDir, text: str) -> None:
+def test_a_damaged_file_is_an_error_and_no_key_is_valid(data_dir: DataDir, text: str) -> None:
     data_dir.keys.write_text(text)
     ring = KeyRing(data_dir)
     assert ring.is_required
@@ -84,7 +84,7 @@ def test_a_broken_file_is_said_and_no_key_is_good(data_dir: DataDir, text: str) 
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_of_somebody_else_is_said(data_dir: DataDir) -> None:
+def test_an_unreadable_file_is_an_error(data_dir: DataDir) -> None:
     KeyRing(data_dir).create("a", [Scope.INGEST])
     data_dir.keys.chmod(0)
     with pytest.raises(DataDirectoryError):

@@ -28,7 +28,7 @@ def test_a_clickhouse_out_of_reach_is_one_sentence(spanloop: Run, host: str, sai
     done = spanloop("convert", SPANLOOP_CLICKHOUSE_URL=f"http://me:secret@{host}/db")
     assert done.returncode == 5
     what, step = done.stderr.strip().splitlines()[-2:]
-    assert what.startswith(f"error: ClickHouse is out of reach while connecting to http://me@{host}/db: ")
+    assert what.startswith(f"error: ClickHouse is unreachable while connecting to http://me@{host}/db: ")
     assert what.endswith(f"{said}.")
     assert "SPANLOOP_CLICKHOUSE_URL" in step
     assert "secret" not in done.stderr

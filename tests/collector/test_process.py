@@ -23,7 +23,7 @@ from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.semconv.errors import NotRunningError, StoreError
 from spanloop.store import connect
 from spanloop.store.client import Address, Connection
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 
 from .collectors import TIMEOUT_S, CollectorProcess, Launcher, trace_request
 

@@ -18,7 +18,7 @@ from spanloop.collector.protobuf_blocks import ProtobufBlock, ProtobufStrategy
 from spanloop.semconv.errors import NotRunningError, StoreError
 from spanloop.spool import Batch, Spool, StoredRecord
 from spanloop.store import Store
-from spanloop.store.client import Address, Connection, Pieces
+from spanloop.store.client import Address, Chunks, Connection
 
 from .collectors import trace_request
 
@@ -36,7 +36,7 @@ class Faults(Store):
         with self._fault(token):
             return super().insert(table, frame, token=token)
 
-    def insert_from(self, query_name: str, /, data: Sequence[bytes] | Pieces, *, token: str = "") -> None:
+    def insert_from(self, query_name: str, /, data: Sequence[bytes] | Chunks, *, token: str = "") -> None:
         with self._fault(token):
             super().insert_from(query_name, data, token=token)
 

@@ -21,7 +21,7 @@ from spanloop.collector.otlp.wire import serialize
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.store.client import Address, Connection
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 
 from ..collector.collectors import NOW_NS, PROTOBUF, SECOND_NS, CollectorProcess
 from .ledger import Balance, Ledger, balance

@@ -45,7 +45,7 @@ from pathlib import Path
 from spanloop.semconv.errors import StoreError
 from spanloop.datadir import DataDir
 from spanloop.store import connect
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 from spanloop.store.client import Connection
 
 directory = DataDir(sys.argv[1])
@@ -87,21 +87,21 @@ def small_disk(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_full_disk_is_said_and_what_was_acknowledged_stays(small_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_acknowledged_rows_are_kept(small_disk: Path) -> None:
     done = on_a_small_disk(small_disk, FILL)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert "ClickHouse refused inserting 100000 rows into 'training_metrics'" in said["full"]
+    assert "ClickHouse rejected inserting 100000 rows into 'training_metrics'" in said["full"]
     assert "Free space on ClickHouse's disk" in said["full"]
     assert said["stored"] >= 100_000
     assert said["counted"] == said["stored"]
     assert said["written"].startswith("DataDirectoryError: No space is left for the data directory")
 
 
-def test_a_full_disk_can_be_read_and_an_answer_that_was_cut_off_is_no_answer(small_disk: Path) -> None:
+def test_a_full_disk_can_be_read_and_a_truncated_response_is_an_error(small_disk: Path) -> None:
     done = on_a_small_disk(small_disk, READ)
     assert done.returncode == 0, done.stderr
-    assert "The answer of reading much was cut off" in done.stdout
+    assert "The response to reading much was cut off" in done.stdout
     assert "Free space on ClickHouse's disk" in done.stdout
 
 

@@ -13,7 +13,7 @@ from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 from spanloop.store.migrate import migrate, migrations
 
-from .conftest import MakeFrame
+from ..conftest import MakeFrame
 
 SECOND = 10**9
 START = 1_760_000_000 * SECOND
@@ -84,7 +84,7 @@ def test_log_records_of_any_time_are_found(store: Store, frame_of: MakeFrame) ->
     assert store.query("pipeline_touched", **since, **page)["trace_id"].to_list() == list(TRACES)
 
 
-def test_what_was_there_before_is_found_too(address: Address, frame_of: MakeFrame) -> None:
+def test_rows_from_before_the_migration_are_found(address: Address, frame_of: MakeFrame) -> None:
     old = replace(address, database=f"{address.database}_older")
     migrate(old, migrations()[:BEFORE_LOOKUPS])
     with Store(old) as store:
@@ -117,7 +117,7 @@ def test_a_job_that_records_again_is_one_job(store: Store, frame_of: MakeFrame) 
     assert newest.height == 5
 
 
-def test_what_forgetting_leaves_of_an_episode_has_just_come_in(store: Store, frame_of: MakeFrame) -> None:
+def test_the_rest_of_a_forgotten_episode_counts_as_new(store: Store, frame_of: MakeFrame) -> None:
     insert_spans(store, frame_of, TRACES, IngestedAt=datetime(2025, 3, 1, tzinfo=UTC))
     episode = {"episode_id": "e", "revision": 1, "trace_ids": list(TRACES), "started_at": START}
     store.insert("episodes", frame_of("episodes", [episode]).drop("converted_at"))

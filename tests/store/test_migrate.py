@@ -39,7 +39,7 @@ def journal(address: Address) -> list[tuple[int, str]]:
     return [(int(version), str(state)) for version, state in rows.iter_rows()]
 
 
-def test_a_missing_database_is_made_and_filled(address: Address) -> None:
+def test_a_missing_database_is_created_and_migrated(address: Address) -> None:
     migrate(address)
     assert {"otel_traces", "otel_logs", "scores", "transitions", "schema_migrations"} <= set(tables(address))
     assert journal(address) == JOURNAL
@@ -90,15 +90,15 @@ def test_an_edited_migration_is_refused(address: Address) -> None:
         migrate(address, [edited, *migrations()[1:]])
 
 
-def test_tables_of_somebody_else_are_left_alone(address: Address) -> None:
+def test_foreign_tables_are_not_touched(address: Address) -> None:
     Connection(address, database="default").command(f"CREATE DATABASE `{address.database}`", doing="preparing")
     Connection(address).command("CREATE TABLE otel_traces (TraceId String) ENGINE = Memory", doing="preparing")
-    with pytest.raises(StoreError, match="already has otel_traces, which spanloop did not make"):
+    with pytest.raises(StoreError, match="already has otel_traces, not created by spanloop"):
         migrate(address)
     assert set(tables(address)) == {"otel_traces"}
 
 
-def test_tables_under_other_names_are_no_hindrance(address: Address) -> None:
+def test_tables_with_other_names_are_allowed(address: Address) -> None:
     Connection(address, database="default").command(f"CREATE DATABASE `{address.database}`", doing="preparing")
     Connection(address).command("CREATE TABLE theirs (a String) ENGINE = Memory", doing="preparing")
     migrate(address)
@@ -113,15 +113,15 @@ def test_services_that_start_together_migrate_together(address: Address) -> None
         assert store.query("store_counts").height > 10
 
 
-def test_a_server_that_refuses_the_password_says_so(address: Address) -> None:
+def test_a_rejected_password_is_reported(address: Address) -> None:
     with pytest.raises(StoreError, match="code 516") as refused:
         migrate(replace(address, password="wrong"))
     assert "wrong" not in str(refused.value)
     assert "Check user and password" in refused.value.next_step
 
 
-def test_a_server_out_of_reach_says_so(address: Address) -> None:
-    with pytest.raises(StoreError, match=r"out of reach while connecting to http://spanloop@127\.0\.0\.1:1/"):
+def test_an_unreachable_server_is_reported(address: Address) -> None:
+    with pytest.raises(StoreError, match=r"unreachable while connecting to http://spanloop@127\.0\.0\.1:1/"):
         migrate(replace(address, port=1))
 
 

@@ -3,14 +3,14 @@
 import pytest
 
 import spanloop.store
-from spanloop.store import DataDir, EmbeddedClickHouse, Store, connect, locate
+from spanloop.store import DataDir, EmbeddedClickHouse, Store, connect, discovery
 from spanloop.store.store import Store as DefinedStore
 
 
 def test_the_public_names() -> None:
     assert spanloop.store.__all__ == ["DataDir", "EmbeddedClickHouse", "Store", "connect"]
     assert Store is DefinedStore
-    assert connect is locate.connect
+    assert connect is discovery.connect
     assert {DataDir.__module__, EmbeddedClickHouse.__module__} == {
         "spanloop.datadir.directory",
         "spanloop.embedded_clickhouse.supervisor",

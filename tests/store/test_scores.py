@@ -29,7 +29,7 @@ def test_the_last_write_of_a_key_wins_and_a_retry_changes_nothing(store: Store) 
     assert (found["value"], found["comment"], found["source"], found["name"]) == (1.0, "better", "api", "reward")
 
 
-def test_without_a_key_target_name_and_source_make_it(store: Store) -> None:
+def test_the_default_key_is_derived_from_target_name_and_source(store: Store) -> None:
     first = add_scores(store, [Score(value=0, response_id="r"), Score(value=1, response_id="r", name="style")])
     again = add_scores(store, [Score(value=1, response_id="r", comment="after all")])
     other = add_scores(store, [Score(value=0, response_id="r", source="judge")])
@@ -38,7 +38,7 @@ def test_without_a_key_target_name_and_source_make_it(store: Store) -> None:
     assert len(listed(store, response_id="r")) == 3
 
 
-def test_of_one_request_the_last_counts(store: Store) -> None:
+def test_the_last_score_of_a_request_counts(store: Store) -> None:
     add_scores(store, [Score(id="k", value=value, session_id="s") for value in (0, 0.25, 0.75)])
     assert [row["value"] for row in listed(store)] == [0.75]
 
@@ -71,7 +71,7 @@ def test_ids_times_and_truths_are_read() -> None:
     assert (score.number, score.trace_id) == (1.0, TRACE.lower())
     moment = datetime(2026, 1, 2, 2, 4, 5, tzinfo=UTC)
     assert score.timestamp == moment
-    assert score.moment_ns() == int(moment.timestamp()) * 10**9
+    assert score.timestamp_ns() == int(moment.timestamp()) * 10**9
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_ids_times_and_truths_are_read() -> None:
         ({"value": float("nan"), "session_id": "s"}, "finite"),
         ({"value": "1", "session_id": "s"}, "valid number"),
         ({"value": 1, "trace_id": "12"}, "match pattern"),
-        ({"value": 1, "trace_id": "0" * 32}, "not all zero"),
+        ({"value": 1, "trace_id": "0" * 32}, "not be all zero"),
         ({"value": 1, "span_id": "1" * 16, "session_id": "s"}, "expected trace_id too"),
         ({"value": 1, "session_id": "s", "timestamp": "2200-01-01"}, "between 1970 and 2106"),
         ({"value": 1, "session_id": "s", "timestamp": "soon"}, "valid datetime"),
@@ -91,7 +91,7 @@ def test_ids_times_and_truths_are_read() -> None:
         ({"value": 1, "session_id": "half \ud800"}, "unicode"),
     ],
 )
-def test_what_is_no_score_says_why(fields: dict[str, object], said: str) -> None:
+def test_an_invalid_score_is_an_error_with_the_reason(fields: dict[str, object], said: str) -> None:
     with pytest.raises(ValidationError, match=re.escape(said)):
         Score.model_validate(fields)
 

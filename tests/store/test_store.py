@@ -35,7 +35,7 @@ def count(connection: Connection, table: str) -> int:
     return int(connection.query(f"SELECT count() AS n FROM {table}", doing="counting")["n"][0])
 
 
-def test_spans_come_back_as_they_went_in(store: Store, frame_of: Any) -> None:
+def test_spans_round_trip(store: Store, frame_of: Any) -> None:
     frame = frame_of("otel_traces", span_rows(3))
     assert store.insert("otel_traces", frame) == 3
     back = store.query("trace_spans", trace_id="trace-1")
@@ -53,7 +53,7 @@ def test_spans_come_back_as_they_went_in(store: Store, frame_of: Any) -> None:
     assert datetime.now(UTC) - row["IngestedAt"] < timedelta(minutes=5)
 
 
-def test_what_was_read_can_be_inserted_again_unchanged(store: Store, frame_of: Any) -> None:
+def test_a_read_frame_can_be_inserted_again_unchanged(store: Store, frame_of: Any) -> None:
     store.insert("otel_traces", frame_of("otel_traces", span_rows(1)))
     columns = list(store.schema("otel_traces"))
     first = store.query("trace_spans", trace_id="trace-0").select(columns)
@@ -192,7 +192,7 @@ def test_a_value_that_does_not_fit_is_refused_and_named(store: Store, connection
 
 
 @pytest.mark.parametrize("table", ["no_such_table", "otel_traces; DROP TABLE otel_traces", "a.b", ""])
-def test_a_table_that_is_not_there_is_refused(store: Store, table: str) -> None:
+def test_an_unknown_table_is_an_error(store: Store, table: str) -> None:
     with pytest.raises(StoreError, match="table"):
         store.insert(table, pl.DataFrame({"a": [1]}))
 
@@ -209,7 +209,7 @@ def test_threads_share_a_store(store: Store, connection: Connection) -> None:
     assert count(connection, "training_metrics") == 60
 
 
-def test_parameters_travel_bound(store: Store, frame_of: Any) -> None:
+def test_parameters_are_bound(store: Store, frame_of: Any) -> None:
     nasty = "it's \\ {limit:UInt32} \n\t -- ; ünï"
     store.insert("otel_traces", frame_of("otel_traces", [{"Timestamp": START_NS, "TraceId": nasty}]))
     assert store.query("trace_spans", trace_id=nasty)["TraceId"].to_list() == [nasty]

@@ -9,7 +9,7 @@ from spanloop.store.client import Address, Connection
 from spanloop.store.migrate import migrate, migrations
 from spanloop.store.named_queries import named_query
 
-from .conftest import MakeFrame
+from ..conftest import MakeFrame
 
 SECOND = 10**9
 START = 1_760_000_000 * SECOND
@@ -92,7 +92,7 @@ def test_filters_choose_traces_and_not_rows(store: Store, frame_of: MakeFrame) -
     assert listed(store, since_s=START // SECOND + 86_400) == []
 
 
-def test_the_greatest_values_are_summed_up(store: Store, frame_of: MakeFrame) -> None:
+def test_the_greatest_values_are_summarized(store: Store, frame_of: MakeFrame) -> None:
     extreme = {
         "gen_ai.request.model": "m",
         "gen_ai.usage.input_tokens": str(2**32 - 1),
@@ -106,7 +106,7 @@ def test_the_greatest_values_are_summed_up(store: Store, frame_of: MakeFrame) ->
     assert second["started_at"].year == 1970
 
 
-def test_what_was_there_before_is_summed_up_too(address: Address, frame_of: MakeFrame) -> None:
+def test_rows_from_before_the_migration_are_summarized(address: Address, frame_of: MakeFrame) -> None:
     old = replace(address, database=f"{address.database}_old")
     migrate(old, migrations()[:5])
     with Store(old) as store:
@@ -213,7 +213,7 @@ FILLED: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def test_lists_read_no_message_and_only_what_is_new(address: Address, connection: Connection) -> None:
+def test_lists_read_no_message_column_and_only_the_newest_rows(address: Address, connection: Connection) -> None:
     """Sixty thousand rows from the seventy days before; the server's own log says what is read."""
     for table, columns in FILLED.items():
         values = f"SELECT {', '.join(columns.values())} FROM numbers({{rows:UInt64}})"
@@ -240,7 +240,7 @@ def test_lists_read_no_message_and_only_what_is_new(address: Address, connection
         assert name not in NEWEST or rows < OLD_ROWS / 4, (name, rows)
 
 
-def test_the_watch_would_see_a_message_column(address: Address, connection: Connection) -> None:
+def test_the_column_check_detects_a_message_column(address: Address, connection: Connection) -> None:
     settings = {"log_queries": "1", "log_comment": f"{address.database} seen"}
     connection.query("SELECT SpanAttributes FROM otel_traces", doing="reading", settings=settings)
     connection.command("SYSTEM FLUSH LOGS query_log", doing="reading the log")

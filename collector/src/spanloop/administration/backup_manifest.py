@@ -93,8 +93,8 @@ def read_manifest(folder: Path) -> BackupManifest:
         ) from error
     if manifest.format != FORMAT:
         raise DataDirectoryError(
-            f"The backup {folder} has format {manifest.format}, made by spanloop {manifest.spanloop}; this is spanloop "
-            f"{version('spanloop')}, which reads format {FORMAT}.",
+            f"The backup {folder} has format {manifest.format}, created by spanloop {manifest.spanloop}; this is "
+            f"spanloop {version('spanloop')}, which reads format {FORMAT}.",
             next_step=f"Run pip install 'spanloop=={manifest.spanloop}', or a newer one.",
         )
     return manifest

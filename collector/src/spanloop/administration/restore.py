@@ -16,10 +16,10 @@ import polars as pl
 
 from spanloop.datadir import DataDir, disk_error, sync_directory
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
-from spanloop.embedded_clickhouse.lock import is_claimed
+from spanloop.embedded_clickhouse.lock import is_locked
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
 from spanloop.store.client import Connection
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 from spanloop.store.migrate import migrate
 from spanloop.store.named_queries import named_query
 
@@ -88,7 +88,7 @@ def restore(source: Path, data_dir: DataDir, *, progress: Progress) -> BackupMan
 def _wait_until_unused(staging: DataDir) -> None:
     """The server of a restore that was killed ends by itself."""
     deadline_s = time.monotonic() + _WAIT_S
-    while is_claimed(staging):
+    while is_locked(staging):
         if time.monotonic() > deadline_s:
             raise DataDirectoryError(
                 f"Another restore works on {staging.path}.", next_step="Let it end, or stop it, then run this again."

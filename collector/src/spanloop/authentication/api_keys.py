@@ -1,7 +1,7 @@
-"""API keys: who may send and read, kept in the data directory so that they hold while ClickHouse is away.
+"""API keys with scopes, stored in the data directory so that they are valid while ClickHouse is unavailable.
 
-Invariant: a key itself is nowhere but with its owner; here is its SHA-256, which is enough for 256 random bits. Once a
-first key was made, every request needs one, also when the last was revoked: taking keys away never opens a door.
+Invariant: only the SHA-256 of a key is stored, which is sufficient for 256 random bits. From the first key on, every
+request needs a key, also after the last one is revoked: revoking keys never grants access.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ _SECRET_BYTES: Final = 32
 
 
 class Scope(StrEnum):
-    """What a key is good for."""
+    """Permission of a key."""
 
     INGEST = "ingest"
     """Send spans and log records."""
@@ -33,13 +33,13 @@ class Scope(StrEnum):
     READ = "read"
     """Read the collector's metrics."""
     TRAIN = "train"
-    """Change what is served, over the gateway's ``/admin``."""
+    """Change the served model through the gateway's ``/admin``."""
     ADMIN = "admin"
-    """Everything."""
+    """All permissions."""
 
 
 class Key(NamedTuple):
-    """What is known of a key."""
+    """A stored API key."""
 
     id: str
     name: str
@@ -48,29 +48,29 @@ class Key(NamedTuple):
     created_at: str
     """ISO 8601, UTC."""
     revoked_at: str
-    """Empty while it is good."""
+    """ISO 8601, UTC; empty while the key is valid."""
 
     def allows(self, scope: Scope) -> bool:
-        """Whether it is good for that."""
+        """Return whether the key is valid and has the scope."""
         return not self.revoked_at and (scope in self.scopes or Scope.ADMIN in self.scopes)
 
 
 class NewKey(NamedTuple):
-    """A key at its only moment in the open."""
+    """A new key with its secret, which is not stored."""
 
     key: Key
     secret: str
-    """What its owner sends as ``Authorization: Bearer SECRET``."""
+    """The client sends it as ``Authorization: Bearer SECRET``."""
 
 
 _Keys: TypeAlias = list[Key]
 
 
 class KeyRing:
-    """The keys of one data directory. Changes by other processes are seen at the next call.
+    """The API keys of one data directory. The next call sees changes by other processes.
 
     Args:
-        data_dir: Opened.
+        data_dir: An opened data directory.
     """
 
     def __init__(self, data_dir: DataDir) -> None:
@@ -81,32 +81,32 @@ class KeyRing:
 
     @property
     def is_required(self) -> bool:
-        """Whether requests need a key: from the first key on, for good."""
+        """Whether requests need a key: always after the first key was created."""
         return self._path.exists()
 
     def create(self, name: str, scopes: Iterable[Scope]) -> NewKey:
-        """Make a key.
+        """Create a key.
 
         Raises:
-            ConfigurationError: No name, no scope, or a good key of that name is there.
-            DataDirectoryError: The disk refuses.
+            ConfigurationError: The name or scopes are empty, or a valid key has this name.
+            DataDirectoryError: The disk reports an error.
         """
-        wanted = tuple(dict.fromkeys(scopes))
-        if not name or not wanted:
-            raise ConfigurationError(f"A key needs a name and a scope: got {name!r}, {list(wanted)}.")
-        with self._changing() as keys:
-            if any(key.name == name and not key.revoked_at for key in keys):
+        unique_scopes = tuple(dict.fromkeys(scopes))
+        if not name or not unique_scopes:
+            raise ConfigurationError(f"A key needs a name and a scope: got {name!r}, {list(unique_scopes)}.")
+        with self._locked_keys() as keys:
+            if any(existing.name == name and not existing.revoked_at for existing in keys):
                 raise ConfigurationError(
-                    f"There is a key named {name} already.", next_step="Take another name, or revoke that one first."
+                    f"There is a key named {name} already.", next_step="Use another name, or revoke that key first."
                 )
             identity = secrets.token_hex(4)
             secret = f"{_PREFIX}{identity}_{secrets.token_urlsafe(_SECRET_BYTES)}"
-            made = Key(identity, name, wanted, _hash(secret), _now(), "")
-            keys.append(made)
-        return NewKey(made, secret)
+            key = Key(identity, name, unique_scopes, _hash(secret), _now(), "")
+            keys.append(key)
+        return NewKey(key, secret)
 
     def list(self) -> Sequence[Key]:
-        """All keys, revoked ones too, in the order in which they were made.
+        """Return all keys, including revoked ones, in order of creation.
 
         Raises:
             DataDirectoryError: The file cannot be read.
@@ -124,37 +124,37 @@ class KeyRing:
         return self._keys
 
     def revoke(self, id_or_name: str) -> Key:
-        """Make a key worthless, at once.
+        """Revoke a key immediately.
 
         Raises:
-            ConfigurationError: There is no such key that is still good.
-            DataDirectoryError: The disk refuses.
+            ConfigurationError: No valid key has this id or name.
+            DataDirectoryError: The disk reports an error.
         """
-        with self._changing() as keys:
+        with self._locked_keys() as keys:
             for at, key in enumerate(keys):
                 if id_or_name in {key.id, key.name} and not key.revoked_at:
                     keys[at] = key._replace(revoked_at=_now())
                     return keys[at]
         raise ConfigurationError(
-            f"There is no key {id_or_name} that could be revoked.", next_step="spanloop keys list shows all."
+            f"There is no valid key {id_or_name} to revoke.", next_step="spanloop keys list shows all keys."
         )
 
     def find(self, secret: str) -> Key | None:
-        """The key whose secret that is, revoked ones too; takes equally long whichever it is.
+        """Look a key up by its secret, including revoked keys, in constant time.
 
         Raises:
             DataDirectoryError: The file cannot be read.
         """
         hashed = _hash(secret)
-        found = None
+        match = None
         for key in self.list():
             if hmac.compare_digest(key.sha256, hashed):
-                found = key
-        return found
+                match = key
+        return match
 
     @contextmanager
-    def _changing(self) -> Generator[_Keys]:
-        """The keys, to be changed by one process at a time; written back at the end."""
+    def _locked_keys(self) -> Generator[_Keys]:
+        """Yield the keys under an exclusive lock, and store them if the caller changed them."""
         try:
             descriptor = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
@@ -176,7 +176,7 @@ class KeyRing:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataDirectoryError(
                 f"The keys in {self._path} cannot be read: {error}.",
-                next_step="Restore the file from a backup. While it is there and broken, no key is good.",
+                next_step="Restore the file from a backup. While it is damaged, no key is valid.",
             ) from error
 
 

@@ -106,7 +106,7 @@ def _record(score: Score) -> LogRecord:
     value = AnyValue(double_value=score.number)
     attributes.append(KeyValue(key=names.GEN_AI_EVALUATION_SCORE_VALUE, value=value))
     return LogRecord(
-        time_unix_nano=score.moment_ns(),
+        time_unix_nano=score.timestamp_ns(),
         severity_number=SeverityNumber.SEVERITY_NUMBER_INFO,
         trace_id=bytes.fromhex(score.judged_trace_id),
         span_id=bytes.fromhex(score.span_id),

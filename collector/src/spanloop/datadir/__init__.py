@@ -1,4 +1,4 @@
-"""The data directory: the layout of one spanloop's files on disk, and durable file replacement."""
+"""The data directory: layout of spanloop's files on disk, and durable, atomic replacement of files."""
 
 from .directory import DataDir, disk_error, sync_directory, write_atomically
 

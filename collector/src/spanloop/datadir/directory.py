@@ -1,7 +1,7 @@
-"""The data directory: where everything of one spanloop lives on disk.
+"""The data directory: paths of all files of one spanloop installation.
 
-Invariant: a directory that ``open()`` returned holds a ``version.json`` of exactly this layout. Nothing is upgraded or
-guessed here: another layout, or spanloop's files without a ``version.json``, is refused with the version it needs.
+Invariant: a directory that ``open()`` returned holds a ``version.json`` of exactly this layout. A directory with
+another layout, or with spanloop's files but no ``version.json``, is rejected with the required version, not upgraded.
 """
 
 import errno
@@ -20,17 +20,17 @@ from spanloop.semconv.environment import RunningService, default_data_dir, read_
 from spanloop.semconv.errors import DataDirectoryError
 
 LAYOUT: Final = 1
-"""The layout that this code reads and writes; raised when a path below changes its meaning."""
+"""Layout version that this code reads and writes; incremented when the meaning of a path changes."""
 
 _OWNED_NAMES: Final = ("clickhouse", "spool", "generations", "control.db", "models", "jobs")
 
 
 @dataclass(frozen=True)
 class DataDir:
-    """Paths inside one data directory. Making one touches nothing; ``open()`` creates and checks it.
+    """Paths inside one data directory. The constructor does not access the disk; ``open()`` creates and checks it.
 
     Args:
-        path: The directory; relative paths and ``~`` are resolved.
+        path: The directory; relative paths and ``~`` are resolved. Default: `default_data_dir`.
     """
 
     path: Path
@@ -46,12 +46,12 @@ class DataDir:
 
     @property
     def up_lock(self) -> Path:
-        """Held with ``flock`` by the one ``spanloop up``."""
+        """Lock (``flock``) of the running ``spanloop up``."""
         return self.path / "up.lock"
 
     @property
     def run(self) -> Path:
-        """Run files: who answers where."""
+        """Run files: URL and process id of each running service."""
         return self.path / "run"
 
     @property
@@ -76,12 +76,12 @@ class DataDir:
 
     @property
     def spool(self) -> Path:
-        """Acknowledged request bodies on their way to ClickHouse."""
+        """The collector's spool: acknowledged request bodies that are not in ClickHouse yet."""
         return self.path / "spool"
 
     @property
     def generations(self) -> Path:
-        """The gateway's captures on their way to ClickHouse."""
+        """The gateway's spool: captured generations that are not in ClickHouse yet."""
         return self.path / "generations"
 
     @property
@@ -101,29 +101,30 @@ class DataDir:
 
     @property
     def jobs(self) -> Path:
-        """One folder for each training job."""
+        """Folders of training jobs, one each."""
         return self.path / "jobs"
 
     @property
     def logs(self) -> Path:
-        """``<service>.log``: what a service printed."""
+        """``<service>.log``: output of the services."""
         return self.path / "logs"
 
     def open(self) -> Self:
-        """Create the directory if it is new, check its layout if it is not.
+        """Create the directory, or check the layout of an existing one.
 
         Returns:
-            This same object, for chaining.
+            This object, for chaining.
 
         Raises:
-            DataDirectoryError: Another layout, no layout, not writable, or no space left.
+            DataDirectoryError: The layout is unknown or another one, the directory is not writable, or no space is
+                left.
         """
         with _disk_errors(self.path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.version_file.exists():
                 self._check_layout(self.version_file.read_text(encoding="utf-8"))
             else:
-                self._refuse_unversioned()
+                self._reject_unversioned()
                 write_atomically(self.version_file, json.dumps({"layout": LAYOUT, "spanloop": version("spanloop")}))
             for folder in (self.run, self.logs):
                 folder.mkdir(mode=0o700, exist_ok=True)
@@ -135,14 +136,14 @@ class DataDir:
         """Replace a file of this directory atomically and durably.
 
         Raises:
-            DataDirectoryError: Not writable, or no space left.
+            DataDirectoryError: The directory is not writable, or no space is left.
         """
         with _disk_errors(self.path):
             write_atomically(path, text, mode=mode)
 
     @contextmanager
     def announce(self, service: str, url: str) -> Generator[None]:
-        """Say in ``run/<service>.json`` that this process answers at ``url``, for as long as the block lasts."""
+        """Announce this process and its ``url`` in ``run/<service>.json`` while the context is active."""
         run_file = self.run / f"{service}.json"
         self.write(run_file, json.dumps({"url": url, "pid": os.getpid()}))
         try:
@@ -153,7 +154,7 @@ class DataDir:
                 run_file.unlink(missing_ok=True)
 
     def running(self, service: str) -> RunningService | None:
-        """The service that announced itself and whose process is alive, else None."""
+        """Return an announced service whose process is alive, else None."""
         return read_run_file(self.path, service)
 
     def _check_layout(self, text: str) -> None:
@@ -169,30 +170,30 @@ class DataDir:
             ) from error
         if layout != LAYOUT:
             raise DataDirectoryError(
-                f"The data directory {self.path} has layout {layout}, made by spanloop {writer or '(unknown)'}; "
+                f"The data directory {self.path} has layout {layout}, created by spanloop {writer or '(unknown)'}; "
                 f"this is spanloop {version('spanloop')}, which reads layout {LAYOUT}.",
-                next_step=(f"Run pip install 'spanloop=={writer}'" if writer else "Use the spanloop that made it")
+                next_step=(f"Run pip install 'spanloop=={writer}'" if writer else "Use the spanloop that created it")
                 + ", or name another directory with --data-dir.",
             )
 
-    def _refuse_unversioned(self) -> None:
-        found = [name for name in _OWNED_NAMES if (self.path / name).exists()]
-        # Looked at again, because another process may have opened the same new directory in between.
-        if found and not self.version_file.exists():
+    def _reject_unversioned(self) -> None:
+        names = [name for name in _OWNED_NAMES if (self.path / name).exists()]
+        # Check again, because another process may have created the version file in between.
+        if names and not self.version_file.exists():
             raise DataDirectoryError(
-                f"The data directory {self.path} has no version.json but holds {', '.join(found)}: "
+                f"The data directory {self.path} has no version.json but holds {', '.join(names)}: "
                 "its layout is unknown.",
                 next_step="Restore version.json from a backup, or name another directory with --data-dir.",
             )
 
 
 def write_atomically(path: Path, text: str, *, mode: int = 0o600) -> None:
-    """Replace ``path`` so that a reader, or a crash at any point, sees the old content or the new one, never a part.
+    """Replace a file atomically: readers, and a crash at any point, see the complete old or new content.
 
-    The folder is synced too, because a rename is durable only with it. Costs two fsyncs: not for hot paths.
+    The folder is synced as well, which makes the rename durable. The cost is two fsyncs: not for hot paths.
 
     Raises:
-        OSError: What the file system said.
+        OSError: The file system reported an error.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
@@ -226,7 +227,7 @@ def _disk_errors(path: Path) -> Generator[None]:
 
 
 def disk_error(path: Path, error: OSError) -> DataDirectoryError:
-    """What a failed disk operation below ``path`` means to a person."""
+    """Convert an error of a disk operation below ``path`` to an error with a next step."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return DataDirectoryError(
             f"No space is left for the data directory {path}: {error.strerror} ({_free(path)} free).",
@@ -236,7 +237,7 @@ def disk_error(path: Path, error: OSError) -> DataDirectoryError:
         return _not_writable(path)
     if error.errno in {errno.ENOTDIR, errno.EEXIST}:
         return DataDirectoryError(
-            f"The data directory {path} cannot be made: a file is in its place.",
+            f"The data directory {path} cannot be created: a file is in its place.",
             next_step="Name another directory with --data-dir.",
         )
     return DataDirectoryError(

@@ -1,4 +1,4 @@
-"""The embedded ClickHouse server: started from the wheel ``chdb-core``, supervised, and located by a run file.
+"""The embedded ClickHouse server: started from the wheel ``chdb-core``, supervised, and announced in a run file.
 
 The server process imports neither polars nor the ClickHouse client.
 """

@@ -1,7 +1,7 @@
-"""What the embedded ClickHouse is told: its configuration files, its password, its memory cap.
+"""Configuration files, password and memory cap of the embedded ClickHouse.
 
-Invariant: it listens on the loopback only, and nobody gets in without the password. The user ``default`` must exist,
-because the engine's own session is it; it may open listeners and sleep, and nothing else.
+Invariant: the server listens on the loopback interface only and requires the password. The user ``default`` must exist,
+because the engine's own session uses it; its rights are limited to opening listeners and sleeping.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from spanloop.semconv.errors import DataDirectoryError
 
 USER: Final = "spanloop"
 MALLOC_ENV: Final = "JE_MALLOC_CONF"
-"""Where the engine's jemalloc looks for settings, when it is loaded."""
+"""Environment variable from which the engine's jemalloc reads its settings when it is loaded."""
 MALLOC_SETTINGS: Final = "dirty_decay_ms:60000,oversize_threshold:0"
-"""Keep freed memory for a minute instead of five seconds, pieces of 64 MiB and more too. Columns of a block are such
-pieces: without this an insert spends a quarter of its time on getting pages that it had a moment before."""
+"""Keep freed memory for a minute instead of five seconds, including allocations of 64 MiB and more, such as the columns
+of a block. Without this, an insert spends a quarter of its time on page faults for memory that was just freed."""
 _MEMORY_SHARE: Final = 0.25
 _MEMORY_CAP_MAX_BYTES: Final = 4 * 2**30
 _MEMORY_CAP_MIN_BYTES: Final = 512 * 2**20
@@ -31,9 +31,9 @@ _CGROUP_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 
-# clickhouse-local, which the engine is, ignores logger.level: only log-level keeps it from tracing every query.
-# It would also wait 5 s at the end for idle connections of clients that are still there.
-# To merge a span costs as much as to insert it: parts wait for ten of their size (default five), or for their age.
+# The engine is clickhouse-local, which ignores logger.level: only log-level stops it from tracing every query.
+# shutdown_wait_unfinished: the default waits 5 s at shutdown for idle connections of clients.
+# merge_selector_base: merging a span costs as much as inserting it, so merges wait for ten parts (default five).
 _CONFIG: Final = """<clickhouse>
   <listen_host>127.0.0.1</listen_host>
   <http_port>{port}</http_port>
@@ -59,7 +59,7 @@ _CONFIG: Final = """<clickhouse>
   </logger>
 </clickhouse>
 """
-# Form fields are parsed before anybody is logged in, so that their limit belongs to the default profile.
+# Form fields are parsed before authentication, so their limit must be set in the default profile.
 _USERS: Final = """<clickhouse>
   <profiles>
     <default>
@@ -92,14 +92,14 @@ _USERS: Final = """<clickhouse>
 
 
 def default_memory_cap_bytes() -> int:
-    """A quarter of the memory of the machine or container, at least 512 MiB and at most 4 GiB."""
+    """Return a quarter of the memory of the machine or container, at least 512 MiB and at most 4 GiB."""
     total = min(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_container_limits_bytes())
     return max(_MEMORY_CAP_MIN_BYTES, min(_MEMORY_CAP_MAX_BYTES, int(total * _MEMORY_SHARE)))
 
 
 def _container_limits_bytes() -> Iterator[int]:
     for path in _CGROUP_LIMITS:
-        # "max", or no such file, is no limit.
+        # "max" or a missing file means no limit.
         with suppress(OSError, ValueError):
             yield int(path.read_text(encoding="ascii"))
 
@@ -108,7 +108,7 @@ def write_config(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None
     """Write ``config.xml`` and ``users.xml`` for the next start.
 
     Raises:
-        DataDirectoryError: Not writable, or no space left.
+        DataDirectoryError: The directory is not writable, or no space is left.
     """
     folder = data_dir.clickhouse_conf
     data_dir.write(
@@ -131,27 +131,27 @@ def write_config(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None
 
 
 def server_log(data_dir: DataDir) -> Path:
-    """The engine's own log; what the process prints is elsewhere."""
+    """Return the path of the engine's own log; the process's output is in another file."""
     return data_dir.clickhouse_conf / "clickhouse.log"
 
 
 def backups_folder(data_dir: DataDir) -> Path:
-    """The only folder that the server backs up to and restores from: holds a link to the real place meanwhile."""
+    """Return the only folder that BACKUP and RESTORE may use; it holds a link to the backup while they run."""
     return data_dir.clickhouse_conf / "backups"
 
 
 def ensure_secret(data_dir: DataDir) -> str:
-    """The password, made at the first start and kept, so that clients survive a restart of the server."""
+    """Return the password; it is created at the first start and kept, so that clients survive a server restart."""
     if not data_dir.clickhouse_secret.exists():
         data_dir.write(data_dir.clickhouse_secret, secrets.token_urlsafe(32))
     return read_secret(data_dir)
 
 
 def read_secret(data_dir: DataDir) -> str:
-    """The password of the embedded server.
+    """Read the password of the embedded server.
 
     Raises:
-        DataDirectoryError: The file is missing, empty or not readable.
+        DataDirectoryError: The file is missing, empty or unreadable.
     """
     path = data_dir.clickhouse_secret
     try:
@@ -159,7 +159,7 @@ def read_secret(data_dir: DataDir) -> str:
     except (OSError, ValueError) as error:
         raise DataDirectoryError(
             f"The password of the embedded ClickHouse cannot be read from {path}: {error}.",
-            next_step="Run as the user that started it, or remove the file and start it again.",
+            next_step="Run as the user that started the server, or remove the file and start the server again.",
         ) from error
     if not secret:
         raise DataDirectoryError(f"{path} is empty.", next_step="Remove it and start the embedded ClickHouse again.")

@@ -1,7 +1,7 @@
-"""Tables whose definition a full disk has emptied: the embedded server does not start while such a file is there.
+"""Remove empty table definitions, which a full disk can leave and which stop the embedded server from starting.
 
-ClickHouse keeps each table's definition in a file of its own, apart from the rows. An empty file of a table without
-rows is removed here; `migrate` makes the table anew. A view has no rows: what it would have written, it has written.
+ClickHouse stores each table's definition in a file of its own, apart from the rows. This module removes the empty
+definition of a table without rows; `migrate` recreates the table. A materialized view stores no rows itself.
 """
 
 import re
@@ -20,25 +20,25 @@ _NO_PARTS: Final = frozenset({"detached"})
 
 
 def remove_empty_definitions(data_dir: DataDir) -> list[Path]:
-    """Remove what is empty and holds no rows; call it while no server runs on ``data_dir``.
+    """Remove the empty definitions of tables without rows. Call it while no server runs on ``data_dir``.
 
     Returns:
-        The files that were removed.
+        The removed files.
 
     Raises:
-        DataDirectoryError: The empty definition is not one of spanloop's, or of a table that may have rows.
+        DataDirectoryError: An empty definition is not one of spanloop's, or its table may have rows.
     """
     empty = [path for path in data_dir.clickhouse.glob("store/*/*/*.sql") if path.stat().st_size == 0]
     if not empty:
         return []
     texts = [file.read_text(encoding="utf-8") for file in (files("spanloop.store") / "migrations").iterdir()]
     views, tables = ({name for text in texts for name in kind.findall(text)} for kind in (_VIEW, _TABLE))
-    without_rows = views if any(_ownerless(data_dir.clickhouse)) else views | tables
+    without_rows = views if any(_orphaned_parts(data_dir.clickhouse)) else views | tables
     for path in empty:
         if path.stem not in without_rows:
             raise DataDirectoryError(
                 f"The definition of the embedded ClickHouse's table {path.stem!r} is empty: {path}. Expected the "
-                "table's CREATE statement; a disk that was full may have lost it, and the table may hold rows.",
+                "table's CREATE statement; a full disk may have lost it, and the table may hold rows.",
                 next_step="Free disk space and restore a backup with spanloop restore, or import the spans again "
                 "into a new data directory.",
             )
@@ -47,9 +47,9 @@ def remove_empty_definitions(data_dir: DataDir) -> list[Path]:
     return empty
 
 
-def _ownerless(folder: Path) -> Iterator[Path]:
-    """Folders with rows that belong to no table whose definition is known."""
+def _orphaned_parts(folder: Path) -> Iterator[Path]:
+    """Yield folders with rows that belong to no table with a known definition."""
     owned = {uuid for path in folder.rglob("*.sql") for uuid in _UUID.findall(path.read_text(encoding="utf-8"))}
-    for place in folder.glob("store/*/*"):
-        if place.name not in owned and any(each.is_dir() and each.name not in _NO_PARTS for each in place.iterdir()):
-            yield place
+    for table in folder.glob("store/*/*"):
+        if table.name not in owned and any(part.is_dir() and part.name not in _NO_PARTS for part in table.iterdir()):
+            yield table

@@ -1,7 +1,7 @@
-"""What one embedded server must have for itself before it starts: its data directory and its port.
+"""Lock of the embedded server's data directory, and choice of its port.
 
-Invariant: whoever holds the lock is the only process on ``clickhouse/``. The lock is the kernel's (``flock``), so it
-goes when its process goes, however that ends.
+Invariant: only the process that holds the lock uses ``clickhouse/``. The kernel releases the lock (``flock``) when the
+process ends for any reason.
 """
 
 import fcntl
@@ -19,11 +19,11 @@ HOST: Final = "127.0.0.1"
 
 @contextmanager
 def server_lock(data_dir: DataDir) -> Generator[None]:
-    """Hold the lock of ``data_dir``'s embedded server.
+    """Hold the lock of the embedded server of ``data_dir``.
 
     Raises:
-        AlreadyRunningError: Another process holds it.
-        DataDirectoryError: The lock file cannot be made.
+        AlreadyRunningError: Another process holds the lock.
+        DataDirectoryError: The lock file cannot be created.
     """
     path = data_dir.clickhouse_conf / "lock"
     try:
@@ -45,8 +45,8 @@ def server_lock(data_dir: DataDir) -> Generator[None]:
         os.close(descriptor)
 
 
-def is_claimed(data_dir: DataDir) -> bool:
-    """Whether some process holds the lock of ``data_dir``'s embedded server."""
+def is_locked(data_dir: DataDir) -> bool:
+    """Return whether a process holds the lock of the embedded server of ``data_dir``."""
     try:
         descriptor = os.open(data_dir.clickhouse_conf / "lock", os.O_RDONLY)
     except OSError:
@@ -60,30 +60,30 @@ def is_claimed(data_dir: DataDir) -> bool:
     return False
 
 
-def claim_port(data_dir: DataDir, port: int) -> int:
-    """The port to listen on: ``port``, or for 0 the one of last time if it is free, else any free one.
+def choose_port(data_dir: DataDir, port: int) -> int:
+    """Choose the port to listen on: ``port``, or for 0 the previous port if it is free, else any free port.
 
-    Keeping last time's port lets clients of a server that was restarted find it where it was.
+    Keeping the previous port lets clients reconnect after a restart of the server.
 
     Raises:
-        PortInUseError: ``port`` is taken.
+        PortInUseError: ``port`` is in use.
     """
     if port:
         if not _is_free(port):
             raise PortInUseError(
-                f"Port {port} on {HOST}, wanted for the embedded ClickHouse, is taken by another process.",
-                next_step=f"Stop it (ss -ltnp 'sport = :{port}' shows it), or take another port; 0 picks a free one.",
+                f"Port {port} on {HOST}, requested for the embedded ClickHouse, is in use by another process.",
+                next_step=f"Stop it (ss -ltnp 'sport = :{port}' shows it), or use another port; 0 chooses a free one.",
             )
         return port
-    memory = data_dir.clickhouse_conf / "port"
+    port_file = data_dir.clickhouse_conf / "port"
     with suppress(OSError, ValueError):
-        last = int(memory.read_text(encoding="ascii"))
-        if 0 < last < 65536 and _is_free(last):
-            return last
+        previous = int(port_file.read_text(encoding="ascii"))
+        if 0 < previous < 65536 and _is_free(previous):
+            return previous
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         chosen = int(probe.getsockname()[1])
-    data_dir.write(memory, str(chosen))
+    data_dir.write(port_file, str(chosen))
     return chosen
 
 

@@ -1,11 +1,11 @@
-"""``python -m spanloop.embedded_clickhouse.server``: a real ClickHouse server out of the wheel ``chdb-core``.
+"""``python -m spanloop.embedded_clickhouse.server``: run a ClickHouse server from the wheel ``chdb-core``.
 
-The wheel's extension module contains clickhouse-local, which can open ClickHouse's HTTP port. It is reached by the
-private function ``_chdb.query(sql, format, path=...)``, so the wheel's version is pinned. Two things follow: the server
-has a process of its own, and that process never imports the package ``chdb``, which would start a second engine.
+The wheel's extension module contains clickhouse-local, which can open ClickHouse's HTTP port. It is called through the
+private function ``_chdb.query(sql, format, path=...)``, so the wheel's version is pinned. The server therefore has a
+process of its own, and that process never imports the package ``chdb``, which would start a second engine.
 
-Invariant: while ``run/clickhouse.json`` exists and its process lives, the server answers. kill -9 at any moment loses
-no acknowledged block.
+Invariant: while ``run/clickhouse.json`` exists and its process is alive, the server answers. kill -9 at any moment
+loses no acknowledged block.
 """
 
 import argparse
@@ -35,22 +35,22 @@ from spanloop.semconv.errors import (
 
 from .config import MALLOC_ENV, MALLOC_SETTINGS, USER, default_memory_cap_bytes, read_secret, server_log, write_config
 from .empty_definitions import remove_empty_definitions
-from .lock import HOST, claim_port, server_lock
+from .lock import HOST, choose_port, server_lock
 
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-_START_TIMEOUT_S: Final = 180.0  # its library is half a gigabyte, which a slow disk takes a minute to read
+_START_TIMEOUT_S: Final = 180.0  # a slow disk takes a minute to read the library of half a gigabyte
 _STOP_TIMEOUT_S: Final = 8.0
-# The engine lives as long as its local session's query; ours sleeps until it is killed.
-_SLEEP: Final = "SELECT sleepEachRow(0.5) FROM system.numbers SETTINGS max_block_size = 1 FORMAT Null"
-_WAKE: Final = "KILL QUERY WHERE user = '' AND query LIKE 'SELECT sleepEachRow(0.5) FROM system.numbers%' ASYNC"
+# The engine lives as long as the query of its local session, so this query sleeps until it is killed.
+_SLEEP_QUERY: Final = "SELECT sleepEachRow(0.5) FROM system.numbers SETTINGS max_block_size = 1 FORMAT Null"
+_KILL_QUERY: Final = "KILL QUERY WHERE user = '' AND query LIKE 'SELECT sleepEachRow(0.5) FROM system.numbers%' ASYNC"
 
 
 class Engine:
-    """The engine in a thread of this process. One for each process, ever.
+    """The ClickHouse engine in a thread of this process, which can start only one.
 
     Args:
-        data_dir: Its data and configuration.
-        port: HTTP port on the loopback, free a moment ago.
+        data_dir: The data directory.
+        port: Free HTTP port on the loopback interface.
     """
 
     def __init__(self, data_dir: DataDir, port: int) -> None:
@@ -61,18 +61,18 @@ class Engine:
         self._thread = Thread(target=self._run, name="clickhouse", daemon=True)
 
     def start(self) -> None:
-        """Start it and wait until it answers.
+        """Start the engine and wait until it answers.
 
         Raises:
-            PortInUseError: Somebody took the port in between.
+            PortInUseError: Another process has opened the port since it was chosen.
             AlreadyRunningError: Another program has the data directory open.
-            DataDirectoryError: No space left.
-            ServiceError: It ended for another reason, or does not answer.
+            DataDirectoryError: No space is left.
+            ServiceError: The engine ended for another reason, or does not answer.
         """
-        _divert_output(self._output)
+        _redirect_output(self._output)
         self._thread.start()
         deadline = time.monotonic() + _START_TIMEOUT_S
-        while not self._answers():
+        while not self._is_ready():
             if not self._thread.is_alive():
                 raise self.failure()
             if time.monotonic() > deadline:
@@ -83,49 +83,49 @@ class Engine:
             time.sleep(0.02)
 
     def is_alive(self) -> bool:
-        """Whether it still runs."""
+        """Return whether the engine runs."""
         return self._thread.is_alive()
 
     def stop(self) -> bool:
-        """End it; False when it did not end in time, which loses nothing, as inserts are atomic."""
+        """Stop the engine; return False after a timeout, which loses no data because inserts are atomic."""
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         while self._thread.is_alive() and time.monotonic() < deadline:
             try:
-                self._ask(_WAKE, timeout_s=2)
+                self._query(_KILL_QUERY, timeout_s=2)
             except OSError as error:
-                _say(f"stopping the embedded ClickHouse: {error}")
+                _print_line(f"stopping the embedded ClickHouse: {error}")
             self._thread.join(1)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        sql = f"SYSTEM START LISTEN HTTP; {_SLEEP}"
+        sql = f"SYSTEM START LISTEN HTTP; {_SLEEP_QUERY}"
         try:
             result = load_extension().query(sql, "TabSeparated", path=str(self._data_dir.clickhouse))
             self._failure = str(result.error_message())
-        except BaseException as error:  # noqa: BLE001 (the thread's end is the caller's to report)
+        except BaseException as error:  # noqa: BLE001 (the caller reports it)
             self._failure = str(error)
 
-    def _answers(self) -> bool:
+    def _is_ready(self) -> bool:
         try:
-            return self._ask("SELECT 1", timeout_s=1).strip() == b"1"
+            return self._query("SELECT 1", timeout_s=1).strip() == b"1"
         except OSError:
             return False
 
-    def _ask(self, sql: str, *, timeout_s: float) -> bytes:
+    def _query(self, sql: str, *, timeout_s: float) -> bytes:
         headers = {"X-ClickHouse-User": USER, "X-ClickHouse-Key": read_secret(self._data_dir)}
         request = urllib.request.Request(f"http://{HOST}:{self._port}/", sql.encode(), headers)
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310 (our own server)
-            content: bytes = answer.read()
+        with urllib.request.urlopen(request, timeout=timeout_s) as response:  # noqa: S310 (our own server)
+            content: bytes = response.read()
         return content
 
     def failure(self) -> SpanloopError:
-        """Why it ended without being asked to."""
-        said = self._failure or self._output.read_text(errors="replace").split("Code: ")[-1]
-        text = " ".join(said.split(", Stack trace")[0].split())[:1000] or "it said nothing"
+        """Return the error that describes why the engine ended unexpectedly."""
+        output = self._failure or self._output.read_text(errors="replace").split("Code: ")[-1]
+        text = " ".join(output.split(", Stack trace")[0].split())[:1000] or "it printed nothing"
         if "Address already in use" in text:
             return PortInUseError(
-                f"Port {self._port} on {HOST} was taken while the embedded ClickHouse started.",
-                next_step="Start it again, or give it another port.",
+                f"Port {self._port} on {HOST} was taken by another process while the embedded ClickHouse started.",
+                next_step="Start it again, or use another port.",
             )
         if "Cannot lock file" in text:
             return AlreadyRunningError(
@@ -137,13 +137,13 @@ class Engine:
                 next_step="Free disk space, or name a directory on another disk with --data-dir.",
             )
         return ServiceError(
-            f"The embedded ClickHouse on {self._data_dir.path} ended by itself: {text}",
+            f"The embedded ClickHouse on {self._data_dir.path} ended unexpectedly: {text}",
             next_step=f"See {server_log(self._data_dir)}.",
         )
 
 
 def load_extension() -> Any:
-    """The wheel's extension module, without its package.
+    """Load the wheel's extension module without importing its package.
 
     Raises:
         ConfigurationError: The wheel is not installed.
@@ -154,7 +154,7 @@ def load_extension() -> Any:
     if library is None:
         raise ConfigurationError(
             "The embedded ClickHouse needs the wheel chdb-core, which is not installed.",
-            next_step="pip install 'spanloop[server]', or set SPANLOOP_CLICKHOUSE_URL to a server of your own.",
+            next_step="pip install 'spanloop[server]', or set SPANLOOP_CLICKHOUSE_URL to your own server.",
         )
     loader = importlib.machinery.ExtensionFileLoader("_chdb", str(library))
     spec = importlib.util.spec_from_file_location("_chdb", library, loader=loader)
@@ -171,41 +171,43 @@ def serve(data_dir: DataDir, *, port: int, memory_cap_bytes: int, supervised: bo
 
     Args:
         data_dir: The data directory.
-        port: HTTP port on the loopback; 0 picks one.
-        memory_cap_bytes: What the server may use; a query above it fails, the server does not.
-        supervised: Also stop when standard input ends, as it does with the parent.
+        port: HTTP port on the loopback interface; 0 chooses one.
+        memory_cap_bytes: Memory limit of the server; a query above it fails.
+        supervised: Also stop at the end of standard input, which ends with the parent process.
 
     Raises:
-        SpanloopError: It could not start, or ended by itself.
+        SpanloopError: The server could not start, or ended unexpectedly.
     """
-    # Blocked in every thread from here on, and fetched below: the engine's own handlers never see them.
+    # Blocked in all threads from here on and received below, so that the engine's own handlers never run.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     if supervised:
         Thread(target=_stop_at_end_of_input, name="parent", daemon=True).start()
     data_dir.open()
     with server_lock(data_dir):
-        chosen = claim_port(data_dir, port)
+        chosen = choose_port(data_dir, port)
         write_config(data_dir, port=chosen, memory_cap_bytes=memory_cap_bytes)
         _raise_file_limit()
         for path in remove_empty_definitions(data_dir):
-            _say(f"Removed the empty definition {path}, which held no rows: the next migration makes the table anew.")
+            _print_line(
+                f"Removed the empty definition {path} of a table without rows; the next migration recreates it."
+            )
         os.chdir(data_dir.clickhouse_conf)  # the engine reads ./config.xml
         os.environ.setdefault(MALLOC_ENV, MALLOC_SETTINGS)
         engine = Engine(data_dir, chosen)
         engine.start()
         with data_dir.announce("clickhouse", f"http://{HOST}:{chosen}"):
-            _say(f"ClickHouse answers on http://{HOST}:{chosen}")
-            while engine.is_alive() and not _asked_to_stop(timeout_s=0.5):
+            _print_line(f"ClickHouse answers on http://{HOST}:{chosen}")
+            while engine.is_alive() and not _received_stop_signal(timeout_s=0.5):
                 pass
         if not engine.is_alive():
             raise engine.failure()
         engine.stop()
 
 
-def _asked_to_stop(*, timeout_s: float) -> bool:
-    # A process that was stopped (SIGSTOP, a laptop's sleep) for longer gets an answer without a signal in it.
-    arrived = signal.sigtimedwait(_STOP_SIGNALS, timeout_s)
-    return arrived is not None and arrived.si_signo in _STOP_SIGNALS
+def _received_stop_signal(*, timeout_s: float) -> bool:
+    # After SIGSTOP or a laptop's sleep, the call can return a result without a signal.
+    received = signal.sigtimedwait(_STOP_SIGNALS, timeout_s)
+    return received is not None and received.si_signo in _STOP_SIGNALS
 
 
 def _raise_file_limit() -> None:
@@ -213,8 +215,8 @@ def _raise_file_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _divert_output(path: Path) -> None:
-    """Send what the engine prints to a file of its own; Python's standard error stays where it was."""
+def _redirect_output(path: Path) -> None:
+    """Redirect the engine's standard error to a file; Python's ``sys.stderr`` stays unchanged."""
     sys.stderr.flush()
     sys.stderr = open(os.dup(2), "w", buffering=1, encoding="utf-8")  # noqa: PTH123, SIM115 (for the process's life)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
@@ -222,7 +224,7 @@ def _divert_output(path: Path) -> None:
     os.close(descriptor)
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
@@ -234,15 +236,15 @@ def _stop_at_end_of_input() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; the answer is the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m spanloop.embedded_clickhouse.server", description="Serve the embedded ClickHouse."
     )
     parser.add_argument("--data-dir", help="default: $SPANLOOP_DATA_DIR, else ~/.spanloop")
-    parser.add_argument("--port", type=int, default=0, help="HTTP port on 127.0.0.1; 0 picks one (default)")
+    parser.add_argument("--port", type=int, default=0, help="HTTP port on 127.0.0.1; 0 chooses one (default)")
     parser.add_argument("--memory-cap-bytes", type=int, default=default_memory_cap_bytes())
     parser.add_argument(
-        "--supervised", action="store_true", help="stop when standard input ends, as it does with the parent"
+        "--supervised", action="store_true", help="stop at the end of standard input, which ends with the parent"
     )
     options = parser.parse_args(arguments)
     try:
@@ -253,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             supervised=options.supervised,
         )
     except SpanloopError as error:
-        _say(str(error))
+        _print_line(str(error))
         return error.exit_code
     return 0
 

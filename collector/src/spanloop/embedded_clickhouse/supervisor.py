@@ -1,7 +1,7 @@
-"""The embedded ClickHouse as a child of this process: started, watched, started again when it dies, stopped.
+"""Supervise the embedded ClickHouse as a child process: start it, restart it when it ends, and stop it.
 
-Invariant: between ``start()`` and ``stop()`` there is one child or a next attempt is due; it comes back on the same
-port with the same password, so open stores go on working. It does not outlive this process.
+Invariant: between ``start()`` and ``stop()`` there is one child process, or a restart is due. The server restarts on
+the same port with the same password, so open stores continue to work. It does not outlive this process.
 """
 
 import logging
@@ -15,7 +15,7 @@ from typing import Final, Self
 from spanloop.datadir import DataDir, disk_error
 from spanloop.semconv.errors import DataDirectoryError, NotRunningError, ServiceError, SpanloopError
 
-from .lock import claim_port, server_lock
+from .lock import choose_port, server_lock
 
 _LOG: Final = logging.getLogger(__name__)
 _START_TIMEOUT_S: Final = 190.0
@@ -29,8 +29,8 @@ class EmbeddedClickHouse:
 
     Args:
         data_dir: The data directory.
-        port: HTTP port; 0 picks one and keeps it.
-        memory_cap_bytes: What the server may use; default is the server's own default.
+        port: HTTP port; 0 chooses one and keeps it.
+        memory_cap_bytes: Memory limit of the server; default is `default_memory_cap_bytes`.
     """
 
     def __init__(self, data_dir: DataDir, *, port: int = 0, memory_cap_bytes: int | None = None) -> None:
@@ -44,12 +44,12 @@ class EmbeddedClickHouse:
 
     @property
     def restarts(self) -> int:
-        """How often it was tried to start a dead server again."""
+        """Number of attempts to restart the server."""
         return self._restarts
 
     @property
     def pid(self) -> int | None:
-        """The child's process id, while there is a child."""
+        """The child's process id; None when no child runs."""
         child = self._child
         return child.pid if child is not None and child.poll() is None else None
 
@@ -57,38 +57,38 @@ class EmbeddedClickHouse:
         """Start the server and wait until it answers.
 
         Raises:
-            AlreadyRunningError: One runs on this data directory.
-            PortInUseError: The port is taken.
+            AlreadyRunningError: A server runs on this data directory.
+            PortInUseError: The port is in use.
             DataDirectoryError: The directory is not usable.
-            ServiceError: The server ended or did not answer; the message holds what it printed.
+            ServiceError: The server ended or did not answer; the message contains its output.
         """
         self._data_dir.open()
         with server_lock(self._data_dir):
-            claim_port(self._data_dir, self._port)
+            choose_port(self._data_dir, self._port)
         self._stopping.clear()
         self._launch()
         self._watcher = Thread(target=self._watch, name="clickhouse-supervisor", daemon=True)
         self._watcher.start()
 
     def stop(self, *, timeout_s: float = 10.0) -> None:
-        """Stop the server; after ``timeout_s`` by force, which loses no acknowledged block."""
+        """Stop the server; kill it after ``timeout_s``, which loses no acknowledged block."""
         self._stopping.set()
         self._end_child(timeout_s)
         if self._watcher is not None:
             self._watcher.join(timeout_s)
             self._watcher = None
 
-    def wait_for_other(self, *, timeout_s: float = _START_TIMEOUT_S) -> None:
-        """Wait until the server that another process is starting on this directory answers.
+    def wait_until_running(self, *, timeout_s: float = _START_TIMEOUT_S) -> None:
+        """Wait until the server that another process starts on this directory answers.
 
         Raises:
-            NotRunningError: It does not.
+            NotRunningError: The server does not answer within ``timeout_s``.
         """
         deadline = time.monotonic() + timeout_s
         while self._data_dir.running("clickhouse") is None:
             if time.monotonic() > deadline:
                 raise NotRunningError(
-                    f"Another process holds the embedded ClickHouse of {self._data_dir.path} and it does not answer."
+                    f"Another process has locked the embedded ClickHouse of {self._data_dir.path}; it does not answer."
                 )
             time.sleep(0.05)
 
@@ -112,14 +112,14 @@ class EmbeddedClickHouse:
         except OSError as error:
             raise disk_error(self._data_dir.path, error) from error
         with log:
-            printed_from = log.tell()
-            # A session of its own: Ctrl-C reaches the supervisor, which stops things in order.
+            output_start = log.tell()
+            # A new session: Ctrl-C reaches only the supervisor, which stops the processes in order.
             self._child = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
-        self._wait_until_announced(self._child, printed_from)
+        self._wait_until_announced(self._child, output_start)
 
-    def _wait_until_announced(self, child: subprocess.Popen[bytes], printed_from: int) -> None:
+    def _wait_until_announced(self, child: subprocess.Popen[bytes], output_start: int) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
         while True:
             running = self._data_dir.running("clickhouse")
@@ -128,21 +128,22 @@ class EmbeddedClickHouse:
             code = child.poll()
             if code is not None or time.monotonic() > deadline or self._stopping.is_set():
                 self._end_child(5.0)
-                raise self._failed_start(code, printed_from)
+                raise self._failed_start(code, output_start)
             time.sleep(0.02)
 
-    def _failed_start(self, code: int | None, printed_from: int) -> SpanloopError:
+    def _failed_start(self, code: int | None, output_start: int) -> SpanloopError:
         with server_lock(self._data_dir):
-            pass  # raises when another supervisor was faster
+            pass  # raises when another supervisor has started a server
         log_path = self._data_dir.logs / "clickhouse.log"
         with log_path.open("rb") as log:
-            log.seek(printed_from)
-            printed = log.read(4000).decode(errors="replace").strip()
-        how = "did not answer in time" if code is None else f"ended with exit code {code}"
-        what, _, next_step = printed.partition("\n  next: ")
-        kind = DataDirectoryError if code == DataDirectoryError.exit_code else ServiceError
-        return kind(
-            f"The embedded ClickHouse {how}: {what or 'it printed nothing'}", next_step=next_step or f"See {log_path}."
+            log.seek(output_start)
+            output = log.read(4000).decode(errors="replace").strip()
+        outcome = "did not answer in time" if code is None else f"ended with exit code {code}"
+        what, _, next_step = output.partition("\n  next: ")
+        error_class = DataDirectoryError if code == DataDirectoryError.exit_code else ServiceError
+        return error_class(
+            f"The embedded ClickHouse {outcome}: {what or 'it printed nothing'}",
+            next_step=next_step or f"See {log_path}.",
         )
 
     def _end_child(self, timeout_s: float) -> None:
@@ -172,7 +173,7 @@ class EmbeddedClickHouse:
             self._end_child(0)
             if time.monotonic() - started > _STEADY_AFTER_S:
                 wait_s = _FIRST_WAIT_S
-            _LOG.warning("embedded ClickHouse ended with exit code %s; starting it again in %.1f s", code, wait_s)
+            _LOG.warning("embedded ClickHouse ended with exit code %s; restarting it in %.1f s", code, wait_s)
             while not self._stopping.wait(wait_s):
                 wait_s = min(_LONGEST_WAIT_S, wait_s * 2)
                 self._restarts += 1

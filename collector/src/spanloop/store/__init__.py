@@ -1,7 +1,7 @@
-"""ClickHouse behind named queries: the client, the schema's migrations, and frames in and out.
+"""The ClickHouse store: client, schema migrations and named queries, with polars frames as input and output.
 
 Readers run a named query; writers insert a frame as one block. polars and the ClickHouse client are imported on first
-use, because processes that only need the data directory or the embedded server use neither.
+use, because processes that need only the data directory or the embedded server use neither.
 """
 
 from importlib import import_module
@@ -11,12 +11,12 @@ from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 
 if TYPE_CHECKING:
-    from .locate import connect
+    from .discovery import connect
     from .store import Store
 
 __all__ = ["DataDir", "EmbeddedClickHouse", "Store", "connect"]
 
-_LAZY = {"Store": ".store", "connect": ".locate"}
+_LAZY = {"Store": ".store", "connect": ".discovery"}
 
 
 def __getattr__(name: str) -> object:

@@ -1,6 +1,7 @@
-"""The one place that knows clickhouse-connect: addresses, the client's settings, and what its errors mean.
+"""The ClickHouse client: server addresses, settings of every statement, and translation of clickhouse-connect's errors.
 
-Everything sent through here has its settings explicit, because ClickHouse changes defaults between releases.
+Invariant: no other module imports clickhouse-connect. Settings are explicit, because ClickHouse changes its defaults
+between releases.
 """
 
 import io
@@ -26,7 +27,7 @@ _QUERY_SETTINGS: Final = {
     "output_format_arrow_string_as_string": "1",
     "output_format_arrow_low_cardinality_as_dictionary": "0",
     "output_format_arrow_compression_method": "lz4_frame",
-    # An answer waits for the query's end. Without this it waits on the server's disk, and a full disk makes it empty.
+    # The server buffers a response until the query ends. Without this it buffers on disk, and a full disk empties it.
     "buffer_size": str(16 << 20),
 }
 _ARROW_END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -35,17 +36,17 @@ _INSERT_SETTINGS: Final = {
     "deduplicate_blocks_in_dependent_materialized_views": "1",
     "materialized_views_ignore_errors": "0",
     "input_format_null_as_default": "1",
-    # One day is one partition: a late batch of old spans must not fail for holding more than the default 100 of them.
+    # One day is one partition: a batch of old spans must not fail because it spans more than 100 days (the default).
     "max_partitions_per_insert_block": "0",
 }
 _CONNECT_TIMEOUT_S: Final = 5
-_ANSWER_TIMEOUT_S: Final = 300
+_RESPONSE_TIMEOUT_S: Final = 300
 _POOL_SIZE: Final = 16
 _NEXT_STEPS: Final = {
     192: "Check user and password in the ClickHouse URL.",
     194: "Check user and password in the ClickHouse URL.",
     516: "Check user and password in the ClickHouse URL.",
-    497: "Grant that user the right, or use another user in the ClickHouse URL.",
+    497: "Grant this right to the user, or use another user in the ClickHouse URL.",
     241: "Raise the memory cap of the embedded ClickHouse (--memory-cap-bytes), or read less at once.",
     243: "Free space on ClickHouse's disk; nothing was stored by this statement.",
     252: "Send larger blocks less often, or wait for merges to catch up.",
@@ -54,7 +55,7 @@ _NEXT_STEPS: Final = {
 
 @dataclass(frozen=True)
 class Address:
-    """Where a ClickHouse answers. ``str()`` never shows the password."""
+    """Address of a ClickHouse server with user, password and database. ``str()`` omits the password."""
 
     scheme: str
     host: str
@@ -65,22 +66,22 @@ class Address:
 
     @classmethod
     def parse(cls, url: str, *, default_database: str = DEFAULT_DATABASE) -> "Address":
-        """Read ``http(s)://user:password@host:port/database``; the last part may be left out.
+        """Parse ``http(s)://user:password@host:port/database``; the database is optional.
 
         Raises:
-            ConfigurationError: Not such a URL.
+            ConfigurationError: The URL has another form.
         """
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            # Not what was got: where a password is not encoded, parts of it are in there.
-            raise _bad_url("a port that is no number, or a user or password that is not percent-encoded") from None
+            # The message omits the value, which can contain parts of a password that is not percent-encoded.
+            raise _bad_url("a port that is not a number, or a user or password that is not percent-encoded") from None
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise _bad_url(f"scheme {parts.scheme!r}, host {parts.hostname!r}")
         database = unquote(parts.path.strip("/")) or default_database
         if "/" in database or "`" in database or parts.query or parts.fragment:
-            raise _bad_url("more than a database behind the host, or a user or password that is not percent-encoded")
+            raise _bad_url("more than a database after the host, or a user or password that is not percent-encoded")
         return cls(
             scheme=parts.scheme,
             host=parts.hostname,
@@ -100,24 +101,24 @@ class Address:
 
 def _bad_url(got: str) -> ConfigurationError:
     return ConfigurationError(
-        f"The ClickHouse URL is not usable: got {got}.",
+        f"The ClickHouse URL is invalid: got {got}.",
         next_step=f"Set {CLICKHOUSE_URL_ENV} to http(s)://user:password@host:port/database.",
     )
 
 
-class Pieces(Protocol):
-    """Data that is not all in memory: its pieces in a row, from the first one again whenever it is sent again."""
+class Chunks(Protocol):
+    """Data that is not all in memory, as an iterable of chunks. Each iteration starts at the first chunk."""
 
     size_bytes: int
-    """Of all pieces together."""
+    """Size of all chunks together."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """One piece after the other."""
+        """Iterate over the chunks."""
         ...
 
 
-class _Behind:
-    """A statement and its data; from the beginning for each attempt of the driver."""
+class _RequestBody:
+    """Request body of a statement and its data. Each attempt of the driver iterates from the start."""
 
     def __init__(self, statement: bytes, data: Iterable[bytes]) -> None:
         self._statement = statement
@@ -129,7 +130,7 @@ class _Behind:
 
 
 class _Driver(Protocol):
-    """The few calls of clickhouse-connect that spanloop makes, with the types that its own signatures leave open."""
+    """The methods of clickhouse-connect's client that spanloop calls, typed where its own signatures are not."""
 
     @property
     def server_settings(self) -> Mapping[str, object]: ...
@@ -161,19 +162,19 @@ class _Driver(Protocol):
 
 
 class Connection:
-    """A connection that many threads may share; see ``_SETTINGS`` for what every statement carries.
+    """A connection to ClickHouse, safe to share between threads. ``_SETTINGS`` apply to every statement.
 
     Args:
         address: The server.
-        database: The session's database; default is the address's. Creating that one needs another.
-        answer_timeout_s: How long a statement may take.
+        database: The session's database; default is the address's. To create that one, connect to another.
+        response_timeout_s: Time limit for a statement.
 
     Raises:
-        StoreError: Out of reach, or the server refused the login.
+        StoreError: The server is unreachable, or rejects the login.
     """
 
     def __init__(
-        self, address: Address, *, database: str | None = None, answer_timeout_s: int = _ANSWER_TIMEOUT_S
+        self, address: Address, *, database: str | None = None, response_timeout_s: int = _RESPONSE_TIMEOUT_S
     ) -> None:
         self._pool = get_pool_manager(maxsize=_POOL_SIZE, num_pools=1)
         with store_errors(f"connecting to {address}"):
@@ -187,7 +188,7 @@ class Connection:
                 autogenerate_session_id=False,
                 form_encode_query_params=True,
                 connect_timeout=_CONNECT_TIMEOUT_S,
-                send_receive_timeout=answer_timeout_s,
+                send_receive_timeout=response_timeout_s,
                 client_name="spanloop",
                 settings=dict(_SETTINGS),
                 pool_mgr=self._pool,
@@ -202,7 +203,7 @@ class Connection:
         parameters: Mapping[str, object] | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Run a statement whose answer does not matter."""
+        """Run a statement without a result. ``doing`` describes it in error messages."""
         with store_errors(doing):
             self._driver.command(sql, parameters, settings=settings or {})
 
@@ -214,35 +215,35 @@ class Connection:
         parameters: Mapping[str, object] | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> pl.DataFrame:
-        """Run a statement and read its answer as a frame."""
-        every = {**_QUERY_SETTINGS, **(settings or {})}
+        """Run a statement and return its result as a frame. ``doing`` describes it in error messages."""
+        all_settings = {**_QUERY_SETTINGS, **(settings or {})}
         with store_errors(doing):
-            answer = self._driver.raw_query(sql, parameters, settings=every, fmt="ArrowStream")
-        if not answer.endswith(_ARROW_END):
+            response = self._driver.raw_query(sql, parameters, settings=all_settings, fmt="ArrowStream")
+        if not response.endswith(_ARROW_END):
             raise StoreError(
-                f"The answer of {doing} was cut off after {len(answer)} bytes.",
+                f"The response to {doing} was cut off after {len(response)} bytes.",
                 next_step=_CUT_OFF,
             )
         try:
-            return pl.read_ipc_stream(answer)
+            return pl.read_ipc_stream(response)
         except pl.exceptions.PolarsError as error:
             raise StoreError(
-                f"The answer of {doing} is no frame: {error}.",
-                next_step="If it is about UTF-8, select the column with toValidUTF8(x).",
+                f"The response to {doing} cannot be read as a frame: {error}.",
+                next_step="If the error is about UTF-8, select the column with toValidUTF8(x).",
             ) from error
 
     def read(self, sql: str, form: str, *, doing: str, parameters: Mapping[str, object] | None = None) -> bytes:
-        """Run a statement and read its answer in a format of ClickHouse."""
+        """Run a statement and return its result in a ClickHouse format."""
         with store_errors(doing):
             return self._driver.raw_query(sql, parameters, settings={}, fmt=form)
 
     def insert_bytes(self, table: str, columns: Sequence[str], block: bytes, form: str, *, token: str = "") -> None:
-        """Send rows in a format of ClickHouse."""
+        """Insert rows that are encoded in a ClickHouse format. ``token`` is the deduplication token."""
         with store_errors(f"inserting {len(block)} bytes into {table!r}"):
             self._driver.raw_insert(table, columns, block, self._insert_settings(token), form)
 
     def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> None:
-        """Send the frame as one Arrow record batch, of which ClickHouse makes one block."""
+        """Insert a frame as one Arrow record batch, which ClickHouse stores as one block."""
         block = io.BytesIO()
         frame.write_ipc(
             block, compression="lz4", compat_level=pl.CompatLevel.oldest(), record_batch_size=max(1, frame.height)
@@ -250,25 +251,26 @@ class Connection:
         with store_errors(f"inserting {frame.height} rows into {table!r}"):
             self._driver.raw_insert(table, frame.columns, block.getvalue(), self._insert_settings(token), "Arrow")
 
-    def insert_from(self, sql: str, data: Sequence[bytes] | Pieces, *, doing: str, token: str = "") -> None:
-        """Run an INSERT … SELECT … FROM input() … FORMAT … statement on data in that format."""
-        # Not by the driver's `command`, which would decode all of the data to see whether it only reads. The newline
-        # ends the statement; another one would be taken for data. The pieces are never joined: fresh memory for all of
-        # them costs more than sending them. With their length known, HTTP needs no chunks, which are a copy too.
+    def insert_from(self, sql: str, data: Sequence[bytes] | Chunks, *, doing: str, token: str = "") -> None:
+        """Run an INSERT … SELECT … FROM input() … FORMAT … statement on data in this format."""
+        # The driver's `command` would decode all data to check whether the statement only reads. A newline ends the
+        # statement; a second one would be data. The chunks are not joined, because allocating memory for all of them
+        # costs more than sending them. A known length avoids HTTP's chunked encoding, which is a copy too.
         statement = sql.rstrip().encode() + b"\n"
         size_bytes = sum(map(len, data)) if isinstance(data, Sequence) else data.size_bytes
         length = {"Content-Length": str(len(statement) + size_bytes)}
         with store_errors(doing):
             self._driver.raw_insert(
-                None, None, _Behind(statement, data), self._insert_settings(token), None, transport_settings=length
+                None, None, _RequestBody(statement, data), self._insert_settings(token), None, transport_settings=length
             )
 
     def _insert_settings(self, token: str) -> Mapping[str, str]:
+        """Return the settings of an insert; a deduplication token makes ClickHouse ignore a block it has stored."""
         settings = {**_INSERT_SETTINGS, "insert_deduplicate": "1" if token else "0"}
         if token:
             settings["insert_deduplication_token"] = token
         if "deduplicate_insert" in self._driver.server_settings:
-            # Since 26.2 this one decides, and insert_deduplicate alone changes nothing.
+            # From 26.2 on this setting decides, and insert_deduplicate alone has no effect.
             settings["deduplicate_insert"] = "enable" if token else "disable"
         return settings
 
@@ -280,7 +282,7 @@ class Connection:
 
 @contextmanager
 def store_errors(doing: str) -> Generator[None]:
-    """Turn what clickhouse-connect raises into a StoreError that says what was being done and what to do next."""
+    """Convert clickhouse-connect's errors to a `StoreError` that names the operation and the next step."""
     try:
         yield
     except ClickHouseError as error:
@@ -289,36 +291,36 @@ def store_errors(doing: str) -> Generator[None]:
 
 def _store_error(doing: str, error: ClickHouseError) -> StoreError:
     code = error.code if isinstance(error, DriverError) else None
-    layers = tuple(_below(error))
-    if code is None and layers and not any(isinstance(below, OSError) for below in layers):
-        # The connection was well: HTTP itself ended in the middle.
-        return StoreError(f"The answer of {doing} was cut off: {_root(error)}.", next_step=_CUT_OFF)
+    causes = tuple(_causes(error))
+    if code is None and causes and not any(isinstance(cause, OSError) for cause in causes):
+        # The connection works, but the HTTP response ended early.
+        return StoreError(f"The response to {doing} was cut off: {_root_cause(error)}.", next_step=_CUT_OFF)
     if code is None:
         return StoreError(
-            f"ClickHouse is out of reach while {doing}: {_root(error)}.",
-            next_step=f"Check that it runs (spanloop status), and {CLICKHOUSE_URL_ENV} if it is your own.",
+            f"ClickHouse is unreachable while {doing}: {_root_cause(error)}.",
+            next_step=f"Check that it runs (spanloop status); for your own server, check {CLICKHOUSE_URL_ENV}.",
         )
     text = " ".join(str(error).split())[:2000]
-    full = "No space left" in text
+    is_disk_full = "No space left" in text
     return StoreError(
-        f"ClickHouse refused {doing} (code {code}): {text}",
-        next_step=_NEXT_STEPS[243] if full else _NEXT_STEPS.get(code, ""),
+        f"ClickHouse rejected {doing} (code {code}): {text}",
+        next_step=_NEXT_STEPS[243] if is_disk_full else _NEXT_STEPS.get(code, ""),
     )
 
 
-_CUT_OFF: Final = "Free space on ClickHouse's disk: answers of more than 16 MiB wait there."
+_CUT_OFF: Final = "Free space on ClickHouse's disk, which buffers responses of more than 16 MiB."
 
 
-def _below(error: BaseException) -> Iterator[BaseException]:
-    """What ``error`` was raised for, layer by layer."""
-    below = error.__cause__ or error.__context__
-    while below is not None:
-        yield below
-        below = below.__cause__ or below.__context__
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the chain of causes of an error, outermost first."""
+    cause = error.__cause__ or error.__context__
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
 
 
-def _root(error: BaseException) -> str:
-    """What the operating system said, below the layers that each repeat the URL; else the innermost layer's text."""
-    *_, innermost = (error, *_below(error))
+def _root_cause(error: BaseException) -> str:
+    """Return the operating system's message, else the innermost error's text. Outer errors repeat the URL."""
+    *_, innermost = (error, *_causes(error))
     text = innermost.strerror if isinstance(innermost, OSError) else None
     return text or " ".join(str(innermost).split())[:200] or type(innermost).__name__

@@ -1,8 +1,8 @@
 """Versioned migrations of the ClickHouse schema: the files ``migrations/NNNN_name.sql``, in order.
 
-Invariant: a database at version n has run exactly the files 1 to n of this code, checked by checksum. The table
+Invariant: a database at version n has run exactly the files 1 to n of this code, verified by checksum. The table
 ``schema_migrations`` is a journal: ``started`` before a file's first statement, ``applied`` after its last. Every
-statement is idempotent, so a file that was started and not applied is run again, by whoever comes first, or by two.
+statement is idempotent, so a file that was started but not applied is run again, by one process or by two at once.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ _COMMENT_LINE: Final = re.compile(r"^\s*--.*$", re.MULTILINE)
 _SUBJECT: Final = re.compile(
     r"(?:CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS|DROP (?:TABLE|VIEW) IF EXISTS|ALTER TABLE|INSERT INTO) (\w+)"
 )
-"""The table that a statement makes, changes or fills."""
+"""The table that a statement creates, changes or fills."""
 _EMPTY_DEFINITION: Final = "Empty query (in file"
 _STATEMENT_TIMEOUT_S: Final = 6 * 3_600
-"""A statement may read every span that there is."""
+"""Long, because a statement may read all spans."""
 _JOURNAL: Final = """
 CREATE TABLE IF NOT EXISTS schema_migrations (
     version UInt32,
@@ -59,43 +59,44 @@ class _Applied(NamedTuple):
 
 @cache
 def migrations() -> Sequence[Migration]:
-    """All migrations of this code, in order; versions run from 1 without a gap."""
+    """Return all migrations of this code in order; versions are 1, 2, … without gaps."""
     folder = files("spanloop.store") / "migrations"
-    found = [
+    parsed = [
         parse(entry.name, entry.read_text(encoding="utf-8"))
         for entry in folder.iterdir()
         if entry.name.endswith(".sql")
     ]
-    return sorted(found)
+    return sorted(parsed)
 
 
 def parse(file_name: str, sql: str) -> Migration:
-    """Split one file; its statements end with a semicolon at the end of a line.
+    """Split a file into statements, which end with a semicolon at the end of a line.
 
     Raises:
-        StoreError: A file name that is not ``NNNN_name.sql``.
+        StoreError: The file name is not ``NNNN_name.sql``.
     """
     match = _FILE_NAME.fullmatch(file_name)
     if match is None:
-        raise StoreError(f"{file_name} is no migration: expected NNNN_name.sql.")
+        raise StoreError(f"{file_name} is not a migration: expected NNNN_name.sql.")
     bare = _COMMENT_LINE.sub("", sql)
     statements = [part.strip() for part in _END_OF_STATEMENT.split(bare) if part.strip()]
     return Migration(int(match[1]), match[2], hashlib.sha256(sql.encode()).hexdigest()[:16], statements)
 
 
 def migrate(address: Address, todo: Sequence[Migration] | None = None) -> None:
-    """Create the database if it is missing and bring it to this code's version.
+    """Create the database if it is missing and migrate it to this code's version.
 
     Args:
-        address: The server and the database.
-        todo: The migrations of this code; default those that are packaged.
+        address: Address of the server and name of the database.
+        todo: Migrations to apply; default all migrations of this code.
 
     Raises:
-        StoreError: Out of reach, a newer or edited schema, tables that are not ours, or a statement that failed.
+        StoreError: ClickHouse is unreachable, the schema is newer or edited, a table is not spanloop's, or a statement
+            failed.
     """
     known = migrations() if todo is None else todo
     _create_database(address)
-    connection = Connection(address, answer_timeout_s=_STATEMENT_TIMEOUT_S)
+    connection = Connection(address, response_timeout_s=_STATEMENT_TIMEOUT_S)
     try:
         _bring_up(connection, address, known)
     finally:
@@ -106,9 +107,9 @@ def _create_database(address: Address) -> None:
     connection = Connection(address, database="default")
     doing = f"creating database {address.database!r}"
     try:
-        # Asked first: whoever owns just this database has no right to create one, even IF NOT EXISTS.
-        sql = "SELECT count() AS found FROM system.databases WHERE name = {name:String}"
-        if not connection.query(sql, doing=doing, parameters={"name": address.database})["found"][0]:
+        # Checked first: a user with rights on this database only may not run CREATE DATABASE, even IF NOT EXISTS.
+        sql = "SELECT count() AS databases FROM system.databases WHERE name = {name:String}"
+        if not connection.query(sql, doing=doing, parameters={"name": address.database})["databases"][0]:
             connection.command(f"CREATE DATABASE IF NOT EXISTS `{address.database}`", doing=doing)
     finally:
         connection.close()
@@ -118,12 +119,14 @@ def _bring_up(connection: Connection, address: Address, known: Sequence[Migratio
     doing = f"migrating database {address.database!r}"
     tables = _tables(connection, doing)
     if "schema_migrations" not in tables:
-        _refuse_foreign(address, tables, known)
+        _reject_foreign_tables(address, tables, known)
         connection.command(_JOURNAL, doing=doing)
     applied = _read_journal(connection)
     _check(address, applied, known)
-    # Listed after the journal: what another process has just applied is there.
-    _remake(connection, _tables(connection, doing), [migration for migration in known if migration.version in applied])
+    # Listed after the journal, so that tables of a migration that another process has just applied are included.
+    _recreate(
+        connection, _tables(connection, doing), [migration for migration in known if migration.version in applied]
+    )
     for migration in known:
         if migration.version not in applied:
             _apply(connection, migration)
@@ -145,36 +148,36 @@ def _read_journal(connection: Connection) -> Mapping[int, _Applied]:
 
 def _check(address: Address, applied: Mapping[int, _Applied], known: Sequence[Migration]) -> None:
     newest = known[-1].version if known else 0
-    for number, found in sorted(applied.items()):
+    for number, entry in sorted(applied.items()):
         if number > newest:
             raise StoreError(
-                f"Database {address.database!r} at {address} has schema version {max(applied)} ({found.name}), made by "
-                f"spanloop {found.spanloop_version}; this is spanloop {package_version('spanloop')}, which knows "
+                f"Database {address.database!r} at {address} has schema version {max(applied)} ({entry.name}), by "
+                f"spanloop {entry.spanloop_version}; this is spanloop {package_version('spanloop')}, which knows "
                 f"versions up to {newest}.",
-                next_step=f"Upgrade: pip install 'spanloop>={found.spanloop_version}'.",
+                next_step=f"Upgrade: pip install 'spanloop>={entry.spanloop_version}'.",
             )
         expected = known[number - 1].checksum
-        if found.checksum != expected:
+        if entry.checksum != expected:
             raise StoreError(
-                f"Database {address.database!r} at {address} ran another text of migration {number} ({found.name}): "
-                f"got checksum {found.checksum}, expected {expected}. "
-                f"It was made by spanloop {found.spanloop_version}.",
-                next_step="Use the spanloop that made it, or another database or data directory.",
+                f"Database {address.database!r} at {address} ran another text of migration {number} ({entry.name}): "
+                f"got checksum {entry.checksum}, expected {expected}. "
+                f"It was created by spanloop {entry.spanloop_version}.",
+                next_step="Use the spanloop that created it, or another database or data directory.",
             )
 
 
-def _refuse_foreign(address: Address, tables: set[str], known: Sequence[Migration]) -> None:
-    ours = {name for migration in known for statement in migration.statements for name in _created(statement)}
-    clash = sorted(tables & ours)
-    if clash:
+def _reject_foreign_tables(address: Address, tables: set[str], known: Sequence[Migration]) -> None:
+    own_tables = {name for migration in known for statement in migration.statements for name in _created(statement)}
+    conflicts = sorted(tables & own_tables)
+    if conflicts:
         raise StoreError(
-            f"Database {address.database!r} at {address} already has {', '.join(clash)}, which spanloop did not make.",
-            next_step="Name a database of its own in the ClickHouse URL; spanloop creates it.",
+            f"Database {address.database!r} at {address} already has {', '.join(conflicts)}, not created by spanloop.",
+            next_step="Name another database in the ClickHouse URL; spanloop creates it.",
         )
 
 
-def _remake(connection: Connection, tables: set[str], applied: Sequence[Migration]) -> None:
-    """Run again what made tables that are gone: see `spanloop.embedded_clickhouse.empty_definitions`."""
+def _recreate(connection: Connection, tables: set[str], applied: Sequence[Migration]) -> None:
+    """Run the statements of missing tables again; see `spanloop.embedded_clickhouse.empty_definitions`."""
     for migration in applied:
         for number, statement in enumerate(migration.statements, start=1):
             subject = _SUBJECT.match(statement)
@@ -203,8 +206,8 @@ def _run(connection: Connection, migration: Migration, number: int, statement: s
             raise
         raise StoreError(
             f"ClickHouse has lost the definition of {subject[1]!r}, which {doing} changes: {error.what}",
-            next_step="Free disk space and start spanloop again: its own server drops a table that has no rows, and "
-            "it is made anew. On a server of yours, for a view: DROP VIEW, then start spanloop again.",
+            next_step="Free disk space and start spanloop again: its own server drops a table without rows, and the "
+            "migration recreates it. On your own server, for a view: DROP VIEW, then start spanloop again.",
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""Named queries: one file each in ``queries/``, with a first comment line that says what it answers.
+"""Named queries: one file each in ``queries/``, whose first comment line describes the result.
 
-Invariant: a query is called with exactly the parameters that its text names, and values travel bound to the server,
-never pasted into the text.
+Invariant: a query is called with exactly the parameters that its text names. Values are sent as bound parameters and
+are never inserted into the text.
 """
 
 import re
@@ -18,12 +18,12 @@ from spanloop.semconv.errors import StoreError
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_]\w*):([^{}]+)\}")
 _COMMENT: Final = re.compile(r"--[^\n]*")
 _ESCAPED: Final = re.compile(r"[\\'`\t\n]")
-"""What the client escapes in a text that stands in a list."""
+"""Characters that the client escapes in a string within a list."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """A list of texts as the client writes it, who goes through them letter by letter: slow for thousands of ids."""
+class _FormattedList:
+    """A list of strings in the client's format. The client's own formatting is slow for thousands of ids."""
 
     text: str
 
@@ -36,9 +36,9 @@ class NamedQuery:
     """One ``.sql`` file.
 
     Attributes:
-        name: The file's stem.
-        sql: The text, comments included.
-        parameters: ClickHouse type of each ``{name:Type}`` in it.
+        name: Stem of the file name.
+        sql: The SQL text with comments.
+        parameters: ClickHouse type of each ``{name:Type}`` parameter.
     """
 
     name: str
@@ -46,10 +46,10 @@ class NamedQuery:
     parameters: Mapping[str, str]
 
     def bind(self, values: Mapping[str, object]) -> dict[str, object]:
-        """The values in the form that the client sends, after checking that they are the ones the query names.
+        """Check the parameters and return their values in the client's format.
 
         Raises:
-            StoreError: A parameter is missing or unknown, or its value has no ClickHouse form.
+            StoreError: A parameter is missing or unknown, or its value has no ClickHouse format.
         """
         missing = [name for name in self.parameters if name not in values]
         unknown = [name for name in values if name not in self.parameters]
@@ -63,13 +63,13 @@ class NamedQuery:
 
 
 def named_query(name: str) -> NamedQuery:
-    """The query of that name.
+    """Return the query with this name.
 
     Raises:
-        StoreError: There is none; the message lists those that there are.
+        StoreError: The name is unknown; the message lists all names.
     """
     try:
-        return _catalogue()[name]
+        return _named_queries()[name]
     except KeyError:
         raise StoreError(
             f"There is no query {name!r} in spanloop.store.",
@@ -78,12 +78,12 @@ def named_query(name: str) -> NamedQuery:
 
 
 def query_names() -> Sequence[str]:
-    """All names, sorted."""
-    return sorted(_catalogue())
+    """Return all names, sorted."""
+    return sorted(_named_queries())
 
 
 @cache
-def _catalogue() -> Mapping[str, NamedQuery]:
+def _named_queries() -> Mapping[str, NamedQuery]:
     folder = files("spanloop.store") / "queries"
     return {
         entry.name.removesuffix(".sql"): parse(entry.name.removesuffix(".sql"), entry.read_text(encoding="utf-8"))
@@ -93,16 +93,16 @@ def _catalogue() -> Mapping[str, NamedQuery]:
 
 
 def parse(name: str, sql: str) -> NamedQuery:
-    """Read one file's text."""
-    found = {match[1]: match[2].strip() for match in _PLACEHOLDER.finditer(_COMMENT.sub("", sql))}
-    return NamedQuery(name, sql, found)
+    """Parse the text of a query file."""
+    parameters = {match[1]: match[2].strip() for match in _PLACEHOLDER.finditer(_COMMENT.sub("", sql))}
+    return NamedQuery(name, sql, parameters)
 
 
 def _encode(query: str, parameter: str, value: object) -> object:
     if isinstance(value, Enum):
         return _encode(query, parameter, value.value)
     if isinstance(value, datetime):
-        # The client's own form of a datetime drops the fraction of a second.
+        # The client's own formatting of a datetime drops the fraction of a second.
         aware = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
         return aware.strftime("%Y-%m-%d %H:%M:%S.%f")
     if value is None or isinstance(value, str | int | float | date):
@@ -111,9 +111,9 @@ def _encode(query: str, parameter: str, value: object) -> object:
         items = cast("Sequence[object]", value)
         texts = [item for item in items if type(item) is str]
         if items and len(texts) == len(items) and not _ESCAPED.search("".join(texts)):
-            return _Written("['" + "', '".join(texts) + "']")
+            return _FormattedList("['" + "', '".join(texts) + "']")
         return [_encode(query, parameter, item) for item in items]
     raise StoreError(
-        f"Parameter {parameter!r} of query {query!r} is a {type(value).__name__}, which has no ClickHouse form.",
+        f"Parameter {parameter!r} of query {query!r} is a {type(value).__name__}, which has no ClickHouse format.",
         next_step="Pass a str, int, float, bool, date, datetime, or a list of these.",
     )

@@ -1,7 +1,7 @@
-"""Which polars type a ClickHouse column type is.
+"""Map ClickHouse column types to polars types.
 
 Invariant: a frame that was read from a table can be inserted into it again unchanged. An unknown column type is an
-error, never a guess.
+error.
 """
 
 import re
@@ -34,10 +34,10 @@ _TIME: Final = re.compile(r"DateTime64\((\d)(?:, '[^']*')?\)")
 
 
 def polars_type(clickhouse_type: str) -> pl.DataType:
-    """The polars type of a ClickHouse column type.
+    """Return the polars type of a ClickHouse column type.
 
     Raises:
-        StoreError: A type that spanloop's tables do not use.
+        StoreError: spanloop's tables do not use this type.
     """
     if clickhouse_type in _SCALARS:
         return _SCALARS[clickhouse_type]
@@ -52,6 +52,6 @@ def polars_type(clickhouse_type: str) -> pl.DataType:
     if mapped := _MAP.fullmatch(clickhouse_type):
         return pl.Map(polars_type(mapped[1]), polars_type(mapped[2]))
     raise StoreError(
-        f"Column type {clickhouse_type} has no frame type; expected one of {', '.join(_SCALARS)}, DateTime64, "
+        f"Column type {clickhouse_type} has no polars type; expected one of {', '.join(_SCALARS)}, DateTime64, "
         "or Nullable, LowCardinality, Array or Map of these."
     )

@@ -1,8 +1,7 @@
-"""Scores: what somebody thinks of a span, a trace, a response, a session or an episode.
+"""Scores: ratings of a span, a trace, a response, a session or an episode by a user, a judge model or a program.
 
-Invariant: a score is known by its key, and the last write wins: the same key again corrects it, or deletes it. Whoever
-gives no key gets the one that target, name and source make, so that sending again is a correction too, not a second
-opinion.
+Invariant: a key identifies a score, and the last write of a key wins: it corrects or deletes the score. A score without
+an id has a key that is derived from target, name and source, so that sending it again is a correction as well.
 """
 
 import hashlib
@@ -27,14 +26,14 @@ _TRACE_ID_DIGITS: Final = 32
 
 def _not_zero(digits: str) -> str:
     if digits.strip("0") == "" and digits:
-        raise ValueError("an id is not all zero")
+        raise ValueError("an id must not be all zeros")
     return digits
 
 
 def _in_range(moment: datetime) -> datetime:
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     if not _EPOCH <= aware < _TIME_LIMIT:
-        raise ValueError("a time is between 1970 and 2106")
+        raise ValueError("a time must be between 1970 and 2106")
     return aware
 
 
@@ -47,20 +46,20 @@ _Moment = Annotated[datetime, AfterValidator(_in_range)]
 
 
 class Score(BaseModel):
-    """One score, as ``POST /v1/scores`` takes it."""
+    """A score, as in the body of ``POST /v1/scores``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: _Text = ""
-    """The key by which it is corrected and deleted; empty: made of target, name and source."""
+    """Key for correction and deletion; empty: derived from target, name and source."""
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)] = "reward"
-    """Which score; the one named ``reward`` decides what an episode is worth."""
+    """Name of the score; ``reward`` is an episode's reward."""
     value: StrictBool | _Number | None = None
-    """Higher is better; true is 1. Needed unless ``deleted``."""
+    """Higher is better; true is 1. Required unless ``deleted``."""
     label: _Text = ""
     comment: _Prose = ""
     source: _Text = "api"
-    """Who says so: a person, a judge, a program."""
+    """Origin of the score: a user, a judge model or a program."""
     trace_id: _TraceId = ""
     span_id: _SpanId = ""
     """A span of ``trace_id``."""
@@ -68,25 +67,25 @@ class Score(BaseModel):
     """``id`` of a chat completion."""
     session_id: _Text = ""
     episode_id: _Text = ""
-    """As the pages show it: the app's ``spanloop.episode.id``, else a trace id."""
+    """Episode id as the dashboard shows it: the app's ``spanloop.episode.id``, else a trace id."""
     task_id: _Text = ""
     timestamp: _Moment | None = None
-    """When it was given; default now."""
+    """Time of the score; default now."""
     deleted: bool = False
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _check_fields(self) -> Self:
         if not any(getattr(self, name) for name in _TARGETS):
-            raise ValueError(f"a score is for something: expected one of {', '.join(_TARGETS)}")
+            raise ValueError(f"a score needs a target: expected one of {', '.join(_TARGETS)}")
         if self.span_id and not self.trace_id:
-            raise ValueError("span_id names a span of a trace: expected trace_id too")
+            raise ValueError("span_id needs a trace: expected trace_id too")
         if self.value is None and not self.deleted:
             raise ValueError("value is missing; expected a finite number, or deleted: true")
         return self
 
     @property
     def key(self) -> str:
-        """The score's id in the store."""
+        """The score's id in the store (``score_id``)."""
         if self.id:
             return self.id
         parts = (self.name, self.source, *(getattr(self, name) for name in (*_TARGETS, "span_id")))
@@ -94,28 +93,28 @@ class Score(BaseModel):
 
     @property
     def number(self) -> float:
-        """The value; 0 for a deletion that gives none."""
+        """The value; 0 for a deletion without a value."""
         return 0.0 if self.value is None else float(self.value)
 
     @property
     def judged_trace_id(self) -> str:
-        """The trace that it is for. An episode that the app did not name has the id of its first trace."""
+        """The trace that the score rates. An episode without an id of the app has the id of its first trace."""
         episode = self.episode_id.lower()
         is_trace = len(episode) == _TRACE_ID_DIGITS and all(digit in "0123456789abcdef" for digit in episode)
         return self.trace_id or (episode if is_trace else "")
 
-    def moment_ns(self) -> int:
-        """Nanoseconds since the epoch."""
+    def timestamp_ns(self) -> int:
+        """Return the time of the score in nanoseconds since the epoch."""
         if self.timestamp is None:
             return time.time_ns()
         return (self.timestamp - _EPOCH) // timedelta(microseconds=1) * 1_000
 
 
 def add_scores(store: Store, scores: Sequence[Score]) -> list[str]:
-    """Write scores, corrections and deletions; returns their keys.
+    """Store scores, corrections and deletions; return their keys.
 
     Raises:
-        StoreError: ClickHouse refused or is out of reach; send them again.
+        StoreError: ClickHouse rejected the scores or is unreachable; store them again.
     """
     rows = [
         {
@@ -131,7 +130,7 @@ def add_scores(store: Store, scores: Sequence[Score]) -> list[str]:
             "session_id": score.session_id,
             "episode_key": score.episode_id,
             "task_id": score.task_id,
-            "scored_at": score.moment_ns(),
+            "scored_at": score.timestamp_ns(),
             "is_deleted": int(score.deleted),
         }
         for score in scores
@@ -143,17 +142,18 @@ def add_scores(store: Store, scores: Sequence[Score]) -> list[str]:
 
 
 def delete_scores(store: Store, score_ids: Sequence[str]) -> None:
-    """Delete scores by their keys: they count no more, and the episodes that they judged are converted again.
+    """Delete scores by key; the pipeline converts their episodes again.
 
     Raises:
-        ConfigurationError: There is no such score; none is deleted.
-        StoreError: ClickHouse refused or is out of reach.
+        ConfigurationError: A key is unknown; no score is deleted.
+        StoreError: ClickHouse rejected the statement or is unreachable.
     """
-    found = store.query("scores_by_id", score_ids=list(score_ids))
-    missing = sorted(set(score_ids) - set(found["score_id"].to_list()))
+    scores = store.query("scores_by_id", score_ids=list(score_ids))
+    missing = sorted(set(score_ids) - set(scores["score_id"].to_list()))
     if missing:
         raise ConfigurationError(
-            f"There is no score {', '.join(missing)}.", next_step="spanloop scores list shows them with their ids."
+            f"There is no score {', '.join(missing)}.",
+            next_step="spanloop scores list shows all ids.",
         )
-    # The whole row goes in again: its targets say which episodes are concerned.
-    store.insert("scores", found.with_columns(pl.lit(1, pl.UInt8).alias("is_deleted")))
+    # Insert the complete row again: its targets determine the episodes that are converted again.
+    store.insert("scores", scores.with_columns(pl.lit(1, pl.UInt8).alias("is_deleted")))

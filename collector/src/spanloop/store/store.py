@@ -1,7 +1,7 @@
-"""The store: named queries out, frames in, one ClickHouse behind both.
+"""The store: run named queries on one ClickHouse database, and insert frames into its tables.
 
-Invariant: an insert is one block, all of it or nothing; with a token, sending it again changes nothing, in the
-table and in the targets of its materialized views. Nothing here builds SQL from values.
+Invariant: an insert is one block, stored completely or not at all. With a deduplication token, a second insert of the
+block changes neither the table nor the targets of its materialized views. Values are never formatted into SQL.
 """
 
 import re
@@ -14,7 +14,7 @@ import polars as pl
 
 from spanloop.semconv.errors import StoreError
 
-from .client import Address, Connection, Pieces
+from .client import Address, Chunks, Connection
 from .migrate import migrate
 from .named_queries import named_query
 from .polars_types import polars_type
@@ -23,7 +23,7 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
 
 
 class _Column(NamedTuple):
-    """One column of a table that can be inserted."""
+    """An insertable column of a table."""
 
     name: str
     dtype: pl.DataType
@@ -31,9 +31,9 @@ class _Column(NamedTuple):
 
 
 class Store:
-    """One database on one ClickHouse. A context manager; safe to share between threads.
+    """One database on one ClickHouse server. A context manager; safe to share between threads.
 
-    Get one from ``spanloop.store.connect``, or from ``Store.open`` with an address.
+    Open it with ``spanloop.store.connect``, or with ``Store.open`` and an address.
     """
 
     def __init__(self, address: Address) -> None:
@@ -47,7 +47,7 @@ class Store:
         """Migrate the database and connect to it.
 
         Raises:
-            StoreError: Out of reach, or a schema that this code must not touch.
+            StoreError: ClickHouse is unreachable, or this code cannot migrate the schema.
         """
         migrate(address)
         return cls(address)
@@ -63,23 +63,23 @@ class Store:
         return self._address.database
 
     def query(self, query_name: str, /, **parameters: object) -> pl.DataFrame:
-        """The answer of a named query.
+        """Run a named query and return its result.
 
         Args:
-            query_name: A file's stem in ``store/queries/``.
-            parameters: Exactly the ``{name:Type}`` parameters of that query. Datetimes without a zone are UTC.
+            query_name: Stem of a file in ``store/queries/``.
+            parameters: Exactly the ``{name:Type}`` parameters of the query. Datetimes without a time zone are UTC.
 
         Raises:
-            StoreError: Unknown name, wrong parameters, or ClickHouse refused.
+            StoreError: The name is unknown, a parameter is wrong, or ClickHouse rejected the query.
         """
         query = named_query(query_name)
         return self._connection.query(query.sql, doing=f"query {query_name!r}", parameters=query.bind(parameters))
 
     def execute(self, query_name: str, /, **parameters: object) -> None:
-        """Run a named statement that answers no rows.
+        """Run a named statement that returns no rows.
 
         Raises:
-            StoreError: As ``query``.
+            StoreError: As `query`.
         """
         query = named_query(query_name)
         self._connection.command(
@@ -90,10 +90,10 @@ class Store:
         )
 
     def schema(self, table: str) -> pl.Schema:
-        """The polars type of each column of ``table`` that can be inserted, in the table's order.
+        """Return the polars types of the insertable columns of ``table``, in the table's order.
 
         Raises:
-            StoreError: No such table.
+            StoreError: The table does not exist.
         """
         return pl.Schema({column.name: column.dtype for column in self._insertable(table)})
 
@@ -102,29 +102,29 @@ class Store:
 
         Args:
             table: One of the store's tables.
-            frame: Columns of the table; those with a DEFAULT may be left out. Null means the column's default.
-            token: Deduplication token: the same token again, within the table's window, is ignored.
-                Without one, nothing is deduplicated.
+            frame: Columns of the table; columns with a DEFAULT are optional. Null means the column's default.
+            token: Deduplication token: ClickHouse ignores a block with a token that is in the table's deduplication
+                window. Empty disables deduplication.
 
         Returns:
             The number of rows in the frame.
 
         Raises:
-            StoreError: Unknown or missing columns, a value that does not fit, or ClickHouse refused. Nothing was
-                stored, or, when ClickHouse went away meanwhile, all or nothing: send the block again with its token.
+            StoreError: A column is unknown or missing, a value does not fit, or ClickHouse rejected the block. Nothing
+                is stored. If the connection was lost, the block is stored or not: insert it again with its token.
         """
-        fitting = self._conform(table, frame)
+        conformed = self._conform(table, frame)
         if frame.is_empty():
             return 0
-        self._connection.insert(table, fitting, token=token)
+        self._connection.insert(table, conformed, token=token)
         return frame.height
 
-    def insert_from(self, query_name: str, /, data: Sequence[bytes] | Pieces, *, token: str = "") -> None:
-        """Insert what a named INSERT … SELECT … FROM input() … FORMAT … statement makes of data, as one block.
+    def insert_from(self, query_name: str, /, data: Sequence[bytes] | Chunks, *, token: str = "") -> None:
+        """Run a named INSERT … SELECT … FROM input() … FORMAT … statement on data, which inserts one block.
 
         Args:
-            query_name: A file's stem in ``store/queries/``; it takes no parameters.
-            data: In the statement's format, in pieces that are sent one after the other.
+            query_name: Stem of a file in ``store/queries/``; the statement takes no parameters.
+            data: Chunks in the statement's format, which are sent one after the other.
             token: As `insert`.
 
         Raises:
@@ -135,7 +135,7 @@ class Store:
         self._connection.insert_from(named_query(query_name).sql, data, doing=doing, token=token)
 
     def read_native(self, query_name: str, /, **parameters: object) -> bytes:
-        """The answer of a named query in ClickHouse's own format, which holds every type as it is.
+        """Return the result of a named query in ClickHouse's Native format, which preserves every type.
 
         Raises:
             StoreError: As `query`.
@@ -146,7 +146,7 @@ class Store:
         )
 
     def insert_native(self, table: str, block: bytes, *, token: str = "") -> None:
-        """Insert what `read_native` gave for all insertable columns of a table, as one block.
+        """Insert a result of `read_native` with all insertable columns of a table, as one block.
 
         Raises:
             StoreError: As `insert`.
@@ -168,8 +168,8 @@ class Store:
 
     def _conform(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:
         columns = self._insertable(table)
-        known = {column.name for column in columns}
-        unknown = [name for name in frame.columns if name not in known]
+        names = {column.name for column in columns}
+        unknown = [name for name in frame.columns if name not in names]
         missing = [column.name for column in columns if not column.has_default and column.name not in frame.columns]
         if unknown or missing:
             raise StoreError(
@@ -195,7 +195,7 @@ class Store:
 
     def _describe(self, table: str) -> tuple[_Column, ...]:
         if not _IDENTIFIER.fullmatch(table):
-            raise StoreError(f"{table!r} is no table name.")
+            raise StoreError(f"{table!r} is not a table name.")
         columns = self._connection.query(f"DESCRIBE TABLE `{table}`", doing=f"describing table {table!r}")
         return tuple(
             _Column(str(name), polars_type(str(kind)), has_default=default == "DEFAULT")

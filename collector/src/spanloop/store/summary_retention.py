@@ -1,7 +1,7 @@
-"""Keep summaries as long as the rows that they sum up.
+"""Retention of summary tables, which equals the retention of their source tables.
 
 A migration can add a summary table after a retention was set. `complete_retention` gives such a table the retention of
-its source. Setting a retention is `spanloop.administration.retention`.
+its source. `spanloop.administration.retention` sets a retention.
 """
 
 from typing import Final
@@ -22,7 +22,7 @@ def complete_retention(store: Store) -> None:
     """Give each summary table the retention of its source table.
 
     Raises:
-        StoreError: ClickHouse refused or is out of reach; call it again.
+        StoreError: ClickHouse rejected the statement or is unreachable; call it again.
     """
     days = retention_days(store)
     for table, source in _SOURCES.items():
@@ -31,5 +31,5 @@ def complete_retention(store: Store) -> None:
 
 
 def retention_days(store: Store) -> dict[str, int]:
-    """Table → days, for the tables that have a retention."""
+    """Return the retention in days by table, for tables that have one."""
     return {str(table): int(days) for table, days in store.query("store_retention").iter_rows()}

@@ -11,7 +11,7 @@ import pytest
 from clickhouse_connect.driver.exceptions import OperationalError
 
 from spanloop.datadir import DataDir
-from spanloop.embedded_clickhouse.lock import claim_port, is_claimed, server_lock
+from spanloop.embedded_clickhouse.lock import choose_port, is_locked, server_lock
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import (
     AlreadyRunningError,
@@ -56,16 +56,14 @@ def test_an_unusable_url_is_refused_before_anything_is_sent(
     data_dir: DataDir, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv(CLICKHOUSE_URL_ENV, url)
-    with pytest.raises(ConfigurationError, match="ClickHouse URL is not usable") as refused:
+    with pytest.raises(ConfigurationError, match="ClickHouse URL is invalid") as refused:
         connect(data_dir)
     assert CLICKHOUSE_URL_ENV in refused.value.next_step
 
 
-def test_a_url_that_nobody_answers_says_where(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_url_is_named_in_the_error(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CLICKHOUSE_URL_ENV, "http://somebody:hidden@127.0.0.1:1/db")
-    with pytest.raises(
-        StoreError, match=r"out of reach while connecting to http://somebody@127\.0\.0\.1:1/db"
-    ) as error:
+    with pytest.raises(StoreError, match=r"unreachable while connecting to http://somebody@127\.0\.0\.1:1/db") as error:
         connect(data_dir)
     assert "hidden" not in str(error.value)
 
@@ -117,7 +115,7 @@ def test_another_layout_is_refused_before_a_server_starts(data_dir: DataDir) -> 
     assert not data_dir.clickhouse.exists()
 
 
-def test_a_run_file_left_by_a_crash_fools_nobody(data_dir: DataDir) -> None:
+def test_a_stale_run_file_is_ignored(data_dir: DataDir) -> None:
     stale = json.dumps({"url": "http://127.0.0.1:1", "pid": os.getpid()})
     data_dir.write(data_dir.run / "clickhouse.json", stale)
     with pytest.raises(NotRunningError):
@@ -129,7 +127,7 @@ def test_a_run_file_left_by_a_crash_fools_nobody(data_dir: DataDir) -> None:
 def test_a_server_that_hangs_is_a_clear_error(data_dir: DataDir) -> None:
     data_dir.write(data_dir.clickhouse_secret, "secret")
     announced = data_dir.announce("clickhouse", "http://127.0.0.1:1")
-    with server_lock(data_dir), announced, pytest.raises(StoreError, match="out of reach"):
+    with server_lock(data_dir), announced, pytest.raises(StoreError, match="unreachable"):
         connect(data_dir)
 
 
@@ -142,24 +140,24 @@ def test_a_missing_password_is_a_clear_error(data_dir: DataDir) -> None:
             connect(data_dir)
 
 
-def test_the_lock_is_seen_while_it_is_held(data_dir: DataDir) -> None:
-    assert not is_claimed(data_dir)
+def test_is_locked_while_the_lock_is_held(data_dir: DataDir) -> None:
+    assert not is_locked(data_dir)
     with server_lock(data_dir):
-        assert is_claimed(data_dir)
+        assert is_locked(data_dir)
         with pytest.raises(AlreadyRunningError, match=f"process {os.getpid()}"), server_lock(data_dir):
             pass
-    assert not is_claimed(data_dir)
+    assert not is_locked(data_dir)
 
 
-def test_last_times_port_is_taken_again_if_it_is_free(data_dir: DataDir) -> None:
-    port = claim_port(data_dir, 0)
-    assert claim_port(data_dir, 0) == port
+def test_the_previous_port_is_chosen_if_it_is_free(data_dir: DataDir) -> None:
+    port = choose_port(data_dir, 0)
+    assert choose_port(data_dir, 0) == port
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         other.listen()
-        assert claim_port(data_dir, 0) != port
+        assert choose_port(data_dir, 0) != port
     (data_dir.clickhouse_conf / "port").write_text("nonsense")
-    assert 0 < claim_port(data_dir, 0) < 65536
+    assert 0 < choose_port(data_dir, 0) < 65536
 
 
 @pytest.mark.parametrize(
@@ -167,12 +165,12 @@ def test_last_times_port_is_taken_again_if_it_is_free(data_dir: DataDir) -> None
     [
         (
             ValueError("Response ended prematurely"),
-            "The answer of reading much was cut off: Response ended prematurely.",
+            "The response to reading much was cut off: Response ended prematurely.",
         ),
-        (None, "ClickHouse is out of reach while reading much"),
-        (ConnectionResetError(104, "Connection reset by peer"), "ClickHouse is out of reach while reading much"),
+        (None, "ClickHouse is unreachable while reading much"),
+        (ConnectionResetError(104, "Connection reset by peer"), "ClickHouse is unreachable while reading much"),
     ],
 )
-def test_an_answer_that_ends_in_the_middle_is_no_lost_connection(cause: Exception | None, said: str) -> None:
+def test_a_truncated_response_is_not_a_lost_connection(cause: Exception | None, said: str) -> None:
     with pytest.raises(StoreError, match=said), store_errors("reading much"):
         raise OperationalError("Unexpected Http Driver Exception") from cause

@@ -20,7 +20,7 @@ from spanloop.embedded_clickhouse.config import default_memory_cap_bytes
 from spanloop.embedded_clickhouse.server import load_extension
 from spanloop.semconv.errors import ConfigurationError, StoreError
 from spanloop.store.client import Address, Connection
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 
 CAP_BYTES = 600 << 20
 
@@ -85,7 +85,7 @@ def test_a_taken_port_gets_one_clear_error(served: tuple[DataDir, subprocess.Pop
     port = embedded_address(served[0]).port
     second = run_to_its_end(tmp_path / "other", "--port", str(port))
     assert second.returncode == 3
-    assert second.stderr.startswith(f"Port {port} on 127.0.0.1, wanted for the embedded ClickHouse, is taken")
+    assert second.stderr.startswith(f"Port {port} on 127.0.0.1, requested for the embedded ClickHouse, is in use")
     assert not (tmp_path / "other" / "run" / "clickhouse.json").exists()
 
 
@@ -95,7 +95,7 @@ def test_a_port_taken_in_between_gets_one_clear_error(
     port = embedded_address(served[0]).port
     code = (
         "import sys; from spanloop.embedded_clickhouse import server as embedded\n"
-        f"embedded.claim_port = lambda *_: {port}\n"
+        f"embedded.choose_port = lambda *_: {port}\n"
         "code = embedded.main(['--data-dir', sys.argv[1]])\n"
         "embedded.os._exit(code)"
     )
@@ -103,7 +103,9 @@ def test_a_port_taken_in_between_gets_one_clear_error(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 3
-    assert done.stderr.startswith(f"Port {port} on 127.0.0.1 was taken while the embedded ClickHouse started.\n  next:")
+    assert done.stderr.startswith(
+        f"Port {port} on 127.0.0.1 was taken by another process while the embedded ClickHouse started.\n  next:"
+    )
 
 
 def test_another_program_on_the_data_gets_one_clear_error(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_another_layout_is_refused(tmp_path: Path) -> None:
     (tmp_path / "version.json").write_text(json.dumps({"layout": 99, "spanloop": "9.0"}))
     done = run_to_its_end(tmp_path)
     assert done.returncode == 4
-    assert "has layout 99, made by spanloop 9.0" in done.stderr
+    assert "has layout 99, created by spanloop 9.0" in done.stderr
     assert not (tmp_path / "clickhouse").exists()
 
 
@@ -201,7 +203,7 @@ def test_it_keeps_freed_memory_for_the_next_block(served: tuple[DataDir, subproc
     assert "opt.oversize_threshold: 0\n" in stats
 
 
-def test_its_parts_wait_for_more_of_their_size(served: tuple[DataDir, subprocess.Popen[str]]) -> None:
+def test_merges_wait_for_ten_parts(served: tuple[DataDir, subprocess.Popen[str]]) -> None:
     connection = Connection(embedded_address(served[0]), database="default")
     sql = "SELECT value FROM system.merge_tree_settings WHERE name = 'merge_selector_base'"
     assert connection.query(sql, doing="reading").item() == "10"
@@ -232,14 +234,14 @@ def test_a_signal_while_it_starts_is_not_lost(tmp_path: Path) -> None:
     assert process.returncode == 0, output
 
 
-def test_a_supervised_one_stops_with_its_standard_input(tmp_path: Path) -> None:
+def test_a_supervised_server_stops_at_the_end_of_standard_input(tmp_path: Path) -> None:
     with serving(tmp_path, "--supervised") as (_, process):
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(60) == 0
 
 
-def test_an_unsupervised_one_does_not(tmp_path: Path) -> None:
+def test_an_unsupervised_server_ignores_the_end_of_standard_input(tmp_path: Path) -> None:
     with serving(tmp_path) as (_, process):
         assert process.stdin is not None
         process.stdin.close()
@@ -247,7 +249,7 @@ def test_an_unsupervised_one_does_not(tmp_path: Path) -> None:
         assert process.poll() is None
 
 
-def test_what_was_stored_is_there_after_a_restart_on_the_same_port(tmp_path: Path) -> None:
+def test_rows_are_kept_after_a_restart_on_the_same_port(tmp_path: Path) -> None:
     with serving(tmp_path) as (data_dir, process):
         first = embedded_address(data_dir)
         connection = Connection(first, database="default")
@@ -281,7 +283,7 @@ def test_a_missing_wheel_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> No
     assert "pip install 'spanloop[server]'" in missing.value.next_step
 
 
-def test_a_pause_of_the_process_does_not_end_it(tmp_path: Path) -> None:
+def test_sigstop_does_not_end_the_server(tmp_path: Path) -> None:
     with serving(tmp_path) as (data_dir, process):
         for _ in range(3):
             process.send_signal(signal.SIGSTOP)

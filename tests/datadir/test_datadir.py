@@ -26,7 +26,7 @@ def test_a_new_directory_is_made_private_and_versioned(tmp_path: Path) -> None:
     assert opened.logs.is_dir()
 
 
-def test_making_the_object_touches_nothing(tmp_path: Path) -> None:
+def test_the_constructor_does_not_access_the_disk(tmp_path: Path) -> None:
     DataDir(tmp_path / "a")
     assert not (tmp_path / "a").exists()
 
@@ -53,7 +53,7 @@ def test_relative_paths_and_home_are_resolved(monkeypatch: pytest.MonkeyPatch, t
 def test_another_layout_is_refused_with_the_version_it_needs(tmp_path: Path, layout: int) -> None:
     (tmp_path / "version.json").write_text(json.dumps({"layout": layout, "spanloop": "9.8.7"}))
     with pytest.raises(
-        DataDirectoryError, match=rf"has layout {layout}, made by spanloop 9\.8\.7.*reads layout 1"
+        DataDirectoryError, match=rf"has layout {layout}, created by spanloop 9\.8\.7.*reads layout 1"
     ) as refused:
         DataDir(tmp_path).open()
     assert "pip install 'spanloop==9.8.7'" in refused.value.next_step
@@ -84,12 +84,12 @@ def test_services_that_start_together_open_it_together(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / "new")
 
 
-def test_files_of_others_are_no_hindrance(tmp_path: Path) -> None:
+def test_foreign_files_are_allowed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     DataDir(tmp_path).open()
 
 
-def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
+def test_a_file_at_the_path_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(DataDirectoryError, match="a file is in its place"):
@@ -97,7 +97,7 @@ def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/sys/kernel").is_dir(), reason="needs a read-only place")
-def test_a_read_only_place_is_refused() -> None:
+def test_a_read_only_directory_is_an_error() -> None:
     with pytest.raises(DataDirectoryError, match=r"/sys/kernel/spanloop (is not writable|cannot be)"):
         DataDir("/sys/kernel/spanloop").open()
 
@@ -170,7 +170,7 @@ def test_a_successors_announcement_is_not_removed(data_dir: DataDir) -> None:
     assert found.url == "http://theirs"
 
 
-def test_an_atomic_write_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_an_atomic_write_replaces_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     target = tmp_path / "new" / "file"
     for text in ("one", "zwölf"):
         write_atomically(target, text)

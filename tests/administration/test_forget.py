@@ -16,7 +16,7 @@ from spanloop.semconv.errors import ConfigurationError, JobError
 from spanloop.store import Store
 from spanloop.store.client import Connection
 
-from .conftest import MakeFrame
+from ..conftest import MakeFrame
 
 TRACES = {"erased": "e" * 32, "kept": "a" * 32, "joined": "b" * 32}
 MESSAGES = '[{"role":"user","parts":[{"type":"text","content":"%s"}]}]'
@@ -64,7 +64,7 @@ def everything(store: Store, connection: Connection) -> Any:
     return read
 
 
-def test_no_table_holds_a_word_of_it(store: Store, frame_of: MakeFrame, everything: Any) -> None:
+def test_no_table_holds_forgotten_data(store: Store, frame_of: MakeFrame, everything: Any) -> None:
     tell(store, frame_of, "kept")
     convert(store)
     before = everything()
@@ -98,7 +98,7 @@ def test_a_session_or_a_user_is_all_of_its_traces(
     assert len(everything()["otel_traces"]) == 2
 
 
-def test_what_remains_of_an_episode_is_made_anew(store: Store, frame_of: MakeFrame, everything: Any) -> None:
+def test_the_rest_of_an_episode_is_converted_again(store: Store, frame_of: MakeFrame, everything: Any) -> None:
     for who in ("joined", "erased"):
         tell(store, frame_of, who, **{"spanloop.episode.id": "shared"})
     judged = [{"score_id": "whole", "name": "reward", "value": 1.0, "episode_key": "shared"}]
@@ -122,7 +122,7 @@ def letter_of(body: bytes, content_type: str) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_bodies_that_nobody_could_read_are_looked_through(store: Store, frame_of: MakeFrame, everything: Any) -> None:
+def test_unreadable_bodies_are_searched(store: Store, frame_of: MakeFrame, everything: Any) -> None:
     request = ExportTraceServiceRequest()
     span = request.resource_spans.add().scope_spans.add().spans.add(trace_id=bytes.fromhex(TRACES["erased"]))
     pair = span.attributes.add()
@@ -137,7 +137,7 @@ def test_bodies_that_nobody_could_read_are_looked_through(store: Store, frame_of
     assert len(everything()["dead_letters"]) == len(others)
 
 
-def test_what_is_kept_elsewhere_is_erased_before(store: Store, frame_of: MakeFrame, everything: Any) -> None:
+def test_the_callback_runs_before_erasing(store: Store, frame_of: MakeFrame, everything: Any) -> None:
     tell(store, frame_of, "erased", **{"spanloop.episode.id": "hers"})
     convert(store)
     before = everything()
@@ -153,7 +153,7 @@ def test_what_is_kept_elsewhere_is_erased_before(store: Store, frame_of: MakeFra
     assert everything() == before
 
 
-def test_every_table_about_somebody_is_looked_at(store: Store, connection: Connection) -> None:
+def test_every_table_with_an_id_has_a_forget_statement(store: Store, connection: Connection) -> None:
     found = connection.query(
         "SELECT DISTINCT table FROM system.columns WHERE database = currentDatabase() AND default_kind = '' AND "
         "table NOT IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%View') AND "
@@ -166,7 +166,7 @@ def test_every_table_about_somebody_is_looked_at(store: Store, connection: Conne
             store.execute(f"store_forget_{queries.get(table, table)}", nothing="")
 
 
-def test_nobody_is_an_error(store: Store) -> None:
+def test_no_id_is_an_error(store: Store) -> None:
     with pytest.raises(ConfigurationError, match="Nobody to forget"):
         forget(store)
 

@@ -23,7 +23,7 @@ def test_parameters_are_those_of_the_text_without_its_comments() -> None:
     assert QUERY.parameters == {"a": "String", "ids": "Array(String)", "at": "DateTime64(6, 'UTC')"}
 
 
-def test_missing_and_unknown_parameters_are_named_with_what_it_takes() -> None:
+def test_missing_and_unknown_parameters_are_named_with_the_expected_ones() -> None:
     with pytest.raises(StoreError, match=r"'example' .* missing \['ids', 'at'\], unknown \['b'\]") as refused:
         QUERY.bind({"a": "x", "b": 1})
     assert refused.value.next_step == "It takes a: String, ids: Array(String), at: DateTime64(6, 'UTC')."
@@ -33,7 +33,7 @@ class Colour(StrEnum):
     RED = "red"
 
 
-def test_values_take_the_clients_form() -> None:
+def test_values_have_the_clients_format() -> None:
     at = datetime(2024, 5, 1, 12, 0, 0, 1, tzinfo=UTC)
     assert QUERY.bind({"a": Colour.RED, "ids": ("x", Colour.RED), "at": at}) == {
         "a": "red",
@@ -60,7 +60,7 @@ ECHO = parse("echo", "-- Its parameter.\nSELECT {texts:Array(String)} AS texts")
     ],
     ids=["none", "empty", "plain", "quote", "quotes", "backslash", "escaped", "others"],
 )
-def test_lists_of_texts_arrive_as_they_are(clickhouse: Address, texts: list[str]) -> None:
+def test_lists_of_strings_arrive_unchanged(clickhouse: Address, texts: list[str]) -> None:
     connection = Connection(clickhouse, database="default")
     answer = connection.query(ECHO.sql, doing="echoing", parameters=ECHO.bind({"texts": texts}))
     connection.close()
@@ -68,7 +68,7 @@ def test_lists_of_texts_arrive_as_they_are(clickhouse: Address, texts: list[str]
 
 
 @pytest.mark.parametrize("value", [object(), {"a": 1}, {1}, b"bytes"])
-def test_a_value_without_a_form_is_named(value: object) -> None:
+def test_a_value_without_a_clickhouse_format_is_named(value: object) -> None:
     with pytest.raises(StoreError, match=rf"'a' of query 'example' is a {type(value).__name__}"):
         QUERY.bind({"a": value, "ids": [], "at": "now"})
 
@@ -80,7 +80,7 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
     assert "store/queries/nonsense.sql" in refused.value.next_step
 
 
-def test_a_store_refuses_before_it_asks(store: Store) -> None:
+def test_wrong_parameters_are_rejected_before_the_query(store: Store) -> None:
     with pytest.raises(StoreError, match="no query 'nonsense'"):
         store.execute("nonsense")
     with pytest.raises(StoreError, match=r"unknown \['limit'\]"):
@@ -88,7 +88,7 @@ def test_a_store_refuses_before_it_asks(store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", query_names())
-def test_the_first_line_says_what_it_answers(name: str) -> None:
+def test_the_first_line_describes_the_result(name: str) -> None:
     first, _, rest = named_query(name).sql.partition("\n")
     assert re.fullmatch(r"-- [A-Z].{10,}", first), first
     assert rest.strip()

@@ -1,4 +1,4 @@
-"""How every part of spanloop finds its ClickHouse: a given URL first, else the data directory's embedded server."""
+"""Find the ClickHouse server and connect: ``SPANLOOP_CLICKHOUSE_URL`` first, else the embedded server."""
 
 import os
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.embedded_clickhouse.config import USER, read_secret
-from spanloop.embedded_clickhouse.lock import is_claimed
+from spanloop.embedded_clickhouse.lock import is_locked
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import AlreadyRunningError, NotRunningError
 
@@ -16,7 +16,7 @@ from .summary_retention import complete_retention
 
 
 class _OwningStore(Store):
-    """A store that stops, when it is closed, the server that was started for it."""
+    """A store that owns its embedded server and stops it on close."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)
@@ -29,19 +29,19 @@ class _OwningStore(Store):
 
 
 def connect(data_dir: DataDir, *, start: bool = False) -> Store:
-    """Connect to the store of ``data_dir``, migrate it, and let its retention cover what a migration has added.
+    """Connect to the store of ``data_dir``, migrate it, and extend its retention to tables that a migration added.
 
     Args:
-        data_dir: Where the embedded server announces itself. Not looked at when ``SPANLOOP_CLICKHOUSE_URL`` is set.
-        start: Start the embedded server if it does not run, for as long as the store is open.
+        data_dir: The data directory of the embedded server; ignored when ``SPANLOOP_CLICKHOUSE_URL`` is set.
+        start: Start the embedded server if none runs, and stop it when the store is closed.
 
     Raises:
         NotRunningError: No URL is set, no embedded server runs, and ``start`` is False.
-        ConfigurationError: The URL is not usable.
+        ConfigurationError: The URL is invalid.
         DataDirectoryError: The data directory is not usable.
-        StoreError: ClickHouse is out of reach, or its schema is not ours.
+        StoreError: ClickHouse is unreachable, or its schema is not spanloop's.
     """
-    store = _opened(data_dir, start=start)
+    store = _open(data_dir, start=start)
     try:
         complete_retention(store)
     except BaseException:
@@ -50,12 +50,12 @@ def connect(data_dir: DataDir, *, start: bool = False) -> Store:
     return store
 
 
-def _opened(data_dir: DataDir, *, start: bool) -> Store:
+def _open(data_dir: DataDir, *, start: bool) -> Store:
     if url := os.environ.get(CLICKHOUSE_URL_ENV):
         return Store.open(Address.parse(url))
     data_dir.open()
-    # After a crash the process id in a run file can be another program's: only who holds the lock is the server.
-    if data_dir.running("clickhouse") is not None and is_claimed(data_dir):
+    # After a crash another program can have the process id in the run file: only the lock proves that the server runs.
+    if data_dir.running("clickhouse") is not None and is_locked(data_dir):
         return Store.open(embedded_address(data_dir))
     if not start:
         raise NotRunningError(
@@ -66,7 +66,7 @@ def _opened(data_dir: DataDir, *, start: bool) -> Store:
     try:
         server.start()
     except AlreadyRunningError:
-        server.wait_for_other()
+        server.wait_until_running()
         return Store.open(embedded_address(data_dir))
     try:
         store = _OwningStore.open(embedded_address(data_dir))
@@ -78,12 +78,12 @@ def _opened(data_dir: DataDir, *, start: bool) -> Store:
 
 
 def embedded_address(data_dir: DataDir) -> Address:
-    """The address of the running embedded server.
+    """Return the address of the service embedded server.
 
     Raises:
-        NotRunningError: None announced itself.
+        NotRunningError: No embedded server runs.
     """
-    running = data_dir.running("clickhouse")
-    if running is None:
+    service = data_dir.running("clickhouse")
+    if service is None:
         raise NotRunningError(f"No ClickHouse runs for the data directory {data_dir.path}.")
-    return replace(Address.parse(running.url), user=USER, password=read_secret(data_dir))
+    return replace(Address.parse(service.url), user=USER, password=read_secret(data_dir))

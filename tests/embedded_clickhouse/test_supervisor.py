@@ -27,7 +27,7 @@ from spanloop.semconv.errors import (
 )
 from spanloop.store import Store
 from spanloop.store.client import Connection
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 
 CAP_BYTES = 600 << 20
 
@@ -149,11 +149,11 @@ def test_another_layout_is_refused(tmp_path: Path) -> None:
 
 def test_a_server_that_cannot_start_says_what_it_printed(data_dir: DataDir) -> None:
     data_dir.clickhouse.write_text("a file in the place of the data")
-    with pytest.raises(ServiceError, match=r"(?s)ended with exit code 3: .* ended by itself: .*File exists"):
+    with pytest.raises(ServiceError, match=r"(?s)ended with exit code 3: .* ended unexpectedly: .*File exists"):
         supervised(data_dir).start()
 
 
-def test_it_tries_again_until_the_server_can_start(data_dir: DataDir) -> None:
+def test_restarts_are_repeated_until_the_server_starts(data_dir: DataDir) -> None:
     with supervised(data_dir) as server:
         good = data_dir.version_file.read_text()
         data_dir.version_file.write_text(json.dumps({"layout": 99}))
@@ -164,7 +164,7 @@ def test_it_tries_again_until_the_server_can_start(data_dir: DataDir) -> None:
         until(lambda: data_dir.running("clickhouse") is not None)
 
 
-def test_stop_ends_the_attempts_too(data_dir: DataDir) -> None:
+def test_stop_ends_restart_attempts(data_dir: DataDir) -> None:
     with supervised(data_dir) as server:
         data_dir.version_file.write_text(json.dumps({"layout": 99}))
         kill(server)
@@ -189,6 +189,6 @@ def test_it_does_not_outlive_a_killed_parent(data_dir: DataDir) -> None:
     assert data_dir.running("clickhouse") is None
 
 
-def test_waiting_for_another_that_never_answers_ends(data_dir: DataDir) -> None:
+def test_wait_until_running_times_out(data_dir: DataDir) -> None:
     with pytest.raises(NotRunningError, match="does not answer"):
-        supervised(data_dir).wait_for_other(timeout_s=0.1)
+        supervised(data_dir).wait_until_running(timeout_s=0.1)

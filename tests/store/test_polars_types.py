@@ -40,7 +40,7 @@ def test_types(clickhouse: str, polars: pl.DataType) -> None:
 
 @pytest.mark.parametrize("unknown", ["Decimal(9, 2)", "Tuple(String)", "Array(JSON)", "Map(Array(String), String)", ""])
 def test_an_unknown_type_is_named(unknown: str) -> None:
-    with pytest.raises(StoreError, match="has no frame type"):
+    with pytest.raises(StoreError, match="has no polars type"):
         polars_type(unknown)
 
 

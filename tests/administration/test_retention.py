@@ -12,7 +12,7 @@ from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store, connect
 from spanloop.store.client import Address, Connection
 
-from .conftest import MakeFrame
+from ..conftest import MakeFrame
 
 DAY_NS = 86_400 * 10**9
 LAST_NS = 2**32 * 10**9 - 1
@@ -25,7 +25,7 @@ def test_a_period_is_days(text: str, days: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0d", "-1d", "3w", "49710d", "999999999d", "always"])
-def test_another_period_is_refused_with_an_example(text: str) -> None:
+def test_an_invalid_period_is_an_error_with_an_example(text: str) -> None:
     with pytest.raises(
         ConfigurationError, match="is no retention: expected days from 1d to 49709d, or keep"
     ) as refused:
@@ -33,9 +33,7 @@ def test_another_period_is_refused_with_an_example(text: str) -> None:
     assert "retention 90d" in refused.value.next_step
 
 
-def test_what_came_in_long_ago_goes_and_everything_else_stays(
-    store: Store, connection: Connection, frame_of: MakeFrame
-) -> None:
+def test_rows_expire_by_time_of_arrival(store: Store, connection: Connection, frame_of: MakeFrame) -> None:
     now_ns = time.time_ns()
     rows = [
         {"TraceId": "gone", "Timestamp": now_ns - 40 * DAY_NS, "IngestedAt": datetime.now(UTC) - timedelta(days=40)},
@@ -63,7 +61,7 @@ def ids(connection: Connection, table: str, column: str) -> set[str]:
     return {str(each) for each in found["id"]}
 
 
-def test_a_retention_can_be_changed_and_taken_back(store: Store, connection: Connection, frame_of: MakeFrame) -> None:
+def test_a_retention_can_be_changed_and_removed(store: Store, connection: Connection, frame_of: MakeFrame) -> None:
     set_retention(store, FOR_EVER)  # nothing to take back
     set_retention(store, 90)
     set_retention(store, 7)
@@ -76,7 +74,7 @@ def test_a_retention_can_be_changed_and_taken_back(store: Store, connection: Con
     assert ids(connection, "otel_traces", "TraceId") == {"t"}
 
 
-def test_a_table_that_came_after_the_retention_gets_it_at_the_next_connection(
+def test_a_newer_table_gets_the_retention_at_the_next_connection(
     store: Store, address: Address, connection: Connection, data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = f"{address.user}:{address.password}@" if address.user else ""

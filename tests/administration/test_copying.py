@@ -12,7 +12,7 @@ from spanloop.semconv.errors import ConfigurationError, StoreError
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
-from .conftest import Rows
+from ..conftest import Rows
 
 DAY_NS = 86_400 * 10**9
 DUMP = "SELECT cityHash64(tuple(*)) AS row_hash FROM {table:Identifier} ORDER BY row_hash SETTINGS final = 1"
@@ -81,7 +81,7 @@ def sent(copied: list[CopiedTable]) -> dict[str, int]:
     return {table.name: table.sent for table in copied if table.sent}
 
 
-def test_everything_is_there_and_a_second_copy_sends_nothing(store: Store, target: Store, address: Address) -> None:
+def test_all_rows_are_copied_and_a_second_copy_sends_nothing(store: Store, target: Store, address: Address) -> None:
     fill(store)
     copied = copy_store(store, target, progress=nothing)
     check_copy(copied, target)
@@ -95,7 +95,7 @@ def test_everything_is_there_and_a_second_copy_sends_nothing(store: Store, targe
     assert dump(target, address) == here
 
 
-def test_a_later_copy_sends_what_came_and_leaves_what_is_theirs(store: Store, target: Store, address: Address) -> None:
+def test_a_later_copy_sends_new_rows_and_keeps_the_targets_own(store: Store, target: Store, address: Address) -> None:
     fill(store)
     copy_store(store, target, progress=nothing)
     insert(store, "otel_traces", [span(7, 20_000)])
@@ -112,7 +112,7 @@ def test_a_later_copy_sends_what_came_and_leaves_what_is_theirs(store: Store, ta
     assert there["scores"] == here["scores"]
 
 
-def test_a_copy_that_breaks_off_goes_on(store: Store, target: Store, address: Address) -> None:
+def test_an_interrupted_copy_continues(store: Store, target: Store, address: Address) -> None:
     fill(store)
     blocks = 0
 
@@ -138,14 +138,14 @@ def test_a_store_is_not_copied_onto_itself(store: Store, address: Address) -> No
         copy_store(store, same, progress=nothing)
 
 
-def test_what_is_not_there_is_said(target: Store) -> None:
+def test_missing_rows_are_reported(target: Store) -> None:
     with pytest.raises(StoreError, match="otel_traces has 1 of 2 rows") as caught:
         check_copy([CopiedTable("otel_traces", 1, 2, 1), CopiedTable("scores", 1, 1, 2)], target)
     assert "Run the copy again" in caught.value.next_step
 
 
 @pytest.mark.parametrize("url", ["http://me:pa/ss@h/db", "http://h/db?password=pass", "x:pass"])
-def test_a_password_in_a_wrong_url_is_not_said(url: str) -> None:
+def test_an_error_does_not_show_the_password_of_an_invalid_url(url: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Address.parse(url)
     assert "ss" not in str(caught.value).replace("password", "")

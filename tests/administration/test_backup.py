@@ -21,10 +21,9 @@ from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
 from spanloop.store import Store, connect
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 
-from ..conftest import MEMORY_CAP_BYTES
-from .conftest import Rows
+from ..conftest import MEMORY_CAP_BYTES, Rows
 
 FILES = {
     "jobs/j1/spec.json": "{}",
@@ -93,7 +92,7 @@ def made(source: tuple[DataDir, Store], tmp_path_factory: pytest.TempPathFactory
     return place, manifest
 
 
-def test_what_is_restored_is_what_there_was(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
+def test_a_restore_equals_what_was_backed_up(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
     place, manifest = made
     assert (manifest.tables["otel_traces"], manifest.tables["scores"]) == (3, 5)
     assert place.stat().st_mode & 0o077 == 0
@@ -117,7 +116,7 @@ def test_what_is_restored_is_what_there_was(made: tuple[Path, BackupManifest], t
         assert database.execute("SELECT id FROM jobs").fetchall() == [("j1",)]
 
 
-def test_only_into_a_new_place(made: tuple[Path, BackupManifest], source: tuple[DataDir, Store]) -> None:
+def test_the_destination_must_be_new(made: tuple[Path, BackupManifest], source: tuple[DataDir, Store]) -> None:
     place, _ = made
     directory, store = source
     for destination, said in ((place, "not empty"), (directory.path / "backups", "within the data directory")):
@@ -135,7 +134,7 @@ def test_only_into_a_new_place(made: tuple[Path, BackupManifest], source: tuple[
         ("files/more", b"", "has files/more, which its manifest does not name"),
         (NAME, None, "is no backup, or none that was finished"),
         (NAME, b"{}", "is no manifest that spanloop .* reads"),
-        (NAME, {"format": 2, "spanloop": "9.1"}, "has format 2, made by spanloop 9.1"),
+        (NAME, {"format": 2, "spanloop": "9.1"}, "has format 2, created by spanloop 9.1"),
     ],
 )
 def test_a_damaged_backup_is_not_restored(
@@ -154,7 +153,7 @@ def test_a_damaged_backup_is_not_restored(
     assert not (tmp_path / "restored").exists()
 
 
-def test_rows_that_are_not_all_there_are_not_restored(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
+def test_a_restore_with_missing_rows_fails(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     subprocess.run(["/bin/cp", "-a", str(made[0]), str(copy)], check=True)
     manifest = json.loads((copy / NAME).read_text())
@@ -194,7 +193,7 @@ def run(step: str, place: Path, data_dir: Path, *, restores: bool) -> int:
     return subprocess.run([sys.executable, "-c", code], check=False, timeout=200).returncode
 
 
-def test_a_killed_backup_is_none(source: tuple[DataDir, Store], tmp_path: Path) -> None:
+def test_a_killed_backup_leaves_no_backup(source: tuple[DataDir, Store], tmp_path: Path) -> None:
     place = tmp_path / "monday"
     for step in ("run_in_server", "describe_files", "sync_directory"):
         assert run(step, place, source[0].path, restores=False) == -signal.SIGKILL
@@ -209,7 +208,7 @@ def test_a_killed_backup_is_none(source: tuple[DataDir, Store], tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_a_killed_restore_is_none(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
+def test_a_killed_restore_leaves_no_data_directory(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
     target = tmp_path / "restored"
     for step in ("check_files", "_copy", "linked", "run_in_server", "migrate", "sync_directory"):
         assert run(step, made[0], target, restores=True) == -signal.SIGKILL
@@ -221,7 +220,7 @@ def test_a_killed_restore_is_none(made: tuple[Path, BackupManifest], tmp_path: P
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_disk_that_is_full_is_said(
+def test_a_full_disk_is_reported(
     source: tuple[DataDir, Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
@@ -237,6 +236,6 @@ def test_a_disk_that_is_full_is_said(
     assert not (tmp_path / "monday").exists()
 
 
-def test_the_servers_password_is_not_in_it(made: tuple[Path, BackupManifest], source: tuple[DataDir, Store]) -> None:
+def test_a_backup_holds_no_password(made: tuple[Path, BackupManifest], source: tuple[DataDir, Store]) -> None:
     secret = embedded_address(source[0]).password.encode()
     assert not [path for path in made[0].rglob("*") if path.is_file() and secret in path.read_bytes()]

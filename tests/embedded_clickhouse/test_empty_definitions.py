@@ -11,7 +11,7 @@ from spanloop.embedded_clickhouse.empty_definitions import remove_empty_definiti
 from spanloop.semconv.errors import DataDirectoryError, StoreError
 from spanloop.store import Store
 from spanloop.store.client import Connection
-from spanloop.store.locate import embedded_address
+from spanloop.store.discovery import embedded_address
 from spanloop.store.migrate import migrate, migrations
 
 VIEW, EMPTY_TABLE, FULL_TABLE = "scores_from_logs", "evaluations", "training_metrics"
@@ -28,7 +28,7 @@ def score(connection: Connection, score_id: str) -> None:
     connection.command(SCORED.format(told), doing="telling a score")
 
 
-def test_what_holds_no_rows_is_made_anew_and_rows_stay(tmp_path: Path) -> None:
+def test_tables_without_rows_are_recreated_and_rows_are_kept(tmp_path: Path) -> None:
     data_dir = DataDir(tmp_path)
     metric = pl.DataFrame({"job_id": ["a"], "step": [1], "name": ["loss"], "value": [0.5]})
     with EmbeddedClickHouse(data_dir):
@@ -67,7 +67,7 @@ def foreign(tmp_path: Path) -> DataDir:
     return DataDir(tmp_path)
 
 
-def test_a_table_that_is_not_ours_is_left_alone(foreign: DataDir) -> None:
+def test_foreign_tables_are_not_touched(foreign: DataDir) -> None:
     with pytest.raises(DataDirectoryError, match="table 'orders' is empty"):
         remove_empty_definitions(foreign)
     assert definition(foreign, "orders").exists()
