@@ -6,7 +6,7 @@ import sys
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from spanloop.collector.connections import http_config
+from spanloop.collector.connections import uvicorn_config
 
 
 async def drop(_: Scope, receive: Receive, send: Send) -> None:
@@ -21,4 +21,4 @@ async def drop(_: Scope, receive: Receive, send: Send) -> None:
 if __name__ == "__main__":
     with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as the collector's
-        uvicorn.Server(http_config(drop)).run(sockets=[listener])
+        uvicorn.Server(uvicorn_config(drop)).run(sockets=[listener])

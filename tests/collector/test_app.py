@@ -169,7 +169,7 @@ async def test_hostile_requests_are_refused_whole(
     assert "retry-after" not in response.headers
     assert app.spooled() == []
     assert app.metrics.get("refused_requests_total", signal=path[4:], status=str(status)) == 1
-    assert app.receiver.budget.held_bytes == 0
+    assert app.receiver.memory_budget.reserved_bytes == 0
 
 
 async def test_a_body_that_is_no_request_is_kept_whole(app: App) -> None:
@@ -202,7 +202,7 @@ async def test_zstd_also_in_several_frames_and_pieces(app: App) -> None:
 
 
 async def test_what_is_too_much_at_once_is_told_to_come_back(app: App) -> None:
-    app.receiver.budget.take(app.receiver.settings.memory_limit_bytes - 100)
+    app.receiver.memory_budget.acquire(app.receiver.settings.memory_limit_bytes - 100)
     small = trace_request(1).SerializeToString()
     assert len(small) < 100
     large = trace_request(*range(1, 20)).SerializeToString()
@@ -215,7 +215,7 @@ async def test_what_is_too_much_at_once_is_told_to_come_back(app: App) -> None:
 
 
 async def test_a_body_that_trickles_is_given_up(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp_http, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(otlp_http, "_BODY_TIMEOUT_S", 0.05)
     may_end = asyncio.Event()
 
     async def trickle() -> AsyncIterator[bytes]:
@@ -225,7 +225,7 @@ async def test_a_body_that_trickles_is_given_up(app: App, monkeypatch: pytest.Mo
     refused = await app.client.post("/v1/traces", content=trickle(), headers={"content-type": PROTOBUF})
     assert refused.status_code == 503
     assert "too slowly" in rpc_message(refused)
-    assert app.receiver.budget.held_bytes == 0
+    assert app.receiver.memory_budget.reserved_bytes == 0
 
 
 async def test_a_full_spool_says_when_to_come_back(app: App) -> None:
@@ -249,7 +249,7 @@ async def test_a_full_spool_reads_a_body_to_its_end_and_holds_nothing_of_it(app:
         for _ in range(16):
             yield bytes(65536)
             sent += 65536
-            assert app.receiver.budget.held_bytes == 0
+            assert app.receiver.memory_budget.reserved_bytes == 0
 
     headers = {"content-type": PROTOBUF, "content-length": str(2**20)}
     refused = await app.client.post("/v1/traces", content=pieces(), headers=headers)
@@ -288,7 +288,7 @@ async def test_a_full_disk_is_a_degraded_health_until_there_is_room(app: App, mo
         raise OSError(28, "No space left on device")
 
     body = trace_request(1).SerializeToString()
-    app.health.connected()
+    app.health.mark_connected()
     assert (await app.client.get("/healthz")).json()["status"] == "ok"
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", full)
@@ -304,7 +304,7 @@ async def test_a_full_disk_is_a_degraded_health_until_there_is_room(app: App, mo
 async def test_a_disk_with_no_room_is_seen_before_a_request_is_refused(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "_LEAST_FREE_BYTES", 2**70)
+    monkeypatch.setattr(health, "_MIN_FREE_BYTES", 2**70)
     report = (await app.client.get("/healthz")).json()
     assert (report["status"], "bytes are free" in report["disk"]) == ("degraded", True)
 

@@ -30,7 +30,7 @@ TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 def ring(app: App, data_dir: DataDir) -> KeyRing:
     """The keys that the app asks for; none is made yet."""
     found = KeyRing(data_dir)
-    app.receiver.guard = Authenticator(found)
+    app.receiver.authenticator = Authenticator(found)
     return found
 
 

@@ -55,7 +55,7 @@ async def test_accepted_is_on_disk_and_rejected_is_a_partial_success(app: App, c
     answer.MergeFromString(await channel.unary_unary(TRACES)(bad.SerializeToString()))
     assert answer.partial_success.rejected_spans == 1
     assert app.metrics.get("accepted_total", signal="traces") == 2
-    assert app.receiver.budget.held_bytes == 0
+    assert app.receiver.memory_budget.reserved_bytes == 0
 
 
 async def test_what_is_no_request_is_an_invalid_argument_and_kept(app: App, channel: Any) -> None:
@@ -77,7 +77,7 @@ async def test_too_large_after_decompression_is_exhausted(app: App, channel: Any
 
 
 async def test_what_does_not_fit_now_says_when_to_come_back(app: App, channel: Any) -> None:
-    app.receiver.budget.take(app.receiver.settings.memory_limit_bytes)
+    app.receiver.memory_budget.acquire(app.receiver.settings.memory_limit_bytes)
     code, message, details = await refusal(channel, TRACES, trace_request(1).SerializeToString())
     assert (code, "do not fit" in message) == ("UNAVAILABLE", True)
     (retry,) = [field.payload for field in fields(details) if field.number == 3]

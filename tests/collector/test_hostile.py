@@ -43,7 +43,7 @@ def drain(app: App, store: Store) -> tuple[int, int]:
     while (batch := app.spool.read(2**25)) is not None:
         block = ProtobufStrategy().prepare(batch)
         assert block.unreadable == 0
-        sent = block.send(store)
+        sent = block.insert(store)
         rows, refused = rows + sent.rows, refused + sent.refused
         app.spool.commit(batch)
     return rows, refused
@@ -233,7 +233,7 @@ async def fuzz(app: App, store: Store, count: int, seed: int) -> None:
     assert set(answers) <= {200, 400}, answers
     assert min(answers[200], answers[400]) > count // 20, answers
     assert rows == sum(app.metrics.get("accepted_total", signal=signal) for signal in ("traces", "logs"))
-    assert app.receiver.budget.held_bytes == 0
+    assert app.receiver.memory_budget.reserved_bytes == 0
 
 
 async def test_fuzzed_bodies_get_an_answer_and_clickhouse_takes_what_was_accepted(wide: App, store: Store) -> None:

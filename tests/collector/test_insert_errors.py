@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanloop.collector.frame_blocks import PolarsStrategy
-from spanloop.collector.insert_errors import RefusedRanges, is_for_good
+from spanloop.collector.insert_errors import RefusedRanges, is_permanent
 from spanloop.collector.protobuf_blocks import ProtobufStrategy
 from spanloop.semconv.errors import DataDirectoryError, StoreError
 from spanloop.spool import Batch, Record
@@ -56,7 +56,7 @@ def letters(store: Store, reason: str) -> list[dict[str, object]]:
 def test_bad_rows_become_dead_letters_and_the_rest_is_stored(
     store: Store, connection: Connection, address: Address
 ) -> None:
-    sent = PolarsStrategy().prepare(BLOCK).send(store)
+    sent = PolarsStrategy().prepare(BLOCK).insert(store)
     assert sent == (len(GOOD), len(BAD))
     assert stored(connection, address) == GOOD
     kept: list[str] = []
@@ -88,9 +88,9 @@ def test_a_crash_at_any_attempt_and_a_changed_mind_store_nothing_twice(
     with Faults.open(address) as store:
         store.plan, store.log = [*([""] * (attempts - 1)), "answer lost"], []
         with suppress(StoreError):  # an insert that is refused has no answer to lose: then the block is done
-            strategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).send(store)
+            strategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).insert(store)
         connection.command(f"ALTER TABLE {strict} DROP CONSTRAINT c", doing="being lenient")
-        strategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).send(store)
+        strategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).insert(store)
         dead = [
             int(span_id, 16)
             for row in letters(store, "refused_by_clickhouse")
@@ -117,8 +117,8 @@ def test_an_outage_is_no_bad_row(address: Address) -> None:
     with Store.open(address) as opened:
         with pytest.raises(StoreError) as missing:
             opened.insert("otel_traces", pl.DataFrame({"nonsense": [1]}))
-        assert not is_for_good(missing.value)
-    assert not is_for_good(StoreError("out of reach"))
+        assert not is_permanent(missing.value)
+    assert not is_permanent(StoreError("out of reach"))
 
 
 def test_a_view_that_fails_is_mended_by_a_person_not_by_splitting(
@@ -130,9 +130,9 @@ def test_a_view_that_fails_is_mended_by_a_person_not_by_splitting(
     connection.command(f"{view} FROM {database}.otel_traces", doing="making")
     prepared = PolarsStrategy().prepare(block(trace_request(1, 2).SerializeToString()))
     with pytest.raises(StoreError, match="while pushing to view"):
-        prepared.send(store)
+        prepared.insert(store)
     connection.command(f"DROP TABLE {database}.v", doing="mending")
-    assert prepared.send(store).refused == 0
+    assert prepared.insert(store).refused == 0
     assert stored(connection, address) == [1, 2]
 
 

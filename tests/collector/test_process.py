@@ -196,7 +196,7 @@ def test_a_taken_port_is_said_with_the_next_step(data_dir: DataDir) -> None:
 def test_what_is_no_port_is_said(data_dir: DataDir) -> None:
     ended = run_to_end(data_dir, 70000)
     assert ended.returncode == 2
-    assert "70000 is no port, expected 0 to 65535" in ended.stderr
+    assert "70000 is not a port, expected 0 to 65535" in ended.stderr
 
 
 def test_a_full_disk_is_said_at_the_start(data_dir: DataDir) -> None:

@@ -39,7 +39,7 @@ def rows(store: Store, connection: Connection, strategy: BlockStrategy, bodies: 
     """Every insertable column of what the strategy stores, as text; the table is emptied."""
     table = f"`{store.database}`.otel_traces"
     records = tuple(Record("traces", body, at, 0) for at, body in enumerate(bodies, 1))
-    strategy.prepare(Batch(uuid.uuid4().hex, records)).send(store)
+    strategy.prepare(Batch(uuid.uuid4().hex, records)).insert(store)
     sql = f"SELECT formatRow('JSONCompactEachRow', * EXCEPT (IngestedAt)) AS row FROM {table} ORDER BY row"
     found = connection.query(sql, doing="reading")["row"].to_list()
     connection.command(f"TRUNCATE TABLE {table}", doing="emptying")
@@ -180,7 +180,7 @@ def test_a_block_that_is_sent_again_is_stored_once(store: Store, connection: Con
     bodies = [trace_request(*range(at, at + 3000)).SerializeToString() for at in (1, 3001, 6001)]
     records = tuple(Record("traces", body, at, 0) for at, body in enumerate(bodies, 1))
     for _ in range(3):
-        sent = ProtobufStrategy().prepare(Batch("ab" * 16, records)).send(store)
+        sent = ProtobufStrategy().prepare(Batch("ab" * 16, records)).insert(store)
         assert sent == (9000, 0)
     assert stored(connection, address) == list(range(1, 9001))
 
@@ -211,7 +211,7 @@ async def test_a_block_of_the_spool_is_sent_from_the_disk(tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("strict")
 def test_bad_rows_are_found_in_a_raw_block_too(store: Store, connection: Connection, address: Address) -> None:
-    assert ProtobufStrategy().prepare(BLOCK).send(store) == (len(GOOD), len(BAD))
+    assert ProtobufStrategy().prepare(BLOCK).insert(store) == (len(GOOD), len(BAD))
     assert ProtobufStrategy().prepare(BLOCK).unreadable == 1
     assert stored(connection, address) == GOOD
 
@@ -227,10 +227,10 @@ def test_a_server_that_cannot_read_protobuf_gets_rows(
 
     monkeypatch.setattr(store, "insert_from", nonsense)
     with pytest.raises(StoreError, match="pipeline_nonsense"):  # no word of ClickHouse: nothing to conclude from it
-        prepared.send(store)
+        prepared.insert(store)
     monkeypatch.undo()
     spoiled = prepared._replace(request=Bodies([Record("traces", b"\xff", 1, 0), *prepared.traces.records]))
-    assert spoiled.send(store) == (13, 0)
+    assert spoiled.insert(store) == (13, 0)
     assert stored(connection, address) == list(range(1, 14))
-    assert ProtobufStrategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).send(store) == (13, 0)
+    assert ProtobufStrategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).insert(store) == (13, 0)
     assert stored(connection, address) == list(range(1, 14)), "the raw block went beside the rows"

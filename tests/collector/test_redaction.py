@@ -23,10 +23,10 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 
 from spanloop.collector.__main__ import main
 from spanloop.collector.otlp.wire import MalformedError
-from spanloop.collector.re2_patterns import Pattern, anywhere
+from spanloop.collector.re2_patterns import Pattern, prefilter_pattern
 from spanloop.collector.redaction import Redactor
 from spanloop.collector.redaction_rules import Rule, builtin, load_rules, read_rules
-from spanloop.collector.validation import JSON, PROTOBUF, Signal, Validation, malformed_letter, validate_request
+from spanloop.collector.validation import JSON, PROTOBUF, Signal, Validation, dead_letter_of_body, validate_request
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store.client import Address, Connection
@@ -158,11 +158,11 @@ def test_builtin_rules_know_what_they_are_for(name: str, hits: list[str], misses
             assert validation.redacted == {name: 1}, value
             assert hit.strip(",").encode() not in validation.body
     for miss in misses:
-        assert redactor.text(f"it is {miss} here")[0] == f"it is {miss} here"
+        assert redactor.redact_text(f"it is {miss} here")[0] == f"it is {miss} here"
 
 
 def rule(name: str, pattern: str) -> Rule:
-    return Rule(name, "", anywhere(pattern), Pattern(pattern), is_dropped=False, replacement="__REDACTED__")
+    return Rule(name, "", prefilter_pattern(pattern), Pattern(pattern), is_dropped=False, replacement="__REDACTED__")
 
 
 JSON_VALUES = st.recursive(
@@ -190,7 +190,7 @@ def masked(value: object) -> object:
 @given(JSON_VALUES, st.sampled_from(["ascii", "utf-8"]))
 def test_json_stays_json_and_differs_only_where_something_was_masked(value: object, charset: str) -> None:
     written = json.dumps({"value": value}, ensure_ascii=charset == "ascii")
-    found, hits = EMAILS.text(written)
+    found, hits = EMAILS.redact_text(written)
     assert json.loads(found) == masked(json.loads(written))
     assert hits.total() == written.count(EMAIL)
     if not hits:
@@ -343,9 +343,9 @@ def test_bytes_that_nobody_can_read_are_withheld(escaped: str) -> None:
     ):
         with pytest.raises(MalformedError) as caught:
             validate_request(Signal.TRACES, body, content_type, redactor=EMAILS)
-        letter = malformed_letter(Signal.TRACES, body, content_type, caught.value, redactor=EMAILS)
+        letter = dead_letter_of_body(Signal.TRACES, body, content_type, caught.value, redactor=EMAILS)
         assert (letter.raw, "mail" in letter.detail) == (b"", False)
-        assert malformed_letter(Signal.TRACES, b"\xff", content_type, caught.value).raw == b"\xff"
+        assert dead_letter_of_body(Signal.TRACES, b"\xff", content_type, caught.value).raw == b"\xff"
 
 
 async def test_no_door_lets_it_through(

@@ -115,7 +115,7 @@ def count(connection: Connection, table: str) -> int:
 
 def test_every_column_of_a_span_arrives(store: Store, connection: Connection) -> None:
     block = PolarsStrategy().prepare(prepared(("traces", full_request().SerializeToString())))
-    assert block.send(store).rows == 2
+    assert block.insert(store).rows == 2
     table = f"`{store.database}`.otel_traces"
     found = connection.query(f"SELECT {SPAN_COLUMNS} FROM {table} ORDER BY Timestamp DESC", doing="reading")
     full, bare = found.to_dicts()
@@ -140,7 +140,7 @@ def test_every_column_of_a_log_record_arrives(store: Store, connection: Connecti
     )  # fmt: skip
     scope_logs.log_records.add(observed_time_unix_nano=START_NS + 2, severity_number=1000)
     block = PolarsStrategy().prepare(prepared(("logs", request.SerializeToString())))
-    assert block.send(store).rows == 2
+    assert block.insert(store).rows == 2
     first, second = connection.query(
         f"SELECT * EXCEPT (Timestamp, TimestampTime, IngestedAt), toUnixTimestamp64Nano(Timestamp) AS ns FROM "
         f"`{store.database}`.otel_logs ORDER BY Timestamp",
@@ -174,7 +174,7 @@ def test_every_column_of_a_log_record_arrives(store: Store, connection: Connecti
 def test_a_block_that_is_sent_again_is_stored_once(store: Store, connection: Connection) -> None:
     batch = prepared(("traces", full_request().SerializeToString()))
     for _ in range(2):
-        PolarsStrategy().prepare(batch).send(store)
+        PolarsStrategy().prepare(batch).insert(store)
     assert count(connection, f"`{store.database}`.otel_traces") == 2
 
 
@@ -186,7 +186,7 @@ def test_a_record_that_cannot_be_read_costs_only_itself() -> None:
     assert block.unreadable == 2
     ((signal, frame),) = block.frames
     assert (signal, frame.height) == ("traces", 4)
-    letters = block.letters
+    letters = block.dead_letter_rows
     assert letters["reason"].to_list() == ["unreadable_record"] * 2
     assert letters["raw_base64"].to_list() == ["/w==", base64.b64encode(good).decode()]
 

@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from spanloop.collector.log_rows import LogRows
 from spanloop.collector.otlp.wire import parse
-from spanloop.collector.scores_endpoint import as_log_request
+from spanloop.collector.scores_endpoint import scores_to_log_request
 from spanloop.pipeline import run as convert
 from spanloop.store import Store
 from spanloop.store.scores import Score
@@ -85,7 +85,7 @@ async def test_an_empty_list_is_fine(app: App) -> None:
 def test_corrected_and_deleted_by_key_through_the_store(store: Store) -> None:
     def arrive(*scores: Score) -> list[tuple[float, str]]:
         rows = LogRows()
-        rows.add(as_log_request(list(scores)))
+        rows.add(scores_to_log_request(list(scores)))
         store.insert("otel_logs", rows.to_frame())
         found = store.query("scores_list", trace_id="", response_id="", session_id="", episode_id="", limit=9)
         return [(row["value"], row["comment"]) for row in found.to_dicts()]

@@ -140,7 +140,7 @@ async def test_a_crash_between_insert_and_commit_stores_nothing_twice(
     await append(spool, 1, 2, 3)
     batch = spool.read(MIB)
     assert batch is not None
-    assert PolarsStrategy().prepare(batch).send(store).rows == 3
+    assert PolarsStrategy().prepare(batch).insert(store).rows == 3
     spool.close()
     rig = Rig(tmp_path / "spool", address, [])
     await append(rig.spool, 4)
@@ -220,7 +220,7 @@ async def test_a_stopping_writer_sends_every_block_that_waits(
 ) -> None:
     rig = Rig(tmp_path / "spool", address, [])
     await append(rig.spool, *range(1, 9))
-    rig.health.connected()
+    rig.health.mark_connected()
     rig.writer.stop()
     async with asyncio.timeout(60):
         await rig.writer.run()

@@ -73,7 +73,7 @@ def test_an_attempt_without_an_outcome_is_a_mistake_of_the_test(tmp_path: Path) 
 
 def test_a_span_that_a_view_has_missed_shows(store: Store, address: Address) -> None:
     batch = Batch("ab" * 16, (Record("traces", traces_body([1, 2, 3]), 1, time.time_ns()),))
-    ProtobufStrategy().prepare(batch).send(store)
+    ProtobufStrategy().prepare(batch).insert(store)
     assert (find_ids(address), count_unsummarised(address)) == (Counter([1, 2, 3]), 0)
     with closing(Connection(address)) as connection:
         connection.command("TRUNCATE TABLE trace_summaries", doing="forgetting summaries")

@@ -80,10 +80,10 @@ def test_a_request_that_ends_between_two_records_stores_none_of_them(scene: Scen
         for missing in range(1, 10):
             proxy.cut_bytes = sum(map(len, bodies[-missing:]))
             with pytest.raises(StoreError):
-                block.send(store)
+                block.insert(store)
             assert not find_ids(scene.address), f"stored {10 - missing} records of a request that was cut off"
         proxy.cut_bytes = 0
-        assert block.send(store) == (10, 0)
+        assert block.insert(store) == (10, 0)
     assert find_ids(scene.address) == Counter(range(1, 11))
 
 

@@ -1,7 +1,7 @@
-"""The OTLP receiver: an answered request is on disk, and the writer carries it to ClickHouse.
+"""The OTLP receiver: acknowledge requests once they are on disk, then write them to ClickHouse.
 
-Two halves that meet only in the spool: the app (HTTP in, spool, answer) never waits for ClickHouse, and the writer
-(spool, frames, ClickHouse) never sees a request. Start it with ``python -m spanloop.collector``.
+Two halves meet only in the spool: the app (HTTP or gRPC request, spool, response) never waits for ClickHouse, and the
+writer (spool, rows, ClickHouse) never sees a request. Start it with ``python -m spanloop.collector``.
 """
 
 from .app import create_app

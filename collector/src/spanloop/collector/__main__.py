@@ -1,4 +1,4 @@
-"""``python -m spanloop.collector``: receive OTLP, keep it on disk, write it to ClickHouse."""
+"""``python -m spanloop.collector``: receive OTLP, store it on disk, write it to ClickHouse."""
 
 import argparse
 import logging
@@ -14,18 +14,18 @@ from .settings import Settings
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a collector; returns the exit code."""
+    """Run a collector and return the exit code."""
     defaults = Settings()
     parser = argparse.ArgumentParser(prog="python -m spanloop.collector", description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=default_data_dir(), help="default: %(default)s")
-    parser.add_argument("--port", type=int, default=defaults.port, help="0 chooses one; default: %(default)s")
-    parser.add_argument("--grpc-port", type=int, help="0 chooses one; default: 4317 beside 4318, else one is chosen")
+    parser.add_argument("--port", type=int, default=defaults.port, help="0 selects a free port; default: %(default)s")
+    parser.add_argument("--grpc-port", type=int, help="0 selects a free port; default: 4317 with --port 4318, else 0")
     parser.add_argument("--no-grpc", action="store_true", help="HTTP only")
     parser.add_argument("--host", default=defaults.host, help="beyond loopback with API keys; default: %(default)s")
     parser.add_argument("--allow-anonymous", action="store_true", help="listen beyond loopback without API keys")
     parser.add_argument(
         "--spool-limit-bytes", type=int, default=defaults.spool_limit_bytes,
-        help="answer 503 when as much waits for ClickHouse; default: %(default)s",
+        help="respond 503 when this many bytes wait for ClickHouse; default: %(default)s",
     )  # fmt: skip
     parser.add_argument(
         "--body-limit-bytes", type=int, default=defaults.body_limit_bytes,
@@ -33,16 +33,16 @@ def main(arguments: list[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument(
         "--memory-limit-bytes", type=int, default=defaults.memory_limit_bytes,
-        help="answer 503 when bodies of as many bytes are in memory; default: %(default)s",
+        help="respond 503 when this many bytes of bodies are in memory; default: %(default)s",
     )  # fmt: skip
     parser.add_argument(
         "--redact", type=Path, metavar="FILE",
-        help="redaction rules; default: $SPANLOOP_REDACT, else redaction.toml in the data directory, if there is one",
+        help="redaction rules; default: $SPANLOOP_REDACT, else redaction.toml in the data directory, if it exists",
     )  # fmt: skip
     options = parser.parse_args(arguments)
     for name, port in (("--port", options.port), ("--grpc-port", options.grpc_port or 0)):
         if not 0 <= port < 65536:
-            parser.error(f"argument {name}: {port} is no port, expected 0 to 65535")
+            parser.error(f"argument {name}: {port} is not a port, expected 0 to 65535")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = Settings(
         host=options.host,

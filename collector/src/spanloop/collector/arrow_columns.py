@@ -1,8 +1,8 @@
-"""Column builders: Python values in, one row at a time, Arrow arrays out.
+"""Build Arrow columns from Python values, row by row.
 
-Flat lists with offsets, because a Python object for each map and list of a span costs more than the span. The only
-module that knows pyarrow, which ships no type information. Arrays are made of Python values by polars: pyarrow's own
-way imports pandas where there is one, which costs half a second and 43 MiB.
+Values are stored in flat lists with offsets, because a Python object for each map and list of a span costs more than
+the span. The only module that imports pyarrow, which ships no type information. polars converts Python values to
+arrays: pyarrow's conversion imports pandas when it is installed, which costs half a second and 43 MiB.
 """
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
@@ -15,13 +15,13 @@ import pyarrow as pa
 
 
 class Column(Protocol):
-    """A finished column: an Arrow array."""
+    """An Arrow array."""
 
     def __len__(self) -> int: ...
 
 
-def frame(columns: Mapping[str, Column]) -> pl.DataFrame:
-    """The finished columns as one frame."""
+def build_frame(columns: Mapping[str, Column]) -> pl.DataFrame:
+    """Build a frame from columns."""
     return pl.DataFrame(pa.table(dict(columns)))
 
 
@@ -40,13 +40,13 @@ class MapColumn:
         self._offsets.append(len(self._keys))
 
     def to_arrow(self) -> Column:
-        """The column so far."""
+        """Return the column so far."""
         offsets = _array(self._offsets, pl.Int32())
-        return cast("Column", pa.MapArray.from_arrays(offsets, strings(self._keys), strings(self._values)))
+        return cast("Column", pa.MapArray.from_arrays(offsets, string_column(self._keys), string_column(self._values)))
 
 
 class ListOffsets:
-    """Where each row's part of a nested column ends; shared by the columns of one Nested group."""
+    """Offsets of each row's items in a nested column; shared by the columns of one Nested group."""
 
     def __init__(self) -> None:
         self._offsets = [0]
@@ -56,22 +56,22 @@ class ListOffsets:
         self._offsets.append(self._offsets[-1] + count)
 
     def wrap(self, items: Column) -> Column:
-        """The flat items as a list column."""
+        """Build a list column from the flat items."""
         return cast("Column", pa.ListArray.from_arrays(_array(self._offsets, pl.Int32()), items))
 
 
-def strings(values: Sequence[str]) -> Column:
-    """A String column."""
+def string_column(values: Sequence[str]) -> Column:
+    """Build a String column."""
     return _array(values, pl.String())
 
 
-def unsigned(values: Sequence[int], bits: int) -> Column:
-    """A UInt column."""
+def uint_column(values: Sequence[int], bits: int) -> Column:
+    """Build a UInt column."""
     return _array(values, {8: pl.UInt8(), 32: pl.UInt32(), 64: pl.UInt64()}[bits])
 
 
-def nanoseconds(values: Sequence[int]) -> Column:
-    """A ``DateTime64(9)`` column from nanoseconds since the epoch."""
+def datetime_column(values: Sequence[int]) -> Column:
+    """Build a ``DateTime64(9)`` column from nanoseconds since the epoch."""
     return cast("Column", pl.Series(values, dtype=pl.Int64).cast(pl.Datetime("ns", "UTC")).to_arrow())
 
 

@@ -1,7 +1,7 @@
-"""Who may: bearer keys with scopes, asked for at every door of the collector.
+"""Authenticate requests by API key and scope.
 
-Invariant: when keys are required, nothing of a request is read before its key was checked, whether it came over HTTP or
-gRPC; and when the keys cannot be read, nobody may. No key is ever logged.
+Invariant: when keys are required, a request's key is checked before its body is read, over HTTP and gRPC. When the keys
+cannot be read, every request is refused.
 """
 
 from http import HTTPStatus
@@ -20,24 +20,24 @@ _RPC_CODES: Final = {
 
 
 class Authenticator:
-    """Checks requests.
+    """Checks the API keys of requests.
 
     Args:
-        keys: None lets everybody in.
+        keys: None accepts every request.
     """
 
     def __init__(self, keys: KeyRing | None = None) -> None:
         self._keys = keys
 
-    def check(self, authorization: str, scope: Scope) -> None:
-        """Let pass, or not.
+    def authenticate(self, authorization: str, scope: Scope) -> None:
+        """Check a request's API key.
 
         Args:
-            authorization: The header ``Authorization``, empty without one.
-            scope: What the request wants to do.
+            authorization: The header ``Authorization``; empty when the request has none.
+            scope: The scope that the request needs.
 
         Raises:
-            RefusedError: 401 without a good key, 403 with one for something else, 503 when the keys cannot be read.
+            RefusedError: 401 without a valid key, 403 when the key lacks the scope, 503 when the keys cannot be read.
         """
         if self._keys is None or not self._keys.is_required:
             return
@@ -46,7 +46,7 @@ class Authenticator:
             raise RefusedError(
                 HTTPStatus.UNAUTHORIZED,
                 RpcCode.UNAUTHENTICATED,
-                "a key is needed: send Authorization: Bearer KEY (OTEL_EXPORTER_OTLP_HEADERS for an exporter); "
+                "an API key is required: send Authorization: Bearer KEY (OTEL_EXPORTER_OTLP_HEADERS for an exporter); "
                 "spanloop keys create makes one",
             )
         try:

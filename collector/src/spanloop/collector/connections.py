@@ -1,8 +1,8 @@
-"""Connections that say nothing, or say it for ever.
+"""Close idle HTTP connections.
 
-uvicorn times a connection only between an answer and the next byte: one that never sends a whole request head stays.
-Invariant: a connection without a request under way is closed once `IDLE_S` are over since it came or was last
-answered, whatever it trickles. (A request under way has the time limit of its body, see ``otlp_http``.)
+uvicorn limits only the time between a response and the next byte: a connection that never completes a request head
+stays open. Invariant: a connection without a request in progress is closed `IDLE_S` after it opened or its last
+response, whatever bytes arrive. (A request in progress has the time limit of its body, see ``otlp_http``.)
 """
 
 import asyncio
@@ -14,52 +14,52 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 IDLE_S: Final = 75
-"""Longer than exporters pause between batches, so that their connections are kept."""
+"""Longer than exporters pause between batches, so that their connections stay open."""
 
 
 class IdleTimeoutProtocol(H11Protocol):
-    """uvicorn's own protocol with an end to its patience."""
+    """uvicorn's HTTP protocol with an idle timeout."""
 
     idle_s: float = IDLE_S
     _idle_since_s = 0.0
-    _watch: asyncio.TimerHandle | None = None
+    _idle_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A connection came."""
+        """Start the idle timer of a new connection."""
         super().connection_made(transport)
         self._idle_since_s = self.loop.time()
-        self._watch = self.loop.call_later(self.idle_s, self._look)
+        self._idle_timer = self.loop.call_later(self.idle_s, self._check_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """A connection went."""
-        if self._watch is not None:
-            self._watch.cancel()
+        """Cancel the idle timer of a closed connection."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """An answer was written."""
+        """Restart the idle time after a response."""
         self._idle_since_s = self.loop.time()
         super().on_response_complete()
 
-    def _look(self) -> None:
-        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn's annotation leaves out the None
+    def _check_idle(self) -> None:
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # uvicorn's annotation omits None
         has_request = cycle is not None and not cycle.response_complete
         idle_s = 0.0 if has_request else self.loop.time() - self._idle_since_s
         if idle_s >= self.idle_s:
             self.transport.abort()
         else:
-            self._watch = self.loop.call_later(max(self.idle_s - idle_s, 0.01), self._look)
+            self._idle_timer = self.loop.call_later(max(self.idle_s - idle_s, 0.01), self._check_idle)
 
 
-def http_config(app: ASGIApp) -> uvicorn.Config:
-    """The HTTP server before an app: bare, because whatever it does for a request it does a thousand times a second."""
+def uvicorn_config(app: ASGIApp) -> uvicorn.Config:
+    """Configure the HTTP server with the least work per request: it serves a thousand requests a second."""
     return uvicorn.Config(
         app, http=IdleTimeoutProtocol, lifespan="off", proxy_headers=False, access_log=False, log_config=None,
         timeout_keep_alive=IDLE_S, timeout_graceful_shutdown=3,
     )  # fmt: skip
 
 
-def allow_many_connections() -> None:
-    """Raise this process's limit of open files to what the system allows it: each connection is one."""
+def raise_open_file_limit() -> None:
+    """Raise this process's limit of open files to the hard limit: each connection is one file."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,8 +1,8 @@
-"""What could not be accepted, kept so that it can be looked at and sent again.
+"""Dead letters: items and bodies that could not be accepted, stored for inspection and replay.
 
-Invariant: an item or a body that was refused for what it holds is in the spool before its sender is told, and from
-there it goes to the table ``dead_letters``. Its ``raw`` bytes are a whole request body in ``content_type``: an item
-keeps its envelope, so replaying is sending. The same bytes refused for the same reason are one row.
+Invariant: an item or a body that is rejected for its content is in the spool before the client gets its response, and
+from there it goes to the table ``dead_letters``. Its ``raw`` bytes are a whole request body in ``content_type``: each
+item keeps its envelope, so a replay sends them unchanged. The same bytes rejected for the same reason are one row.
 """
 
 import base64
@@ -18,14 +18,14 @@ import polars as pl
 from .otlp.wire import MalformedError
 
 KIND: Final = "dead_letters"
-"""The ``kind`` of their records in the spool."""
+"""The ``kind`` of dead letters' records in the spool."""
 TABLE: Final = "dead_letters"
 _MAX_IDS: Final = 100
 _MAX_DETAIL: Final = 2000
 
 
 class Signal(StrEnum):
-    """What a request carries; also the ``kind`` of its record in the spool."""
+    """The signal of a request; also the ``kind`` of its record in the spool."""
 
     TRACES = "traces"
     LOGS = "logs"
@@ -40,43 +40,43 @@ class RejectReason(StrEnum):
     TIMESTAMP_OUT_OF_RANGE = "timestamp_out_of_range"
     UNDECODABLE = "undecodable"
     MALFORMED_BODY = "malformed_body"
-    """The body is no request at all."""
+    """The body is no request."""
     REFUSED_BY_CLICKHOUSE = "refused_by_clickhouse"
-    """ClickHouse refuses the row whenever it is sent, and takes its neighbours."""
+    """ClickHouse refuses the row at every insert, and accepts the rows beside it."""
     UNREADABLE_RECORD = "unreadable_record"
-    """A record of the spool that the writer does not understand: of another spanloop, or a mistake of ours."""
+    """A spool record that the writer cannot parse: from another spanloop version, or a bug."""
 
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """The refused items of one request that have one reason, or a whole body."""
+    """The items of one request that were rejected for one reason, or a whole body."""
 
     signal: str
     reason: RejectReason
     detail: str
-    """For a person: got and expected, of the first item."""
+    """Text for the user: got and expected, of the first item."""
     content_type: str
     raw: bytes
-    """A request body that holds these items and nothing else."""
+    """A request body with exactly these items."""
     item_count: int = 1
     trace_ids: tuple[str, ...] = ()
-    """Lower-case hex, of the first 100 items, without repetition; empty where the body could not be read."""
+    """Lower-case hex, of the first 100 items, without repetition; empty when the body could not be parsed."""
     span_ids: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
-        """32 hex digits that depend on nothing but the content."""
+        """32 hex digits that depend only on the content."""
         head = f"{self.signal} {self.reason} {self.content_type}\n".encode()
         return hashlib.sha256(head + self.raw).hexdigest()[:32]
 
 
-def first_ids(ids: Sequence[bytes]) -> tuple[str, ...]:
-    """Ids as a dead letter keeps them."""
-    return tuple(dict.fromkeys(each.hex() for each in ids[:_MAX_IDS]))
+def hex_ids(ids: Sequence[bytes]) -> tuple[str, ...]:
+    """Return the ids as a dead letter stores them."""
+    return tuple(dict.fromkeys(id_bytes.hex() for id_bytes in ids[:_MAX_IDS]))
 
 
 def encode(letters: Sequence[DeadLetter]) -> bytes:
-    """Dead letters as one record of the spool: a line of JSON, then the raw bytes."""
+    """Encode dead letters as one record of the spool: a line of JSON, then the raw bytes."""
     heads = [
         {
             "signal": letter.signal,
@@ -94,10 +94,10 @@ def encode(letters: Sequence[DeadLetter]) -> bytes:
 
 
 def decode(record: bytes) -> list[DeadLetter]:
-    """What `encode` wrote.
+    """Decode a record that `encode` wrote.
 
     Raises:
-        MalformedError: Something else wrote it.
+        MalformedError: The record is not in this format.
     """
     line, _, raw = record.partition(b"\n")
     letters: list[DeadLetter] = []
@@ -132,13 +132,13 @@ def _heads(line: bytes) -> list[dict[str, Any]]:
 
 
 class DeadLetterRows:
-    """Collects dead letters and gives them as one frame."""
+    """Collects dead letters as rows of ``dead_letters``."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, object]] = []
 
     def add(self, letter: DeadLetter, received_ns: int) -> None:
-        """Append one, refused at that time."""
+        """Append a dead letter that was received at this time."""
         self._rows.append(
             {
                 "dead_letter_id": letter.id,
@@ -155,7 +155,7 @@ class DeadLetterRows:
         )
 
     def to_frame(self) -> pl.DataFrame:
-        """All rows so far, with the columns of ``dead_letters`` that have no default."""
+        """Return all rows so far, with the columns of ``dead_letters`` that have no default."""
         schema = {
             "dead_letter_id": pl.String(), "received_at": pl.Datetime("ns", "UTC"), "signal": pl.String(),
             "reason": pl.String(), "detail": pl.String(), "content_type": pl.String(), "raw_base64": pl.String(),

@@ -1,6 +1,6 @@
-"""Content encodings: bodies come in compressed pieces and are never held larger than the limit.
+"""Decompress request bodies by content encoding, chunk by chunk, up to a size limit.
 
-Invariant: whatever the pieces claim, at most ``limit_bytes`` + 1 decompressed bytes exist. Several gzip members or
+Invariant: whatever the chunks claim, at most ``limit_bytes`` + 1 decompressed bytes exist. Several gzip members or
 zstd frames in a row are one body, as both formats say; so are several zlib streams.
 """
 
@@ -16,36 +16,36 @@ _GZIP_WINDOW_BITS: Final = 31
 _ZLIB_METHOD: Final = 8
 """Lower four bits of a zlib stream's first byte (RFC 1950, 2.2)."""
 _ZSTD_WINDOW_LOG: Final = 23
-"""8 MiB, which RFC 8878 recommends every decoder to take; a frame may ask for gigabytes."""
+"""8 MiB, which RFC 8878 recommends every decoder to support; a frame may request gigabytes."""
 
 
 class Decoder(Protocol):
-    """Takes the pieces of one body."""
+    """Decodes the chunks of one body."""
 
-    def feed(self, piece: bytes) -> int:
-        """Take a piece; returns the decompressed size so far. Raises RefusedError."""
+    def feed(self, chunk: bytes) -> int:
+        """Decode a chunk and return the decompressed size so far. Raises RefusedError."""
         ...
 
     def finish(self) -> bytes:
-        """The decompressed body. Raises RefusedError when it ends too early."""
+        """Return the decompressed body. Raises RefusedError when it ends too early."""
         ...
 
 
-class _Plain:
+class _Identity:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._pieces: list[bytes] = []
+        self._chunks: list[bytes] = []
         self._size_bytes = 0
 
-    def feed(self, piece: bytes) -> int:
-        self._size_bytes += len(piece)
+    def feed(self, chunk: bytes) -> int:
+        self._size_bytes += len(chunk)
         if self._size_bytes > self._limit_bytes:
             raise too_large(self._limit_bytes)
-        self._pieces.append(piece)
+        self._chunks.append(chunk)
         return self._size_bytes
 
     def finish(self) -> bytes:
-        return b"".join(self._pieces)
+        return b"".join(self._chunks)
 
 
 class _Gzip:
@@ -58,16 +58,16 @@ class _Gzip:
         self._received_bytes = 0
         self._member = zlib.decompressobj(self._window_bits)
 
-    def feed(self, piece: bytes) -> int:
-        self._received_bytes += len(piece)
+    def feed(self, chunk: bytes) -> int:
+        self._received_bytes += len(chunk)
         try:
-            while piece:
+            while chunk:
                 if self._member.eof:
                     self._member = zlib.decompressobj(self._window_bits)
-                self._body += self._member.decompress(piece, self._limit_bytes - len(self._body) + 1)
+                self._body += self._member.decompress(chunk, self._limit_bytes - len(self._body) + 1)
                 if max(len(self._body), self._received_bytes) > self._limit_bytes:
                     raise too_large(self._limit_bytes)
-                piece = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
+                chunk = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
         except zlib.error as error:
             raise invalid(f"not {self._encoding}: {error}") from error
         return len(self._body)
@@ -84,11 +84,11 @@ class _Deflate(_Gzip):
     _encoding = "deflate"
     _window_bits = zlib.MAX_WBITS
 
-    def feed(self, piece: bytes) -> int:
+    def feed(self, chunk: bytes) -> int:
         # Raw deflate has these bits only in a stored block with non-zero padding, which no encoder writes.
-        if not self._received_bytes and piece and piece[0] & 0x0F != _ZLIB_METHOD:
+        if not self._received_bytes and chunk and chunk[0] & 0x0F != _ZLIB_METHOD:
             self._member = zlib.decompressobj(-zlib.MAX_WBITS)
-        return super().feed(piece)
+        return super().feed(chunk)
 
 
 class _Zstd:
@@ -98,16 +98,16 @@ class _Zstd:
         self._received_bytes = 0
         self._frame = _zstd_frame()
 
-    def feed(self, piece: bytes) -> int:
-        self._received_bytes += len(piece)
+    def feed(self, chunk: bytes) -> int:
+        self._received_bytes += len(chunk)
         try:
-            while piece or not (self._frame.eof or self._frame.needs_input):
+            while chunk or not (self._frame.eof or self._frame.needs_input):
                 if self._frame.eof:
                     self._frame = _zstd_frame()
-                self._body += self._frame.decompress(piece, self._limit_bytes - len(self._body) + 1)
+                self._body += self._frame.decompress(chunk, self._limit_bytes - len(self._body) + 1)
                 if max(len(self._body), self._received_bytes) > self._limit_bytes:
                     raise too_large(self._limit_bytes)
-                piece = self._frame.unused_data if self._frame.eof else b""
+                chunk = self._frame.unused_data if self._frame.eof else b""
         except ZstdError as error:
             raise invalid(f"not zstd: {error}") from error
         return len(self._body)
@@ -123,10 +123,10 @@ def _zstd_frame() -> ZstdDecompressor:
 
 
 DECODERS: Final[dict[str, Callable[[int], Decoder]]] = {
-    "": _Plain,
-    "identity": _Plain,
+    "": _Identity,
+    "identity": _Identity,
     "gzip": _Gzip,
     "deflate": _Deflate,
     "zstd": _Zstd,
 }
-"""Content encoding to its decoder, made with the limit in bytes."""
+"""Decoder classes by content encoding; each is created with the limit in bytes."""

@@ -1,8 +1,8 @@
-"""How a block of spooled bodies becomes rows: the writer's exchangeable strategy.
+"""Insert a block of spooled requests into ClickHouse as polars frames, each under a deduplication token.
 
-Invariant: sending a prepared block twice stores it once. The token of each part is the block's id and the part's
-table; the same block always gives the same parts. A row that ClickHouse refuses for good becomes a dead letter, and
-its neighbours are stored.
+Invariant: inserting a prepared block twice stores it once. The deduplication token of each part is made of the block's
+id and the part's table; the same block always has the same parts. A row that ClickHouse refuses permanently becomes a
+dead letter, and the other rows are stored.
 """
 
 import logging
@@ -19,94 +19,99 @@ from spanloop.store import Store
 
 from . import dead_letters
 from .dead_letters import DeadLetter, DeadLetterRows, RejectReason, Signal
-from .insert_errors import RefusedRanges, is_for_good
+from .insert_errors import RefusedRanges, is_permanent
 from .log_rows import LogRows
 from .otlp.wire import parse
 from .record_kinds import signal_of
 from .span_rows import SpanRows
-from .validation import PROTOBUF, count_items, letter_of_items, pick
+from .validation import PROTOBUF, count_items, dead_letter_of_items, select_item
 
 _log = logging.getLogger(__name__)
 _TABLES: Final = {Signal.TRACES: "otel_traces", Signal.LOGS: "otel_logs"}
 
 
-class Sent(NamedTuple):
-    """What became of a block."""
+def deduplication_token(block_id: str, table: str, suffix: str = "") -> str:
+    """Make the deduplication token of one part of a block: ClickHouse ignores a second insert under the same token."""
+    return f"{block_id}-{table}{suffix}"
+
+
+class InsertResult(NamedTuple):
+    """The outcome of inserting a block."""
 
     rows: int
     """Spans and log records that are stored."""
     refused: int
-    """Spans and log records that ClickHouse refuses for good; they are dead letters."""
+    """Spans and log records that ClickHouse refuses permanently; they are stored as dead letters."""
 
 
 class PreparedBlock(Protocol):
-    """A block that is ready to be sent, as often as it takes."""
+    """A block that is ready to be inserted, as often as needed."""
 
     @property
     def unreadable(self) -> int:
-        """Records that could not be turned into rows; they are dead letters."""
+        """Records that could not be converted to rows; they become dead letters."""
         ...
 
-    def send(self, store: Store) -> Sent:
-        """Insert it. Raises StoreError when the outcome is an outage or unknown: then send it again."""
+    def insert(self, store: Store) -> InsertResult:
+        """Insert the block. Raises StoreError after an outage or an unknown outcome: then insert it again."""
         ...
 
 
 class BlockStrategy(Protocol):
-    """Turns batches of the spool into blocks for ClickHouse."""
+    """Converts batches of the spool to blocks for ClickHouse."""
 
     def prepare(self, batch: Batch) -> PreparedBlock:
-        """Everything that can be done without ClickHouse."""
+        """Do everything that needs no ClickHouse."""
         ...
 
 
 class FrameBlock(NamedTuple):
-    """A block as frames."""
+    """A block as one frame a table."""
 
     batch: Batch
     frames: tuple[tuple[Signal, pl.DataFrame], ...]
     """Rows in the order of the records' items."""
-    letters: pl.DataFrame
+    dead_letter_rows: pl.DataFrame
     unreadable: int
-    refused: RefusedRanges
-    attempt: str
-    """Part of every token: tells this way of sending the block from another one that was refused for good."""
+    refused_ranges: RefusedRanges
+    token_suffix: str
+    """Part of every deduplication token: distinguishes these rows from a raw insert that was refused permanently."""
 
-    def send(self, store: Store) -> Sent:
-        """Insert the frames, each under its own token."""
+    def insert(self, store: Store) -> InsertResult:
+        """Insert the frames, each under its own deduplication token."""
         rows = 0
-        bad: list[tuple[Signal, int, str]] = []
+        refused: list[tuple[Signal, int, str]] = []
         for signal, frame in self.frames:
-            for first, end, error in self._send_range(store, signal, frame, 0, frame.height):
+            for first, end, error in self._insert_range(store, signal, frame, 0, frame.height):
                 if error:
-                    bad.append((signal, first, error))
+                    refused.append((signal, first, error))
                 else:
                     rows += end - first
-        self._send_letters(store, self.letters, "")
-        if bad:
-            _log.error("ClickHouse refuses %d rows for good; they become dead letters: %s", len(bad), bad[0][2])
-            refused = DeadLetterRows()
-            for signal, row, error in bad:
-                refused.add(*self._letter(signal, row, error))
-            self._send_letters(store, refused.to_frame(), "-refused")
-        return Sent(rows, len(bad))
+        self._insert_dead_letters(store, self.dead_letter_rows, "")
+        if refused:
+            _log.error("ClickHouse refuses %d rows; they become dead letters: %s", len(refused), refused[0][2])
+            refused_rows = DeadLetterRows()
+            for signal, row, error in refused:
+                refused_rows.add(*self._dead_letter_of_row(signal, row, error))
+            self._insert_dead_letters(store, refused_rows.to_frame(), "-refused")
+        return InsertResult(rows, len(refused))
 
-    def _send_range(
+    def _insert_range(
         self, store: Store, signal: Signal, frame: pl.DataFrame, first: int, end: int
     ) -> Iterator[tuple[int, int, str]]:
-        """Store a range of rows; gives the ranges that are stored (with no error), and the single rows that are not."""
-        token = f"{self.batch.block_id}-{_TABLES[signal]}{self.attempt}"
+        """Insert a range of rows; yield the stored ranges with an empty error, and each refused row with its error."""
+        token = deduplication_token(self.batch.block_id, _TABLES[signal], self.token_suffix)
         if end - first < frame.height:
             token += f"-{first}-{end}"
         detail = "refused before a restart"
-        if token not in self.refused:
+        if token not in self.refused_ranges:
             try:
                 store.insert(_TABLES[signal], frame[first:end], token=token)
             except StoreError as error:
-                if not is_for_good(error):
+                if not is_permanent(error):
                     raise
                 detail = error.what
-                self.refused.add(self.batch.block_id, token)
+                self.refused_ranges.add(self.batch.block_id, token)
             else:
                 yield first, end, ""
                 return
@@ -114,67 +119,68 @@ class FrameBlock(NamedTuple):
             yield first, end, detail
             return
         middle = (first + end) // 2
-        yield from self._send_range(store, signal, frame, first, middle)
-        yield from self._send_range(store, signal, frame, middle, end)
+        yield from self._insert_range(store, signal, frame, first, middle)
+        yield from self._insert_range(store, signal, frame, middle, end)
 
-    def _send_letters(self, store: Store, letters: pl.DataFrame, which: str) -> None:
-        if not letters.is_empty():
-            store.insert(
-                dead_letters.TABLE, letters, token=f"{self.batch.block_id}-{dead_letters.TABLE}{self.attempt}{which}"
-            )
+    def _insert_dead_letters(self, store: Store, rows: pl.DataFrame, suffix: str) -> None:
+        if not rows.is_empty():
+            token = deduplication_token(self.batch.block_id, dead_letters.TABLE, f"{self.token_suffix}{suffix}")
+            store.insert(dead_letters.TABLE, rows, token=token)
 
-    def _letter(self, signal: Signal, row: int, error: str) -> tuple[DeadLetter, int]:
-        """The dead letter of one row, and when it was received."""
+    def _dead_letter_of_row(self, signal: Signal, row: int, error: str) -> tuple[DeadLetter, int]:
+        """Return the dead letter of one row, and the time when it was accepted."""
         for record in self.batch.records:
             items = count_items(signal, record.body) if signal_of(record.kind) == signal else 0
             if row < items:
-                request = pick(signal, record.body, row)
-                letter = letter_of_items(signal, request, RejectReason.REFUSED_BY_CLICKHOUSE, error)
-                return letter, record.accepted_ns
+                request = select_item(signal, record.body, row)
+                dead_letter = dead_letter_of_items(signal, request, RejectReason.REFUSED_BY_CLICKHOUSE, error)
+                return dead_letter, record.accepted_ns
             row -= items
         raise AssertionError(f"block {self.batch.block_id} has no row {row} of {signal}")
 
 
 class PolarsStrategy:
-    """Parses in Python and inserts polars frames.
+    """Parses requests in Python and inserts polars frames.
 
     Args:
-        refused: Remembers which ranges of rows were refused for good.
-        attempt: Part of every token, see `FrameBlock.attempt`.
+        refused_ranges: Remembers which ranges of rows were refused permanently.
+        token_suffix: Part of every deduplication token, see `FrameBlock.token_suffix`.
     """
 
-    def __init__(self, refused: RefusedRanges | None = None, attempt: str = "") -> None:
-        self._refused = refused or RefusedRanges()
-        self._attempt = attempt
+    def __init__(self, refused_ranges: RefusedRanges | None = None, token_suffix: str = "") -> None:
+        self._refused_ranges = refused_ranges or RefusedRanges()
+        self._token_suffix = token_suffix
 
     def prepare(self, batch: Batch) -> FrameBlock:
-        """Parse every record. The door has checked them: what fails here is of another spanloop or a bug of ours."""
-        traces, logs, letters = SpanRows(), LogRows(), DeadLetterRows()
+        """Parse every record. Requests were validated, so a failure means another spanloop version or a bug."""
+        spans, logs, dead_letter_rows = SpanRows(), LogRows(), DeadLetterRows()
         unreadable = 0
         for record in batch.records:
             try:
                 if record.kind == dead_letters.KIND:
-                    for letter in dead_letters.decode(record.body):
-                        letters.add(letter, record.accepted_ns)
+                    for dead_letter in dead_letters.decode(record.body):
+                        dead_letter_rows.add(dead_letter, record.accepted_ns)
                     continue
                 signal = Signal(signal_of(record.kind))
                 if signal is Signal.TRACES:
-                    traces.add(parse(ExportTraceServiceRequest, record.body))
+                    spans.add(parse(ExportTraceServiceRequest, record.body))
                 else:
                     logs.add(parse(ExportLogsServiceRequest, record.body))
             except ValueError as error:  # an unknown kind, or MalformedError
                 unreadable += 1
-                letters.add(_unreadable(record, error), record.accepted_ns)
+                dead_letter_rows.add(_dead_letter_of_record(record, error), record.accepted_ns)
                 _log.error("spool record %d of block %s becomes a dead letter: %s", record.seq, batch.block_id, error)
-        frames = _filled([(Signal.TRACES, traces.to_frame()), (Signal.LOGS, logs.to_frame())])
-        return FrameBlock(batch, frames, letters.to_frame(), unreadable, self._refused, self._attempt)
+        frames = _non_empty([(Signal.TRACES, spans.to_frame()), (Signal.LOGS, logs.to_frame())])
+        return FrameBlock(
+            batch, frames, dead_letter_rows.to_frame(), unreadable, self._refused_ranges, self._token_suffix
+        )
 
 
-def _filled(frames: Sequence[tuple[Signal, pl.DataFrame]]) -> tuple[tuple[Signal, pl.DataFrame], ...]:
+def _non_empty(frames: Sequence[tuple[Signal, pl.DataFrame]]) -> tuple[tuple[Signal, pl.DataFrame], ...]:
     return tuple((signal, frame) for signal, frame in frames if not frame.is_empty())
 
 
-def _unreadable(record: AnyRecord, error: ValueError) -> DeadLetter:
+def _dead_letter_of_record(record: AnyRecord, error: ValueError) -> DeadLetter:
     return DeadLetter(
         signal_of(record.kind), RejectReason.UNREADABLE_RECORD, str(error), PROTOBUF, record.body, item_count=0
     )

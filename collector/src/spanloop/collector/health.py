@@ -1,6 +1,7 @@
-"""What ``/healthz`` says: whether acknowledged spans reach ClickHouse and new ones find room, and if not, why.
+"""The report of ``/healthz``: whether acknowledged spans reach ClickHouse and the spool has room, and if not, why.
 
-A collector that answers is healthy for its senders even while ClickHouse is away: then the status is ``degraded``.
+A collector that responds is healthy for its clients even while ClickHouse is unavailable: then the status is
+``degraded``.
 """
 
 import os
@@ -12,14 +13,14 @@ from spanloop.spool import SpoolStats
 
 from .metrics import Metrics
 
-_LEAST_FREE_BYTES: Final = 16 * 2**20
+_MIN_FREE_BYTES: Final = 16 * 2**20
 
 
 class Health:
-    """Written by writer and receiver, read by the app; all are on one event loop.
+    """Updated by the writer and the receiver, read by the app; all run on one event loop.
 
     Args:
-        spool_directory: Whose disk is looked at for free space; None looks at none.
+        spool_directory: Its disk is checked for free space; None skips the check.
     """
 
     def __init__(self, spool_directory: Path | None = None) -> None:
@@ -28,37 +29,37 @@ class Health:
         self._spool_error = ""
         self._last_insert_at: datetime | None = None
         self.grpc_url = ""
-        """Where gRPC answers; empty when it does not."""
+        """The URL of the gRPC server; empty without one."""
 
     @property
     def error(self) -> str:
-        """Why ClickHouse gets nothing right now; empty when it does."""
+        """Why ClickHouse receives no blocks; empty when it does."""
         return self._error
 
-    def connected(self) -> None:
-        """The store answers."""
+    def mark_connected(self) -> None:
+        """Record that the store responds."""
         self._error = ""
 
-    def inserted(self) -> None:
-        """A block was confirmed."""
+    def mark_inserted(self) -> None:
+        """Record that ClickHouse confirmed a block."""
         self._error = ""
         self._last_insert_at = datetime.now(UTC)
 
-    def failed(self, error: str) -> None:
-        """The store cannot be reached or refuses blocks."""
+    def mark_failed(self, error: str) -> None:
+        """Record that the store is unreachable or refuses blocks."""
         self._error = error
 
-    def spool_refused(self, error: str) -> None:
-        """The spool is full, or its disk refuses."""
+    def mark_spool_failed(self, error: str) -> None:
+        """Record that the spool is full or its disk fails."""
         self._spool_error = error
 
-    def spool_accepted(self) -> None:
-        """A request is on disk."""
+    def mark_spool_ok(self) -> None:
+        """Record that a request is on disk."""
         self._spool_error = ""
 
     def report(self, spool: SpoolStats, metrics: Metrics) -> dict[str, object]:
-        """The JSON body."""
-        spool_error = self._spool_error or self._little_room()
+        """Return the JSON body."""
+        spool_error = self._spool_error or self._disk_full_error()
         return {
             "status": "degraded" if self._error or spool_error else "ok",
             "store": self._error or "ok",
@@ -66,21 +67,21 @@ class Health:
             "spool": spool._asdict(),
             "last_insert": None if self._last_insert_at is None else self._last_insert_at.isoformat(),
             "grpc": self.grpc_url or None,
-            "accepted": metrics.by("accepted_total", "signal"),
-            "rejected": metrics.by("rejected_total", "reason"),
-            "refused_requests": metrics.by("refused_requests_total", "status"),
-            "redacted": metrics.by("redacted_total", "rule"),
+            "accepted": metrics.sum_by("accepted_total", "signal"),
+            "rejected": metrics.sum_by("rejected_total", "reason"),
+            "refused_requests": metrics.sum_by("refused_requests_total", "status"),
+            "redacted": metrics.sum_by("redacted_total", "rule"),
             "inserted": int(metrics.get("inserted_total")),
             "insert_failures": int(metrics.get("insert_failures_total")),
             "insert_latency": metrics.latency("insert_seconds"),
         }
 
-    def _little_room(self) -> str:
-        """Why the next request may be refused, before one is."""
+    def _disk_full_error(self) -> str:
+        """Return why the next request may be refused; empty when the disk has space."""
         if self._spool_directory is None:
             return ""
         disk = os.statvfs(self._spool_directory)
         free_bytes = disk.f_bavail * disk.f_frsize
-        if free_bytes >= _LEAST_FREE_BYTES:
+        if free_bytes >= _MIN_FREE_BYTES:
             return ""
         return f"the disk of {self._spool_directory} is full: {free_bytes} bytes are free"

@@ -1,8 +1,8 @@
-"""Rows that ClickHouse refuses for good: telling them from an outage, and remembering them until their block is done.
+"""Distinguish rows that ClickHouse refuses permanently from an outage, and remember them until their block is stored.
 
-A block that holds such a row is halved until the row is alone. Invariant: a range of rows is sent under a token of its
-own, again and again, until it is either stored or refused for good; a refusal is durable before a half of the range is
-sent. So no row is ever sent under two tokens of which both could be stored, whatever crashes in between.
+A block with such a row is halved until the row is alone. Invariant: a range of rows has its own deduplication token and
+is inserted repeatedly until it is either stored or refused permanently; a refusal is durable before a half of the range
+is inserted. So no row is ever inserted under two tokens that could both be stored, even across a crash.
 """
 
 import os
@@ -35,7 +35,7 @@ _DATA_CODES: Final = frozenset(
         691,  # UNKNOWN_ELEMENT_OF_ENUM
     }
 )
-"""ClickHouse's error codes that depend on a row's content. Every other one may pass by itself, or by a person."""
+"""ClickHouse's error codes that depend on a row's content. Others are an outage, or for the operator to fix."""
 _STATEMENT_CODES: Final = frozenset(
     {
         36,  # BAD_ARGUMENTS
@@ -49,59 +49,59 @@ _STATEMENT_CODES: Final = frozenset(
         444,  # UNKNOWN_PROTOBUF_FORMAT
     }
 )
-"""Codes of a server that cannot read raw protobuf the way that we ask it to: of another version, perhaps."""
+"""Codes of a server that cannot parse the protobuf insert, for example because of its version."""
 _VIEW: Final = "while pushing to view"
 
 
-def is_for_good(error: StoreError) -> bool:
-    """Whether the same rows would be refused however often they are sent.
+def is_permanent(error: StoreError) -> bool:
+    """Return whether the same rows are refused at every insert.
 
-    Not when a materialized view fails: the table has the rows by then, so parts of the block under other tokens would
-    double them. Somebody has to mend the view, and `/healthz` says which.
+    A failing materialized view is not permanent: the table has the rows by then, so parts of the block under other
+    tokens would duplicate them. The operator has to fix the view that `/healthz` names.
     """
     return _code(error) in _DATA_CODES and _VIEW not in error.what
 
 
-def is_unreadable(error: StoreError) -> bool:
-    """Whether ClickHouse cannot read a raw block, or refuses rows of it: rows that Python makes are another try."""
-    return is_for_good(error) or (_code(error) in _STATEMENT_CODES and _VIEW not in error.what)
+def can_retry_as_rows(error: StoreError) -> bool:
+    """Return whether ClickHouse cannot parse a protobuf block, or refuses rows of it: rows from Python may pass."""
+    return is_permanent(error) or (_code(error) in _STATEMENT_CODES and _VIEW not in error.what)
 
 
 def _code(error: StoreError) -> object:
-    return getattr(error.__cause__, "code", None)  # the driver's; the store hides its type
+    return getattr(error.__cause__, "code", None)  # the driver's error, whose type the store hides
 
 
 class RefusedRanges:
-    """Names of the ranges of the block under way that were refused for good.
+    """Deduplication tokens of the current block's ranges that were refused permanently.
 
     Args:
-        path: A file that holds them over a restart; None keeps them in memory, for tests.
+        path: A file that keeps them across restarts; None keeps them in memory, for tests.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         lines = path.read_text().split("\n")[:-1] if path is not None and path.exists() else []
-        self._names = dict.fromkeys(lines)  # a last line without its end was being written: it does not count
+        self._tokens = dict.fromkeys(lines)  # a last line without its end was cut off by a crash and is ignored
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._names
+    def __contains__(self, token: str) -> bool:
+        return token in self._tokens
 
-    def add(self, block_id: str, name: str) -> None:
-        """Remember a range durably; what is known of other blocks is forgotten, because theirs is done.
+    def add(self, block_id: str, token: str) -> None:
+        """Add a range durably, and drop the ranges of other blocks, which are stored by now.
 
         Raises:
-            DataDirectoryError: The disk refused; the range counts as not refused.
+            DataDirectoryError: The disk failed; the range counts as not refused.
         """
-        kept = [each for each in self._names if each.startswith(block_id)]
+        retained = [known for known in self._tokens if known.startswith(block_id)]
         if self._path is not None:
             try:
                 is_new = not self._path.exists()
-                with self._path.open("a" if kept else "w") as file:
-                    file.write(f"{name}\n")
+                with self._path.open("a" if retained else "w") as file:
+                    file.write(f"{token}\n")
                     file.flush()
                     os.fsync(file.fileno())
                 if is_new:
                     sync_directory(self._path.parent)
             except OSError as error:
                 raise disk_error(self._path, error) from error
-        self._names = dict.fromkeys([*kept, name])
+        self._tokens = dict.fromkeys([*retained, token])

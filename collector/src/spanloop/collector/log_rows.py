@@ -1,6 +1,6 @@
 """Log records as rows of ``otel_logs``, formatted as the OpenTelemetry ClickHouse exporter does.
 
-Invariant: one row for each record of the requests, in their order. The door has checked ids and timestamps before.
+Invariant: one row for each record of the requests, in their order. `validation` has checked ids and timestamps.
 """
 
 from typing import Final
@@ -11,14 +11,14 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from spanloop.semconv.attributes import SERVICE_NAME
 
-from .arrow_columns import MapColumn, frame, nanoseconds, strings, unsigned
+from .arrow_columns import MapColumn, build_frame, datetime_column, string_column, uint_column
 from .otlp.attribute_values import attributes, text
 
 _BYTE: Final = 0xFF
 
 
 class LogRows:
-    """Collects requests and gives them as one frame."""
+    """Collects the log records of requests as rows."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {
@@ -50,12 +50,12 @@ class LogRows:
                     maps["ScopeAttributes"].add(scope)
 
     def to_frame(self) -> pl.DataFrame:
-        """All rows so far, with the insertable columns of ``otel_logs`` that have no default."""
-        columns = {name: strings(values) for name, values in self._texts.items()}
+        """Return all rows so far, with the insertable columns of ``otel_logs`` that have no default."""
+        columns = {name: string_column(values) for name, values in self._texts.items()}
         columns |= {name: column.to_arrow() for name, column in self._maps.items()}
-        columns |= {name: unsigned(values, 8) for name, values in self._numbers.items()}
-        columns["Timestamp"] = nanoseconds(self._times)
-        return frame(columns)
+        columns |= {name: uint_column(values, 8) for name, values in self._numbers.items()}
+        columns["Timestamp"] = datetime_column(self._times)
+        return build_frame(columns)
 
     def _add_record(self, record: LogRecord) -> None:
         texts = self._texts

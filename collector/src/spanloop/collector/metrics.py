@@ -1,7 +1,7 @@
-"""The collector's counters and their Prometheus text.
+"""The collector's metrics in the Prometheus text format.
 
-Invariant: for each signal, accepted + rejected is every item of every request that was answered with 200, and a
-counter never goes down while the process lives. Accepted means on disk.
+Invariant: for each signal, accepted + rejected is every item of every request that was acknowledged with 200, and a
+counter never decreases while the process runs. Accepted means on disk.
 """
 
 import threading
@@ -38,7 +38,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Histogram:
-    """Durations of one kind, by size."""
+    """Counts durations by bucket."""
 
     def __init__(self) -> None:
         self.buckets = [0] * (len(BOUNDS_S) + 1)
@@ -46,20 +46,20 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """Number of durations."""
         return sum(self.buckets)
 
     def observe(self, seconds: float) -> None:
-        """Add one."""
+        """Add a duration."""
         self.buckets[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
     def quantile_s(self, share: float) -> float:
-        """The upper bound of the bucket that holds that share's duration; infinite above the last, 0 without any."""
-        wanted, seen = share * self.count, 0
+        """Return the upper bound of the quantile's bucket; infinity above the last bucket, 0 without durations."""
+        required, seen = share * self.count, 0
         for bound_s, count in zip((*BOUNDS_S, float("inf")), self.buckets, strict=True):
             seen += count
-            if seen and seen >= wanted:
+            if seen and seen >= required:
                 return bound_s
         return 0.0
 
@@ -91,17 +91,17 @@ class Metrics:
         with self._lock:
             self._histograms[name].observe(seconds)
 
-    def by(self, name: str, label: str) -> dict[str, int]:
-        """A counter's values by one of its labels, added up over the others."""
-        found: Counter[str] = Counter()
+    def sum_by(self, name: str, label: str) -> dict[str, int]:
+        """Sum a counter's values by one of its labels."""
+        totals: Counter[str] = Counter()
         with self._lock:
             for (counter, labels), value in self._values.items():
                 if counter == name:
-                    found[dict(labels).get(label, "")] += value
-        return dict(sorted(found.items()))
+                    totals[dict(labels).get(label, "")] += value
+        return dict(sorted(totals.items()))
 
     def latency(self, name: str) -> dict[str, float | int | None]:
-        """What a histogram says: how many durations, their mean, and bounds of the median and of the slowest hundredth.
+        """Return a histogram's count and mean, and upper bounds of its median and 99th percentile.
 
         A bound is None when it is above the last bucket.
         """
@@ -117,19 +117,19 @@ class Metrics:
             }
 
     def get(self, name: str, **labels: str) -> float:
-        """A counter's or gauge's value; 0 when it was never touched."""
+        """Return a counter's or gauge's value; 0 when it was never set."""
         with self._lock:
             return self._gauges.get(name, self._values[name, tuple(sorted(labels.items()))])
 
     def render(self) -> str:
-        """Prometheus text exposition format 0.0.4."""
+        """Return all metrics in Prometheus text exposition format 0.0.4."""
         with self._lock:
             samples = [*self._values.items(), *(((name, ()), value) for name, value in self._gauges.items())]
-            histograms = {name: _histogram(name, each) for name, each in self._histograms.items()}
-        return "".join(histograms.get(name) or _family(name, samples) for name in _HELP)
+            histograms = {name: _render_histogram(name, histogram) for name, histogram in self._histograms.items()}
+        return "".join(histograms.get(name) or _render_samples(name, samples) for name in _HELP)
 
 
-def _histogram(name: str, histogram: Histogram) -> str:
+def _render_histogram(name: str, histogram: Histogram) -> str:
     kind, text = _HELP[name]
     lines = [f"# HELP {PREFIX}{name} {text}", f"# TYPE {PREFIX}{name} {kind}"]
     seen = 0
@@ -140,13 +140,13 @@ def _histogram(name: str, histogram: Histogram) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _family(name: str, samples: Iterable[tuple[tuple[str, Labels], float]]) -> str:
+def _render_samples(name: str, samples: Iterable[tuple[tuple[str, Labels], float]]) -> str:
     kind, text = _HELP[name]
     lines = [f"# HELP {PREFIX}{name} {text}", f"# TYPE {PREFIX}{name} {kind}"]
     for (sample, labels), value in sorted(samples):
         if sample == name:
-            inside = ",".join(f'{key}="{_escape(label)}"' for key, label in labels)
-            lines.append(f"{PREFIX}{name}{{{inside}}} {value}" if inside else f"{PREFIX}{name} {value}")
+            label_text = ",".join(f'{key}="{_escape(label)}"' for key, label in labels)
+            lines.append(f"{PREFIX}{name}{{{label_text}}} {value}" if label_text else f"{PREFIX}{name} {value}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,8 +1,8 @@
-"""OTLP over gRPC, by the same road as HTTP.
+"""OTLP over gRPC, through the request pipeline that HTTP uses.
 
-Invariant: OK means what 200 means. A refusal has the gRPC code of its reason and, when trying again is of use, a
-RetryInfo in ``grpc-status-details-bin``, which is what exporters look for. Size limits hold after decompression. The
-only module that knows grpcio, which ships no type information.
+Invariant: OK acknowledges a request as HTTP's 200 does. An error has the gRPC code of its reason and, when a retry is
+useful, a RetryInfo in ``grpc-status-details-bin``, which exporters read. Size limits apply after decompression. The
+only module that imports grpcio, which ships no type information.
 """
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
@@ -16,7 +16,7 @@ import grpc
 
 from spanloop.authentication.api_keys import Scope
 
-from .otlp_http import NO_METRICS, protobuf_answer, rpc_status
+from .otlp_http import NO_METRICS, encode_rpc_status, protobuf_response
 from .receiver import Receiver
 from .request_errors import RefusedError, RpcCode
 from .validation import PROTOBUF, Signal
@@ -34,12 +34,12 @@ _Export = Callable[[bytes, _Context], Awaitable[bytes]]
 
 @asynccontextmanager
 async def serve_grpc(receiver: Receiver, host: str, port: int) -> AsyncGenerator[int]:
-    """Answer on a port, 0 for one that the system chooses, for as long as the block lasts; gives the port.
+    """Serve on a port until the block ends, and yield the port; 0 lets the system choose one.
 
-    Calls under way at the end get a few seconds.
+    Calls in progress at the end have `_STOP_GRACE_S` to finish.
 
     Raises:
-        OSError: The port cannot be had.
+        OSError: The port is not available.
     """
     server = grpc.aio.server(
         options=[
@@ -52,41 +52,42 @@ async def serve_grpc(receiver: Receiver, host: str, port: int) -> AsyncGenerator
     for service, export in exports.items():
         method = grpc.unary_unary_rpc_method_handler(export)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {"Export": method}),))
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
-        bound: int = server.add_insecure_port(where)
+        bound_port: int = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise OSError(f"gRPC cannot listen on {where}") from error
+        raise OSError(f"gRPC cannot listen on {address}") from error
     await server.start()
     try:
-        yield bound
+        yield bound_port
     finally:
         await server.stop(_STOP_GRACE_S)
 
 
 def _export(receiver: Receiver, signal: Signal) -> _Export:
     async def export(body: bytes, context: _Context) -> bytes:
+        """Store a request and acknowledge it."""
         try:
-            receiver.guard.check(_authorization_of(context), Scope.INGEST)
-            with receiver.budget.share() as share:
-                share.grow_to(len(body))
-                return protobuf_answer(signal, await receiver.receive(signal, body, PROTOBUF))
-        except RefusedError as refused:
-            receiver.refused(signal, refused)
-            await _abort(context, refused)
+            receiver.authenticator.authenticate(_authorization_of(context), Scope.INGEST)
+            with receiver.memory_budget.reserve() as reservation:
+                reservation.grow_to(len(body))
+                return protobuf_response(signal, await receiver.receive(signal, body, PROTOBUF))
+        except RefusedError as error:
+            receiver.record_refused(signal, error)
+            await _abort(context, error)
 
     return export
 
 
 def _authorization_of(context: _Context) -> str:
-    sent = dict(context.invocation_metadata() or ())
-    return str(sent.get("authorization", ""))
+    metadata = dict(context.invocation_metadata() or ())
+    return str(metadata.get("authorization", ""))
 
 
 async def _no_metrics(_: bytes, context: _Context) -> bytes:
     await _abort(context, RefusedError(HTTPStatus.NOT_FOUND, RpcCode.UNIMPLEMENTED, NO_METRICS))
 
 
-async def _abort(context: _Context, refused: RefusedError) -> NoReturn:
-    await context.abort(_CODES[refused.code], refused.message, (("grpc-status-details-bin", rpc_status(refused)),))
+async def _abort(context: _Context, error: RefusedError) -> NoReturn:
+    await context.abort(_CODES[error.code], error.message, (("grpc-status-details-bin", encode_rpc_status(error)),))
     raise AssertionError("abort does not return")

@@ -1,8 +1,7 @@
-"""OTLP over HTTP: reading a request's body and writing the specified answers.
+"""OTLP over HTTP: read a request's body, acknowledge it, or return an error.
 
 Invariant: a body that `read_body` returns is complete, decompressed and within the limits of size, memory and time,
-whatever the peer sent. Every answer, errors included, is in the encoding of the request where we speak it: JSON for a
-JSON sender, else protobuf.
+whatever the client sent. Every response, errors included, is JSON for a JSON request, else protobuf.
 """
 
 import asyncio
@@ -23,35 +22,36 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from .decompress import DECODERS
+from .memory_budget import Reservation
 from .otlp.wire import encode_field, serialize, write_varint
-from .receiver import Receiver, reasons
-from .request_errors import RefusedError, Reservation, RpcCode, unavailable
+from .receiver import Receiver, describe_rejections
+from .request_errors import RefusedError, RpcCode, unavailable
 from .validation import JSON, PROTOBUF, Signal, Validation
 
 NO_METRICS: Final = (
-    "spanloop keeps traces and logs, no metrics: send metrics elsewhere, or turn them off with "
+    "spanloop stores traces and logs, not metrics: send metrics elsewhere, or turn them off with "
     "OTEL_METRICS_EXPORTER=none"
 )
 _PROTOBUF_HEADER: Final = (b"content-type", PROTOBUF.encode())
 _JSON_HEADER: Final = (b"content-type", JSON.encode())
-_PATIENCE_S: Final = 10.0
-_LEAST_BYTES_PER_S: Final = 32 * 1024
+_BODY_TIMEOUT_S: Final = 10.0
+_MIN_BYTES_PER_S: Final = 32 * 1024
 
 
-class Head(NamedTuple):
-    """What counts of a request's head."""
+class RequestHead(NamedTuple):
+    """The headers that the collector reads."""
 
     content_type: str
     """The media type without its parameters."""
     content_encoding: str
     authorization: str
-    """The header that holds the key; empty without one."""
+    """The header ``Authorization``; empty when the request has none."""
     content_bytes: int
-    """What the sender says of the body's size, compressed; 0 when it does not say."""
+    """Size of the body as sent, before decompression; 0 when the client does not state it."""
 
     @classmethod
     def of(cls, scope: Scope) -> Self:
-        """Read it from the connection's scope."""
+        """Read the headers from an ASGI scope."""
         content_type = content_encoding = authorization = b""
         content_bytes = 0
         for name, value in scope["headers"]:
@@ -69,19 +69,18 @@ class Head(NamedTuple):
         )  # fmt: skip
 
 
-async def read_body(head: Head, receive: Receive, receiver: Receiver, share: Reservation) -> bytes:
-    """The decompressed body.
+async def read_body(head: RequestHead, receive: Receive, receiver: Receiver, reservation: Reservation) -> bytes:
+    """Read and decompress a request's body.
 
     Args:
-        head: The request's.
-        receive: Gives the body, of which nothing was read yet.
-        receiver: Knows the size limit, and whether there is room.
-        share: Grows with what is held.
+        head: The request's headers.
+        receive: The ASGI callable that returns the body's chunks.
+        receiver: Provides the size limit, and checks the spool's capacity.
+        reservation: Grows with the bytes in memory.
 
     Raises:
-        RefusedError: Other content type or encoding, too large, too slow, too much at once, or not what its encoding
-            says.
-        ClientDisconnect: The sender went away in the middle.
+        RefusedError: Unsupported content type or encoding; too large, too slow, too much at once; or corrupt.
+        ClientDisconnect: The client disconnected before the end of the body.
     """
     if head.content_type not in {PROTOBUF, JSON}:
         raise RefusedError(
@@ -96,106 +95,109 @@ async def read_body(head: Head, receive: Receive, receiver: Receiver, share: Res
             f"content encoding {head.content_encoding!r} is not supported; send gzip, deflate, zstd or none",
         )
     try:
-        receiver.check_room(head.content_bytes)
-    except RefusedError as refused:
-        refused.is_hanging = not await _drop_body(receive)
+        receiver.check_capacity(head.content_bytes)
+    except RefusedError as error:
+        error.closes_connection = not await _discard_body(receive)
         raise
     decoder = DECODERS[head.content_encoding](receiver.settings.body_limit_bytes)
-    end_s = asyncio.get_running_loop().time() + _PATIENCE_S
+    deadline_s = asyncio.get_running_loop().time() + _BODY_TIMEOUT_S
     try:
-        async with asyncio.timeout_at(end_s) as limit:
+        async with asyncio.timeout_at(deadline_s) as timeout:
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientDisconnect
-                piece = message.get("body", b"")
-                if piece:
-                    share.grow_to(decoder.feed(piece))
+                chunk = message.get("body", b"")
+                if chunk:
+                    reservation.grow_to(decoder.feed(chunk))
                 if not message.get("more_body", False):
                     return decoder.finish()
-                # A sender that trickles holds memory for as long as it likes, so time is earned by bytes.
-                end_s += len(piece) / _LEAST_BYTES_PER_S
-                limit.reschedule(end_s)
+                # The bytes that arrive extend the deadline, so a slow client cannot hold memory indefinitely.
+                deadline_s += len(chunk) / _MIN_BYTES_PER_S
+                timeout.reschedule(deadline_s)
     except TimeoutError as error:
         raise unavailable(
-            f"the body came too slowly: after {_PATIENCE_S:.0f} s at least {_LEAST_BYTES_PER_S} bytes/s are expected",
-            is_hanging=True,
+            f"the body came too slowly: after {_BODY_TIMEOUT_S:.0f} s at least {_MIN_BYTES_PER_S} bytes/s are expected",
+            closes_connection=True,
         ) from error
 
 
-async def send_accepted(send: Send, signal: Signal, validation: Validation, content_type: str) -> None:
-    """200, with the partial success that the specification asks for when items were rejected."""
+async def acknowledge(send: Send, signal: Signal, validation: Validation, content_type: str) -> None:
+    """Acknowledge a stored request with 200, and a partial success when items were rejected."""
     if content_type == JSON:
-        body, named = _json_answer(signal, validation), _JSON_HEADER
+        body, content_type_header = _json_response(signal, validation), _JSON_HEADER
     else:
-        body, named = protobuf_answer(signal, validation), _PROTOBUF_HEADER
-    headers = [named, (b"content-length", b"%d" % len(body))]
+        body, content_type_header = protobuf_response(signal, validation), _PROTOBUF_HEADER
+    headers = [content_type_header, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-def protobuf_answer(signal: Signal, validation: Validation) -> bytes:
-    """The Export…ServiceResponse."""
-    message = _message(validation)
+def protobuf_response(signal: Signal, validation: Validation) -> bytes:
+    """Encode the Export…ServiceResponse that acknowledges a request."""
+    message = _error_message(validation)
     if not message:
         return b""
-    answer: ExportTraceServiceResponse | ExportLogsServiceResponse
+    response: ExportTraceServiceResponse | ExportLogsServiceResponse
     if signal is Signal.TRACES:
-        answer = ExportTraceServiceResponse(
+        response = ExportTraceServiceResponse(
             partial_success=ExportTracePartialSuccess(rejected_spans=validation.rejected_total, error_message=message)
         )
     else:
-        answer = ExportLogsServiceResponse(
+        response = ExportLogsServiceResponse(
             partial_success=ExportLogsPartialSuccess(
                 rejected_log_records=validation.rejected_total, error_message=message
             )
         )
-    return serialize(answer)
+    return serialize(response)
 
 
-def refused_response(head: Head, refused: RefusedError) -> Response:
-    """The google.rpc.Status answer of a refused request."""
-    headers = {} if refused.retry_after_s is None else {"Retry-After": str(refused.retry_after_s)}
-    if refused.is_hanging:
+def error_response(head: RequestHead, error: RefusedError) -> Response:
+    """Create the google.rpc.Status response of a refused request."""
+    headers = {} if error.retry_after_s is None else {"Retry-After": str(error.retry_after_s)}
+    if error.closes_connection:
         headers["Connection"] = "close"
-    if refused.status is HTTPStatus.UNAUTHORIZED:
+    if error.status is HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
     if head.content_type == JSON:
-        body = json.dumps({"code": int(refused.code), "message": refused.message}).encode()
-        return Response(body, refused.status, headers, JSON)
-    return Response(rpc_status(refused), refused.status, headers, PROTOBUF)
+        body = json.dumps({"code": int(error.code), "message": error.message}).encode()
+        return Response(body, error.status, headers, JSON)
+    return Response(encode_rpc_status(error), error.status, headers, PROTOBUF)
 
 
-def rpc_status(refused: RefusedError) -> bytes:
-    """google.rpc.Status: code (1, varint), message (2), and for what may be tried again a RetryInfo in details (3)."""
-    status = write_varint(1 << 3) + write_varint(refused.code) + encode_field(2, refused.message.encode())
-    if refused.retry_after_s is None:
+def encode_rpc_status(error: RefusedError) -> bytes:
+    """Encode google.rpc.Status: code (1, varint), message (2), and when a retry is useful, RetryInfo in details (3)."""
+    status = write_varint(1 << 3) + write_varint(error.code) + encode_field(2, error.message.encode())
+    if error.retry_after_s is None:
         return status
-    duration = write_varint(1 << 3) + write_varint(refused.retry_after_s)
+    duration = write_varint(1 << 3) + write_varint(error.retry_after_s)
     retry_info = encode_field(1, b"type.googleapis.com/google.rpc.RetryInfo") + encode_field(
         2, encode_field(1, duration)
     )
     return status + encode_field(3, retry_info)
 
 
-def _json_answer(signal: Signal, validation: Validation) -> bytes:
+def _json_response(signal: Signal, validation: Validation) -> bytes:
     if not validation.rejected:
         return b"{}"
     name = "rejectedSpans" if signal is Signal.TRACES else "rejectedLogRecords"
-    partial = {name: str(validation.rejected_total), "errorMessage": _message(validation)}  # int64 is text in JSON
+    partial = {
+        name: str(validation.rejected_total),
+        "errorMessage": _error_message(validation),
+    }  # int64 is text in JSON
     return json.dumps({"partialSuccess": partial}).encode()
 
 
-def _message(validation: Validation) -> str:
-    return (
-        f"rejected: {reasons(validation)}; kept as dead letters, the others are stored" if validation.rejected else ""
-    )
+def _error_message(validation: Validation) -> str:
+    if not validation.rejected:
+        return ""
+    return f"rejected: {describe_rejections(validation)}; kept as dead letters, the others are stored"
 
 
-async def _drop_body(receive: Receive) -> bool:
-    """Read a body that finds no room and hold nothing, so that its sender hears the answer; whether it came in time."""
+async def _discard_body(receive: Receive) -> bool:
+    """Read and drop a body, after which clients read the response; return whether it ended in time."""
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(_BODY_TIMEOUT_S):
             while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
                 pass
     except TimeoutError:

@@ -1,8 +1,8 @@
-"""Blocks whose spans ClickHouse parses itself: half the CPU of rows that Python makes.
+"""Insert a block's spans as OTLP protobuf that ClickHouse parses: half the CPU of rows that Python makes.
 
-Invariant: the rows are those of `blocks.PolarsStrategy`. When ClickHouse refuses the raw block for good, or cannot read
-it, the block goes as rows, under tokens of their own; the refusal is durable before, so that only one of the two is
-stored. Logs and dead letters go as rows.
+Invariant: the rows are those of `frame_blocks.PolarsStrategy`. When ClickHouse refuses the protobuf block permanently,
+or cannot parse it, the spans are inserted as frames under other deduplication tokens; the refusal is durable before, so
+only one of the two is stored. Logs and dead letters are inserted as frames.
 """
 
 import logging
@@ -14,114 +14,118 @@ from spanloop.spool import AnyRecord, Batch, Record
 from spanloop.store import Store
 
 from .dead_letters import Signal
-from .frame_blocks import FrameBlock, PolarsStrategy, Sent
-from .insert_errors import RefusedRanges, is_unreadable
+from .frame_blocks import FrameBlock, InsertResult, PolarsStrategy, deduplication_token
+from .insert_errors import RefusedRanges, can_retry_as_rows
 from .otlp.clickhouse_encoding import tidy
 from .otlp.wire import MalformedError
-from .record_kinds import ready_spans
+from .record_kinds import encoded_span_count
 
 _log = logging.getLogger(__name__)
 _STATEMENT: Final = "collector_insert_spans"
-_PIECE_BYTES: Final = 256 * 1024
-"""Small bodies are joined up to this: each piece is a call of the operating system. Larger ones go as they are."""
+_CHUNK_BYTES: Final = 256 * 1024
+"""Small bodies are joined up to this size, because each chunk is a system call. Larger ones are sent unchanged."""
 
 
 class Bodies:
-    """The bodies of records, one OTLP request in a row, read from the spool piece by piece as often as they are sent.
+    """The concatenated bodies of records: one OTLP request, read from the spool in chunks each time it is sent.
 
     Args:
-        records: Requests that ClickHouse can read.
+        records: Requests that are encoded for ClickHouse.
     """
 
     def __init__(self, records: Sequence[AnyRecord]) -> None:
         self._records = records
         self.size_bytes = sum(record.body_bytes for record in records)
-        """Of all together."""
+        """Size of all bodies together."""
 
     def __iter__(self) -> Iterator[bytes]:
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         size_bytes = 0
         for record in self._records:
-            if size_bytes + record.body_bytes > _PIECE_BYTES and pieces:
-                yield b"".join(pieces)
-                pieces, size_bytes = [], 0
-            pieces.append(record.body)
+            if size_bytes + record.body_bytes > _CHUNK_BYTES and chunks:
+                yield b"".join(chunks)
+                chunks, size_bytes = [], 0
+            chunks.append(record.body)
             size_bytes += record.body_bytes
-        if pieces:
-            yield b"".join(pieces)
+        if chunks:
+            yield b"".join(chunks)
 
 
 class ProtobufBlock(NamedTuple):
-    """A block, its spans as one OTLP request."""
+    """A block with its spans as one OTLP request."""
 
-    others: FrameBlock
-    """Logs, dead letters, and what is no request."""
+    frames: FrameBlock
+    """Logs, dead letters, and records that are no request."""
     traces: Batch
     """The records of the spans."""
     request: Bodies
-    """One OTLP request: bodies in a row are one."""
+    """One OTLP request: concatenated requests are one request."""
     spans: int
-    refused: RefusedRanges
+    refused_ranges: RefusedRanges
 
     @property
     def unreadable(self) -> int:
-        """Records that could not be turned into rows; they are dead letters."""
-        return self.others.unreadable
+        """Records that could not be converted to rows; they become dead letters."""
+        return self.frames.unreadable
 
-    def send(self, store: Store) -> Sent:
-        """Insert the spans, then the others, each under its own token."""
-        spans = self._send_spans(store) if self.spans else Sent(0, 0)
-        others = self.others.send(store)
-        return Sent(spans.rows + others.rows, spans.refused + others.refused)
+    def insert(self, store: Store) -> InsertResult:
+        """Insert the spans, then the frames, each under its own deduplication token."""
+        spans = self._insert_spans(store) if self.spans else InsertResult(0, 0)
+        frames = self.frames.insert(store)
+        return InsertResult(spans.rows + frames.rows, spans.refused + frames.refused)
 
-    def _send_spans(self, store: Store) -> Sent:
-        token = f"{self.traces.block_id}-otel_traces"
-        if token not in self.refused:
+    def _insert_spans(self, store: Store) -> InsertResult:
+        token = deduplication_token(self.traces.block_id, "otel_traces")
+        if token not in self.refused_ranges:
             try:
                 store.insert_from(_STATEMENT, self.request, token=token)
             except StoreError as error:
-                if not is_unreadable(error):
+                if not can_retry_as_rows(error):
                     raise
-                _log.warning("ClickHouse refuses %d spans as protobuf, so they go as rows: %s", self.spans, error.what)
-                self.refused.add(self.traces.block_id, token)
+                _log.warning(
+                    "ClickHouse refuses %d spans as protobuf; inserting them as rows: %s", self.spans, error.what
+                )
+                self.refused_ranges.add(self.traces.block_id, token)
             else:
-                return Sent(self.spans, 0)
-        return PolarsStrategy(self.refused, "-rows").prepare(self.traces).send(store)
+                return InsertResult(self.spans, 0)
+        return PolarsStrategy(self.refused_ranges, "-rows").prepare(self.traces).insert(store)
 
 
 class ProtobufStrategy:
     """Lets ClickHouse parse the spans.
 
     Args:
-        refused: Remembers what was refused for good.
+        refused_ranges: Remembers which blocks were refused permanently.
     """
 
-    def __init__(self, refused: RefusedRanges | None = None) -> None:
-        self._refused = refused or RefusedRanges()
+    def __init__(self, refused_ranges: RefusedRanges | None = None) -> None:
+        self._refused_ranges = refused_ranges or RefusedRanges()
 
     def prepare(self, batch: Batch) -> ProtobufBlock:
-        """Collect the trace requests, in the form that ClickHouse reads."""
+        """Collect the trace requests, encoded for ClickHouse."""
         requests: list[AnyRecord] = []
         traces: list[AnyRecord] = []
-        others: list[AnyRecord] = []
+        remaining: list[AnyRecord] = []
         spans = 0
         for record in batch.records:
-            count = ready_spans(record.kind)
+            count = encoded_span_count(record.kind)
             request: AnyRecord | None = record
             if count is None:
-                request, count = _tidied(record)
+                request, count = _encode_for_clickhouse(record)
             if request is None:
-                others.append(record)
+                remaining.append(record)
                 continue
             traces.append(record)
             requests.append(request)
             spans += count
-        rest = PolarsStrategy(self._refused).prepare(Batch(batch.block_id, tuple(others)))
-        return ProtobufBlock(rest, Batch(batch.block_id, tuple(traces)), Bodies(requests), spans, self._refused)
+        frames = PolarsStrategy(self._refused_ranges).prepare(Batch(batch.block_id, tuple(remaining)))
+        return ProtobufBlock(
+            frames, Batch(batch.block_id, tuple(traces)), Bodies(requests), spans, self._refused_ranges
+        )
 
 
-def _tidied(record: AnyRecord) -> tuple[Record | None, int]:
-    """A record of an older spanloop as ClickHouse reads it, and its spans; None for what is no trace request."""
+def _encode_for_clickhouse(record: AnyRecord) -> tuple[Record | None, int]:
+    """Encode a record of an older spanloop; return it with its span count, or None when it is no trace request."""
     if record.kind != Signal.TRACES:
         return None, 0
     try:

@@ -1,11 +1,11 @@
-"""Saves what can be saved of a body that the protobuf runtime refuses as a whole.
+"""Repair a request body that the protobuf runtime refuses as a whole.
 
-One string that is not UTF-8, or one value nested too deeply, makes the runtime refuse every span of the request.
-Here the body is taken apart by hand: each span or log record stands for itself.
+One string that is not UTF-8, or one value nested too deeply, makes the runtime refuse every span of the request. This
+module splits the body at the wire level and parses each span or log record alone.
 
-Invariant: the result parses; every item of the input is in it unchanged, in it with U+FFFD for bytes that are no
-UTF-8 (counted as repaired), or counted as undecodable. Traces and logs have the same envelope (resource, scope,
-item) with the same field numbers.
+Invariant: the result parses; every item of the input is in it unchanged, in it with U+FFFD for bytes that are not
+UTF-8 (counted as repaired), or counted as undecodable. Traces and logs have the same envelope (resource, scope, item)
+with the same field numbers.
 """
 
 from collections.abc import Iterator
@@ -26,127 +26,127 @@ _MAX_DEPTH: Final = 100  # the protobuf runtime's own limit
 _RequestType = type[ExportTraceServiceRequest] | type[ExportLogsServiceRequest]
 
 
-class Salvaged(NamedTuple):
-    """A body that parses, and what it took."""
+class RepairedRequest(NamedTuple):
+    """A body that parses, and the counts of repaired and undecodable items."""
 
     body: bytes
     repaired: int
     """Items, resources and scopes that were changed to make them parse."""
     undecodable: int
-    """Items that are not in the body any more."""
+    """Items that are no longer in the body."""
     left_out: bytes
-    """Those items as they came, in their envelope; empty when there are none."""
+    """The undecodable items unchanged, in their envelope; empty when there are none."""
 
 
 class _Counts:
     def __init__(self) -> None:
-        self.kept = 0
+        self.decoded = 0
         self.repaired = 0
         self.undecodable = 0
 
 
-class _Pair(NamedTuple):
-    """One message of the envelope, twice: with the items that could be kept, and with those that could not."""
+class _SplitMessage(NamedTuple):
+    """One message of the envelope, split into one with the decodable items and one with the undecodable items."""
 
-    kept: bytes
+    decoded: bytes
     left_out: bytes
-    """Empty when every item was kept."""
+    """Empty when every item could be decoded."""
 
 
-def salvage(body: bytes, request_type: _RequestType) -> Salvaged:
-    """Take a refused body apart.
+def repair_request(body: bytes, request_type: _RequestType) -> RepairedRequest:
+    """Repair a body that the protobuf runtime refuses.
 
     Raises:
-        MalformedError: Not even the envelope is protobuf, or not one item could be kept.
+        MalformedError: The envelope is not protobuf, or no item could be decoded.
     """
     counts = _Counts()
-    pairs = [_resource_items(field.payload, request_type, counts) for field in _delimited(body) if field.number == 1]
-    if not counts.kept:
+    messages = [_split_resource(field.payload, request_type, counts) for field in _delimited(body) if field.number == 1]
+    if not counts.decoded:
         raise MalformedError(f"none of {counts.undecodable} items in {len(body)} bytes could be decoded")
-    kept = b"".join(encode_field(1, pair.kept) for pair in pairs)
-    left_out = b"".join(encode_field(1, pair.left_out) for pair in pairs if pair.left_out)
-    return Salvaged(kept, counts.repaired, counts.undecodable, left_out)
+    decoded = b"".join(encode_field(1, message.decoded) for message in messages)
+    left_out = b"".join(encode_field(1, message.left_out) for message in messages if message.left_out)
+    return RepairedRequest(decoded, counts.repaired, counts.undecodable, left_out)
 
 
-def _resource_items(data: bytes, request_type: _RequestType, counts: _Counts) -> _Pair:
-    kept: list[bytes] = []
+def _split_resource(data: bytes, request_type: _RequestType, counts: _Counts) -> _SplitMessage:
+    decoded: list[bytes] = []
     context: list[bytes] = []
-    bad: list[bytes] = []
+    undecodable: list[bytes] = []
     for field in _delimited(data):
         if field.number == _CHILDREN_FIELD:
-            scope = _scope_items(field.payload, request_type, counts)
-            kept.append(encode_field(_CHILDREN_FIELD, scope.kept))
+            scope = _split_scope(field.payload, request_type, counts)
+            decoded.append(encode_field(_CHILDREN_FIELD, scope.decoded))
             if scope.left_out:
-                bad.append(encode_field(_CHILDREN_FIELD, scope.left_out))
+                undecodable.append(encode_field(_CHILDREN_FIELD, scope.left_out))
         else:
-            kept.append(_context(field, request_type, _RESOURCE, counts))
+            decoded.append(_repair_context(field, request_type, _RESOURCE, counts))
             context.append(field.raw)
-    return _Pair(b"".join(kept), b"".join([*context, *bad]) if bad else b"")
+    return _SplitMessage(b"".join(decoded), b"".join([*context, *undecodable]) if undecodable else b"")
 
 
-def _scope_items(data: bytes, request_type: _RequestType, counts: _Counts) -> _Pair:
-    kept: list[bytes] = []
+def _split_scope(data: bytes, request_type: _RequestType, counts: _Counts) -> _SplitMessage:
+    decoded: list[bytes] = []
     context: list[bytes] = []
-    bad: list[bytes] = []
+    undecodable: list[bytes] = []
     for field in _delimited(data):
         if field.number != _CHILDREN_FIELD:
-            kept.append(_context(field, request_type, _SCOPE, counts))
+            decoded.append(_repair_context(field, request_type, _SCOPE, counts))
             context.append(field.raw)
             continue
-        item = _mend(field.payload, request_type, _ITEM)
+        item = _repair_message(field.payload, request_type, _ITEM)
         if item is None:
             counts.undecodable += 1
-            bad.append(field.raw)
+            undecodable.append(field.raw)
             continue
-        counts.kept += 1
+        counts.decoded += 1
         counts.repaired += item != field.payload
-        kept.append(encode_field(_CHILDREN_FIELD, item))
-    return _Pair(b"".join(kept), b"".join([*context, *bad]) if bad else b"")
+        decoded.append(encode_field(_CHILDREN_FIELD, item))
+    return _SplitMessage(b"".join(decoded), b"".join([*context, *undecodable]) if undecodable else b"")
 
 
-def _context(field: Field, request_type: _RequestType, path: Path, counts: _Counts) -> bytes:
-    """Resource, scope or schema url; left out when nothing of it can be kept, because the items matter more."""
+def _repair_context(field: Field, request_type: _RequestType, path: Path, counts: _Counts) -> bytes:
+    """Repair a resource, scope or schema URL; empty when it cannot be decoded, because the items matter more."""
     is_context = field.number == path[-1]
-    payload = (_mend(field.payload, request_type, path) or b"") if is_context else _utf8(field.payload)
+    payload = (_repair_message(field.payload, request_type, path) or b"") if is_context else _to_utf8(field.payload)
     counts.repaired += payload != field.payload
     return encode_field(field.number, payload)
 
 
-def _mend(payload: bytes, request_type: _RequestType, path: Path) -> bytes | None:
-    """The payload if it parses, else a repaired one, else None."""
+def _repair_message(payload: bytes, request_type: _RequestType, path: Path) -> bytes | None:
+    """Return the payload if it parses, else a repaired one, else None."""
     if parses_at(payload, request_type, path):
         return payload
     descriptor = request_type.DESCRIPTOR
     for number in path:
         descriptor = cast("Descriptor", descriptor.fields_by_number[number].message_type)
     try:
-        repaired = _repair(payload, descriptor, len(path))
+        repaired = _repair_fields(payload, descriptor, len(path))
     except MalformedError:
         return None
     return repaired if parses_at(repaired, request_type, path) else None
 
 
-def _repair(data: bytes, descriptor: Descriptor, depth: int) -> bytes:
+def _repair_fields(data: bytes, descriptor: Descriptor, depth: int) -> bytes:
     if depth > _MAX_DEPTH:
         raise MalformedError(f"nested more than {_MAX_DEPTH} messages deep")
     return b"".join(_repair_field(field, descriptor, depth) for field in fields(data))
 
 
 def _repair_field(field: Field, descriptor: Descriptor, depth: int) -> bytes:
-    known: FieldDescriptor | None = descriptor.fields_by_number.get(field.number)
-    if known is None or field.wire_type != LENGTH_DELIMITED:
+    field_type: FieldDescriptor | None = descriptor.fields_by_number.get(field.number)
+    if field_type is None or field.wire_type != LENGTH_DELIMITED:
         return field.raw
-    if known.type == FieldDescriptor.TYPE_STRING:
-        return encode_field(field.number, _utf8(field.payload))
-    if known.type == FieldDescriptor.TYPE_MESSAGE and known.message_type is not None:
-        return encode_field(field.number, _repair(field.payload, known.message_type, depth + 1))
+    if field_type.type == FieldDescriptor.TYPE_STRING:
+        return encode_field(field.number, _to_utf8(field.payload))
+    if field_type.type == FieldDescriptor.TYPE_MESSAGE and field_type.message_type is not None:
+        return encode_field(field.number, _repair_fields(field.payload, field_type.message_type, depth + 1))
     return field.raw
 
 
-def _utf8(payload: bytes) -> bytes:
+def _to_utf8(payload: bytes) -> bytes:
     return payload.decode("utf-8", "replace").encode()
 
 
 def _delimited(data: bytes) -> Iterator[Field]:
-    """The envelope has length-delimited fields only; others are unknown and left out."""
+    """Yield the length-delimited fields: the envelope has no others, so others are unknown and left out."""
     return (field for field in fields(data) if field.wire_type == LENGTH_DELIMITED)

@@ -48,8 +48,8 @@ class Pattern:
             said: object = error.args[0] if error.args else error
             raise PatternError(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from error
 
-    def found_in(self, text: bytes) -> bool:
-        """Whether it matches anywhere."""
+    def matches(self, text: bytes) -> bool:
+        """Whether it matches prefilter_pattern."""
         return self._compiled.search(text) is not None
 
     def spans(self, text: bytes) -> Iterator[tuple[int, int]]:
@@ -75,7 +75,7 @@ class Pattern:
         return b"".join([*pieces, text[at:]]) if replaced else text, replaced
 
 
-def anywhere(source: str) -> str | None:
+def prefilter_pattern(source: str) -> str | None:
     r"""A pattern that is found in any bytes that hold a text in which ``source`` is found; None when there is none.
 
     What surrounds a text there is another one, so ``^``, ``$`` and ``\b`` go; and a text may be escaped JSON there, so

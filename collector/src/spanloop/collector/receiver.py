@@ -1,8 +1,9 @@
-"""The one road of every request, whatever it came by: check, keep on disk, count.
+"""Request pipeline shared by HTTP and gRPC: validate, store on disk, count.
 
-Invariant: when `Receiver.receive` returns, every accepted item is on disk and every rejected one is kept as a dead
-letter; both are one group in the spool. When it raises, nothing of the request is accepted: a body that cannot be read
-is a dead letter, and everything else is the sender's to send again. No request waits for ClickHouse.
+Invariant: a request may be acknowledged when `Receiver.receive` returns: every accepted item is on disk, and every
+rejected item is stored as a dead letter; both are one group in the spool. When it raises, nothing of the request is
+accepted: a body that cannot be parsed is a dead letter, and any other is left to the client to retry. No request waits
+for ClickHouse.
 """
 
 import asyncio
@@ -17,49 +18,50 @@ from spanloop.spool import Spool, SpoolDiskError, SpoolFullError
 from . import dead_letters
 from .authentication import Authenticator
 from .health import Health
+from .memory_budget import MemoryBudget
 from .metrics import Metrics
 from .otlp.wire import MalformedError
-from .record_kinds import ready_kind
+from .record_kinds import encoded_traces_kind
 from .redaction import Redactor
-from .request_errors import MemoryBudget, RefusedError, invalid, unavailable
+from .request_errors import RefusedError, invalid, unavailable
 from .settings import Settings
-from .validation import Signal, Validation, malformed_letter, validate_request
+from .validation import Signal, Validation, dead_letter_of_body, validate_request
 
 _log = logging.getLogger(__name__)
 _INLINE_BYTES: Final = 256 * 1024
-"""Bodies up to this are checked on the event loop (about a millisecond); larger ones, and JSON, in a thread."""
+"""Bodies up to this size are validated on the event loop (about a millisecond); larger ones, and JSON, in a thread."""
 _INLINE_JSON_BYTES: Final = 8 * 1024
-_CHECKERS: Final = 2
-"""Threads that check large bodies. A parsed body is several times its size: only so many exist at once."""
+_VALIDATION_THREADS: Final = 2
+"""Limits how many large bodies are parsed at once: a parsed body is several times its size."""
 
 
-class _Complaints:
-    """Warnings about requests, at most one a second: a sender that is wrong is wrong many times."""
+class _RateLimitedLog:
+    """Warnings about requests, at most one a second: a faulty client sends many faulty requests."""
 
     def __init__(self) -> None:
         self._next_s = 0.0
-        self._silent = 0
+        self._suppressed = 0
 
     def warn(self, text: str) -> None:
         now_s = time.monotonic()
         if now_s < self._next_s:
-            self._silent += 1
+            self._suppressed += 1
             return
-        more = f" (and {self._silent} complaints before it)" if self._silent else ""
-        _log.warning("%s%s", text, more)
-        self._next_s, self._silent = now_s + 1.0, 0
+        suffix = f" (and {self._suppressed} warnings before it)" if self._suppressed else ""
+        _log.warning("%s%s", text, suffix)
+        self._next_s, self._suppressed = now_s + 1.0, 0
 
 
 class Receiver:
-    """What HTTP and gRPC hand their bodies to; lives on one event loop.
+    """Receives the requests of HTTP and gRPC; lives on one event loop.
 
     Args:
-        spool: Where accepted bodies and dead letters go; the caller owns it.
-        metrics: Counts items and refusals.
-        health: Learns when the spool's disk refuses.
+        spool: Stores accepted bodies and dead letters; the caller owns it.
+        metrics: Counts items and refused requests.
+        health: Is updated when the spool's disk fails.
         settings: The limits.
-        guard: Who may send; default everybody.
-        redactor: What nobody may store; default the known leaks.
+        authenticator: Checks API keys; the default accepts every request.
+        redactor: Removes secrets before anything is stored; the default removes the known leaks.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class Receiver:
         metrics: Metrics,
         health: Health,
         settings: Settings,
-        guard: Authenticator | None = None,
+        authenticator: Authenticator | None = None,
         *,
         redactor: Redactor | None = None,
     ) -> None:
@@ -76,27 +78,27 @@ class Receiver:
         self.metrics = metrics
         self.health = health
         self.settings = settings
-        self.guard = guard or Authenticator()
+        self.authenticator = authenticator or Authenticator()
         self.redactor = redactor or Redactor()
-        self.budget = MemoryBudget(settings.memory_limit_bytes)
-        self._complaints = _Complaints()
-        self._checkers = ThreadPoolExecutor(_CHECKERS, thread_name_prefix="check")
+        self.memory_budget = MemoryBudget(settings.memory_limit_bytes)
+        self._warnings = _RateLimitedLog()
+        self._validation_threads = ThreadPoolExecutor(_VALIDATION_THREADS, thread_name_prefix="check")
 
     async def receive(self, signal: Signal, body: bytes, content_type: str) -> Validation:
-        """Take one decompressed request.
+        """Validate and store one decompressed request; the caller acknowledges it after this returns.
 
         Raises:
-            RefusedError: No request of this signal, or the spool cannot take it.
+            RefusedError: The body is no request of this signal, or the spool cannot store it.
         """
-        self.check_room(len(body))
+        self.check_capacity(len(body))
         try:
-            validation = await self._admit(signal, body, content_type)
+            validation = await self._validate(signal, body, content_type)
         except MalformedError as error:
-            letter = malformed_letter(signal, body, content_type, error, redactor=self.redactor)
-            await self._store([(dead_letters.KIND, dead_letters.encode([letter]))])
-            self.metrics.count("dead_letters_total", signal=signal, reason=letter.reason)
-            raise invalid(f"not an OTLP {signal} request: {letter.detail}") from error
-        kind = ready_kind(validation.accepted) if signal is Signal.TRACES else signal
+            dead_letter = dead_letter_of_body(signal, body, content_type, error, redactor=self.redactor)
+            await self._store([(dead_letters.KIND, dead_letters.encode([dead_letter]))])
+            self.metrics.count("dead_letters_total", signal=signal, reason=dead_letter.reason)
+            raise invalid(f"not an OTLP {signal} request: {dead_letter.detail}") from error
+        kind = encoded_traces_kind(validation.accepted) if signal is Signal.TRACES else signal
         records: list[tuple[str, bytes]] = [(kind, validation.body)] if validation.accepted else []
         if validation.dead_letters:
             records.append((dead_letters.KIND, dead_letters.encode(validation.dead_letters)))
@@ -105,41 +107,41 @@ class Receiver:
         self._count(signal, validation)
         return validation
 
-    def check_room(self, size_bytes: int) -> None:
-        """Whether a body of so many bytes finds room now: what will be refused should not be read and checked before.
+    def check_capacity(self, size_bytes: int) -> None:
+        """Check that the spool has room for a body of this size, before the body is read and validated in vain.
 
         Raises:
-            RefusedError: It does not.
+            RefusedError: The spool is full.
         """
         try:
             self.spool.check_room(size_bytes)
         except SpoolFullError as error:
-            self.health.spool_refused(error.what)
+            self.health.mark_spool_failed(error.what)
             raise unavailable(error.what) from error
 
-    def refused(self, signal: Signal, refused: RefusedError) -> None:
-        """Count and log a request that was refused."""
-        self.metrics.count("refused_requests_total", signal=signal, status=str(int(refused.status)))
-        self._complaints.warn(f"refused {signal} with {int(refused.status)}: {refused.message}")
+    def record_refused(self, signal: Signal, error: RefusedError) -> None:
+        """Count and log a refused request."""
+        self.metrics.count("refused_requests_total", signal=signal, status=str(int(error.status)))
+        self._warnings.warn(f"refused {signal} with {int(error.status)}: {error.message}")
 
     def close(self) -> None:
-        """End the threads."""
-        self._checkers.shutdown(wait=False, cancel_futures=True)
+        """Shut the threads down."""
+        self._validation_threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _admit(self, signal: Signal, body: bytes, content_type: str) -> Validation:
+    async def _validate(self, signal: Signal, body: bytes, content_type: str) -> Validation:
         inline_bytes = _INLINE_JSON_BYTES if content_type == "application/json" else _INLINE_BYTES
         if len(body) <= inline_bytes:
             return validate_request(signal, body, content_type, redactor=self.redactor)
-        checked = partial(validate_request, signal, body, content_type, redactor=self.redactor)
-        return await asyncio.get_running_loop().run_in_executor(self._checkers, checked)
+        validate = partial(validate_request, signal, body, content_type, redactor=self.redactor)
+        return await asyncio.get_running_loop().run_in_executor(self._validation_threads, validate)
 
     async def _store(self, records: list[tuple[str, bytes]]) -> None:
         try:
             await self.spool.append_all(records)
         except (SpoolFullError, SpoolDiskError) as error:
-            self.health.spool_refused(error.what)
+            self.health.mark_spool_failed(error.what)
             raise unavailable(error.what) from error
-        self.health.spool_accepted()
+        self.health.mark_spool_ok()
 
     def _count(self, signal: Signal, validation: Validation) -> None:
         metrics = self.metrics
@@ -147,13 +149,14 @@ class Receiver:
         metrics.count("repaired_total", validation.repaired, signal=signal)
         for rule, values in validation.redacted.items():
             metrics.count("redacted_total", values, rule=rule)
-        for letter in validation.dead_letters:
-            metrics.count("rejected_total", letter.item_count, signal=signal, reason=letter.reason)
-            metrics.count("dead_letters_total", signal=signal, reason=letter.reason)
+        for dead_letter in validation.dead_letters:
+            metrics.count("rejected_total", dead_letter.item_count, signal=signal, reason=dead_letter.reason)
+            metrics.count("dead_letters_total", signal=signal, reason=dead_letter.reason)
         if validation.rejected:
-            self._complaints.warn(f"rejected from {signal}: {reasons(validation)}; see `spanloop dead-letters list`")
+            reasons = describe_rejections(validation)
+            self._warnings.warn(f"rejected from {signal}: {reasons}; see `spanloop dead-letters list`")
 
 
-def reasons(validation: Validation) -> str:
-    """Why items were rejected, for a person: ``2 bad_trace_id, 1 undecodable``."""
+def describe_rejections(validation: Validation) -> str:
+    """Return the counts of rejected items by reason: ``2 bad_trace_id, 1 undecodable``."""
     return ", ".join(f"{count} {reason}" for reason, count in sorted(validation.rejected.items()))

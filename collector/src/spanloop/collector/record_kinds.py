@@ -1,7 +1,7 @@
-"""What the kind of a spool record says of its body.
+"""The kinds of spool records: signal, and for encoded traces the number of spans.
 
-``logs``, and ``traces`` of an older spanloop: a request that the writer has to look into. ``traces 512``: a request
-with so many spans, which ClickHouse can read as it is (see `tidy`).
+``logs``, and ``traces`` of an older spanloop: a request that the writer has to parse. ``traces 512``: a request of 512
+spans that ClickHouse can parse unchanged (see `otlp.clickhouse_encoding`).
 """
 
 from functools import lru_cache
@@ -10,18 +10,18 @@ from .dead_letters import Signal
 
 
 @lru_cache(1024)
-def ready_kind(spans: int) -> str:
-    """The kind of a trace request in ClickHouse's form (see `tidy`)."""
+def encoded_traces_kind(spans: int) -> str:
+    """Return the kind of a trace request that is encoded for ClickHouse."""
     return f"{Signal.TRACES} {spans}"
 
 
 def signal_of(kind: str) -> str:
-    """What the body holds: a signal, or another word when it is no request."""
+    """Return the signal of a record's body, or another word when the body is no request."""
     return kind.partition(" ")[0]
 
 
 @lru_cache(1024)
-def ready_spans(kind: str) -> int | None:
-    """How many spans ClickHouse can read in it as it is; None when it has to be looked at first."""
+def encoded_span_count(kind: str) -> int | None:
+    """Return the number of spans of a request that is encoded for ClickHouse; None when it has to be parsed first."""
     name, _, spans = kind.partition(" ")
     return int(spans) if name == Signal.TRACES and spans.isdecimal() else None

@@ -44,7 +44,7 @@ _MAX_DEPTH: Final = 8
 """JSON within a string of JSON, so many times; deeper it is plain text."""
 _MAX_PLANS: Final = 10_000
 
-Hits: TypeAlias = Counter[tuple[str, str]]
+RedactionCounts: TypeAlias = Counter[tuple[str, str]]
 """How many values were dropped or masked, by the rule's name and the attribute's."""
 
 
@@ -70,56 +70,56 @@ class Redactor:
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self.rules = tuple(rules)
         self._plans: dict[str, _Plan] = {}
-        needles = [rule.needle for rule in rules]
-        self._always = any(needle is None for needle in needles)
-        # With rules one pattern of all needles takes as long as one of one.
-        joined = _joined_pattern([*_LEAK_NEEDLES, *needles])
-        self._needles = [joined] if rules else [Pattern(needle) for needle in _LEAK_NEEDLES]
+        prefilters = [rule.prefilter for rule in rules]
+        self._always = any(prefilter is None for prefilter in prefilters)
+        # With rules one pattern of all prefilters takes as long as one of one.
+        joined = _joined_pattern([*_LEAK_NEEDLES, *prefilters])
+        self._needles = [joined] if rules else [Pattern(prefilter) for prefilter in _LEAK_NEEDLES]
 
-    def may_hit(self, body: bytes) -> bool:
+    def may_match(self, body: bytes) -> bool:
         """False when nothing is to be done with a request, which saves the walk through nearly all of them."""
-        return self._always or any(needle.found_in(body) for needle in self._needles)
+        return self._always or any(prefilter.matches(body) for prefilter in self._needles)
 
-    def may_hit_unread(self, body: bytes) -> bool:
+    def may_match_escaped(self, body: bytes) -> bool:
         """The same for bytes that nobody can read: JSON may have escaped what would be found."""
-        return self.may_hit(body) or (b"\\" in body and self.may_hit(_ESCAPE.sub(_unescaped, body)))
+        return self.may_match(body) or (b"\\" in body and self.may_match(_ESCAPE.sub(_unescaped, body)))
 
-    def redact(self, request: ExportTraceServiceRequest | ExportLogsServiceRequest) -> Hits:
+    def redact(self, request: ExportTraceServiceRequest | ExportLogsServiceRequest) -> RedactionCounts:
         """Drop and mask in place; empty when nothing was to be done."""
-        hits: Hits = Counter()
+        hits: RedactionCounts = Counter()
         if isinstance(request, ExportTraceServiceRequest):
             self._traces(request, hits)
         else:
             self._logs(request, hits)
         return hits
 
-    def text(self, text: str) -> tuple[str, Hits]:
+    def redact_text(self, text: str) -> tuple[str, RedactionCounts]:
         """A text that belongs to no attribute."""
-        hits: Hits = Counter()
+        hits: RedactionCounts = Counter()
         return self._masked("", text, hits), hits
 
-    def mapping(self, attributes: dict[str, str]) -> tuple[dict[str, str], Hits]:
+    def redact_mapping(self, attributes: dict[str, str]) -> tuple[dict[str, str], RedactionCounts]:
         """Attributes whose values are texts already."""
         pairs = [KeyValue(key=key, value=AnyValue(string_value=value)) for key, value in attributes.items()]
-        hits: Hits = Counter()
+        hits: RedactionCounts = Counter()
         self._attributes(pairs, hits)
         if not hits:
             return attributes, hits
         return {pair.key: pair.value.string_value for pair in pairs}, hits
 
     @staticmethod
-    def marked(attributes: dict[str, str], hits: Hits) -> dict[str, str]:
+    def add_rule_names(attributes: dict[str, str], hits: RedactionCounts) -> dict[str, str]:
         """Attributes that say which rules took something."""
         before = attributes.get(SPANLOOP_REDACTED, "").split(",")
         return attributes | {SPANLOOP_REDACTED: _joined({*before, *(rule for rule, _ in hits)})}
 
-    def _traces(self, request: ExportTraceServiceRequest, hits: Hits) -> None:
+    def _traces(self, request: ExportTraceServiceRequest, hits: RedactionCounts) -> None:
         for resource_spans in request.resource_spans:
             self._marked(resource_spans.resource.attributes, hits)
             for scope_spans in resource_spans.scope_spans:
                 self._marked(scope_spans.scope.attributes, hits)
                 for span in scope_spans.spans:
-                    own: Hits = Counter()
+                    own: RedactionCounts = Counter()
                     self._attributes(span.attributes, own)
                     span.name = self._masked("", span.name, own)
                     if span.status.message:
@@ -132,26 +132,26 @@ class Redactor:
                     _mark(span.attributes, own)
                     hits += own
 
-    def _logs(self, request: ExportLogsServiceRequest, hits: Hits) -> None:
+    def _logs(self, request: ExportLogsServiceRequest, hits: RedactionCounts) -> None:
         for resource_logs in request.resource_logs:
             self._marked(resource_logs.resource.attributes, hits)
             for scope_logs in resource_logs.scope_logs:
                 self._marked(scope_logs.scope.attributes, hits)
                 for record in scope_logs.log_records:
-                    own: Hits = Counter()
+                    own: RedactionCounts = Counter()
                     self._attributes(record.attributes, own)
                     if record.HasField("body"):
                         self._value("", record.body, own)
                     _mark(record.attributes, own)
                     hits += own
 
-    def _marked(self, attributes: MutableSequence[KeyValue], hits: Hits) -> None:
-        own: Hits = Counter()
+    def _marked(self, attributes: MutableSequence[KeyValue], hits: RedactionCounts) -> None:
+        own: RedactionCounts = Counter()
         self._attributes(attributes, own)
         _mark(attributes, own)
         hits += own
 
-    def _attributes(self, pairs: MutableSequence[KeyValue], hits: Hits, above: str = "") -> None:
+    def _attributes(self, pairs: MutableSequence[KeyValue], hits: RedactionCounts, above: str = "") -> None:
         dropped: list[int] = []
         for at, pair in enumerate(pairs):
             name = f"{above}.{pair.key}" if above else pair.key
@@ -168,7 +168,7 @@ class Redactor:
         for at in reversed(dropped):
             del pairs[at]
 
-    def _value(self, name: str, value: AnyValue, hits: Hits) -> None:
+    def _value(self, name: str, value: AnyValue, hits: RedactionCounts) -> None:
         """Mask within a value, however deep."""
         kind = value.WhichOneof("value")
         if kind == "string_value":
@@ -186,7 +186,7 @@ class Redactor:
             if masked != text:
                 value.string_value = masked
 
-    def _masked(self, name: str, text: str, hits: Hits, depth: int = 0) -> str:
+    def _masked(self, name: str, text: str, hits: RedactionCounts, depth: int = 0) -> str:
         """A text with its matches masked."""
         if not text:
             return text
@@ -195,7 +195,7 @@ class Redactor:
         if not has_leak and not plan.within:
             return text
         data = text.encode("utf-8", "replace")
-        if not has_leak and plan.first is not None and not plan.first.found_in(data):
+        if not has_leak and plan.first is not None and not plan.first.matches(data):
             return text
         if depth < _MAX_DEPTH and text.lstrip()[:1] in {"{", "[", '"'}:
             masked = self._masked_json(name, text, hits, depth)
@@ -206,7 +206,7 @@ class Redactor:
         return self._masked_plain(name, data, hits, plan.within)
 
     @staticmethod
-    def _masked_plain(name: str, data: bytes, hits: Hits, rules: Sequence[Rule]) -> str:
+    def _masked_plain(name: str, data: bytes, hits: RedactionCounts, rules: Sequence[Rule]) -> str:
         if _may_name_leak(data.decode("utf-8", "replace")):
             data, count = _LEAK_IN_PROSE.subn(_leak_masked, data)
             if count:
@@ -218,7 +218,7 @@ class Redactor:
                     hits[rule.name, name] += count
         return data.decode("utf-8", "replace")
 
-    def _masked_json(self, name: str, text: str, hits: Hits, depth: int) -> str:
+    def _masked_json(self, name: str, text: str, hits: RedactionCounts, depth: int) -> str:
         """The same for JSON, whole or cut off: within its strings and numbers, so that it stays JSON."""
         pieces: list[str] = []
         at = 0
@@ -242,7 +242,7 @@ class Redactor:
             at = end
         return "".join([*pieces, text[at:]])
 
-    def _masked_literal(self, name: str, literal: str, hits: Hits, depth: int) -> str:
+    def _masked_literal(self, name: str, literal: str, hits: RedactionCounts, depth: int) -> str:
         try:
             said = str(json.loads(literal, strict=False))
         except ValueError:  # an escape that JSON does not know
@@ -253,11 +253,11 @@ class Redactor:
     def _plan(self, name: str) -> _Plan:
         plan = self._plans.get(name)
         if plan is None:
-            mine = [rule for rule in self.rules if rule.is_about(name)]
+            mine = [rule for rule in self.rules if rule.applies_to(name)]
             whole = next((rule for rule in mine if rule.pattern is None), None)
             within = tuple(rule for rule in mine if rule.pattern is not None)
-            needles = [rule.needle for rule in within]
-            first = None if None in needles or not needles else _joined_pattern(needles)
+            prefilters = [rule.prefilter for rule in within]
+            first = None if None in prefilters or not prefilters else _joined_pattern(prefilters)
             plan = _Plan(whole, within, _LEAKING.fullmatch(name) is not None, first)
             if len(self._plans) >= _MAX_PLANS:
                 # Names that senders make up must not fill the memory.
@@ -266,7 +266,7 @@ class Redactor:
         return plan
 
 
-def by_rule(hits: Hits) -> Counter[str]:
+def count_by_rule(hits: RedactionCounts) -> Counter[str]:
     """How many values each rule dropped or masked."""
     counts: Counter[str] = Counter()
     for (rule, _), count in hits.items():
@@ -283,7 +283,7 @@ def _joined_pattern(sources: Sequence[str | None]) -> Pattern:
     return _pattern("|".join(f"(?:{source})" for source in sources if source))
 
 
-def _mark(attributes: MutableSequence[KeyValue], hits: Hits) -> None:
+def _mark(attributes: MutableSequence[KeyValue], hits: RedactionCounts) -> None:
     """Say which rules took something; what was said before, of an item that comes again, still holds."""
     if not hits:
         return

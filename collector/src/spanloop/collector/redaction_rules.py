@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError
 
-from .re2_patterns import Pattern, PatternError, anywhere
+from .re2_patterns import Pattern, PatternError, prefilter_pattern
 
 MASK: Final = "__REDACTED__"
 """What converters know as a text that is not the whole text, and so not train on."""
@@ -38,7 +38,7 @@ class Rule:
     name: str
     glob: str
     """Of the attribute's name, whole; empty stands for every text."""
-    needle: str | None
+    prefilter: str | None
     """Found in all bytes in which the rule may match; None when there is no such pattern."""
     pattern: Pattern | None
     """None drops or masks the whole attribute."""
@@ -47,7 +47,7 @@ class Rule:
     counts: Counts | None = None
     """Whether a match counts."""
 
-    def is_about(self, name: str) -> bool:
+    def applies_to(self, name: str) -> bool:
         """Whether it holds for attributes of that name."""
         return not self.glob or fnmatch.fnmatchcase(name.lower(), self.glob.lower())
 
@@ -66,7 +66,7 @@ class _Builtin(NamedTuple):
 
     pattern: str
     counts: Counts | None = None
-    needle: str | None = None
+    prefilter: str | None = None
     """Default: the pattern's own."""
 
 
@@ -79,7 +79,7 @@ _BUILTIN: Final[Mapping[str, _Builtin]] = {
     ),
     "bearer_tokens": _Builtin(
         r"(?i)\b(?:bearer|basic) +[a-z0-9._~+/=-]{16,}|\beyj[a-z0-9_-]{10,}\.eyj[a-z0-9_-]{10,}\.[a-z0-9_-]{10,}",
-        needle=r"(?i)(?:bearer|basic) +[a-z0-9]|eyj[a-z0-9_-]{10,}",
+        prefilter=r"(?i)(?:bearer|basic) +[a-z0-9]|eyj[a-z0-9_-]{10,}",
     ),
     "api_keys": _Builtin(
         r"\b(?:sk-[A-Za-z0-9_-]{20,}|gh[opusr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{20,}"
@@ -96,8 +96,8 @@ def builtin(name: str) -> Rule:
         KeyError: There is none of that name.
     """
     found = _BUILTIN[name]
-    needle = found.needle or anywhere(found.pattern)
-    return Rule(name, "", needle, Pattern(found.pattern), is_dropped=False, replacement=MASK, counts=found.counts)
+    prefilter = found.prefilter or prefilter_pattern(found.pattern)
+    return Rule(name, "", prefilter, Pattern(found.pattern), is_dropped=False, replacement=MASK, counts=found.counts)
 
 
 class _RuleText(BaseModel):
@@ -189,10 +189,15 @@ def _rule(path: Path, text: _RuleText) -> Rule:
         pattern = Pattern(text.pattern)
     except PatternError as error:
         raise _wrong(path, f"{where}, pattern {text.pattern!r}: {error} (RE2's syntax, without lookaround)") from error
-    if pattern.found_in(b""):
+    if pattern.matches(b""):
         raise _wrong(path, f"{where}, pattern {text.pattern!r} matches the empty text")
     return Rule(
-        text.name, text.attribute, anywhere(text.pattern), pattern, is_dropped=False, replacement=text.replacement
+        text.name,
+        text.attribute,
+        prefilter_pattern(text.pattern),
+        pattern,
+        is_dropped=False,
+        replacement=text.replacement,
     )
 
 

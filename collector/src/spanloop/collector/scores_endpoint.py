@@ -1,7 +1,7 @@
-"""``POST /v1/scores``: scores by the same road as everything else, as the log events that OpenTelemetry has for them.
+"""``POST /v1/scores``: receive scores as OpenTelemetry's log events ``gen_ai.evaluation.result``.
 
-Invariant: 200 means that every accepted score is on disk. Each score stands for itself: one that is wrong is named in
-the answer and costs no other.
+Invariant: 200 acknowledges that every accepted score is on disk. Each score is validated alone: an invalid score is
+named in the response, and the other scores are accepted.
 """
 
 import json
@@ -21,7 +21,7 @@ from spanloop.semconv import attributes as names
 from spanloop.store.scores import Score
 
 from .otlp.wire import serialize
-from .otlp_http import Head, read_body, refused_response
+from .otlp_http import RequestHead, error_response, read_body
 from .receiver import Receiver
 from .request_errors import RefusedError, RpcCode, invalid
 from .validation import JSON, PROTOBUF, Signal
@@ -29,49 +29,49 @@ from .validation import JSON, PROTOBUF, Signal
 PATH: Final = "/v1/scores"
 
 
-class _Read(NamedTuple):
-    """What a body holds."""
+class _ParsedScores(NamedTuple):
+    """The scores in a request body."""
 
     scores: list[Score]
     rejected: list[dict[str, object]]
-    """``{"index", "error"}`` of each that is wrong."""
+    """``{"index", "error"}`` of each invalid score."""
 
 
-def score_receiver(receiver: Receiver) -> Callable[[Request], Awaitable[Response]]:
-    """The endpoint. A body is a score (`spanloop.store.scores.Score`), a list of them, or ``{"scores": […]}``.
+def create_scores_endpoint(receiver: Receiver) -> Callable[[Request], Awaitable[Response]]:
+    """Create the endpoint. A body is a score (`spanloop.store.scores.Score`), a list of scores, or ``{"scores": […]}``.
 
-    The answer is ``{"accepted": n, "ids": […], "rejected": [{"index": i, "error": "…"}]}``; 400 when nothing was
+    The response is ``{"accepted": n, "ids": […], "rejected": [{"index": i, "error": "…"}]}``; 400 when nothing was
     accepted, 415 for anything but JSON, 413 and 503 as for spans.
     """
 
     async def receive(request: Request) -> Response:
-        head = Head.of(request.scope)
+        head = RequestHead.of(request.scope)
         try:
-            receiver.guard.check(head.authorization, Scope.SCORE)
+            receiver.authenticator.authenticate(head.authorization, Scope.SCORE)
             _check_content_type(head)
-            with receiver.budget.share() as share:
-                read = _read(await read_body(head, request.receive, receiver, share))
-                if read.scores:
-                    await receiver.receive(Signal.LOGS, serialize(as_log_request(read.scores)), PROTOBUF)
-        except RefusedError as refused:
-            receiver.refused(Signal.LOGS, refused)
-            return refused_response(head, refused)
+            with receiver.memory_budget.reserve() as reservation:
+                parsed = _parse_scores(await read_body(head, request.receive, receiver, reservation))
+                if parsed.scores:
+                    await receiver.receive(Signal.LOGS, serialize(scores_to_log_request(parsed.scores)), PROTOBUF)
+        except RefusedError as error:
+            receiver.record_refused(Signal.LOGS, error)
+            return error_response(head, error)
         except ClientDisconnect:
             return Response(status_code=HTTPStatus.BAD_REQUEST)
-        if read.scores:
-            receiver.metrics.count("rejected_total", len(read.rejected), signal=Signal.LOGS, reason="bad_score")
-        answer = {
-            "accepted": len(read.scores),
-            "ids": [score.key for score in read.scores],
-            "rejected": read.rejected,
+        if parsed.scores:
+            receiver.metrics.count("rejected_total", len(parsed.rejected), signal=Signal.LOGS, reason="bad_score")
+        response = {
+            "accepted": len(parsed.scores),
+            "ids": [score.key for score in parsed.scores],
+            "rejected": parsed.rejected,
         }
-        status = HTTPStatus.BAD_REQUEST if read.rejected and not read.scores else HTTPStatus.OK
-        return Response(json.dumps(answer), status, media_type=JSON)
+        status = HTTPStatus.BAD_REQUEST if parsed.rejected and not parsed.scores else HTTPStatus.OK
+        return Response(json.dumps(response), status, media_type=JSON)
 
     return receive
 
 
-def _check_content_type(head: Head) -> None:
+def _check_content_type(head: RequestHead) -> None:
     if head.content_type != JSON:
         raise RefusedError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
@@ -80,8 +80,8 @@ def _check_content_type(head: Head) -> None:
         )
 
 
-def as_log_request(scores: list[Score]) -> ExportLogsServiceRequest:
-    """The scores as log events ``gen_ai.evaluation.result``."""
+def scores_to_log_request(scores: list[Score]) -> ExportLogsServiceRequest:
+    """Convert scores to log events ``gen_ai.evaluation.result``."""
     scope = InstrumentationScope(name="spanloop.collector.scores")
     records = [_record(score) for score in scores]
     return ExportLogsServiceRequest(
@@ -115,26 +115,26 @@ def _record(score: Score) -> LogRecord:
     )
 
 
-def _read(body: bytes) -> _Read:
+def _parse_scores(body: bytes) -> _ParsedScores:
     try:
-        found: object = json.loads(body)
+        content: object = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise invalid(f"not JSON: {error}; expected a score, a list of scores, or {{'scores': […]}}") from error
-    if isinstance(found, dict):
-        fields = cast("dict[str, object]", found)
-        found = fields.get("scores", fields)
-    items = cast("list[object]", found) if isinstance(found, list) else [found]
+    if isinstance(content, dict):
+        fields = cast("dict[str, object]", content)
+        content = fields.get("scores", fields)
+    items = cast("list[object]", content) if isinstance(content, list) else [content]
     scores: list[Score] = []
     rejected: list[dict[str, object]] = []
     for index, item in enumerate(items):
         try:
             scores.append(Score.model_validate(item))
         except ValidationError as error:
-            rejected.append({"index": index, "error": _said(error)})
-    return _Read(scores, rejected)
+            rejected.append({"index": index, "error": _describe_error(error)})
+    return _ParsedScores(scores, rejected)
 
 
-def _said(error: ValidationError) -> str:
-    """What is wrong, field by field, in one line, without what was sent."""
+def _describe_error(error: ValidationError) -> str:
+    """Describe each invalid field in one line, without the values that were sent."""
     faults = ((".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors(include_url=False))
-    return "; ".join(f"{where}: {what}" if where else what for where, what in faults)
+    return "; ".join(f"{field}: {message}" if field else message for field, message in faults)

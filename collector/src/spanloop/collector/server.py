@@ -27,7 +27,7 @@ from spanloop.store import Store, connect
 
 from .app import create_app
 from .authentication import Authenticator
-from .connections import allow_many_connections, http_config
+from .connections import raise_open_file_limit, uvicorn_config
 from .health import Health
 from .insert_errors import RefusedRanges
 from .malloc import keep_freed_memory
@@ -101,8 +101,8 @@ async def _serve(
 
     strategy = ProtobufStrategy(RefusedRanges(data_dir.spool / "refused"))
     writer = Writer(spool, open_store, metrics, health, settings=settings, strategy=strategy)
-    allow_many_connections()
-    server = _Server(http_config(create_app(receiver)))
+    raise_open_file_limit()
+    server = _Server(uvicorn_config(create_app(receiver)))
     _stop_on_signals(server)
     name: tuple[str, int] = listener.getsockname()[:2]
     url = _reachable_url(*name)

@@ -1,6 +1,6 @@
 """Spans as rows of ``otel_traces``, formatted as the OpenTelemetry ClickHouse exporter does.
 
-Invariant: one row for each span of the requests, in their order. The door has checked ids and timestamps before.
+Invariant: one row for each span of the requests, in their order. `validation` has checked ids and timestamps.
 """
 
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 
 from spanloop.semconv.attributes import SERVICE_NAME
 
-from .arrow_columns import Column, ListOffsets, MapColumn, frame, nanoseconds, strings, unsigned
+from .arrow_columns import Column, ListOffsets, MapColumn, build_frame, datetime_column, string_column, uint_column
 from .otlp.attribute_values import attributes
 
 SPAN_KINDS: Final = ("Unspecified", "Internal", "Server", "Client", "Producer", "Consumer")
@@ -32,7 +32,7 @@ class _Scope(NamedTuple):
 
 
 class _SpanTexts:
-    """The String columns, each a list parallel to the spans."""
+    """The String columns: one list a column, parallel to the spans."""
 
     def __init__(self) -> None:
         self.columns: dict[str, list[str]] = {
@@ -65,8 +65,8 @@ class _Events:
 
     def to_arrow(self) -> dict[str, Column]:
         return {
-            "Events.Timestamp": self._rows.wrap(nanoseconds(self._times)),
-            "Events.Name": self._rows.wrap(strings(self._names)),
+            "Events.Timestamp": self._rows.wrap(datetime_column(self._times)),
+            "Events.Name": self._rows.wrap(string_column(self._names)),
             "Events.Attributes": self._rows.wrap(self._attributes.to_arrow()),
         }
 
@@ -89,15 +89,15 @@ class _Links:
 
     def to_arrow(self) -> dict[str, Column]:
         return {
-            "Links.TraceId": self._rows.wrap(strings(self._trace_ids)),
-            "Links.SpanId": self._rows.wrap(strings(self._span_ids)),
-            "Links.TraceState": self._rows.wrap(strings(self._states)),
+            "Links.TraceId": self._rows.wrap(string_column(self._trace_ids)),
+            "Links.SpanId": self._rows.wrap(string_column(self._span_ids)),
+            "Links.TraceState": self._rows.wrap(string_column(self._states)),
             "Links.Attributes": self._rows.wrap(self._attributes.to_arrow()),
         }
 
 
 class SpanRows:
-    """Collects requests and gives them as one frame."""
+    """Collects the spans of requests as rows."""
 
     def __init__(self) -> None:
         self._texts = _SpanTexts()
@@ -119,14 +119,14 @@ class SpanRows:
                     self._add_span(span, resource, scope)
 
     def to_frame(self) -> pl.DataFrame:
-        """All rows so far, with the insertable columns of ``otel_traces`` except ``IngestedAt``."""
-        columns = {name: strings(values) for name, values in self._texts.columns.items()}
+        """Return all rows so far, with the insertable columns of ``otel_traces`` except ``IngestedAt``."""
+        columns = {name: string_column(values) for name, values in self._texts.columns.items()}
         columns |= {name: column.to_arrow() for name, column in self._maps.items()}
-        columns |= {name: unsigned(values, 32) for name, values in self._counts.items()}
-        columns["Timestamp"] = nanoseconds(self._starts)
-        columns["Duration"] = unsigned(self._durations, 64)
+        columns |= {name: uint_column(values, 32) for name, values in self._counts.items()}
+        columns["Timestamp"] = datetime_column(self._starts)
+        columns["Duration"] = uint_column(self._durations, 64)
         columns |= self._events.to_arrow() | self._links.to_arrow()
-        return frame(columns)
+        return build_frame(columns)
 
     def _add_span(self, span: Span, resource: _Resource, scope: _Scope) -> None:
         self._texts.add(
@@ -135,17 +135,17 @@ class SpanRows:
             "" if span.parent_span_id == _NO_PARENT else span.parent_span_id.hex(),
             span.trace_state,
             span.name,
-            _name(SPAN_KINDS, span.kind),
+            _enum_name(SPAN_KINDS, span.kind),
             resource.attributes.get(SERVICE_NAME, ""),
             scope.name,
             scope.version,
-            _name(STATUS_CODES, span.status.code),
+            _enum_name(STATUS_CODES, span.status.code),
             span.status.message,
             resource.schema_url,
             scope.schema_url,
         )
         self._starts.append(span.start_time_unix_nano)
-        # A clock that was set back gives an end before the start; the exporter would store 2^64 less a little.
+        # A clock that was set back gives an end before the start, which the exporter stores as almost 2^64.
         self._durations.append(max(0, span.end_time_unix_nano - span.start_time_unix_nano))
         counts = self._counts
         counts["TraceFlags"].append(span.flags)
@@ -168,6 +168,6 @@ def _read_scope(scope_spans: ScopeSpans) -> _Scope:
     return _Scope(scope.name, scope.version, attributes(scope.attributes), scope_spans.schema_url)
 
 
-def _name(names: tuple[str, ...], number: int) -> str:
-    """The exporter's text of an enum; empty for a number that the specification does not know."""
+def _enum_name(names: tuple[str, ...], number: int) -> str:
+    """Return the exporter's text of an enum value; empty for a value that the specification does not define."""
     return names[number] if 0 <= number < len(names) else ""

@@ -1,8 +1,8 @@
-"""The door: decides what of a request is accepted, before anything is stored or answered.
+"""Validate OTLP requests: split their items into accepted and rejected ones, before anything is stored or acknowledged.
 
-Invariant: accepted + rejected = the items of the request. Every accepted item can be represented in ClickHouse; an
-item that cannot is counted under its reason, kept as a dead letter, and never costs its neighbours. An accepted body
-parses again.
+Invariant: accepted + rejected = the items of the request. Every accepted item can be represented in ClickHouse. Every
+other item is counted under its reason and becomes a dead letter, and the rest of the request is accepted. An accepted
+body parses again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, MutableSequence
@@ -14,13 +14,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from .dead_letters import DeadLetter, RejectReason, Signal, first_ids
+from .dead_letters import DeadLetter, RejectReason, Signal, hex_ids
 from .otlp.clickhouse_encoding import for_clickhouse, tidy
 from .otlp.json_encoding import decode_logs, decode_traces
 from .otlp.schema import SHALLOW_REQUEST
 from .otlp.wire import MalformedError, parse, serialize
-from .protobuf_repair import salvage
-from .redaction import Hits, Redactor, by_rule
+from .protobuf_repair import repair_request
+from .redaction import RedactionCounts, Redactor, count_by_rule
 
 __all__ = [
     "JSON",
@@ -28,8 +28,8 @@ __all__ = [
     "RejectReason",
     "Signal",
     "Validation",
-    "letter_of_items",
-    "malformed_letter",
+    "dead_letter_of_body",
+    "dead_letter_of_items",
     "validate_request",
 ]
 
@@ -42,7 +42,7 @@ _SPAN_ID_BYTES: Final = 8
 _ZERO_TRACE_ID: Final = bytes(_TRACE_ID_BYTES)
 _ZERO_SPAN_ID: Final = bytes(_SPAN_ID_BYTES)
 _TIME_LIMIT_NS: Final = 2**32 * 10**9
-"""2106-02-07: the table's key and TTL count seconds in 32 bits; later times would wrap, and expire at once."""
+"""2106-02-07: the table's key and TTL count seconds in 32 bits; later times would wrap and expire at once."""
 _KNOWN_LEAKS_ONLY: Final = Redactor()
 _EXPECTED: Final[Mapping[RejectReason, str]] = {
     RejectReason.BAD_TRACE_ID: "expected a trace id of 16 bytes that are not all zero",
@@ -53,73 +53,73 @@ _EXPECTED: Final[Mapping[RejectReason, str]] = {
 
 
 class Validation(NamedTuple):
-    """What the door let in."""
+    """The result of validating a request."""
 
     body: bytes
-    """The accepted items as a protobuf request of the same signal, spans in the form that ClickHouse reads (`tidy`);
-    the request itself when nothing had to change."""
+    """The accepted items as a protobuf request of the same signal, spans encoded for ClickHouse (`tidy`); the request
+    itself when nothing had to change."""
     accepted: int
     rejected: Mapping[RejectReason, int]
     repaired: int
-    """Items (and resources) whose bad UTF-8 was replaced."""
+    """Items and resources whose invalid UTF-8 was replaced."""
     redacted: Mapping[str, int]
-    """Values that were dropped or masked, by the rule's name."""
+    """Values that were dropped or masked, by redaction rule."""
     dead_letters: tuple[DeadLetter, ...] = ()
-    """The rejected items, one letter for each reason."""
+    """The rejected items, one dead letter a reason."""
 
     @property
     def rejected_total(self) -> int:
-        """Items that were not accepted."""
+        """Number of rejected items."""
         return sum(self.rejected.values())
 
 
-class _Opened(NamedTuple):
-    """A body that parses, and what it took."""
+class _ParsedBody(NamedTuple):
+    """A body that parses, its request, and what was repaired or rejected on the way."""
 
     body: bytes
     request: _Request
     repaired: int
-    letters: tuple[DeadLetter, ...]
+    dead_letters: tuple[DeadLetter, ...]
 
 
 def validate_request(
     signal: Signal, body: bytes, content_type: str = PROTOBUF, *, redactor: Redactor = _KNOWN_LEAKS_ONLY
 ) -> Validation:
-    """Check one decompressed request.
+    """Validate one decompressed request.
 
     Args:
-        signal: What the sender says it is.
+        signal: The signal of the route that received the request.
         body: The request.
         content_type: `PROTOBUF` or `JSON`.
-        redactor: What nobody may store; default the known leaks.
+        redactor: Removes secrets; the default removes the known leaks.
 
     Raises:
-        MalformedError: It is no request of this signal at all.
+        MalformedError: The body is no request of this signal.
     """
     if signal is Signal.TRACES and content_type == PROTOBUF:
-        validation = _admit_faultless(body, redactor)
+        validation = _validate_unchanged(body, redactor)
         if validation is not None:
             return validation
-    opened = _open_json(signal, body, redactor) if content_type == JSON else _open(signal, body, redactor)
-    request = opened.request
-    redacted = by_rule(redactor.redact(request) if redactor.may_hit(opened.body) else Hits())
-    reasons = {fault for items in _item_lists(request) for item in items if (fault := _fault(item)) is not None}
-    letters = [*opened.letters, *(_letter(signal, request, reason) for reason in sorted(reasons))]
+    parsed = _parse_json(signal, body, redactor) if content_type == JSON else _parse_protobuf(signal, body, redactor)
+    request = parsed.request
+    redacted = count_by_rule(redactor.redact(request) if redactor.may_match(parsed.body) else RedactionCounts())
+    reasons = {fault for items in _item_lists(request) for item in items if (fault := _find_fault(item)) is not None}
+    dead_letters = [*parsed.dead_letters, *(_dead_letter(signal, request, reason) for reason in sorted(reasons))]
     if reasons:
-        _keep(request, lambda item: _fault(item) is None)
+        _filter_items(request, lambda item: _find_fault(item) is None)
     return Validation(
-        body=_accepted_body(request, opened.body, is_changed=bool(redacted or reasons)),
+        body=_accepted_body(request, parsed.body, is_changed=bool(redacted or reasons)),
         accepted=sum(len(items) for items in _item_lists(request)),
-        rejected={letter.reason: letter.item_count for letter in letters},
-        repaired=opened.repaired,
+        rejected={dead_letter.reason: dead_letter.item_count for dead_letter in dead_letters},
+        repaired=parsed.repaired,
         redacted=redacted,
-        dead_letters=tuple(letters),
+        dead_letters=tuple(dead_letters),
     )
 
 
-def _admit_faultless(body: bytes, redactor: Redactor) -> Validation | None:
-    """The same for spans that have no fault and nothing to redact, as nearly all; None for others."""
-    if redactor.may_hit(body):
+def _validate_unchanged(body: bytes, redactor: Redactor) -> Validation | None:
+    """Validate spans that have no fault and nothing to redact, the common case; return None for others."""
+    if redactor.may_match(body):
         return None
     try:
         request = parse(SHALLOW_REQUEST, body)
@@ -127,22 +127,22 @@ def _admit_faultless(body: bytes, redactor: Redactor) -> Validation | None:
         for items in _span_lists(request):
             spans += len(items)
             for span in items:
-                if _span_fault(span) is not None:
+                if _find_span_fault(span) is not None:
                     return None
-        tidied = for_clickhouse(request, body)
+        encoded = for_clickhouse(request, body)
     except MalformedError:
         return None
-    return Validation(tidied, spans, {}, 0, {})
+    return Validation(encoded, spans, {}, 0, {})
 
 
 def _accepted_body(request: _Request, body: bytes, *, is_changed: bool) -> bytes:
     if isinstance(request, ExportTraceServiceRequest):
-        tidied = tidy(serialize(request)).body
-        return body if tidied == body else tidied
+        encoded = tidy(serialize(request)).body
+        return body if encoded == body else encoded
     return serialize(request) if is_changed else body
 
 
-def malformed_letter(
+def dead_letter_of_body(
     signal: Signal,
     body: bytes,
     content_type: str,
@@ -150,79 +150,79 @@ def malformed_letter(
     *,
     redactor: Redactor = _KNOWN_LEAKS_ONLY,
 ) -> DeadLetter:
-    """The dead letter of a whole body that `validate_request` refused."""
-    return _raw_letter(
+    """Create the dead letter of a whole body for which `validate_request` raised."""
+    return _dead_letter_of_bytes(
         signal, RejectReason.MALFORMED_BODY, str(error), content_type, body, redactor=redactor, item_count=0
     )
 
 
-def letter_of_items(signal: Signal, request: _Request, reason: RejectReason, detail: str) -> DeadLetter:
-    """The dead letter of every item of a request."""
-    spans = [item for items in _item_lists(request) for item in items]
+def dead_letter_of_items(signal: Signal, request: _Request, reason: RejectReason, detail: str) -> DeadLetter:
+    """Create one dead letter of all items of a request."""
+    flat_items = [item for items in _item_lists(request) for item in items]
     return DeadLetter(
         signal=signal,
         reason=reason,
         detail=detail,
         content_type=PROTOBUF,
         raw=serialize(request),
-        item_count=len(spans),
-        trace_ids=first_ids([span.trace_id for span in spans]),
-        span_ids=first_ids([span.span_id for span in spans]),
+        item_count=len(flat_items),
+        trace_ids=hex_ids([item.trace_id for item in flat_items]),
+        span_ids=hex_ids([item.span_id for item in flat_items]),
     )
 
 
 def count_items(signal: Signal, body: bytes) -> int:
-    """Spans or log records of a body; none when it is no request: the writer has left that one out."""
+    """Count the spans or log records of a body; 0 when it is no request, because such a record has no rows."""
     try:
         return sum(len(items) for items in _item_lists(parse(_REQUESTS[signal], body)))
     except MalformedError:
         return 0
 
 
-def pick(signal: Signal, body: bytes, at: int) -> _Request:
-    """One item of a request that parses, in its envelope; ``at`` counts from 0."""
+def select_item(signal: Signal, body: bytes, index: int) -> _Request:
+    """Return a request with one item of a request that parses, in its envelope; ``index`` starts at 0."""
     request = parse(_REQUESTS[signal], body)
-    numbers = count()
-    _keep(request, lambda _: next(numbers) == at)
+    indexes = count()
+    _filter_items(request, lambda _: next(indexes) == index)
     return request
 
 
-def _open(signal: Signal, body: bytes, redactor: Redactor) -> _Opened:
+def _parse_protobuf(signal: Signal, body: bytes, redactor: Redactor) -> _ParsedBody:
     request_type = _REQUESTS[signal]
     try:
-        return _Opened(body, parse(request_type, body), 0, ())
+        return _ParsedBody(body, parse(request_type, body), 0, ())
     except MalformedError:
-        salvaged = salvage(body, request_type)
-    letters: tuple[DeadLetter, ...] = ()
-    if salvaged.undecodable:
-        detail = "expected protobuf that the runtime reads: whole fields, values nested at most some 45 deep"
-        letters = (
-            _raw_letter(
+        repaired = repair_request(body, request_type)
+    dead_letters: tuple[DeadLetter, ...] = ()
+    if repaired.undecodable:
+        detail = "expected protobuf that the runtime parses: complete fields, values nested at most some 45 deep"
+        dead_letters = (
+            _dead_letter_of_bytes(
                 signal,
                 RejectReason.UNDECODABLE,
                 detail,
                 PROTOBUF,
-                salvaged.left_out,
+                repaired.left_out,
                 redactor=redactor,
-                item_count=salvaged.undecodable,
+                item_count=repaired.undecodable,
             ),
         )
-    return _Opened(salvaged.body, parse(request_type, salvaged.body), salvaged.repaired, letters)
+    return _ParsedBody(repaired.body, parse(request_type, repaired.body), repaired.repaired, dead_letters)
 
 
-def _open_json(signal: Signal, body: bytes, redactor: Redactor) -> _Opened:
+def _parse_json(signal: Signal, body: bytes, redactor: Redactor) -> _ParsedBody:
     decoded = decode_traces(body) if signal is Signal.TRACES else decode_logs(body)
-    opened = _open(signal, decoded.body, redactor)
+    parsed = _parse_protobuf(signal, decoded.body, redactor)
     if not decoded.undecodable:
-        return opened
-    letter = _raw_letter(
+        return parsed
+    dead_letter = _dead_letter_of_bytes(
         signal, RejectReason.UNDECODABLE, decoded.detail, JSON, decoded.left_out, redactor=redactor,
         item_count=decoded.undecodable,
     )  # fmt: skip
-    return opened._replace(letters=(letter, *opened.letters))
+    return parsed._replace(dead_letters=(dead_letter, *parsed.dead_letters))
 
 
-def _raw_letter(
+def _dead_letter_of_bytes(
     signal: Signal,
     reason: RejectReason,
     detail: str,
@@ -232,29 +232,29 @@ def _raw_letter(
     redactor: Redactor,
     item_count: int,
 ) -> DeadLetter:
-    """A letter of bytes that nobody could read, and so nobody could redact."""
-    if redactor.may_hit_unread(raw):
-        # The detail quotes from it.
-        detail, raw = f"withheld: {len(raw)} bytes that may hold what is to be redacted", b""
+    """Create a dead letter of bytes that cannot be parsed, and so cannot be redacted."""
+    if redactor.may_match_escaped(raw):
+        # The detail quotes the bytes.
+        detail, raw = f"withheld: {len(raw)} bytes that may contain values to redact", b""
     return DeadLetter(signal, reason, detail, content_type, raw, item_count)
 
 
-def _letter(signal: Signal, request: _Request, reason: RejectReason) -> DeadLetter:
-    """The items that have this fault, in their envelope."""
-    only = _REQUESTS[signal]()
-    only.MergeFromString(serialize(request))
-    _keep(only, lambda item: _fault(item) is reason)
-    first = next(item for items in _item_lists(only) for item in items)
-    return letter_of_items(signal, only, reason, f"{_EXPECTED[reason]}; got {_got(first, reason)}")
+def _dead_letter(signal: Signal, request: _Request, reason: RejectReason) -> DeadLetter:
+    """Create the dead letter of the items that have this fault, in their envelope."""
+    faulty = _REQUESTS[signal]()
+    faulty.MergeFromString(serialize(request))
+    _filter_items(faulty, lambda item: _find_fault(item) is reason)
+    first = next(item for items in _item_lists(faulty) for item in items)
+    return dead_letter_of_items(signal, faulty, reason, f"{_EXPECTED[reason]}; got {_describe_fault(first, reason)}")
 
 
-def _keep(request: _Request, is_kept: Callable[[_Item], bool]) -> None:
+def _filter_items(request: _Request, is_selected: Callable[[_Item], bool]) -> None:
     for items in _item_lists(request):
-        kept = [item for item in items if is_kept(item)]
-        if len(kept) < len(items):
-            # All at once: taking many out one by one moves the rest as many times.
+        selected = [item for item in items if is_selected(item)]
+        if len(selected) < len(items):
+            # All at once: deleting many one by one moves the rest as many times.
             del items[:]
-            items.extend(kept)
+            items.extend(selected)
 
 
 def _item_lists(request: _Request) -> Iterator[MutableSequence[_Item]]:
@@ -272,11 +272,11 @@ def _span_lists(request: ExportTraceServiceRequest) -> Iterator[MutableSequence[
             yield scope_spans.spans
 
 
-def _fault(item: _Item) -> RejectReason | None:
-    return _span_fault(item) if isinstance(item, Span) else _log_fault(item)
+def _find_fault(item: _Item) -> RejectReason | None:
+    return _find_span_fault(item) if isinstance(item, Span) else _find_log_fault(item)
 
 
-def _span_fault(span: Span) -> RejectReason | None:
+def _find_span_fault(span: Span) -> RejectReason | None:
     if len(span.trace_id) != _TRACE_ID_BYTES or span.trace_id == _ZERO_TRACE_ID:
         return RejectReason.BAD_TRACE_ID
     if len(span.span_id) != _SPAN_ID_BYTES or span.span_id == _ZERO_SPAN_ID:
@@ -291,7 +291,7 @@ def _span_fault(span: Span) -> RejectReason | None:
     return None
 
 
-def _log_fault(record: LogRecord) -> RejectReason | None:
+def _find_log_fault(record: LogRecord) -> RejectReason | None:
     # A log record need not belong to a span.
     if len(record.trace_id) not in {0, _TRACE_ID_BYTES}:
         return RejectReason.BAD_TRACE_ID
@@ -308,15 +308,15 @@ def _log_time(record: LogRecord) -> int:
     return record.time_unix_nano or record.observed_time_unix_nano
 
 
-def _got(item: _Item, reason: RejectReason) -> str:
-    """What the first faulty item has instead."""
+def _describe_fault(item: _Item, reason: RejectReason) -> str:
+    """Describe what a faulty item has instead."""
     if reason is RejectReason.TIMESTAMP_OUT_OF_RANGE:
         return str(max(_span_times(item)) if isinstance(item, Span) else _log_time(item))
     if reason is RejectReason.BAD_PARENT_SPAN_ID and isinstance(item, Span):
-        found = item.parent_span_id
+        actual_id = item.parent_span_id
     else:
-        found = item.trace_id if reason is RejectReason.BAD_TRACE_ID else item.span_id
-    return f"{len(found)} bytes, hex {found[:32].hex() or 'none'}"
+        actual_id = item.trace_id if reason is RejectReason.BAD_TRACE_ID else item.span_id
+    return f"{len(actual_id)} bytes, hex {actual_id[:32].hex() or 'none'}"
 
 
 _REQUESTS: Final[Mapping[Signal, type[ExportTraceServiceRequest] | type[ExportLogsServiceRequest]]] = {

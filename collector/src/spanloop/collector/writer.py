@@ -1,7 +1,8 @@
-"""Carries the spool to ClickHouse, one block after the other.
+"""Write the spool to ClickHouse, one block after the other.
 
-Invariant: a block is committed only after ClickHouse confirmed all of it, and nothing newer is sent before. When the
-outcome of an attempt is unknown, the same block goes again under the same tokens, so it is stored once.
+Invariant: a block is committed only after ClickHouse confirmed all of it, and no newer block is sent before. When the
+outcome of an insert is unknown, the same block is inserted again under the same deduplication tokens, so it is stored
+once.
 """
 
 import asyncio
@@ -16,34 +17,34 @@ from spanloop.semconv.errors import SpanloopError
 from spanloop.spool import Spool, SpoolDamageError
 from spanloop.store import Store
 
-from .frame_blocks import BlockStrategy, PreparedBlock, Sent
+from .frame_blocks import BlockStrategy, InsertResult, PreparedBlock
 from .health import Health
 from .metrics import Metrics
 from .protobuf_blocks import ProtobufStrategy
 from .settings import Settings
 
 _log = logging.getLogger(__name__)
-_FIRST_PAUSE_S: Final = 0.1
-_LONGEST_PAUSE_S: Final = 3.0
+_MIN_PAUSE_S: Final = 0.1
+_MAX_PAUSE_S: Final = 3.0
 _POLL_S: Final = 0.5
 _LAST_ATTEMPT_S: Final = 0.5
 _WORTH_WAITING_BYTES: Final = 256 * 1024
-"""In one `Settings.linger_s`: some 80 spans of 3 KB. An insert costs as much as some hundreds of them."""
+"""Per `Settings.linger_s`: some 80 spans of 3 KB. An insert costs as much as some hundreds of spans."""
 _LARGE_SHARE: Final = 4
 """A quarter of a full block is worth an insert of its own."""
 _T = TypeVar("_T")
 
 
 class Writer:
-    """One drain of one spool.
+    """Drains one spool.
 
     Args:
-        spool: Read and committed by nobody else.
-        connect: Opens the store; called again after every failure, because the server may come back elsewhere.
-        metrics: Gets the insert counters.
-        health: Learns whether blocks arrive.
+        spool: The spool; only this writer reads and commits it.
+        connect: Opens the store; called again after every failure, because the server's address may change.
+        metrics: Counts inserts.
+        health: Is updated with the outcome of each insert.
         settings: Block size and timing.
-        strategy: How bodies become rows.
+        strategy: Converts bodies to blocks.
     """
 
     def __init__(
@@ -65,21 +66,21 @@ class Writer:
         self._store: Store | None = None
         self._stopping = asyncio.Event()
         self._deadline_s = float("inf")
-        # One thread, so that its memory is one arena's; asyncio's own are several.
+        # One thread uses one malloc arena; asyncio's default executor uses several.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="writer")
 
     async def run(self) -> None:
-        """Drain until `stop`, and then until the spool is empty or the drain's time is up."""
+        """Drain until `stop`, and then until the spool is empty or the drain timeout has passed."""
         try:
             await self._try_to_connect()
-            while not self._is_over():
+            while not self._is_past_deadline():
                 if await self._spool.wait(_POLL_S if not self._stopping.is_set() else 0.0):
                     await self._linger()
                     await self._drain_one()
                 elif self._stopping.is_set():
                     return
                 elif self._health.error:
-                    # Nothing waits, so nothing else would notice that the store is back.
+                    # The spool is empty, so no insert would notice that the store is available again.
                     await self._try_to_connect()
         finally:
             self._thread.shutdown(wait=False)
@@ -87,14 +88,14 @@ class Writer:
                 self._store.close()
 
     def stop(self) -> None:
-        """Let `run` finish; call it when no request can be accepted any more."""
-        # While ClickHouse is away nobody should wait for it: the spool keeps what is left.
+        """Let `run` finish; call it when no more requests can be accepted."""
+        # Do not wait for an unavailable ClickHouse: the rest stays in the spool.
         timeout_s = _LAST_ATTEMPT_S if self._health.error else self._settings.drain_timeout_s
         self._deadline_s = time.monotonic() + timeout_s
         self._stopping.set()
 
     async def _drain_one(self) -> None:
-        batch = await self._on_disk(lambda: self._spool.read(self._settings.block_bytes))
+        batch = await self._retry_on_disk(lambda: self._spool.read(self._settings.block_bytes))
         if batch is None:
             self._spool.rearm()
             return
@@ -102,59 +103,59 @@ class Writer:
             block = await self._in_thread(lambda: self._strategy.prepare(batch))
             is_delivered = await self._deliver(block)
         except SpoolDamageError as error:
-            # The spool looks at the block again when it is read next: the same id, without what is damaged.
+            # The next read checks the block again: it has the same id, without the damaged records.
             self._fail(error)
-            await self._pause(_FIRST_PAUSE_S)
+            await self._pause(_MIN_PAUSE_S)
             return
         if is_delivered:
             self._metrics.count("unreadable_records_total", block.unreadable)
-            await self._on_disk(lambda: self._spool.commit(batch))
+            await self._retry_on_disk(lambda: self._spool.commit(batch))
             self._spool.rearm()
 
     async def _deliver(self, block: PreparedBlock) -> bool:
-        """Send until confirmed; False when the collector stops first."""
-        pause_s = _FIRST_PAUSE_S
-        while not self._is_over():
+        """Insert a block until it is confirmed; return False when the collector stops first."""
+        pause_s = _MIN_PAUSE_S
+        while not self._is_past_deadline():
             try:
                 started_s = time.monotonic()
-                sent = await self._in_thread(lambda: self._send(block))
+                result = await self._in_thread(lambda: self._insert(block))
             except SpoolDamageError:
                 raise
             except SpanloopError as error:
                 self._fail(error)
                 await self._pause(pause_s)
-                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                pause_s = min(pause_s * 2, _MAX_PAUSE_S)
                 continue
             if self._health.error:
-                _log.info("ClickHouse takes blocks again")
-            self._health.inserted()
+                _log.info("ClickHouse accepts blocks again")
+            self._health.mark_inserted()
             self._metrics.observe("insert_seconds", time.monotonic() - started_s)
-            self._metrics.count("inserted_total", sent.rows)
-            self._metrics.count("refused_rows_total", sent.refused)
+            self._metrics.count("inserted_total", result.rows)
+            self._metrics.count("refused_rows_total", result.refused)
             self._metrics.set("last_insert_timestamp_seconds", time.time())
             return True
         return False
 
-    def _send(self, block: PreparedBlock) -> Sent:
+    def _insert(self, block: PreparedBlock) -> InsertResult:
         if self._store is None:
             self._store = self._connect()
-        return block.send(self._store)
+        return block.insert(self._store)
 
     async def _try_to_connect(self) -> None:
-        """Say in the health report whether the store is there before the first span comes."""
+        """Connect, so that the health report states the store's availability before the first span arrives."""
         try:
             self._store = await self._in_thread(self._connect)
         except SpanloopError as error:
             self._fail(error, is_counted=False)
         else:
-            self._health.connected()
+            self._health.mark_connected()
 
     def _fail(self, error: SpanloopError, *, is_counted: bool = True) -> None:
         if is_counted:
             self._metrics.count("insert_failures_total")
         if error.what != self._health.error:
-            _log.warning("ClickHouse gets nothing; spans wait in the spool and this is retried: %s", error)
-        self._health.failed(error.what)
+            _log.warning("ClickHouse receives no blocks; spans stay in the spool and the insert is retried: %s", error)
+        self._health.mark_failed(error.what)
         if self._store is not None:
             self._store.close()
             self._store = None
@@ -162,28 +163,28 @@ class Writer:
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    async def _on_disk(self, work: Callable[[], _T]) -> _T | None:
-        """Repeat while the disk refuses: the block under way must not be forgotten. None when the collector stops."""
-        pause_s = _FIRST_PAUSE_S
+    async def _retry_on_disk(self, work: Callable[[], _T]) -> _T | None:
+        """Retry while the disk fails, so that the current block is not lost; return None when the collector stops."""
+        pause_s = _MIN_PAUSE_S
         has_failed = False
         while True:
             try:
-                done = await self._in_thread(work)
+                result = await self._in_thread(work)
             except OSError as error:
                 has_failed = True
-                self._health.failed(f"the spool's disk refuses: {error}")
-                _log.warning("the spool's disk refuses, retrying: %s", error)
-                if self._is_over():
+                self._health.mark_failed(f"the spool's disk fails: {error}")
+                _log.warning("the spool's disk fails, retrying: %s", error)
+                if self._is_past_deadline():
                     return None
                 await self._pause(pause_s)
-                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+                pause_s = min(pause_s * 2, _MAX_PAUSE_S)
             else:
                 if has_failed:
-                    self._health.connected()
-                return done
+                    self._health.mark_connected()
+                return result
 
     async def _linger(self) -> None:
-        """Give a block time to fill, so that ClickHouse gets few large ones: the longer, the more comes."""
+        """Wait for a block to fill, so that ClickHouse gets few large inserts: longer while more data arrives."""
         end_s = time.monotonic() + self._settings.longest_linger_s
         waiting_bytes, enough_bytes = self._spool.stats.bytes, self._settings.block_bytes
         while waiting_bytes < enough_bytes and not self._stopping.is_set():
@@ -194,7 +195,7 @@ class Writer:
             enough_bytes = self._settings.block_bytes // _LARGE_SHARE
 
     async def _pause(self, pause_s: float) -> None:
-        jittered_s = pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, guards nothing
+        jittered_s = pause_s * random.uniform(0.8, 1.2)  # noqa: S311 - spreads retries, not for security
         if self._stopping.is_set():
             await asyncio.sleep(min(jittered_s, _LAST_ATTEMPT_S))
             return
@@ -203,5 +204,5 @@ class Writer:
         except TimeoutError:
             return
 
-    def _is_over(self) -> bool:
+    def _is_past_deadline(self) -> bool:
         return time.monotonic() > self._deadline_s

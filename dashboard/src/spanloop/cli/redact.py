@@ -13,7 +13,7 @@ from .options import DataDirOption, data_directory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spanloop.collector.redaction import Hits, Redactor
+    from spanloop.collector.redaction import RedactionCounts, Redactor
     from spanloop.collector.redaction_rules import Rule
 
 app = typer.Typer(help="Try the rules that keep secrets and personal data out of the store.", no_args_is_help=True)
@@ -41,7 +41,7 @@ def rules(data_dir: DataDirOption = None, file: RulesOption = None) -> None:
         where = "every text" if rule.glob == "" else f"attribute {rule.glob}"
         rows.append((rule.name, what, where, rule.pattern.source if rule.pattern else "whole value"))
     print_table(("rule", "action", "where", "what"), rows)
-    slow = [rule.name for rule in found if rule.needle is None]
+    slow = [rule.name for rule in found if rule.prefilter is None]
     if slow:
         err.print(
             f"every text of every span is looked at for {', '.join(slow)}: nothing in it can be searched for in whole "
@@ -66,7 +66,7 @@ def try_(
 
     redactor = Redactor(_rules(data_dir, file))
     if str(path) == "-":
-        text, hits = redactor.text(sys.stdin.read())
+        text, hits = redactor.redact_text(sys.stdin.read())
         typer.echo(text, nl=False)
         for (rule, _), count in sorted(hits.items()):
             err.print(f"{rule}: {count}", markup=False)
@@ -84,7 +84,7 @@ def _test_file(path: Path, redactor: "Redactor") -> None:
     from spanloop.importing.import_requests import ImportRequest
     from spanloop.importing.importer import read_requests
 
-    hits: Hits = Counter()
+    hits: RedactionCounts = Counter()
     requests = touched = unread = 0
     for each in files.find([path]):
         for parcel in read_requests(each, lambda _: None):
@@ -93,7 +93,7 @@ def _test_file(path: Path, redactor: "Redactor") -> None:
                 err.print(str(parcel), markup=False)
                 continue
             requests += 1
-            if redactor.may_hit(parcel.body):
+            if redactor.may_match(parcel.body):
                 is_traces = parcel.signal is Signal.TRACES
                 own = redactor.redact(
                     parse(ExportTraceServiceRequest, parcel.body)
