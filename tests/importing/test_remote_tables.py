@@ -145,7 +145,7 @@ def test_a_large_hour_is_read_in_parts_and_bad_rows_are_counted(
     foreign.export(9, CHAT, trace=2**130)
     seen: list[tuple[int, int]] = []
     with RemoteTraces(foreign.url, "otel_traces") as table:
-        report = table.read_new(store, progress=lambda done, total: seen.append((done, total)))
+        report = table.read_new(store, on_progress=lambda done, total: seen.append((done, total)))
     assert (report.input, report.new["spans"], dict(report.rejected)) == (8, 7, {"bad_trace_id": 1})
     assert len(seen) > 1
     assert seen[-1] == (8, 8)

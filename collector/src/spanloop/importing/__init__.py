@@ -1,7 +1,7 @@
-"""Existing data into the store: OTLP files, the SDK's JSON dumps, and conversations in OpenAI's message format.
+"""Import existing data into the store: OTLP files, the SDK's JSON dumps, conversations, another ClickHouse's tables.
 
-Everything passes the collector's own door (`spanloop.collector.validation`) and becomes the same rows as live spans. It
-goes to ClickHouse directly and not through the collector's spool, because only the store can say what is there already.
+All data passes the collector's validation (`spanloop.collector.validation`) and becomes the same rows as live spans. It
+is inserted into ClickHouse directly, not through the collector's spool, because only the store knows which rows exist.
 """
 
 from .importer import import_paths

@@ -1,13 +1,13 @@
-"""Conversations in OpenAI's message format, one a line → the spans that a live agent would have sent, and a score.
+"""Convert conversations in OpenAI's message format, one a line, to the spans of a live agent, and a score.
 
-A line is an object with ``messages``, ``traj`` or ``conversations`` (in OpenAI's form, or one that ``spellings``
-knows), optionally ``tools``, ``reward``, ``task_id``, ``agent`` or ``name``, ``model``, and ``timestamp`` (ISO 8601, or
-seconds since the epoch). Each assistant message is one model call: what
-stood before it is its input. Each tool message is one tool call. All hang below one ``invoke_agent`` span.
+A line is an object with ``messages``, ``traj`` or ``conversations`` (in OpenAI's format, or one that `openai_messages`
+converts), optionally ``tools``, ``reward``, ``task_id``, ``agent`` or ``name``, ``model``, and ``timestamp`` (ISO 8601,
+or seconds since the epoch). Each assistant message becomes a model call, whose input is the messages before it. Each
+tool message becomes a tool call. All are children of one ``invoke_agent`` span.
 
-Invariant: every id depends on the line's content alone: all of it but ``reward``, and which repetition of the same
-content it is. So importing a file again changes nothing, and with another reward only that. How long anything took is
-not known: the spans of a conversation follow each other by a microsecond, in order, and have no duration.
+Invariant: ids depend only on the line's content without ``reward``, and on how often the same content occurred before.
+So importing a file again changes nothing, and with another reward only the reward. Durations are unknown: the spans of
+a conversation are one microsecond apart, in order, and have no duration.
 """
 
 import hashlib
@@ -33,42 +33,42 @@ _ROLES: Final = {"function": "tool", "developer": "system"}
 _KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 _SERVICE_NAME: Final = "imported"
 _ORDER_NS: Final = 1_000
-"""Between one span's moment and the next one's: only their order is known."""
+"""Time between consecutive spans, nanoseconds: only their order is known."""
 
 
 class Conversation(NamedTuple):
-    """One line as spans."""
+    """The spans and the score of one line."""
 
     request: ExportTraceServiceRequest
     score: Score | None
 
 
 class _Call(NamedTuple):
-    """A tool call that an answer is awaited for."""
+    """A tool call whose result follows in a later message."""
 
     name: str
     arguments: str
 
 
 class ConversationReader:
-    """Reads the lines of one file, and tells repetitions of one content apart."""
+    """Converts the lines of one file; repeated lines become separate conversations."""
 
     def __init__(self) -> None:
-        self._seen: Counter[bytes] = Counter()
+        self._occurrences: Counter[bytes] = Counter()
 
     def read(self, line: Mapping[str, object], *, default_time_ns: int) -> Conversation:
-        """One line.
+        """Convert one line.
 
         Args:
             line: The decoded JSON object.
-            default_time_ns: When it happened, if the line does not say.
+            default_time_ns: The time of a line without ``timestamp``, nanoseconds since the epoch.
 
         Raises:
-            BadItemError: Something of it is not what it should be; nothing of it is used.
+            BadItemError: A value is invalid; nothing of the line is used.
         """
         key = next((key for key in MESSAGE_KEYS if line.get(key) is not None), MESSAGE_KEYS[0])
-        listed = to_openai_messages(_list(line.get(key), key), line)
-        messages = [_message(item, f"{key}[{at}]") for at, item in enumerate(listed)]
+        openai_messages = to_openai_messages(_list(line.get(key), key), line)
+        messages = [_message(item, f"{key}[{index}]") for index, item in enumerate(openai_messages)]
         if not any(message["role"] == "assistant" for message in messages):
             raise BadItemError("no_model_call", key, f"{len(messages)} messages", "at least one of role assistant")
         reward = _reward(find_reward(line))
@@ -98,43 +98,43 @@ class ConversationReader:
     def _identity(self, line: Mapping[str, object]) -> bytes:
         content = json.dumps(without_reward(line), sort_keys=True)
         digest = hashlib.blake2b(content.encode(), digest_size=16).digest()
-        repetition = self._seen[digest]
-        self._seen[digest] += 1
+        repetition = self._occurrences[digest]
+        self._occurrences[digest] += 1
         return hashlib.blake2b(digest + repetition.to_bytes(8, "big"), digest_size=16).digest()
 
 
 def _attributes(
     messages: Sequence[Mapping[str, object]], *, agent: str, model: str, tools: str
 ) -> Iterator[dict[str, object]]:
-    """The attributes of each span, the agent's own first, then in the order of the messages."""
-    yield _filled({names.GEN_AI_OPERATION_NAME: "invoke_agent", names.GEN_AI_AGENT_NAME: agent})
-    # What one model call sends is what the one before sent and a little more: pieces are encoded once.
-    so_far: list[str] = []
-    asked: dict[str, _Call] = {}
+    """Yield the attributes of each span: the agent's first, then in the order of the messages."""
+    yield _without_empty({names.GEN_AI_OPERATION_NAME: "invoke_agent", names.GEN_AI_AGENT_NAME: agent})
+    # Each model call's input extends the previous one's, so each message is encoded once.
+    encoded_messages: list[str] = []
+    calls_by_id: dict[str, _Call] = {}
     for message in messages:
         canonical = {key: message[key] for key in ("role", "parts")}
-        speaker = str(message["name"] or agent)
+        agent_name = str(message["name"] or agent)
         if message["role"] == "assistant":
             calls = {str(part["id"]): part for part in _parts(message) if part["type"] == "tool_call"}
-            asked |= {key: _Call(str(part["name"]), str(part["arguments"])) for key, part in calls.items()}
+            calls_by_id |= {key: _Call(str(part["name"]), str(part["arguments"])) for key, part in calls.items()}
             reason = str(message["finish_reason"] or ("tool_call" if calls else "stop"))
-            yield _filled(
+            yield _without_empty(
                 {
                     names.GEN_AI_OPERATION_NAME: "chat",
-                    names.GEN_AI_AGENT_NAME: speaker,
+                    names.GEN_AI_AGENT_NAME: agent_name,
                     names.GEN_AI_REQUEST_MODEL: model,
                     names.GEN_AI_RESPONSE_MODEL: model,
                     names.GEN_AI_RESPONSE_FINISH_REASONS: [reason],
                     names.GEN_AI_TOOL_DEFINITIONS: tools,
-                    names.GEN_AI_INPUT_MESSAGES: f"[{','.join(so_far)}]",
+                    names.GEN_AI_INPUT_MESSAGES: f"[{','.join(encoded_messages)}]",
                     names.GEN_AI_OUTPUT_MESSAGES: f"[{_json({**canonical, 'finish_reason': reason})}]",
                 }
             )
         elif message["role"] == "tool":
             for part in _parts(message):
                 call_id = str(part["id"])
-                call = asked.get(call_id, _Call("", ""))
-                yield _filled(
+                call = calls_by_id.get(call_id, _Call("", ""))
+                yield _without_empty(
                     {
                         names.GEN_AI_OPERATION_NAME: "execute_tool",
                         names.GEN_AI_AGENT_NAME: agent,
@@ -144,7 +144,7 @@ def _attributes(
                         names.GEN_AI_TOOL_CALL_RESULT: part["response"],
                     }
                 )
-        so_far.append(_json(canonical))
+        encoded_messages.append(_json(canonical))
 
 
 def _span(identity: bytes, number: int, started_ns: int, attributes: dict[str, object]) -> Span:
@@ -155,15 +155,15 @@ def _span(identity: bytes, number: int, started_ns: int, attributes: dict[str, o
         ),
         "",
     )
-    moment_ns = started_ns + number * _ORDER_NS
+    time_ns = started_ns + number * _ORDER_NS
     return Span(
         trace_id=identity,
         span_id=_span_id(identity, number),
         parent_span_id=_span_id(identity, 0) if number else b"",
         name=utf8(f"{operation} {subject}".strip()),
         kind=Span.SpanKind.ValueType(3 if operation == "chat" else 1),
-        start_time_unix_nano=moment_ns,
-        end_time_unix_nano=moment_ns,
+        start_time_unix_nano=time_ns,
+        end_time_unix_nano=time_ns,
         attributes=key_values(attributes),
     )
 
@@ -173,14 +173,14 @@ def _span_id(identity: bytes, number: int) -> bytes:
 
 
 def _message(item: object, where: str) -> Mapping[str, object]:
-    """``{"role", "parts", "name", "finish_reason"}``, with OpenTelemetry's parts."""
+    """Return ``{"role", "parts", "name", "finish_reason"}``, with OpenTelemetry's parts."""
     if not isinstance(item, dict):
         raise BadItemError("bad_message", where, item, "an object with role and content")
     fields = cast("dict[str, object]", item)
-    said = fields.get("role")
-    role = _ROLES.get(said, said) if isinstance(said, str) else None
+    given_role = fields.get("role")
+    role = _ROLES.get(given_role, given_role) if isinstance(given_role, str) else None
     if role not in _KNOWN_ROLES:
-        raise BadItemError("bad_message", f"{where}.role", said, f"one of {', '.join(sorted(_KNOWN_ROLES))}")
+        raise BadItemError("bad_message", f"{where}.role", given_role, f"one of {', '.join(sorted(_KNOWN_ROLES))}")
     name = _plain_text(fields.get("name"), f"{where}.name")
     content = _content(fields.get("content"), f"{where}.content")
     if role == "tool":
@@ -199,7 +199,7 @@ def _content(content: object, where: str) -> list[dict[str, object]]:
         return []
     if isinstance(content, str):
         return [{"type": "text", "content": content}]
-    return [_part(item, f"{where}[{at}]") for at, item in enumerate(_list(content, where))]
+    return [_part(item, f"{where}[{index}]") for index, item in enumerate(_list(content, where))]
 
 
 def _part(item: object, where: str) -> dict[str, object]:
@@ -209,19 +209,19 @@ def _part(item: object, where: str) -> dict[str, object]:
         raise BadItemError("bad_message", where, item, "text or a content part")
     part = cast("dict[str, object]", item)
     text = part.get("text", part.get("content"))
-    # What is no text (images, audio) is kept as it is.
+    # Other parts (images, audio) stay unchanged.
     return {"type": "text", "content": text} if isinstance(text, str) else {"type": "unknown", **part}
 
 
 def _tool_calls(fields: Mapping[str, object], where: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
+    tool_calls: list[dict[str, object]] = []
     calls = fields.get("tool_calls")
-    for at, item in enumerate(_list(calls, f"{where}.tool_calls") if calls is not None else []):
+    for index, item in enumerate(_list(calls, f"{where}.tool_calls") if calls is not None else []):
         call = cast("dict[str, object]", item) if isinstance(item, dict) else {}
-        found.append(_tool_call(call.get("function"), call.get("id"), f"{where}.tool_calls[{at}]"))
+        tool_calls.append(_tool_call(call.get("function"), call.get("id"), f"{where}.tool_calls[{index}]"))
     if (legacy := fields.get("function_call")) is not None:
-        found.append(_tool_call(legacy, None, f"{where}.function_call"))
-    return found
+        tool_calls.append(_tool_call(legacy, None, f"{where}.function_call"))
+    return tool_calls
 
 
 def _tool_call(function: object, call_id: object, where: str) -> dict[str, object]:
@@ -229,7 +229,7 @@ def _tool_call(function: object, call_id: object, where: str) -> dict[str, objec
     name, arguments = fields.get("name"), fields.get("arguments")
     if not isinstance(name, str):
         raise BadItemError("bad_message", f"{where}.function.name", name, "the name of the tool")
-    # Arguments that are no JSON are what the model said, and are kept.
+    # Arguments that are not JSON are the model's output, so they stay as text.
     text = arguments if isinstance(arguments, str) else "" if arguments is None else _json(arguments)
     return {"type": "tool_call", "id": _plain_text(call_id, f"{where}.id"), "name": name, "arguments": text}
 
@@ -239,30 +239,30 @@ def _parts(message: Mapping[str, object]) -> list[dict[str, object]]:
 
 
 def _tools(value: object) -> str:
-    """Tool definitions as OpenTelemetry has them: the ``function`` of each of OpenAI's."""
+    """Return tool definitions in OpenTelemetry's form: the ``function`` of each of OpenAI's."""
     if value is None:
         return ""
-    found: list[object] = []
-    for at, item in enumerate(_list(value, "tools")):
+    definitions: list[object] = []
+    for index, item in enumerate(_list(value, "tools")):
         tool = cast("dict[str, object]", item) if isinstance(item, dict) else {}
         function = tool.get("function", tool)
         fields = cast("dict[str, object]", function) if isinstance(function, dict) else {}
         if not isinstance(fields.get("name"), str):
-            raise BadItemError("bad_tools", f"tools[{at}]", fields or tool, "a tool definition with a name")
-        found.append({"type": "function", **fields})
-    return _json(found) if found else ""
+            raise BadItemError("bad_tools", f"tools[{index}]", fields or tool, "a tool definition with a name")
+        definitions.append({"type": "function", **fields})
+    return _json(definitions) if definitions else ""
 
 
 def _reward(value: object) -> float | None:
     if value is None:
         return None
     try:
-        found = float(value) if isinstance(value, int | float) else math.nan
+        reward = float(value) if isinstance(value, int | float) else math.nan
     except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
+        reward = math.inf
+    if not math.isfinite(reward):
         raise BadItemError("bad_reward", "reward", value, "a finite number")
-    return found
+    return reward
 
 
 def _time(line: Mapping[str, object], default_ns: int) -> int:
@@ -292,7 +292,7 @@ def _list(value: object, where: str) -> Sequence[object]:
     return cast("list[object]", value)
 
 
-def _filled(attributes: Mapping[str, object]) -> dict[str, object]:
+def _without_empty(attributes: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in attributes.items() if value is not None and value != ""}
 
 

@@ -1,8 +1,9 @@
-"""Blocks of requests into the store, without what is there already.
+"""Insert blocks of requests into the store without the rows that it holds already.
 
-Invariant: an item is stored once, however often and by however many imports it comes. Each block asks the store first,
-goes in under a token that its keys decide (so two imports of one file at the same time meet), and asks the store again:
-what a token of an earlier life of the same rows, since forgotten, has held back goes in without one.
+Invariant: an item is stored once, however many imports insert it. For each block, the stored rows are queried, the new
+rows are inserted under a deduplication token derived from their keys (so that concurrent imports of one file do not
+duplicate them), and the stored rows are queried again: rows dropped because of the token of rows deleted since are
+inserted without a token.
 """
 
 import hashlib
@@ -22,24 +23,24 @@ from .import_requests import Score
 _IDS_PER_QUERY: Final = 2_000
 
 
-class _Kind(NamedTuple):
-    """How the rows of one table are told apart."""
+class _TableKeys(NamedTuple):
+    """How the rows of one table are identified."""
 
     table: str
     keys: Callable[[pl.DataFrame], list[str]]
-    """One key for each row."""
+    """Return one key for each row."""
     candidates: Callable[[Store, pl.DataFrame, list[str]], pl.DataFrame]
-    """The stored rows, with the columns that make their keys, that some rows (those of these trace ids) may be."""
+    """Return the key columns of stored rows that may equal given rows, of given trace ids."""
 
 
 def store_spans(store: Store, requests: Iterable[ExportTraceServiceRequest]) -> list[bool]:
-    """Insert the spans that the store does not hold. A span is known by its trace id and span id.
+    """Insert the spans that the store does not hold. Trace id and span id identify a span.
 
     Returns:
-        For each span, in the order of the requests, whether it was new.
+        For each span, in the order of the requests, whether it is new.
 
     Raises:
-        StoreError: ClickHouse refused or is out of reach.
+        StoreError: ClickHouse is unreachable or rejected a request.
     """
     rows = SpanRows()
     for request in requests:
@@ -48,14 +49,14 @@ def store_spans(store: Store, requests: Iterable[ExportTraceServiceRequest]) -> 
 
 
 def store_span_rows(store: Store, frame: pl.DataFrame) -> list[bool]:
-    """As `store_spans`, for rows of ``otel_traces``."""
+    """Insert rows of ``otel_traces``, as `store_spans`."""
     return _store(store, _SPANS, frame)
 
 
 def store_logs(store: Store, requests: Iterable[ExportLogsServiceRequest]) -> list[bool]:
     """Insert the log records that the store does not hold, as `store_spans`.
 
-    A record has no id: where it belongs, when it was and what it says is its key.
+    A record has no id: its trace and span ids, time, service and content are its key.
     """
     rows = LogRows()
     for request in requests:
@@ -64,26 +65,26 @@ def store_logs(store: Store, requests: Iterable[ExportLogsServiceRequest]) -> li
 
 
 def store_log_rows(store: Store, frame: pl.DataFrame) -> list[bool]:
-    """As `store_logs`, for rows of ``otel_logs``."""
+    """Insert rows of ``otel_logs``, as `store_logs`."""
     return _store(store, _LOGS, frame)
 
 
 def store_scores(store: Store, scores: Iterable[Score]) -> list[bool]:
-    """Insert the scores that the store does not hold with this value; one that was deleted there stays deleted.
+    """Insert the scores that the store does not hold with this value; deleted scores stay deleted.
 
     Returns:
-        For each score whether it was new.
+        For each score, whether it is new.
     """
-    wanted = list(scores)
+    requested = list(scores)
     known: dict[str, float] = {}
-    for part in _batches({score.score_id for score in wanted}):
-        found = store.query("import_known_scores", score_ids=part)
-        known |= dict(found.select("score_id", "value").iter_rows())
-    new: list[bool] = []
-    for score in wanted:
-        new.append(known.get(score.score_id) != score.value)
+    for score_ids in _batches({score.score_id for score in requested}):
+        stored = store.query("import_known_scores", score_ids=score_ids)
+        known |= dict(stored.select("score_id", "value").iter_rows())
+    is_new: list[bool] = []
+    for score in requested:
+        is_new.append(known.get(score.score_id) != score.value)
         known[score.score_id] = score.value
-    fresh = [score for score, is_new in zip(wanted, new, strict=True) if is_new]
+    fresh = [score for score, new in zip(requested, is_new, strict=True) if new]
     if fresh:
         rows = [
             {
@@ -101,31 +102,31 @@ def store_scores(store: Store, scores: Iterable[Score]) -> list[bool]:
         schema = store.schema("scores")
         del schema["ingested_at"]
         store.insert("scores", pl.DataFrame(rows, schema=schema))
-    return new
+    return is_new
 
 
-def _store(store: Store, kind: _Kind, frame: pl.DataFrame) -> list[bool]:
-    keys = kind.keys(frame)
-    known = _known(store, kind, frame)
-    new: list[bool] = []
+def _store(store: Store, table_keys: _TableKeys, frame: pl.DataFrame) -> list[bool]:
+    keys = table_keys.keys(frame)
+    known = _known(store, table_keys, frame)
+    is_new: list[bool] = []
     for key in keys:
-        new.append(key not in known)
+        is_new.append(key not in known)
         known.add(key)
-    fresh = frame.filter(pl.Series(new, dtype=pl.Boolean))
+    fresh = frame.filter(pl.Series(is_new, dtype=pl.Boolean))
     if not fresh.is_empty():
-        fresh_keys = kind.keys(fresh)
+        fresh_keys = table_keys.keys(fresh)
         digest = hashlib.blake2b("\n".join(fresh_keys).encode(), digest_size=16).hexdigest()
-        store.insert(kind.table, fresh, token=f"import-{digest}")
-        arrived = _known(store, kind, fresh)
-        held_back = [key not in arrived for key in fresh_keys]
-        store.insert(kind.table, fresh.filter(pl.Series(held_back, dtype=pl.Boolean)))
-    return new
+        store.insert(table_keys.table, fresh, token=f"import-{digest}")
+        inserted = _known(store, table_keys, fresh)
+        dropped = [key not in inserted for key in fresh_keys]
+        store.insert(table_keys.table, fresh.filter(pl.Series(dropped, dtype=pl.Boolean)))
+    return is_new
 
 
-def _known(store: Store, kind: _Kind, frame: pl.DataFrame) -> set[str]:
-    """Keys of the stored rows that have the trace ids of these."""
-    parts = _batches(frame["TraceId"].to_list())
-    return {key for part in parts for key in kind.keys(kind.candidates(store, frame, part))}
+def _known(store: Store, table_keys: _TableKeys, frame: pl.DataFrame) -> set[str]:
+    """Return the keys of the stored rows with the trace ids of ``frame``."""
+    batches = _batches(frame["TraceId"].to_list())
+    return {key for trace_ids in batches for key in table_keys.keys(table_keys.candidates(store, frame, trace_ids))}
 
 
 def _span_keys(frame: pl.DataFrame) -> list[str]:
@@ -137,21 +138,21 @@ def _stored_spans(store: Store, _: pl.DataFrame, trace_ids: list[str]) -> pl.Dat
 
 
 def _log_keys(frame: pl.DataFrame) -> list[str]:
-    said = frame.select(
+    key_columns = frame.select(
         "TraceId", "SpanId", pl.col("Timestamp").cast(pl.Int64), "ServiceName", "EventName", "Body", "LogAttributes"
     )
-    return [_digest(row) for row in said.iter_rows()]
+    return [_digest(row) for row in key_columns.iter_rows()]
 
 
 def _digest(row: tuple[object, ...]) -> str:
-    *plain, attributes = row
-    whole = (plain, sorted(cast("dict[str, str]", attributes).items()))
-    return hashlib.blake2b(repr(whole).encode(), digest_size=16).hexdigest()
+    *values, attributes = row
+    content = (values, sorted(cast("dict[str, str]", attributes).items()))
+    return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
 
 
 def _stored_logs(store: Store, frame: pl.DataFrame, trace_ids: list[str]) -> pl.DataFrame:
-    moments = frame["Timestamp"].cast(pl.Int64)
-    return store.query("import_known_logs", trace_ids=trace_ids, from_ns=moments.min(), until_ns=moments.max())
+    times_ns = frame["Timestamp"].cast(pl.Int64)
+    return store.query("import_known_logs", trace_ids=trace_ids, from_ns=times_ns.min(), until_ns=times_ns.max())
 
 
 def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
@@ -160,5 +161,5 @@ def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
         yield ordered[start : start + _IDS_PER_QUERY]
 
 
-_SPANS: Final = _Kind("otel_traces", _span_keys, _stored_spans)
-_LOGS: Final = _Kind("otel_logs", _log_keys, _stored_logs)
+_SPANS: Final = _TableKeys("otel_traces", _span_keys, _stored_spans)
+_LOGS: Final = _TableKeys("otel_logs", _log_keys, _stored_logs)

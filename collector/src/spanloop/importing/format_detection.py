@@ -1,6 +1,6 @@
-"""Documents → read_requests: which format a document is of, and what that makes of it.
+"""Detect the format of each document and convert it to OTLP requests.
 
-Invariant: every document becomes at least one parcel or `Reject`; nothing is skipped in silence.
+Invariant: every document becomes at least one `ImportRequest` or `Reject`; nothing is skipped silently.
 """
 
 import json
@@ -18,18 +18,18 @@ from .report import BadItemError, Place, Reject
 from .sdk_dumps import convert_log_record, convert_span
 
 _EXPECTED: Final = (
-    "an OTLP request (resourceSpans, resourceLogs), a span or log record as the SDK prints it, or a conversation "
+    "an OTLP request (resourceSpans, resourceLogs), a span or log record as printed by the SDK, or a conversation "
     "(messages, traj or conversations)"
 )
 _DUMP_LIST_KEYS: Final = ("spans", "log_events", "log_records")
-"""Keys under which a recording holds what the SDK printed."""
+"""Keys of a recording's lists of spans and log records printed by the SDK."""
 
 
 class DocumentReader:
-    """Reads the documents of one file.
+    """Converts the documents of one file.
 
     Args:
-        default_time_ns: When conversations took place that do not say so.
+        default_time_ns: The time of conversations without a timestamp.
     """
 
     def __init__(self, default_time_ns: int) -> None:
@@ -37,7 +37,7 @@ class DocumentReader:
         self._default_time_ns = default_time_ns
 
     def read(self, document: Document) -> Iterator[ImportRequest | Reject]:
-        """What the document holds."""
+        """Yield the requests and rejections of a document."""
         if isinstance(document.content, bytes):
             yield _protobuf(document.content, document.place)
         else:
@@ -45,8 +45,8 @@ class DocumentReader:
 
     def _value(self, value: object, place: Place) -> Iterator[ImportRequest | Reject]:
         if isinstance(value, list):
-            for at, item in enumerate(cast("list[object]", value)):
-                yield from self._value(item, place.at(f"[{at}]"))
+            for index, item in enumerate(cast("list[object]", value)):
+                yield from self._value(item, place.at(f"[{index}]"))
         elif isinstance(value, dict):
             yield from self._object(cast("dict[str, object]", value), place)
         else:
@@ -54,30 +54,30 @@ class DocumentReader:
 
     def _object(self, fields: Mapping[str, object], place: Place) -> Iterator[ImportRequest | Reject]:
         if any(key in fields for key in MESSAGE_KEYS):
-            yield self._located(self._conversation, fields, place)
+            yield self._convert(self._conversation, fields, place)
         elif "resourceSpans" in fields:
             yield from _otlp_json(Signal.TRACES, fields, place)
         elif "resourceLogs" in fields:
             yield from _otlp_json(Signal.LOGS, fields, place)
         elif "context" in fields and "start_time" in fields:
-            yield self._located(_span, fields, place)
+            yield self._convert(_span, fields, place)
         elif "observed_timestamp" in fields or ("body" in fields and "severity_number" in fields):
-            yield self._located(_log_record, fields, place)
+            yield self._convert(_log_record, fields, place)
         elif any(isinstance(fields.get(key), list) for key in _DUMP_LIST_KEYS):
             for key in _DUMP_LIST_KEYS:
-                for at, item in enumerate(cast("list[object]", fields.get(key) or [])):
-                    yield from self._value(item, place.at(f"{key}[{at}]"))
+                for index, item in enumerate(cast("list[object]", fields.get(key) or [])):
+                    yield from self._value(item, place.at(f"{key}[{index}]"))
         else:
             keys = ", ".join(map(repr, list(fields)[:8]))
             yield Reject(place, "unknown_format", f"an object with {keys or 'nothing'}", _EXPECTED)
 
     def _conversation(self, fields: Mapping[str, object], place: Place) -> ImportRequest:
-        found = self._conversations.read(fields, default_time_ns=self._default_time_ns)
-        body = serialize(found.request)
-        return ImportRequest(place, Signal.TRACES, body, is_conversation=True, score=found.score)
+        conversation = self._conversations.read(fields, default_time_ns=self._default_time_ns)
+        body = serialize(conversation.request)
+        return ImportRequest(place, Signal.TRACES, body, is_conversation=True, score=conversation.score)
 
     @staticmethod
-    def _located(
+    def _convert(
         read: Callable[[Mapping[str, object], Place], ImportRequest], fields: Mapping[str, object], place: Place
     ) -> ImportRequest | Reject:
         try:
@@ -85,7 +85,7 @@ class DocumentReader:
         except BadItemError as error:
             return error.reject(place)
         except RecursionError:
-            return Reject(place, "nested_too_deeply", "values within values within values", "a few levels")
+            return Reject(place, "nested_too_deeply", "too many levels of nested values", "a few levels")
 
 
 def _span(fields: Mapping[str, object], place: Place) -> ImportRequest:
@@ -109,13 +109,13 @@ def _otlp_json(signal: Signal, fields: Mapping[str, object], place: Place) -> It
 
 
 def _protobuf(body: bytes, place: Place) -> ImportRequest:
-    """Traces and logs have the same envelope: whichever the door lets more of in is what the body holds."""
-    best, most = Signal.TRACES, -1
+    """Detect the signal: traces and logs have the same envelope, so the one with more accepted items is chosen."""
+    best_signal, most_accepted = Signal.TRACES, -1
     for signal in (Signal.TRACES, Signal.LOGS):
         try:
             accepted = validate_request(signal, body).accepted
         except MalformedError:
             continue
-        if accepted > most:
-            best, most = signal, accepted
-    return ImportRequest(place, best, body)
+        if accepted > most_accepted:
+            best_signal, most_accepted = signal, accepted
+    return ImportRequest(place, best_signal, body)

@@ -1,4 +1,4 @@
-"""What every format is brought to: OTLP requests with their places, and how Python values become OTLP."""
+"""OTLP requests made from imported data, and the conversion of Python values to OTLP."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Score(NamedTuple):
-    """A row of ``scores`` to be, for a whole conversation."""
+    """A row of ``scores`` for a whole conversation."""
 
     score_id: str
     value: float
@@ -26,26 +26,26 @@ class Score(NamedTuple):
 
 
 class ImportRequest(NamedTuple):
-    """One request."""
+    """An OTLP request and its place in the input."""
 
     place: Place
     signal: Signal
     body: bytes
     is_conversation: bool = False
-    """Its spans are one item: all of them are accepted, or none."""
+    """Whether its spans are one item: all of them are accepted, or none."""
     score: Score | None = None
 
 
 def key_values(attributes: Mapping[str, object]) -> list[KeyValue]:
-    """Plain Python values as OTLP attributes."""
+    """Convert Python values to OTLP attributes."""
     return [KeyValue(key=utf8(key), value=any_value(value)) for key, value in attributes.items()]
 
 
 def any_value(value: object) -> AnyValue:  # noqa: PLR0911 - one return a type
-    """One plain Python value; what OTLP has no type for becomes text.
+    """Convert a Python value; types that OTLP lacks become text.
 
     Raises:
-        RecursionError: It is nested deeper than Python's stack goes.
+        RecursionError: The value is nested deeper than Python's stack allows.
     """
     if value is None:
         return AnyValue()
@@ -64,7 +64,7 @@ def any_value(value: object) -> AnyValue:  # noqa: PLR0911 - one return a type
 
 
 def utf8(text: str) -> str:
-    """The text with U+FFFD for what UTF-8 cannot carry: JSON can hold half of a surrogate pair."""
+    """Replace what UTF-8 cannot encode with U+FFFD: JSON can hold half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -73,19 +73,19 @@ def utf8(text: str) -> str:
 
 
 def iso_nanoseconds(value: object, where: str) -> int:
-    """Nanoseconds since the epoch of an ISO 8601 time; one without a zone is UTC.
+    """Convert an ISO 8601 time to nanoseconds since the epoch; a time without a zone is UTC.
 
     Raises:
-        BadItemError: It is none, or before 1970.
+        BadItemError: The value is not a time, or before 1970.
     """
     expected = "an ISO 8601 time since 1970, such as 2026-01-02T03:04:05.678901Z"
     try:
-        found = datetime.fromisoformat(value) if isinstance(value, str) else None
+        time = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:
-        found = None
-    if found is None:
+        time = None
+    if time is None:
         raise BadItemError("bad_time", where, value, expected)
-    aware = found.replace(tzinfo=UTC) if found.tzinfo is None else found
+    aware = time.replace(tzinfo=UTC) if time.tzinfo is None else time
     if aware < _EPOCH:
         raise BadItemError("bad_time", where, value, expected)
     return (aware - _EPOCH) // timedelta(microseconds=1) * 1_000

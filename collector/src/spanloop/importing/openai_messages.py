@@ -1,8 +1,8 @@
-"""Conversations as others than OpenAI spell them → OpenAI's messages.
+"""Convert conversations in Anthropic's and ShareGPT's formats to OpenAI's messages.
 
-Anthropic's blocks (``tool_use``, ``tool_result``, ``system`` beside the messages) and ShareGPT's turns (``from`` and
-``value``, with ``function_call`` and ``observation``). Invariant: what is in OpenAI's form comes back as it is, and
-nothing is dropped: what is not known is left for ``conversations`` to refuse.
+Anthropic: blocks (``tool_use``, ``tool_result``), and ``system`` beside the messages. ShareGPT: turns (``from`` and
+``value``, with ``function_call`` and ``observation``). Invariant: messages in OpenAI's format stay unchanged, and
+nothing is dropped: `spanloop.importing.conversations` rejects unknown content.
 """
 
 import json
@@ -17,29 +17,29 @@ _SHAREGPT_ROLES: Final = {
     **dict.fromkeys(("observation", "tool", "function_response"), "tool"),
     "system": "system",
 }
-"""ShareGPT's ``from`` → role; another one stays, and is refused."""
+"""ShareGPT's ``from`` → role; other values stay and are rejected later."""
 
 
-def to_openai_messages(listed: Sequence[object], line: Mapping[str, object]) -> list[object]:
-    """OpenAI's messages.
+def to_openai_messages(items: Sequence[object], line: Mapping[str, object]) -> list[object]:
+    """Convert a line's messages to OpenAI's messages.
 
     Args:
-        listed: The messages of ``line``.
-        line: What stands beside them may be the system prompt.
+        items: The messages of ``line``.
+        line: The line, which may hold the system prompt beside the messages.
     """
-    found: list[object] = []
-    for number, item in enumerate(listed):
+    messages: list[object] = []
+    for number, item in enumerate(items):
         if not isinstance(item, dict):
-            found.append(item)
+            messages.append(item)
             continue
         fields = cast("Fields", item)
         if "from" in fields and "role" not in fields:
-            fields = _convert_sharegpt_turn(fields, number, found)
-        found += _convert_anthropic_blocks(fields)
+            fields = _convert_sharegpt_turn(fields, number, messages)
+        messages += _convert_anthropic_blocks(fields)
     system = line.get("system")
-    if system and not any(_role(item) in {"system", "developer"} for item in found):
-        found.insert(0, {"role": "system", "content": system})
-    return found
+    if system and not any(_role(item) in {"system", "developer"} for item in messages):
+        messages.insert(0, {"role": "system", "content": system})
+    return messages
 
 
 def _role(item: object) -> object:
@@ -47,15 +47,15 @@ def _role(item: object) -> object:
 
 
 def _convert_sharegpt_turn(turn: Fields, number: int, before: Sequence[object]) -> Fields:
-    said, value = turn["from"], turn.get("value")
-    role = _SHAREGPT_ROLES.get(said, said) if isinstance(said, str) else said
+    speaker, value = turn["from"], turn.get("value")
+    role = _SHAREGPT_ROLES.get(speaker, speaker) if isinstance(speaker, str) else speaker
     rest = {key: turn[key] for key in turn if key not in {"from", "value"}}
-    if said == "function_call":
-        call = _object(value)
-        if call is not None:
+    if speaker == "function_call":
+        function = _read_function(value)
+        if function is not None:
             return {
                 "role": role,
-                "tool_calls": [{"id": f"turn-{number}", "type": "function", "function": call}],
+                "tool_calls": [{"id": f"turn-{number}", "type": "function", "function": function}],
                 **rest,
             }
     if role == "tool":
@@ -65,7 +65,7 @@ def _convert_sharegpt_turn(turn: Fields, number: int, before: Sequence[object]) 
     return {"role": role, "content": value, **rest}
 
 
-def _object(value: object) -> Fields | None:
+def _read_function(value: object) -> Fields | None:
     if isinstance(value, str):
         try:
             value = cast("object", json.loads(value))
@@ -76,7 +76,7 @@ def _object(value: object) -> Fields | None:
 
 
 def _convert_anthropic_blocks(fields: Fields) -> list[object]:
-    """One message, or several where it holds answers of tools."""
+    """Return the message, split into several if it holds tool results."""
     content = fields.get("content")
     if not isinstance(content, list):
         return [fields]
@@ -85,23 +85,23 @@ def _convert_anthropic_blocks(fields: Fields) -> list[object]:
     if not {"tool_use", "tool_result"} & set(kinds):
         return [fields]
     rest = [block for block, kind in zip(blocks, kinds, strict=True) if kind not in {"tool_use", "tool_result"}]
-    found: list[object] = []
+    messages: list[object] = []
     calls: list[object] = list(cast("list[object]", fields.get("tool_calls") or []))
-    for block, kind in zip(blocks, kinds, strict=True):
-        one = cast("Fields", block) if isinstance(block, dict) else {}
+    for item, kind in zip(blocks, kinds, strict=True):
+        tool = cast("Fields", item) if isinstance(item, dict) else {}
         if kind == "tool_use":
-            calls.append({"id": one.get("id"), "function": {"name": one.get("name"), "arguments": one.get("input")}})
+            calls.append({"id": tool.get("id"), "function": {"name": tool.get("name"), "arguments": tool.get("input")}})
         elif kind == "tool_result":
-            failed = {"is_error": True} if one.get("is_error") is True else {}
-            answer: Fields = {"role": "tool", "tool_call_id": one.get("tool_use_id"), "content": one.get("content")}
-            found.append(answer | failed)
-    if rest or calls or not found:
-        found.append({**fields, "content": rest, **({"tool_calls": calls} if calls else {})})
-    return found
+            failed = {"is_error": True} if tool.get("is_error") is True else {}
+            result: Fields = {"role": "tool", "tool_call_id": tool.get("tool_use_id"), "content": tool.get("content")}
+            messages.append(result | failed)
+    if rest or calls or not messages:
+        messages.append({**fields, "content": rest, **({"tool_calls": calls} if calls else {})})
+    return messages
 
 
 def find_reward(line: Mapping[str, object]) -> object:
-    """``reward``, at the top, else in ``info`` or ``reward_info``; None without one."""
+    """Return the line's ``reward``, else the one in ``info`` or ``reward_info``, else None."""
     if line.get("reward") is not None:
         return line["reward"]
     for key in REWARD_OBJECTS:
@@ -112,13 +112,13 @@ def find_reward(line: Mapping[str, object]) -> object:
 
 
 REWARD_OBJECTS: Final = ("info", "reward_info")
-"""Objects beside the messages that may hold the reward."""
+"""Keys of the objects beside the messages that may hold the reward."""
 
 
 def without_reward(line: Mapping[str, object]) -> Fields:
-    """What a line is told by: all of it but its reward, wherever that stands."""
-    found = {key: line[key] for key in line if key != "reward"}
+    """Return a copy of the line without its reward; it identifies the conversation."""
+    copy = {key: line[key] for key in line if key != "reward"}
     for key in REWARD_OBJECTS:
-        if isinstance(found.get(key), dict):
-            found[key] = {name: value for name, value in cast("Fields", found[key]).items() if name != "reward"}
-    return found
+        if isinstance(copy.get(key), dict):
+            copy[key] = {name: value for name, value in cast("Fields", copy[key]).items() if name != "reward"}
+    return copy

@@ -1,12 +1,12 @@
-"""Somebody's running ClickHouse, which is only read, and how far it has been read.
+"""Read the tables of another ClickHouse, which is only read, and remember how far each was read.
 
-Invariant: what has been read is remembered per table, and looked at again for ``REREAD_NS`` back, because a row is
-written when its span has ended and tells only when it started.
+Invariant: how far a table was read is stored per table, and ``REREAD_NS`` before that are read again, because a row is
+written when its span has ended, but holds only its start time.
 """
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Final, Self
 
@@ -21,29 +21,26 @@ from spanloop.store.named_queries import named_query
 from .report import Report
 
 REREAD_NS: Final = 2 * 3_600 * 1_000_000_000
-"""How late a row may come in without being missed."""
+"""Maximum delay of a row's insertion, nanoseconds, without the row being missed."""
 
 HOUR_NS: Final = 3_600 * 1_000_000_000
 _TIME_LIMIT: Final = datetime(2106, 2, 7, tzinfo=UTC)
 
-Progress = Callable[[int, int], None]
-"""Called with the rows read so far, and those that there are to read."""
-
 
 class RemoteTable(ABC):
-    """A table that the OpenTelemetry ClickHouse exporter made. A context manager.
+    """A table of the OpenTelemetry ClickHouse exporter. A context manager.
 
     Args:
         url: ``http(s)://user:password@host:port/database``; without a database ``default``, as for the exporter.
         table: The table's name.
 
     Raises:
-        ConfigurationError: The URL is not usable, or the table is not there or not what it should be.
-        StoreError: Out of reach, or the server refused the login.
+        ConfigurationError: The URL is invalid, or the table does not exist or has the wrong columns.
+        StoreError: The server is unreachable or rejected the login.
     """
 
     option = "--table"
-    """Which option of the command names the table."""
+    """The option of ``spanloop store attach`` that names the table."""
 
     def __init__(self, url: str, table: str) -> None:
         self.address = Address.parse(url, default_database="default")
@@ -70,42 +67,42 @@ class RemoteTable(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Refuse a table that is not what it should be."""
+        """Raise a ConfigurationError if the table has the wrong columns."""
 
     def query(self, query_name: str, **parameters: object) -> pl.DataFrame:
-        """The answer of a named query."""
+        """Return the result of a named query."""
         query = named_query(query_name)
         return self._connection.query(query.sql, doing=f"reading {self}", parameters=query.bind(parameters))
 
     def columns(self) -> dict[str, str]:
-        """Names and types of the table's columns.
+        """Return names and types of the table's columns.
 
         Raises:
-            ConfigurationError: There is no such table.
+            ConfigurationError: The table does not exist.
         """
-        found = dict(self.query("attach_columns", table=self.table).iter_rows())
-        if not found:
+        columns = dict(self.query("attach_columns", table=self.table).iter_rows())
+        if not columns:
             raise ConfigurationError(
                 f"There is no table {self.table!r} in {self.address}.",
-                next_step=f"Name it with {self.option}, and its database at the end of the URL.",
+                next_step=f"Give the table with {self.option}, and its database at the end of the URL.",
             )
-        return found
+        return columns
 
-    def missing(self, found: Collection[str], needed: Collection[str]) -> list[str]:
-        """The needed columns that are not there."""
-        return [name for name in needed if name not in found]
+    def missing_columns(self, columns: Collection[str], required: Collection[str]) -> list[str]:
+        """Return the required columns that are not in ``columns``."""
+        return [name for name in required if name not in columns]
 
     def resume_ns(self, store: Store, since: datetime | None) -> int:
-        """Where to read on: at ``since``, else so far back from where the last call stopped that nothing is missed."""
+        """Return the time to read from: ``since``, else ``REREAD_NS`` before the end of the last call."""
         if since is not None:
             return int(since.timestamp()) * 1_000_000_000
-        found = store.query("pipeline_state", name=self._state)
-        if found.is_empty():
+        state = store.query("pipeline_state", name=self._state)
+        if state.is_empty():
             return 0
-        return max(0, int(json.loads(str(found.item(0, "value")))["read_ns"]) - REREAD_NS)
+        return max(0, int(json.loads(str(state.item(0, "value")))["read_ns"]) - REREAD_NS)
 
     def remember(self, store: Store, read_ns: int) -> None:
-        """Everything before that moment was read."""
+        """Store that the table was read up to ``read_ns``."""
         value = json.dumps({"read_ns": read_ns})
         store.insert("pipeline_state", pl.DataFrame({"name": [self._state], "value": [value]}))
 
@@ -114,13 +111,13 @@ class RemoteTable(ABC):
         return f"attached {self}"
 
 
-def accepted(rows: pl.DataFrame, report: Report, *, empty_ids: bool) -> pl.DataFrame:
-    """The rows whose ids and time our tables can hold; the others are rejected in ``report``, which counts all.
+def select_valid(rows: pl.DataFrame, report: Report, *, empty_ids: bool) -> pl.DataFrame:
+    """Return the rows whose ids and time fit the store's tables; the others are rejected in ``report``.
 
     Args:
         rows: Rows with ``TraceId``, ``SpanId`` and ``Timestamp``.
-        report: Where they are counted.
-        empty_ids: Whether a row may belong to no trace or span, as a log record may.
+        report: The report that counts all rows.
+        empty_ids: Whether the ids may be empty, as those of a log record.
     """
     trace_id, span_id = (
         ("^([0-9a-f]{32})?$", "^([0-9a-f]{16})?$") if empty_ids else ("^[0-9a-f]{32}$", "^[0-9a-f]{16}$")
@@ -133,7 +130,7 @@ def accepted(rows: pl.DataFrame, report: Report, *, empty_ids: bool) -> pl.DataF
         .when(pl.col("Timestamp") >= pl.lit(_TIME_LIMIT))
         .then(pl.lit(RejectReason.TIMESTAMP_OUT_OF_RANGE.value))
     )
-    judged = rows.with_columns(reason.alias("_reason"))
-    report.rejected.update(judged["_reason"].drop_nulls().to_list())
+    rows_with_reason = rows.with_columns(reason.alias("_reason"))
+    report.rejected.update(rows_with_reason["_reason"].drop_nulls().to_list())
     report.input += rows.height
-    return judged.filter(pl.col("_reason").is_null()).drop("_reason")
+    return rows_with_reason.filter(pl.col("_reason").is_null()).drop("_reason")

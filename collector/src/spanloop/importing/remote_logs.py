@@ -1,7 +1,7 @@
-"""Log records of somebody's running OpenTelemetry ClickHouse exporter: messages, exceptions and evaluations.
+"""Read new log records from the logs table of another ClickHouse: messages, exceptions and evaluations.
 
-Some instrumentors send a call's messages as log events, and rewards come as ``gen_ai.evaluation.result``. Invariant: as
-for spans, their server is only read, and a record is taken once. What tells of no model call stays where it is.
+Some instrumentors send a call's messages as log events, and rewards arrive as ``gen_ai.evaluation.result``. Invariant:
+the remote server is only read, and a record is inserted once. Records unrelated to model calls are not read.
 """
 
 from datetime import datetime
@@ -14,8 +14,8 @@ from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 
 from .deduplicated_inserts import store_log_rows
-from .remote_clickhouse import HOUR_NS, Progress, RemoteTable, accepted
-from .report import LOG_RECORDS, Report
+from .remote_clickhouse import HOUR_NS, RemoteTable, select_valid
+from .report import LOG_RECORDS, ProgressCallback, Report
 from .row_redaction import redact_log_rows
 
 _QUERY_RECORDS: Final = 5_000
@@ -27,7 +27,7 @@ _REQUIRED_COLUMNS: Final = (
 
 
 class RemoteLogs(RemoteTable):
-    """A log table that the OpenTelemetry ClickHouse exporter made; see `RemoteTable`."""
+    """A logs table of the OpenTelemetry ClickHouse exporter; see `RemoteTable`."""
 
     option = "--logs-table"
 
@@ -36,16 +36,16 @@ class RemoteLogs(RemoteTable):
         store: Store,
         *,
         since: datetime | None = None,
-        progress: Progress | None = None,
+        on_progress: ProgressCallback | None = None,
         redactor: Redactor | None = None,
     ) -> Report:
-        """Take over what has come since the last time; see `RemoteTraces.read_new`.
+        """Insert the records written since the last call; see `RemoteTraces.read_new`.
 
         Raises:
-            StoreError: Either ClickHouse refused or is out of reach. Call again: nothing is missed or doubled.
+            StoreError: A ClickHouse is unreachable or rejected a request. A retry misses and duplicates nothing.
         """
         hours = self.query("attach_log_hours", logs_table=self.table, since_ns=self.resume_ns(store, since))
-        total, report, hides = int(hours["records"].sum()), Report(), redactor or Redactor()
+        total, report, active_redactor = int(hours["records"].sum()), Report(), redactor or Redactor()
         for hour_s, records in hours.iter_rows():
             from_ns = int(hour_s) * 1_000_000_000
             parts = max(1, -(-int(records) // _QUERY_RECORDS))
@@ -58,32 +58,32 @@ class RemoteLogs(RemoteTable):
                     part=part,
                     parts=parts,
                 )
-                _insert(store, redact_log_rows(rows, hides), report)
-                if progress is not None:
-                    progress(report.input, total)
+                _insert(store, redact_log_rows(rows, active_redactor), report)
+                if on_progress is not None:
+                    on_progress(report.input, total)
             self.remember(store, from_ns)
         return report
 
     def check(self) -> None:
-        """Refuse a table that is no log table with maps."""
-        found = self.columns()
-        missing = self.missing(found, _REQUIRED_COLUMNS)
-        no_maps = [
-            f"{name} {found[name]}"
+        """Raise a ConfigurationError if the table is not the exporter's Map variant."""
+        columns = self.columns()
+        missing = self.missing_columns(columns, _REQUIRED_COLUMNS)
+        mistyped = [
+            f"{name} {columns[name]}"
             for name in ("ResourceAttributes", "ScopeAttributes", "LogAttributes")
-            if name in found and "Map(" not in found[name]
+            if name in columns and "Map(" not in columns[name]
         ]
-        if missing or no_maps:
+        if missing or mistyped:
             raise ConfigurationError(
-                f"{self} is no log table of the OpenTelemetry ClickHouse exporter's Map variant: missing {missing}, "
-                f"of another type {no_maps}.",
-                next_step=f"Name the exporter's log table with {self.option}.",
+                f"{self} is not a logs table of the OpenTelemetry ClickHouse exporter's Map variant: missing columns "
+                f"{missing}, columns of another type {mistyped}.",
+                next_step=f"Give the exporter's logs table with {self.option}.",
             )
 
 
 def _insert(store: Store, rows: pl.DataFrame, report: Report) -> None:
-    good = accepted(rows, report, empty_ids=True)
-    if not good.is_empty():
-        new = store_log_rows(store, good)
+    valid_rows = select_valid(rows, report, empty_ids=True)
+    if not valid_rows.is_empty():
+        new = store_log_rows(store, valid_rows)
         report.new[LOG_RECORDS] += sum(new)
         report.known[LOG_RECORDS] += len(new) - sum(new)

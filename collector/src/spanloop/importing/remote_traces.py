@@ -1,8 +1,8 @@
-"""Spans of somebody's running OpenTelemetry ClickHouse exporter, read from its table into our store.
+"""Read new spans from the traces table of another ClickHouse, written by OpenTelemetry's ClickHouse exporter.
 
-Invariant: their server is only read. A span is taken once, however often the same stretch of time is looked at: of
-each trace both servers give a fingerprint of the ids of its spans there, and only where these differ spans are read.
-Traces without a model call stay where they are.
+Invariant: the remote server is only read, and a span is inserted once, however often the same period is read. For each
+trace, both servers compute a fingerprint of its span ids; only traces with different fingerprints are read. Traces
+without a model call are not read.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 
 from .deduplicated_inserts import store_span_rows
-from .remote_clickhouse import HOUR_NS, Progress, RemoteTable, accepted
-from .report import SPANS, Report
+from .remote_clickhouse import HOUR_NS, RemoteTable, select_valid
+from .report import SPANS, ProgressCallback, Report
 from .row_redaction import redact_rows
 
 _QUERY_SPANS: Final = 5_000
@@ -43,7 +43,7 @@ _MODEL_CALL_KEYS: Final = (
     "langwatch.span.type",
     "monocle_apptrace.version",
 )
-"""An attribute that says: this span is of an LLM application, so its trace is taken over."""
+"""Attributes that mark spans of LLM applications; a trace with one of them is imported."""
 
 _REQUIRED_COLUMNS: Final = (
     "Timestamp", "TraceId", "SpanId", "ParentSpanId", "TraceState", "SpanName", "SpanKind", "ServiceName",
@@ -51,70 +51,70 @@ _REQUIRED_COLUMNS: Final = (
     "Events.Timestamp", "Events.Name", "Events.Attributes",
     "Links.TraceId", "Links.SpanId", "Links.TraceState", "Links.Attributes",
 )  # fmt: skip
-_MAP_COLUMNS: Final = ("ResourceAttributes", "SpanAttributes", "Events.Attributes", "Links.Attributes")
+_MAPS: Final = ("ResourceAttributes", "SpanAttributes", "Events.Attributes", "Links.Attributes")
 
 
 class RemoteTraces(RemoteTable):
-    """A span table that the OpenTelemetry ClickHouse exporter made; see `RemoteTable`."""
+    """A traces table of the OpenTelemetry ClickHouse exporter; see `RemoteTable`."""
 
     def read_new(
         self,
         store: Store,
         *,
         since: datetime | None = None,
-        progress: Progress | None = None,
+        on_progress: ProgressCallback | None = None,
         redactor: Redactor | None = None,
     ) -> Report:
-        """Take over what has come since the last time.
+        """Insert the spans written since the last call.
 
         Args:
-            store: Where to.
-            since: Read from this span start on, whatever was read before; default: where the last call stopped, or from
-                the beginning.
-            progress: Told after each block.
-            redactor: What nobody may store; default the known leaks.
+            store: The store to insert into.
+            since: Read spans that start at or after this time, even if read before; default: where the last call
+                stopped, or the beginning.
+            on_progress: Called after each block with the rows read, and the rows to read.
+            redactor: The redaction rules; default: the attributes known to leak secrets.
 
         Returns:
-            Input is every span that was looked at; spans that the store has already count as known.
+            The counts; the input is every span considered, and spans that the store holds count as known.
 
         Raises:
-            StoreError: Either ClickHouse refused or is out of reach. Call again: nothing is missed or doubled.
+            StoreError: A ClickHouse is unreachable or rejected a request. A retry misses and duplicates nothing.
         """
         hours = self._busy_hours(self.resume_ns(store, since))
-        total, report, hides = int(hours["spans"].sum()), Report(), redactor or Redactor()
+        total, report, active_redactor = int(hours["spans"].sum()), Report(), redactor or Redactor()
         for hour_s, _ in hours.iter_rows():
             from_ns = int(hour_s) * 1_000_000_000
-            for theirs, ours in self._fingerprints(store, from_ns):
-                changed = theirs.join(ours, on=["trace_id", "fingerprint"], how="anti", maintain_order="left")
-                same = int(theirs["spans"].sum()) - int(changed["spans"].sum())
-                report.input += same
-                report.known[SPANS] += same
+            for remote, local in self._fingerprints(store, from_ns):
+                changed = remote.join(local, on=["trace_id", "fingerprint"], how="anti", maintain_order="left")
+                unchanged = int(remote["spans"].sum()) - int(changed["spans"].sum())
+                report.input += unchanged
+                report.known[SPANS] += unchanged
                 for trace_ids in _batches(changed):
-                    _insert(store, redact_rows(self._spans(from_ns, trace_ids), hides), report)
-                    if progress is not None:
-                        progress(report.input, total)
+                    _insert(store, redact_rows(self._spans(from_ns, trace_ids), active_redactor), report)
+                    if on_progress is not None:
+                        on_progress(report.input, total)
             self.remember(store, from_ns)
-            if progress is not None:
-                progress(report.input, total)
+            if on_progress is not None:
+                on_progress(report.input, total)
         return report
 
     def check(self) -> None:
-        """Refuse a table that is not the exporter's Map variant."""
-        found = self.columns()
-        missing = self.missing(found, _REQUIRED_COLUMNS)
-        of_json = [name for name in (*_MAP_COLUMNS, "Events", "Links") if str(found.get(name, "")).find("JSON") >= 0]
-        if of_json:
+        """Raise a ConfigurationError if the table is not the exporter's Map variant."""
+        columns = self.columns()
+        missing = self.missing_columns(columns, _REQUIRED_COLUMNS)
+        json_columns = [name for name in (*_MAPS, "Events", "Links") if str(columns.get(name, "")).find("JSON") >= 0]
+        if json_columns:
             raise ConfigurationError(
-                f"{self} is of the exporter's JSON variant: {', '.join(of_json)} have the type JSON, "
+                f"{self} is the exporter's JSON variant: {', '.join(json_columns)} have the type JSON, "
                 "expected Map(LowCardinality(String), String).",
                 next_step="Let the OpenTelemetry Collector send a copy to spanloop (docs/how-to/import-data.md).",
             )
-        no_maps = [f"{name} {found[name]}" for name in _MAP_COLUMNS if name in found and "Map(" not in str(found[name])]
-        if missing or no_maps:
+        mistyped = [f"{name} {columns[name]}" for name in _MAPS if name in columns and "Map(" not in str(columns[name])]
+        if missing or mistyped:
             raise ConfigurationError(
-                f"{self} is no span table of the OpenTelemetry ClickHouse exporter: missing {missing}, "
-                f"of another type {no_maps}.",
-                next_step="Name the exporter's traces table with --table.",
+                f"{self} is not a traces table of the OpenTelemetry ClickHouse exporter: missing columns "
+                f"{missing}, columns of another type {mistyped}.",
+                next_step="Give the exporter's traces table with --table.",
             )
 
     def _busy_hours(self, since_ns: int) -> pl.DataFrame:
@@ -127,23 +127,23 @@ class RemoteTraces(RemoteTable):
         )
 
     def _fingerprints(self, store: Store, from_ns: int) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        """Traces of one hour as they have them and as the store has them, page by page."""
+        """Yield the fingerprints of one hour's traces in the remote table and in the store, page by page."""
         after = ""
         while True:
-            where = {"from_ns": from_ns, "until_ns": from_ns + HOUR_NS, "after": after}
-            theirs = self.query(
+            bounds = {"from_ns": from_ns, "until_ns": from_ns + HOUR_NS, "after": after}
+            remote = self.query(
                 "attach_fingerprints",
                 table=self.table,
                 reach_ns=min(HOUR_NS, from_ns),
                 model_call_keys=_MODEL_CALL_KEYS,
                 max_traces=_PAGE_TRACES,
-                **where,
+                **bounds,
             )
-            if theirs.is_empty():
+            if remote.is_empty():
                 return
-            after = str(theirs["trace_id"][-1])
-            yield theirs, store.query("attach_known_fingerprints", last=after, **where)
-            if theirs.height < _PAGE_TRACES:
+            after = str(remote["trace_id"][-1])
+            yield remote, store.query("attach_known_fingerprints", last=after, **bounds)
+            if remote.height < _PAGE_TRACES:
                 return
 
     def _spans(self, from_ns: int, trace_ids: list[str]) -> pl.DataFrame:
@@ -158,22 +158,22 @@ class RemoteTraces(RemoteTable):
 
 
 def _batches(traces: pl.DataFrame) -> Iterator[list[str]]:
-    """Traces for one query each: so many spans and so many ids, at least one trace."""
+    """Yield trace ids for one query each, limited by spans and by ids, at least one trace."""
     trace_ids: list[str] = []
-    size = 0
+    span_count = 0
     for trace_id, spans in traces.select("trace_id", "spans").iter_rows():
-        if trace_ids and (size + spans > _QUERY_SPANS or len(trace_ids) >= _QUERY_TRACES):
+        if trace_ids and (span_count + spans > _QUERY_SPANS or len(trace_ids) >= _QUERY_TRACES):
             yield trace_ids
-            trace_ids, size = [], 0
+            trace_ids, span_count = [], 0
         trace_ids.append(str(trace_id))
-        size += int(spans)
+        span_count += int(spans)
     if trace_ids:
         yield trace_ids
 
 
 def _insert(store: Store, rows: pl.DataFrame, report: Report) -> None:
-    good = accepted(rows, report, empty_ids=False)
-    if not good.is_empty():
-        new = store_span_rows(store, good)
+    valid_rows = select_valid(rows, report, empty_ids=False)
+    if not valid_rows.is_empty():
+        new = store_span_rows(store, valid_rows)
         report.new[SPANS] += sum(new)
         report.known[SPANS] += len(new) - sum(new)

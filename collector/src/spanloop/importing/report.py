@@ -1,25 +1,29 @@
-"""What became of the input: every item is accepted or rejected by name, with the place that it came from."""
+"""The report of an import: counts of accepted items, and rejections with reason and place."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+ProgressCallback = Callable[[int, int], None]
+"""Receives the amount done so far, and the total."""
+
 
 class Place(NamedTuple):
-    """Where an item stands."""
+    """The place of an item in the input."""
 
     file: str
     line: int = 0
-    """From 1; 0 when the file as a whole, or an item of a document that has no lines of its own, is meant."""
+    """Starts at 1; 0 for the file as a whole, and for an item of a document without lines."""
     item: str = ""
-    """The way from the document's root to the item, such as ``spans[3]``; empty for the document itself."""
+    """Path from the document's root to the item, such as ``spans[3]``; empty for the document itself."""
 
     def __str__(self) -> str:
         line = f":{self.line}" if self.line else ""
         return f"{self.file}{line}" + (f" {self.item}" if self.item else "")
 
     def at(self, item: str) -> "Place":
-        """The place of an item below this one."""
+        """Return the place of an item below this one."""
         return self._replace(item=f"{self.item}.{item}" if self.item else item)
 
 
@@ -28,25 +32,25 @@ class Reject(NamedTuple):
 
     place: Place
     reason: str
-    """One word to count by, such as ``bad_trace_id``."""
+    """The key of the report's counter, such as ``bad_trace_id``."""
     got: str
     expected: str
     items: int = 1
-    """Items that this stands for; a request names its bad spans together."""
+    """Number of items; the bad spans of a request are one rejection."""
 
     def __str__(self) -> str:
-        many = f" ({self.items} items)" if self.items > 1 else ""
-        return f"{self.place}: {self.reason}{many}: got {self.got}, expected {self.expected}"
+        count = f" ({self.items} items)" if self.items > 1 else ""
+        return f"{self.place}: {self.reason}{count}: got {self.got}, expected {self.expected}"
 
 
 class BadItemError(ValueError):
-    """An item that cannot become spans.
+    """Raised for an item that cannot be converted.
 
     Args:
-        reason: One word to count by.
-        where: The way from the item to what is wrong with it, such as ``messages[2].role``; may be empty.
-        got: What is there.
-        expected: What should be.
+        reason: The key of the report's counter.
+        where: Path from the item to the bad value, such as ``messages[2].role``; may be empty.
+        got: The bad value.
+        expected: A description of a valid value.
     """
 
     def __init__(self, reason: str, where: str, got: object, expected: str) -> None:
@@ -57,7 +61,7 @@ class BadItemError(ValueError):
         self.expected = expected
 
     def reject(self, place: Place) -> Reject:
-        """The same as a rejection of the item at ``place``."""
+        """Return a rejection of the item at ``place``."""
         return Reject(place.at(self.where) if self.where else place, self.reason, self.got, self.expected)
 
 
@@ -67,21 +71,21 @@ class Report:
 
     input: int = 0
     new: Counter[str] = field(default_factory=Counter[str])
-    """By kind (``spans``, ``log records``, ``conversations``, ``scores``): what was not there before. The spans of a
-    conversation count under ``spans of conversations``, which is no input of its own, as ``scores`` is not."""
+    """New items by kind (``spans``, ``log records``, ``conversations``). ``scores`` and ``spans of conversations`` are
+    counted too, but are not items of the input."""
     known: Counter[str] = field(default_factory=Counter[str])
-    """By kind: what the store held already, or the input held before."""
+    """By kind: items that are in the store already, or earlier in the input."""
     rejected: Counter[str] = field(default_factory=Counter[str])
-    """By reason."""
+    """Rejected items by reason."""
 
     @property
     def accepted(self) -> int:
-        """Items that are in the store now."""
+        """Number of items that are in the store now."""
         return sum(self.new[kind] + self.known[kind] for kind in ITEM_KINDS)
 
     @property
     def rejected_total(self) -> int:
-        """Items that are not."""
+        """Number of rejected items."""
         return sum(self.rejected.values())
 
 
@@ -91,4 +95,4 @@ CONVERSATIONS = "conversations"
 SPANS_OF_CONVERSATIONS = "spans of conversations"
 SCORES = "scores"
 ITEM_KINDS = (SPANS, LOG_RECORDS, CONVERSATIONS)
-"""What counts as input."""
+"""Kinds that count as input."""

@@ -1,4 +1,4 @@
-"""Redaction of what is rows of ``otel_traces`` or ``otel_logs`` already: what `Redactor.redact` does to a request."""
+"""Redact rows of ``otel_traces`` and ``otel_logs`` as `Redactor.redact` redacts requests."""
 
 from collections import Counter
 from typing import Final, cast
@@ -13,7 +13,7 @@ _TEXT_COLUMNS: Final = ("SpanName", "StatusMessage")
 
 
 def redact_rows(rows: pl.DataFrame, redactor: Redactor) -> pl.DataFrame:
-    """The rows with nothing in them that a rule names; a row that lost something says so in its span attributes."""
+    """Redact span rows; the span attributes of a changed row count its redactions."""
     names = [name for name in (*_MAP_COLUMNS, *_NESTED_COLUMNS, *_TEXT_COLUMNS, "Events.Name") if name in rows.columns]
     redacted = [_redact_row(row, redactor) for row in rows.select(names).to_dicts()]
     if not any(redacted):
@@ -21,7 +21,7 @@ def redact_rows(rows: pl.DataFrame, redactor: Redactor) -> pl.DataFrame:
     columns = {
         name: pl.Series(
             name,
-            [new.get(name, old) for new, old in zip(redacted, rows[name].to_list(), strict=True)],
+            [changed.get(name, old) for changed, old in zip(redacted, rows[name].to_list(), strict=True)],
             dtype=rows.schema[name],
         )
         for name in names
@@ -30,44 +30,44 @@ def redact_rows(rows: pl.DataFrame, redactor: Redactor) -> pl.DataFrame:
 
 
 def redact_log_rows(rows: pl.DataFrame, redactor: Redactor) -> pl.DataFrame:
-    """As `redact_rows`, for log records."""
+    """Redact log rows, as `redact_rows`."""
     maps = ("ResourceAttributes", "ScopeAttributes", "LogAttributes")
     columns: dict[str, list[object]] = {name: [] for name in ("Body", *maps)}
     for row in rows.select(*columns).to_dicts():
         body, hits = redactor.redact_text(cast("str", row["Body"]))
         columns["Body"].append(body)
         for name in maps:
-            found, own = redactor.redact_mapping(cast("dict[str, str]", row[name]))
-            hits = hits + own
-            columns[name].append(redactor.add_rule_names(found, hits) if hits and name == maps[-1] else found)
-    return rows.with_columns(pl.Series(name, found, dtype=rows.schema[name]) for name, found in columns.items())
+            attributes, map_hits = redactor.redact_mapping(cast("dict[str, str]", row[name]))
+            hits = hits + map_hits
+            columns[name].append(redactor.add_rule_names(attributes, hits) if hits and name == maps[-1] else attributes)
+    return rows.with_columns(pl.Series(name, values, dtype=rows.schema[name]) for name, values in columns.items())
 
 
 def _redact_row(row: dict[str, object], redactor: Redactor) -> dict[str, object]:
-    """The columns that change; none when nothing was to be done."""
+    """Return the row's changed columns; empty if no rule applies."""
     hits: RedactionCounts = Counter()
-    new: dict[str, object] = {}
+    changed: dict[str, object] = {}
     for name in (*_MAP_COLUMNS, *_NESTED_COLUMNS):
         if name not in row:
             continue
-        found = cast("dict[str, str] | list[dict[str, str]]", row[name])
-        if isinstance(found, dict):
-            new[name], own = redactor.redact_mapping(found)
-            hits += own
+        value = cast("dict[str, str] | list[dict[str, str]]", row[name])
+        if isinstance(value, dict):
+            changed[name], column_hits = redactor.redact_mapping(value)
+            hits += column_hits
         else:
-            changed = [redactor.redact_mapping(each) for each in found]
-            new[name] = [attributes for attributes, _ in changed]
-            for _, own in changed:
-                hits += own
+            redacted = [redactor.redact_mapping(attributes) for attributes in value]
+            changed[name] = [attributes for attributes, _ in redacted]
+            for _, column_hits in redacted:
+                hits += column_hits
     for name in _TEXT_COLUMNS:
-        new[name], own = redactor.redact_text(cast("str", row[name]))
-        hits += own
+        changed[name], column_hits = redactor.redact_text(cast("str", row[name]))
+        hits += column_hits
     if "Events.Name" in row:
-        names = [redactor.redact_text(each) for each in cast("list[str]", row["Events.Name"])]
-        new["Events.Name"] = [text for text, _ in names]
-        for _, own in names:
-            hits += own
+        names = [redactor.redact_text(name) for name in cast("list[str]", row["Events.Name"])]
+        changed["Events.Name"] = [text for text, _ in names]
+        for _, column_hits in names:
+            hits += column_hits
     if not hits:
         return {}
-    new["SpanAttributes"] = redactor.add_rule_names(cast("dict[str, str]", new["SpanAttributes"]), hits)
-    return new
+    changed["SpanAttributes"] = redactor.add_rule_names(cast("dict[str, str]", changed["SpanAttributes"]), hits)
+    return changed

@@ -1,7 +1,7 @@
-"""Spans and log records as OpenTelemetry's Python SDK prints them (``ConsoleSpanExporter``, ``to_json``) → OTLP.
+"""Convert spans and log records printed by OpenTelemetry's Python SDK (``ConsoleSpanExporter``, ``to_json``) to OTLP.
 
-Invariant: what the dump says is kept; what it does not say (dropped counts, span flags) is absent. A field of the wrong
-type is rejected with its name, never guessed.
+Invariant: all values of the dump are kept; values that it lacks (dropped counts, span flags) are absent. A field of the
+wrong type is rejected by name, never guessed.
 """
 
 import re
@@ -28,7 +28,7 @@ _MAX_SEVERITY: Final = 24
 
 
 class _Context(NamedTuple):
-    """What stands around a span or log record."""
+    """Resource and scope of a span or log record."""
 
     resource: Resource
     schema_url: str
@@ -37,7 +37,7 @@ class _Context(NamedTuple):
 
 
 def convert_span(dumped: Mapping[str, object]) -> ExportTraceServiceRequest:
-    """One dumped span as a request of its own.
+    """Convert one dumped span to a request.
 
     Raises:
         BadItemError: A field is missing or of the wrong type.
@@ -55,19 +55,19 @@ def convert_span(dumped: Mapping[str, object]) -> ExportTraceServiceRequest:
         start_time_unix_nano=iso_nanoseconds(dumped.get("start_time"), "start_time"),
         end_time_unix_nano=iso_nanoseconds(dumped.get("end_time"), "end_time"),
         attributes=key_values(_mapping(dumped, "attributes")),
-        events=[_event(event, f"events[{at}]") for at, event in enumerate(_items(dumped, "events"))],
-        links=[_link(link, f"links[{at}]") for at, link in enumerate(_items(dumped, "links"))],
+        events=[_event(event, f"events[{index}]") for index, event in enumerate(_items(dumped, "events"))],
+        links=[_link(link, f"links[{index}]") for index, link in enumerate(_items(dumped, "links"))],
         status=Status(code=Status.StatusCode.ValueType(_STATUS.get(code, 0)), message=_text(status, "description")),
     )
-    around = _context(dumped)
-    spans = ScopeSpans(scope=around.scope, schema_url=around.scope_schema_url, spans=[span])
+    context = _context(dumped)
+    spans = ScopeSpans(scope=context.scope, schema_url=context.scope_schema_url, spans=[span])
     return ExportTraceServiceRequest(
-        resource_spans=[ResourceSpans(resource=around.resource, schema_url=around.schema_url, scope_spans=[spans])]
+        resource_spans=[ResourceSpans(resource=context.resource, schema_url=context.schema_url, scope_spans=[spans])]
     )
 
 
 def convert_log_record(dumped: Mapping[str, object]) -> ExportLogsServiceRequest:
-    """One dumped log record as a request of its own.
+    """Convert one dumped log record to a request.
 
     Raises:
         BadItemError: A field is missing or of the wrong type.
@@ -86,10 +86,10 @@ def convert_log_record(dumped: Mapping[str, object]) -> ExportLogsServiceRequest
         span_id=_optional_id(dumped.get("span_id"), _SPAN_ID_DIGITS, "span_id"),
         event_name=_text(dumped, "event_name"),
     )
-    around = _context(dumped)
-    records = ScopeLogs(scope=around.scope, schema_url=around.scope_schema_url, log_records=[record])
+    context = _context(dumped)
+    records = ScopeLogs(scope=context.scope, schema_url=context.scope_schema_url, log_records=[record])
     return ExportLogsServiceRequest(
-        resource_logs=[ResourceLogs(resource=around.resource, schema_url=around.schema_url, scope_logs=[records])]
+        resource_logs=[ResourceLogs(resource=context.resource, schema_url=context.schema_url, scope_logs=[records])]
     )
 
 
@@ -130,25 +130,25 @@ def _id(value: object, digits: int, where: str) -> bytes:
     if not isinstance(value, str):
         raise BadItemError("bad_id", where, value, expected)
     try:
-        found = bytes.fromhex(value.lower().removeprefix("0x"))
+        decoded = bytes.fromhex(value.lower().removeprefix("0x"))
     except ValueError:
         raise BadItemError("bad_id", where, value, expected) from None
-    if len(found) * 2 != digits:
+    if len(decoded) * 2 != digits:
         raise BadItemError("bad_id", where, value, expected)
-    return found
+    return decoded
 
 
 def _optional_id(value: object, digits: int, where: str) -> bytes:
     return b"" if value is None or not value else _id(value, digits, where)
 
 
-def _trace_state(value: object) -> str:
-    """``a=1,b=2`` out of the SDK's ``['{key=a, value=1}', '{key=b, value=2}']``."""
-    return ",".join(f"{key}={found}" for key, found in _TRACE_STATE_ITEM.findall(str(value or "")))
+def _trace_state(printed: object) -> str:
+    """Convert the SDK's ``['{key=a, value=1}', '{key=b, value=2}']`` to ``a=1,b=2``."""
+    return ",".join(f"{key}={value}" for key, value in _TRACE_STATE_ITEM.findall(str(printed or "")))
 
 
 def _mapping(fields: Mapping[str, object], name: str) -> Mapping[str, object]:
-    """The object of that name; an absent one is empty."""
+    """Return the object of that name; an absent one is empty."""
     value = fields.get(name)
     if value is None:
         return {}
@@ -163,11 +163,11 @@ def _items(fields: Mapping[str, object], name: str) -> Sequence[Mapping[str, obj
         return ()
     if not isinstance(value, list):
         raise BadItemError("wrong_type", name, value, "a list of objects")
-    found = cast("list[object]", value)
-    for at, item in enumerate(found):
+    items = cast("list[object]", value)
+    for index, item in enumerate(items):
         if not isinstance(item, dict):
-            raise BadItemError("wrong_type", f"{name}[{at}]", item, "an object")
-    return cast("list[Mapping[str, object]]", found)
+            raise BadItemError("wrong_type", f"{name}[{index}]", item, "an object")
+    return cast("list[Mapping[str, object]]", items)
 
 
 def _text(fields: Mapping[str, object], name: str) -> str:

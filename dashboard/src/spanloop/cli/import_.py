@@ -61,7 +61,7 @@ def import_(paths: PathsArgument, data_dir: DataDirOption = None, rejects: Rejec
         def progress(done_bytes: int, all_bytes: int) -> None:
             bar.update(task, completed=done_bytes // _KIB, total=max(1, all_bytes // _KIB))
 
-        report = import_paths(store, paths, on_reject=on_reject, progress=progress, redactor=redactor)
+        report = import_paths(store, paths, on_reject=on_reject, on_progress=progress, redactor=redactor)
     if shown > _SHOWN:
         more = "they are all in " + str(rejects) if rejects else "--rejects FILE keeps them all"
         err.print(f"… and {shown - _SHOWN:,} more; {more}", markup=False)

@@ -123,6 +123,6 @@ def _read(
         return foreign.read_new(
             store,
             since=since,
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+            on_progress=lambda done, total: bar.update(task, completed=done, total=total),
             redactor=redactor,
         )
