@@ -1,7 +1,8 @@
-"""The border to RE2, which ships no type information: patterns that take linear time, whatever the text.
+"""RE2 patterns, which match in linear time.
 
-Everything that senders choose is searched with these, so that no text can hold up the collector, as a backtracking
-engine could be. Texts are UTF-8 bytes; what is no UTF-8 simply does not match.
+Every text that clients choose is searched with these patterns, so no text can stall the collector as it could with a
+backtracking engine. Texts are UTF-8 bytes; bytes that are not UTF-8 do not match. The only module that imports re2,
+which ships no type information.
 """
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
@@ -20,12 +21,12 @@ _TOKEN: Final = re.compile(
     | \(\?: | \(\?i\) | [()|?*+] | \{ \d+ (?: ,\d* )? \}""",
     re.VERBOSE | re.ASCII,
 )
-"""Parts of patterns that match the same bytes within JSON, within protobuf and by themselves. Encoders differ in
-what they escape: quotes, slashes, ``<``, ``&``, ``=``, ``+`` and whatever is not ASCII are escaped by some."""
+"""Tokens of patterns that match the same bytes in JSON, in protobuf and in plain text. Encoders differ in what they
+escape: some escape quotes, slashes, ``<``, ``&``, ``=``, ``+`` and non-ASCII characters."""
 
 
 class PatternError(ValueError):
-    """No pattern of RE2."""
+    """Raised when RE2 cannot compile a pattern."""
 
 
 class Pattern:
@@ -35,7 +36,7 @@ class Pattern:
         source: In RE2's syntax.
 
     Raises:
-        PatternError: What is wrong with it.
+        PatternError: RE2 cannot compile it; the message is RE2's.
     """
 
     def __init__(self, source: str) -> None:
@@ -45,41 +46,41 @@ class Pattern:
         try:
             self._compiled: Any = re2.compile(source.encode(), options)
         except re2.error as error:
-            said: object = error.args[0] if error.args else error
-            raise PatternError(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from error
+            text: object = error.args[0] if error.args else error
+            raise PatternError(text.decode(errors="replace") if isinstance(text, bytes) else str(text)) from error
 
     def matches(self, text: bytes) -> bool:
-        """Whether it matches prefilter_pattern."""
+        """Return whether the pattern matches anywhere in the text."""
         return self._compiled.search(text) is not None
 
-    def spans(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """Where it matches: first byte, and the byte behind the last one."""
+    def match_ranges(self, text: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the start and the exclusive end of each match, in bytes."""
         return (cast("tuple[int, int]", match.span()) for match in self._compiled.finditer(text))
 
     def replace(
-        self, text: bytes, replacement: bytes, counts: Callable[[bytes, int, int], bool] | None = None
+        self, text: bytes, replacement: bytes, is_match: Callable[[bytes, int, int], bool] | None = None
     ) -> tuple[bytes, int]:
-        """The text with its matches replaced, and how many.
+        """Replace the matches; return the new text and the number of replacements.
 
         Args:
             text: UTF-8.
-            replacement: Put as it is.
-            counts: Whether a match counts, by the text and where it is; default all do.
+            replacement: Inserted literally.
+            is_match: Confirms a match by the text, start and end; None confirms every match.
         """
-        pieces: list[bytes] = []
+        parts: list[bytes] = []
         at = replaced = 0
-        for start, end in self.spans(text):
-            if counts is None or counts(text, start, end):
-                pieces += (text[at:start], replacement)
+        for start, end in self.match_ranges(text):
+            if is_match is None or is_match(text, start, end):
+                parts += (text[at:start], replacement)
                 at, replaced = end, replaced + 1
-        return b"".join([*pieces, text[at:]]) if replaced else text, replaced
+        return b"".join([*parts, text[at:]]) if replaced else text, replaced
 
 
 def prefilter_pattern(source: str) -> str | None:
-    r"""A pattern that is found in any bytes that hold a text in which ``source`` is found; None when there is none.
+    r"""Return a pattern that matches every encoded request with a match of ``source``; None when there is none.
 
-    What surrounds a text there is another one, so ``^``, ``$`` and ``\b`` go; and a text may be escaped JSON there, so
-    that what can match an escaped character is not among the parts that are known.
+    In a request a text has other surroundings, so ``^``, ``$`` and ``\b`` are removed. It may also be escaped JSON, so
+    a token that can match an escaped character has no prefilter.
     """
     parts: list[str] = []
     at = 0

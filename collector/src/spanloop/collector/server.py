@@ -1,7 +1,7 @@
-"""One collector process: port, spool, app and writer, from start to a clean stop.
+"""Run one collector process: port, spool, app and writer, from start to a clean stop.
 
-Order matters. Start: port, spool, writer, HTTP, and only then the run file. Stop: no new connections, requests in
-flight answered, the run file gone, the writer drains for a while, and the spool is closed last.
+Order matters. Start: port, spool, writer, HTTP, and then the run file. Stop: refuse new connections, finish requests in
+flight, remove the run file, drain the spool for `Settings.drain_timeout_s`, and close the spool last.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ from .settings import GRPC_PORT, Settings
 from .writer import Writer
 
 _log = logging.getLogger(__name__)
-_GRACE_S: Final = 1.0
+_STOP_GRACE_S: Final = 1.0
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: they would end the process before the spool is drained."""
+    """uvicorn without its signal handlers, which would end the process before the spool is drained."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -57,9 +57,9 @@ def run(data_dir: DataDir, settings: Settings) -> None:
 
     Raises:
         PortInUseError: Another process listens on the port.
-        AlreadyRunningError: Another collector has this data directory's spool open.
-        DataDirectoryError: The directory is of another version, not writable or full.
-        ConfigurationError: It would listen beyond loopback, and there are no keys; or the redaction rules are wrong.
+        AlreadyRunningError: Another collector uses this data directory's spool.
+        DataDirectoryError: The directory has another version, is not writable or is full.
+        ConfigurationError: It would listen beyond loopback without API keys, or the redaction rules are invalid.
     """
     keep_freed_memory()
     data_dir.open()
@@ -78,9 +78,9 @@ def _check_exposure(data_dir: DataDir, settings: Settings) -> None:
     if not settings.allow_anonymous:
         raise ConfigurationError(
             f"The collector would listen on {settings.host}, beyond this machine, and there are no API keys.",
-            next_step=f"Make one: spanloop keys create NAME --data-dir {data_dir.path}; or say --allow-anonymous.",
+            next_step=f"Make one: spanloop keys create NAME --data-dir {data_dir.path}; or pass --allow-anonymous.",
         )
-    _log.warning("listening on %s without API keys: whoever reaches it can write spans", settings.host)
+    _log.warning("listening on %s without API keys: every client that reaches it can write spans", settings.host)
 
 
 def _is_loopback(host: str) -> bool:
@@ -104,39 +104,39 @@ async def _serve(
     raise_open_file_limit()
     server = _Server(uvicorn_config(create_app(receiver)))
     _stop_on_signals(server)
-    name: tuple[str, int] = listener.getsockname()[:2]
-    url = _reachable_url(*name)
-    writing = asyncio.create_task(writer.run())
-    writing.add_done_callback(lambda _: setattr(server, "should_exit", True))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    address: tuple[str, int] = listener.getsockname()[:2]
+    url = _reachable_url(*address)
+    writer_task = asyncio.create_task(writer.run())
+    writer_task.add_done_callback(lambda _: setattr(server, "should_exit", True))
+    server_task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
-        await _wait_for_start(server, serving)
-        # What was imported stays: nobody needs to look for garbage in it again and again.
+        await _wait_for_start(server, server_task)
+        # Imported objects stay alive: freeze them, so that garbage collections skip them.
         gc.collect()
         gc.freeze()
         async with _grpc(data_dir, settings, receiver):
             with data_dir.announce("collector", url):
-                _log.info("collector answers at %s, spool %s", url, data_dir.spool)
-                await serving
+                _log.info("collector listens at %s, spool %s", url, data_dir.spool)
+                await server_task
     finally:
         writer.stop()
         receiver.close()
-        await asyncio.wait({writing}, timeout=settings.drain_timeout_s + _GRACE_S)
+        await asyncio.wait({writer_task}, timeout=settings.drain_timeout_s + _STOP_GRACE_S)
         waiting = spool.stats.records
-        left = f"{waiting} requests wait in the spool" if waiting else "the spool is empty"
-        if not writing.done():
-            _log.warning("collector stops although ClickHouse has not answered an insert; %s", left)
-            # A thread waits for the answer, for minutes perhaps, and Python would wait for the thread. The spool is
-            # made to be left at any moment, and the block goes again under its own id.
+        spool_state = f"{waiting} requests wait in the spool" if waiting else "the spool is empty"
+        if not writer_task.done():
+            _log.warning("collector stops although ClickHouse has not confirmed an insert; %s", spool_state)
+            # A thread may wait for ClickHouse for minutes, and Python would wait for the thread. The spool survives an
+            # exit at any time, and the block is inserted again under the same deduplication tokens.
             logging.shutdown()
             os._exit(0)
-        await writing
-    _log.info("collector stopped; %s", left)
+        await writer_task
+    _log.info("collector stopped; %s", spool_state)
 
 
 @contextlib.asynccontextmanager
 async def _grpc(data_dir: DataDir, settings: Settings, receiver: Receiver) -> AsyncGenerator[None]:
-    """GRPC beside HTTP, announced in a run file of its own, for as long as the block lasts."""
+    """Serve gRPC beside HTTP, announced in its own run file, until the block ends."""
     if not settings.has_grpc:
         yield
         return
@@ -144,12 +144,12 @@ async def _grpc(data_dir: DataDir, settings: Settings, receiver: Receiver) -> As
         url = _reachable_url(settings.host, port)
         receiver.health.grpc_url = url
         with data_dir.announce("collector-grpc", url):
-            _log.info("collector answers gRPC at %s", url)
+            _log.info("collector listens for gRPC at %s", url)
             yield
 
 
 def _grpc_port(settings: Settings) -> int:
-    """The port to listen on; one that was asked for has to be free."""
+    """Return the port to listen on; a requested port has to be free."""
     if settings.grpc_port is not None:
         _listen(settings.host, settings.grpc_port, "--grpc-port").close()
         return settings.grpc_port
@@ -158,16 +158,16 @@ def _grpc_port(settings: Settings) -> int:
     try:
         _listen(settings.host, GRPC_PORT, "--grpc-port").close()
     except PortInUseError:
-        _log.warning("port %d is taken, so gRPC gets another one", GRPC_PORT)
+        _log.warning("port %d is in use, so gRPC listens on another port", GRPC_PORT)
         return 0
     return GRPC_PORT
 
 
-async def _wait_for_start(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+async def _wait_for_start(server: uvicorn.Server, server_task: asyncio.Task[None]) -> None:
     while not server.started:
-        if serving.done():
-            await serving
-            raise ServiceError("the collector's HTTP server ended before it answered")
+        if server_task.done():
+            await server_task
+            raise ServiceError("the collector's HTTP server ended before it started to listen")
         await asyncio.sleep(0.005)
 
 
@@ -178,7 +178,7 @@ def _stop_on_signals(server: uvicorn.Server) -> None:
 
 
 def _reachable_url(host: str, port: int) -> str:
-    """Where a process of this machine reaches a listener: not at the wildcard address."""
+    """Return the URL at which a process of this machine reaches a listener, with loopback for a wildcard address."""
     wildcards: dict[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - only compared
     reachable = wildcards.get(host, host)
     return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
@@ -188,7 +188,7 @@ def _listen(host: str, port: int, option: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # asyncio sets it only on sockets whose protocol number is given; without it every answer waits 40 ms for an ACK.
+    # asyncio sets it only on sockets with an explicit protocol; without it every response waits 40 ms for an ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((host, port))
