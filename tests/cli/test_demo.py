@@ -1,4 +1,4 @@
-"""What can be checked of the demo without running it: its ledger, where its agent lies, what it refuses."""
+"""What can be checked of the demo without running it: its finished stages, its agent, and rejected settings."""
 # pyright: reportPrivateUsage=false
 
 import json
@@ -10,10 +10,9 @@ import pytest
 
 from spanloop.datadir import DataDir
 from spanloop.demo.command import _duration
-from spanloop.demo.learn import Loop, Recipe
-from spanloop.demo.ledger import Ledger
-from spanloop.demo.office import make_office, office_folder
-from spanloop.demo.stages import Stages
+from spanloop.demo.learning_loop import Loop, Recipe
+from spanloop.demo.office_runner import make_office, office_folder
+from spanloop.demo.stages import FinishedStages, StageDisplay
 from spanloop.semconv.errors import ConfigurationError, ServiceError
 
 from .support import Run
@@ -23,10 +22,10 @@ SETTINGS = {"seed": 0, "source": "smollm2"}
 
 def test_a_finished_stage_is_remembered_with_its_result(tmp_path: Path) -> None:
     path = tmp_path / "demo" / "done.json"
-    ledger = Ledger(path, SETTINGS)
-    assert ledger.result("model") is None
-    ledger.finish("model", {"version": "office@v1"}, 12.34)
-    again = Ledger(path, SETTINGS)
+    stages = FinishedStages(path, SETTINGS)
+    assert stages.result("model") is None
+    stages.finish("model", {"version": "office@v1"}, 12.34)
+    again = FinishedStages(path, SETTINGS)
     assert again.result("model") == {"version": "office@v1"}
     assert again.seconds == {"model": 12.3}
     assert [each.name for each in path.parent.iterdir()] == ["done.json"]
@@ -34,24 +33,22 @@ def test_a_finished_stage_is_remembered_with_its_result(tmp_path: Path) -> None:
 
 def test_the_duration_counts_what_was_broken_off_too(tmp_path: Path) -> None:
     path = tmp_path / "demo" / "done.json"
-    ledger = Ledger(path, SETTINGS)
-    ledger.finish("model", {}, 60.0)
-    assert _duration(ledger) == "the demo took 1.0 minutes: model 60 s"
+    stages = FinishedStages(path, SETTINGS)
+    stages.finish("model", {}, 60.0)
+    assert _duration(stages) == "the demo took 1.0 minutes: model 60 s"
     for _ in range(2):
-        Ledger(path, SETTINGS).interrupt("train", 45.04)
-    again = Ledger(path, SETTINGS)
+        FinishedStages(path, SETTINGS).interrupt("train", 45.04)
+    again = FinishedStages(path, SETTINGS)
     again.finish("train", {}, 120.0)
     assert again.interrupted_s == 90.0
-    assert _duration(again) == (
-        "the demo took 4.5 minutes, 1.5 of them in stages that were broken off: train 120 s, model 60 s"
-    )
+    assert _duration(again) == ("the demo took 4.5 minutes, 1.5 of them in interrupted stages: train 120 s, model 60 s")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ServiceError("gone")])
 def test_a_stage_that_is_broken_off_leaves_its_time_and_no_result(tmp_path: Path, error: BaseException) -> None:
     settings = Recipe()._asdict()
     path = tmp_path / "demo" / "done.json"
-    loop = Loop(DataDir(tmp_path), Recipe(), Ledger(path, settings), Stages())
+    loop = Loop(DataDir(tmp_path), Recipe(), FinishedStages(path, settings), StageDisplay())
 
     def work() -> dict[str, Any]:
         time.sleep(0.2)
@@ -59,31 +56,31 @@ def test_a_stage_that_is_broken_off_leaves_its_time_and_no_result(tmp_path: Path
 
     with pytest.raises(type(error)):
         loop._stage("train", "trains", work)
-    again = Ledger(path, settings)
+    again = FinishedStages(path, settings)
     assert again.result("train") is None
     assert again.interrupted_s >= 0.2
 
 
 def test_other_settings_do_not_go_on_with_what_was_begun(tmp_path: Path) -> None:
     path = tmp_path / "demo" / "done.json"
-    Ledger(path, SETTINGS).finish("model", {}, 1.0)
+    FinishedStages(path, SETTINGS).finish("model", {}, 1.0)
     with pytest.raises(ConfigurationError, match="seed was 0, now 1") as caught:
-        Ledger(path, {**SETTINGS, "seed": 1})
+        FinishedStages(path, {**SETTINGS, "seed": 1})
     assert "--fresh" in caught.value.next_step
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"settings": {}}', '{"settings": {}, "stages": 3}'])
-def test_a_damaged_ledger_is_named(tmp_path: Path, text: str) -> None:
+def test_a_damaged_file_of_finished_stages_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "done.json"
     path.write_text(text)
-    with pytest.raises(ConfigurationError, match=r"does not say what the demo has done"):
-        Ledger(path, SETTINGS)
+    with pytest.raises(ConfigurationError, match=r"does not list the demo.s finished stages"):
+        FinishedStages(path, SETTINGS)
 
 
 def test_a_recipe_survives_its_file(tmp_path: Path) -> None:
     settings = Recipe()._asdict()
-    Ledger(tmp_path / "done.json", settings).finish("model", {}, 1.0)
-    Ledger(tmp_path / "done.json", settings)
+    FinishedStages(tmp_path / "done.json", settings).finish("model", {}, 1.0)
+    FinishedStages(tmp_path / "done.json", settings)
 
 
 def test_the_agent_is_found_and_makes_its_office(tmp_path: Path) -> None:

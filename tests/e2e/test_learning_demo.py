@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 import typer
 from spanloop.demo import command
-from spanloop.demo.learn import Recipe
+from spanloop.demo.learning_loop import Recipe
 
 recipe = Recipe(test_tasks=48, train_tasks=32, sft_attempts=3, sft_steps=6, grpo_steps=2, grpo_batch=8)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background ignores it
@@ -44,7 +44,7 @@ def test_it_learns_and_goes_on_after_an_interruption(tmp_path: Path, capsys: pyt
     first.send_signal(signal.SIGINT)
     out, errors = first.communicate(timeout=120)
     assert first.returncode == 130, (out, errors)
-    assert "the same command goes on" in errors
+    assert "the same command continues" in errors
 
     second = start(tmp_path / "data")
     out, errors = second.communicate()

@@ -1,4 +1,4 @@
-"""The command itself; each demo is a module of its own."""
+"""The ``spanloop demo`` command: choose a demo and run it in its data directory."""
 
 import os
 import shutil
@@ -16,42 +16,43 @@ from spanloop.runtime.environment_checks import require_everything
 from spanloop.semconv.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from .learn import Recipe
-    from .ledger import Ledger
+    from .learning_loop import Recipe
+    from .stages import FinishedStages
 
 _INTERRUPTED = 130
 
 
 def demo(
     tiny: Annotated[
-        bool, typer.Option("--tiny", help="The whole loop in about two minutes; claims no learning.")
+        bool,
+        typer.Option("--tiny", help="Run the whole loop in about two minutes with a toy model; claims no learning."),
     ] = False,
     model: Annotated[
         str,
-        typer.Option(help="What to train: smollm2, a hub id, pypi:PACKAGE, or a folder. It must call tools."),
+        typer.Option(help="Model to train: smollm2, a hub id, pypi:PACKAGE, or a folder. It must call tools."),
     ] = "smollm2",
-    seed: Annotated[int, typer.Option(help="Of tasks and training.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of tasks and training.", min=0)] = 0,
     serve: Annotated[
-        bool, typer.Option("--serve/--no-serve", help="Keep the dashboard and the trained model up afterwards.")
+        bool, typer.Option("--serve/--no-serve", help="Keep the dashboard and the trained model running afterwards.")
     ] = True,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Throw away what an earlier demo did here.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete the data of an earlier demo first.")] = False,
     data_dir: Annotated[
         Path | None,
         typer.Option(
             "--data-dir",
-            help="Keep the data here.",
-            show_default="a directory of the demo's own in the user's cache; with --tiny a scratch one",
+            help="Directory for the demo's data.",
+            show_default="a directory in the user's cache; with --tiny a temporary one",
         ),
     ] = None,
 ) -> None:
     """Watch an agent fail, train its model on its own traces, and see it do better.
 
-    A small real model (SmolLM2, 135 million parameters) works in examples/office, is trained on what it did (SFT on its
-    successes, then GRPO), and is evaluated on test tasks before and after each. Twenty to thirty minutes on two cores
-    with instructions for bfloat16 (avx512_bf16, amx_bf16; lscpu tells), much longer on others.
-    Ctrl-C at any moment loses nothing: the same command goes on.
+    A small real model (SmolLM2, 135 million parameters) runs the agent in examples/office. It is trained on the agent's
+    traces (SFT on the successful ones, then GRPO) and evaluated on test tasks before and after each training. The demo
+    takes twenty to thirty minutes on two cores with bfloat16 instructions (avx512_bf16 or amx_bf16 in lscpu), and much
+    longer on others. Ctrl-C loses nothing: the same command continues.
 
-    Exit code 1 when something is not as it should be.
+    Exit code 1 when a check fails.
 
     Example: `spanloop demo --no-serve --seed 1`
     """
@@ -59,56 +60,55 @@ def demo(
     if tiny:
         _tiny(data_dir)
     else:
-        from .learn import Recipe
+        from .learning_loop import Recipe
 
-        learn(data_dir or _own_directory(seed), Recipe(source=model, seed=seed), serve=serve, fresh=fresh)
+        learn(data_dir or _default_directory(seed), Recipe(source=model, seed=seed), serve=serve, fresh=fresh)
 
 
-def _own_directory(seed: int) -> Path:
+def _default_directory(seed: int) -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "spanloop" / f"demo-{seed}"
 
 
 def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
-    """Run the demo that learns in the data directory ``path``.
+    """Run the learning demo in the data directory ``path``.
 
     Args:
-        path: Made when it is not there; a demo that was begun there goes on.
-        recipe: What to do.
-        serve: Keep everything up afterwards, until Ctrl-C.
-        fresh: Remove an earlier demo first.
+        path: The data directory; created if missing. An unfinished demo in it continues.
+        recipe: The demo's settings.
+        serve: Keep everything running afterwards, until Ctrl-C.
+        fresh: Delete an earlier demo first.
 
     Raises:
-        SpanloopError: A stage failed; the same call goes on.
+        SpanloopError: A stage failed; the same call continues.
         Exit: With 1 when a claim does not hold, with 130 after Ctrl-C.
     """
     from spanloop.datadir import DataDir
     from spanloop.runtime.services import Ports
     from spanloop.runtime.stack import running_stack
 
-    from .learn import MODEL, Loop
-    from .ledger import Ledger
-    from .report import report
-    from .stages import Stages
+    from .learning_loop import MODEL, Loop
+    from .learning_report import report
+    from .stages import FinishedStages, StageDisplay
 
     if fresh and path.exists():
-        _throw_away(path)
+        _delete_demo(path)
     directory = data_directory(path)
-    ledger = Ledger(directory.path / "demo" / "done.json", recipe._asdict())
-    stages = Stages()
+    finished = FinishedStages(directory.path / "demo" / "done.json", recipe._asdict())
+    stages = StageDisplay()
     err.print(f"the demo's data: {directory.path}", markup=False)
     ok: bool | None = None
     try:
         with running_stack(directory, Ports.free(), stages.progress, pipeline=False) as supervisor:
             if (dashboard := directory.running("dashboard")) is not None:
                 err.print(f"watch it: {dashboard.url}", markup=False)
-            versions = Loop(directory, recipe, ledger, stages).run()
+            versions = Loop(directory, recipe, finished, stages).run()
             ok = report(directory, MODEL, versions)
-            out.print(f"\n{_duration(ledger)}", markup=False)
+            out.print(f"\n{_duration(finished)}", markup=False)
             if serve:
                 if dashboard is not None:
                     out.print(f"the dashboard on this data: {dashboard.url}", markup=False)
-                err.print("Ctrl-C ends it; the data stays")
+                err.print("Ctrl-C stops everything; the data stays")
                 supervisor.watch(threading.Event())
     except KeyboardInterrupt:
         if ok is None:
@@ -119,28 +119,29 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
         raise typer.Exit(1)
 
 
-def _duration(ledger: "Ledger") -> str:
-    """What the stages took, and what attempts took that were broken off, by whichever runs of the command."""
-    by_length = sorted(ledger.seconds.items(), key=lambda each: -each[1])
+def _duration(stages: "FinishedStages") -> str:
+    """Format the time of all runs of the command, interrupted stages included."""
+    by_length = sorted(stages.seconds.items(), key=lambda each: -each[1])
     longest = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in by_length[:4])
-    minutes = (sum(ledger.seconds.values()) + ledger.interrupted_s) / 60
-    lost = f", {ledger.interrupted_s / 60:.1f} of them in stages that were broken off" if ledger.interrupted_s else ""
-    return f"the demo took {minutes:.1f} minutes{lost}: {longest}"
+    minutes = (sum(stages.seconds.values()) + stages.interrupted_s) / 60
+    interrupted = f", {stages.interrupted_s / 60:.1f} of them in interrupted stages" if stages.interrupted_s else ""
+    return f"the demo took {minutes:.1f} minutes{interrupted}: {longest}"
 
 
-def _throw_away(path: Path) -> None:
-    """Remove an earlier demo.
+def _delete_demo(path: Path) -> None:
+    """Delete an earlier demo's data directory.
 
     Raises:
-        ConfigurationError: The directory is no demo's.
-        AlreadyRunningError: Something runs on it.
+        ConfigurationError: The directory holds no demo.
+        AlreadyRunningError: A spanloop runs on it.
     """
     from spanloop.datadir import DataDir
     from spanloop.runtime.supervisor import up_lock
 
     if not (path / "demo").is_dir():
         raise ConfigurationError(
-            f"{path} holds no demo, so --fresh leaves it alone.", next_step="Name an empty directory, or remove it."
+            f"{path} holds no demo, so --fresh does not delete it.",
+            next_step="Name an empty directory, or delete it yourself.",
         )
     with up_lock(DataDir(path)):
         shutil.rmtree(path)
@@ -152,15 +153,15 @@ def _tiny(data_dir: Path | None) -> None:
     from .tiny_loop import run_tiny
 
     path = data_dir or Path(tempfile.mkdtemp(prefix="spanloop-demo-"))
-    is_kept = True
+    is_retained = True
     try:
         ok = run_tiny(data_directory(path))
-        is_kept = data_dir is not None or not ok
+        is_retained = data_dir is not None or not ok
     except KeyboardInterrupt:
-        is_kept = data_dir is not None
+        is_retained = data_dir is not None
         raise
     finally:
-        if is_kept:
+        if is_retained:
             err.print(f"look at it with: {command_line('up', DataDir(path))}", markup=False)
         else:
             shutil.rmtree(path, ignore_errors=True)

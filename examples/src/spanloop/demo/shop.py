@@ -1,20 +1,25 @@
-"""The scripted world of the tiny demo: a shop with two tools, its tasks, and conversations about it.
+"""A scripted shop for the tiny demo: its items, two tools, tasks with right answers, and sample conversations.
 
-The tiny model is trained on ``conversation``; the demo's agent works on ``question`` with the real tools. Nothing
-here is random unless a generator is passed in.
+The tiny model is trained on ``conversation``; the demo's agent works on ``question`` with the real tools. Everything
+is deterministic but for what a passed generator decides.
 """
 
 import json
 import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict
 
 ITEMS: Final = {"apple": 2, "bread": 3, "cheese": 7, "tea": 5, "rice": 4, "jam": 6}
-"""Unit prices of what the shop sells."""
+"""Item → unit price."""
 
 UNKNOWN_ITEMS: Final = ("melon", "fig")
-"""Asked for in tasks and sold nowhere: the price tool fails on them."""
+"""Items of tasks that the shop does not sell: the price tool fails on them."""
 
 QUANTITIES: Final = (2, 3, 4, 5)
+
+TASK_COUNT: Final = 8
 
 SYSTEM: Final = "You are a shop clerk. Use the tools."
 
@@ -37,7 +42,7 @@ class Tool(NamedTuple):
     parameters: dict[str, Parameter]
 
     def definition(self) -> dict[str, Any]:
-        """The tool in the OpenAI API's form."""
+        """Return the tool in the OpenAI API's form."""
         schema = {"type": "object", "properties": self.parameters, "required": list(self.parameters)}
         function = {"name": self.name, "description": self.description, "parameters": schema}
         return {"type": "function", "function": function}
@@ -49,34 +54,62 @@ TOOLS: Final = (
 )
 
 
+class ShopFiles(NamedTuple):
+    """Files that the demo's agent reads."""
+
+    tasks: Path
+    database: Path
+
+
+def write_shop(folder: Path) -> ShopFiles:
+    """Write ``world.json`` (system prompt, tools and tasks) and ``shop.sqlite`` (prices) into ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = ShopFiles(folder / "world.json", folder / "shop.sqlite")
+    tasks: list[dict[str, str]] = []
+    for number, item in enumerate([*ITEMS, *UNKNOWN_ITEMS][:TASK_COUNT]):
+        quantity = QUANTITIES[number % len(QUANTITIES)]
+        answer = str(ITEMS[item] * quantity) if item in ITEMS else "We do not sell that."
+        tasks.append({"id": f"shop-{number}", "question": question(item, quantity), "item": item, "answer": answer})
+    content = {"system": SYSTEM, "tools": [tool.definition() for tool in TOOLS], "tasks": tasks}
+    files.tasks.write_text(json.dumps(content, indent=1))
+    with closing(sqlite3.connect(files.database)) as connection, connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS items (name TEXT PRIMARY KEY, price INTEGER NOT NULL)")
+        connection.executemany("INSERT OR REPLACE INTO items VALUES (?, ?)", ITEMS.items())
+    return files
+
+
 def question(item: str, quantity: int) -> str:
-    """The task's wording."""
+    """Return the user's question of a task."""
     return f"What do {quantity} {item} cost?"
 
 
 def conversation(rng: random.Random) -> list[Message]:
-    """One scripted conversation, with mistakes in every fifth step so that the model's policy has some to make."""
+    """Return one scripted conversation; every fifth step has a mistake, so that the trained model makes mistakes."""
     item = rng.choice([*ITEMS, *UNKNOWN_ITEMS])
     quantity = rng.choice(QUANTITIES)
-    asked = item if rng.random() < 0.8 else rng.choice([*ITEMS, *UNKNOWN_ITEMS])
+    called_item = item if rng.random() < 0.8 else rng.choice([*ITEMS, *UNKNOWN_ITEMS])
     messages: list[Message] = [
         {"role": "system", "content": SYSTEM},
         {"role": "user", "content": question(item, quantity)},
-        _call("price", {"item": asked}),
+        _call("price", {"item": called_item}),
     ]
-    if asked not in ITEMS:
+    if called_item not in ITEMS:
         answer = "We do not sell that." if rng.random() < 0.8 else str(quantity)
-        return [*messages, _result(f"Error: KeyError: no item {asked!r}"), {"role": "assistant", "content": answer}]
-    price = ITEMS[asked]
+        return [
+            *messages,
+            _result(f"Error: KeyError: no item {called_item!r}"),
+            {"role": "assistant", "content": answer},
+        ]
+    price = ITEMS[called_item]
     factor = quantity if rng.random() < 0.8 else rng.choice(QUANTITIES)
     product = price * factor
-    said = product if rng.random() < 0.8 else product + 1
+    total = product if rng.random() < 0.8 else product + 1
     return [
         *messages,
         _result(str(price)),
         _call("multiply", {"a": factor, "b": price}),
         _result(str(product)),
-        {"role": "assistant", "content": f"{said}"},
+        {"role": "assistant", "content": f"{total}"},
     ]
 
 

@@ -1,12 +1,11 @@
-"""The tiny demo's agent: an ordinary OpenAI-SDK loop with two real tools, as anybody would write it.
+"""The tiny demo's agent: an ordinary OpenAI-SDK loop with two real tools.
 
-It runs as a program of its own::
+It runs as a separate program::
 
-    opentelemetry-instrument python agent.py WORLD.json SHOP.sqlite REPORT.json --attempts 4
+    opentelemetry-instrument python shop_agent.py WORLD.json SHOP.sqlite REPORT.json --attempts 4
 
-The two lines of spanloop in it, ``task()`` and ``reward()``, are optional in an app; here they say which attempts are
-at the same task and how well each went. The report is the agent's own account of what happened, written so that
-somebody else can compare it with what the spans say.
+Its two calls of spanloop, ``task()`` and ``reward()``, are optional in an app; here they name the task and the reward
+of each attempt. The report records what the agent did, so that the demo can compare it with the spans.
 """
 
 import argparse
@@ -24,11 +23,11 @@ from spanloop.instrumentation import reward, task
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MOST_STEPS = 4
+MAX_STEPS = 4
 
 
-class Outcome(NamedTuple):
-    """The agent's own account of one attempt."""
+class AttemptReport(NamedTuple):
+    """What the agent did in one attempt."""
 
     task_id: str
     reward: float
@@ -38,14 +37,14 @@ class Outcome(NamedTuple):
 
 
 class Shop:
-    """The tools. They raise when they cannot do what they were asked."""
+    """The tools. A tool that fails raises."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
         self._tools: dict[str, Callable[..., object]] = {"price": self.price, "multiply": self.multiply}
 
     def price(self, item: str) -> int:
-        """Unit price of an item."""
+        """Return the unit price of an item."""
         with closing(sqlite3.connect(self._database)) as connection:
             row = connection.execute("SELECT price FROM items WHERE name = ?", (item,)).fetchone()
         if row is None:
@@ -53,7 +52,7 @@ class Shop:
         return int(row[0])
 
     def multiply(self, a: int, b: int) -> int:
-        """Product of two numbers."""
+        """Return the product of two numbers."""
         return int(a) * int(b)
 
     def call(self, name: str, arguments: str) -> str:
@@ -63,17 +62,17 @@ class Shop:
         return str(self._tools[name](**json.loads(arguments)))
 
 
-def attempt(client: OpenAI, model: str, shop: Shop, world: dict[str, Any], each: dict[str, Any]) -> Outcome:
-    """One attempt at one task: ask, run the tools that were called, ask again, until there is an answer."""
+def attempt(client: OpenAI, model: str, shop: Shop, world: dict[str, Any], shop_task: dict[str, Any]) -> AttemptReport:
+    """Attempt one task: call the model and run its tool calls until it answers."""
     messages: list[Any] = [
         {"role": "system", "content": world["system"]},
-        {"role": "user", "content": each["question"]},
+        {"role": "user", "content": shop_task["question"]},
     ]
     response_ids: list[str] = []
     failed: list[str] = []
     answer = ""
-    with task(each["id"]):
-        for _ in range(MOST_STEPS):
+    with task(shop_task["id"]):
+        for _ in range(MAX_STEPS):
             reply = client.chat.completions.create(
                 model=model, messages=messages, tools=world["tools"], temperature=1.0, max_tokens=64
             )
@@ -88,25 +87,25 @@ def attempt(client: OpenAI, model: str, shop: Shop, world: dict[str, Any], each:
                     continue
                 try:
                     content = shop.call(call.function.name, call.function.arguments)
-                except Exception as error:  # noqa: BLE001 - whatever a tool raises, the model is told
+                except Exception as error:  # noqa: BLE001 - the model reads every error of a tool
                     failed.append(call.id)
                     content = f"Error: {type(error).__name__}: {error.args[0] if error.args else error}"
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
-        score = grade(each, answer, messages)
+        score = grade(shop_task, answer, messages)
         reward(score)
-    return Outcome(each["id"], score, response_ids, failed)
+    return AttemptReport(shop_task["id"], score, response_ids, failed)
 
 
-def grade(each: dict[str, Any], answer: str, messages: list[Any]) -> float:
-    """1 for the right answer; a little for having looked up the right item; else 0."""
-    if answer.strip() == each["answer"]:
+def grade(shop_task: dict[str, Any], answer: str, messages: list[Any]) -> float:
+    """Return 1 for the right answer, 0.25 when the right item was looked up, else 0."""
+    if answer.strip() == shop_task["answer"]:
         return 1.0
     calls = [call["function"]["arguments"] for message in messages for call in message.get("tool_calls", [])]
-    return 0.25 if any(each["item"] in arguments for arguments in calls) else 0.0
+    return 0.25 if any(shop_task["item"] in arguments for arguments in calls) else 0.0
 
 
 def main() -> None:
-    """Attempt every task and report."""
+    """Attempt every task and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("world", type=Path, help="system prompt, tools and tasks")
     parser.add_argument("database", type=Path, help="SQLite database of the shop")
@@ -117,13 +116,13 @@ def main() -> None:
     world = json.loads(options.world.read_text())
     client = OpenAI(api_key="not-needed", max_retries=0)
     shop = Shop(options.database)
-    work = [each for each in world["tasks"] for _ in range(options.attempts)]
+    attempted_tasks = [shop_task for shop_task in world["tasks"] for _ in range(options.attempts)]
     with ThreadPoolExecutor(max_workers=8) as pool:
-        running = [pool.submit(attempt, client, options.model, shop, world, each) for each in work]
-        outcomes = [each.result() for each in running]
-    options.report.write_text(json.dumps([outcome._asdict() for outcome in outcomes]))
-    mean = sum(outcome.reward for outcome in outcomes) / len(outcomes)
-    print(f"{len(outcomes)} attempts at {len(world['tasks'])} tasks, mean reward {mean:.2f}")
+        running = [pool.submit(attempt, client, options.model, shop, world, each) for each in attempted_tasks]
+        reports = [future.result() for future in running]
+    options.report.write_text(json.dumps([report._asdict() for report in reports]))
+    mean = sum(report.reward for report in reports) / len(reports)
+    print(f"{len(reports)} attempts at {len(world['tasks'])} tasks, mean reward {mean:.2f}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 # pyright: basic, reportPrivateImportUsage=false
-"""SmolLM2-135M-Instruct as training and serving need it: ``python -m spanloop.demo.smollm2 GGUF FOLDER``.
+"""Convert SmolLM2-135M-Instruct for training and serving: ``python -m spanloop.demo.smollm2 GGUF FOLDER``.
 
-The GGUF file keeps tensors and vocabulary, but neither says how text is cut before it is tokenized nor which tokens end
-and pad a row; both are given back here. The model's own chat template ignores tools, ours carries them.
+The GGUF file holds tensors and vocabulary, but neither the pre-tokenizer nor the tokens that end and pad a row; both
+are added here. The model's own chat template ignores tools; ours includes them.
 """
 
 import json
@@ -19,7 +19,7 @@ _CONTEXT_TOKENS: Final = 8192
 
 
 def complete_smollm2(folder: Path) -> None:
-    """Give a folder with this model its end of turn, its padding and the chat template with tools."""
+    """Write the end-of-turn token, the padding token and the chat template with tools into the model's folder."""
     (folder / "chat_template.jinja").write_text(packaged_template("smollm2_tools"))
     tokenizer = folder / "tokenizer_config.json"
     fields = _json(tokenizer)
@@ -29,7 +29,7 @@ def complete_smollm2(folder: Path) -> None:
         _write(folder / name, _json(folder / name) | _IDS)
     special = folder / "special_tokens_map.json"
     if special.exists():
-        # It would win over the file above in older readers.
+        # Older readers prefer this file to the one above.
         _write(special, _json(special) | {"bos_token": BOS, "eos_token": EOS, "pad_token": PAD})
 
 
@@ -37,21 +37,21 @@ def convert(gguf: Path, folder: Path) -> None:
     """Write the model of a GGUF file as a Hugging Face folder with float32 weights.
 
     Raises:
-        ValueError: It is another model.
+        ValueError: The file holds another model.
     """
     import torch
     from tokenizers import decoders, pre_tokenizers
     from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-    read: Any = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    backend = read.backend_tokenizer
+    gguf_tokenizer: Any = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    backend = gguf_tokenizer.backend_tokenizer
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     backend.decoder = decoders.ByteLevel()
-    got = {name: backend.token_to_id(token) for name, token in zip(_IDS, (BOS, EOS, PAD), strict=True)}
-    if got != _IDS:
-        raise ValueError(f"{gguf} is no SmolLM2: got {got}, expected {_IDS}.")
+    token_ids = {name: backend.token_to_id(token) for name, token in zip(_IDS, (BOS, EOS, PAD), strict=True)}
+    if token_ids != _IDS:
+        raise ValueError(f"{gguf} is not SmolLM2: got {token_ids}, expected {_IDS}.")
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend,
         bos_token=BOS,

@@ -1,12 +1,13 @@
-"""The tiny demo: the real loop with a model that was made a moment ago.
+"""The tiny demo: the whole loop in two minutes, with a model that it builds first.
 
-Made → served → used by an agent under ``opentelemetry-instrument`` → converted → trained on by verl → served again →
-used again. Then ``evidence`` looks at what the store holds. It claims no learning.
+Build the model → serve it → let an agent use it under ``opentelemetry-instrument`` → convert the spans → train with
+verl → serve the new version → let the agent use it. Then ``tiny_checks`` checks the store. It claims no learning.
 """
 
 import os
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,92 +21,94 @@ from spanloop.runtime.stack import running_stack
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import ServiceError
 
-from .evidence import Finding, RunRecord, findings
-from .settle import wait_until_stored
-from .shop_tasks import World, write_world
-from .stages import Stages
+from .shop import ShopFiles, write_shop
+from .stages import StageDisplay
+from .tiny_checks import CheckResult, DemoRun, check_run, read_report
 
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
+    from spanloop.store import Store
 
 MODEL: Final = "tiny"
 _ATTEMPTS: Final = 4
 _TRAINING_STEPS: Final = 2
 _AGENT_TIMEOUT_S: Final = 180.0
+_STORED_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.2
 _OTEL_PREFIX: Final = "OTEL_"
 
 
 def run_tiny(data_dir: "DataDir") -> bool:
-    """Run the loop in ``data_dir`` and print what was found; True when everything is as it should be."""
-    stages = Stages()
+    """Run the loop in ``data_dir`` and print the checks; True when all hold."""
+    stages = StageDisplay()
     with ExitStack() as services:
         with stages.stage("services up: ClickHouse, collector, gateway, scheduler"):
             services.enter_context(running_stack(data_dir, Ports.free(), stages.note, dashboard=False, pipeline=False))
-        record = _loop(data_dir, stages)
-        with stages.stage("the store was looked at"):
-            found = findings(data_dir, record)
-    return _report(found, stages)
+        demo_run = _loop(data_dir, stages)
+        with stages.stage("the store is checked"):
+            results = check_run(data_dir, demo_run)
+    return _print_results(results, stages)
 
 
-def _loop(data_dir: "DataDir", stages: Stages) -> RunRecord:
+def _loop(data_dir: "DataDir", stages: StageDisplay) -> DemoRun:
     folder = data_dir.path / "demo"
-    world = write_world(folder)
+    files = write_shop(folder)
     base = _make_model(data_dir, stages)
     _serve(data_dir, stages, base)
     before = folder / "before.json"
     with stages.stage(f"the agent works under opentelemetry-instrument, {_ATTEMPTS} attempts at each task"):
-        stages.note(_run_agent(data_dir, world, before, model=MODEL, attempts=_ATTEMPTS))
+        stages.note(_run_agent(data_dir, files, before, model=MODEL, attempts=_ATTEMPTS))
     _convert(data_dir, stages, [before])
     job_id, version = _train(data_dir, stages, base)
     after = folder / "after.json"
     with stages.stage(f"the agent works with {version}"):
-        stages.note(_run_agent(data_dir, world, after, model=MODEL, attempts=1))
+        stages.note(_run_agent(data_dir, files, after, model=MODEL, attempts=1))
     _convert(data_dir, stages, [before, after])
-    return RunRecord(base, version, job_id, _TRAINING_STEPS, before, after)
+    return DemoRun(base, version, job_id, _TRAINING_STEPS, before, after)
 
 
-def _make_model(data_dir: "DataDir", stages: Stages) -> str:
+def _make_model(data_dir: "DataDir", stages: StageDisplay) -> str:
     from spanloop.training.registry import Registry
 
-    with stages.stage("a model, its tokenizer and its chat template made on the spot"):
+    with stages.stage("a model, its tokenizer and its chat template are built"):
         from transformers.utils.logging import disable_progress_bar
 
         from spanloop.demo.tiny_model import build_tiny_model
 
-        disable_progress_bar()  # bars for a model that loads in milliseconds
+        disable_progress_bar()  # the model loads in milliseconds
         folder = data_dir.path / "demo" / "model"
         stages.note(f"{build_tiny_model(folder):,} parameters")
         version = Registry(data_dir).add(MODEL, folder)
     return f"{version.name}@{version.version}"
 
 
-def _serve(data_dir: "DataDir", stages: Stages, model: str) -> None:
+def _serve(data_dir: "DataDir", stages: StageDisplay, model: str) -> None:
     from spanloop.training.deploy import deploy
 
     with stages.stage(f"vLLM serves {model} behind the gateway"):
         deploy(data_dir, model)
 
 
-def _run_agent(data_dir: "DataDir", world: World, report: Path, *, model: str, attempts: int) -> str:
+def _run_agent(data_dir: "DataDir", files: ShopFiles, report: Path, *, model: str, attempts: int) -> str:
     gateway = data_dir.running("gateway")
     if gateway is None:
-        raise ServiceError("The gateway went away.", next_step=f"Read {data_dir.logs / 'gateway.log'}")
-    # The point of the demo: the agent's process has no OpenTelemetry setting at all.
+        raise ServiceError("The gateway has stopped.", next_step=f"Read {data_dir.logs / 'gateway.log'}")
+    # The agent must be traced without any OpenTelemetry setting.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_OTEL_PREFIX)}
     environment |= {DATA_DIR_ENV: str(data_dir.path), "OPENAI_BASE_URL": f"{gateway.url}/v1"}
     instrument = Path(sys.executable).with_name("opentelemetry-instrument")
     script = Path(__file__).with_name("shop_agent.py")
-    command = [str(instrument), sys.executable, str(script), str(world.tasks), str(world.database), str(report)]
+    command = [str(instrument), sys.executable, str(script), str(files.tasks), str(files.database), str(report)]
     command += ["--model", model, "--attempts", str(attempts)]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=_AGENT_TIMEOUT_S, check=False
     )
-    if done.returncode:
-        raise ServiceError(f"The agent ended with {done.returncode}:\n{done.stderr.strip()[-2000:]}")
-    return done.stdout.strip()
+    if completed.returncode:
+        raise ServiceError(f"The agent ended with {completed.returncode}:\n{completed.stderr.strip()[-2000:]}")
+    return completed.stdout.strip()
 
 
-def _convert(data_dir: "DataDir", stages: Stages, reports: list[Path]) -> None:
+def _convert(data_dir: "DataDir", stages: StageDisplay, reports: list[Path]) -> None:
     from spanloop.pipeline import run
     from spanloop.store import connect
 
@@ -115,7 +118,23 @@ def _convert(data_dir: "DataDir", stages: Stages, reports: list[Path]) -> None:
         stages.note(f"{report.spans} spans, {report.transitions} transitions, {report.trajectories} token rows")
 
 
-def _train(data_dir: "DataDir", stages: Stages, base: str) -> tuple[str, str]:
+def wait_until_stored(store: "Store", report_paths: list[Path]) -> None:
+    """Wait until the store holds a span and a capture for each reported call, and a score for each attempt.
+
+    An acknowledged span can be queried about a second later. After 30 s it returns without an error: ``tiny_checks``
+    then reports what is missing.
+    """
+    attempts = [attempt for path in report_paths for attempt in read_report(path)]
+    calls = sum(len(attempt.response_ids) for attempt in attempts)
+    deadline_s = time.monotonic() + _STORED_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        spans, captures, scores = store.query("demo_arrived").row(0)
+        if spans >= calls and captures >= calls and scores >= len(attempts):
+            return
+        time.sleep(_POLL_S)
+
+
+def _train(data_dir: "DataDir", stages: StageDisplay, base: str) -> tuple[str, str]:
     from spanloop.training.jobs import JobApi, JobKind, JobSpec
 
     spec = JobSpec(
@@ -135,11 +154,11 @@ def _train(data_dir: "DataDir", stages: Stages, base: str) -> tuple[str, str]:
     return job.id, str(job.model_version)
 
 
-def _report(found: list[Finding], stages: Stages) -> bool:
-    for each in found:
-        mark = "[green]✓[/green]" if each.ok else "[red]✗[/red]"
-        out.print(f"{mark} {escape(each.claim)}: [dim]{escape(each.seen)}[/dim]")
-    failed = sum(not each.ok for each in found)
+def _print_results(results: list[CheckResult], stages: StageDisplay) -> bool:
+    for result in results:
+        mark = "[green]✓[/green]" if result.ok else "[red]✗[/red]"
+        out.print(f"{mark} {escape(result.claim)}: [dim]{escape(result.observed)}[/dim]")
+    failed = sum(not result.ok for result in results)
     verdict = "[green]all hold[/green]" if not failed else f"[red]{failed} do not hold[/red]"
-    out.print(f"{len(found)} checks, {verdict}; the tiny demo took {stages.elapsed_s:.0f} s")
+    out.print(f"{len(results)} checks, {verdict}; the tiny demo took {stages.elapsed_s:.0f} s")
     return not failed

@@ -1,10 +1,9 @@
 # pyright: basic, reportPrivateImportUsage=false
-"""A model of about 100,000 parameters, its tokenizer and its chat template, made on the spot in seconds.
+"""Build a model of about 100,000 parameters, its tokenizer and its chat template in seconds.
 
-It exists so that the whole loop can be run for real in two minutes: vLLM serves it, it emits well-formed tool calls
-that are often wrong, verl trains it. It is a real Hugging Face folder and nothing about it is special-cased
-elsewhere. It knows one scripted world, a shop (``shop.py``), from a few seconds of next-token training on
-generated conversations; nobody should expect it to know anything else.
+With it the whole loop runs for real in two minutes: vLLM serves it, it emits well-formed tool calls that are often
+wrong, and verl trains it. It is an ordinary Hugging Face folder, without special cases elsewhere. A few seconds of
+next-token training on generated conversations (``shop.py``) teach it the scripted shop and nothing else.
 
 Its embeddings are not tied, so that new weights can be loaded into a running engine.
 """
@@ -53,7 +52,7 @@ def build_tiny_model(path: Path, *, seed: int = 0, training_steps: int = _TRAINI
     """Write the model, tokenizer, chat template and generation config to the folder ``path``.
 
     Args:
-        path: Folder to create; files in it are overwritten.
+        path: The folder to create; existing files are overwritten.
         seed: The same seed on the same machine gives the same weights.
         training_steps: Steps of next-token training, about 50 ms each; 0 leaves random weights.
 
@@ -74,7 +73,7 @@ def build_tiny_model(path: Path, *, seed: int = 0, training_steps: int = _TRAINI
 
 @contextmanager
 def _one_thread() -> Generator[None]:
-    """Matrices this small gain nothing from a second thread, and beside a busy process they lose eightfold by it."""
+    """Limit torch to one thread: such small matrices gain nothing from a second, and lose eightfold on a busy CPU."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -84,7 +83,7 @@ def _one_thread() -> Generator[None]:
 
 
 def _render_plain(messages: list[Message]) -> str:
-    """Raw text for the tokenizer's training: it decides which merges exist, so it only has to be representative."""
+    """Return raw text for the tokenizer's training; it only has to be representative, because it decides the merges."""
     return json.dumps(messages, ensure_ascii=False) + "\n".join(f"{tool.name}: {tool.description}" for tool in TOOLS)
 
 
@@ -101,7 +100,7 @@ def _tokenizer(corpus: list[str]) -> PreTrainedTokenizerFast:
         show_progress=False,
     )
     backend.train_from_iterator(corpus, trainer)
-    # Not special: a reply's text must still show them, or no parser could find a tool call in it.
+    # Not special tokens: a decoded response must contain them, or the parser would find no tool call.
     backend.add_tokens([AddedToken(text, special=False, normalized=False) for text in _ADDED])
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,

@@ -1,5 +1,5 @@
 # pyright: basic, reportPrivateImportUsage=false
-"""Computes again what the loop claims: prompt tokens, logprobs, whether weights differ. Reads model folders only."""
+"""Recompute prompt tokens, log-probabilities and weight differences from model folders, to check the tiny demo."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def chat_renderer(folder: Path) -> "Callable[[list[dict[str, Any]], list[dict[str, Any]]], list[int]]":
-    """A function from OpenAI messages and tool definitions to the prompt's token ids, by the folder's chat template."""
+    """Return a function from OpenAI messages and tool definitions to the prompt's token ids, by the chat template."""
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
 
     def render(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[int]:
@@ -29,16 +29,16 @@ def chat_renderer(folder: Path) -> "Callable[[list[dict[str, Any]], list[dict[st
     return render
 
 
-def weights_differ(one: Path, other: Path) -> tuple[int, int]:
-    """How many tensors of two folders of the same architecture differ, and how many there are."""
-    first, second = _tensors(one), _tensors(other)
-    shared = first.keys() & second.keys()
-    differing = sum(not torch.equal(first[name].float(), second[name].float()) for name in shared)
+def count_changed_tensors(base: Path, trained: Path) -> tuple[int, int]:
+    """Count the tensors that differ between two model folders of one architecture, and all tensors."""
+    base_tensors, trained_tensors = _load_tensors(base), _load_tensors(trained)
+    shared = base_tensors.keys() & trained_tensors.keys()
+    differing = sum(not torch.equal(base_tensors[name].float(), trained_tensors[name].float()) for name in shared)
     return differing, len(shared)
 
 
 def logprob_gaps(rows: "pl.DataFrame", folders: list[Path]) -> list[float]:
-    """For each model folder, the mean absolute difference between its logprobs and the captured ones, in nats.
+    """Return each model folder's mean absolute difference between its logprobs and the captured ones, in nats.
 
     Args:
         rows: ``prompt_token_ids``, ``response_token_ids`` and ``logprobs`` of sampled steps.
@@ -47,8 +47,8 @@ def logprob_gaps(rows: "pl.DataFrame", folders: list[Path]) -> list[float]:
     return [logprob_agreement(folder, rows).mean for folder in folders]
 
 
-def _tensors(folder: Path) -> dict[str, torch.Tensor]:
-    found: dict[str, torch.Tensor] = {}
+def _load_tensors(folder: Path) -> dict[str, torch.Tensor]:
+    tensors: dict[str, torch.Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
-        found |= load_file(file)
-    return found
+        tensors |= load_file(file)
+    return tensors

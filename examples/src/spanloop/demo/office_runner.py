@@ -1,4 +1,4 @@
-"""Runs the example agent ``examples/office`` under ``opentelemetry-instrument``, as a user would."""
+"""Run the example agent ``examples/office`` under ``opentelemetry-instrument``, as a user does."""
 
 import os
 import re
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 OTEL_PREFIX: Final = "OTEL_"
 _PROGRESS: Final = re.compile(r"(\d+)/(\d+) attempts, mean reward ([\d.]+)")
-_SETTLE_TIMEOUT_S: Final = 120.0
+_DRAIN_TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 0.2
 _TAIL_CHARACTERS: Final = 2_000
 
 
 def office_folder() -> Path:
-    """Where the example agent lies: in an installed wheel beside this module, in a clone under ``examples``.
+    """Return the example agent's folder: beside this module in an installed wheel, under ``examples`` in a clone.
 
     Raises:
-        ConfigurationError: It is in neither place.
+        ConfigurationError: The folder is in neither place.
     """
     here = Path(__file__)
     candidates = [here.with_name("office_agent"), *(parent / "examples" / "office" for parent in here.parents)]
@@ -37,8 +37,8 @@ def office_folder() -> Path:
         if (folder / "agent.py").exists():
             return folder
     raise ConfigurationError(
-        "The demo's agent is not there: expected examples/office of the project.",
-        next_step="Install spanloop again, or run the demo in a clone of the project.",
+        "The demo's agent is missing: expected examples/office of the project.",
+        next_step="Reinstall spanloop, or run the demo in a clone of the project.",
     )
 
 
@@ -46,16 +46,16 @@ def make_office(folder: Path, *, seed: int, train: int, test: int) -> None:
     """Write ``office.sqlite``, ``train.json`` and ``test.json``.
 
     Args:
-        folder: Made when it is not there.
-        seed: Of the questions.
-        train: Questions to train on.
-        test: Questions to evaluate with, none of which share wording or values with the former.
+        folder: The folder; created if missing.
+        seed: Seed of the questions.
+        train: Number of training questions.
+        test: Number of test questions, which share no wording and no value with the training questions.
     """
     command = [sys.executable, "tasks.py", str(folder.absolute()), "--seed", str(seed)]
     command += ["--train", str(train), "--test", str(test)]
-    done = subprocess.run(command, cwd=office_folder(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ConfigurationError(f"The tasks could not be made: {done.stderr.strip()[-_TAIL_CHARACTERS:]}")
+    completed = subprocess.run(command, cwd=office_folder(), capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise ConfigurationError(f"Tasks could not be generated: {completed.stderr.strip()[-_TAIL_CHARACTERS:]}")
 
 
 def run_office(
@@ -67,23 +67,23 @@ def run_office(
     attempts: int,
     on_progress: "Callable[[int, int, float], None]",
 ) -> float:
-    """Let the agent attempt every task of a file; returns the mean reward that it saw.
+    """Run the agent on every task of a file; return its mean reward.
 
     Args:
-        data_dir: Of the running spanloop whose gateway answers.
-        folder: That `make_office` filled.
+        data_dir: The data directory of the running spanloop.
+        folder: A folder that `make_office` filled.
         tasks: The task file.
-        model: Name that the gateway serves.
-        attempts: At each task.
-        on_progress: Is told attempts done, attempts in all and the mean reward so far.
+        model: The name under which the gateway serves the model.
+        attempts: Attempts at each task.
+        on_progress: Receives the finished attempts, all attempts and the mean reward so far.
 
     Raises:
-        ServiceError: The gateway is gone, or the agent ended with an error.
+        ServiceError: The gateway has stopped, or the agent ended with an error.
     """
     gateway = data_dir.running("gateway")
     if gateway is None:
-        raise ServiceError("The gateway went away.", next_step=f"Read {data_dir.logs / 'gateway.log'}")
-    # The point of it all: the agent's process has no OpenTelemetry setting.
+        raise ServiceError("The gateway has stopped.", next_step=f"Read {data_dir.logs / 'gateway.log'}")
+    # The agent must be traced without any OpenTelemetry setting.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OTEL_PREFIX)}
     environment |= {DATA_DIR_ENV: str(data_dir.path), "OPENAI_BASE_URL": f"{gateway.url}/v1"}
     command = [str(Path(sys.executable).with_name("opentelemetry-instrument")), sys.executable, "agent.py"]
@@ -95,9 +95,9 @@ def run_office(
         )
         try:
             for line in process.stdout or ():
-                if found := _PROGRESS.match(line):
-                    mean = float(found[3])
-                    on_progress(int(found[1]), int(found[2]), mean)
+                if progress := _PROGRESS.match(line):
+                    mean = float(progress[3])
+                    on_progress(int(progress[1]), int(progress[2]), mean)
             status = process.wait()
         except BaseException:
             process.kill()
@@ -108,26 +108,26 @@ def run_office(
             raise ServiceError(
                 f"The agent ended with {status}:\n{errors.read().strip()[-_TAIL_CHARACTERS:]}",
                 next_step=f"Read {data_dir.logs / 'gateway.log'} and {data_dir.logs / 'engine.log'}; then the same "
-                "command goes on.",
+                "command continues.",
             )
-    _await_arrival(data_dir)
+    _await_empty_spools(data_dir)
     return mean
 
 
-def _await_arrival(data_dir: "DataDir") -> None:
-    """Return when nothing waits in a spool any more: what was acknowledged can be queried.
+def _await_empty_spools(data_dir: "DataDir") -> None:
+    """Wait until both spools are empty, so that every acknowledged span and capture can be queried.
 
     Raises:
-        ServiceError: Something still waits after two minutes.
+        ServiceError: Data still waits after two minutes.
     """
-    deadline_s = time.monotonic() + _SETTLE_TIMEOUT_S
+    deadline_s = time.monotonic() + _DRAIN_TIMEOUT_S
     while True:
-        spool, engine = service_health.spool_health(data_dir), service_health.gateway_health(data_dir)
-        if spool is not None and engine is not None and not spool.waiting_bytes and not engine.waiting_bytes:
+        spool, gateway = service_health.spool_health(data_dir), service_health.gateway_health(data_dir)
+        if spool is not None and gateway is not None and not spool.waiting_bytes and not gateway.waiting_bytes:
             return
         if time.monotonic() > deadline_s:
             raise ServiceError(
                 "Spans or captures have not reached ClickHouse after two minutes.",
-                next_step=f"Read {data_dir.logs / 'collector.log'}; nothing is lost, and the same command goes on.",
+                next_step=f"Read {data_dir.logs / 'collector.log'}; nothing is lost, and the same command continues.",
             )
         time.sleep(_POLL_S)

@@ -1,7 +1,8 @@
-"""The demo that learns: a small real model behind a real agent, before and after training on its own traces.
+"""The learning demo: evaluate a small real model as an agent, before and after training on its own traces.
 
-Model fetched → served → evaluated on test tasks → set to training tasks → SFT on what it did right → evaluated → set to
-training tasks again → GRPO on good and bad attempts → evaluated. Every figure comes from the store; see ``report``.
+Fetch the model → serve it → evaluate it on test tasks → attempt training tasks → SFT on the successful attempts →
+evaluate → attempt training tasks → GRPO on all attempts → evaluate. ``learning_report`` reads the figures from the
+store.
 """
 
 import time
@@ -16,9 +17,8 @@ from spanloop.runtime.job_progress import await_job, last_metrics
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import SpanloopError
 
-from .ledger import Ledger
-from .office import make_office, run_office
-from .stages import Stages
+from .office_runner import make_office, run_office
+from .stages import FinishedStages, StageDisplay
 
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
@@ -31,21 +31,21 @@ TRAIN_PREFIX: Final = "train/"
 
 
 class Recipe(NamedTuple):
-    """How much of what; the defaults were measured on two cores (docs/benchmarks.md)."""
+    """Settings of the demo; the defaults were measured on two cores (docs/benchmarks.md)."""
 
     source: str = "smollm2"
-    """Of the model, as ``spanloop models add`` takes it."""
+    """The model's source, as for ``spanloop models add``."""
     seed: int = 0
-    """Of tasks, shuffling and intervals. Sampling itself is not seeded: an agent in production is not."""
+    """Seed of tasks, shuffling and intervals. Sampling is not seeded, as in production."""
     test_tasks: int = 200
     train_tasks: int = 128
     sft_attempts: int = 4
-    """At each training task, by the base model."""
+    """Attempts of the base model at each training task."""
     sft_steps: int = 12
     sft_batch: int = 16
     sft_learning_rate: float = 3e-5
     grpo_attempts: int = 4
-    """At each training task, by the model that SFT made; the size of a group."""
+    """Attempts of the SFT model at each training task; the size of a group."""
     grpo_steps: int = 8
     grpo_batch: int = 16
     grpo_learning_rate: float = 3e-6
@@ -55,28 +55,28 @@ class Loop:
     """One run of the demo in one data directory.
 
     Args:
-        data_dir: Whose services run.
-        recipe: What to do.
-        ledger: What has been done.
-        stages: Where to say so.
+        data_dir: The data directory of the running services.
+        recipe: The demo's settings.
+        finished: The stages that need not run again.
+        stages: The display.
     """
 
-    def __init__(self, data_dir: "DataDir", recipe: Recipe, ledger: Ledger, stages: Stages) -> None:
+    def __init__(self, data_dir: "DataDir", recipe: Recipe, finished: FinishedStages, stages: StageDisplay) -> None:
         self._data_dir = data_dir
         self._recipe = recipe
-        self._ledger = ledger
+        self._finished = finished
         self._stages = stages
         self._folder = data_dir.path / "demo"
 
     def run(self) -> list[str]:
-        """Do what has not been done; returns the versions (``name@version``) in order.
+        """Run the unfinished stages; return the versions (``name@version``) in order.
 
         Raises:
-            SpanloopError: A stage failed; says which and what next.
+            SpanloopError: A stage failed.
         """
         recipe = self._recipe
         base = self._stage("model", f"the model {recipe.source} is fetched, checked and added", self._add_model)
-        self._stage("tasks", "tasks are made, each with an answer that can be checked", self._make_tasks)
+        self._stage("tasks", "tasks with known answers are generated", self._make_tasks)
         self._evaluate(str(base["version"]))
         tuned = self._learn("sft", str(base["version"]), recipe.sft_attempts)
         self._evaluate(tuned)
@@ -93,7 +93,7 @@ class Loop:
         for warning in require_model(self._recipe.source, folder):
             self._stages.note(warning.what)
         registry = Registry(self._data_dir)
-        # A kill after adding and before the ledger must not make a second first version.
+        # A kill between adding and recording must not create a second version.
         version = next(iter(registry.list(MODEL)), None) or registry.add(
             MODEL, folder, metadata={"source": self._recipe.source}
         )
@@ -103,40 +103,40 @@ class Loop:
     def _make_tasks(self) -> dict[str, Any]:
         recipe = self._recipe
         make_office(self._folder, seed=recipe.seed, train=recipe.train_tasks, test=recipe.test_tasks)
-        self._stages.note(f"{recipe.train_tasks} to train on, {recipe.test_tasks} to test with")
+        self._stages.note(f"{recipe.train_tasks} for training, {recipe.test_tasks} for testing")
         return {}
 
     def _evaluate(self, version: str) -> None:
-        def work() -> dict[str, Any]:
+        def run_and_evaluate() -> dict[str, Any]:
             since = datetime.now(UTC)
-            self._work(version, "test.json", attempts=1)
+            self._run_agent(version, "test.json", attempts=1)
             from spanloop.store import connect
             from spanloop.training.evaluation import evaluate
 
             with connect(self._data_dir) as store:
-                found = evaluate(
+                evaluation = evaluate(
                     store, name=MODEL, model=version, task_prefix=TEST_PREFIX, since=since, seed=self._recipe.seed
                 )
-            self._stages.note(f"success {_percent(*found.success)}")
-            return {"evaluation": found.evaluation_id}
+            self._stages.note(f"success {_percent(*evaluation.success)}")
+            return {"evaluation": evaluation.evaluation_id}
 
-        self._stage(f"evaluate {version}", f"{version} works on the test tasks", work)
+        self._stage(f"evaluate {version}", f"{version} attempts the test tasks", run_and_evaluate)
 
     def _learn(self, kind: str, base: str, attempts: int) -> str:
-        """Collect episodes of ``base`` on the training tasks and train on them; returns the new version."""
+        """Collect episodes of ``base`` on the training tasks and train on them; return the new version."""
 
         def collect() -> dict[str, Any]:
             since = datetime.now(UTC)
-            self._work(base, "train.json", attempts=attempts)
+            self._run_agent(base, "train.json", attempts=attempts)
             return {"since": since.isoformat()}
 
-        collected = self._stage(f"collect {kind}", f"{base} works on the training tasks", collect)
+        collected = self._stage(f"collect {kind}", f"{base} attempts the training tasks", collect)
         since = datetime.fromisoformat(collected["since"])
 
         def train() -> dict[str, Any]:
             return self._train(self._spec(kind, base, since))
 
-        trained = self._stage(f"train {kind}", f"verl trains {base} on what it did ({kind.upper()})", train)
+        trained = self._stage(f"train {kind}", f"verl trains {base} on its own attempts ({kind.upper()})", train)
         return str(trained["version"])
 
     def _spec(self, kind: str, base: str, since: datetime) -> "JobSpec":
@@ -173,9 +173,9 @@ class Loop:
         from spanloop.training.jobs import JobApi
 
         api = JobApi(self._data_dir)
-        # The same job when the demo was stopped meanwhile: its scheduler went on with it, or will.
-        lost = {JobState.FAILED, JobState.CANCELLED}
-        known = next((job for job in api.list() if job.spec == spec and job.state not in lost), None)
+        # A demo that was stopped has submitted the job already; the scheduler continues it.
+        unusable = {JobState.FAILED, JobState.CANCELLED}
+        submitted = next((job for job in api.list() if job.spec == spec and job.state not in unusable), None)
         shown_step, metrics = 0, ""
 
         def show(job: "Job") -> None:
@@ -184,19 +184,19 @@ class Loop:
                 shown_step, metrics = job.step, last_metrics(self._data_dir, job.id)
             self._stages.progress(f"{job.state}, step {job.step} of {job.steps_total or '?'}  {metrics}")
 
-        job = await_job(api, self._data_dir, (known or api.submit(spec)).id, show)
+        job = await_job(api, self._data_dir, (submitted or api.submit(spec)).id, show)
         self._stages.note(f"{job.model_version} after {job.steps_total} steps")
         return {"version": job.model_version, "job": job.id}
 
-    def _work(self, version: str, tasks: str, *, attempts: int) -> None:
-        """Serve ``version``, let the agent work, and convert what it did."""
+    def _run_agent(self, version: str, tasks: str, *, attempts: int) -> None:
+        """Serve ``version``, run the agent on the tasks, and convert its spans."""
         from spanloop.pipeline import run
         from spanloop.runtime import service_health
         from spanloop.store import connect
         from spanloop.training.deploy import deploy
 
-        engine = service_health.gateway_health(self._data_dir)
-        if engine is None or engine.model != version or engine.state != "serving":
+        gateway = service_health.gateway_health(self._data_dir)
+        if gateway is None or gateway.model != version or gateway.state != "serving":
             self._stages.progress("vLLM starts")
             deploy(self._data_dir, version)
 
@@ -210,31 +210,31 @@ class Loop:
         self._stages.note(f"{report.spans} spans, {report.episodes} episodes")
 
     def _stage(self, name: str, title: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        done = self._ledger.result(name)
-        if done is not None:
+        stored_result = self._finished.result(name)
+        if stored_result is not None:
             err.print(f"[green]✓[/green] {title} [dim](done before)[/dim]")
-            return done
-        began_s = time.monotonic()
-        with self._saying_how_to_go_on(), self._stages.stage(title):
+            return stored_result
+        started_s = time.monotonic()
+        with self._explaining_how_to_continue(), self._stages.stage(title):
             try:
                 result = work()
             except BaseException:
-                with suppress(OSError):  # the reason counts more than the time
-                    self._ledger.interrupt(name, time.monotonic() - began_s)
+                with suppress(OSError):  # the error matters more than the time
+                    self._finished.interrupt(name, time.monotonic() - started_s)
                 raise
-            self._ledger.finish(name, result, time.monotonic() - began_s)
+            self._finished.finish(name, result, time.monotonic() - started_s)
         return result
 
     @contextmanager
-    def _saying_how_to_go_on(self) -> Generator[None]:
+    def _explaining_how_to_continue(self) -> Generator[None]:
         try:
             yield
         except KeyboardInterrupt:
-            err.print("stopped; what is done is kept, and the same command goes on")
+            err.print("stopped; finished stages are stored, and the same command continues")
             raise
         except SpanloopError as error:
             if not error.next_step:
-                error.next_step = f"Read {command_line('jobs list', self._data_dir)}; the same command goes on."
+                error.next_step = f"Read {command_line('jobs list', self._data_dir)}; the same command continues."
             raise
 
 

@@ -1,0 +1,223 @@
+"""Report of the learning demo. Every figure is read from the store, none is remembered from the run."""
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.markup import escape
+
+from spanloop.cli.console import out, print_table
+
+from .tiny_checks import CheckResult, count_exact_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spanloop.datadir import DataDir
+    from spanloop.store import Store
+    from spanloop.training.evaluation import Comparison, Evaluation, Interval
+
+MIN_GAIN: Final = 0.20
+"""Required rise of the success rate on the test tasks."""
+LOGPROB_TOLERANCE: Final = 0.05
+"""Largest mean absolute difference of the trainer's and the captured logprobs, in nats: both engines compute in
+bfloat16, whose eight bits of mantissa give a logit of 20 a rounding error of up to 0.06."""
+_GAP_METRIC: Final = "rollout_corr/logprob_abs_diff_mean"
+_ROW_START_TEXTS: Final = {
+    "retokenised": "the tokenizer encodes a sampled word with other tokens in the next prompt",
+    "template_changed": "the chat template rendered an earlier turn differently",
+    "branch": "the agent returned to an earlier point",
+    "history_edited": "the agent edited the history",
+    "context_truncated": "the history was truncated",
+    "prompt_diverged": "the next prompt does not continue the last one",
+    "no_tokens": "the previous step was not captured",
+}
+_SHOWN_EPISODES: Final = 3
+_MAX_LINE_CHARACTERS: Final = 160
+
+
+def report(data_dir: "DataDir", model: str, versions: "Sequence[str]") -> bool:
+    """Print the demo's result; return whether every claim holds.
+
+    Args:
+        data_dir: The data directory of the running spanloop.
+        model: The name of the stored evaluations.
+        versions: ``name@version``, oldest first.
+    """
+    from spanloop.store import connect
+    from spanloop.training.evaluation import compare, load_evaluation
+
+    with connect(data_dir) as store:
+        evaluations = [load_evaluation(store, f"{model}:{version}") for version in versions]
+        change = compare(store, evaluations[0].evaluation_id, evaluations[-1].evaluation_id)
+        _print_evaluations(store, data_dir, evaluations)
+        _print_change(change)
+        _print_episodes(store, change)
+        _print_totals(store)
+        results = [_check_gain(change), _check_logprobs(store, data_dir, versions), _check_token_rows(store)]
+    out.print()
+    for result in results:
+        mark = "[green]✓[/green]" if result.ok else "[red]✗[/red]"
+        out.print(f"{mark} {escape(result.claim)}: [dim]{escape(result.observed)}[/dim]")
+    return all(result.ok for result in results)
+
+
+def _percent(interval: "Interval", *, signed: bool = False) -> str:
+    """Format a rate, or a difference of rates, and its confidence interval in per cent."""
+    sign = "+" if signed else ""
+    return f"{interval.value * 100:{sign}.0f} % [{interval.low * 100:{sign}.0f}, {interval.high * 100:{sign}.0f}]"
+
+
+def _print_evaluations(store: "Store", data_dir: "DataDir", evaluations: "list[Evaluation]") -> None:
+    from spanloop.training.evaluation import load_episodes
+    from spanloop.training.jobs import JobApi
+    from spanloop.training.registry import Registry
+
+    registry, jobs = Registry(data_dir), JobApi(data_dir)
+    tools: list[str] = sorted(
+        {_tool(id_) for id_ in load_episodes(store, evaluations[0])["task_id"].unique().to_list()}
+    )
+    rows: list[tuple[str, ...]] = []
+    for each in evaluations:
+        version = registry.get(each.model)
+        made_by = "as it came" if version.job_id is None else str(jobs.get(version.job_id).spec.kind).upper()
+        episodes = load_episodes(store, each).to_dicts()
+        successes = {
+            tool: [row["is_success"] for row in episodes if not row["left_out"] and _tool(row["task_id"]) == tool]
+            for tool in tools
+        }
+        rates = (f"{sum(successes[tool]) / len(successes[tool]):.0%}" if successes[tool] else "" for tool in tools)
+        rows.append((each.model, made_by, str(each.tasks), _percent(each.success), f"{each.reward.value:.2f}", *rates))
+    out.print("\n[bold]Success on the test tasks[/bold] [dim](mean and 95 % bootstrap interval; by tool)[/dim]")
+    titles = ("version", "made by", "tasks", "success", "reward", *tools)
+    print_table(titles, rows, numbers=("tasks", "success", "reward", *tools))
+
+
+def _tool(task_id: str) -> str:
+    return task_id.split("/")[1]
+
+
+def _print_change(change: "Comparison") -> None:
+    before, after = change.before.model, change.after.model
+    working = [each for each in change.tools if any(use.calls > use.failed_calls for use in (each.before, each.after))]
+    failing = [each for each in change.tools if each not in working]
+    rows = [
+        (each.tool, each.before.calls, each.before.failed_calls, each.after.calls, each.after.failed_calls)
+        for each in working
+    ]
+    if failing:
+        old, new = (sum(each.before.calls for each in failing), sum(each.after.calls for each in failing))
+        rows.append((f"{len(failing)} names that never worked", old, old, new, new))
+    out.print("\n[bold]Tools[/bold] [dim](calls on the test tasks, and those that failed)[/dim]")
+    numbers = (f"{before} calls", "failed", f"{after} calls", "failed ")
+    print_table(("tool", *numbers), ((tool, *map(str, counts)) for tool, *counts in rows), numbers=numbers)
+    out.print("\n[bold]Failures[/bold] [dim](test episodes with an unrecovered failure of the class)[/dim]")
+    print_table(
+        ("class", before, after),
+        ((each.error_class, str(each.before.episodes), str(each.after.episodes)) for each in change.errors),
+        numbers=(before, after),
+    )
+
+
+def _print_episodes(store: "Store", change: "Comparison") -> None:
+    """Print episodes that failed before and succeed now, of different tools where possible."""
+    pairs_by_tool: dict[str, list[Any]] = {}
+    for pair in change.mended:
+        pairs_by_tool.setdefault(_tool(pair.task_id), []).append(pair)
+    chosen = [pairs[0] for pairs in pairs_by_tool.values()][:_SHOWN_EPISODES]
+    chosen += [pair for pair in change.mended if pair not in chosen][: _SHOWN_EPISODES - len(chosen)]
+    for pair in chosen:
+        out.print(f"\n[bold]{escape(pair.task_id)}[/bold] [dim]failed before and succeeds now[/dim]")
+        for version, episode_id in (
+            (change.before.model, pair.before_episode_id),
+            (change.after.model, pair.after_episode_id),
+        ):
+            out.print(f"  [dim]{escape(version)}  {episode_id}[/dim]")
+            for line in _conversation(store, episode_id):
+                out.print(f"    {escape(line[:_MAX_LINE_CHARACTERS])}")
+
+
+def _conversation(store: "Store", episode_id: str) -> list[str]:
+    lines: list[str] = []
+    for step, state, action, results in store.query("demo_episode", episode_id=episode_id).iter_rows():
+        if step == 0:
+            lines.append(f"user       {_format_message(json.loads(state)[-1])}")
+        lines.append(f"assistant  {_format_message(json.loads(action))}")
+        lines += [f"{result['name']:9}  {_one_line(str(result['content']))}" for result in json.loads(results)]
+    return lines
+
+
+def _format_message(message: dict[str, Any]) -> str:
+    parts: list[str] = []
+    for part in message["parts"]:
+        if part["type"] == "tool_call":
+            parts.append(f"{part['name']}({json.dumps(part['arguments'])})")
+        else:
+            parts.append(_one_line(str(part.get("content", ""))))
+    return " ".join(parts)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _print_totals(store: "Store") -> None:
+    totals = store.query("demo_totals").to_dicts()[0]
+    untrainable = store.query("demo_untrainable").rows()
+    by_owner: dict[str, int] = {}
+    for owner, _, failures, _ in store.query("demo_failures").iter_rows():
+        by_owner[owner] = by_owner.get(owner, 0) + failures
+    reasons = ", ".join(f"{reason} {count}" for reason, count in untrainable) or "none"
+    out.print("\n[bold]Stored[/bold]")
+    out.print(
+        f"  {totals['spans']:,} spans, {totals['model_calls']:,} of them model calls; {totals['captures']:,} captures; "
+        f"{totals['episodes']:,} episodes"
+    )
+    out.print(
+        f"  {totals['transitions']:,} transitions, {totals['trainable']:,} trainable, the others by reason: {reasons}; "
+        f"{totals['token_rows']:,} token rows"
+    )
+    out.print(
+        "  failures by owner: " + (", ".join(f"{owner} {count:,}" for owner, count in by_owner.items()) or "none")
+    )
+
+
+def _check_gain(change: "Comparison") -> CheckResult:
+    before, after = change.before.success, change.after.success
+    ok = change.success.value >= MIN_GAIN and after.low > before.high
+    observed = f"{_percent(before)} to {_percent(after)}, paired difference {_percent(change.success, signed=True)}"
+    return CheckResult(f"success rose by {MIN_GAIN:.0%} or more, intervals apart", ok, observed)
+
+
+def _check_logprobs(store: "Store", data_dir: "DataDir", versions: "Sequence[str]") -> CheckResult:
+    """Compare logprobs at a GRPO job's first step, when the trainer still has the weights that sampled."""
+    from spanloop.training.jobs import JobApi, JobKind
+    from spanloop.training.registry import Registry
+
+    registry, jobs = Registry(data_dir), JobApi(data_dir)
+    job_ids = [registry.get(version).job_id for version in versions]
+    claim = f"the trainer's logprobs are those that the gateway captured, within {LOGPROB_TOLERANCE} nats"
+    for job_id in job_ids:
+        if job_id is None or jobs.get(job_id).spec.kind is not JobKind.GRPO:
+            continue
+        for step, name, value in store.query("training_metrics", job_id=job_id).iter_rows():
+            if name == _GAP_METRIC and step == 1:
+                return CheckResult(claim, 0 < value <= LOGPROB_TOLERANCE, f"mean absolute difference {value:.4f}")
+    return CheckResult(claim, ok=False, observed=f"no job stored {_GAP_METRIC} at step 1")
+
+
+def _check_token_rows(store: "Store") -> CheckResult:
+    """Check that rows hold the sampled tokens; count the rows that start within an episode by reason."""
+    starts = {str(start): int(count) for start, count in store.query("demo_row_starts").iter_rows()}
+    rows = store.query("demo_trajectories")
+    exact, merged = count_exact_rows(store.query("demo_tokens"), rows)
+    reasons = [
+        f"{count} start within an episode: {_ROW_START_TEXTS.get(start, start)}"
+        for start, count in starts.items()
+        if start != "first"
+    ]
+    observed = f"{exact:,} of {rows.height:,} rows exact, {merged:,} merged from several steps"
+    return CheckResult(
+        "token rows train on the tokens that were sampled and nothing else",
+        exact == rows.height and merged > 0,
+        "; ".join([observed, *reasons]),
+    )
