@@ -26,7 +26,7 @@ from spanloop.store.discovery import embedded_address
 from ..conftest import MEMORY_CAP_BYTES, Rows
 
 FILES = {
-    "jobs/j1/spec.json": "{}",
+    "jobs/j1/log.txt": "printed",
     "jobs/j1/dataset.parquet": "rows",
     "jobs/j1/checkpoints/global_step_1": "scratch",
     "models/tiny/v1/config.json": "{}",
@@ -87,7 +87,7 @@ def made(source: tuple[DataDir, Store], tmp_path_factory: pytest.TempPathFactory
     def drain() -> None:
         insert(store, "scores", [{"score_id": "while it waited", "name": "reward", "value": 1.0}])
 
-    manifest = backup(directory, store, place, models=True, drain=drain, progress=nothing)
+    manifest = backup(directory, store, place, models=True, drain=drain, on_progress=nothing)
     insert(store, "scores", [{"score_id": "later", "name": "reward", "value": 1.0}])
     return place, manifest
 
@@ -98,7 +98,7 @@ def test_a_restore_equals_what_was_backed_up(made: tuple[Path, BackupManifest], 
     assert place.stat().st_mode & 0o077 == 0
     data_dir = DataDir(tmp_path / "restored")
     data_dir.path.mkdir()
-    assert restore(place, data_dir, progress=nothing) == manifest
+    assert restore(place, data_dir, on_progress=nothing) == manifest
     assert [path.name for path in tmp_path.iterdir()] == ["restored"]
     with connect(data_dir.open(), start=True) as store:
         spans = store.query("trace_spans", trace_id=f"{20_001:032x}")
@@ -119,21 +119,21 @@ def test_a_restore_equals_what_was_backed_up(made: tuple[Path, BackupManifest], 
 def test_the_destination_must_be_new(made: tuple[Path, BackupManifest], source: tuple[DataDir, Store]) -> None:
     place, _ = made
     directory, store = source
-    for destination, said in ((place, "not empty"), (directory.path / "backups", "within the data directory")):
+    for destination, said in ((place, "not empty"), (directory.path / "backups", "within its own data directory")):
         with pytest.raises(ConfigurationError, match=said):
-            backup(directory, store, destination, models=False, drain=nothing, progress=nothing)
+            backup(directory, store, destination, models=False, drain=nothing, on_progress=nothing)
     with pytest.raises(ConfigurationError, match="is not empty"):
-        restore(place, directory, progress=nothing)
+        restore(place, directory, on_progress=nothing)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("files/keys.json", b"{}", "keys.json has 2 bytes and other content"),
+        ("files/keys.json", b"{}", "keys.json has 2 bytes and not the content"),
         ("files/keys.json", None, "lacks files/keys.json"),
         ("files/more", b"", "has files/more, which its manifest does not name"),
-        (NAME, None, "is no backup, or none that was finished"),
-        (NAME, b"{}", "is no manifest that spanloop .* reads"),
+        (NAME, None, "is not a complete backup"),
+        (NAME, b"{}", "is not a manifest that spanloop .* can read"),
         (NAME, {"format": 2, "spanloop": "9.1"}, "has format 2, created by spanloop 9.1"),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_damaged_backup_is_not_restored(
     else:
         (copy / name).write_text(json.dumps(json.loads((copy / name).read_text()) | content))
     with pytest.raises(DataDirectoryError, match=said):
-        restore(copy, DataDir(tmp_path / "restored"), progress=nothing)
+        restore(copy, DataDir(tmp_path / "restored"), on_progress=nothing)
     assert not (tmp_path / "restored").exists()
 
 
@@ -160,7 +160,7 @@ def test_a_restore_with_missing_rows_fails(made: tuple[Path, BackupManifest], tm
     manifest["tables"]["scores"] += 1
     (copy / NAME).write_text(json.dumps(manifest))
     with pytest.raises(DataDirectoryError, match="scores has 5 rows after it was restored"):
-        restore(copy, DataDir(tmp_path / "restored"), progress=nothing)
+        restore(copy, DataDir(tmp_path / "restored"), on_progress=nothing)
     assert not (tmp_path / "restored").exists()
 
 
@@ -179,10 +179,10 @@ if {step!r}:
     setattr(module, {step!r}, die)
 place, data_dir = Path({place!r}), DataDir({data_dir!r})
 if {restores}:
-    restore(place, data_dir, progress=lambda *_: None)
+    restore(place, data_dir, on_progress=lambda *_: None)
 else:
     with connect(data_dir) as store:
-        backup(data_dir, store, place, models=True, drain=lambda: None, progress=lambda *_: None)
+        backup(data_dir, store, place, models=True, drain=lambda: None, on_progress=lambda *_: None)
 """
 
 
@@ -200,7 +200,7 @@ def test_a_killed_backup_leaves_no_backup(source: tuple[DataDir, Store], tmp_pat
         assert not place.exists()
         assert [path.name for path in tmp_path.iterdir()] == [".monday.partial"]
         if step != "sync_directory":
-            with pytest.raises(DataDirectoryError, match="is no backup, or none that was finished"):
+            with pytest.raises(DataDirectoryError, match="is not a complete backup"):
                 read_manifest(tmp_path / ".monday.partial")
     assert run("", place, source[0].path, restores=False) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["monday"]
@@ -232,7 +232,7 @@ def test_a_full_disk_is_reported(
 
     monkeypatch.setattr("shutil.copy2", full)
     with pytest.raises(SpanloopError, match="No space is left"):
-        backup(*source, tmp_path / "monday", models=True, drain=nothing, progress=nothing)
+        backup(*source, tmp_path / "monday", models=True, drain=nothing, on_progress=nothing)
     assert not (tmp_path / "monday").exists()
 
 

@@ -83,26 +83,26 @@ def sent(copied: list[CopiedTable]) -> dict[str, int]:
 
 def test_all_rows_are_copied_and_a_second_copy_sends_nothing(store: Store, target: Store, address: Address) -> None:
     fill(store)
-    copied = copy_store(store, target, progress=nothing)
+    copied = copy_store(store, target, on_progress=nothing)
     check_copy(copied, target)
-    assert {table.name: table.rows for table in copied}["otel_traces"] == 6
+    assert {table.name: table.source_rows for table in copied}["otel_traces"] == 6
     here = dump(store, address)
     assert dump(target, address) == here
     assert here["scores"]
     summed = [each.query("store_copy_trace_summaries").row(0) for each in (store, target)]
     assert summed[0] == summed[1]
-    assert sent(copy_store(store, target, progress=nothing)) == {}
+    assert sent(copy_store(store, target, on_progress=nothing)) == {}
     assert dump(target, address) == here
 
 
 def test_a_later_copy_sends_new_rows_and_keeps_the_targets_own(store: Store, target: Store, address: Address) -> None:
     fill(store)
-    copy_store(store, target, progress=nothing)
+    copy_store(store, target, on_progress=nothing)
     insert(store, "otel_traces", [span(7, 20_000)])
     insert(store, "scores", [{"score_id": "a", "name": "reward", "value": 2.0}])
     theirs = span(8, 20_000)
     insert(target, "otel_traces", [theirs])
-    copied = copy_store(store, target, progress=nothing)
+    copied = copy_store(store, target, on_progress=nothing)
     check_copy(copied, target)
     assert sent(copied)["otel_traces"] == 1
     assert sent(copied)["scores"] == 1
@@ -126,16 +126,16 @@ def test_an_interrupted_copy_continues(store: Store, target: Store, address: Add
             raise BrokenOffError
 
     with pytest.raises(BrokenOffError):
-        copy_store(store, target, progress=break_off)
-    copied = copy_store(store, target, progress=nothing)
+        copy_store(store, target, on_progress=break_off)
+    copied = copy_store(store, target, on_progress=nothing)
     check_copy(copied, target)
-    assert sum(sent(copied).values()) < sum(table.rows for table in copied)
+    assert sum(sent(copied).values()) < sum(table.source_rows for table in copied)
     assert dump(target, address) == dump(store, address)
 
 
 def test_a_store_is_not_copied_onto_itself(store: Store, address: Address) -> None:
-    with Store.open(address) as same, pytest.raises(ConfigurationError, match="is the store that is to be copied"):
-        copy_store(store, same, progress=nothing)
+    with Store.open(address) as same, pytest.raises(ConfigurationError, match="is the source of the copy"):
+        copy_store(store, same, on_progress=nothing)
 
 
 def test_missing_rows_are_reported(target: Store) -> None:

@@ -167,7 +167,7 @@ def test_every_table_with_an_id_has_a_forget_statement(store: Store, connection:
 
 
 def test_no_id_is_an_error(store: Store) -> None:
-    with pytest.raises(ConfigurationError, match="Nobody to forget"):
+    with pytest.raises(ConfigurationError, match="No data to forget"):
         forget(store)
 
 

@@ -27,7 +27,7 @@ def test_a_period_is_days(text: str, days: int) -> None:
 @pytest.mark.parametrize("text", ["", "0d", "-1d", "3w", "49710d", "999999999d", "always"])
 def test_an_invalid_period_is_an_error_with_an_example(text: str) -> None:
     with pytest.raises(
-        ConfigurationError, match="is no retention: expected days from 1d to 49709d, or keep"
+        ConfigurationError, match="is not a retention: expected days from 1d to 49709d, or keep"
     ) as refused:
         read_period(text)
     assert "retention 90d" in refused.value.next_step

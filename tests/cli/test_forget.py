@@ -30,4 +30,4 @@ def test_it_asks_first_and_then_erases(spanloop_on_store: Run, tmp_path: Path) -
 def test_nobody_is_said(spanloop: Run) -> None:
     done = spanloop("forget", "--yes")
     assert done.returncode == 2
-    assert "Nobody to forget" in done.stderr
+    assert "No data to forget" in done.stderr

@@ -1,12 +1,12 @@
-"""What a backup holds, file by file and table by table.
+"""The manifest of a backup: size and hash of each file, and rows of each table.
 
-Invariant: the manifest is written last, into a folder that gets its name last. So a folder that has one is a whole
-backup, and whatever happened to it since is found by its hashes.
+Invariant: the manifest is written last, into a folder that is renamed last. So a folder with a manifest is a complete
+backup, and its hashes reveal later changes.
 """
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -17,17 +17,16 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from spanloop.datadir import write_atomically
 from spanloop.semconv.errors import DataDirectoryError
 
+from . import TransferProgress
+
 FORMAT: Final = 1
 NAME: Final = "manifest.json"
 STORE: Final = "clickhouse"
-"""Folder of what ClickHouse wrote."""
+"""Folder of ClickHouse's own backup."""
 FILES: Final = "files"
-"""Folder of the data directory's files."""
+"""Folder of the files of the data directory."""
 _INDEX: Final = ".backup"
 _CHUNK_BYTES: Final = 2**20
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many bytes of it are, and how many there are (0: not known yet)."""
 
 
 class BackupFile(BaseModel):
@@ -46,50 +45,50 @@ class BackupManifest(BaseModel):
 
     format: int
     spanloop: str
-    """Version that made it."""
+    """Version that created the backup."""
     created_at: str
-    """When it was begun, ISO 8601, UTC: what was acknowledged before is in it."""
+    """Start of the backup, ISO 8601, UTC; it contains all data acknowledged before."""
     tables: Mapping[str, int]
-    """Rows, by table."""
+    """Number of rows by table."""
     has_models: bool
     left_out: tuple[str, ...]
-    """What is not in it, for a person."""
+    """Descriptions of the data that is not in the backup."""
     files: Mapping[str, BackupFile]
-    """By path within the backup."""
+    """Files by path within the backup."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files."""
+        """Total size of all files."""
         return sum(file.size_bytes for file in self.files.values())
 
 
 def write_manifest(folder: Path, manifest: BackupManifest) -> None:
-    """Put it into the folder, durably."""
+    """Write the manifest into the folder, durably."""
     write_atomically(folder / NAME, manifest.model_dump_json(indent=1))
 
 
 def read_manifest(folder: Path) -> BackupManifest:
-    """The manifest of a whole backup.
+    """Read the manifest of a complete backup.
 
     Raises:
-        DataDirectoryError: The folder is none, or one of another version.
+        DataDirectoryError: The folder is not a complete backup, or is of another version.
     """
     path = folder / NAME
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise DataDirectoryError(
-            f"{folder} is no backup, or none that was finished: {path.name} cannot be read ({error.strerror}).",
+            f"{folder} is not a complete backup: {path.name} cannot be read ({error.strerror}).",
             next_step="Name the folder that `spanloop backup` printed.",
         ) from error
     try:
         manifest = BackupManifest.model_validate_json(text)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        where = ".".join(map(str, fault["loc"])) or "the whole"
+        where = ".".join(map(str, fault["loc"])) or "the document"
         raise DataDirectoryError(
-            f"{path} is no manifest that spanloop {version('spanloop')} reads: {where}: {fault['msg']}.",
-            next_step="Restore it with the spanloop that made it.",
+            f"{path} is not a manifest that spanloop {version('spanloop')} can read: {where}: {fault['msg']}.",
+            next_step="Restore it with the spanloop that created it.",
         ) from error
     if manifest.format != FORMAT:
         raise DataDirectoryError(
@@ -100,54 +99,54 @@ def read_manifest(folder: Path) -> BackupManifest:
     return manifest
 
 
-def check_files(folder: Path, manifest: BackupManifest, progress: Progress) -> None:
+def check_files(folder: Path, manifest: BackupManifest, on_progress: TransferProgress) -> None:
     """Compare every file with the manifest.
 
     Raises:
-        DataDirectoryError: One is missing, was changed, or does not belong there.
+        DataDirectoryError: A file is missing, changed or not in the manifest.
     """
-    found = set(file_names(folder))
-    missing, foreign = sorted(set(manifest.files) - found), sorted(found - set(manifest.files) - {NAME})
-    if missing or foreign:
-        what = f"lacks {missing[0]}" if missing else f"has {foreign[0]}, which its manifest does not name"
-        raise _damaged(folder, f"{what} (and {len(missing) + len(foreign) - 1} more such files)")
-    done = 0
+    names = set(file_names(folder))
+    missing, unexpected = sorted(set(manifest.files) - names), sorted(names - set(manifest.files) - {NAME})
+    if missing or unexpected:
+        what = f"lacks {missing[0]}" if missing else f"has {unexpected[0]}, which its manifest does not name"
+        raise _damaged(folder, f"{what} (and {len(missing) + len(unexpected) - 1} more such files)")
+    completed_bytes = 0
     for name, expected in sorted(manifest.files.items()):
         file = describe(folder / name)
         if file != expected:
-            raise _damaged(folder, f"{name} has {file.size_bytes} bytes and other content than was backed up")
-        done += file.size_bytes
-        progress("checking", done, manifest.size_bytes)
+            raise _damaged(folder, f"{name} has {file.size_bytes} bytes and not the content that was backed up")
+        completed_bytes += file.size_bytes
+        on_progress("checking", completed_bytes, manifest.size_bytes)
 
 
 def _damaged(folder: Path, what: str) -> DataDirectoryError:
     return DataDirectoryError(
-        f"The backup {folder} is damaged: it {what}.", next_step="Take another backup; nothing was restored."
+        f"The backup {folder} is damaged: it {what}.", next_step="Use another backup; nothing was restored."
     )
 
 
-def describe_files(folder: Path, progress: Progress) -> dict[str, BackupFile]:
-    """Every file below the folder, hashed, with its content on disk for good."""
+def describe_files(folder: Path, on_progress: TransferProgress) -> dict[str, BackupFile]:
+    """Hash and sync (fsync) every file below the folder."""
     names = sorted(file_names(folder))
     total = sum((folder / name).stat().st_size for name in names)
     described: dict[str, BackupFile] = {}
-    done = 0
+    completed_bytes = 0
     for name in names:
         described[name] = describe(folder / name, durably=True)
-        done += described[name].size_bytes
-        progress("hashing", done, total)
+        completed_bytes += described[name].size_bytes
+        on_progress("hashing", completed_bytes, total)
     return described
 
 
 def file_names(folder: Path) -> Iterator[str]:
-    """Paths of all files below a folder, relative to it."""
+    """Yield the paths of all files below a folder, relative to it."""
     for parent, _, names in os.walk(folder):
         for name in names:
             yield str((Path(parent) / name).relative_to(folder))
 
 
 def describe(path: Path, *, durably: bool = False) -> BackupFile:
-    """Size and hash of a file."""
+    """Return size and hash of a file; with ``durably``, sync it too."""
     digest = hashlib.sha256()
     size_bytes = 0
     with path.open("rb") as file:
@@ -160,12 +159,12 @@ def describe(path: Path, *, durably: bool = False) -> BackupFile:
 
 
 def rows_by_table(store_folder: Path) -> dict[str, int]:
-    """Rows of every table in what ClickHouse wrote: each part has its count, equal files are there once.
+    """Return the rows by table in ClickHouse's backup, from the counts of its parts; equal files are stored once.
 
-    Tables without rows are left out.
+    Tables without rows are omitted.
     """
     counts: dict[str, int] = {}
-    index = ET.parse(store_folder / _INDEX)  # noqa: S314 - our own server wrote it a moment ago
+    index = ET.parse(store_folder / _INDEX)  # noqa: S314 - written by our own server
     for file in index.iter("file"):
         name = file.findtext("name", "")
         if name.endswith("/count.txt"):

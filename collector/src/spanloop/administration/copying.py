@@ -1,109 +1,109 @@
-"""Everything in one store, into another ClickHouse.
+"""Copy all rows of one store to another ClickHouse.
 
-Invariant: a row is sent when the other store does not hold it, and nothing there is changed or removed. So a copy that
-was broken off is simply made again, and one that is made again when nothing came sends nothing. Rows are told apart by
-a hash of all that is in them. What newer rows replace is not copied.
+Invariant: a row is sent when the target does not hold it, and no row of the target is changed or removed. So an
+interrupted copy can be repeated, and a repeated copy sends only new rows. Rows are compared by a hash of all columns.
+Rows that newer rows replace are not copied.
 
-What the other store's views make of the rows is there when its rows are compared, because those tables come last; and
-what views sum up comes to the same when a row comes twice.
+Tables that the target's materialized views fill are copied last, so that the views' rows are there when rows are
+compared. A summary table stays the same when a row arrives twice.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import ConfigurationError, StoreError
 from spanloop.store.store import Store
 
-_ROWS: Final = 4_000
-"""Sent at once; as many hashes are a parameter that every ClickHouse takes."""
-_SUMMED_UP: Final = {"trace_summaries": "store_copy_trace_summaries"}
-"""Tables that views sum up, and what they say: the order of sets in them is no difference, and differs."""
-_PASSES: Final = 5
-"""A part that is merged meanwhile is not found any more, and its rows are looked for in the next pass."""
+from . import TransferProgress
 
-Progress = Callable[[str, int, int], None]
-"""Called with the table, the rows of it that are looked through, and how many there are."""
+_ROWS: Final = 4_000
+"""Rows a block. Every ClickHouse accepts this many hashes in a parameter."""
+_SUMMARY_QUERIES: Final = {"trace_summaries": "store_copy_trace_summaries"}
+"""Summary table → query of its content, compared instead of hashes because the order of the sets in it varies."""
+_PASSES: Final = 5
+"""A part that is merged meanwhile has another name, so its rows are sent in the next pass."""
 
 
 class CopiedTable(NamedTuple):
-    """What became of one table."""
+    """Result of copying one table."""
 
     name: str
     sent: int
-    """Rows that the other store did not hold."""
-    rows: int
-    """Different rows here."""
-    there: int
-    """Different rows there, afterwards."""
+    """Rows that the target did not hold."""
+    source_rows: int
+    """Distinct rows in the source."""
+    target_rows: int
+    """Distinct rows in the target after the copy."""
 
 
-def copy_store(source: Store, target: Store, *, progress: Progress) -> list[CopiedTable]:
+def copy_store(source: Store, target: Store, *, on_progress: TransferProgress) -> list[CopiedTable]:
     """Copy all tables.
 
     Args:
-        source: From here; it may go on being written to, and what comes meanwhile is copied or not.
-        target: To here; migrated, and of another ClickHouse or database.
-        progress: Told after each block.
+        source: The store to read. Rows that arrive during the copy are copied or not.
+        target: The store to write: migrated, on another ClickHouse or in another database.
+        on_progress: Called after each block.
 
     Raises:
-        ConfigurationError: Both are the same.
-        StoreError: Either ClickHouse refused or is out of reach: make the copy again.
+        ConfigurationError: Source and target are the same store.
+        StoreError: A ClickHouse rejected a statement or is unreachable; repeat the copy.
     """
     if source.query("store_copy_identity").item() == target.query("store_copy_identity").item():
         raise ConfigurationError(
-            f"{target.url} is the store that is to be copied.", next_step="Name another server or database with --to."
+            f"{target.url} is the source of the copy.", next_step="Name another server or database with --to."
         )
     names = [str(name) for name in source.query("store_copy_tables")["table_name"]]
-    return [_copy_table(source, target, name, progress) for name in names]
+    return [_copy_table(source, target, name, on_progress) for name in names]
 
 
-def _copy_table(source: Store, target: Store, table: str, progress: Progress) -> CopiedTable:
-    total, sent, rows, there, done = 0, 0, 0, 0, 0
+def _copy_table(source: Store, target: Store, table: str, on_progress: TransferProgress) -> CopiedTable:
+    total, sent, source_rows, target_rows, completed = 0, 0, 0, 0, 0
     partitions = dict[str, int]()
     for partition, _, count in _parts(source, table):
         partitions[partition] = partitions.get(partition, 0) + count
         total += count
-    progress(table, 0, total)
-    if table in _SUMMED_UP:
-        said, said_there = (store.query(_SUMMED_UP[table]).row(0) for store in (source, target))
-        if said == said_there:
-            return CopiedTable(table, 0, int(said[0]), int(said_there[0]))
+    on_progress(table, 0, total)
+    if table in _SUMMARY_QUERIES:
+        source_summary, target_summary = (store.query(_SUMMARY_QUERIES[table]).row(0) for store in (source, target))
+        if source_summary == target_summary:
+            return CopiedTable(table, 0, int(source_summary[0]), int(target_summary[0]))
     for partition, count in partitions.items():
-        mine = _hashes(source, table, partition)
-        missing = set(mine) if table in _SUMMED_UP else mine - _hashes(target, table, partition)
+        source_hashes = _hashes(source, table, partition)
+        missing = set(source_hashes) if table in _SUMMARY_QUERIES else source_hashes - _hashes(target, table, partition)
         for _ in range(_PASSES):
             if not missing:
                 break
-            before = done
-            for part, slice_rows in _send(source, target, table, partition, missing):
-                sent += part
-                done = min(before + count, done + slice_rows)
-                progress(table, done, total)
-            done = before
-        done += count
-        progress(table, done, total)
-        rows += len(mine)
-        there += len(_hashes(target, table, partition))
-    return CopiedTable(table, sent, rows, there)
+            before = completed
+            for sent_rows, read_rows in _send(source, target, table, partition, missing):
+                sent += sent_rows
+                completed = min(before + count, completed + read_rows)
+                on_progress(table, completed, total)
+            completed = before
+        completed += count
+        on_progress(table, completed, total)
+        source_rows += len(source_hashes)
+        target_rows += len(_hashes(target, table, partition))
+    return CopiedTable(table, sent, source_rows, target_rows)
 
 
 def _send(source: Store, target: Store, table: str, partition: str, missing: set[int]) -> Iterator[tuple[int, int]]:
-    """Send the missing rows of a partition; gives, block by block, the rows that were sent and those looked at."""
-    for found, part, count in list(_parts(source, table)):
-        if found != partition:
+    """Send the missing rows of a partition; yield for each block the number of rows sent and read."""
+    for partition_id, part, count in list(_parts(source, table)):
+        if partition_id != partition:
             continue
         for first in range(0, count, _ROWS):
             end = min(first + _ROWS, count)
-            place: dict[str, object] = {"table_name": table, "part": part, "first": first, "end": end}
-            here = [int(each) for each in source.query("store_copy_part_hashes", **place)["row_hash"]]
-            wanted = sorted(missing.intersection(here))
-            if wanted:
-                block = source.read_native("store_copy_rows", **place, row_hashes=wanted)
-                token = hashlib.blake2b(repr((table, wanted)).encode(), digest_size=16).hexdigest()
+            block_range: dict[str, object] = {"table_name": table, "part": part, "first": first, "end": end}
+            hashes = [int(row_hash) for row_hash in source.query("store_copy_part_hashes", **block_range)["row_hash"]]
+            to_send = sorted(missing.intersection(hashes))
+            if to_send:
+                block = source.read_native("store_copy_rows", **block_range, row_hashes=to_send)
+                # The deduplication token: a hash of the table and its rows.
+                token = hashlib.blake2b(repr((table, to_send)).encode(), digest_size=16).hexdigest()
                 target.insert_native(table, block, token=f"copy-{token}")
-                missing.difference_update(wanted)
-            yield len(wanted), end - first
+                missing.difference_update(to_send)
+            yield len(to_send), end - first
 
 
 def _parts(source: Store, table: str) -> Iterator[tuple[str, str, int]]:
@@ -112,17 +112,19 @@ def _parts(source: Store, table: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _hashes(store: Store, table: str, partition: str) -> set[int]:
-    found = store.query("store_copy_hashes", table_name=table, partition_id=partition)
-    return set(found["row_hash"].to_list())
+    hashes = store.query("store_copy_hashes", table_name=table, partition_id=partition)
+    return set(hashes["row_hash"].to_list())
 
 
 def check_copy(copied: list[CopiedTable], target: Store) -> None:
-    """See whether everything arrived.
+    """Check that the target holds all rows.
 
     Raises:
-        StoreError: A table there has fewer rows than here.
+        StoreError: A table has fewer rows in the target than in the source.
     """
-    short = [table for table in copied if table.there < table.rows]
-    if short:
-        said = ", ".join(f"{table.name} has {table.there:,} of {table.rows:,} rows" for table in short)
-        raise StoreError(f"{target.url} does not hold everything: {said}.", next_step="Run the copy again.")
+    incomplete = [table for table in copied if table.target_rows < table.source_rows]
+    if incomplete:
+        counts = ", ".join(
+            f"{table.name} has {table.target_rows:,} of {table.source_rows:,} rows" for table in incomplete
+        )
+        raise StoreError(f"{target.url} does not hold all rows: {counts}.", next_step="Run the copy again.")

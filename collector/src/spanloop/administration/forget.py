@@ -1,8 +1,8 @@
-"""Erasing a trace, a session or a user: the spans, and whatever was made of them.
+"""Erase a trace, a session or a user: the spans and all data derived from them.
 
-Invariant: what is erased last is what the rest is found by, so a call that was interrupted is simply made again. Files
-are rewritten without what is erased, nothing is merely hidden; ClickHouse removes the old files some minutes later.
-What was one episode together with other traces is made anew of those that remain, at the pipeline's next run.
+Invariant: the rows by which other rows are found are erased last, so an interrupted call can be repeated. Rows are
+erased from the files (mutations), not hidden; ClickHouse removes the old files some minutes later. The next run of the
+pipeline converts the remaining traces of an affected episode again.
 """
 
 import re
@@ -14,10 +14,10 @@ from spanloop.semconv.errors import ConfigurationError
 from spanloop.store.store import Store
 
 _IDS_PER_STATEMENT: Final = 2_000
-_LONG: Final = 128
-"""Bytes of a text from which on its length takes more than one byte in protobuf."""
+_LONG_STRING_BYTES: Final = 128
+"""Length in bytes from which a string's length takes more than one byte in protobuf."""
 _HEX_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
-_DERIVED: Final = (
+_DERIVED_TABLES: Final = (
     "transitions",
     "trajectories",
     "failures",
@@ -26,15 +26,15 @@ _DERIVED: Final = (
     "episode_summaries",
     "episodes",
 )
-"""Episodes last: they say which traces belong together."""
+"""Tables of derived rows. Episodes are last, because they name the traces that belong together."""
 
 
 class Forgotten(NamedTuple):
-    """What was erased."""
+    """Counts and ids of the erased data."""
 
     trace_ids: tuple[str, ...]
     episode_ids: tuple[str, ...]
-    """Episodes whose rows are gone; what remains of them becomes new ones."""
+    """Episodes whose rows are erased; their remaining traces become new episodes."""
     spans: int
     log_records: int
     captures: int
@@ -49,40 +49,40 @@ def forget(
     user_id: str = "",
     before: Callable[[AbstractSet[str]], None] | None = None,
 ) -> Forgotten:
-    """Erase whatever carries one of the ids.
+    """Erase all data with one of the ids.
 
-    Hold the pipeline's turn meanwhile, and let what waits in a spool arrive first: what comes in later is stored.
+    Hold the pipeline's run lease during the call, and drain the spools before: data that arrives later is stored.
 
     Args:
-        store: Where from.
+        store: The store.
         trace_id: One trace.
         session_id: All traces with this ``session.id`` or ``gen_ai.conversation.id``.
         user_id: All traces with this ``user.id`` or ``enduser.id``.
-        before: Called with ids of episodes that are about to be erased, to erase what is kept of them elsewhere: they
-            are not found again. What it raises keeps them.
+        before: Called with the ids of episodes before they are erased, to erase their data elsewhere, because they
+            cannot be found afterwards. An exception from it keeps the episodes.
 
     Raises:
-        ConfigurationError: No id.
-        StoreError: ClickHouse refused or is out of reach; call it again.
+        ConfigurationError: All ids are empty.
+        StoreError: ClickHouse rejected a statement or is unreachable; call it again.
     """
     if not (trace_id or session_id or user_id):
-        raise ConfigurationError("Nobody to forget: expected a trace, session or user id.")
+        raise ConfigurationError("No data to forget: expected a trace, session or user id.")
     target = {"trace_id": trace_id, "session_id": session_id, "user_id": user_id}
-    found = store.query("store_forget_traces", **target)["trace_id"].to_list()
-    traces = sorted({str(each) for each in found} | ({trace_id} if trace_id else set()))
+    matches = store.query("store_forget_traces", **target)["trace_id"].to_list()
+    traces = sorted({str(match) for match in matches} | ({trace_id} if trace_id else set()))
     counts: dict[str, int] = {"spans": 0, "log_records": 0, "captures": 0, "dead_letters": 0}
     episodes: set[str] = set()
-    for part in _parts(traces):
+    for part in _chunks(traces):
         for name, count in store.query("store_forget_counts", trace_ids=part).row(0, named=True).items():
             counts[name] += int(count)
         episodes |= _erase(store, part, frozenset(traces), before)
-        counts["dead_letters"] += _erase_bodies(store, [each for trace in part for each in _in_bodies(trace)])
+        counts["dead_letters"] += _erase_bodies(store, [needle for trace in part for needle in _body_encodings(trace)])
     if session_id or user_id:
-        # What no trace leads to.
+        # Data without a trace id.
         if session_id:
             _erase_scores(store, session_id=session_id)
         store.execute("store_forget_logs", trace_ids=[], session_id=session_id, user_id=user_id)
-        needles = [each for text in (session_id, user_id) if text for each in _in_bodies(text)]
+        needles = [needle for text in (session_id, user_id) if text for needle in _body_encodings(text)]
         counts["dead_letters"] += _erase_bodies(store, needles)
     return Forgotten(tuple(traces), tuple(sorted(episodes)), **counts)
 
@@ -90,27 +90,27 @@ def forget(
 def _erase(
     store: Store, part: list[str], traces: frozenset[str], before: Callable[[AbstractSet[str]], None] | None
 ) -> set[str]:
-    """Erase some of the traces; returns the episodes that they were part of."""
+    """Erase some of the traces; return the ids of their episodes."""
     derived = cast("dict[str, list[str]]", store.query("store_forget_derived", trace_ids=part).row(0, named=True))
     if before is not None:
-        # An episode without an id of the app's own is called by its smallest trace id.
+        # An episode without an id of the app has its smallest trace id as its id.
         before({*derived["episode_ids"], *part})
-    rest = set(derived["trace_ids"]) - traces
-    for ids in _parts(rest):
+    remaining = set(derived["trace_ids"]) - traces
+    for ids in _chunks(remaining):
         store.execute("store_forget_touch", trace_ids=ids)
         store.execute("store_forget_touch_summaries", trace_ids=ids)
-    for table in _DERIVED:
-        for ids in _parts(derived["episode_ids"]):
+    for table in _DERIVED_TABLES:
+        for ids in _chunks(derived["episode_ids"]):
             store.execute(f"store_forget_{table}", episode_ids=ids)
     shared: set[str] = set()
-    for ids in _parts(derived["episode_keys"]):
+    for ids in _chunks(derived["episode_keys"]):
         shared |= set(
             store.query("store_forget_shared_keys", episode_keys=ids, trace_ids=part)["episode_key"].to_list()
         )
     _erase_scores(store, trace_ids=part)
-    for ids in _parts(set(derived["episode_keys"]) - shared):
+    for ids in _chunks(set(derived["episode_keys"]) - shared):
         _erase_scores(store, episode_keys=ids)
-    for ids in _parts(derived["response_ids"]):
+    for ids in _chunks(derived["response_ids"]):
         _erase_scores(store, response_ids=ids)
         store.execute("store_forget_generations", trace_ids=[], response_ids=ids)
     store.execute("store_forget_generations", trace_ids=part, response_ids=[])
@@ -123,22 +123,22 @@ def _erase(
 
 
 def _erase_bodies(store: Store, needles: Sequence[str]) -> int:
-    """Erase the dead letters that nobody could read ids out of, but that hold one of these."""
-    found = int(store.query("store_forget_bodies_count", needles=needles).item())
+    """Erase dead letters whose ids could not be read and whose body contains one of these byte strings (hex)."""
+    count = int(store.query("store_forget_bodies_count", needles=needles).item())
     store.execute("store_forget_bodies", needles=needles)
-    return found
+    return count
 
 
-def _in_bodies(identity: str) -> Iterator[str]:
-    """How an id stands in a request, as hex: a JSON string, a protobuf string value, and the bytes of a hex id.
+def _body_encodings(identity: str) -> Iterator[str]:
+    """Yield the encodings of an id in a request body, as hex: JSON string, protobuf string value, bytes of a hex id.
 
-    Not as it is: a short one would be found in most bodies.
+    The plain id is not one of them, because a short id would match most bodies.
     """
     text = identity.encode()
     for spelling in {text, text.upper()}:
         yield (b'"' + spelling + b'"').hex()
-    if len(text) < _LONG:
-        # Of AnyValue the field string_value: its tag, the length, the text.
+    if len(text) < _LONG_STRING_BYTES:
+        # The field string_value of AnyValue: tag, length, text.
         yield (b"\x0a" + bytes([len(text)]) + text).hex()
     else:
         yield text.hex()
@@ -163,7 +163,7 @@ def _erase_scores(
     )
 
 
-def _parts(ids: Iterable[str]) -> Iterator[list[str]]:
+def _chunks(ids: Iterable[str]) -> Iterator[list[str]]:
     ordered = sorted(identity for identity in set(ids) if identity)
     for start in range(0, len(ordered), _IDS_PER_STATEMENT):
         yield ordered[start : start + _IDS_PER_STATEMENT]

@@ -1,7 +1,7 @@
-"""A data directory out of a backup: checked, whole or not there.
+"""Restore a data directory from a backup: verified, and complete or absent.
 
-Invariant: the backup's files are those that were written, every table has as many rows as were backed up, and only then
-the directory gets its name. A kill at any moment leaves a folder with ``.restoring`` in its name, and nothing else.
+Invariant: the directory is renamed only after all hashes of the backup are verified and every table has as many rows
+as were backed up. A kill at any moment leaves only a folder with ``.restoring`` in its name.
 """
 
 import shutil
@@ -23,16 +23,17 @@ from spanloop.store.discovery import embedded_address
 from spanloop.store.migrate import migrate
 from spanloop.store.named_queries import named_query
 
+from . import TransferProgress
 from .backup import linked, remove, run_in_server
-from .backup_manifest import FILES, STORE, BackupManifest, Progress, check_files, read_manifest
+from .backup_manifest import FILES, STORE, BackupManifest, check_files, read_manifest
 
 _STOP_MERGES: Final = "SYSTEM STOP MERGES"
-"""Not a named query, because those are all run on a server that others use. Merged rows could not be counted."""
+"""Not a named query, because those run on shared servers. Stops merges, which would change the counts of rows."""
 _WAIT_S: Final = 60.0
 
 
 class _Server:
-    """The part of `Store` that a database without tables has."""
+    """The part of `Store` that works on a database without tables."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -45,35 +46,35 @@ class _Server:
         self._connection.command(_STOP_MERGES, doing="stopping merges")
 
 
-def restore(source: Path, data_dir: DataDir, *, progress: Progress) -> BackupManifest:
-    """Make a data directory of a backup.
+def restore(source: Path, data_dir: DataDir, *, on_progress: TransferProgress) -> BackupManifest:
+    """Restore a backup into a new data directory.
 
     Args:
-        source: A folder that `backup` made.
-        data_dir: One that does not exist, or is empty.
-        progress: Told of every step.
+        source: A folder that `backup` wrote.
+        data_dir: A data directory that does not exist, or is empty.
+        on_progress: Called after every step.
 
     Raises:
         ConfigurationError: The data directory is not empty.
-        DataDirectoryError: The backup is none, of another version or damaged; or no space is left.
-        StoreError: ClickHouse refused, or its tables are of a newer spanloop.
+        DataDirectoryError: The backup is incomplete, damaged or of another version, or no space is left.
+        StoreError: ClickHouse rejected a statement, or the tables are of a newer spanloop.
     """
     source = source.expanduser().absolute()
     target = data_dir.path
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise ConfigurationError(
-            f"The data directory {target} is not empty, so nothing is restored into it.",
-            next_step="Name a new one with --data-dir, or move that one away.",
+            f"The data directory {target} is not empty, so nothing was restored.",
+            next_step="Name a new directory with --data-dir, or move this one.",
         )
     manifest = read_manifest(source)
     staging = DataDir(target.with_name(f".{target.name}.restoring"))
     try:
-        check_files(source, manifest, progress)
+        check_files(source, manifest, on_progress)
         _wait_until_unused(staging)
         remove(staging.path)
         staging.open()
-        _copy(source / FILES, staging.path, progress)
-        _restore_tables(source, staging, manifest, progress)
+        _copy(source / FILES, staging.path, on_progress)
+        _restore_tables(source, staging, manifest, on_progress)
         for folder in (staging.run, staging.logs, staging.clickhouse_conf):
             remove(folder)
         staging.open()
@@ -86,40 +87,40 @@ def restore(source: Path, data_dir: DataDir, *, progress: Progress) -> BackupMan
 
 
 def _wait_until_unused(staging: DataDir) -> None:
-    """The server of a restore that was killed ends by itself."""
+    """Wait for the server of a killed restore, which stops automatically."""
     deadline_s = time.monotonic() + _WAIT_S
     while is_locked(staging):
         if time.monotonic() > deadline_s:
             raise DataDirectoryError(
-                f"Another restore works on {staging.path}.", next_step="Let it end, or stop it, then run this again."
+                f"Another restore uses {staging.path}.", next_step="Wait until it ends, or stop it, then try again."
             )
         time.sleep(0.1)
 
 
-def _copy(source: Path, target: Path, progress: Progress) -> None:
+def _copy(source: Path, target: Path, on_progress: TransferProgress) -> None:
     files = [path for path in sorted(source.rglob("*")) if path.is_file()]
-    total, done = sum(path.stat().st_size for path in files), 0
+    total, completed_bytes = sum(path.stat().st_size for path in files), 0
     for path in files:
         copy = target / path.relative_to(source)
         copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shutil.copy2(path, copy)
-        done += path.stat().st_size
-        progress("copying files", done, total)
+        completed_bytes += path.stat().st_size
+        on_progress("copying files", completed_bytes, total)
 
 
-def _restore_tables(source: Path, staging: DataDir, manifest: BackupManifest, progress: Progress) -> None:
+def _restore_tables(source: Path, staging: DataDir, manifest: BackupManifest, on_progress: TransferProgress) -> None:
     with _server(staging) as server, linked(staging, source):
-        run_in_server(server, "store_backup_restore_tables", "making tables", progress)
+        run_in_server(server, "store_backup_restore_tables", "creating tables", on_progress)
         server.stop_merges()
-        run_in_server(server, "store_backup_restore_rows", f"restoring {STORE}", progress)
+        run_in_server(server, "store_backup_restore_rows", f"restoring {STORE}", on_progress)
         counts = server.query("store_backup_counts").iter_rows()
-        found = {str(table): int(rows) for table, rows in counts if rows}
-        if found != dict(manifest.tables):
-            wrong = min(set(found.items()) ^ set(manifest.tables.items()))[0]
+        restored = {str(table): int(rows) for table, rows in counts if rows}
+        if restored != dict(manifest.tables):
+            table = min(set(restored.items()) ^ set(manifest.tables.items()))[0]
             raise DataDirectoryError(
-                f"Table {wrong} has {found.get(wrong, 0):,} rows after it was restored from {source}, expected "
-                f"{manifest.tables.get(wrong, 0):,}.",
-                next_step="Nothing was restored. Run it again; if it says so again, take another backup.",
+                f"Table {table} has {restored.get(table, 0):,} rows after it was restored from {source}, expected "
+                f"{manifest.tables.get(table, 0):,}.",
+                next_step="Nothing was restored. Run it again; if the error stays, use another backup.",
             )
         migrate(embedded_address(staging))
 

@@ -1,8 +1,8 @@
-"""For how long spans and log records are kept.
+"""Retention of spans, their summaries and log records.
 
-Invariant: what was acknowledged is kept for that long after it came in, whatever time it says of itself: an old trace
-that is imported today, a clock that is wrong, and a time that a 32-bit DateTime cannot hold change nothing. What was
-made of spans (episodes, transitions, failures, scores) stays.
+Invariant: the retention of a row counts from its arrival, not from its own timestamp. So an old trace that is imported
+today, a wrong clock, or a time beyond a 32-bit DateTime makes no difference. Derived rows (episodes, transitions,
+failures) and scores are kept.
 """
 
 import re
@@ -13,16 +13,16 @@ from spanloop.store.store import Store
 from spanloop.store.summary_retention import RETENTION_STATEMENTS, retention_days
 
 FOR_EVER: Final = 49_710
-"""Days from 1970 to the end of ClickHouse's DateTime."""
+"""Days from 1970 to the end of ClickHouse's DateTime: rows never expire."""
 
 _PERIOD: Final = re.compile(r"(\d{1,6})\s*d?")
 
 
 def read_period(text: str) -> int:
-    """The days that ``90d``, ``90`` or ``keep`` names.
+    """Parse ``90d``, ``90`` or ``keep`` to days.
 
     Raises:
-        ConfigurationError: Something else, or less than a day.
+        ConfigurationError: The text has another form, or is less than a day.
     """
     if text == "keep":
         return FOR_EVER
@@ -30,23 +30,23 @@ def read_period(text: str) -> int:
     days = int(match[1]) if match else 0
     if not 1 <= days < FOR_EVER:
         raise ConfigurationError(
-            f"{text!r} is no retention: expected days from 1d to {FOR_EVER - 1}d, or keep.",
+            f"{text!r} is not a retention: expected days from 1d to {FOR_EVER - 1}d, or keep.",
             next_step="For example: spanloop store retention 90d",
         )
     return days
 
 
 def set_retention(store: Store, days: int) -> None:
-    """Keep spans, their summaries and log records for so many days after they came in.
+    """Set for how many days after arrival spans, their summaries and log records are kept.
 
-    ClickHouse removes what is older by itself, some hours later; a day's spans go when all of them are.
+    ClickHouse removes expired rows automatically, some hours later; spans are removed by whole days.
 
     Args:
-        store: Where.
-        days: At least one; `FOR_EVER` keeps everything.
+        store: The store.
+        days: At least one; `FOR_EVER` disables expiry.
 
     Raises:
-        StoreError: ClickHouse refused or is out of reach; call it again.
+        StoreError: ClickHouse rejected a statement or is unreachable; call it again.
     """
     if days == FOR_EVER and retention(store) == FOR_EVER:
         return
@@ -55,5 +55,5 @@ def set_retention(store: Store, days: int) -> None:
 
 
 def retention(store: Store) -> int:
-    """For how many days rows are kept; `FOR_EVER` by default. After half a change, the shortest time that holds."""
+    """Return the retention in days, `FOR_EVER` by default; after an interrupted change, the shortest of all tables."""
     return min(retention_days(store).values(), default=FOR_EVER)

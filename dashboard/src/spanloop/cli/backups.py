@@ -17,7 +17,8 @@ from .options import DataDirOption, data_directory
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from spanloop.administration.backup_manifest import BackupManifest, Progress
+    from spanloop.administration import TransferProgress
+    from spanloop.administration.backup_manifest import BackupManifest
 
 _MIB: Final = 2**20
 _DRAIN_S: Final = 300.0
@@ -52,7 +53,7 @@ def backup(destination: DestinationArgument, data_dir: DataDirOption = None, mod
             progress("writing what waits in the spool", 0, 0)
             drain(directory, timeout_s=_DRAIN_S, captures_may_wait=True)
 
-        manifest = make(directory, store, destination, models=models, drain=drained, progress=progress)
+        manifest = make(directory, store, destination, models=models, drain=drained, on_progress=progress)
     _print(manifest)
     err.print(f"not in it: {'; '.join(manifest.left_out)}", markup=False)
     out.print(f"backed up to {destination.expanduser().absolute()}", markup=False)
@@ -68,7 +69,7 @@ def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
 
     directory = DataDir(data_dir)
     with _progress() as progress:
-        manifest = make(source, directory, progress=progress)
+        manifest = make(source, directory, on_progress=progress)
     _print(manifest)
     if not manifest.has_models:
         err.print("the model folders were not backed up: a model that is to be served has to be put back first")
@@ -77,7 +78,7 @@ def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
 
 
 @contextmanager
-def _progress() -> "Generator[Progress]":
+def _progress() -> "Generator[TransferProgress]":
     with progress_bar() as bar:
         task = bar.add_task("starting", total=None, note="MiB")
 

@@ -46,7 +46,7 @@ def copy(
             def progress(table: str, done: int, total: int) -> None:
                 bar.update(task, description=table, completed=done, total=max(1, total))
 
-            copied = copy_store(source, target, progress=progress)
+            copied = copy_store(source, target, on_progress=progress)
         _print(copied)
         check_copy(copied, target)
         out.print(f"{sum(table.sent for table in copied):,} rows were sent to {target.url}", markup=False)
@@ -54,5 +54,5 @@ def copy(
 
 
 def _print(copied: "list[CopiedTable]") -> None:
-    rows = [(table.name, f"{table.rows:,}", f"{table.there:,}", f"{table.sent:,}") for table in copied]
+    rows = [(table.name, f"{table.source_rows:,}", f"{table.target_rows:,}", f"{table.sent:,}") for table in copied]
     print_table(("table", "rows here", "rows there", "sent"), rows, numbers=("rows here", "rows there", "sent"))
