@@ -90,11 +90,7 @@ class Admin:
         body = await _read_json(request)
         holder, ttl_s = _read_holder(body), body.get("ttl_s")
         if not isinstance(ttl_s, int | float) or not 0 < ttl_s <= _MAX_PAUSE_S:
-            raise ApiError(
-                400,
-                f"'ttl_s' must be seconds, more than 0 and at most {_MAX_PAUSE_S}, got {ttl_s!r}.",
-                code="invalid_request",
-            )
+            raise ApiError(400, f"'ttl_s' must be seconds up to {_MAX_PAUSE_S}, got {ttl_s!r}.", code="invalid_request")
         try:
             await self._pauses.hold(holder, ttl_s)
         except ConfigurationError as error:
@@ -157,7 +153,5 @@ async def _read_json(request: Request) -> dict[str, Any]:
 def _read_holder(body: dict[str, Any]) -> str:
     holder = body.get("holder")
     if not isinstance(holder, str) or not holder:
-        raise ApiError(
-            400, f"'holder' must be a non-empty string that names who pauses, got {holder!r}.", code="invalid_request"
-        )
+        raise ApiError(400, f"'holder' must be the name of the holder, got {holder!r}.", code="invalid_request")
     return holder

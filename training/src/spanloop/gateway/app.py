@@ -182,9 +182,7 @@ class Gateway:
 def _log_writer_failure(writer: asyncio.Task[None]) -> None:
     """Log a failure of the writer task, which otherwise runs until it is cancelled."""
     if not writer.cancelled() and (error := writer.exception()) is not None:
-        _log.error(
-            "the capture writer failed; captures stay in the spool until the gateway is restarted", exc_info=error
-        )
+        _log.error("the capture writer failed; captures stay in the spool until a restart", exc_info=error)
 
 
 async def _answer_api_error(_request: Request, error: Exception) -> Response:

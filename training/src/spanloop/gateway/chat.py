@@ -34,25 +34,11 @@ _RELAYED_HEADERS: Final = ("retry-after",)
 class Services(Protocol):
     """The parts of the gateway that a chat request uses."""
 
-    @property
-    def admission(self) -> AdmissionControl:
-        """Admits requests to the engine."""
-        ...
-
-    @property
-    def recorder(self) -> Recorder:
-        """Stores captures."""
-        ...
-
-    @property
-    def metrics(self) -> Metrics:
-        """Counters."""
-        ...
-
-    @property
-    def client(self) -> httpx.AsyncClient:
-        """HTTP client for the engine."""
-        ...
+    admission: AdmissionControl
+    recorder: Recorder
+    metrics: Metrics
+    client: httpx.AsyncClient
+    """HTTP client for the engine."""
 
 
 class ChatHandler:

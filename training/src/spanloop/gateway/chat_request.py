@@ -63,26 +63,24 @@ class ChatRequest:
         try:
             document: object = json.loads(body)
         except ValueError as error:
-            raise _invalid_request(f"The request body is not JSON: {error}.") from error
+            raise _invalid(f"The request body is not JSON: {error}.") from error
         if not isinstance(document, dict):
-            raise _invalid_request(f"The request body must be a JSON object, got {type(document).__name__}.")
+            raise _invalid(f"The request body must be a JSON object, got {type(document).__name__}.")
         fields = cast("dict[str, Any]", document)
         model = fields.get("model")
         if model is not None and not isinstance(model, str):
-            raise _invalid_request(f"'model' must be a string, got {_show(model)}.")
+            raise _invalid(f"'model' must be a string, got {_show(model)}.")
         messages: Any = fields.get("messages")
         if not (isinstance(messages, list) and messages):
-            raise _invalid_request(
-                f"'messages' must be a list of at least one message, got {_show(fields.get('messages'))}."
-            )
+            raise _invalid(f"'messages' must be a list of at least one message, got {_show(fields.get('messages'))}.")
         choice_count = fields.get("n")
         if choice_count is None:
             choice_count = 1
         if not isinstance(choice_count, int) or isinstance(choice_count, bool) or choice_count < 1:
-            raise _invalid_request(f"'n' must be a positive integer, got {_show(choice_count)}.")
+            raise _invalid(f"'n' must be a positive integer, got {_show(choice_count)}.")
         wants_logprobs = _read_flag(fields, "logprobs")
         if fields.get("top_logprobs") and not wants_logprobs:
-            raise _invalid_request("'top_logprobs' needs 'logprobs': true.")
+            raise _invalid("'top_logprobs' needs 'logprobs': true.")
         return cls(
             document=fields,
             model=model or "",
@@ -108,12 +106,12 @@ def _read_flag(document: Mapping[str, Any], name: str) -> bool:
     value = document.get(name)
     if value is None or isinstance(value, bool):
         return bool(value)
-    raise _invalid_request(f"'{name}' must be true or false, got {_show(value)}.")
+    raise _invalid(f"'{name}' must be true or false, got {_show(value)}.")
 
 
 def _show(value: object) -> str:
     return repr(value)[:80]
 
 
-def _invalid_request(message: str) -> ApiError:
+def _invalid(message: str) -> ApiError:
     return ApiError(400, message, code="invalid_request")

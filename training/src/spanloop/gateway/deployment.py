@@ -17,9 +17,7 @@ _TOKENIZER_FILES: Final = (
     "tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "merges.txt", "special_tokens_map.json",
     "added_tokens.json", "chat_template.jinja", "chat_template.json", "generation_config.json",
 )  # fmt: skip
-_CONFIG_KEYS_WITHOUT_EFFECT: Final = frozenset(
-    {"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"}
-)
+_IGNORED_CONFIG_KEYS: Final = frozenset({"_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +77,11 @@ class ModelFolder:
         try:
             config = json.loads((path / "config.json").read_bytes())
         except (OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"{path} is not a model folder: its config.json cannot be read: {error}."
-            ) from error
+            raise ConfigurationError(f"{path} is not a model folder: cannot read its config.json: {error}.") from error
         if not isinstance(config, dict) or not any(any(path.glob(pattern)) for pattern in _WEIGHTS):
             raise ConfigurationError(f"{path} is not a model folder: expected config.json and {' or '.join(_WEIGHTS)}.")
         fields = cast("dict[str, Any]", config)
-        network_config = {key: value for key, value in fields.items() if key not in _CONFIG_KEYS_WITHOUT_EFFECT}
+        network_config = {key: value for key, value in fields.items() if key not in _IGNORED_CONFIG_KEYS}
         digest = hashlib.sha256(json.dumps(network_config, sort_keys=True).encode()).hexdigest()
         return cls(digest, _digest_tokenizer(path), fields.get("tie_word_embeddings") is False)
 
