@@ -19,7 +19,7 @@ baseline, the decoding of every list of ids and messages with ``json.loads`` and
 are ratios against that.
 """
 
-from spanloop.pipeline.run import BATCH_SPANS  # first, as in the service: it says what polars' allocator keeps
+from spanloop.pipeline.run import BATCH_SPANS  # first, as in the service: it sets what jemalloc keeps
 
 # isort: split
 import argparse

@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from spanloop.pipeline import Report, run, state
+from spanloop.pipeline import Report, run
 from spanloop.pipeline.affected_traces import TOO_LARGE
 from spanloop.store import Store
 
@@ -15,7 +15,7 @@ from ..converters.pipeline_feed import Feed
 from .test_concurrent import assert_converted
 
 RUN = importlib.import_module("spanloop.pipeline.run")
-ARRIVALS = importlib.import_module("spanloop.pipeline.arrivals")
+BATCHES = importlib.import_module("spanloop.pipeline.batches")
 CLOSURE = importlib.import_module("spanloop.pipeline.affected_traces")
 
 
@@ -31,8 +31,8 @@ def test_the_setting_decides_how_much_text_is_held() -> None:
 
 
 def test_windows_and_pages_miss_nothing(store: Store, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ARRIVALS, "WINDOW_SPANS", 4)
-    monkeypatch.setattr(ARRIVALS, "_PAGE_TRACES", 2)
+    monkeypatch.setattr(BATCHES, "WINDOW_SPANS", 4)
+    monkeypatch.setattr(BATCHES, "_PAGE_TRACES", 2)
     for name in "abcdef":
         loop(feed.world, name, trace=trace_id(name) if name < "d" else "")
         feed.world.score(1.0, trace_id=trace_id(name))
@@ -44,8 +44,8 @@ def test_windows_and_pages_miss_nothing(store: Store, feed: Feed, monkeypatch: p
 
 
 def test_one_block_larger_than_a_window_is_paged(store: Store, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ARRIVALS, "WINDOW_SPANS", 4)
-    monkeypatch.setattr(ARRIVALS, "_PAGE_TRACES", 3)
+    monkeypatch.setattr(BATCHES, "WINDOW_SPANS", 4)
+    monkeypatch.setattr(BATCHES, "_PAGE_TRACES", 3)
     for number in range(20):
         feed.world.call([text("user", f"{number}")], text("assistant", "x"), trace=f"{number:032x}", start_s=0)
     feed.send()
@@ -54,8 +54,8 @@ def test_one_block_larger_than_a_window_is_paged(store: Store, feed: Feed, monke
 
 
 def test_a_long_run_that_dies_goes_on_where_it_was(store: Store, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ARRIVALS, "WINDOW_SPANS", 3)
-    monkeypatch.setattr(state, "OVERLAP_US", 1)
+    monkeypatch.setattr(BATCHES, "WINDOW_SPANS", 3)
+    monkeypatch.setattr(watermark, "OVERLAP_US", 1)
     for name in "abc":
         loop(feed.world, name, trace=trace_id(name))
         feed.send()

@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 
 from spanloop.datadir import DataDir
 from spanloop.pipeline import load, run, run_lease
-from spanloop.pipeline.affected_traces import Closure
+from spanloop.pipeline.affected_traces import AffectedTraces
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
@@ -100,14 +100,14 @@ def test_a_run_that_lost_its_turn_does_its_work_again(
     feed.send([0, 2])
     stolen: list[str] = []
 
-    def load_and_be_robbed(store_: Store, batch: Closure) -> load.Loaded:
+    def load_and_be_robbed(store_: Store, batch: AffectedTraces) -> load.Loaded:
         loaded = load.load(store_, batch)
         if not stolen:
             feed.send([1])
             stolen.append("another run took over, wrote, and is gone")
             with monkeypatch.context() as other:
                 other.setattr(threading, "get_ident", lambda: 1)
-                other.setattr(run_lease, "SILENCE_S", -1.0)
+                other.setattr(run_lease, "LEASE_TIMEOUT_S", -1.0)
                 run(store_)
         return loaded
 
@@ -124,7 +124,7 @@ def test_a_run_with_an_older_view_does_not_undo_a_newer_one(
     module = importlib.import_module("spanloop.pipeline.run")
     others: list[threading.Thread] = []
 
-    def load_then_stall(store_: Store, batch: Closure) -> load.Loaded:
+    def load_then_stall(store_: Store, batch: AffectedTraces) -> load.Loaded:
         loaded = load.load(store_, batch)
         if not others:
             feed.send([1])

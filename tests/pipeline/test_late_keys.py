@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spanloop.pipeline import load, run
-from spanloop.pipeline.affected_traces import Closure
+from spanloop.pipeline.affected_traces import AffectedTraces
 from spanloop.store import Store
 
 from ..converters.converters_world import OPENING, World, answers, asks, text, trace_id
@@ -65,7 +65,7 @@ def test_a_trace_that_its_root_names_is_converted_by_itself(
     module = importlib.import_module("spanloop.pipeline.run")
     read: list[int] = []
 
-    def counting(store_: Store, closure: Closure) -> load.Loaded:
+    def counting(store_: Store, closure: AffectedTraces) -> load.Loaded:
         loaded = load.load(store_, closure)
         read.append(loaded.spans.height)
         return loaded

@@ -1,7 +1,7 @@
 import pytest
 
 from spanloop.pipeline import run
-from spanloop.pipeline.settings import configured, memory_bytes
+from spanloop.pipeline.settings import memory_bytes, options_from_environment
 from spanloop.semconv.environment import CONVERT_MEMORY_ENV, REWARDS_ENV
 from spanloop.semconv.errors import ConfigurationError
 
@@ -10,17 +10,21 @@ from ..converters.pipeline_feed import Feed
 
 
 def test_without_a_setting_nothing_but_scores_counts() -> None:
-    assert configured({}).reward_functions == configured({REWARDS_ENV: " , "}).reward_functions == ()
+    assert (
+        options_from_environment({}).reward_functions
+        == options_from_environment({REWARDS_ENV: " , "}).reward_functions
+        == ()
+    )
 
 
 def test_the_environment_names_reward_functions() -> None:
-    named = configured({REWARDS_ENV: "agent, speed=latency"}).reward_functions
+    named = options_from_environment({REWARDS_ENV: "agent, speed=latency"}).reward_functions
     assert [reward.name for reward in named] == ["agent", "speed"]
 
 
 def test_an_unknown_one_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="nonsense"):
-        configured({REWARDS_ENV: "nonsense"})
+        options_from_environment({REWARDS_ENV: "nonsense"})
 
 
 def test_a_run_asks_them_and_a_score_that_comes_later_is_the_reward(

@@ -1,8 +1,8 @@
-"""Runs the converters between store and store, incrementally by ingestion time."""
+"""Run the converters between store and store, incrementally by ingestion time."""
 
-from .allocator import keep_freed_memory
+from .jemalloc import keep_freed_memory
 
-keep_freed_memory()  # before anything below loads polars
+keep_freed_memory()  # before an import below loads polars
 
 from .report import Report  # noqa: E402
 from .run import Progress, run  # noqa: E402

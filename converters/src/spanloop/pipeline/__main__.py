@@ -1,7 +1,7 @@
-"""``python -m spanloop.pipeline --data-dir D``: converts what has arrived, again and again, until SIGTERM.
+"""``python -m spanloop.pipeline --data-dir D``: convert new rows every few seconds until SIGTERM.
 
-Invariant: an outage of ClickHouse, or a batch that it refuses, delays the conversion and loses nothing: the watermark
-stays where it was and the next round takes up there.
+Invariant: an outage of ClickHouse, or a batch that it refuses, delays the conversion and loses nothing. The watermark
+stays, and the next round continues there.
 """
 
 import argparse
@@ -30,12 +30,12 @@ def serve(data_dir: DataDir, *, interval_s: float, stop: threading.Event) -> Non
     """Convert every ``interval_s`` seconds until ``stop`` is set.
 
     Args:
-        data_dir: An opened data directory; its store is waited for.
-        interval_s: Pause between two rounds, seconds.
-        stop: Ends the loop after the running round.
+        data_dir: An opened data directory. The function waits for its store.
+        interval_s: Pause between two rounds, in seconds.
+        stop: Event that ends the loop after the current round.
 
     Raises:
-        SpanloopError: Something that waiting does not mend, such as a store of a newer version.
+        SpanloopError: An error that waiting does not resolve, such as a store of a newer version.
     """
     with data_dir.announce(SERVICE, ""):
         while not stop.is_set():
@@ -63,7 +63,7 @@ def _rounds(data_dir: DataDir, interval_s: float, stop: threading.Event) -> None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; the answer is the exit code."""
+    """Run the command line and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m spanloop.pipeline", description=__doc__)
     parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (%(default)s)")
     parser.add_argument("--interval-s", type=float, default=INTERVAL_S, help="seconds between rounds (%(default)s)")
@@ -71,11 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = threading.Event()
 
-    def ask_to_stop(_number: int, _frame: FrameType | None) -> None:
+    def request_stop(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, ask_to_stop)
+        signal.signal(number, request_stop)
     try:
         serve(DataDir(options.data_dir).open(), interval_s=options.interval_s, stop=stop)
     except SpanloopError as error:

@@ -1,4 +1,4 @@
-"""What one run of the pipeline did, in numbers."""
+"""Counts of one run of the pipeline."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from spanloop.converters import CONTEXT
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Counts of one run. Episodes that came out as they were stored do not count."""
+    """Counts of one run. Episodes that did not change do not count."""
 
     spans: int = 0
     """New spans read."""
@@ -22,14 +22,14 @@ class Report:
     transitions: int = 0
     trajectories: int = 0
     row_starts: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Why a token row begins where it does (``RowStart``) → token rows."""
+    """Reason why a token row starts (``RowStart``) → token rows."""
     failures: int = 0
     trainable: int = 0
     """Transitions that may be trained on."""
     untrainable: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Reason → transitions that may not."""
+    """Reason → transitions that may not be trained on."""
     rejected: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Reason → spans and scores that became nothing. Spans that are an episode's context are not among them."""
+    """Reason → rejected spans and scores, without the context spans of episodes."""
 
     def __add__(self, other: "Report") -> "Report":
         return Report(
@@ -51,6 +51,6 @@ def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def count_reasons(reasons: pl.Series) -> dict[str, int]:
-    """Reason → rows, without the reasons that stand for nothing wrong."""
+    """Return reason → rows, without the empty reason and context."""
     counted = Counter(str(reason) for reason in reasons.to_list() if reason not in {"", CONTEXT})
     return dict(sorted(counted.items()))

@@ -1,8 +1,8 @@
-"""One run of the pipeline: what arrived since the last one, converted and stored.
+"""Convert and store everything that arrived since the last run.
 
-Invariant: the watermark moves only after everything before it is stored, and everything is stored under keys that
-depend on the data alone; so a run that dies anywhere is mended by the next one, and a second run changes nothing.
-Runs at the same time take turns: what one of them has read is never written after another has written something newer.
+Invariant: the watermark moves only after everything before it is stored, under keys that depend on the data alone. So
+the next run completes a run that died, and a second run changes nothing. Only the run that holds the lease writes:
+rows that it read are never written after another run has written newer ones.
 """
 
 from collections.abc import Callable
@@ -14,39 +14,39 @@ import polars as pl
 from spanloop.converters import Options, convert
 from spanloop.store import Store
 
-from . import run_lease, state
-from .affected_traces import Closure, closures
-from .arrivals import batches, windows
+from . import run_lease, watermark
+from .affected_traces import AffectedTraces, affected_traces
+from .batches import batches, windows
 from .load import load
 from .report import Report
-from .settings import configured
 from .settings import memory_bytes as memory_from_environment
+from .settings import options_from_environment
 from .write import write
 
 BATCH_SPANS: Final = 50_000
-"""Spans of touched traces that are converted at once."""
+"""Spans that are converted at once."""
 
 _FIXED_BYTES: Final = 400 << 20
-"""Of the interpreter, its libraries and a page of traces."""
+"""Memory of the interpreter, its libraries and a page of traces."""
 
 _BYTES_A_BYTE: Final = 10
-"""What a byte of text costs while it is read, taken apart, put together and written: seven measured, and some room."""
+"""Memory for a byte of text while it is read, parsed, converted and written: seven measured, and a reserve."""
 
 
 class Size(NamedTuple):
-    """How much is converted at once."""
+    """Limits of what is converted at once."""
 
     batch_spans: int
     memory_bytes: int
 
     @property
     def text_bytes(self) -> int:
-        """Of spans, log events and captured tokens in memory at once."""
+        """Most text of spans, log events and captured tokens in memory at once, in bytes."""
         return max(1 << 20, (self.memory_bytes - _FIXED_BYTES) // _BYTES_A_BYTE)
 
 
 Progress = Callable[[int, int], None]
-"""Called with the new spans converted so far, and all new spans of the run."""
+"""Callback with the number of new spans converted so far, and of all new spans of the run."""
 
 
 def run(
@@ -59,89 +59,93 @@ def run(
     batch_spans: int = BATCH_SPANS,
     memory_bytes: int | None = None,
 ) -> Report:
-    """Convert what has arrived, or everything.
+    """Convert what arrived since the last run, or everything.
 
     Args:
-        store: Read from and written to.
-        full: Convert everything again, whatever the watermark says.
+        store: The store to read from and write to.
+        full: Convert everything again, regardless of the watermark.
         since: Convert again what was ingested since then (without a zone: UTC), besides what is new.
-        progress: Told after each batch.
-        options: How to convert; None converts as the environment says (``settings``).
+        progress: Called after each batch.
+        options: How to convert; None takes the options from the environment (``settings``).
         batch_spans: Spans converted at once.
-        memory_bytes: About what this process may need at its peak; None takes what the environment says. A batch whose
-            text is larger is divided; of an episode whose text is larger, the earliest spans are converted and the
-            others rejected.
+        memory_bytes: Approximate peak memory of this process; None takes the limit from the environment. A batch with
+            more text is divided. Of an episode with more text, the earliest spans are converted and the others
+            rejected.
 
     Raises:
-        StoreError: ClickHouse refused or is out of reach; the next run takes up where this one stopped.
-        ConfigurationError: The environment names a reward function that cannot be found, or no number of MiB.
+        StoreError: ClickHouse refused or is unreachable; the next run continues where this one stopped.
+        ConfigurationError: The environment names an unknown reward function, or an invalid number of MiB.
     """
     size = Size(batch_spans, memory_from_environment() if memory_bytes is None else memory_bytes)
-    chosen = configured() if options is None else options
-    again = state.START if full else None if since is None else state.at_most(store, since)
+    conversion_options = options_from_environment() if options is None else options
+    again = watermark.START if full else None if since is None else watermark.at_most(store, since)
     writes_all = full or since is not None
     if again is None and _nothing_new(store):
         return Report()
     while True:
-        with run_lease.held(store) as mine:
+        with run_lease.acquire(store) as lease:
             if again is None and _nothing_new(store):
                 return Report()
-            known = again or state.load(store)
+            previous = again or watermark.load(store)
             try:
-                return _convert(store, mine, known, full=writes_all, progress=progress, options=chosen, size=size)
-            except run_lease.TurnLostError:
-                again = known
+                return _convert(
+                    store, lease, previous, full=writes_all, progress=progress, options=conversion_options, size=size
+                )
+            except run_lease.RunLeaseLostError:
+                again = previous
 
 
 def _nothing_new(store: Store) -> bool:
-    known = state.load(store)
-    arrived = state.arrivals(store, max(0, known.until_us - state.OVERLAP_US))
-    return (arrived.until_us, arrived.arrived) == known
+    previous = watermark.load(store)
+    arrived = watermark.arrivals(store, max(0, previous.until_us - watermark.OVERLAP_US))
+    return (arrived.until_us, arrived.arrived) == previous
 
 
 def _convert(
     store: Store,
-    mine: run_lease.Turn,
-    known: state.Watermark,
+    lease: run_lease.RunLease,
+    previous: watermark.Watermark,
     *,
     full: bool,
     progress: Progress | None,
     options: Options,
     size: Size,
 ) -> Report:
-    since_us = max(0, known.until_us - state.OVERLAP_US)
-    until_us = state.arrivals(store, since_us).until_us
-    ahead = state.arrivals(store, max(0, until_us - state.OVERLAP_US))
-    work = windows(store, since_us=since_us, until_us=until_us, counted_since_us=known.until_us)
-    total = sum(window.new_spans for window in work)
+    since_us = max(0, previous.until_us - watermark.OVERLAP_US)
+    until_us = watermark.arrivals(store, since_us).until_us
+    tail = watermark.arrivals(store, max(0, until_us - watermark.OVERLAP_US))
+    pending_windows = windows(store, since_us=since_us, until_us=until_us, counted_since_us=previous.until_us)
+    total = sum(window.new_spans for window in pending_windows)
     report = Report()
-    for window in work:
+    for window in pending_windows:
         for batch in batches(store, window, max_spans=size.batch_spans):
-            for closure in closures(
+            for affected in affected_traces(
                 store, batch, max_bytes=size.text_bytes, session_is_episode=options.session_is_episode
             ):
-                report += _convert_one(store, mine, closure, full=full, options=options)
+                report += _convert_one(store, lease, affected, full=full, options=options)
                 if progress is not None:
                     progress(report.spans, total)
-        if window is not work[-1] and not full:
-            # What is left of the run is left to the next one, should this one die.
-            mine.renew()
-            state.save(store, state.Watermark(window.until_us, state.UNFINISHED))
-    mine.renew()
-    state.save(store, state.Watermark(until_us, ahead.arrived))
+        if window is not pending_windows[-1] and not full:
+            # If this run dies, the next one continues here.
+            lease.renew()
+            watermark.save(store, watermark.Watermark(window.until_us, watermark.UNFINISHED))
+    lease.renew()
+    watermark.save(store, watermark.Watermark(until_us, tail.arrived))
     return report
 
 
-def _convert_one(store: Store, mine: run_lease.Turn, closure: Closure, *, full: bool, options: Options) -> Report:
-    loaded = load(store, closure)
+def _convert_one(
+    store: Store, lease: run_lease.RunLease, affected: AffectedTraces, *, full: bool, options: Options
+) -> Report:
+    loaded = load(store, affected)
     converted = convert(
         loaded.spans,
         scores=loaded.scores,
         generations=loaded.generations,
         logs=loaded.logs,
         options=options,
-        traces=closure.concerned,
-        together=closure.stored.filter(pl.col("is_deleted") == 0)["trace_ids"].to_list(),
+        traces=affected.reconverted,
+        together=affected.stored.filter(pl.col("is_deleted") == 0)["trace_ids"].to_list(),
     )
-    mine.renew()
-    return write(store, converted, loaded, full=full) + Report(spans=closure.batch.new_spans)
+    lease.renew()
+    return write(store, converted, loaded, full=full) + Report(spans=affected.batch.new_spans)

@@ -1,11 +1,11 @@
-"""One run converts at a time, whichever processes and machines share the store.
+"""The lease of a pipeline run: one run converts at a time, across all processes and machines that share the store.
 
-Two runs at once would each decide from what it had read before the other wrote: the slower one would bring back
-episodes that the faster one has joined. ClickHouse has no compare-and-set, so a turn is a row that the last writer
-owns, written and read back, and asked for again after every batch.
+Two concurrent runs would each decide from rows that it read before the other wrote, and the slower one would restore
+episodes that the faster one has joined. ClickHouse has no compare-and-set, so the lease is a row that the last writer
+owns. A run writes it, reads it back, and renews it after every batch.
 
-Invariant: a run that has lost its turn (it was silent for ``SILENCE_S``, or two took a free turn in one instant)
-finds out before it saves a watermark, waits for the other and does its work again. So a lost turn costs time only.
+Invariant: a run that lost its lease (it did not renew for ``LEASE_TIMEOUT_S``, or two runs took a free lease at the
+same instant) notices before it saves a watermark, waits for the other run and repeats its work.
 """
 
 import logging
@@ -22,70 +22,70 @@ import polars as pl
 from spanloop.store import Store
 
 NAME: Final = "turn"
-SILENCE_S: Final = 600.0
-"""After this long without a word from its owner a turn is free: many times what one batch takes."""
+LEASE_TIMEOUT_S: Final = 600.0
+"""A lease that was not renewed for so long is free; many times the duration of a batch."""
 
 _POLL_S: Final = 0.2
 _log: Final = logging.getLogger("pipeline")
 
 
-class TurnLostError(Exception):
-    """Another run has taken over; what this one has read may be out of date."""
+class RunLeaseLostError(Exception):
+    """Another run took the lease; rows that this run has read may be out of date."""
 
 
-class Turn:
-    """The right to write conversions."""
+class RunLease:
+    """The right to write conversions, until another run takes it."""
 
     def __init__(self, store: Store, owner: str) -> None:
         self._store = store
         self._owner = owner
 
     def renew(self) -> None:
-        """Say that this run is still at work.
+        """Extend the lease.
 
         Raises:
-            TurnLostError: The turn is another run's.
-            StoreError: ClickHouse refused or is out of reach.
+            RunLeaseLostError: Another run has the lease.
+            StoreError: ClickHouse refused or is unreachable.
         """
-        if _holder(self._store)[0] != self._owner:
-            raise TurnLostError(self._owner)
-        _say(self._store, self._owner)
+        if _current_owner(self._store)[0] != self._owner:
+            raise RunLeaseLostError(self._owner)
+        _record_owner(self._store, self._owner)
 
 
 @contextmanager
-def held(store: Store) -> Generator[Turn]:
-    """Wait for the turn, and hold it for as long as the block lasts.
+def acquire(store: Store) -> Generator[RunLease]:
+    """Wait for the lease and hold it while the block runs.
 
     Raises:
-        StoreError: ClickHouse refused or is out of reach.
+        StoreError: ClickHouse refused or is unreachable.
     """
-    # A thread that died with its turn in hand, as when ClickHouse went away, finds it its own again.
+    # A thread that lost ClickHouse while it held the lease still owns it afterwards.
     owner = f"{socket.gethostname()} {os.getpid()} {threading.get_ident()}"
-    _wait(store, owner)
+    _wait_for_lease(store, owner)
     try:
-        yield Turn(store, owner)
+        yield RunLease(store, owner)
     finally:
-        if _holder(store)[0] == owner:
-            _say(store, "")
+        if _current_owner(store)[0] == owner:
+            _record_owner(store, "")
 
 
-def _wait(store: Store, owner: str) -> None:
-    told = ""
+def _wait_for_lease(store: Store, owner: str) -> None:
+    logged_owner = ""
     while True:
-        holder, age_s = _holder(store)
-        if holder in {"", owner} or age_s > SILENCE_S or _is_dead(holder):
-            _say(store, owner)
-            if _holder(store)[0] == owner:
+        current_owner, age_s = _current_owner(store)
+        if current_owner in {"", owner} or age_s > LEASE_TIMEOUT_S or _is_dead(current_owner):
+            _record_owner(store, owner)
+            if _current_owner(store)[0] == owner:
                 return
-        elif holder != told:
-            _log.info("waiting for the conversion that runs on (host, process, thread) %s", holder)
-            told = holder
+        elif current_owner != logged_owner:
+            _log.info("waiting for the conversion that runs on (host, process, thread) %s", current_owner)
+            logged_owner = current_owner
         time.sleep(_POLL_S)
 
 
-def _is_dead(holder: str) -> bool:
-    """Whether the holder was a process of this machine that is no more."""
-    host, pid, _ = holder.split(" ")
+def _is_dead(current_owner: str) -> bool:
+    """Whether the owner is a process of this machine that has ended."""
+    host, pid, _ = current_owner.split(" ")
     if host != socket.gethostname():
         return False
     try:
@@ -97,11 +97,11 @@ def _is_dead(holder: str) -> bool:
     return False
 
 
-def _holder(store: Store) -> tuple[str, float]:
-    """Who has the turn (empty: nobody), and seconds since that was last said."""
-    found = store.query("pipeline_turn", name=NAME)
-    return ("", 0.0) if found.is_empty() else (str(found.item(0, "owner")), float(found.item(0, "age_s")))
+def _current_owner(store: Store) -> tuple[str, float]:
+    """Return the lease's owner (empty when it is free) and the seconds since its last renewal."""
+    rows = store.query("pipeline_turn", name=NAME)
+    return ("", 0.0) if rows.is_empty() else (str(rows.item(0, "owner")), float(rows.item(0, "age_s")))
 
 
-def _say(store: Store, owner: str) -> None:
+def _record_owner(store: Store, owner: str) -> None:
     store.insert("pipeline_state", pl.DataFrame({"name": [NAME], "value": [owner]}))

@@ -1,4 +1,4 @@
-"""How conversions run where nobody says so: by the environment, so that every process agrees."""
+"""Read conversion settings from the environment, so that every process uses the same."""
 
 import os
 from collections.abc import Mapping
@@ -12,26 +12,26 @@ from spanloop.semconv.errors import ConfigurationError
 MEMORY_MIB: Final = 2_048
 
 
-def configured(environment: Mapping[str, str] = os.environ) -> Options:
-    """The options that the environment asks for.
+def options_from_environment(environment: Mapping[str, str] = os.environ) -> Options:
+    """Return the conversion options of the environment.
 
     Raises:
-        ConfigurationError: When a reward function cannot be found.
+        ConfigurationError: A reward function is unknown.
     """
     references = [reference for reference in environment.get(REWARDS_ENV, "").split(",") if reference.strip()]
     return Options(reward_functions=reward_functions(references))
 
 
 def memory_bytes(environment: Mapping[str, str] = os.environ) -> int:
-    """About what a conversion may need, as the environment says.
+    """Return the memory limit of a conversion, in bytes.
 
     Raises:
-        ConfigurationError: When it says no number.
+        ConfigurationError: The variable is not a number.
     """
-    said = environment.get(CONVERT_MEMORY_ENV, "") or str(MEMORY_MIB)
-    if not said.isdecimal() or int(said) < 1:
+    mebibytes = environment.get(CONVERT_MEMORY_ENV, "") or str(MEMORY_MIB)
+    if not mebibytes.isdecimal() or int(mebibytes) < 1:
         raise ConfigurationError(
-            f"{CONVERT_MEMORY_ENV} is {said!r}, expected a number of MiB.",
+            f"{CONVERT_MEMORY_ENV} is {mebibytes!r}, expected a number of MiB.",
             next_step=f"Set it to {MEMORY_MIB}, or unset it.",
         )
-    return int(said) << 20
+    return int(mebibytes) << 20

@@ -1,9 +1,9 @@
-"""From converted rows to new revisions in the store.
+"""Write converted episodes as new revisions.
 
 Invariant: an episode's row is written after all rows of its revision, so a reader of current revisions never sees
-half of one. Writing the same conversion again writes nothing, or the same rows under the same keys. A revision never
-stands for two contents: where the spans or the outcome of a stored revision changed without a newer member (batches,
-a score that no longer counts, another converter version), the number goes one up.
+part of one. Writing the same conversion again writes nothing, or the same rows under the same keys. A revision has one
+content: when spans or outcome change without a newer span (another batch, a withdrawn score, another converter
+version), the revision is the stored one plus one.
 """
 
 from typing import Final, NamedTuple, cast
@@ -14,7 +14,7 @@ from spanloop.converters import CONVERTER_VERSION, Converted
 from spanloop.converters.frames import EPISODES
 from spanloop.store import Store
 
-from .affected_traces import Closure, stored_episodes
+from .affected_traces import AffectedTraces, stored_episodes
 from .load import Loaded
 from .report import Report, count_reasons
 
@@ -22,7 +22,7 @@ _ROW_TABLES: Final = ("transitions", "trajectories", "failures")
 
 
 class _Content(NamedTuple):
-    """What a revision was made of, and what came out."""
+    """Inputs and outcome of a revision; equal contents need no new revision."""
 
     converter_version: str
     span_count: int
@@ -39,21 +39,21 @@ class _Stored(NamedTuple):
 
 class _Plan(NamedTuple):
     revisions: pl.DataFrame
-    """episode_id, revision: the episodes to write, with the revision to write them under."""
+    """Columns episode_id, revision: the episodes to write and their new revisions."""
     tombstones: pl.DataFrame
     """Rows of ``episodes`` with ``is_deleted`` = 1."""
 
 
 def write(store: Store, converted: Converted, loaded: Loaded, *, full: bool) -> Report:
-    """Store the episodes of ``converted`` that differ from what is stored.
+    """Store the episodes of ``converted`` that differ from the stored ones.
 
     Args:
-        store: Where to.
-        converted: The episodes that hold a touched trace.
-        loaded: What they were made of; the rejections of its batch's traces are reported.
-        full: Write unchanged episodes too, under the revision that they have.
+        store: The store.
+        converted: The episodes with a touched trace.
+        loaded: The rows that they were converted from; rejections of the batch's traces are reported.
+        full: Write unchanged episodes too, under their stored revision.
     """
-    plan = _plan(store, converted.episodes, loaded.closure.stored, _told_elsewhere(converted, loaded), full=full)
+    plan = _plan(store, converted.episodes, loaded.affected.stored, _recorded_elsewhere(converted, loaded), full=full)
     written: dict[str, pl.DataFrame] = {}
     for table in _ROW_TABLES:
         rows = cast("pl.DataFrame", getattr(converted, table))
@@ -61,53 +61,64 @@ def write(store: Store, converted: Converted, loaded: Loaded, *, full: bool) -> 
         store.insert(table, written[table])
     episodes = _renumber(converted.episodes, plan.revisions).with_columns(pl.lit(0, dtype=pl.UInt8).alias("is_deleted"))
     store.insert("episodes", pl.concat([episodes, plan.tombstones]))
-    return _report(written, plan, converted.rejected, loaded.closure)
+    return _report(written, plan, converted.rejected, loaded.affected)
 
 
 def _renumber(rows: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the episodes to write, under their final revisions, in the columns' order."""
+    """Return the rows of the episodes to write, with their final revisions, in the columns' order."""
     return (
         rows.drop("revision").join(revisions, on="episode_id", how="inner", maintain_order="left").select(rows.columns)
     )
 
 
-def _told_elsewhere(converted: Converted, loaded: Loaded) -> frozenset[str]:
-    """Traces without an episode, because other traces tell of their model calls as well."""
+def _recorded_elsewhere(converted: Converted, loaded: Loaded) -> frozenset[str]:
+    """Return traces without an episode, because other traces record their model calls too."""
     reasons = converted.rejected.filter(pl.col("reason").is_in(_NOT_OF_AN_EPISODE)).group_by("trace_id")
-    found = reasons.agg(pl.len().alias("rejected"), pl.col("reason").eq("duplicate_model_call").any().alias("is_told"))
-    if not found["is_told"].any() or loaded.closure.rejected:
+    rejections = reasons.agg(
+        pl.len().alias("rejected"), pl.col("reason").eq("duplicate_model_call").any().alias("is_duplicate")
+    )
+    if not rejections["is_duplicate"].any() or loaded.affected.rejected:
         return frozenset()
     spans = loaded.spans.group_by("TraceId").len("spans")
-    whole = found.filter("is_told").join(spans, left_on=["trace_id", "rejected"], right_on=["TraceId", "spans"])
-    return frozenset(whole["trace_id"].to_list())
+    complete = rejections.filter("is_duplicate").join(
+        spans, left_on=["trace_id", "rejected"], right_on=["TraceId", "spans"]
+    )
+    return frozenset(complete["trace_id"].to_list())
 
 
 _NOT_OF_AN_EPISODE: Final = ("no_model_call", "duplicate_model_call", "duplicate_span", "unsupported_dialect")
 
 
 def _plan(
-    store: Store, concerned: pl.DataFrame, by_trace: pl.DataFrame, elsewhere: frozenset[str], *, full: bool
+    store: Store,
+    converted_episodes: pl.DataFrame,
+    by_trace: pl.DataFrame,
+    recorded_elsewhere: frozenset[str],
+    *,
+    full: bool,
 ) -> _Plan:
-    by_id = stored_episodes(store, episode_ids=concerned["episode_id"].to_list())
+    by_id = stored_episodes(store, episode_ids=converted_episodes["episode_id"].to_list())
     stored = _read_stored(pl.concat([by_trace, by_id]).unique("episode_id", maintain_order=True))
     revisions: dict[str, int] = {}
     columns = ("episode_id", "revision", "span_count", "trace_ids", "outcome", "reward")
-    for episode_id, natural, span_count, trace_ids, outcome, reward in concerned.select(columns).iter_rows():
+    for episode_id, data_revision, span_count, trace_ids, outcome, reward in converted_episodes.select(
+        columns
+    ).iter_rows():
         content = _Content(CONVERTER_VERSION, span_count, tuple(trace_ids), outcome, reward)
-        revision = _revision(int(natural), content, stored.get(str(episode_id)), full=full)
+        revision = _revision(int(data_revision), content, stored.get(str(episode_id)), full=full)
         if revision is not None:
             revisions[str(episode_id)] = revision
     frame = pl.DataFrame(
         {"episode_id": list(revisions), "revision": list(revisions.values())},
         schema={"episode_id": pl.String, "revision": pl.UInt64},
     )
-    return _Plan(frame, _tombstones(concerned, stored, elsewhere))
+    return _Plan(frame, _tombstones(converted_episodes, stored, recorded_elsewhere))
 
 
-def _revision(natural: int, content: _Content, stored: _Stored | None, *, full: bool) -> int | None:
-    """The revision to write an episode under; None when it is stored as it is."""
-    if stored is None or natural > stored.revision:
-        return natural
+def _revision(data_revision: int, content: _Content, stored: _Stored | None, *, full: bool) -> int | None:
+    """Return the revision to write an episode under; None when the stored one is equal."""
+    if stored is None or data_revision > stored.revision:
+        return data_revision
     if not stored.is_deleted and content == stored.content:
         return stored.revision if full else None
     return stored.revision + 1
@@ -126,20 +137,26 @@ def _read_stored(frame: pl.DataFrame) -> dict[str, _Stored]:
     }
 
 
-def _tombstones(concerned: pl.DataFrame, stored: dict[str, _Stored], elsewhere: frozenset[str]) -> pl.DataFrame:
-    """Stored episodes whose traces now belong to others, or say nothing that others do not."""
-    present = set(concerned["episode_id"].to_list())
-    heirs = {
+def _tombstones(
+    converted_episodes: pl.DataFrame, stored: dict[str, _Stored], recorded_elsewhere: frozenset[str]
+) -> pl.DataFrame:
+    """Return tombstones of stored episodes whose traces now belong to other episodes or are recorded elsewhere."""
+    present = set(converted_episodes["episode_id"].to_list())
+    revision_by_trace = {
         str(trace_id): int(revision)
-        for revision, trace_ids in concerned.select("revision", "trace_ids").iter_rows()
+        for revision, trace_ids in converted_episodes.select("revision", "trace_ids").iter_rows()
         for trace_id in trace_ids
     }
     rows: list[dict[str, object]] = []
-    for episode_id, found in sorted(stored.items()):
-        inherited = [heirs[trace_id] for trace_id in found.content.trace_ids if trace_id in heirs]
-        is_gone = bool(inherited) or elsewhere.issuperset(found.content.trace_ids)
-        if episode_id not in present and not found.is_deleted and is_gone:
-            revision = max([found.revision + 1, *inherited])
+    for episode_id, stored_episode in sorted(stored.items()):
+        successors = [
+            revision_by_trace[trace_id]
+            for trace_id in stored_episode.content.trace_ids
+            if trace_id in revision_by_trace
+        ]
+        is_gone = bool(successors) or recorded_elsewhere.issuperset(stored_episode.content.trace_ids)
+        if episode_id not in present and not stored_episode.is_deleted and is_gone:
+            revision = max([stored_episode.revision + 1, *successors])
             rows.append(
                 {
                     "episode_id": episode_id,
@@ -151,11 +168,11 @@ def _tombstones(concerned: pl.DataFrame, stored: dict[str, _Stored], elsewhere: 
     return pl.DataFrame(rows, schema={**EPISODES, "is_deleted": pl.UInt8})
 
 
-def _report(written: dict[str, pl.DataFrame], plan: _Plan, rejected: pl.DataFrame, closure: Closure) -> Report:
+def _report(written: dict[str, pl.DataFrame], plan: _Plan, rejected: pl.DataFrame, affected: AffectedTraces) -> Report:
     reasons = written["transitions"]["untrainable_reason"]
-    # Of the scores that name no trace, those without an episode may judge one that this batch does not look at.
-    of_no_trace = (pl.col("trace_id") == "") & (pl.col("reason") != "score_without_episode")
-    concerned = rejected.filter(pl.col("trace_id").is_in(sorted(closure.batch.trace_ids)) | of_no_trace)
+    # A score without a trace and without an episode may belong to an episode outside this batch.
+    names_no_trace = (pl.col("trace_id") == "") & (pl.col("reason") != "score_without_episode")
+    converted_episodes = rejected.filter(pl.col("trace_id").is_in(sorted(affected.batch.trace_ids)) | names_no_trace)
     return Report(
         episodes=plan.revisions.height,
         tombstones=plan.tombstones.height,
@@ -165,5 +182,5 @@ def _report(written: dict[str, pl.DataFrame], plan: _Plan, rejected: pl.DataFram
         failures=written["failures"].height,
         trainable=int((reasons == "").sum()),
         untrainable=count_reasons(reasons),
-        rejected={**count_reasons(concerned["reason"]), **closure.rejected},
+        rejected={**count_reasons(converted_episodes["reason"]), **affected.rejected},
     )

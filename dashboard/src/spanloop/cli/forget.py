@@ -46,7 +46,7 @@ def forget(
         def before(episode_ids: "AbstractSet[str]") -> None:
             datasets.extend(erase_episodes(directory, directory.jobs, episode_ids))
 
-        with run_lease.held(store):
+        with run_lease.acquire(store):
             done = erase(store, trace_id=trace, session_id=session, user_id=user, before=before)
     rows = [
         ("traces", len(done.trace_ids)),

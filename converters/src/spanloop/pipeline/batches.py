@@ -1,7 +1,7 @@
-"""What there is to convert, in pieces: windows of ingestion time, pages of touched traces, batches of spans.
+"""Divide the rows to convert: windows of ingestion time, pages of touched traces, batches of spans.
 
-Invariant: however much has arrived, and however much of it in one instant, this process knows of one page of traces at
-a time. Every touched trace is in one batch of a window; a trace that arrived over several windows is in each.
+A trace is touched when new spans, log events, scores or captures concern it. Invariant: the process holds one page of
+traces at a time, however many rows arrived. Every touched trace is in one batch of each window in which it arrived.
 """
 
 from collections.abc import Iterator
@@ -14,16 +14,16 @@ import polars as pl
 from spanloop.store import Store
 
 WINDOW_SPANS: Final = 1_000_000
-"""After so many spans of a long run the watermark is saved; each window looks once through the ids of all spans."""
+"""Spans in a window. A long run saves the watermark after each window; a window scans the ids of all spans once."""
 
 _PAGE_TRACES: Final = 100_000
-"""Touched traces known at once: about 100 bytes each."""
+"""Traces in memory at once, about 100 bytes each."""
 
 _BEFORE_ALL_NS: Final = -(2**63)
 
 
 class Window(NamedTuple):
-    """What was ingested after ``since_us`` until ``until_us``, microseconds since the epoch."""
+    """Rows that were ingested after ``since_us`` until ``until_us``, microseconds since the epoch."""
 
     since_us: int
     until_us: int
@@ -34,63 +34,63 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Some of the touched traces, oldest first."""
+    """Touched traces, oldest first."""
 
     traces: pl.DataFrame
-    """See ``pipeline_touched.sql``."""
+    """Columns of ``pipeline_touched.sql``."""
 
     @cached_property
     def trace_ids(self) -> frozenset[str]:
-        """Of all of them."""
+        """The ids of the traces."""
         return frozenset(self.traces["trace_id"].to_list())
 
     @property
     def started_ns(self) -> int:
-        """The first start of a span of theirs."""
+        """The earliest start of a span, nanoseconds since the epoch."""
         return int(self.traces["started_ns"].min() or 0)  # type: ignore[arg-type]
 
     @property
     def ended_ns(self) -> int:
-        """The last start of a span of theirs."""
+        """The latest start of a span, nanoseconds since the epoch."""
         return int(self.traces["ended_ns"].max() or 0)  # type: ignore[arg-type]
 
     @property
     def new_spans(self) -> int:
-        """How many of their spans are new."""
+        """The number of new spans."""
         return int(self.traces["new_spans"].sum())
 
     @property
     def is_named(self) -> bool:
-        """Whether any carries an id of an episode, a conversation or a session."""
+        """Whether any trace has an episode, conversation or session id."""
         return bool(self.traces["is_named"].max())
 
     def halves(self) -> "tuple[Batch, Batch]":
-        """The older and the newer traces."""
+        """Return the older and the newer half of the traces."""
         middle = self.traces.height // 2
         return Batch(self.traces[:middle]), Batch(self.traces[middle:])
 
 
 def windows(store: Store, *, since_us: int, until_us: int, counted_since_us: int) -> list[Window]:
-    """What was ingested after ``since_us`` until ``until_us``, in windows of about ``WINDOW_SPANS`` spans."""
-    found = store.query(
+    """Divide the time after ``since_us`` until ``until_us`` into windows of about ``WINDOW_SPANS`` spans."""
+    rows = store.query(
         "pipeline_windows",
         since_us=since_us,
         until_us=until_us,
         counted_since_us=counted_since_us,
         max_spans=WINDOW_SPANS,
     )
-    ends = [(int(end), int(new)) for end, new in found.iter_rows()] or [(until_us, 0)]
+    ends = [(int(end), int(new)) for end, new in rows.iter_rows()] or [(until_us, 0)]
     # Scores and captures may be newer than the newest span.
     ends[-1] = (until_us, ends[-1][1])
-    made: list[Window] = []
+    divided: list[Window] = []
     for end, new in ends:
-        made.append(Window(since_us, end, max(since_us, counted_since_us), new))
+        divided.append(Window(since_us, end, max(since_us, counted_since_us), new))
         since_us = end
-    return made
+    return divided
 
 
 def batches(store: Store, window: Window, *, max_spans: int) -> Iterator[Batch]:
-    """The touched traces of a window, oldest first, in batches of about ``max_spans`` spans, with whole traces."""
+    """Yield the touched traces of a window, oldest first, in batches of whole traces with about ``max_spans`` spans."""
     after = (_BEFORE_ALL_NS, "")
     while True:
         page = store.query(
