@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from spanloop.pipeline import Report, run
+from spanloop.pipeline import Report, run, watermark
 from spanloop.pipeline.affected_traces import TOO_LARGE
 from spanloop.store import Store
 
