@@ -62,10 +62,10 @@ class CollectorProcess:
         raise AssertionError(f"the collector does not answer: {self.log.read_text()}")
 
     def health(self) -> dict[str, object]:
-        answer = httpx.get(f"{self.url}/healthz", timeout=TIMEOUT_S)
-        assert answer.status_code == 200
-        found: dict[str, object] = answer.json()
-        return found
+        response = httpx.get(f"{self.url}/healthz", timeout=TIMEOUT_S)
+        assert response.status_code == 200
+        report: dict[str, object] = response.json()
+        return report
 
     def post(self, body: bytes, path: str = "/v1/traces", **headers: str) -> httpx.Response:
         """``authorization`` and the like as keywords."""

@@ -23,12 +23,12 @@ from .collectors import App, trace_request
 PROTOBUF = "application/x-protobuf"
 
 
-def trace_answer(response: httpx.Response) -> ExportTraceServiceResponse:
+def parse_trace_response(response: httpx.Response) -> ExportTraceServiceResponse:
     assert response.status_code == 200
     assert response.headers["content-type"] == PROTOBUF
-    answer = ExportTraceServiceResponse()
-    answer.MergeFromString(response.content)
-    return answer
+    export_response = ExportTraceServiceResponse()
+    export_response.MergeFromString(response.content)
+    return export_response
 
 
 def rpc_message(response: httpx.Response) -> str:
@@ -37,15 +37,15 @@ def rpc_message(response: httpx.Response) -> str:
     return next(field.payload for field in fields(response.content) if field.number == 2).decode()
 
 
-async def test_accepted_spans_are_on_disk_when_the_answer_comes(app: App) -> None:
+async def test_accepted_spans_are_on_disk_when_acknowledged(app: App) -> None:
     body = trace_request(1, 2).SerializeToString()
-    answer = trace_answer(await app.post(body))
-    assert not answer.HasField("partial_success")
+    export_response = parse_trace_response(await app.post(body))
+    assert not export_response.HasField("partial_success")
     assert app.spooled() == [("traces", body)]
     assert app.metrics.get("accepted_total", signal="traces") == 2
 
 
-async def test_logs_take_the_same_road(app: App) -> None:
+async def test_logs_are_stored_as_spans_are(app: App) -> None:
     request = ExportLogsServiceRequest()
     request.resource_logs.add().scope_logs.add().log_records.add(severity_text="INFO")
     body = request.SerializeToString()
@@ -65,7 +65,7 @@ async def test_an_empty_request_is_fine(app: App, path: str) -> None:
 async def test_gzip_also_in_several_members(app: App) -> None:
     first, second = trace_request(1).SerializeToString(), trace_request(2).SerializeToString()
     response = await app.post(gzip.compress(first) + gzip.compress(second), content_encoding="gzip")
-    trace_answer(response)
+    parse_trace_response(response)
     assert app.spooled() == [("traces", first + second)]
 
 
@@ -77,7 +77,7 @@ async def test_chunked_bodies_without_a_length(app: App) -> None:
             yield body[at : at + 7]
 
     headers = {"content-type": PROTOBUF, "content-encoding": "gzip"}
-    trace_answer(await app.client.post("/v1/traces", content=chunks(), headers=headers))
+    parse_trace_response(await app.client.post("/v1/traces", content=chunks(), headers=headers))
     assert app.metrics.get("accepted_total", signal="traces") == 1
 
 
@@ -93,7 +93,7 @@ async def test_deflate_with_and_without_a_zlib_header(app: App, wbits: int, leve
             yield body[at : at + size_bytes]
 
     headers = {"content-type": PROTOBUF, "content-encoding": "deflate"}
-    trace_answer(await app.client.post("/v1/traces", content=chunks(), headers=headers))
+    parse_trace_response(await app.client.post("/v1/traces", content=chunks(), headers=headers))
     assert app.spooled() == [("traces", request)]
 
 
@@ -104,9 +104,9 @@ async def test_an_unknown_encoding_names_those_that_are_accepted(app: App) -> No
 async def test_rejected_spans_are_a_partial_success(app: App) -> None:
     request = trace_request(1, 2, 3)
     request.resource_spans[0].scope_spans[0].spans[0].trace_id = b"short"
-    answer = trace_answer(await app.post(request.SerializeToString()))
-    assert answer.partial_success.rejected_spans == 1
-    assert "bad_trace_id" in answer.partial_success.error_message
+    export_response = parse_trace_response(await app.post(request.SerializeToString()))
+    assert export_response.partial_success.rejected_spans == 1
+    assert "bad_trace_id" in export_response.partial_success.error_message
     assert app.metrics.get("accepted_total", signal="traces") == 2
     assert app.metrics.get("rejected_total", signal="traces", reason="bad_trace_id") == 1
     ((_, stored),) = app.spooled()
@@ -116,10 +116,10 @@ async def test_rejected_spans_are_a_partial_success(app: App) -> None:
     (letter,) = app.dead_letters()
     assert (letter.reason, letter.item_count, letter.trace_ids) == ("bad_trace_id", 1, (b"short".hex(),))
     assert "got 5 bytes" in letter.detail
-    kept = ExportTraceServiceRequest()
-    kept.MergeFromString(letter.raw)
-    assert [span.name for span in kept.resource_spans[0].scope_spans[0].spans] == ["span 1"]
-    assert kept.resource_spans[0].resource == again.resource_spans[0].resource
+    rejected = ExportTraceServiceRequest()
+    rejected.MergeFromString(letter.raw)
+    assert [span.name for span in rejected.resource_spans[0].scope_spans[0].spans] == ["span 1"]
+    assert rejected.resource_spans[0].resource == again.resource_spans[0].resource
 
 
 ZSTD_BOMB = zstd.compress(bytes(200 * 2**20))
@@ -172,23 +172,23 @@ async def test_hostile_requests_are_refused_whole(
     assert app.receiver.memory_budget.reserved_bytes == 0
 
 
-async def test_a_body_that_is_no_request_is_kept_whole(app: App) -> None:
+async def test_a_malformed_body_becomes_one_dead_letter(app: App) -> None:
     assert (await app.post(b"\xff\xfe\x01garbage")).status_code == 400
     assert (await app.post(b"{", content_type="application/json")).status_code == 400
-    found = [(letter.reason, letter.content_type, letter.raw) for letter in app.dead_letters()]
-    assert found == [
+    fields_of_letters = [(letter.reason, letter.content_type, letter.raw) for letter in app.dead_letters()]
+    assert fields_of_letters == [
         ("malformed_body", PROTOBUF, b"\xff\xfe\x01garbage"),
         ("malformed_body", "application/json", b"{"),
     ]
 
 
-async def test_a_body_that_cannot_be_redacted_is_not_kept(app: App) -> None:
+async def test_a_body_that_cannot_be_redacted_is_not_stored(app: App) -> None:
     assert (await app.post(b"\xff gen_ai.headers: Authorization hunter2")).status_code == 400
     (letter,) = app.dead_letters()
     assert (letter.raw, "withheld" in letter.detail) == (b"", True)
 
 
-async def test_zstd_also_in_several_frames_and_pieces(app: App) -> None:
+async def test_zstd_also_in_several_frames_and_chunks(app: App) -> None:
     first, second = trace_request(1).SerializeToString(), trace_request(2).SerializeToString()
     body = zstd.compress(first) + zstd.compress(second)
 
@@ -197,11 +197,11 @@ async def test_zstd_also_in_several_frames_and_pieces(app: App) -> None:
             yield body[at : at + 5]
 
     headers = {"content-type": PROTOBUF, "content-encoding": "zstd"}
-    trace_answer(await app.client.post("/v1/traces", content=pieces(), headers=headers))
+    parse_trace_response(await app.client.post("/v1/traces", content=pieces(), headers=headers))
     assert app.spooled() == [("traces", first + second)]
 
 
-async def test_what_is_too_much_at_once_is_told_to_come_back(app: App) -> None:
+async def test_a_request_beyond_the_memory_budget_gets_retry_after(app: App) -> None:
     app.receiver.memory_budget.acquire(app.receiver.settings.memory_limit_bytes - 100)
     small = trace_request(1).SerializeToString()
     assert len(small) < 100
@@ -210,11 +210,11 @@ async def test_what_is_too_much_at_once_is_told_to_come_back(app: App) -> None:
     assert refused.status_code == 503
     assert int(refused.headers["retry-after"]) > 0
     assert refused.headers["connection"] == "close"
-    trace_answer(await app.post(small))
+    parse_trace_response(await app.post(small))
     assert app.spooled() == [("traces", small)]
 
 
-async def test_a_body_that_trickles_is_given_up(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_body_is_refused(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otlp_http, "_BODY_TIMEOUT_S", 0.05)
     may_end = asyncio.Event()
 
@@ -228,18 +228,18 @@ async def test_a_body_that_trickles_is_given_up(app: App, monkeypatch: pytest.Mo
     assert app.receiver.memory_budget.reserved_bytes == 0
 
 
-async def test_a_full_spool_says_when_to_come_back(app: App) -> None:
+async def test_a_full_spool_sends_retry_after(app: App) -> None:
     request = trace_request(1)
     request.resource_spans[0].scope_spans[0].spans[0].name = "x" * 500_000
     body = request.SerializeToString()
-    answers = [await app.post(body) for _ in range(6)]
-    assert [answer.status_code for answer in answers] == [200] * 4 + [503] * 2
-    assert int(answers[-1].headers["retry-after"]) > 0
-    assert "full" in rpc_message(answers[-1])
+    responses = [await app.post(body) for _ in range(6)]
+    assert [export_response.status_code for export_response in responses] == [200] * 4 + [503] * 2
+    assert int(responses[-1].headers["retry-after"]) > 0
+    assert "full" in rpc_message(responses[-1])
     assert app.metrics.get("accepted_total", signal="traces") == 4
 
 
-async def test_a_full_spool_reads_a_body_to_its_end_and_holds_nothing_of_it(app: App) -> None:
+async def test_a_full_spool_reads_a_body_to_its_end_and_stores_nothing(app: App) -> None:
     """A sender hears why it is refused only when it could send everything."""
     await app.spool.append("traces", bytes(2**21 - 4096))
     sent = 0
@@ -262,9 +262,9 @@ async def test_other_paths_and_methods(app: App) -> None:
     metrics = await app.post(b"", "/v1/metrics")
     assert metrics.status_code == 404
     assert "OTEL_METRICS_EXPORTER=none" in rpc_message(metrics)
-    elsewhere = await app.post(b"{}", "/v1/nope", content_type="application/json")
-    assert elsewhere.status_code == 404
-    assert "/v1/traces" in elsewhere.json()["message"]
+    unknown_path = await app.post(b"{}", "/v1/nope", content_type="application/json")
+    assert unknown_path.status_code == 404
+    assert "/v1/traces" in unknown_path.json()["message"]
     assert (await app.client.get("/v1/traces")).status_code == 405
 
 
@@ -283,7 +283,7 @@ async def test_a_wrong_method_gets_the_allowed_ones(app: App, path: str, allowed
     assert "allow" not in (await app.post(b"", "/v1/nope")).headers
 
 
-async def test_a_full_disk_is_a_degraded_health_until_there_is_room(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_is_a_degraded_health_until_it_has_space(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_fd: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -296,14 +296,12 @@ async def test_a_full_disk_is_a_degraded_health_until_there_is_room(app: App, mo
     assert refused.status_code == 503
     report = (await app.client.get("/healthz")).json()
     assert (report["status"], "No space left" in report["disk"]) == ("degraded", True)
-    trace_answer(await app.post(body))
+    parse_trace_response(await app.post(body))
     report = (await app.client.get("/healthz")).json()
     assert (report["status"], report["disk"]) == ("ok", "ok")
 
 
-async def test_a_disk_with_no_room_is_seen_before_a_request_is_refused(
-    app: App, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_is_reported_before_a_request_is_refused(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_MIN_FREE_BYTES", 2**70)
     report = (await app.client.get("/healthz")).json()
     assert (report["status"], "bytes are free" in report["disk"]) == ("degraded", True)
@@ -325,6 +323,6 @@ async def test_health_and_metrics(app: App) -> None:
 
 async def test_many_requests_at_once(app: App) -> None:
     bodies = [trace_request(at).SerializeToString() for at in range(1, 101)]
-    answers = await asyncio.gather(*(app.post(body) for body in bodies))
-    assert {answer.status_code for answer in answers} == {200}
+    responses = await asyncio.gather(*(app.post(body) for body in bodies))
+    assert {export_response.status_code for export_response in responses} == {200}
     assert sorted(body for _, body in app.spooled()) == sorted(bodies)

@@ -94,5 +94,5 @@ def any_values() -> st.SearchStrategy[AnyValue]:
 
 @given(any_values())
 def test_every_array_is_json(value: AnyValue) -> None:
-    found = text(AnyValue(array_value=ArrayValue(values=[value])))
-    assert len(json.loads(found, parse_constant=pytest.fail)) == 1
+    encoded = text(AnyValue(array_value=ArrayValue(values=[value])))
+    assert len(json.loads(encoded, parse_constant=pytest.fail)) == 1

@@ -17,7 +17,7 @@ from .collectors import App, Launcher, trace_request
 
 BODY = trace_request(1).SerializeToString()
 SCORE = b'{"value": 1, "session_id": "s"}'
-DOORS = [
+ROUTES = [
     ("POST", "/v1/traces", BODY, "application/x-protobuf", Scope.INGEST),
     ("POST", "/v1/logs", b"", "application/x-protobuf", Scope.INGEST),
     ("POST", "/v1/scores", SCORE, "application/json", Scope.SCORE),
@@ -29,43 +29,46 @@ TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 @pytest.fixture
 def ring(app: App, data_dir: DataDir) -> KeyRing:
     """The keys that the app asks for; none is made yet."""
-    found = KeyRing(data_dir)
-    app.receiver.authenticator = Authenticator(found)
-    return found
+    key_ring = KeyRing(data_dir)
+    app.receiver.authenticator = Authenticator(key_ring)
+    return key_ring
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door[1])
-async def test_every_door_wants_a_key_with_its_scope(
-    app: App, ring: KeyRing, door: tuple[str, str, bytes, str, Scope]
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route[1])
+async def test_every_route_requires_a_key_with_its_scope(
+    app: App, ring: KeyRing, route: tuple[str, str, bytes, str, Scope]
 ) -> None:
-    method, path, body, content_type, scope = door
+    method, path, body, content_type, scope = route
 
     async def status(key: str | None) -> int:
         headers = {"content-type": content_type} | ({} if key is None else {"authorization": f"Bearer {key}"})
-        answer = await app.client.request(method, path, content=body, headers=headers)
-        assert (answer.headers.get("www-authenticate") == "Bearer") == (answer.status_code == 401)
-        return answer.status_code
+        response = await app.client.request(method, path, content=body, headers=headers)
+        assert (response.headers.get("www-authenticate") == "Bearer") == (response.status_code == 401)
+        return response.status_code
 
     assert await status(None) == 200
     good = ring.create("good", [scope]).secret
-    other = ring.create("other", [each for each in Scope if each not in {scope, Scope.ADMIN}]).secret
-    kept = len(app.spooled())
-    assert [await status(key) for key in (None, "", "nonsense", other)] == [401, 401, 401, 403]
-    assert len(app.spooled()) == kept
+    other_key = ring.create("other", [item for item in Scope if item not in {scope, Scope.ADMIN}]).secret
+    stored_count = len(app.spooled())
+    assert [await status(key) for key in (None, "", "nonsense", other_key)] == [401, 401, 401, 403]
+    assert len(app.spooled()) == stored_count
     assert await status(good) == 200
     ring.revoke("good")
     assert await status(good) == 401
 
 
-async def test_grpc_is_a_door_too(app: App, ring: KeyRing) -> None:
+async def test_grpc_requires_a_key_with_its_scope(app: App, ring: KeyRing) -> None:
     secret = ring.create("good", [Scope.INGEST]).secret
-    other = ring.create("other", [Scope.READ]).secret
+    other_key = ring.create("other", [Scope.READ]).secret
     async with (
         serve_grpc(app.receiver, "127.0.0.1", 0) as port,
         grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
     ):
         export = channel.unary_unary(TRACES)
-        for metadata, code in (((), "UNAUTHENTICATED"), ((("authorization", f"Bearer {other}"),), "PERMISSION_DENIED")):
+        for metadata, code in (
+            ((), "UNAUTHENTICATED"),
+            ((("authorization", f"Bearer {other_key}"),), "PERMISSION_DENIED"),
+        ):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await export(BODY, metadata=metadata)
             assert refused.value.code().name == code
@@ -74,20 +77,20 @@ async def test_grpc_is_a_door_too(app: App, ring: KeyRing) -> None:
     assert len(app.spooled()) == 1
 
 
-async def test_keys_that_cannot_be_read_let_nobody_in(app: App, ring: KeyRing, data_dir: DataDir) -> None:
+async def test_unreadable_keys_refuse_every_request(app: App, ring: KeyRing, data_dir: DataDir) -> None:
     secret = ring.create("good", [Scope.INGEST]).secret
     data_dir.keys.write_text("broken")
-    answer = await app.post(BODY, authorization=f"Bearer {secret}")
-    assert answer.status_code == 503
+    response = await app.post(BODY, authorization=f"Bearer {secret}")
+    assert response.status_code == 503
     assert app.spooled() == []
 
 
 def test_beyond_loopback_it_needs_keys_or_the_flag(data_dir: DataDir, launch: Launcher) -> None:
     command = [sys.executable, "-m", "spanloop.collector", "--data-dir", str(data_dir.path), "--port", "0"]
-    done = subprocess.run([*command, "--host", "0.0.0.0"], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert "there are no API keys" in done.stderr
-    assert "spanloop keys create" in done.stderr
+    completed = subprocess.run([*command, "--host", "0.0.0.0"], capture_output=True, text=True, timeout=60, check=False)
+    assert completed.returncode == 2
+    assert "there are no API keys" in completed.stderr
+    assert "spanloop keys create" in completed.stderr
     collector = launch("", 0, "--host", "0.0.0.0", "--allow-anonymous", "--no-grpc")
     assert collector.post(BODY).status_code == 200
     collector.terminate()

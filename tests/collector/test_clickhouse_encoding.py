@@ -62,14 +62,14 @@ PLAIN = re.compile(r"[A-Za-z0-9_./:-]{1,64}")
 
 
 def lists_of(request: ExportTraceServiceRequest) -> list[list[KeyValue]]:
-    found: list[list[KeyValue]] = []
+    result: list[list[KeyValue]] = []
     for resource_spans in request.resource_spans:
-        found.append(list(resource_spans.resource.attributes))
+        result.append(list(resource_spans.resource.attributes))
         for scope_spans in resource_spans.scope_spans:
-            found.append(list(scope_spans.scope.attributes))
+            result.append(list(scope_spans.scope.attributes))
             for span in scope_spans.spans:
-                found += [list(each.attributes) for each in (span, *span.events, *span.links)]
-    return found
+                result += [list(each.attributes) for each in (span, *span.events, *span.links)]
+    return result
 
 
 def is_readable(value: AnyValue) -> bool:
@@ -127,8 +127,8 @@ def test_fields_that_otlp_does_not_name_hide_nothing(compound: bytes, unknown: b
     pair = encode_field(1, b"k") + encode_field(2, unknown + compound + unknown)
     span = encode_field(9, pair) + encode_field(5, b"n")
     body = encode_field(1, encode_field(2, encode_field(2, span)))
-    (found,) = parse(ExportTraceServiceRequest, tidy(body).body).resource_spans[0].scope_spans[0].spans
-    assert found.attributes[0].value.string_value == ("[7]" if compound[0] == 0x2A else "{}")
+    (result,) = parse(ExportTraceServiceRequest, tidy(body).body).resource_spans[0].scope_spans[0].spans
+    assert result.attributes[0].value.string_value == ("[7]" if compound[0] == 0x2A else "{}")
 
 
 def test_a_key_that_comes_twice_is_seen_in_every_list() -> None:
@@ -145,8 +145,8 @@ def test_a_key_that_comes_twice_is_seen_in_every_list() -> None:
         )  # fmt: skip
         lists[place].extend(twice)
         assert not has_unique_keys(request, request.SerializeToString())
-        kept = lists_of(parse(ExportTraceServiceRequest, tidy(serialize(request)).body))[place]
-        assert [pair.value.string_value for pair in kept if pair.key == "k"] == ["2"]
+        retained = lists_of(parse(ExportTraceServiceRequest, tidy(serialize(request)).body))[place]
+        assert [pair.value.string_value for pair in retained if pair.key == "k"] == ["2"]
 
 
 def token_ids(*numbers: int) -> AnyValue:
@@ -229,7 +229,7 @@ def test_nothing_is_lost_where_something_else_grows() -> None:
     pieces = [encode_field(5, encode_field(1, bytes([0x18, number]))) for number in (1, 2)]
     pair = encode_field(1, b"k") + encode_field(2, b"".join(pieces))
     span = encode_field(9, pair) + b"\x30" + b"\xff\xff\xff\xff\x0f"
-    (found,) = lists_of(
+    (result,) = lists_of(
         parse(ExportTraceServiceRequest, tidy(encode_field(1, encode_field(2, encode_field(2, span)))).body)
     )[2:]
-    assert attributes(found) == {"k": "[1,2]"}
+    assert attributes(result) == {"k": "[1,2]"}

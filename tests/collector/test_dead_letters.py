@@ -30,7 +30,7 @@ LETTERS = st.lists(
 
 
 @given(LETTERS)
-def test_a_record_gives_back_the_letters(letters: list[DeadLetter]) -> None:
+def test_a_record_round_trips_dead_letters(letters: list[DeadLetter]) -> None:
     assert decode(encode(letters)) == letters
 
 
@@ -59,7 +59,7 @@ class Command:
         return subprocess.run(command, capture_output=True, check=False, env={CLICKHOUSE_URL_ENV: self._url})
 
 
-def test_from_the_door_to_the_table_and_back(
+def test_a_dead_letter_is_stored_listed_and_replayed(
     launch: Launcher, data_dir: DataDir, clickhouse_url: str, store: Store, connection: Connection
 ) -> None:
     spanloop = Command(data_dir, clickhouse_url)
@@ -97,8 +97,8 @@ def test_from_the_door_to_the_table_and_back(
     secret = KeyRing(data_dir).create("sender", [Scope.INGEST]).secret
     without = spanloop("replay", "--all")
     assert (without.returncode, b"spanloop keys create" in without.stderr) == (2, True)
-    done = spanloop("replay", "--reason", "refused_by_clickhouse", "--key", secret)
-    assert (done.returncode, done.stdout) == (0, b"1 replayed, 0 refused again\n")
+    completed = spanloop("replay", "--reason", "refused_by_clickhouse", "--key", secret)
+    assert (completed.returncode, completed.stdout) == (0, b"1 replayed, 0 refused again\n")
     wait_for(lambda: len(stored_ids(connection, store.database)) == 3, "span 3")
     assert len(spanloop("list").stdout.splitlines()) == 3
     assert b"refused_by_clickhouse (replayed)" in spanloop("list", "--all").stdout

@@ -51,14 +51,14 @@ async def test_accepted_is_on_disk_and_rejected_is_a_partial_success(app: App, c
     assert app.spooled() == [("traces", body), ("logs", request.SerializeToString())]
     bad = trace_request(3)
     bad.resource_spans[0].scope_spans[0].spans[0].span_id = b""
-    answer = ExportTraceServiceResponse()
-    answer.MergeFromString(await channel.unary_unary(TRACES)(bad.SerializeToString()))
-    assert answer.partial_success.rejected_spans == 1
+    response = ExportTraceServiceResponse()
+    response.MergeFromString(await channel.unary_unary(TRACES)(bad.SerializeToString()))
+    assert response.partial_success.rejected_spans == 1
     assert app.metrics.get("accepted_total", signal="traces") == 2
     assert app.receiver.memory_budget.reserved_bytes == 0
 
 
-async def test_what_is_no_request_is_an_invalid_argument_and_kept(app: App, channel: Any) -> None:
+async def test_a_malformed_request_is_an_invalid_argument_and_a_dead_letter(app: App, channel: Any) -> None:
     code, message, details = await refusal(channel, TRACES, b"\xff\xfe\x01garbage")
     assert (code, "not an OTLP traces request" in message) == ("INVALID_ARGUMENT", True)
     assert b"RetryInfo" not in details
@@ -76,7 +76,7 @@ async def test_too_large_after_decompression_is_exhausted(app: App, channel: Any
     assert code == "RESOURCE_EXHAUSTED"
 
 
-async def test_what_does_not_fit_now_says_when_to_come_back(app: App, channel: Any) -> None:
+async def test_a_request_beyond_the_memory_budget_gets_retry_info(app: App, channel: Any) -> None:
     app.receiver.memory_budget.acquire(app.receiver.settings.memory_limit_bytes)
     code, message, details = await refusal(channel, TRACES, trace_request(1).SerializeToString())
     assert (code, "do not fit" in message) == ("UNAVAILABLE", True)
@@ -86,7 +86,7 @@ async def test_what_does_not_fit_now_says_when_to_come_back(app: App, channel: A
     ]  # fmt: skip
 
 
-def test_a_collector_says_where_grpc_answers(launch: Launcher, data_dir: DataDir) -> None:
+def test_a_collector_announces_its_grpc_url(launch: Launcher, data_dir: DataDir) -> None:
     collector: CollectorProcess = launch()
     health = collector.health()
     running = data_dir.running("collector-grpc")
@@ -99,7 +99,7 @@ def test_a_collector_says_where_grpc_answers(launch: Launcher, data_dir: DataDir
     assert without.terminate() == 0
 
 
-def test_a_taken_grpc_port_is_said_with_the_next_step(data_dir: DataDir) -> None:
+def test_a_used_grpc_port_is_reported_with_the_next_step(data_dir: DataDir) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()

@@ -160,7 +160,7 @@ async def test_logs_on_the_traces_path_are_kept_and_none_is_stored(wide: App, st
     assert drain(wide, store) == (0, 0)
 
 
-async def test_millions_of_empty_messages_are_no_way_to_stop_it(wide: App) -> None:
+async def test_millions_of_empty_messages_do_not_stop_the_collector(wide: App) -> None:
     body = b"\x0a\x02\x12\x00" * 200_000  # an empty scope each
     response = await wide.post(gzip.compress(body, 1), content_encoding="gzip")
     assert response.status_code == 200
@@ -220,23 +220,23 @@ def mutations(rng: random.Random) -> Iterator[tuple[str, bytes, dict[str, str]]]
 
 async def fuzz(app: App, store: Store, count: int, seed: int) -> None:
     requests = mutations(random.Random(seed))
-    answers: dict[int, int] = {}
+    status_counts: dict[int, int] = {}
     rows = 0
     for number in range(1, count + 1):
         path, body, headers = next(requests)
         response = await app.post(body, path, **headers)  # an exception that the app does not handle ends the test
-        answers[response.status_code] = answers.get(response.status_code, 0) + 1
+        status_counts[response.status_code] = status_counts.get(response.status_code, 0) + 1
         if number % 1000 == 0 or number == count:
             stored, refused = drain(app, store)
             assert refused == 0
             rows += stored
-    assert set(answers) <= {200, 400}, answers
-    assert min(answers[200], answers[400]) > count // 20, answers
+    assert set(status_counts) <= {200, 400}, status_counts
+    assert min(status_counts[200], status_counts[400]) > count // 20, status_counts
     assert rows == sum(app.metrics.get("accepted_total", signal=signal) for signal in ("traces", "logs"))
     assert app.receiver.memory_budget.reserved_bytes == 0
 
 
-async def test_fuzzed_bodies_get_an_answer_and_clickhouse_takes_what_was_accepted(wide: App, store: Store) -> None:
+async def test_fuzzed_bodies_get_a_response_and_clickhouse_stores_the_accepted_items(wide: App, store: Store) -> None:
     await fuzz(wide, store, 3000, seed=20261120)
 
 
@@ -250,7 +250,7 @@ class _Hasty(IdleTimeoutProtocol):
     idle_s = 0.3
 
 
-async def test_who_never_finishes_a_request_head_is_cut_off(wide: App) -> None:
+async def test_an_unfinished_request_head_is_disconnected(wide: App) -> None:
     config = uvicorn.Config(create_app(wide.receiver), http=_Hasty, lifespan="off", log_config=None, port=0)
     server = uvicorn.Server(config)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -276,7 +276,7 @@ async def test_who_never_finishes_a_request_head_is_cut_off(wide: App) -> None:
     await serving
 
 
-def test_a_thousand_idle_connections_are_in_nobodys_way(launch: Launcher) -> None:
+def test_a_thousand_idle_connections_do_not_block_requests(launch: Launcher) -> None:
     collector: CollectorProcess = launch("", 0, "--no-grpc")
     port = int(collector.url.rpartition(":")[2])
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(1000)]

@@ -59,23 +59,23 @@ def test_bad_rows_become_dead_letters_and_the_rest_is_stored(
     sent = PolarsStrategy().prepare(BLOCK).insert(store)
     assert sent == (len(GOOD), len(BAD))
     assert stored(connection, address) == GOOD
-    kept: list[str] = []
-    for found in letters(store, "refused_by_clickhouse"):
-        assert (found["item_count"], "469" in str(found["detail"])) == (1, True)
-        (row,) = store.query("dead_letter_show", prefix=found["dead_letter_id"]).to_dicts()
+    span_names: list[str] = []
+    for letter in letters(store, "refused_by_clickhouse"):
+        assert (letter["item_count"], "469" in str(letter["detail"])) == (1, True)
+        (row,) = store.query("dead_letter_show", prefix=letter["dead_letter_id"]).to_dicts()
         request = ExportTraceServiceRequest()
         request.MergeFromString(base64.b64decode(str(row["raw_base64"])))
         assert request.resource_spans[0].resource.attributes[0].key == "service.name"
         (span,) = (span for scope in request.resource_spans[0].scope_spans for span in scope.spans)
         assert row["span_ids"] == [span.span_id.hex()]
-        kept.append(span.name)
-    assert sorted(kept) == sorted(f"span {at}" for at in BAD)
+        span_names.append(span.name)
+    assert sorted(span_names) == sorted(f"span {at}" for at in BAD)
     assert len(letters(store, "unreadable_record")) == 1
 
 
 @pytest.mark.parametrize("strategy", [PolarsStrategy, ProtobufStrategy])
 @pytest.mark.parametrize("attempts", range(1, 13))
-def test_a_crash_at_any_attempt_and_a_changed_mind_store_nothing_twice(
+def test_a_crash_at_any_insert_stores_nothing_twice(
     strict: str,
     connection: Connection,
     tmp_path: Path,
@@ -100,7 +100,7 @@ def test_a_crash_at_any_attempt_and_a_changed_mind_store_nothing_twice(
     assert sorted([*stored(connection, address), *dead]) == list(range(1, 14))
 
 
-async def test_the_writer_goes_on_behind_a_bad_row(
+async def test_the_writer_continues_after_a_bad_row(
     strict: str, tmp_path: Path, address: Address, connection: Connection
 ) -> None:
     rig = Rig(tmp_path / "spool", address, [])
@@ -113,7 +113,7 @@ async def test_the_writer_goes_on_behind_a_bad_row(
     assert rig.metrics.get("insert_failures_total") == 0
 
 
-def test_an_outage_is_no_bad_row(address: Address) -> None:
+def test_an_outage_is_not_permanent(address: Address) -> None:
     with Store.open(address) as opened:
         with pytest.raises(StoreError) as missing:
             opened.insert("otel_traces", pl.DataFrame({"nonsense": [1]}))
@@ -121,9 +121,7 @@ def test_an_outage_is_no_bad_row(address: Address) -> None:
     assert not is_permanent(StoreError("out of reach"))
 
 
-def test_a_view_that_fails_is_mended_by_a_person_not_by_splitting(
-    store: Store, connection: Connection, address: Address
-) -> None:
+def test_a_failing_view_does_not_split_the_block(store: Store, connection: Connection, address: Address) -> None:
     database = f"`{address.database}`"
     connection.command(f"CREATE TABLE {database}.numbers (n UInt32) ENGINE = MergeTree ORDER BY n", doing="making")
     view = f"CREATE MATERIALIZED VIEW {database}.v TO {database}.numbers AS SELECT toUInt32(SpanName) AS n"
@@ -154,7 +152,7 @@ def test_a_new_file_of_ranges_is_in_its_directory_after_a_power_cut(
     assert synced[2:] == [tmp_path / "refused"]
 
 
-def test_ranges_of_another_block_are_forgotten_and_half_a_line_does_not_count(tmp_path: Path) -> None:
+def test_ranges_of_another_block_are_dropped_and_a_partial_line_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "refused"
     ranges = RefusedRanges(path)
     ranges.add("aa", "aa-otel_traces")

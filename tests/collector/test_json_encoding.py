@@ -75,23 +75,23 @@ def test_every_field_of_a_log_record_is_read() -> None:
 
 
 def test_ids_of_either_case_enums_of_either_form_and_integers_of_either_form() -> None:
-    (found,) = admitted(span(kind="SPAN_KIND_SERVER", startTimeUnixNano=1544712660000000000, status={"code": 2}))
-    assert found.trace_id.hex() == TRACE_ID.lower()
-    assert (found.kind, found.status.code, found.start_time_unix_nano) == (2, 2, 1544712660000000000)
-    (found,) = admitted(span(kind=3, status={"code": "STATUS_CODE_OK"}))
-    assert (found.kind, found.status.code, found.start_time_unix_nano) == (3, 1, 1544712660000000000)
+    (decoded,) = admitted(span(kind="SPAN_KIND_SERVER", startTimeUnixNano=1544712660000000000, status={"code": 2}))
+    assert decoded.trace_id.hex() == TRACE_ID.lower()
+    assert (decoded.kind, decoded.status.code, decoded.start_time_unix_nano) == (2, 2, 1544712660000000000)
+    (decoded,) = admitted(span(kind=3, status={"code": "STATUS_CODE_OK"}))
+    assert (decoded.kind, decoded.status.code, decoded.start_time_unix_nano) == (3, 1, 1544712660000000000)
 
 
 def test_unknown_fields_nulls_and_kinds_are_ignored() -> None:
-    (found,) = admitted(span(unknownField={"a": [1]}, events=None, links=None, attributes=[], kind="SPAN_KIND_NEW"))
-    assert (found.name, found.kind) == ("j", 0)
+    (decoded,) = admitted(span(unknownField={"a": [1]}, events=None, links=None, attributes=[], kind="SPAN_KIND_NEW"))
+    assert (decoded.name, decoded.kind) == ("j", 0)
 
 
 def test_special_numbers_and_lone_surrogates() -> None:
     values = [{"key": str(at), "value": {"doubleValue": number}} for at, number in enumerate(("NaN", "Infinity", 1))]
-    (found,) = admitted(span(name="a\ud800b", attributes=values))
-    assert found.name == "a\ufffdb"
-    texts = [pair.value.string_value or pair.value.double_value for pair in found.attributes]
+    (decoded,) = admitted(span(name="a\ud800b", attributes=values))
+    assert decoded.name == "a\ufffdb"
+    texts = [pair.value.string_value or pair.value.double_value for pair in decoded.attributes]
     assert texts == ["NaN", "Infinity", 1.0]
 
 
@@ -113,10 +113,10 @@ def test_a_wrong_item_costs_only_itself_and_is_kept_as_it_came(bad: object) -> N
     validation = validate_request(Signal.TRACES, body(span(name="good"), bad, resource={"attributes": []}), JSON)
     (letter,) = validation.dead_letters
     assert (validation.accepted, validation.rejected_total, letter.item_count) == (1, 1, 1)
-    kept = json.loads(letter.raw)
+    raw_request = json.loads(letter.raw)
     assert letter.detail
-    assert kept["resourceSpans"][0]["scopeSpans"][0]["spans"] == [bad]
-    assert kept["resourceSpans"][0]["resource"] == {"attributes": []}
+    assert raw_request["resourceSpans"][0]["scopeSpans"][0]["spans"] == [bad]
+    assert raw_request["resourceSpans"][0]["resource"] == {"attributes": []}
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_any_json_item_is_accepted_or_rejected(item: Json) -> None:
     assert validation.accepted + validation.rejected_total == 1
 
 
-async def test_answers_are_json(app: App) -> None:
+async def test_responses_are_json(app: App) -> None:
     response = await app.post(body(span()), content_type="application/json; charset=utf-8")
     assert (response.status_code, response.headers["content-type"], response.json()) == (200, JSON, {})
     response = await app.post(body(span(), span(traceId="00")), content_type=JSON)
@@ -158,14 +158,14 @@ async def test_answers_are_json(app: App) -> None:
     assert (response.status_code, response.json()) == (200, {})
 
 
-async def test_json_and_protobuf_leave_the_same_record(app: App) -> None:
+async def test_json_and_protobuf_store_the_same_record(app: App) -> None:
     request = trace_request(1)
     scope_spans = request.resource_spans[0].scope_spans[0]
     scope_spans.scope.SetInParent()
-    found = json.loads(json_format.MessageToJson(request))
-    for each in found["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+    decoded = json.loads(json_format.MessageToJson(request))
+    for each in decoded["resourceSpans"][0]["scopeSpans"][0]["spans"]:
         each["traceId"], each["spanId"] = (1).to_bytes(16).hex(), (1).to_bytes(8).hex()
-    await app.post(json.dumps(found).encode(), content_type=JSON)
+    await app.post(json.dumps(decoded).encode(), content_type=JSON)
     ((kind, stored),) = app.spooled()
     again = ExportTraceServiceRequest()
     again.MergeFromString(stored)

@@ -27,12 +27,12 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 20)
 
 def faults(mode: str) -> float:
     """Pages for each of 20 writings of 1.5 MB."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, mode], capture_output=True, text=True, check=False)
-    if done.returncode == 3:
+    completed = subprocess.run([sys.executable, "-c", SCRIPT, mode], capture_output=True, text=True, check=False)
+    if completed.returncode == 3:
         pytest.skip("this C library has no mallopt")
-    assert done.returncode == 0, done.stderr
-    return float(done.stdout)
+    assert completed.returncode == 0, completed.stderr
+    return float(completed.stdout)
 
 
-def test_writing_a_request_again_takes_no_fresh_pages() -> None:
+def test_a_repeated_write_takes_no_new_pages() -> None:
     assert faults("keep") < 100

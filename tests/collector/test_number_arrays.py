@@ -23,17 +23,17 @@ def array(*values: AnyValue) -> ArrayValue:
 @settings(max_examples=200, deadline=None)
 @given(st.lists(INTEGERS, min_size=MANY, max_size=MANY + 40))
 def test_integers(numbers: list[int]) -> None:
-    found = numbers_json(array(*(AnyValue(int_value=number) for number in numbers)))
-    assert found is not None
-    assert found == json.dumps(numbers, separators=(",", ":"))
+    encoded = numbers_json(array(*(AnyValue(int_value=number) for number in numbers)))
+    assert encoded is not None
+    assert encoded == json.dumps(numbers, separators=(",", ":"))
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(DOUBLES, min_size=MANY, max_size=MANY + 40))
 def test_doubles(numbers: list[float]) -> None:
-    found = numbers_json(array(*(AnyValue(double_value=number) for number in numbers)))
-    assert found is not None
-    assert list(map(repr, json.loads(found))) == list(map(repr, numbers))
+    encoded = numbers_json(array(*(AnyValue(double_value=number) for number in numbers)))
+    assert encoded is not None
+    assert list(map(repr, json.loads(encoded))) == list(map(repr, numbers))
 
 
 ODD = (
@@ -87,11 +87,11 @@ OVERLONG = (
 @settings(max_examples=300, deadline=None)
 @given(st.lists(ANY_NUMBERS | st.sampled_from(OVERLONG) | st.binary(max_size=40), max_size=6))
 def test_many_at_once_are_what_each_is_by_itself(arrays: list[bytes]) -> None:
-    for raw, found in zip(arrays, number_texts(arrays), strict=True):
-        assert number_texts([raw]) == [found]
-        if found is not None:
+    for raw, encoded in zip(arrays, number_texts(arrays), strict=True):
+        assert number_texts([raw]) == [encoded]
+        if encoded is not None:
             each = json.loads(text(AnyValue(array_value=parse(ArrayValue, raw))))
-            assert list(map(repr, json.loads(found))) == list(map(repr, each))
+            assert list(map(repr, json.loads(encoded))) == list(map(repr, each))
 
 
 def test_more_than_are_read_at_once() -> None:

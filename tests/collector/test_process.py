@@ -49,7 +49,7 @@ def embedded_ids(data_dir: DataDir) -> list[int]:
     try:
         address = embedded_address(data_dir)
         with closing(Connection(address, database="default")) as connection:
-            return [int(found, 16) for found in stored_ids(connection, address.database)]
+            return [int(hex_id, 16) for hex_id in stored_ids(connection, address.database)]
     except (NotRunningError, StoreError):
         return []
 
@@ -113,7 +113,7 @@ def test_sigterm_drains_what_was_acknowledged(
     assert "the spool is empty" in collector.log.read_text()
 
 
-def test_a_kept_connection_is_answered_without_waiting_for_an_acknowledgement() -> None:
+def test_a_keep_alive_response_does_not_wait_for_a_tcp_ack() -> None:
     with _listen("127.0.0.1", 0, "--port") as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
@@ -133,7 +133,7 @@ def test_sigterm_without_clickhouse_stops_in_time_and_keeps_the_spool(
     assert again.terminate() == 0
 
 
-def test_a_sender_that_goes_away_in_the_middle_leaves_nothing_behind(launch: Launcher) -> None:
+def test_a_client_that_disconnects_stores_nothing(launch: Launcher) -> None:
     collector: CollectorProcess = launch()
     port = int(collector.url.rpartition(":")[2])
     head = (
@@ -180,7 +180,7 @@ def run_to_end(data_dir: DataDir, port: int, *options: str) -> subprocess.Comple
     return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=dict(os.environ))
 
 
-def test_a_taken_port_is_said_with_the_next_step(data_dir: DataDir) -> None:
+def test_a_used_port_is_reported_with_the_next_step(data_dir: DataDir) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -193,13 +193,13 @@ def test_a_taken_port_is_said_with_the_next_step(data_dir: DataDir) -> None:
     assert data_dir.running("collector") is None
 
 
-def test_what_is_no_port_is_said(data_dir: DataDir) -> None:
+def test_an_invalid_port_is_reported(data_dir: DataDir) -> None:
     ended = run_to_end(data_dir, 70000)
     assert ended.returncode == 2
     assert "70000 is not a port, expected 0 to 65535" in ended.stderr
 
 
-def test_a_full_disk_is_said_at_the_start(data_dir: DataDir) -> None:
+def test_a_full_disk_is_reported_at_the_start(data_dir: DataDir) -> None:
     limit = "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY));"
     code = limit + "runpy.run_module('spanloop.collector', run_name='__main__', alter_sys=True)"
     command = [sys.executable, "-B", "-c", code, "--data-dir", str(data_dir.path), "--port", "0"]

@@ -41,9 +41,9 @@ def rows(store: Store, connection: Connection, strategy: BlockStrategy, bodies: 
     records = tuple(Record("traces", body, at, 0) for at, body in enumerate(bodies, 1))
     strategy.prepare(Batch(uuid.uuid4().hex, records)).insert(store)
     sql = f"SELECT formatRow('JSONCompactEachRow', * EXCEPT (IngestedAt)) AS row FROM {table} ORDER BY row"
-    found = connection.query(sql, doing="reading")["row"].to_list()
+    rows_as_text = connection.query(sql, doing="reading")["row"].to_list()
     connection.command(f"TRUNCATE TABLE {table}", doing="emptying")
-    return cast("list[str]", found)
+    return cast("list[str]", rows_as_text)
 
 
 def assert_same(store: Store, connection: Connection, *bodies: bytes) -> int:
@@ -163,7 +163,9 @@ def with_field(body: bytes, field: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("make", [field_twice, unknown_fields, message_twice])
-def test_odd_wire_formats_mean_the_same(store: Store, connection: Connection, make: Callable[[bytes], bytes]) -> None:
+def test_unusual_wire_formats_give_the_same_rows(
+    store: Store, connection: Connection, make: Callable[[bytes], bytes]
+) -> None:
     assert assert_same(store, connection, make(trace_request(1).SerializeToString())) == 1
 
 
@@ -176,7 +178,7 @@ def test_recorded_spans_give_the_rows_that_python_makes(store: Store, connection
     assert assert_same(store, connection, *bodies) == len(bodies)
 
 
-def test_a_block_that_is_sent_again_is_stored_once(store: Store, connection: Connection, address: Address) -> None:
+def test_a_block_that_is_inserted_again_is_stored_once(store: Store, connection: Connection, address: Address) -> None:
     bodies = [trace_request(*range(at, at + 3000)).SerializeToString() for at in (1, 3001, 6001)]
     records = tuple(Record("traces", body, at, 0) for at, body in enumerate(bodies, 1))
     for _ in range(3):
@@ -185,7 +187,7 @@ def test_a_block_that_is_sent_again_is_stored_once(store: Store, connection: Con
     assert stored(connection, address) == list(range(1, 9001))
 
 
-async def test_a_block_of_the_spool_is_sent_from_the_disk(tmp_path: Path) -> None:
+async def test_a_block_of_the_spool_is_sent_from_disk(tmp_path: Path) -> None:
     """However large a block is, no more than a piece of it is in memory."""
     with Spool(tmp_path / "spool", max_bytes=64 * MIB) as spool:
         bodies = [bytes([at]) * (MIB // 8) for at in range(128)]
@@ -210,7 +212,9 @@ async def test_a_block_of_the_spool_is_sent_from_the_disk(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("strict")
-def test_bad_rows_are_found_in_a_raw_block_too(store: Store, connection: Connection, address: Address) -> None:
+def test_bad_rows_of_a_protobuf_block_become_dead_letters(
+    store: Store, connection: Connection, address: Address
+) -> None:
     assert ProtobufStrategy().prepare(BLOCK).insert(store) == (len(GOOD), len(BAD))
     assert ProtobufStrategy().prepare(BLOCK).unreadable == 1
     assert stored(connection, address) == GOOD

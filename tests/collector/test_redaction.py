@@ -111,7 +111,7 @@ def test_credentials_do_not_pass_in_logs(carrier: str) -> None:
     assert (validation.accepted, validation.redacted) == (1, {"known_leaks": 2})
 
 
-def test_a_request_that_no_rule_touches_keeps_its_bytes() -> None:
+def test_a_request_that_no_rule_changes_keeps_its_bytes() -> None:
     prose = "the authorization of an api_key is what `headers: {'x': 1}` says"
     tools = json.dumps([{"name": "f", "parameters": {"properties": {"api_key": {"type": "string"}}}}])
     for value in (prose, tools, json.dumps({"required": ["api_key"], "authorization": ""})):
@@ -148,7 +148,7 @@ def test_a_request_that_no_rule_touches_keeps_its_bytes() -> None:
         ),
     ],
 )  # fmt: skip
-def test_builtin_rules_know_what_they_are_for(name: str, hits: list[str], misses: list[str]) -> None:
+def test_builtin_rules_match_only_their_texts(name: str, hits: list[str], misses: list[str]) -> None:
     redactor = Redactor([builtin(name)])
     for hit in hits:
         for value in (hit, f"it is {hit}.", json.dumps([{"content": f"\n{hit}\n"}])):
@@ -176,10 +176,10 @@ def masked(value: object) -> object:
     if isinstance(value, str):
         # JSON within JSON is masked as JSON.
         try:
-            held: object = json.loads(value, strict=False) if value.lstrip()[:1] in {"{", "[", '"'} else None
+            nested: object = json.loads(value, strict=False) if value.lstrip()[:1] in {"{", "[", '"'} else None
         except ValueError:
-            held = None
-        return value if held is not None else value.replace(EMAIL, "__REDACTED__")
+            nested = None
+        return value if nested is not None else value.replace(EMAIL, "__REDACTED__")
     if isinstance(value, list):
         return [masked(each) for each in cast("list[object]", value)]
     if isinstance(value, dict):
@@ -190,11 +190,11 @@ def masked(value: object) -> object:
 @given(JSON_VALUES, st.sampled_from(["ascii", "utf-8"]))
 def test_json_stays_json_and_differs_only_where_something_was_masked(value: object, charset: str) -> None:
     written = json.dumps({"value": value}, ensure_ascii=charset == "ascii")
-    found, hits = EMAILS.redact_text(written)
-    assert json.loads(found) == masked(json.loads(written))
+    masked_text, hits = EMAILS.redact_text(written)
+    assert json.loads(masked_text) == masked(json.loads(written))
     assert hits.total() == written.count(EMAIL)
     if not hits:
-        assert found == written
+        assert masked_text == written
 
 
 PATTERNS = [r"\bKD-\d{4}\b", r"^Müller$", r"secret: .{1,3}", r"[^a-z]{2}end", r"a/b", r"(?i)name=\w+", r"x\s+y"]
@@ -202,25 +202,25 @@ SAID = ["KD-1234", "Müller", "secret: ", "é", "\n", '"', "end", "a/b", "Name=z
 WRITERS: list[Callable[[str], str]] = [
     str,
     json.dumps,
-    lambda said: json.dumps([said], ensure_ascii=False),
-    lambda said: json.dumps(json.dumps(said)),
-    lambda said: json.dumps({"k": said}).replace("/", "\\/"),
+    lambda content_text: json.dumps([content_text], ensure_ascii=False),
+    lambda content_text: json.dumps(json.dumps(content_text)),
+    lambda content_text: json.dumps({"k": content_text}).replace("/", "\\/"),
 ]
 
 
 @given(st.sampled_from(PATTERNS), st.lists(st.sampled_from(SAID), max_size=6).map("".join), st.sampled_from(WRITERS))
-def test_what_a_body_is_asked_first_never_hides_a_hit(pattern: str, said: str, written: Callable[[str], str]) -> None:
+def test_the_prefilter_never_hides_a_match(pattern: str, content_text: str, written: Callable[[str], str]) -> None:
     redactor = Redactor([rule("it", pattern)])
-    body = request_with("span", text("k", written(said))).SerializeToString()
+    body = request_with("span", text("k", written(content_text))).SerializeToString()
     validation = validate_request(Signal.TRACES, body, redactor=redactor)
-    is_hit = re.search(pattern, said) is not None and said.lstrip()[:1] != '"'
+    is_hit = re.search(pattern, content_text) is not None and content_text.lstrip()[:1] != '"'
     if is_hit:
         assert validation.redacted.get("it", 0) >= 1
     again = validate_request(Signal.TRACES, validation.body, redactor=redactor)
     assert again.body == validation.body
 
 
-def test_marks_add_up_when_an_item_comes_again() -> None:
+def test_rule_names_accumulate_when_an_item_is_replayed() -> None:
     first = validate_request(Signal.TRACES, request_with("span", CARRIERS["a setting"]).SerializeToString())
     request = ExportTraceServiceRequest.FromString(first.body)
     span = request.resource_spans[0].scope_spans[0].spans[0]
@@ -257,7 +257,7 @@ action = "mask"
 """
 
 
-def test_a_rules_file_does_what_it_says(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_rules_file_is_applied(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert load_rules(data_dir) == ()
     redactor = Redactor(read_rules(rules_file(data_dir.path, RULES)))
     assert [each.name for each in load_rules(data_dir)] == ["emails", "customer", "who", "where"]
@@ -273,9 +273,9 @@ def test_a_rules_file_does_what_it_says(data_dir: DataDir, monkeypatch: pytest.M
         ]
     )  # fmt: skip
     validation = validate_request(Signal.TRACES, request.SerializeToString(), redactor=redactor)
-    kept = ExportTraceServiceRequest.FromString(validation.body).resource_spans[0].scope_spans[0].spans[0]
-    assert (kept.name, kept.status.message) == ("mail to __REDACTED__", "no such user __REDACTED__")
-    assert list(kept.attributes) == [
+    redacted_span = ExportTraceServiceRequest.FromString(validation.body).resource_spans[0].scope_spans[0].spans[0]
+    assert (redacted_span.name, redacted_span.status.message) == ("mail to __REDACTED__", "no such user __REDACTED__")
+    assert list(redacted_span.attributes) == [
         text("gen_ai.prompt", "of [customer]"), text("note", "of KD-1234"), text("enduser", '{"id":"7"}'),
         text("client.address", "__REDACTED__"), text("spanloop.redacted", "customer,emails,where,who"),
     ]  # fmt: skip
@@ -287,7 +287,7 @@ def test_a_rules_file_does_what_it_says(data_dir: DataDir, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("builtin = [", "end of document"),
         ('builtin = ["phones"]', "builtin: got 'phones', expected some of emails, credit_cards"),
@@ -301,18 +301,18 @@ def test_a_rules_file_does_what_it_says(data_dir: DataDir, monkeypatch: pytest.M
         ("rules = []", "rules: Extra inputs are not permitted"),
     ],
 )
-def test_a_wrong_rules_file_is_refused_at_the_start(
-    data_dir: DataDir, capsys: pytest.CaptureFixture[str], content: str, said: str
+def test_an_invalid_rules_file_is_refused_at_the_start(
+    data_dir: DataDir, capsys: pytest.CaptureFixture[str], content: str, message: str
 ) -> None:
     path = rules_file(data_dir.path, content)
     assert main(["--data-dir", str(data_dir.path), "--port", "0"]) == ConfigurationError.exit_code
     printed = capsys.readouterr().err
     assert f"{path} are not usable: " in printed
-    assert said in printed
+    assert message in printed
     assert "spanloop redact test" in printed
 
 
-def test_a_rules_file_that_was_named_has_to_be_there(data_dir: DataDir, tmp_path: Path) -> None:
+def test_a_named_rules_file_has_to_exist(data_dir: DataDir, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="it cannot be read: No such file"):
         load_rules(data_dir, tmp_path / "nowhere.toml")
 
@@ -321,7 +321,7 @@ def letters_of(validation: Validation) -> bytes:
     return b"".join(letter.raw + letter.detail.encode() for letter in validation.dead_letters)
 
 
-def test_dead_letters_hold_nothing_that_is_redacted() -> None:
+def test_dead_letters_are_redacted() -> None:
     request = request_with("span", text("k", EMAIL))
     request.resource_spans[0].scope_spans[0].spans[0].trace_id = b"short"
     validation = validate_request(Signal.TRACES, request.SerializeToString(), redactor=EMAILS)
@@ -331,7 +331,7 @@ def test_dead_letters_hold_nothing_that_is_redacted() -> None:
 
 
 @pytest.mark.parametrize("escaped", [EMAIL, EMAIL.replace("@", "\\u0040"), EMAIL.replace(".", "\\u002e")])
-def test_bytes_that_nobody_can_read_are_withheld(escaped: str) -> None:
+def test_bytes_that_cannot_be_parsed_are_withheld(escaped: str) -> None:
     spans = f'[{{"name": "ok"}}, {{"name": 7, "traceId": "{escaped}"}}]'
     bad_item = f'{{"resourceSpans": [{{"scopeSpans": [{{"spans": {spans}}}]}}]}}'
     validation = validate_request(Signal.TRACES, bad_item.encode(), JSON, redactor=EMAILS)
@@ -348,9 +348,7 @@ def test_bytes_that_nobody_can_read_are_withheld(escaped: str) -> None:
         assert dead_letter_of_body(Signal.TRACES, b"\xff", content_type, caught.value).raw == b"\xff"
 
 
-async def test_no_door_lets_it_through(
-    data_dir: DataDir, address: Address, launch: Launcher, clickhouse_url: str
-) -> None:
+async def test_every_route_redacts(data_dir: DataDir, address: Address, launch: Launcher, clickhouse_url: str) -> None:
     """A real collector: HTTP, gRPC, JSON, scores, what is refused; and what it says of it."""
     rules_file(data_dir.path, 'builtin = ["emails"]')
     collector = launch(clickhouse_url)
@@ -390,9 +388,9 @@ async def test_no_door_lets_it_through(
     assert collector.terminate() == 0
     assert EMAIL not in collector.log.read_text()
     for table in ("otel_traces", "otel_logs", "scores", "dead_letters"):
-        found = everything_in(address, table)
-        assert found
-        assert "mail.example.com" not in found
+        stored_text = everything_in(address, table)
+        assert stored_text
+        assert "mail.example.com" not in stored_text
     letters = [json.loads(line) for line in everything_in(address, "dead_letters").splitlines()]
     raws = {letter["reason"]: base64.b64decode(letter["raw_base64"]) for letter in letters}
     assert set(raws) == {"bad_trace_id", "malformed_body"}

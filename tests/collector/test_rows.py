@@ -171,14 +171,14 @@ def test_every_column_of_a_log_record_arrives(store: Store, connection: Connecti
     assert score == {"name": "reward", "value": 0.5, "trace_id": "01" * 16}
 
 
-def test_a_block_that_is_sent_again_is_stored_once(store: Store, connection: Connection) -> None:
+def test_a_block_that_is_inserted_again_is_stored_once(store: Store, connection: Connection) -> None:
     batch = prepared(("traces", full_request().SerializeToString()))
     for _ in range(2):
         PolarsStrategy().prepare(batch).insert(store)
     assert count(connection, f"`{store.database}`.otel_traces") == 2
 
 
-def test_a_record_that_cannot_be_read_costs_only_itself() -> None:
+def test_an_unreadable_record_becomes_a_dead_letter_alone() -> None:
     good = trace_request(1, 2).SerializeToString()
     block = PolarsStrategy().prepare(
         prepared(("traces", good), ("traces", b"\xff"), ("profiles", good), ("traces", good))
@@ -268,7 +268,7 @@ def test_nested_values_become_json() -> None:
         ("SPAN_KIND_CONSUMER", "Consumer"),
     ],
 )
-def test_kinds_are_the_exporters_words(kind: str, word: str) -> None:
+def test_span_kinds_have_the_exporters_names(kind: str, word: str) -> None:
     request = trace_request(1)
     request.resource_spans[0].scope_spans[0].spans[0].kind = Span.SpanKind.Value(kind)
     assert frames_of([request])["SpanKind"].item() == word

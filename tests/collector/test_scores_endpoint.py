@@ -40,7 +40,7 @@ SCORE = {"value": 0.5, "trace_id": TRACE, "id": "mine"}
 
 
 @pytest.mark.parametrize("body", [SCORE, [SCORE], {"scores": [SCORE]}])
-async def test_a_score_is_on_disk_when_the_answer_comes(app: App, body: object) -> None:
+async def test_a_score_is_on_disk_when_acknowledged(app: App, body: object) -> None:
     answer = await send(app, body)
     assert (answer.status_code, answer.json()) == (200, {"accepted": 1, "ids": ["mine"], "rejected": []})
     (attributes,) = spooled(app)
@@ -48,7 +48,7 @@ async def test_a_score_is_on_disk_when_the_answer_comes(app: App, body: object) 
     assert attributes["gen_ai.evaluation.score.value"] == "0.5"
 
 
-async def test_a_wrong_score_costs_no_other(app: App) -> None:
+async def test_an_invalid_score_is_rejected_alone(app: App) -> None:
     scores = [{"value": 1, "session_id": "s"}, {"value": 1}, 5, {"value": "x", "session_id": "s"}]
     answer = await send(app, {"scores": scores})
     assert answer.status_code == 200
@@ -70,7 +70,7 @@ async def test_a_wrong_score_costs_no_other(app: App) -> None:
         (b" " * (2**20 + 1), "application/json", 413),
     ],
 )
-async def test_hostile_bodies_are_refused_and_nothing_is_kept(
+async def test_hostile_bodies_are_refused_and_nothing_is_stored(
     app: App, body: bytes, content_type: str, status: int
 ) -> None:
     answer = await app.client.post("/v1/scores", content=body, headers={"content-type": content_type})

@@ -34,7 +34,7 @@ def admitted(body: bytes) -> tuple[Validation, list[Span]]:
     return validation, spans_of(request)
 
 
-def test_a_good_body_passes_untouched() -> None:
+def test_a_valid_body_is_unchanged() -> None:
     body = trace_request(1, 2, 3).SerializeToString()
     validation = validate_request(Signal.TRACES, body)
     assert validation.body is body
@@ -91,7 +91,7 @@ def far_future_event(span: Span) -> None:
         (far_future_event, RejectReason.TIMESTAMP_OUT_OF_RANGE),
     ],
 )
-def test_a_bad_span_is_taken_out_alone(spoil: Callable[[Span], None], reason: RejectReason) -> None:
+def test_an_invalid_span_is_rejected_alone(spoil: Callable[[Span], None], reason: RejectReason) -> None:
     request = trace_request(1, 2, 3, 4)
     spans = spans_of(request)
     spoil(spans[1])
@@ -135,7 +135,7 @@ def nested(depth: int) -> AnyValue:
 
 
 @pytest.mark.parametrize("depth", [48, 49, 60])  # the first two fit the span alone, but not the span in its request
-def test_a_value_nested_too_deeply_costs_only_its_span(depth: int) -> None:
+def test_a_value_nested_too_deeply_rejects_only_its_span(depth: int) -> None:
     request = trace_request(1, 2, 3)
     pair = spans_of(request)[1].attributes.add()
     pair.key = "deep"
@@ -145,7 +145,7 @@ def test_a_value_nested_too_deeply_costs_only_its_span(depth: int) -> None:
     assert [span.name for span in kept] == ["span 1", "span 3"]
 
 
-def test_a_corrupt_span_costs_only_itself() -> None:
+def test_a_corrupt_span_is_rejected_alone() -> None:
     request = trace_request(1, 2, 3)
     spans_of(request)[1].trace_state = "MARK"
     body = request.SerializeToString().replace(b"\x1a\x04MARK", b"\x1a\x7fMARK")
@@ -181,7 +181,7 @@ def test_traces_on_the_logs_path_are_not_accepted() -> None:
     assert (validation.accepted, validation.rejected_total) == (0, 2)
 
 
-def test_a_log_record_needs_no_span_but_no_half_id_either() -> None:
+def test_a_log_record_needs_no_span_but_valid_ids() -> None:
     request = ExportLogsServiceRequest()
     records = request.resource_logs.add().scope_logs.add().log_records
     records.add(severity_text="free")
@@ -207,7 +207,7 @@ def test_headers_with_secrets_do_not_pass() -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from(list(Signal)))
-def test_any_bytes_are_admitted_or_malformed(body: bytes, signal: Signal) -> None:
+def test_any_bytes_are_validated_or_malformed(body: bytes, signal: Signal) -> None:
     try:
         validation = validate_request(signal, body)
     except MalformedError:

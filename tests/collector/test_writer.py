@@ -148,7 +148,7 @@ async def test_a_crash_between_insert_and_commit_stores_nothing_twice(
     assert stored(connection, address) == [1, 2, 3, 4]
 
 
-async def test_a_record_that_became_unreadable_is_counted_and_passed(
+async def test_a_record_that_became_unreadable_is_counted_and_skipped(
     tmp_path: Path, address: Address, connection: Connection
 ) -> None:
     rig = Rig(tmp_path / "spool", address, [])
@@ -180,7 +180,7 @@ class Flipping(ProtobufStrategy):
         return super().prepare(batch)
 
 
-async def test_a_record_that_changes_before_it_is_sent_costs_only_itself(
+async def test_a_record_that_changes_before_its_insert_is_skipped_alone(
     tmp_path: Path, address: Address, connection: Connection
 ) -> None:
     strategy = Flipping(tmp_path / "spool")
@@ -193,7 +193,7 @@ async def test_a_record_that_changes_before_it_is_sent_costs_only_itself(
     assert rig.spool.stats.quarantined == quarantined + 1
 
 
-async def test_a_disk_that_refuses_the_commit_for_a_while_doubles_nothing(
+async def test_a_disk_that_fails_commits_for_a_while_duplicates_nothing(
     tmp_path: Path, address: Address, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = Rig(tmp_path / "spool", address, [])
@@ -229,7 +229,7 @@ async def test_a_stopping_writer_sends_every_block_that_waits(
     assert stored(connection, address) == list(range(1, 9))
 
 
-async def test_a_disk_that_refuses_to_the_end_stops_the_writer_without_an_error(
+async def test_a_disk_that_keeps_failing_stops_the_writer_without_an_error(
     tmp_path: Path, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = Rig(tmp_path / "spool", address, [])

@@ -168,7 +168,7 @@ def test_the_nth_disk_operation_fails(say: Callable[[str], None], fault: Fault, 
     assert counted.acknowledged > 0
 
 
-def test_the_power_goes_at_the_nth_disk_operation(say: Callable[[str], None]) -> None:
+def test_the_power_fails_at_the_nth_disk_operation(say: Callable[[str], None]) -> None:
     operations, counted = for_every_n(lambda nth: run(Fault.NONE, nth))
     say(f"ledger power-goes-at-disk-operation-n (n=1..{len(operations)}): {counted}")
     assert counted.unknown > 0

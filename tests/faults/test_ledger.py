@@ -45,13 +45,13 @@ def kept(tmp_path: Path) -> Path:
         ([1, 2, 99], CLEAN._replace(stored=3, unexpected=1)),
     ],
 )
-def test_each_mistake_shows_in_its_column(kept: Path, found: list[int], expected: Balance) -> None:
+def test_each_error_is_counted_in_its_column(kept: Path, found: list[int], expected: Balance) -> None:
     counted = balance(kept, Counter(found))
     assert counted == expected
     assert counted.is_clean == (expected[-3:] == (0, 0, 0))
 
 
-def test_a_clients_own_retry_is_an_attempt_of_its_own(tmp_path: Path) -> None:
+def test_a_client_retry_is_another_attempt(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         ids = ledger.new_ids(1)
         for settle in (ledger.unknown, ledger.refused, ledger.acknowledged):
@@ -64,14 +64,14 @@ def test_a_clients_own_retry_is_an_attempt_of_its_own(tmp_path: Path) -> None:
     assert balance(ledger.path, {}).lost == 1
 
 
-def test_an_attempt_without_an_outcome_is_a_mistake_of_the_test(tmp_path: Path) -> None:
+def test_an_attempt_without_an_outcome_is_an_error(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger") as ledger:
         ledger.attempted([1])
     with pytest.raises(ValueError, match=r"ids \[1\]"):
         balance(ledger.path, {})
 
 
-def test_a_span_that_a_view_has_missed_shows(store: Store, address: Address) -> None:
+def test_a_span_missing_from_a_view_is_counted(store: Store, address: Address) -> None:
     batch = Batch("ab" * 16, (Record("traces", traces_body([1, 2, 3]), 1, time.time_ns()),))
     ProtobufStrategy().prepare(batch).insert(store)
     assert (find_ids(address), count_unsummarised(address)) == (Counter([1, 2, 3]), 0)

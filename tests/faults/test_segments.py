@@ -62,7 +62,7 @@ def account(whole: Sequence[bytes], found: Sequence[bytes]) -> Balance:
     )
 
 
-def test_truncation_at_every_byte_keeps_every_whole_record(say: Callable[[str], None]) -> None:
+def test_truncation_at_every_byte_keeps_every_complete_record(say: Callable[[str], None]) -> None:
     balances: list[Balance] = []
     with damages() as damage:
         for size in range(SIZE_BYTES):
@@ -73,7 +73,7 @@ def test_truncation_at_every_byte_keeps_every_whole_record(say: Callable[[str], 
     say(f"ledger segment-truncated-at-each-of-{SIZE_BYTES}-bytes: {total(balances)}")
 
 
-def test_a_flip_of_every_bit_costs_one_record_at_most(say: Callable[[str], None]) -> None:
+def test_every_flipped_bit_loses_at_most_one_record(say: Callable[[str], None]) -> None:
     balances: list[Balance] = []
     with damages() as damage:
         for offset, bit in product(range(SIZE_BYTES), range(8)):

@@ -43,7 +43,7 @@ def wait_for_inserts(collector: Trapped) -> None:
 
 
 @ROUNDS
-def test_an_answer_is_lost_and_the_block_goes_again_at_once(scene: Scene, times: int, rounds: int) -> None:
+def test_a_response_is_lost_and_the_block_is_inserted_again(scene: Scene, times: int, rounds: int) -> None:
     with LossyProxy(scene.address.port) as proxy:
         collector = scene.launch(*SMALL_SPOOL, url=url_of(scene.address, proxy.port))
         with Senders(collector.url, scene.ledger, pause_s=0.02):
@@ -56,7 +56,7 @@ def test_an_answer_is_lost_and_the_block_goes_again_at_once(scene: Scene, times:
 
 
 @ROUNDS
-def test_an_answer_is_lost_and_the_collector_is_restarted(scene: Scene, times: int, rounds: int) -> None:
+def test_a_response_is_lost_and_the_collector_is_restarted(scene: Scene, times: int, rounds: int) -> None:
     with LossyProxy(scene.address.port) as proxy:
         for _ in range(rounds * times):
             proxy.loss = Loss.NONE
@@ -88,7 +88,7 @@ def test_a_request_that_ends_between_two_records_stores_none_of_them(scene: Scen
 
 
 @pytest.mark.slow
-def test_an_answer_is_lost_and_clickhouse_is_restarted(own_scene: Scene, times: int) -> None:
+def test_a_response_is_lost_and_clickhouse_is_restarted(own_scene: Scene, times: int) -> None:
     with EmbeddedClickHouse(own_scene.data_dir, memory_cap_bytes=MEMORY_CAP_BYTES) as clickhouse:
         address = own_scene.address
         with LossyProxy(address.port) as proxy:
