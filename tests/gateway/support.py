@@ -39,7 +39,7 @@ WORDS = ("alpha", " beta\u2028gamma", " delta", "")
 
 @contextmanager
 def serving(app: Any) -> Generator[str]:
-    """Serve an ASGI application in a thread of its own on a free port."""
+    """Serve an ASGI application in its own thread on a free port."""
     config = uvicorn.Config(app, port=0, log_config=None, lifespan="on", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     failures: list[BaseException] = []
@@ -87,7 +87,7 @@ class StandIn:
     """A stream stalls after this number of chunks."""
     break_after: int | None = None
     """Close the connection after this number of chunks of a stream, or instead of a whole response."""
-    refuse: tuple[int, dict[str, Any]] | None = None
+    error_response: tuple[int, dict[str, Any]] | None = None
     reload_changes_nothing: bool = False
     reload_ruins: bool = False
     """A reload leaves weights that are neither the old nor the new ones."""
@@ -161,8 +161,8 @@ class StandIn:
         body = await request.json()
         self.requests.append(body)
         self.headers.append(dict(request.headers))
-        if self.refuse is not None:
-            return JSONResponse(self.refuse[1], status_code=self.refuse[0])
+        if self.error_response is not None:
+            return JSONResponse(self.error_response[1], status_code=self.error_response[0])
         if body.get("stream"):
             return StreamingResponse(self._chunks(body), media_type="text/event-stream")
         with self._counted(self.weights):
@@ -348,12 +348,12 @@ def captures(process: Process) -> list[Capture]:
     """Every capture on disk, read from a copy of the spool; no ClickHouse runs here."""
     copy = process.data_dir.path / f"copy-{time.monotonic_ns()}"
     shutil.copytree(process.data_dir.generations, copy)
-    found: list[Capture] = []
+    captured: list[Capture] = []
     with Spool(copy, max_bytes=1 << 30) as spool:
         while (batch := spool.read(1 << 30)) is not None:
-            found += [capture for record in batch.records for capture in decode_captures(record.body)]
+            captured += [capture for record in batch.records for capture in decode_captures(record.body)]
             spool.commit(batch)
-    return found
+    return captured
 
 
 class Stack:
@@ -393,14 +393,14 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> N
 
 def descendants(pid: int) -> Sequence[int]:
     """Process ids below ``pid``."""
-    found: list[int] = []
+    pids: list[int] = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 if int(fields[1]) == pid:
-                    found += [int(entry.name), *descendants(int(entry.name))]
-    return found
+                    pids += [int(entry.name), *descendants(int(entry.name))]
+    return pids
 
 
 def is_alive(pid: int) -> bool:

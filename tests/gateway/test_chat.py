@@ -79,9 +79,9 @@ def test_every_choice_is_captured(gateway: RunningGateway, *, stream: bool) -> N
 
 def test_a_stream_is_the_engines_without_what_the_caller_did_not_ask_for(gateway: RunningGateway) -> None:
     response = gateway.chat(stream=True, stream_options={"include_usage": True})
-    *chunks, done = data_of(response)
+    *chunks, last_event = data_of(response)
     assert response.headers["content-type"].startswith("text/event-stream")
-    assert done == "[DONE]"
+    assert last_event == "[DONE]"
     assert "".join(part["delta"].get("content") or "" for chunk in chunks for part in chunk["choices"]) == TEXT
     assert {chunk["model"] for chunk in chunks[:-1]} == {"stand-in@external"}
     assert chunks[-1]["usage"] == {"prompt_tokens": 3, "completion_tokens": 4}
@@ -133,8 +133,8 @@ def test_a_caller_that_leaves_a_stream_aborts_the_engine_and_leaves_an_incomplet
 def test_a_caller_that_leaves_a_whole_answer_aborts_the_engine(gateway: RunningGateway, stand_in: StandIn) -> None:
     stand_in.paused = True
     url, body = httpx.URL(gateway.url), b'{"messages": [{"role": "user", "content": "hi"}]}'
-    with socket.create_connection((url.host, url.port or 80), timeout=TIMEOUT_S) as caller:
-        caller.sendall(
+    with socket.create_connection((url.host, url.port or 80), timeout=TIMEOUT_S) as connection:
+        connection.sendall(
             b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
         )
         wait_until(lambda: stand_in.running == 1)
@@ -165,17 +165,17 @@ def test_an_answer_that_breaks_upstream_is_a_503_in_openai_format(gateway: Runni
     assert response.headers["retry-after"] == "5"
 
 
-def test_the_engines_own_refusal_reaches_the_caller_as_it_is(gateway: RunningGateway, stand_in: StandIn) -> None:
-    refusal = {"error": {"message": "too long", "type": "BadRequestError", "param": None, "code": 400}}
-    stand_in.refuse = (400, refusal)
+def test_the_engines_own_error_reaches_the_caller_as_it_is(gateway: RunningGateway, stand_in: StandIn) -> None:
+    error = {"error": {"message": "too long", "type": "BadRequestError", "param": None, "code": 400}}
+    stand_in.error_response = (400, error)
     for stream in (False, True):
         response = gateway.chat(stream=stream)
-        assert (response.status_code, response.json()) == (400, refusal)
+        assert (response.status_code, response.json()) == (400, error)
     assert gateway.captures() == []
 
 
 def test_a_dead_engine_behind_a_live_server_is_a_503(gateway: RunningGateway, stand_in: StandIn) -> None:
-    stand_in.refuse = (500, {"error": {"message": "EngineCore encountered an issue"}})
+    stand_in.error_response = (500, {"error": {"message": "EngineCore encountered an issue"}})
     stand_in.healthy = False
     response = gateway.chat()
     assert response.status_code == 503
@@ -249,7 +249,7 @@ def test_a_malformed_request_is_a_400_that_says_what_is_wrong(gateway: RunningGa
 def test_a_request_that_is_too_large_is_a_413(start_gateway: Callable[..., RunningGateway], upstream: str) -> None:
     gateway = start_gateway(upstream=upstream, max_body_bytes=100)
     assert gateway.chat(user="x" * 200).status_code == 413
-    # one that names no length is refused before its end, which never comes
+    # A request without a length is rejected before its end, which never arrives.
     url = httpx.URL(gateway.url)
     head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     with socket.create_connection((url.host, url.port or 80), timeout=TIMEOUT_S) as connection:

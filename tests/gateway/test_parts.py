@@ -92,9 +92,9 @@ def test_other_fields_reach_the_engine_untouched(fields: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("body", [b"\xff", b'{"messages": "x"}', b'{"messages": [{}], "n": true}'])
 def test_malformed_requests_are_refused(body: bytes) -> None:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(ApiError) as error:
         ChatRequest.parse(body, None)
-    assert refusal.value.status == 400
+    assert error.value.status == 400
 
 
 def capture_context() -> CaptureContext:
@@ -212,7 +212,7 @@ def test_the_serving_environment_says_whether_it_is_for_a_cpu(
 
 
 @pytest.mark.parametrize(
-    ("asked", "is_cpu", "has_bfloat16", "told"),
+    ("requested", "is_cpu", "has_bfloat16", "expected"),
     [
         ("auto", True, False, "float32"),
         ("auto", True, True, "auto"),
@@ -221,12 +221,12 @@ def test_the_serving_environment_says_whether_it_is_for_a_cpu(
     ],
 )
 def test_a_cpu_without_bfloat16_serves_in_float32(
-    monkeypatch: pytest.MonkeyPatch, asked: str, told: str, *, is_cpu: bool, has_bfloat16: bool
+    monkeypatch: pytest.MonkeyPatch, requested: str, expected: str, *, is_cpu: bool, has_bfloat16: bool
 ) -> None:
     monkeypatch.setattr("spanloop.gateway.serving_environment.computes_bfloat16", lambda: has_bfloat16)
     serving = ServingEnvironment(Path("/serving"), "vllm", "0.32.0", is_cpu)
-    command = launch_command(serving, "/m", 5, EngineSettings(dtype=asked)).command
-    assert command[command.index("--dtype") + 1] == told
+    command = launch_command(serving, "/m", 5, EngineSettings(dtype=requested)).command
+    assert command[command.index("--dtype") + 1] == expected
 
 
 def test_only_weights_may_differ_for_a_swap_in_place(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from .support import TIMEOUT_S, RunningGateway, StandIn, wait_until, write_model
 LONG_S = 600
 
 
-class OwnEngine:
+class FakeChildEngine:
     """The stand-in as a child: it can be started with any folder and stopped."""
 
     can_restart = True
@@ -29,13 +29,13 @@ class OwnEngine:
         self._stand_in = stand_in
         self.api = api
         self.pid: int | None = None
-        self.refused: list[str] = []
+        self.broken: list[str] = []
         self.calls: list[str] = []
 
     async def start(self, model_path: str) -> None:
         name = Path(model_path).name
         self.calls.append(f"start {name}")
-        if name in self.refused:
+        if name in self.broken:
             raise ServiceError(f"{name} does not load")
         self._stand_in.weights = int((Path(model_path) / "model.safetensors").read_text())
         self.pid = 1
@@ -51,23 +51,23 @@ class OwnEngine:
 
 
 @pytest.fixture
-def engines(monkeypatch: pytest.MonkeyPatch, stand_in: StandIn, upstream: str) -> list[OwnEngine]:
-    """Every gateway gets such an engine; the newest is the last."""
-    made: list[OwnEngine] = []
+def engines(monkeypatch: pytest.MonkeyPatch, stand_in: StandIn, upstream: str) -> list[FakeChildEngine]:
+    """Give every gateway a fake child engine; the newest is the last."""
+    engines_made: list[FakeChildEngine] = []
 
-    def make(gateway: Gateway) -> OwnEngine:
-        made.append(OwnEngine(stand_in, VllmApi(upstream, gateway.client)))
-        return made[-1]
+    def make(gateway: Gateway) -> FakeChildEngine:
+        engines_made.append(FakeChildEngine(stand_in, VllmApi(upstream, gateway.client)))
+        return engines_made[-1]
 
     monkeypatch.setattr(Gateway, "_make_engine", make)
-    return made
+    return engines_made
 
 
 @pytest.fixture
-def own(
-    engines: list[OwnEngine], start_gateway: Callable[..., RunningGateway], tmp_path: Path, stand_in: StandIn
+def pausable(
+    engines: list[FakeChildEngine], start_gateway: Callable[..., RunningGateway], tmp_path: Path, stand_in: StandIn
 ) -> RunningGateway:
-    """A gateway that serves ``m@v1`` from an engine of its own."""
+    """A gateway that serves ``m@v1`` from a child engine."""
     assert stand_in.weights == 1
     running = start_gateway(drain_timeout_s=30.0)
     assert deploy(running, tmp_path / "models" / "v1").status_code == 200
@@ -88,96 +88,103 @@ def serves(gateway: RunningGateway) -> bool:
 
 
 def test_a_pause_stops_the_engine_and_says_why_until_it_is_given_back(
-    own: RunningGateway, engines: list[OwnEngine]
+    pausable: RunningGateway, engines: list[FakeChildEngine]
 ) -> None:
-    assert pause(own).json()["state"] == "paused"
+    assert pause(pausable).json()["state"] == "paused"
     assert engines[-1].pid is None
-    refused = own.chat()
-    assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
-    error = refused.json()["error"]
+    response = pausable.chat()
+    assert (response.status_code, response.headers["retry-after"]) == (503, "30")
+    error = response.json()["error"]
     assert error["code"] == "serving_paused"
     assert "paused while job a trains" in error["message"]
-    health = own.health()
+    health = pausable.health()
     assert (health["status"], health["engine"], health["paused_by"]) == ("ok", "paused", ["job a"])
-    own.admin("resume", holder="job a")
-    assert own.chat().json()["model"] == "m@v1"
+    pausable.admin("resume", holder="job a")
+    assert pausable.chat().json()["model"] == "m@v1"
     assert engines[-1].calls == ["start v1", "stop", "start v1"]
-    assert own.health()["paused_by"] == []
+    assert pausable.health()["paused_by"] == []
 
 
-def test_running_requests_finish_before_the_engine_stops(own: RunningGateway, stand_in: StandIn) -> None:
+def test_running_requests_finish_before_the_engine_stops(pausable: RunningGateway, stand_in: StandIn) -> None:
     stand_in.paused = True
     with ThreadPoolExecutor(2) as pool:
-        running = pool.submit(own.chat)
+        running = pool.submit(pausable.chat)
         wait_until(lambda: stand_in.running == 1)
-        paused = pool.submit(pause, own)
-        wait_until(lambda: own.gateway.admission.endpoint is None)
+        paused = pool.submit(pause, pausable)
+        wait_until(lambda: pausable.gateway.admission.endpoint is None)
         stand_in.paused = False
         assert paused.result().json()["state"] == "paused"
-        # The client's own thread may not have read the response yet, so the engine is asked, not the client.
+        # The client's own thread may not have read the response yet, so the test checks the engine, not the client.
         assert (stand_in.running, stand_in.aborted) == (0, 0)
         assert running.result().status_code == 200
 
 
-def test_a_holder_that_is_not_heard_of_any_more_loses_its_pause(own: RunningGateway, engines: list[OwnEngine]) -> None:
-    pause(own, ttl_s=0.2)
-    wait_until(lambda: serves(own))
+def test_a_holder_that_is_not_heard_of_any_more_loses_its_pause(
+    pausable: RunningGateway, engines: list[FakeChildEngine]
+) -> None:
+    pause(pausable, ttl_s=0.2)
+    wait_until(lambda: serves(pausable))
     assert engines[-1].calls == ["start v1", "stop", "start v1"]
 
 
-def test_a_renewal_keeps_the_pause(own: RunningGateway, engines: list[OwnEngine]) -> None:
-    timers = own.gateway.pauses._timers
-    pause(own)
+def test_a_renewal_keeps_the_pause(pausable: RunningGateway, engines: list[FakeChildEngine]) -> None:
+    timers = pausable.gateway.pauses._timers
+    pause(pausable)
     first = timers["job a"]
-    pause(own)
+    pause(pausable)
     assert first is not None
     assert first.cancelled()
     assert timers["job a"] is not first
-    pause(own, "job b", ttl_s=0.2)
-    wait_until(lambda: own.health()["paused_by"] == ["job a"])
-    assert own.health()["engine"] == "paused"
+    pause(pausable, "job b", ttl_s=0.2)
+    wait_until(lambda: pausable.health()["paused_by"] == ["job a"])
+    assert pausable.health()["engine"] == "paused"
     assert engines[-1].calls == ["start v1", "stop"]
 
 
-def test_several_holders_have_to_give_it_back(own: RunningGateway) -> None:
-    pause(own)
-    pause(own, "job b")
-    own.admin("resume", holder="job a")
-    assert own.health()["engine"] == "paused"
-    own.admin("resume", holder="nobody")
-    assert own.health()["engine"] == "paused"
-    own.admin("resume", holder="job b")
-    wait_until(lambda: serves(own))
+def test_several_holders_have_to_give_it_back(pausable: RunningGateway) -> None:
+    pause(pausable)
+    pause(pausable, "job b")
+    pausable.admin("resume", holder="job a")
+    assert pausable.health()["engine"] == "paused"
+    pausable.admin("resume", holder="nobody")
+    assert pausable.health()["engine"] == "paused"
+    pausable.admin("resume", holder="job b")
+    wait_until(lambda: serves(pausable))
 
 
-def test_only_the_holder_deploys_meanwhile(own: RunningGateway, engines: list[OwnEngine], tmp_path: Path) -> None:
+def test_only_the_holder_deploys_meanwhile(
+    pausable: RunningGateway, engines: list[FakeChildEngine], tmp_path: Path
+) -> None:
     folder = write_model(tmp_path / "v2", 2)
-    pause(own)
-    refused = deploy(own, folder)
-    assert refused.status_code == 409
-    assert "paused while job a trains" in refused.json()["error"]["message"]
-    assert deploy(own, folder, holder="job a").json()["model"] == "m@v2"
-    own.admin("resume", holder="job a")
-    assert own.chat().json()["model"] == "m@v2"
+    pause(pausable)
+    response = deploy(pausable, folder)
+    assert response.status_code == 409
+    assert "paused while job a trains" in response.json()["error"]["message"]
+    assert deploy(pausable, folder, holder="job a").json()["model"] == "m@v2"
+    pausable.admin("resume", holder="job a")
+    assert pausable.chat().json()["model"] == "m@v2"
     assert engines[-1].calls == ["start v1", "stop", "start v2"]
 
 
 def test_a_deployment_out_of_a_pause_that_fails_brings_back_what_was_served(
-    own: RunningGateway, engines: list[OwnEngine], tmp_path: Path
+    pausable: RunningGateway, engines: list[FakeChildEngine], tmp_path: Path
 ) -> None:
-    engines[-1].refused.append("v2")
-    pause(own)
-    response = deploy(own, write_model(tmp_path / "v2", 2), holder="job a")
+    engines[-1].broken.append("v2")
+    pause(pausable)
+    response = deploy(pausable, write_model(tmp_path / "v2", 2), holder="job a")
     assert response.status_code == 500
     assert "m@v1 serves again" in response.json()["error"]["message"]
-    assert own.chat().json()["model"] == "m@v1"
+    assert pausable.chat().json()["model"] == "m@v1"
 
 
 def test_a_gateway_that_starts_while_a_job_trains_is_paused_by_the_next_renewal(
-    own: RunningGateway, engines: list[OwnEngine], start_gateway: Callable[..., RunningGateway], tmp_path: Path
+    pausable: RunningGateway,
+    engines: list[FakeChildEngine],
+    start_gateway: Callable[..., RunningGateway],
+    tmp_path: Path,
 ) -> None:
-    pause(own)
-    own.gateway.recorder._spool.close()  # its process is gone
+    pause(pausable)
+    pausable.gateway.recorder._spool.close()  # its process is gone
     (tmp_path / "data" / "generations").rename(tmp_path / "data" / "former")
     again = start_gateway()
     wait_until(lambda: serves(again))
@@ -187,17 +194,17 @@ def test_a_gateway_that_starts_while_a_job_trains_is_paused_by_the_next_renewal(
     wait_until(lambda: serves(again))
 
 
-def test_what_an_administrator_stopped_stays_stopped(own: RunningGateway, engines: list[OwnEngine]) -> None:
-    own.admin("stop")
-    assert pause(own).json()["state"] == "stopped"
-    own.admin("resume", holder="job a")
-    assert own.health()["engine"] == "stopped"
-    pause(own)
+def test_what_an_administrator_stopped_stays_stopped(pausable: RunningGateway, engines: list[FakeChildEngine]) -> None:
+    pausable.admin("stop")
+    assert pause(pausable).json()["state"] == "stopped"
+    pausable.admin("resume", holder="job a")
+    assert pausable.health()["engine"] == "stopped"
+    pause(pausable)
     assert engines[-1].calls == ["start v1", "stop"]
 
 
 def test_without_a_deployment_a_pause_only_keeps_others_from_deploying(
-    engines: list[OwnEngine], start_gateway: Callable[..., RunningGateway], tmp_path: Path
+    engines: list[FakeChildEngine], start_gateway: Callable[..., RunningGateway], tmp_path: Path
 ) -> None:
     empty = start_gateway()
     assert pause(empty).json()["state"] == "no_deployment"

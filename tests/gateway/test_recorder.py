@@ -117,8 +117,8 @@ async def test_a_record_that_can_never_be_a_row_is_kept_aside_and_blocks_nothing
         await until(lambda: recorder.stats.records == 0)
         assert metrics.value("captures_rejected_total") == 2
     assert rows(stored_rows, 2) == ["r1", "r3"]
-    kept = [json.loads(line) for line in (tmp_path / "rejected.jsonl").read_text().splitlines()]
-    assert [entry["body"] for entry in kept] == ["not ours", impossible.decode()]
+    rejected = [json.loads(line) for line in (tmp_path / "rejected.jsonl").read_text().splitlines()]
+    assert [entry["body"] for entry in rejected] == ["not ours", impossible.decode()]
 
 
 async def test_what_was_not_inserted_is_inserted_by_the_next_process(

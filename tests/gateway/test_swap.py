@@ -81,11 +81,11 @@ def test_a_request_that_outlasts_the_drain_is_asked_again_and_answered_by_the_ne
     wait_until(lambda: gateway.health()["engine"] == "serving")
     stand_in.paused = True
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(gateway.chat)
+        pending = pool.submit(gateway.chat)
         wait_until(lambda: stand_in.running == 1)
         deployed = deploy(gateway, write_model(tmp_path / "v2", 2))
         stand_in.paused = False
-        response = asked.result()
+        response = pending.result()
     assert deployed.json()["preempted"] == 1
     assert (response.status_code, response.json()["model"]) == (200, "m@v2")
     assert [capture.policy_version for capture in gateway.captures()] == ["m@v2"]
@@ -116,11 +116,11 @@ def test_requests_are_held_while_the_weights_change(gateway: RunningGateway, sta
         wait_until(lambda: stand_in.running == 1)
         swap = pool.submit(deploy, gateway, write_model(tmp_path / "v2", 2))
         wait_until(lambda: gateway.health()["engine"] == "swapping")
-        held = pool.submit(gateway.chat)
+        waiting = pool.submit(gateway.chat)
         wait_until(lambda: gateway.health()["held_requests"] == 1)
         stand_in.paused = False
         assert running.result().json()["model"] == "stand-in@external"
-        assert held.result().json()["model"] == "m@v2"
+        assert waiting.result().json()["model"] == "m@v2"
         assert swap.result().status_code == 200
 
 
@@ -183,16 +183,16 @@ def test_weights_that_are_neither_the_old_nor_the_new_ones_answer_nobody(
     response = deploy(gateway, write_model(tmp_path / "v2", 2))
     assert response.status_code == 500
     assert "Rolling back to stand-in@external failed too" in response.json()["error"]["message"]
-    refused = gateway.chat()
-    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_failed")
+    response = gateway.chat()
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "engine_failed")
     assert gateway.health()["status"] == "degraded"
 
 
 def test_the_last_deployment_is_kept_on_disk(gateway: RunningGateway, tmp_path: Path) -> None:
     folder = write_model(tmp_path / "v2", 2)
     deploy(gateway, folder)
-    kept = json.loads((gateway.data_dir.gateway / "deployment.json").read_text())
-    assert kept == {"name": "m", "version": "v2", "path": str(folder)}
+    stored = json.loads((gateway.data_dir.gateway / "deployment.json").read_text())
+    assert stored == {"name": "m", "version": "v2", "path": str(folder)}
 
 
 @pytest.mark.parametrize(
@@ -232,9 +232,9 @@ def test_stop_lets_running_requests_finish_and_refuses_new_ones(gateway: Running
         stand_in.paused = False
         assert running.result().status_code == 200
         assert stopped.result().json()["state"] == "stopped"
-    refused = gateway.chat()
-    assert refused.status_code == 503
-    assert refused.json()["error"]["code"] == "engine_stopped"
+    response = gateway.chat()
+    assert response.status_code == 503
+    assert response.json()["error"]["code"] == "engine_stopped"
 
 
 def test_an_upstream_that_goes_away_and_comes_back_is_noticed(gateway: RunningGateway, stand_in: StandIn) -> None:

@@ -119,16 +119,16 @@ def test_captured_ids_decode_to_the_text_and_logprobs_are_the_models_own(
 
 
 def test_stream_and_whole_answer_agree(served: Process) -> None:
-    whole = ask(served)
+    response = ask(served)
     chunks = list(ask(served, stream=True))
-    one, other = capture_of(served, whole.id), capture_of(served, chunks[0].id)
-    assert one.is_complete
-    assert other.is_complete
-    assert one.prompt_token_ids == other.prompt_token_ids
-    assert one.response_token_ids == other.response_token_ids
-    assert one.logprobs == pytest.approx(other.logprobs, abs=0.02)
-    assert {chunk.model for chunk in chunks} == {whole.model} == {"tiny@v1"}
-    assert one.finish_reason == other.finish_reason == whole.choices[0].finish_reason
+    whole, streamed = capture_of(served, response.id), capture_of(served, chunks[0].id)
+    assert whole.is_complete
+    assert streamed.is_complete
+    assert whole.prompt_token_ids == streamed.prompt_token_ids
+    assert whole.response_token_ids == streamed.response_token_ids
+    assert whole.logprobs == pytest.approx(streamed.logprobs, abs=0.02)
+    assert {chunk.model for chunk in chunks} == {response.model} == {"tiny@v1"}
+    assert whole.finish_reason == streamed.finish_reason == response.choices[0].finish_reason
 
 
 def test_tool_calls_parse_and_their_tokens_are_captured(served: Process) -> None:
@@ -159,7 +159,7 @@ def test_hot_swap_under_load_drops_nothing_and_versions_are_right(served: Proces
         workers = [pool.submit(work, number) for number in range(4)]
         try:
             for version in ("v2", "v3", "v1", "v2"):
-                # each worker may still have had one answer of the version before under way
+                # Each worker may still be receiving one response of the previous version.
                 enough = len(ids) + 2 * len(workers)
                 wait_until(lambda enough=enough: len(ids) >= enough, timeout_s=120)  # type: ignore[misc]
                 assert served.deploy(version, models[version])["method"] == "hot_swap"
@@ -167,19 +167,19 @@ def test_hot_swap_under_load_drops_nothing_and_versions_are_right(served: Proces
             stop.set()
         for worker in workers:
             worker.result()
-    found = {capture.response_id: capture for capture in captures(served)}
+    captures_by_id = {capture.response_id: capture for capture in captures(served)}
     assert len(set(ids)) == len(ids)
     answers: dict[str, dict[tuple[int, ...], list[float]]] = {}
     for response_id in ids:
-        capture = found[response_id]
+        capture = captures_by_id[response_id]
         assert capture.is_complete
         answers.setdefault(capture.policy_version, {})[tuple(capture.response_token_ids)] = capture.logprobs
     assert set(answers) == {"tiny@v1", "tiny@v2", "tiny@v3"}
     first = {version: next(iter(of.values()))[0] for version, of in answers.items()}
     assert len(set(first.values())) == 3, "each version has its own first logprob"
-    # Every capture of a version has that version's logprob: none was sampled by other weights than it says.
+    # Every capture of a version has that version's logprob: none was sampled by other weights.
     for response_id in ids:
-        capture = found[response_id]
+        capture = captures_by_id[response_id]
         assert capture.logprobs[0] == pytest.approx(first[capture.policy_version], abs=0.004)
 
 

@@ -1,4 +1,4 @@
-"""What the tests of imports share: files to import, and one call that keeps the rejections."""
+"""Fixtures for tests of imports: files to import, and an import that collects the rejections."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ Write: TypeAlias = Callable[..., Path]
 
 
 class Imported(NamedTuple):
-    """What an import said."""
+    """The result of an import."""
 
     report: Report
     rejects: list[Reject]

@@ -1,4 +1,4 @@
-"""Conversations: lines become episodes, once, and what is wrong with a line is said."""
+"""Conversations: importing line becomes one episode; a bad line is rejected with its place and reason."""
 
 import gzip
 import json
@@ -158,7 +158,7 @@ def test_two_imports_at_once_store_it_once(store: Store, address: Address, write
     rejects: list[Reject] = []
     with ThreadPoolExecutor(4) as pool:
         running = [pool.submit(import_paths, store, [path], on_reject=rejects.append) for _ in range(4)]
-        assert all(each.result().accepted == 50 for each in running)
+        assert all(importing.result().accepted == 50 for importing in running)
     assert len(rows(address, "otel_traces")) == 50 * 4
 
 
@@ -182,7 +182,7 @@ def test_real_trajectories_become_their_episodes(store: Store, address: Address,
     result = convert(store)
     assert result.episodes == 120
     assert result.transitions == sum(message["role"] == "assistant" for line in lines for message in line["traj"])
-    found = sorted((row["task_id"], row["reward"]) for row in rows(address, "episodes"))
-    assert found == sorted((str(line["task_id"]), line["reward"]) for line in lines)
+    tasks_and_rewards = sorted((row["task_id"], row["reward"]) for row in rows(address, "episodes"))
+    assert tasks_and_rewards == sorted((str(line["task_id"]), line["reward"]) for line in lines)
     assert len({row["group_id"] for row in rows(address, "episodes")}) == 30
     assert run(TAU).report.new.total() == 0

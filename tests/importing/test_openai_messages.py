@@ -1,4 +1,4 @@
-"""One conversation in every spelling is the same conversation; what is none is refused with its place."""
+"""A conversation gives the same spans in each supported format; other content is rejected with its place."""
 
 import json
 from typing import Any
@@ -70,17 +70,22 @@ def attributes(span: Span) -> dict[str, str]:
 
 @pytest.mark.parametrize("spelling", LINES)
 def test_a_conversation_in_every_spelling_is_the_same(spelling: str) -> None:
-    found = read(LINES[spelling])
-    assert found.score is not None
-    assert found.score.value == 0.5
-    (scope,) = found.request.resource_spans[0].scope_spans
-    told = [attributes(span) for span in scope.spans]
-    assert [one["gen_ai.operation.name"] for one in told] == ["invoke_agent", "chat", "execute_tool", "chat"]
-    _, first, tool, last = told
-    (said,) = json.loads(first["gen_ai.output.messages"])
-    (call,) = said["parts"]
+    conversation = read(LINES[spelling])
+    assert conversation.score is not None
+    assert conversation.score.value == 0.5
+    (scope,) = conversation.request.resource_spans[0].scope_spans
+    span_attributes = [attributes(span) for span in scope.spans]
+    assert [each["gen_ai.operation.name"] for each in span_attributes] == [
+        "invoke_agent",
+        "chat",
+        "execute_tool",
+        "chat",
+    ]
+    _, first, tool, last = span_attributes
+    (output,) = json.loads(first["gen_ai.output.messages"])
+    (call,) = output["parts"]
     assert (call["type"], call["name"], json.loads(call["arguments"])) == ("tool_call", "f", ARGUMENTS)
-    assert said["finish_reason"] == "tool_call"
+    assert output["finish_reason"] == "tool_call"
     assert (tool["gen_ai.tool.name"], tool["gen_ai.tool.call.result"]) == ("f", "57F")
     assert tool["gen_ai.tool.call.id"] == call["id"]
     seen = json.loads(last["gen_ai.input.messages"])
@@ -92,11 +97,11 @@ def test_a_conversation_in_every_spelling_is_the_same(spelling: str) -> None:
 @pytest.mark.parametrize("spelling", LINES)
 def test_another_reward_is_the_same_episode(spelling: str) -> None:
     line = json.loads(json.dumps(LINES[spelling]).replace("0.5", "1.0"))
-    one, other = read(LINES[spelling]), read(line)
-    assert one.request == other.request
-    assert one.score is not None
-    assert other.score is not None
-    assert (one.score.value, other.score.value) == (0.5, 1.0)
+    first, second = read(LINES[spelling]), read(line)
+    assert first.request == second.request
+    assert first.score is not None
+    assert second.score is not None
+    assert (first.score.value, second.score.value) == (0.5, 1.0)
 
 
 def test_an_answer_that_anthropic_marks_as_an_error_stays_one() -> None:

@@ -1,4 +1,4 @@
-"""Somebody's exporter table: its Map variant is read whole and once, everything else is refused with its reason."""
+"""Tables of another ClickHouse: the exporter's Map variant is read completely and once, other tables are rejected."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -47,8 +47,8 @@ CHAT = {
 }
 
 
-class Foreign:
-    """Their database, with an exporter that writes into it."""
+class RemoteDatabase:
+    """A remote database, with an exporter that writes into it."""
 
     def __init__(self, address: Address) -> None:
         user, password = quote(address.user), quote(address.password)
@@ -68,23 +68,25 @@ class Foreign:
 
 
 @pytest.fixture
-def foreign(clickhouse: Address) -> Iterator[Foreign]:
-    own = replace(clickhouse, database=f"theirs_{uuid4().hex[:12]}")
-    made = Foreign(own)
-    yield made
-    made.connection.close()
-    Connection(own, database="default").command(f"DROP DATABASE `{own.database}`", doing="cleaning up")
+def remote(clickhouse: Address) -> Iterator[RemoteDatabase]:
+    remote_address = replace(clickhouse, database=f"theirs_{uuid4().hex[:12]}")
+    database = RemoteDatabase(remote_address)
+    yield database
+    database.connection.close()
+    Connection(remote_address, database="default").command(
+        f"DROP DATABASE `{remote_address.database}`", doing="cleaning up"
+    )
 
 
-def test_what_the_exporter_wrote_is_read_once_and_whole(store: Store, foreign: Foreign) -> None:
-    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
-    foreign.export(1, CHAT)
-    foreign.export(2, {})
-    foreign.export(3, {"http.method": "GET"}, trace=2)
-    with RemoteTraces(foreign.url, "otel_traces") as table:
+def test_what_the_exporter_wrote_is_read_once_and_whole(store: Store, remote: RemoteDatabase) -> None:
+    remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    remote.export(1, CHAT)
+    remote.export(2, {})
+    remote.export(3, {"http.method": "GET"}, trace=2)
+    with RemoteTraces(remote.url, "otel_traces") as table:
         first = table.read_new(store)
         assert (first.input, first.new["spans"], first.rejected.total()) == (2, 2, 0)
-        foreign.export(4, CHAT, trace=3)
+        remote.export(4, CHAT, trace=3)
         second = table.read_new(store)
         assert (second.new["spans"], second.known["spans"]) == (1, 2)
     row = store.query("trace_spans", trace_id=f"{1:032x}").sort("SpanId").row(0, named=True)
@@ -102,7 +104,7 @@ def test_what_the_exporter_wrote_is_read_once_and_whole(store: Store, foreign: F
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "value"),
     [
         ("langfuse.observation.type", "generation"),
         ("mlflow.spanType", '"CHAT_MODEL"'),
@@ -110,12 +112,12 @@ def test_what_the_exporter_wrote_is_read_once_and_whole(store: Store, foreign: F
     ],
 )
 def test_a_model_call_of_a_tracer_without_genai_attributes_is_taken_over_and_marked(
-    store: Store, foreign: Foreign, address: Address, key: str, told: str
+    store: Store, remote: RemoteDatabase, address: Address, key: str, value: str
 ) -> None:
-    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
-    foreign.export(1, {key: told})
-    foreign.export(2, {key: "tool"})
-    with RemoteTraces(foreign.url, "otel_traces") as table:
+    remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    remote.export(1, {key: value})
+    remote.export(2, {key: "tool"})
+    with RemoteTraces(remote.url, "otel_traces") as table:
         assert table.read_new(store).new["spans"] == 2
     ours = Connection(address)
     marked = ours.query("SELECT SpanId, IsModelCall FROM otel_traces ORDER BY SpanId", doing="looking")
@@ -123,67 +125,67 @@ def test_a_model_call_of_a_tracer_without_genai_attributes_is_taken_over_and_mar
     assert marked["IsModelCall"].to_list() == [True, False]
 
 
-def test_a_late_span_is_not_missed_and_since_reads_again(store: Store, foreign: Foreign) -> None:
-    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
-    foreign.export(1, CHAT)
-    with RemoteTraces(foreign.url, "otel_traces") as table:
+def test_a_late_span_is_not_missed_and_since_reads_again(store: Store, remote: RemoteDatabase) -> None:
+    remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    remote.export(1, CHAT)
+    with RemoteTraces(remote.url, "otel_traces") as table:
         table.read_new(store)
-        foreign.export(2, CHAT, trace=2, moment="2026-01-02 02:00:00")
+        remote.export(2, CHAT, trace=2, moment="2026-01-02 02:00:00")
         assert table.read_new(store).new["spans"] == 1
-        foreign.export(3, CHAT, trace=3, moment="2025-06-01 00:00:00")
+        remote.export(3, CHAT, trace=3, moment="2025-06-01 00:00:00")
         assert table.read_new(store).new["spans"] == 0
         assert table.read_new(store, since=datetime(2025, 1, 1, tzinfo=UTC)).new["spans"] == 1
 
 
 def test_a_large_hour_is_read_in_parts_and_bad_rows_are_counted(
-    store: Store, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
+    store: Store, remote: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spanloop.importing.remote_traces._QUERY_SPANS", 2)
-    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
     for number in range(1, 8):
-        foreign.export(number, CHAT, trace=number)
-    foreign.export(9, CHAT, trace=2**130)
+        remote.export(number, CHAT, trace=number)
+    remote.export(9, CHAT, trace=2**130)
     seen: list[tuple[int, int]] = []
-    with RemoteTraces(foreign.url, "otel_traces") as table:
-        report = table.read_new(store, on_progress=lambda done, total: seen.append((done, total)))
+    with RemoteTraces(remote.url, "otel_traces") as table:
+        report = table.read_new(store, on_progress=lambda rows, total: seen.append((rows, total)))
     assert (report.input, report.new["spans"], dict(report.rejected)) == (8, 7, {"bad_trace_id": 1})
     assert len(seen) > 1
     assert seen[-1] == (8, 8)
 
 
-def test_an_older_exporters_spelling_is_read(store: Store, foreign: Foreign) -> None:
-    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES).replace("Duration UInt64", "Duration Int64"))
-    foreign.export(1, CHAT)
-    foreign.make(
+def test_an_older_exporters_spelling_is_read(store: Store, remote: RemoteDatabase) -> None:
+    remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES).replace("Duration UInt64", "Duration Int64"))
+    remote.export(1, CHAT)
+    remote.make(
         "ALTER TABLE otel_traces UPDATE SpanKind = 'SPAN_KIND_CLIENT', StatusCode = 'STATUS_CODE_OK', Duration = -3 "
         "WHERE 1 SETTINGS mutations_sync = 1"
     )
-    with RemoteTraces(foreign.url, "otel_traces") as table:
+    with RemoteTraces(remote.url, "otel_traces") as table:
         table.read_new(store)
     row = store.query("trace_spans", trace_id=f"{1:032x}").row(0, named=True)
     assert (row["SpanKind"], row["StatusCode"], row["Duration"]) == ("Client", "Ok", 0)
 
 
-def test_the_json_variant_is_refused_with_what_to_do(foreign: Foreign) -> None:
-    foreign.make(EXPORTER_TABLE.format(map="JSON"))
+def test_the_json_variant_is_refused_with_what_to_do(remote: RemoteDatabase) -> None:
+    remote.make(EXPORTER_TABLE.format(map="JSON"))
     with pytest.raises(ConfigurationError, match=r"JSON variant: .*SpanAttributes") as refused:
-        RemoteTraces(foreign.url, "otel_traces")
+        RemoteTraces(remote.url, "otel_traces")
     assert "send a copy" in refused.value.next_step
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "message"),
     [
         ("", "There is no table 'otel_traces'"),
         ("CREATE TABLE otel_traces (TraceId String) ENGINE = Memory", "missing .*'SpanAttributes'"),
         (EXPORTER_TABLE.format(map="String"), "of another type .*SpanAttributes String"),
     ],
 )
-def test_another_table_is_refused_by_name(foreign: Foreign, sql: str, said: str) -> None:
+def test_another_table_is_refused_by_name(remote: RemoteDatabase, sql: str, message: str) -> None:
     if sql:
-        foreign.make(sql)
-    with pytest.raises(ConfigurationError, match=said) as refused:
-        RemoteTraces(foreign.url, "otel_traces")
+        remote.make(sql)
+    with pytest.raises(ConfigurationError, match=message) as refused:
+        RemoteTraces(remote.url, "otel_traces")
     assert "--table" in refused.value.next_step
 
 
@@ -194,37 +196,37 @@ def test_a_server_out_of_reach_is_said(clickhouse: Address) -> None:
         RemoteTraces(f"http://nobody:wrong@{clickhouse.host}:{clickhouse.port}", "otel_traces")
 
 
-# --- what is looked at again
+# --- traces that are read again
 
 
 def test_only_traces_whose_fingerprint_changed_are_read_again(
-    store: Store, foreign: Foreign, monkeypatch: pytest.MonkeyPatch
+    store: Store, remote: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
     for number in range(1, 5):
-        foreign.export(number, CHAT, trace=number)
-    asked: list[list[str]] = []
+        remote.export(number, CHAT, trace=number)
+    queried_trace_ids: list[list[str]] = []
     original = RemoteTraces.query
 
     def query(self: RemoteTraces, query_name: str, **parameters: Any) -> pl.DataFrame:
         if query_name == "attach_spans":
-            asked.append(parameters["trace_ids"])
+            queried_trace_ids.append(parameters["trace_ids"])
         return original(self, query_name, **parameters)
 
     monkeypatch.setattr(RemoteTraces, "query", query)
     monkeypatch.setattr("spanloop.importing.remote_traces._PAGE_TRACES", 2)
-    with RemoteTraces(foreign.url, "otel_traces") as table:
+    with RemoteTraces(remote.url, "otel_traces") as table:
         assert table.read_new(store).new["spans"] == 4
-        asked.clear()
+        queried_trace_ids.clear()
         again = table.read_new(store)
-        assert (asked, again.input, again.known["spans"]) == ([], 4, 4)
-        foreign.export(9, CHAT, trace=3)
+        assert (queried_trace_ids, again.input, again.known["spans"]) == ([], 4, 4)
+        remote.export(9, CHAT, trace=3)
         changed = table.read_new(store)
-    assert asked == [[f"{3:032x}"]]
+    assert queried_trace_ids == [[f"{3:032x}"]]
     assert (changed.input, changed.new["spans"], changed.known["spans"]) == (5, 1, 4)
 
 
-# --- their log table
+# --- the logs table
 
 LOG_COLUMNS = """
     Timestamp DateTime64(9), TraceId String, SpanId String, TraceFlags UInt8, SeverityText LowCardinality(String),
@@ -235,11 +237,11 @@ LOG_COLUMNS = """
 LOG_TABLE = "CREATE TABLE otel_logs ({columns}) ENGINE = MergeTree ORDER BY (ServiceName, Timestamp)"
 
 
-def logs(foreign: Foreign, *, named: bool) -> None:
-    """The exporter's table, of an age at which it has a column for the event's name or not, with four records."""
+def logs(remote: RemoteDatabase, *, named: bool) -> None:
+    """Create the exporter's table with four records; older versions have no column for the event's name."""
     columns = LOG_COLUMNS.format(map=ATTRIBUTES) + (", EventName String" if named else "")
-    foreign.make(LOG_TABLE.format(columns=columns))
-    told: list[tuple[str, str, str, dict[str, str]]] = [
+    remote.make(LOG_TABLE.format(columns=columns))
+    records: list[tuple[str, str, str, dict[str, str]]] = [
         ("gen_ai.user.message", '{"content": "hi"}', f"{1:016x}", {}),
         ("gen_ai.choice", '{"index": 0, "message": {"content": "hello"}}', f"{1:016x}", {}),
         (
@@ -250,10 +252,10 @@ def logs(foreign: Foreign, *, named: bool) -> None:
         ),
         ("app.started", "nothing of ours", "", {"password": "x"}),
     ]
-    for number, (name, body, span_id, attributes) in enumerate(told):
-        held = attributes if named else {**attributes, "event.name": name}
+    for number, (name, body, span_id, attributes) in enumerate(records):
+        log_attributes = attributes if named else {**attributes, "event.name": name}
         column, value = (", EventName", ", {name:String}") if named else ("", "")
-        foreign.connection.command(
+        remote.connection.command(
             f"INSERT INTO otel_logs (Timestamp, TraceId, SpanId, ServiceName, Body, LogAttributes{column}) VALUES ("
             f"'2026-01-02 03:04:05.{number}', {{trace_id:String}}, {{span_id:String}}, 'app', {{body:String}}, "
             f"mapFromArrays({{keys:Array(String)}}, {{values:Array(String)}}){value})",
@@ -262,34 +264,36 @@ def logs(foreign: Foreign, *, named: bool) -> None:
                 "trace_id": f"{1:032x}",
                 "span_id": span_id,
                 "body": body,
-                "keys": list(held),
-                "values": list(held.values()),
+                "keys": list(log_attributes),
+                "values": list(log_attributes.values()),
                 **({"name": name} if named else {}),
             },
         )
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_messages_and_rewards_in_their_log_table_are_taken_over(store: Store, foreign: Foreign, *, named: bool) -> None:
-    foreign.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
-    foreign.export(1, {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"})
-    logs(foreign, named=named)
-    with RemoteTraces(foreign.url, "otel_traces") as table, RemoteLogs(foreign.url, "otel_logs") as told:
+def test_messages_and_rewards_in_their_log_table_are_taken_over(
+    store: Store, remote: RemoteDatabase, *, named: bool
+) -> None:
+    remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    remote.export(1, {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"})
+    logs(remote, named=named)
+    with RemoteTraces(remote.url, "otel_traces") as table, RemoteLogs(remote.url, "otel_logs") as log_table:
         table.read_new(store)
         assert convert(store).untrainable == {"request_failed": 1}
-        first = told.read_new(store)
+        first = log_table.read_new(store)
         assert (first.input, first.new["log records"], first.rejected.total()) == (3, 3, 0)
-        assert (told.read_new(store).new["log records"], told.read_new(store).known["log records"]) == (0, 3)
+        assert (log_table.read_new(store).new["log records"], log_table.read_new(store).known["log records"]) == (0, 3)
     report = convert(store)
     assert (report.episodes, report.transitions) == (1, 1)
     (stored,) = store.query("pipeline_stored", episode_ids=[f"{1:032x}"], trace_ids=[]).iter_rows(named=True)
     assert stored["reward"] == 1.0
-    found = store.query("pipeline_logs", trace_ids=[f"{1:032x}"])
-    assert sorted(found["EventName"].to_list()) == ["gen_ai.choice", "gen_ai.user.message"]
+    log_rows = store.query("pipeline_logs", trace_ids=[f"{1:032x}"])
+    assert sorted(log_rows["EventName"].to_list()) == ["gen_ai.choice", "gen_ai.user.message"]
 
 
-def test_another_log_table_is_refused_with_the_option_that_names_it(foreign: Foreign) -> None:
-    foreign.make("CREATE TABLE otel_logs (Timestamp DateTime64(9), LogAttributes String) ENGINE = Memory")
+def test_another_log_table_is_refused_with_the_option_that_names_it(remote: RemoteDatabase) -> None:
+    remote.make("CREATE TABLE otel_logs (Timestamp DateTime64(9), LogAttributes String) ENGINE = Memory")
     with pytest.raises(ConfigurationError, match=r"missing .*'SpanId'.*'LogAttributes String'") as refused:
-        RemoteLogs(foreign.url, "otel_logs")
+        RemoteLogs(remote.url, "otel_logs")
     assert "--logs-table" in refused.value.next_step

@@ -1,4 +1,4 @@
-"""Spans and log records: every format gives the rows that the live spans would have given."""
+"""Spans and log records: each format gives the same rows as live spans."""
 
 import gzip
 import io
@@ -32,11 +32,11 @@ START_NS = 1_790_000_000_123_456_000
 
 
 def some_spans() -> tuple[Sequence[ReadableSpan], str]:
-    """Finished spans of the real SDK, and what its console exporter printed."""
-    printed, kept = io.StringIO(), InMemorySpanExporter()
+    """Finished spans of the real SDK, and the output of its console exporter."""
+    printed, exported = io.StringIO(), InMemorySpanExporter()
     provider = TracerProvider(resource=Resource({"service.name": "app", "n": 1}))
     provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=printed)))
-    provider.add_span_processor(SimpleSpanProcessor(kept))
+    provider.add_span_processor(SimpleSpanProcessor(exported))
     tracer = provider.get_tracer("scope")
     # A dump has times to the microsecond, so these are no finer.
     outer = tracer.start_span("outer", kind=SpanKind.SERVER, start_time=START_NS)
@@ -53,7 +53,7 @@ def some_spans() -> tuple[Sequence[ReadableSpan], str]:
     inner.end(START_NS + 5_000)
     outer.end(START_NS + 9_000)
     provider.shutdown()
-    return kept.get_finished_spans(), printed.getvalue()
+    return exported.get_finished_spans(), printed.getvalue()
 
 
 def live_rows(spans: Sequence[ReadableSpan]) -> list[dict[str, Any]]:
@@ -65,10 +65,10 @@ def live_rows(spans: Sequence[ReadableSpan]) -> list[dict[str, Any]]:
 def stored_rows(address: Address, columns: Sequence[str]) -> list[dict[str, Any]]:
     connection = Connection(address)
     try:
-        found = connection.query("SELECT * FROM otel_traces ORDER BY SpanId", doing="looking")
+        rows = connection.query("SELECT * FROM otel_traces ORDER BY SpanId", doing="looking")
     finally:
         connection.close()
-    return found.select(columns).to_dicts()
+    return rows.select(columns).to_dicts()
 
 
 def as_array(printed: str) -> bytes:
@@ -78,7 +78,7 @@ def as_array(printed: str) -> bytes:
 DUMPS: dict[str, Callable[[str], bytes]] = {
     "printed one after the other": lambda printed: printed.encode(),
     "in a list": as_array,
-    "one a line": lambda printed: b"\n".join(json.dumps(each).encode() for each in json.loads(as_array(printed))),
+    "one a line": lambda printed: b"\n".join(json.dumps(span).encode() for span in json.loads(as_array(printed))),
     "a recording": lambda printed: json.dumps({"about": "x", "spans": json.loads(as_array(printed))}).encode(),
     "gzipped": lambda printed: gzip.compress(printed.encode()),
 }
@@ -137,7 +137,7 @@ def test_otlp_json_is_read_one_a_line_or_one_a_file(
     log = {"timeUnixNano": "1700000000000000001", "body": {"stringValue": "hello"}}
     logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": [log]}]}]}
     requests = [otlp_json(), otlp_json(span_id="0c" * 8), logs]
-    content = "\n".join(json.dumps(each, indent=indent) for each in requests)
+    content = "\n".join(json.dumps(request, indent=indent) for request in requests)
     path = write(content.encode(), "spans.json")
     report, rejects = run(path)
     assert not rejects
@@ -215,14 +215,20 @@ def test_a_line_beyond_the_limit_costs_only_itself(write: Write, run: Import, mo
 def test_recordings_of_real_instrumentors_are_read_whole(store: Store, run: Import) -> None:
     if not RECORDINGS.exists():
         pytest.skip(f"no data at {RECORDINGS}")
-    recorded = [json.loads(path.read_text()) for path in sorted(RECORDINGS.glob("*.json"))]
+    recordings = [json.loads(path.read_text()) for path in sorted(RECORDINGS.glob("*.json"))]
     report, rejects = run(RECORDINGS)
     assert not rejects
-    spans = {(span["context"]["trace_id"], span["context"]["span_id"]) for each in recorded for span in each["spans"]}
+    spans = {
+        (span["context"]["trace_id"], span["context"]["span_id"])
+        for recording in recordings
+        for span in recording["spans"]
+    }
     assert report.new["spans"] == len(spans)
-    held = store.query("store_counts").filter(pl.col("table_name") == "otel_traces")
-    assert held["row_count"].to_list() == [len(spans)]
-    assert report.input == sum(len(each["spans"]) + len(each.get("log_events", [])) for each in recorded)
+    counts = store.query("store_counts").filter(pl.col("table_name") == "otel_traces")
+    assert counts["row_count"].to_list() == [len(spans)]
+    assert report.input == sum(
+        len(recording["spans"]) + len(recording.get("log_events", [])) for recording in recordings
+    )
 
 
 JSON = st.recursive(

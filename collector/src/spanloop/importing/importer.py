@@ -131,28 +131,28 @@ class _Importer:
             self._flush()
 
     def _flush(self) -> None:
-        traces = [each for each in self._block if each.source.signal is Signal.TRACES]
+        traces = [request for request in self._block if request.source.signal is Signal.TRACES]
         if traces:
-            new = store_spans(self._store, (parse(ExportTraceServiceRequest, each.body) for each in traces))
+            new = store_spans(self._store, (parse(ExportTraceServiceRequest, request.body) for request in traces))
             self._count_spans(traces, new)
-        logs = [each.body for each in self._block if each.source.signal is Signal.LOGS]
+        logs = [request.body for request in self._block if request.source.signal is Signal.LOGS]
         if logs:
             new = store_logs(self._store, (parse(ExportLogsServiceRequest, body) for body in logs))
             self._count(LOG_RECORDS, new)
         # Scores are inserted last, so that a stored score implies a stored conversation.
-        scores = [each.source.score for each in traces if each.source.score is not None]
+        scores = [request.source.score for request in traces if request.source.score is not None]
         if scores:
             self._count(SCORES, store_scores(self._store, scores))
         self._block, self._block_bytes = [], 0
 
     def _count_spans(self, traces: Sequence[_ValidRequest], new: Sequence[bool]) -> None:
         start = 0
-        for each in traces:
-            spans = new[start : start + each.items]
-            start += each.items
-            if each.source.is_conversation:
+        for request in traces:
+            spans = new[start : start + request.items]
+            start += request.items
+            if request.source.is_conversation:
                 self._count(CONVERSATIONS, [any(spans)])
-            self._count(SPANS_OF_CONVERSATIONS if each.source.is_conversation else SPANS, spans)
+            self._count(SPANS_OF_CONVERSATIONS if request.source.is_conversation else SPANS, spans)
 
     def _count(self, kind: str, new: Sequence[bool]) -> None:
         self._report.new[kind] += sum(new)
@@ -160,7 +160,7 @@ class _Importer:
 
 
 def read_requests(path: Path, on_progress: files.BytesCallback) -> Iterator[ImportRequest | Reject]:
-    """Yield the requests of a file, and a rejection for each part that cannot be read."""
+    """Yield the requests of a file, and a rejection for request part that cannot be read."""
     modified_ns = int(path.stat().st_mtime) * 1_000_000_000
     reader = DocumentReader(default_time_ns=min(max(modified_ns, 0), time.time_ns()))
     for item in files.read(path, on_progress):
