@@ -75,7 +75,7 @@ def test_the_span_tree_has_every_span_and_the_error(seeded: Seeded) -> None:
 
 def test_one_span_shows_its_attributes(seeded: Seeded) -> None:
     app = open_page("episodes", episode=seeded.failed_id, view="Spans")
-    chooser = next(box for box in app.selectbox if box.label == "Everything that one span carries")
+    chooser = next(box for box in app.selectbox if box.label == "All fields of one span")
     chooser.set_value(2).run()
     attributes = table(app)
     assert dict(zip(attributes["name"], attributes["value"], strict=True))["error.type"] == "TimeoutError"
@@ -135,7 +135,7 @@ def test_arrays_that_are_not_parallel_are_an_error(store: Store) -> None:
 
 def test_an_unknown_episode_and_a_merged_one_say_so(seeded: Seeded) -> None:
     assert "has no episode 'nope'" in open_page("episodes", episode="nope").info[0].value
-    assert "joined another episode" in open_page("episodes", episode=seeded.tombstone_id).warning[0].value
+    assert "belong to another one" in open_page("episodes", episode=seeded.tombstone_id).warning[0].value
 
 
 def test_tokens_are_decoded_with_the_versions_own_tokenizer(seeded: Seeded, seeded_environment: DataDir) -> None:

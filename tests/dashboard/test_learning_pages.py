@@ -151,7 +151,7 @@ def test_a_transition_goes_down_to_its_tokens(learned: Learned, learned_environm
     text = text_of(app)
     assert "Step 1, down to its tokens" in text
     assert "temperature 1.0" in text
-    assert "In token row 0 (steps 0 to 1); it may be trained on." in text
+    assert "In token row 0 (steps 0 to 1); it is trainable." in text
     assert "The first 100 prompt tokens are not shown." in text
     tokens = table(app, 1)
     assert tokens["part"].to_list() == ["prompt"] * 200 + ["sampled"] * 12

@@ -28,7 +28,7 @@ def test_a_seeded_page_draws(page: str) -> None:
         ("failures", "No episode yet", "spanloop convert"),
         ("rewards", "No training metric yet.", "spanloop train"),
         ("evaluations", "No evaluation is stored yet.", "spanloop evaluate"),
-        ("compare", "A comparison needs two policy versions that acted", "spanloop train"),
+        ("compare", "A comparison needs two policy versions with episodes", "spanloop train"),
         ("jobs", "No job yet.", "spanloop train"),
         ("models", "No model is registered yet.", "spanloop models add"),
     ],
@@ -69,7 +69,7 @@ def test_a_clickhouse_that_died_is_a_message_and_not_a_traceback(
 def test_spans_that_are_not_converted_yet_ask_for_the_conversion(environment: DataDir, store: Store) -> None:
     insert(store, "otel_traces", spans(300))
     app = open_page("overview")
-    assert "300 spans are stored and not converted" in app.info[0].value
+    assert "300 spans are stored but not converted" in app.info[0].value
     assert str(app.code[0].value) == f"spanloop convert --data-dir {environment.path}"
 
 

@@ -1,4 +1,4 @@
-"""Which services run, by their run files: no network, so that a page can ask on every paint."""
+"""Read which services run from their run files, without any network request."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,22 +19,22 @@ SERVICES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """One service as the data directory announces it."""
+    """One service, as its run file states it."""
 
     name: str
     purpose: str
     is_running: bool
     url: str
-    """Without credentials; empty when it does not run or does not say."""
+    """Without credentials; empty when the service does not run or announces none."""
     note: str = ""
 
 
 def service_states(data_dir: Path, clickhouse_url: str) -> list[ServiceState]:
-    """The state of every service.
+    """Return the state of every service.
 
     Args:
-        data_dir: Where the run files are.
-        clickhouse_url: What ``SPANLOOP_CLICKHOUSE_URL`` says; then ClickHouse is not ours and has no run file.
+        data_dir: The data directory with the run files.
+        clickhouse_url: The value of ``SPANLOOP_CLICKHOUSE_URL``; an external ClickHouse has no run file.
     """
     states: list[ServiceState] = []
     for name, purpose in SERVICES.items():
@@ -44,14 +44,14 @@ def service_states(data_dir: Path, clickhouse_url: str) -> list[ServiceState]:
                 ServiceState(name, purpose, is_running=True, url=without_credentials(clickhouse_url), note=note)
             )
             continue
-        found = read_run_file(data_dir, name)
-        url = without_credentials(found.url) if found else ""
-        states.append(ServiceState(name, purpose, is_running=found is not None, url=url))
+        run_file = read_run_file(data_dir, name)
+        url = without_credentials(run_file.url) if run_file else ""
+        states.append(ServiceState(name, purpose, is_running=run_file is not None, url=url))
     return states
 
 
 def without_credentials(url: str) -> str:
-    """``url`` without user, password and query: what may be shown on a page."""
+    """Return ``url`` without user, password and query, so that it can be shown."""
     parts = urlsplit(url)
     if not parts.hostname:
         return ""

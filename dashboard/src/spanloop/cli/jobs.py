@@ -35,7 +35,7 @@ def list_jobs(
 
     Example: `spanloop jobs list --limit 5`
     """
-    from spanloop.dashboard.view_models.jobs import headline
+    from spanloop.dashboard.view_models.jobs import error_headline
 
     directory = data_directory(data_dir)
     jobs = _api(data_dir).list(limit=limit)
@@ -52,7 +52,7 @@ def list_jobs(
                 job.state,
                 f"{job.step}/{job.steps_total or '?'}",
                 job.model_version or "",
-                headline(job.error),
+                error_headline(job.error),
             )
             for job in jobs
         ),

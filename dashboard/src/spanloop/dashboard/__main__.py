@@ -11,16 +11,16 @@ from spanloop.semconv.errors import SpanloopError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the service; the exit code is that of the error that ended it."""
+    """Run the service and return the exit code: that of the error that ended it, else 0."""
     parser = argparse.ArgumentParser(prog="python -m spanloop.dashboard", description="Serve the spanloop dashboard.")
     parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (default: %(default)s)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=DASHBOARD_PORT, help="port to listen on (default: %(default)s)")
-    chosen = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        serve(DataDir(chosen.data_dir), host=chosen.host, port=chosen.port)
+        serve(DataDir(options.data_dir), host=options.host, port=options.port)
     except SpanloopError as error:
-        print(f"spanloop dashboard: {error}", file=sys.stderr)  # noqa: T201 (for whoever started it)
+        print(f"spanloop dashboard: {error}", file=sys.stderr)  # noqa: T201 (read by the process that started it)
         return error.exit_code
     return 0
 

@@ -1,7 +1,7 @@
-"""What every session shares: the store's connection, the job API and the model registry of one data directory.
+"""Resources that all sessions share: the store's connection, the job API and the model registry of a data directory.
 
-Invariant: a ClickHouse that was restarted (another process, another port) is found on the next paint, because the
-cache's key is what its run file says.
+Invariant: the next run of a page finds a restarted ClickHouse (another process, another port), because the content of
+its run file is the cache key.
 """
 # pyright: reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 
@@ -19,52 +19,52 @@ from spanloop.training.registry import Registry
 
 
 def data_dir() -> DataDir:
-    """The data directory that ``SPANLOOP_DATA_DIR`` names."""
+    """Return the data directory that ``SPANLOOP_DATA_DIR`` names."""
     return DataDir()
 
 
 def store() -> Store:
-    """The connection that all sessions share.
+    """Return the store's connection, which all sessions share.
 
     Raises:
         NotRunningError: No ClickHouse is announced.
-        StoreError: It does not answer.
+        StoreError: ClickHouse does not respond.
     """
     directory = data_dir()
-    external = os.environ.get(CLICKHOUSE_URL_ENV, "")
-    running = read_run_file(directory.path, "clickhouse")
-    return _store(directory.path, external or f"{running}")
+    external_url = os.environ.get(CLICKHOUSE_URL_ENV, "")
+    run_file = read_run_file(directory.path, "clickhouse")
+    return _store(directory.path, external_url or f"{run_file}")
 
 
 def job_api() -> JobApi:
-    """The job API of the data directory."""
+    """Return the job API of the data directory."""
     return _job_api(data_dir().path)
 
 
 def registry() -> Registry:
-    """The model registry of the data directory."""
+    """Return the model registry of the data directory."""
     return _registry(data_dir().path)
 
 
-def command(arguments: str) -> str:
-    """The ``spanloop`` command line that works on this page's data directory."""
+def cli_command(arguments: str) -> str:
+    """Return the ``spanloop`` command line that works on this page's data directory."""
     path = data_dir().path
     return f"spanloop {arguments}" if path == Path.home() / ".spanloop" else f"spanloop {arguments} --data-dir {path}"
 
 
 def now() -> datetime:
-    """The present, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 def time_zone() -> str:
-    """The viewer's time zone, else UTC."""
+    """Return the viewer's time zone, else UTC."""
     return st.context.timezone or "UTC"
 
 
 @st.cache_resource(show_spinner=False, max_entries=2)
 def _store(path: Path, key: str) -> Store:
-    del key  # it only tells one server process from the next
+    del key  # only part of the cache key: it differs for each server process
     return connect(DataDir(path))
 
 

@@ -1,7 +1,7 @@
-"""The dashboard as a service: one process, Streamlit inside, announced only while it answers.
+"""Run Streamlit in this process, and announce the dashboard once it is healthy.
 
-Streamlit's own configuration is given here and nowhere else, so that a stray ``.streamlit/config.toml`` changes
-neither the address nor the privacy of a running spanloop.
+This module sets all of Streamlit's options, so that a stray ``.streamlit/config.toml`` changes neither the address nor
+the privacy of a running spanloop.
 """
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportPrivateUsage=false
 
@@ -34,8 +34,8 @@ OPTIONS: Final[dict[str, object]] = {
     "server.enableStaticServing": False,
     "client.toolbarMode": "minimal",
     "client.showErrorDetails": "type",
-    # Streamlit's own accent is red, which here means failure.
-    # Set for both, because a theme without variants would keep a dark browser light.
+    # Streamlit's default accent is red, which means failure on these pages.
+    # Both variants are set, because a theme without variants stays light in a dark browser.
     "theme.light.primaryColor": "#3b82f6",
     "theme.dark.primaryColor": "#3b82f6",
     "theme.headingFontSizes": ["1.9rem", "1.4rem", "1.15rem"],
@@ -47,19 +47,19 @@ def serve(data_dir: DataDir, *, host: str, port: int) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Args:
-        data_dir: What the pages show.
-        host: Address to listen on; the loopback unless the network may see every message of your agents.
+        data_dir: The data directory that the pages show.
+        host: Address to listen on. Any other than the loopback lets the network read every message of your agents.
         port: TCP port.
 
     Raises:
-        PortInUseError: Something listens there.
-        ConfigurationError: The host is none of this machine, or the dashboard extra is not installed.
-        DataDirectoryError: The data directory is not usable.
+        PortInUseError: Another process listens on the port.
+        ConfigurationError: The host is not an address of this machine, or the dashboard extra is not installed.
+        DataDirectoryError: The data directory is unusable.
     """
     check_port(host, port)
     data_dir.open()
     try:
-        from streamlit.web import bootstrap  # noqa: PLC0415 (half a second that a refused port need not wait for)
+        from streamlit.web import bootstrap  # noqa: PLC0415 (takes 0.5 s, which a port error need not wait for)
     except ModuleNotFoundError as error:
         if error.name != "streamlit":
             raise
@@ -72,16 +72,16 @@ def serve(data_dir: DataDir, *, host: str, port: int) -> None:
         "server_port": port,
     }
     bootstrap.load_config_options(flags)
-    with _announced_when_healthy(data_dir, _url(host, port)):
+    with _AnnouncedWhenHealthy(data_dir, _url(host, port)):
         bootstrap.run(str(APP), False, [], flags)
 
 
 def check_port(host: str, port: int) -> None:
-    """See whether ``host:port`` can be listened on.
+    """Check that the dashboard can listen on ``host:port``.
 
     Raises:
-        PortInUseError: Something listens there.
-        ConfigurationError: The host is none of this machine, or the port is not ours to open.
+        PortInUseError: Another process listens on the port.
+        ConfigurationError: The host is not an address of this machine, or the port needs privileges.
     """
     try:
         address = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -100,15 +100,15 @@ def check_port(host: str, port: int) -> None:
         ) from error
 
 
-class _announced_when_healthy:  # noqa: N801 (used as a function)
-    """Writes the run file once the server answers, and removes it afterwards."""
+class _AnnouncedWhenHealthy:
+    """Writes the run file once the server is healthy, and removes it on exit."""
 
     def __init__(self, data_dir: DataDir, url: str) -> None:
         self._data_dir = data_dir
         self._url = url
         self._stopped = threading.Event()
         self._announcement = ExitStack()
-        self._thread = threading.Thread(target=self._wait, name="announce", daemon=True)
+        self._thread = threading.Thread(target=self._announce_when_healthy, name="announce", daemon=True)
 
     def __enter__(self) -> None:
         self._thread.start()
@@ -118,11 +118,11 @@ class _announced_when_healthy:  # noqa: N801 (used as a function)
         self._thread.join()
         self._announcement.close()
 
-    def _wait(self) -> None:
+    def _announce_when_healthy(self) -> None:
         while not self._stopped.wait(_POLL_S):
             try:
-                with urllib.request.urlopen(f"{self._url}/_stcore/health", timeout=1) as answer:  # noqa: S310 (http only)
-                    if answer.status == 200:
+                with urllib.request.urlopen(f"{self._url}/_stcore/health", timeout=1) as response:  # noqa: S310 (http only)
+                    if response.status == 200:
                         self._announcement.enter_context(self._data_dir.announce("dashboard", self._url))
                         return
             except (urllib.error.URLError, OSError):
@@ -130,5 +130,5 @@ class _announced_when_healthy:  # noqa: N801 (used as a function)
 
 
 def _url(host: str, port: int) -> str:
-    shown = _WILDCARDS.get(host, host)
-    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+    address = _WILDCARDS.get(host, host)
+    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"

@@ -1,4 +1,4 @@
-"""What Streamlit executes, and nothing else.
+"""The folder of Streamlit's entrypoint; it holds no other module.
 
-Its folder goes first on ``sys.path``, where any module of ours would shadow a library of the same name.
+Streamlit puts this folder first on ``sys.path``, where any other module would shadow a library of the same name.
 """

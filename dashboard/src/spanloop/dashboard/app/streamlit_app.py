@@ -1,4 +1,4 @@
-"""The app's entry: ``streamlit run`` executes this file for each session and each interaction."""
+"""Streamlit's entrypoint, executed for each session and each interaction."""
 # pyright: reportUnknownMemberType=false
 
 from pathlib import Path
@@ -8,21 +8,21 @@ import streamlit as st
 # Not beside this file: Streamlit offers a folder "pages" beside its entrypoint before the entrypoint has run once.
 _PAGES = Path(__file__).parent.parent / "pages"
 
-# Drawn here, because an emoji or a named symbol would be fetched from another host.
+# An inline SVG, because browsers fetch an emoji or a named symbol from another host.
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="#3b82f6" stroke-width="3">'
     '<circle cx="7.5" cy="12" r="5"/><circle cx="16.5" cy="12" r="5"/></svg>'
 )
 
-# Streamlit leaves room above a page for a hero; these pages begin with their content.
+# Less padding than Streamlit leaves above a page.
 _STYLE = "<style>[data-testid=stMainBlockContainer]{padding-top:4.5rem;padding-bottom:3rem}</style>"
 
 
 def main() -> None:
-    """Draw the navigation, then the page that was asked for."""
+    """Draw the navigation, then the requested page."""
     st.set_page_config(page_title="spanloop", page_icon=_ICON, layout="wide")
     st.html(_STYLE)
-    chosen = st.navigation(
+    requested_page = st.navigation(
         [
             st.Page(_PAGES / "overview.py", title="Overview", icon=":material/dashboard:", default=True),
             st.Page(_PAGES / "episodes.py", title="Episodes", icon=":material/forum:"),
@@ -36,7 +36,7 @@ def main() -> None:
         ],
         position="top",
     )
-    chosen.run()
+    requested_page.run()
 
 
 main()

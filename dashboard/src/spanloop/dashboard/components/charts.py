@@ -1,4 +1,4 @@
-"""Altair charts over query results. Colour carries meaning only: green success, red failure, grey the rest."""
+"""Altair charts of query results. Green means success, red failure, grey neither."""
 
 import math
 from typing import Final
@@ -16,7 +16,7 @@ AnyChart = alt.Chart | alt.LayerChart | alt.FacetChart
 
 
 def outcomes_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
-    """Episodes for each bucket, stacked by outcome; expects the columns of ``dashboard_outcomes_over_time``."""
+    """Draw the episodes of each bucket, stacked by outcome, from ``dashboard_outcomes_over_time``."""
     long = (
         frame.with_columns((pl.col("episodes") - pl.col("successes") - pl.col("failures")).alias("unknown"))
         .select(
@@ -45,7 +45,7 @@ def outcomes_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
 
 
 def success_over_time(frame: pl.DataFrame) -> AnyChart:
-    """Success rate for each bucket; the points are as large as the bucket holds episodes."""
+    """Draw the success rate of each bucket; the size of a point is the number of its episodes."""
     rated = frame.filter(pl.col("successes") + pl.col("failures") > 0).with_columns(
         (pl.col("successes") / (pl.col("successes") + pl.col("failures"))).alias("rate")
     )
@@ -65,7 +65,7 @@ def success_over_time(frame: pl.DataFrame) -> AnyChart:
 
 
 def tokens_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
-    """Input and output tokens for each bucket."""
+    """Draw the input and output tokens of each bucket."""
     long = frame.select(
         "bucket", pl.col("input_tokens").alias("input"), pl.col("output_tokens").alias("output")
     ).unpivot(index="bucket", variable_name="kind", value_name="tokens")
@@ -86,7 +86,7 @@ def tokens_over_time(frame: pl.DataFrame, bucket_s: int) -> AnyChart:
 
 
 def success_by_version(frame: pl.DataFrame) -> AnyChart:
-    """Success rate of each policy version, in the order of the frame, with the number of episodes beside it."""
+    """Draw the success rate and number of episodes of each policy version, in the order of the frame."""
     rated = frame.filter(pl.col("successes") + pl.col("failures") > 0).with_columns(
         (pl.col("successes") / (pl.col("successes") + pl.col("failures"))).alias("rate"),
         pl.format("{} episodes", pl.col("episodes")).alias("note"),
@@ -106,24 +106,24 @@ def success_by_version(frame: pl.DataFrame) -> AnyChart:
     return alt.layer(base.mark_bar(color=GREEN, size=16), labels).properties(height=_ROW)
 
 
-def by_version(
+def value_by_version(
     frame: pl.DataFrame, title: str, *, is_share: bool = False, colour: str = BLUE, height: int = _HEIGHT
 ) -> AnyChart:
-    """A value of each policy version in the order of the frame, with its interval as a line.
+    """Draw a value of each policy version, in the order of the frame, with its interval as a line.
 
     Args:
-        frame: Columns ``policy_version``, ``value``, ``low``, ``high`` (null: no interval known), ``episodes``.
-        title: Of the vertical axis.
-        is_share: The value runs from 0 to 1 and reads as a percentage.
-        colour: Of points and line.
-        height: In pixels.
+        frame: Columns ``policy_version``, ``value``, ``low``, ``high`` (null: the interval is unknown), ``episodes``.
+        title: The title of the vertical axis.
+        is_share: Whether the value lies between 0 and 1 and is shown as a percentage.
+        colour: The colour of points and line.
+        height: The height in pixels.
     """
-    shown = frame.filter(pl.col("value").is_not_null())
-    order = shown["policy_version"].unique(maintain_order=True).to_list()
+    known = frame.filter(pl.col("value").is_not_null())
+    order = known["policy_version"].unique(maintain_order=True).to_list()
     scale = alt.Scale(domain=[0, 1]) if is_share else alt.Scale(zero=False, nice=True, padding=8)
     axis = alt.Axis(format="%") if is_share else alt.Axis()
     number_format = ".1%" if is_share else "+.3f"
-    base = alt.Chart(shown, height=height).encode(
+    base = alt.Chart(known, height=height).encode(
         x=alt.X(
             "policy_version:N", sort=order, title=None, axis=alt.Axis(labelAngle=0, labelLimit=160, labelFlush=False)
         ),
@@ -146,13 +146,13 @@ def by_version(
 
 
 def share_bars(frame: pl.DataFrame, highest: float, fault_owner: str) -> AnyChart:
-    """Share of each version's episodes as bars on a common axis, for one of several charts beside each other.
+    """Draw the share of each version's episodes as bars; charts beside each other have one common axis.
 
     Args:
-        frame: Columns ``policy_version``, ``value``, ``low``, ``high``, and what was counted: ``failed_episodes``,
-            ``failures``, ``episodes``.
+        frame: Columns ``policy_version``, ``value``, ``low``, ``high``, and the counts ``failed_episodes``,
+            ``failures`` and ``episodes``.
         highest: The end of the axis, the same for all charts of a row.
-        fault_owner: Gives the colour.
+        fault_owner: The owner of the failures; it determines the colour.
     """
     order = frame["policy_version"].to_list()
     base = alt.Chart(frame, height=150).encode(
@@ -170,8 +170,8 @@ def share_bars(frame: pl.DataFrame, highest: float, fault_owner: str) -> AnyChar
             alt.Tooltip("value:Q", title="share of episodes", format=".1%"),
             alt.Tooltip("low:Q", title="95 % from", format=".1%"),
             alt.Tooltip("high:Q", title="to", format=".1%"),
-            alt.Tooltip("failed_episodes:Q", title="episodes that failed so"),
-            alt.Tooltip("failures:Q", title="failures, recovered ones too"),
+            alt.Tooltip("failed_episodes:Q", title="episodes with it, not recovered"),
+            alt.Tooltip("failures:Q", title="failures, including recovered ones"),
             alt.Tooltip("episodes:Q", title="episodes of the version"),
         ],
     )
@@ -181,10 +181,10 @@ def share_bars(frame: pl.DataFrame, highest: float, fault_owner: str) -> AnyChar
 
 
 def metric_by_step(frame: pl.DataFrame, title: str, *, is_tall: bool = False) -> AnyChart:
-    """One metric of one or more jobs by training step; columns ``job``, ``step``, ``value``."""
+    """Draw one metric of one or more jobs by training step; columns ``job``, ``step``, ``value``."""
     jobs = frame["job"].unique(maintain_order=True).to_list()
     legend = alt.Legend(orient="top", title=None) if len(jobs) > 1 else None
-    # One job is blue like everything that is measured; several take the theme's colours.
+    # One job is blue, as all measured values are; several jobs take the theme's colours.
     scale = alt.Scale() if len(jobs) > 1 else alt.Scale(range=[BLUE])
     chart: AnyChart = (
         alt.Chart(frame, height=280 if is_tall else 180)
@@ -196,7 +196,7 @@ def metric_by_step(frame: pl.DataFrame, title: str, *, is_tall: bool = False) ->
                 scale=alt.Scale(nice=False, zero=False, padding=8),
                 axis=alt.Axis(tickMinStep=1, format="d", tickCount=12),
             ),
-            y=alt.Y("value:Q", title=title, scale=_not_of_noise(frame["value"])),
+            y=alt.Y("value:Q", title=title, scale=_value_scale(frame["value"])),
             color=alt.Color("job:N", sort=jobs, legend=legend, scale=scale),
             tooltip=["job:N", "step:Q", alt.Tooltip("value:Q", format=".5g")],
         )
@@ -204,8 +204,8 @@ def metric_by_step(frame: pl.DataFrame, title: str, *, is_tall: bool = False) ->
     return chart
 
 
-def _not_of_noise(values: pl.Series) -> alt.Scale:
-    """A scale that shows a constant as one, and not its last digits blown up."""
+def _value_scale(values: pl.Series) -> alt.Scale:
+    """Return a scale that shows a constant as a flat line instead of magnifying its rounding noise."""
     finite = [float(value) for value in values.drop_nulls() if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     margin = max(abs(low), abs(high)) * 0.01 or 1.0
@@ -213,5 +213,5 @@ def _not_of_noise(values: pl.Series) -> alt.Scale:
 
 
 def _bucket_end(bucket_s: int) -> pl.Expr:
-    # A little short of the next bucket, so that neighbouring bars stay apart.
+    # 85 % of the bucket, so that neighbouring bars stay apart.
     return (pl.col("bucket") + pl.duration(milliseconds=bucket_s * 850)).alias("bucket_end")

@@ -1,4 +1,4 @@
-"""A conversation as chat: each message once, tool results under the call that caused them, errors marked."""
+"""Draw a conversation as chat: each message once, tool results after their calls, errors marked."""
 # pyright: reportUnknownMemberType=false
 
 from typing import Final
@@ -7,18 +7,18 @@ import streamlit as st
 
 from spanloop.dashboard.components import markup
 from spanloop.dashboard.view_models.conversation import (
-    Message,
-    Part,
+    ChatMessage,
+    ConversationStep,
+    MessagePart,
     StepRecord,
     ToolResult,
-    Turn,
-    conversation,
+    build_conversation,
     pretty_json,
 )
 from spanloop.dashboard.view_models.formatting import duration, short_id
 
-_FOLDED_FROM: Final = 4
-"""Messages before the question of a first prompt, worked examples or a long history, from which on they are folded."""
+_FOLD_FROM: Final = 4
+"""Fold the messages before a prompt's last user message (examples, history) when there are at least so many."""
 _AVATARS: Final = {
     "system": ":material/settings:",
     "user": ":material/person:",
@@ -27,37 +27,37 @@ _AVATARS: Final = {
 }
 
 
-def chat(records: list[StepRecord], first_step: int) -> None:
-    """Draw the turns from ``first_step`` on; earlier records only say what was seen before."""
-    turns = [turn for turn in conversation(records) if turn.step >= first_step]
-    several = len({turn.agent_name for turn in turns}) > 1
-    for turn in turns:
-        _turn(turn, several_agents=several)
+def show_conversation(records: list[StepRecord], first_step: int) -> None:
+    """Draw the steps from ``first_step`` on; earlier records only determine which messages are new."""
+    steps = [step for step in build_conversation(records) if step.step >= first_step]
+    has_several_agents = len({step.agent_name for step in steps}) > 1
+    for step in steps:
+        _step(step, has_several_agents=has_several_agents)
 
 
-def _turn(turn: Turn, *, several_agents: bool) -> None:
-    agent = f" · {turn.agent_name}" if several_agents and turn.agent_name else ""
-    st.caption(f"step {turn.step}{agent}")
-    if turn.is_restart:
-        st.caption(":orange[A prompt that continues no step shown so far; all of it is shown.]")
-    system = [message for message in turn.new_messages if message.role == "system"]
-    others = [message for message in turn.new_messages if message.role != "system"]
-    for message in system:
+def _step(step: ConversationStep, *, has_several_agents: bool) -> None:
+    agent = f" · {step.agent_name}" if has_several_agents and step.agent_name else ""
+    st.caption(f"step {step.step}{agent}")
+    if step.is_restart:
+        st.caption(":orange[This prompt does not continue an earlier step; all its messages are shown.]")
+    system_messages = [message for message in step.new_messages if message.role == "system"]
+    messages = [message for message in step.new_messages if message.role != "system"]
+    for message in system_messages:
         _message(message)
-    asked = max((index for index, message in enumerate(others) if message.role == "user"), default=0)
-    if asked >= _FOLDED_FROM:
-        with st.expander(f"{asked} earlier messages", icon=":material/history:"):
-            for message in others[:asked]:
+    question = max((index for index, message in enumerate(messages) if message.role == "user"), default=0)
+    if question >= _FOLD_FROM:
+        with st.expander(f"{question} earlier messages", icon=":material/history:"):
+            for message in messages[:question]:
                 _message(message, is_folded=True)
-        others = others[asked:]
-    for message in others:
+        messages = messages[question:]
+    for message in messages:
         _message(message)
-    _message(turn.action)
-    for result in turn.tool_results:
+    _message(step.action)
+    for result in step.tool_results:
         _tool_result(result)
 
 
-def _message(message: Message, *, is_folded: bool = False) -> None:
+def _message(message: ChatMessage, *, is_folded: bool = False) -> None:
     if message.role == "system":
         with st.expander("System prompt", icon=_AVATARS["system"]):
             for part in message.parts:
@@ -70,11 +70,11 @@ def _message(message: Message, *, is_folded: bool = False) -> None:
             _part(part, is_folded=is_folded)
 
 
-def _part(part: Part, *, is_folded: bool = False) -> None:
+def _part(part: MessagePart, *, is_folded: bool = False) -> None:
     match part.kind:
         case "text":
             st.html(markup.text_block(part.content))
-        case "reasoning" if is_folded:  # one expander cannot hold another
+        case "reasoning" if is_folded:  # expanders cannot be nested
             st.caption("Reasoning")
             st.html(markup.text_block(part.content))
         case "reasoning":
@@ -82,21 +82,21 @@ def _part(part: Part, *, is_folded: bool = False) -> None:
                 st.html(markup.text_block(part.content))
         case "tool_call":
             call = f" · `{short_id(part.call_id, 14)}`" if part.call_id else ""
-            st.markdown(f":material/build: calls **{markup.plain(part.name)}**{call}")
-            st.code(markup.cut(pretty_json(part.content)), language="json", wrap_lines=True)
+            st.markdown(f":material/build: calls **{markup.escape_md(part.name)}**{call}")
+            st.code(markup.truncate(pretty_json(part.content)), language="json", wrap_lines=True)
         case "tool_call_response":
-            st.code(markup.cut(pretty_json(part.content)), language="json", wrap_lines=True)
+            st.code(markup.truncate(pretty_json(part.content)), language="json", wrap_lines=True)
         case "raw":
-            st.caption(":orange[Not a canonical message part; shown as stored.]")
-            st.code(markup.cut(part.content), language=None, wrap_lines=True)
+            st.caption(":orange[This message part has an unknown format; it is shown as stored.]")
+            st.code(markup.truncate(part.content), language=None, wrap_lines=True)
 
 
 def _tool_result(result: ToolResult) -> None:
-    took = f" · {duration(result.duration_ns)}" if result.duration_ns else ""
+    elapsed = f" · {duration(result.duration_ns)}" if result.duration_ns else ""
     with st.chat_message("tool", avatar=_AVATARS["tool"]):
         if result.is_error:
-            kind = f" · {markup.plain(result.error_type)}" if result.error_type else ""
-            st.markdown(f":red[✕ **{markup.plain(result.name)}** failed{kind}]{took}")
+            kind = f" · {markup.escape_md(result.error_type)}" if result.error_type else ""
+            st.markdown(f":red[✕ **{markup.escape_md(result.name)}** failed{kind}]{elapsed}")
         else:
-            st.markdown(f"**{markup.plain(result.name)}** returned{took}")
-        st.code(markup.cut(pretty_json(result.content)), language=None, wrap_lines=True)
+            st.markdown(f"**{markup.escape_md(result.name)}** returned{elapsed}")
+        st.code(markup.truncate(pretty_json(result.content)), language=None, wrap_lines=True)

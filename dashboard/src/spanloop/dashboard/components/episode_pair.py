@@ -1,4 +1,4 @@
-"""Two episodes of one task in two columns: what was said and done, what failed, what it earned."""
+"""Draw two episodes of one task in two columns: conversation, failures and rewards."""
 # pyright: reportUnknownMemberType=false
 
 from typing import Final
@@ -8,10 +8,10 @@ import streamlit as st
 from streamlit.column_config import NumberColumn
 
 from spanloop.dashboard.components import tables
-from spanloop.dashboard.components.chat import chat
-from spanloop.dashboard.components.episode import failure_cards
-from spanloop.dashboard.components.markup import plain
-from spanloop.dashboard.queries import episodes as reads
+from spanloop.dashboard.components.chat import show_conversation
+from spanloop.dashboard.components.episode_detail import show_failure_cards
+from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.queries import episodes
 from spanloop.dashboard.view_models.formatting import signed
 from spanloop.store import Store
 from spanloop.training.evaluation import EpisodePair
@@ -21,24 +21,26 @@ _OUTCOMES: Final = {"success": ":green[✓ success]", "failure": ":red[✕ failu
 
 
 def show(store: Store, pair: EpisodePair) -> None:
-    """Draw both episodes; one that is gone by now is said to be."""
-    heads = [reads.episode(store, episode_id) for episode_id in (pair.before_episode_id, pair.after_episode_id)]
-    before, after = (None if head is None or head.is_deleted else head for head in heads)
+    """Draw both episodes, or a warning when one is no longer stored."""
+    pair_episodes = [
+        episodes.fetch_episode(store, episode_id) for episode_id in (pair.before_episode_id, pair.after_episode_id)
+    ]
+    before, after = (None if episode is None or episode.is_deleted else episode for episode in pair_episodes)
     if before is None or after is None:
-        st.warning("An episode of this pair was converted again into another one; reload.", icon=":material/merge:")
+        st.warning("A new conversion replaced an episode of this pair. Reload the page.", icon=":material/merge:")
         return
     if before.reward_breakdown or after.reward_breakdown:
-        _components(before, after)
-    for column, title, head in zip(st.columns(2, gap="medium"), ("Before", "After"), (before, after), strict=True):
+        _reward_components(before, after)
+    for column, title, episode in zip(st.columns(2, gap="medium"), ("Before", "After"), (before, after), strict=True):
         with column:
-            _head(store, title, head)
-    # Columns of their own, so that both conversations begin at one height.
-    for column, head in zip(st.columns(2, gap="medium"), (before, after), strict=True):
+            _summary(store, title, episode)
+    # New columns, so that both conversations begin at the same height.
+    for column, episode in zip(st.columns(2, gap="medium"), (before, after), strict=True):
         with column:
-            _conversation(store, head)
+            _conversation(store, episode)
 
 
-def _components(before: reads.Episode, after: reads.Episode) -> None:
+def _reward_components(before: episodes.Episode, after: episodes.Episode) -> None:
     names = sorted(before.reward_breakdown | after.reward_breakdown)
     rows = [(name, before.reward_breakdown.get(name), after.reward_breakdown.get(name)) for name in names]
     rows.append(("the episode's reward", before.reward, after.reward))
@@ -49,27 +51,27 @@ def _components(before: reads.Episode, after: reads.Episode) -> None:
     tables.show(frame, {"before": number, "after": number, "difference": number})
 
 
-def _head(store: Store, title: str, head: reads.Episode) -> None:
-    st.subheader(f"{title}: {plain(head.policy_version)}", anchor=False)
+def _summary(store: Store, title: str, episode: episodes.Episode) -> None:
+    st.subheader(f"{title}: {escape_md(episode.policy_version)}", anchor=False)
     facts = [
-        _OUTCOMES.get(head.outcome, ":gray[unknown outcome]"),
-        f"reward **{signed(head.reward)}**",
-        f"{head.step_count} steps",
-        f"{head.tool_error_count} of {head.tool_call_count} tool calls failed",
+        _OUTCOMES.get(episode.outcome, ":gray[unknown outcome]"),
+        f"reward **{signed(episode.reward)}**",
+        f"{episode.step_count} steps",
+        f"{episode.tool_error_count} of {episode.tool_call_count} tool calls failed",
     ]
     st.markdown(" · ".join(facts))
     st.page_link(
         "../pages/episodes.py",
         label="The whole episode",
         icon=":material/open_in_new:",
-        query_params={"episode": head.episode_id},
+        query_params={"episode": episode.episode_id},
     )
-    if not failure_cards(store, head):
+    if not show_failure_cards(store, episode):
         st.caption("No failure was found in it.")
 
 
-def _conversation(store: Store, head: reads.Episode) -> None:
-    if head.step_count:
-        chat(reads.step_records(store, head, 0, _MAX_STEPS - 1), 0)
-    if head.step_count > _MAX_STEPS:
-        st.caption(f"Only the first {_MAX_STEPS} of {head.step_count} steps are shown.")
+def _conversation(store: Store, episode: episodes.Episode) -> None:
+    if episode.step_count:
+        show_conversation(episodes.fetch_step_records(store, episode, 0, _MAX_STEPS - 1), 0)
+    if episode.step_count > _MAX_STEPS:
+        st.caption(f"Only the first {_MAX_STEPS} of {episode.step_count} steps are shown.")

@@ -1,4 +1,4 @@
-"""The form that submits a job now, or schedules it for a time or by cron."""
+"""Draw the form that submits a job now, or schedules it for a time or by cron."""
 # pyright: reportUnknownMemberType=false
 
 from dataclasses import dataclass, replace
@@ -8,15 +8,15 @@ from typing import Final
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components.markup import plain
-from spanloop.dashboard.components.page_frame import nothing_yet, problem
+from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.page_frame import empty_state, show_error
 from spanloop.dashboard.view_models.jobs import FormErrors, JobForm, When, as_utc, to_spec
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
 from spanloop.training.jobs import Device, JobSpec
 
 NEXT_VIEW: Final = "jobs_next_view"
-"""Session state: the view that the page shows at its next run, because a widget cannot be set once it is drawn."""
+"""Session state: the view of the next run, because a widget that is drawn cannot be set."""
 
 _KINDS: Final = {
     JobKind.GRPO: "GRPO: learn from rewards",
@@ -31,38 +31,38 @@ _WHEN: Final[tuple[When, ...]] = ("Now", "At a time", "Repeatedly")
 
 
 @dataclass(frozen=True, slots=True)
-class _Firing:
-    """When the job should run; both empty means now."""
+class _RunTime:
+    """When the job runs: now when both are None."""
 
     at: datetime | None = None
     cron: str | None = None
 
 
 def show() -> None:
-    """Draw the form; submit when its button is pressed."""
+    """Draw the form; submit when the user presses its button."""
     versions = [model.reference for model in resources.registry().list()]
     if not versions:
-        nothing_yet(
+        empty_state(
             "No model is registered, so there is nothing to train.",
             "Register a Hugging Face folder first:",
-            resources.command("models add NAME FOLDER"),
+            resources.cli_command("models add NAME FOLDER"),
         )
         return
     form = _fields(versions)
-    firing, label = _when()
+    run_time, label = _run_time_control()
     if not st.button(label, type="primary", icon=":material/play_arrow:", key="submit"):
         return
     spec = to_spec(form)
     if isinstance(spec, FormErrors):
-        st.error("\n".join(f"- {plain(message)}" for message in spec.messages))
+        st.error("\n".join(f"- {escape_md(message)}" for message in spec.messages))
         return
-    if firing.at is not None and firing.at < resources.now():
-        st.error(f"{firing.at:%Y-%m-%d %H:%M} UTC has passed; choose a later time, or “Now”.")
+    if run_time.at is not None and run_time.at < resources.now():
+        st.error(f"{run_time.at:%Y-%m-%d %H:%M} UTC has passed; choose a later time, or “Now”.")
         return
     try:
-        _act(spec, firing)
+        _submit(spec, run_time)
     except SpanloopError as error:
-        problem(error)
+        show_error(error)
 
 
 def _fields(versions: list[str]) -> JobForm:
@@ -71,7 +71,7 @@ def _fields(versions: list[str]) -> JobForm:
     )
     is_grpo = kind is JobKind.GRPO
     first, second, third, fourth = st.columns(4)
-    base = first.selectbox("Start from", versions, key="base", help="The model version that is trained further")
+    base = first.selectbox("Start from", versions, key="base", help="The model version to train")
     steps = second.number_input(
         "Steps", min_value=1, value=10, key="steps", help="Optimiser steps, each over one batch"
     )
@@ -86,14 +86,14 @@ def _fields(versions: list[str]) -> JobForm:
         pause = st.toggle(
             "Stop serving while it trains",
             key="pause_serving",
-            help="Where memory or cores are short: vLLM is stopped, and started again afterwards",
+            help="Stops vLLM to free memory and cores, and starts it again afterwards",
         )
     form = JobForm(kind, base or "", "", steps, batch_groups, learning_rate, 100_000, 0, deploy, pause_serving=pause)
-    with st.expander("Which episodes, and the rest"):
-        return _more(form, versions)
+    with st.expander("Episodes and other settings"):
+        return _optional_fields(form, versions)
 
 
-def _more(form: JobForm, versions: list[str]) -> JobForm:
+def _optional_fields(form: JobForm, versions: list[str]) -> JobForm:
     is_grpo = form.kind is JobKind.GRPO
     left, middle, right = st.columns(3)
     prefix = left.text_input(
@@ -113,7 +113,7 @@ def _more(form: JobForm, versions: list[str]) -> JobForm:
         value=4096,
         step=256,
         key="max_response_tokens",
-        help="Tool results between the answers included; longer rows are left out, and counted",
+        help="Includes tool results between responses; longer rows are left out and counted",
     )
     name = left.text_input("Name of the result", placeholder=form.base.partition("@")[0], key="result_name")
     seed = middle.number_input("Seed", min_value=0, value=0, key="seed")
@@ -125,13 +125,13 @@ def _more(form: JobForm, versions: list[str]) -> JobForm:
         epochs = left.number_input("Passes over each batch", min_value=1, value=1, key="epochs")
     else:
         min_reward = right.number_input(
-            "Least reward of an episode", value=None, placeholder="any, and without a reward too", key="min_reward"
+            "Least reward of an episode", value=None, placeholder="any, or no reward", key="min_reward"
         )
     since = left.datetime_input(
         "Only episodes since (UTC)",
         value=None,
         key="since",
-        help="Started then or later; empty means from the beginning",
+        help="Episodes that started then or later; empty for all",
     )
     device = middle.selectbox("Compute on", list(_DEVICES), format_func=_DEVICES.__getitem__, key="device")
     attempts = right.number_input(
@@ -140,13 +140,13 @@ def _more(form: JobForm, versions: list[str]) -> JobForm:
         max_value=100,
         value=3,
         key="max_attempts",
-        help="How often it is started when its process or its scheduler is killed; one that fails by itself is not",
+        help="A job starts again only after its process or scheduler was killed, not after it failed",
     )
     ray = left.text_input(
         "Ray cluster",
-        placeholder="none: one is started for the job",
+        placeholder="none: the job starts its own",
         key="ray_address",
-        help="host:port of a running cluster whose machines see the data directory under the same path",
+        help="host:port of a running cluster whose machines have the data directory at the same path",
     )
     return replace(
         form,
@@ -168,9 +168,9 @@ def _more(form: JobForm, versions: list[str]) -> JobForm:
     )
 
 
-def _when() -> tuple[_Firing, str]:
-    chosen = st.segmented_control("When", list(_WHEN), default="Now", key="when", required=True)
-    if chosen == "At a time":
+def _run_time_control() -> tuple[_RunTime, str]:
+    when = st.segmented_control("When", list(_WHEN), default="Now", key="when", required=True)
+    if when == "At a time":
         now = resources.now()
         at = st.datetime_input(
             "Time (UTC)",
@@ -178,27 +178,27 @@ def _when() -> tuple[_Firing, str]:
             key="at",
             width=260,
         )
-        return _Firing(at=as_utc(at) if at else None), "Schedule it"
-    if chosen == "Repeatedly":
+        return _RunTime(at=as_utc(at) if at else None), "Schedule it"
+    if when == "Repeatedly":
         cron = st.text_input(
             "Cron (UTC)",
             value="0 3 * * *",
             key="cron",
             width=260,
-            help="minute hour day month weekday; this is every night at three",
+            help="minute hour day month weekday; 0 3 * * * is every night at three",
         )
-        return _Firing(cron=cron), "Schedule it"
-    return _Firing(), "Start it"
+        return _RunTime(cron=cron), "Schedule it"
+    return _RunTime(), "Start it"
 
 
-def _act(spec: JobSpec, firing: _Firing) -> None:
+def _submit(spec: JobSpec, run_time: _RunTime) -> None:
     api = resources.job_api()
-    if firing == _Firing():
+    if run_time == _RunTime():
         job = api.submit(spec)
         st.session_state[NEXT_VIEW] = "Jobs"
         st.query_params["job"] = job.id
     else:
-        schedule = api.schedule(spec, cron=firing.cron, at=firing.at)
+        schedule = api.schedule(spec, cron=run_time.cron, at=run_time.at)
         st.toast(f"Scheduled; it fires next at {schedule.next_at:%Y-%m-%d %H:%M} UTC.")
         st.session_state[NEXT_VIEW] = "Schedules"
     st.rerun()

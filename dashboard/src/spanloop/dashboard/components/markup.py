@@ -1,7 +1,7 @@
-"""The two views that Streamlit has no element for, as HTML: the span tree and the token strip.
+"""HTML for what Streamlit has no element for: the span tree and the token strip; escaping of Markdown.
 
-Invariant: every text from the store is escaped; nothing but numbers and our own constants reaches an attribute
-unescaped. Styles are inline and use translucent greys and ``currentColor``, so that light and dark both work.
+Invariant: every text from the store is escaped; only numbers and constants of this module reach an attribute
+unescaped. Styles are inline and use translucent greys, so that light and dark themes both work.
 """
 
 from html import escape
@@ -29,7 +29,7 @@ _CUT: Final = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 
 
 def span_tree(lines: list[SpanLine]) -> str:
-    """A table of spans: name by depth, kind, tokens, duration and a bar on the common time axis."""
+    """Return a table of spans: indented name, kind, tokens, duration and a bar on the common time axis."""
     head = (
         f'<div style="{_GRID};opacity:.6;font-size:.8rem;padding:2px 0">'
         f'<div>span</div><div>kind</div><div style="{_NUMBER}">tokens</div><div style="{_NUMBER}">took</div>'
@@ -40,9 +40,9 @@ def span_tree(lines: list[SpanLine]) -> str:
 
 
 def token_strip(cells: list[TokenCell], *, with_text: bool = True, with_id: bool = False) -> str:
-    """Tokens in reading order: sampled ones blue (stronger when unlikely), given ones grey, the prompt plain.
+    """Return tokens in order: sampled ones blue (stronger when unlikely), given ones grey, the prompt without colour.
 
-    A token without text shows its id whatever was asked.
+    A token without text always shows its id.
     """
     body = "".join(_token(cell, with_text=with_text, with_id=with_id) for cell in cells)
     style = "font-family:monospace;font-size:.8rem;line-height:1.9;overflow-wrap:anywhere"
@@ -50,7 +50,7 @@ def token_strip(cells: list[TokenCell], *, with_text: bool = True, with_id: bool
 
 
 def token_legend() -> str:
-    """What the colours of a token strip mean."""
+    """Return the legend of a token strip."""
     parts = (
         ("transparent", "prompt"),
         (_rgba(BLUE, 0.15), "sampled by the policy, likely"),
@@ -66,21 +66,21 @@ def token_legend() -> str:
 
 
 def text_block(text: str, *, at_most: int = 20_000) -> str:
-    """Text exactly as it is, wrapped, never read as Markdown: a message must not draw images or fetch anything."""
-    rest = len(text) - at_most
-    more = f'<div style="opacity:.6">… {rest:,} more characters</div>' if rest > 0 else ""
+    """Return text verbatim and wrapped; it is never read as Markdown, so a message cannot load an image."""
+    hidden = len(text) - at_most
+    more = f'<div style="opacity:.6">… {hidden:,} more characters</div>' if hidden > 0 else ""
     return f'<div style="white-space:pre-wrap;overflow-wrap:anywhere">{escape(text[:at_most])}</div>{more}'
 
 
-def plain(text: str) -> str:
-    """Text for a Markdown element, shown as it is: names and errors from outside must not become links or images."""
+def escape_md(text: str) -> str:
+    """Escape text for a Markdown element, so that stored names and errors cannot become links or images."""
     return "".join(f"\\{character}" if character in _MARKDOWN else character for character in text)
 
 
-def cut(text: str, at_most: int = 20_000) -> str:
-    """Text of a code block, cut where a page would become slow, and saying so."""
-    rest = len(text) - at_most
-    return f"{text[:at_most]}\n… {rest:,} more characters" if rest > 0 else text
+def truncate(text: str, at_most: int = 20_000) -> str:
+    """Cut long text of a code block, which would make a page slow, and append the number of hidden characters."""
+    hidden = len(text) - at_most
+    return f"{text[:at_most]}\n… {hidden:,} more characters" if hidden > 0 else text
 
 
 def _span_line(line: SpanLine) -> str:
@@ -113,10 +113,10 @@ def _span_notes(line: SpanLine) -> str:
     span = line.span
     notes: list[str] = []
     if span.is_error:
-        known = (span.error_type or "error", one_line(span.status_message, 80))
-        # Many instrumentors begin the message with the type.
-        what = known[1] if known[1].startswith(known[0]) else ": ".join(part for part in known if part)
-        notes.append(f'<span style="color:{RED}"> ✕ {escape(what)}</span>')
+        texts = (span.error_type or "error", one_line(span.status_message, 80))
+        # Many instrumentors repeat the type at the start of the message.
+        error = texts[1] if texts[1].startswith(texts[0]) else ": ".join(text for text in texts if text)
+        notes.append(f'<span style="color:{RED}"> ✕ {escape(error)}</span>')
     if span.dropped_attributes:
         notes.append(f'<span style="color:{AMBER}"> {span.dropped_attributes} attributes dropped</span>')
     if span.model and span.kind == "llm":
@@ -132,20 +132,20 @@ def _token(cell: TokenCell, *, with_text: bool, with_id: bool) -> str:
             background = "rgba(128,128,128,.25)"
         case "prompt":
             background = "transparent"
-    known = f" · logprob {cell.logprob:.3f}" if cell.logprob is not None else ""
-    title = escape(f"{cell.role} {cell.position} · id {cell.token_id}{known}", quote=True)
-    shown = escape(_visible(cell.text)) if with_text else ""
-    if with_id or not shown:
-        small = "font-size:.65rem;opacity:.7" if shown else ""
-        shown += f'<span style="{small}">{" " if shown else ""}{cell.token_id}</span>'
+    logprob = f" · logprob {cell.logprob:.3f}" if cell.logprob is not None else ""
+    title = escape(f"{cell.role} {cell.position} · id {cell.token_id}{logprob}", quote=True)
+    label = escape(_visible_whitespace(cell.text)) if with_text else ""
+    if with_id or not label:
+        small = "font-size:.65rem;opacity:.7" if label else ""
+        label += f'<span style="{small}">{" " if label else ""}{cell.token_id}</span>'
     opacity = ";opacity:.6" if cell.role == "prompt" else ""
     return (
         f'<span title="{title}" style="background:{background};padding:1px 3px;margin-right:2px;border-radius:3px'
-        f'{opacity}">{shown}</span>' + ("<br>" if cell.text.endswith("\n") else " ")
+        f'{opacity}">{label}</span>' + ("<br>" if cell.text.endswith("\n") else " ")
     )
 
 
-def _visible(text: str) -> str:
+def _visible_whitespace(text: str) -> str:
     return text.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "·")
 
 

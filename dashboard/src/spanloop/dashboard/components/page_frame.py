@@ -1,6 +1,6 @@
-"""The frame of every page: its title, its time range, and what it says when something is missing.
+"""Parts that all pages share: title, filters, and messages for errors and empty data.
 
-Invariant: an error of ours becomes one message with the next command. Anything else is a bug and stays one.
+Invariant: a `SpanloopError` becomes one message with the next command. Any other exception is a bug and is not caught.
 """
 # pyright: reportUnknownMemberType=false
 
@@ -11,8 +11,8 @@ from typing import Final
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components.markup import plain
-from spanloop.dashboard.queries import policy_versions as version_reads
+from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.queries import policy_versions
 from spanloop.dashboard.view_models.series import RANGES, since_s
 from spanloop.semconv.errors import NotRunningError, SpanloopError, StoreError
 from spanloop.store import Store
@@ -22,64 +22,64 @@ DEFAULT_RANGE: Final = "All"
 
 @contextmanager
 def page(title: str, subtitle: str = "") -> Generator[None]:
-    """Draw the title; turn an error of ours inside the block into a message."""
+    """Draw the title; show a `SpanloopError` of the block as a message."""
     st.title(title, anchor=False)
     if subtitle:
-        st.caption(plain(subtitle))
+        st.caption(escape_md(subtitle))
     try:
         yield
     except SpanloopError as error:
-        problem(error)
+        show_error(error)
 
 
-def problem(error: SpanloopError) -> None:
-    """What went wrong and what to do next."""
-    st.error(plain(error.what), icon=":material/error:")
+def show_error(error: SpanloopError) -> None:
+    """Draw an error and its next step."""
+    st.error(escape_md(error.what), icon=":material/error:")
     if isinstance(error, NotRunningError):
-        next_step("Start spanloop on this data directory, then reload:", resources.command("up"))
+        show_command("Start spanloop on this data directory, then reload:", resources.cli_command("up"))
         return
     if error.next_step:
-        st.caption(f"Next: {plain(error.next_step)}")
+        st.caption(f"Next: {escape_md(error.next_step)}")
     if isinstance(error, StoreError):
-        next_step("Is ClickHouse still running? This says what is:", resources.command("status"))
+        show_command("Check whether ClickHouse still runs:", resources.cli_command("status"))
 
 
-def nothing_yet(what: str, how: str, command: str) -> None:
-    """An empty page: what is missing and the command that brings it."""
-    st.info(plain(what), icon=":material/inbox:")
-    next_step(how, command)
+def empty_state(what: str, how: str, command: str) -> None:
+    """Draw what an empty page lacks and the command that creates it."""
+    st.info(escape_md(what), icon=":material/inbox:")
+    show_command(how, command)
 
 
-def missing(what: str, how: str, command: str, *, icon: str) -> None:
-    """One line about something that does not run while the page works without it."""
+def show_not_running(what: str, how: str, command: str, *, icon: str) -> None:
+    """Draw one line about a service that does not run; the page works without it."""
     st.warning(f"{what} {how} `{command}`", icon=icon)
 
 
-def next_step(how: str, command: str) -> None:
-    """One sentence and one command to copy."""
+def show_command(how: str, command: str) -> None:
+    """Draw one sentence and one command to copy."""
     st.caption(how)
     st.code(command, language="bash")
 
 
-def time_range(key: str = "range") -> int:
-    """A control for how far back a page looks; seconds since the epoch, 0 for everything."""
-    chosen = st.segmented_control(
+def select_time_range(key: str = "range") -> int:
+    """Draw the time range control; return its start in seconds since the epoch, 0 for all time."""
+    label = st.segmented_control(
         "Time range", list(RANGES), default=DEFAULT_RANGE, key=key, label_visibility="collapsed", required=True
     )
-    return since_s(chosen or DEFAULT_RANGE, resources.now().timestamp())
+    return since_s(label or DEFAULT_RANGE, resources.now().timestamp())
 
 
-def task_set(store: Store) -> str:
-    """A control that narrows a page to tasks of one set (``test-``, ``train-``); the prefix, empty for all.
+def select_task_prefix(store: Store) -> str:
+    """Draw a control for the prefix of task ids (``test-``, ``train-``); return the prefix, empty for all tasks.
 
-    Drawn only where task ids fall into sets. Versions compare fairly on the same tasks only.
+    Drawn only where task ids have at least two prefixes. Only results on the same tasks compare fairly.
     """
-    sets = version_reads.task_sets(store)
-    if len(sets) < 2:
+    prefixes = policy_versions.fetch_task_prefixes(store)
+    if len(prefixes) < 2:
         return ""
-    chosen: str | None = st.selectbox(
+    prefix: str | None = st.selectbox(
         "Tasks",
-        sets,
+        prefixes,
         index=None,
         placeholder="all tasks",
         key="tasks",
@@ -87,4 +87,4 @@ def task_set(store: Store) -> str:
         label_visibility="collapsed",
         width=200,
     )
-    return chosen or ""
+    return prefix or ""

@@ -1,4 +1,4 @@
-"""Tables that lists share: which columns, how they are headed, and which row a person picked."""
+"""Tables with shared columns and formats, and the selection of a row."""
 # pyright: reportUnknownMemberType=false
 
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.view_models.formatting import DASH
 
 Columns = dict[str, ColumnConfig]
-"""Column name to how Streamlit shows it."""
+"""Column name to Streamlit's column configuration."""
 
 _ROW_PX: Final = 35
-"""Height of a row, and of the header."""
+"""Height of a row and of the header."""
 
 TIME_FORMAT: Final = "YYYY-MM-DD HH:mm:ss"
 
@@ -24,14 +24,14 @@ OUTCOME_MARKS: Final = {"success": "✓ success", "failure": "✕ failure"}
 
 
 def pick_row(frame: pl.DataFrame, ids: list[str], *, key: str, columns: Columns, at_most: int = 14) -> str | None:
-    """Draw ``frame`` and return the id of the row of which a cell was clicked.
+    """Draw ``frame`` and return the id of the row that was clicked, else None.
 
     Args:
-        frame: What is shown, in this order.
-        ids: Parallel to the rows of ``frame``.
-        key: Of the widget; its selection lives in the session state under it.
+        frame: The table's content, in the order shown.
+        ids: The rows' ids, parallel to ``frame``.
+        key: The widget's key, under which the session state holds the selection.
         columns: Headings and formats.
-        at_most: Rows that are seen at once; a longer table scrolls.
+        at_most: Number of visible rows; a longer table scrolls.
     """
     state = st.dataframe(
         frame,
@@ -47,8 +47,8 @@ def pick_row(frame: pl.DataFrame, ids: list[str], *, key: str, columns: Columns,
     return ids[rows[0]] if rows and rows[0] < len(ids) else None
 
 
-def frame(rows: list[dict[str, object]]) -> pl.DataFrame:
-    """Rows of control state as a table; every row must have the same keys."""
+def to_frame(rows: list[dict[str, object]]) -> pl.DataFrame:
+    """Return rows as a frame; all rows must have the same keys."""
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -57,25 +57,25 @@ def show(frame: pl.DataFrame, columns: Columns) -> None:
     st.dataframe(frame, hide_index=True, column_config=columns, placeholder=DASH)
 
 
-def facts(values: Mapping[str, str], *, heading: str = "what") -> None:
-    """Names and what they are, one a row."""
-    shown = pl.DataFrame({heading: list(values), "value": list(values.values())}, schema=[heading, "value"])
+def show_facts(values: Mapping[str, str], *, heading: str = "what") -> None:
+    """Draw a table of names and values, one pair a row."""
+    facts = pl.DataFrame({heading: list(values), "value": list(values.values())}, schema=[heading, "value"])
     columns: Columns = {heading: TextColumn(width="small"), "value": TextColumn(width="large")}
-    st.dataframe(shown.cast(pl.String), hide_index=True, column_config=columns, height="content", placeholder=DASH)
+    st.dataframe(facts.cast(pl.String), hide_index=True, column_config=columns, height="content", placeholder=DASH)
 
 
-def when(label: str, help_text: str = "") -> ColumnConfig:
-    """A moment in the viewer's time zone."""
+def time_column(label: str, help_text: str = "") -> ColumnConfig:
+    """Return a column of moments, shown in the viewer's time zone."""
     return DatetimeColumn(label, format=TIME_FORMAT, timezone=resources.time_zone(), help=help_text or None)
 
 
 def yes_no(column: str) -> pl.Expr:
-    """A Boolean column as words: a greyed-out checkbox looks like something to click."""
+    """Return a Boolean column as words, because a disabled checkbox looks clickable."""
     return pl.when(pl.col(column)).then(pl.lit("yes")).otherwise(pl.lit("no")).alias(column)
 
 
-def failures(frame: pl.DataFrame) -> pl.DataFrame:
-    """The columns of a list of single failures, from ``dashboard_latest_failures``."""
+def failure_rows(frame: pl.DataFrame) -> pl.DataFrame:
+    """Select the columns of a list of failures from ``dashboard_latest_failures``."""
     return frame.select(
         "occurred_at",
         "fault_owner",
@@ -90,24 +90,24 @@ def failures(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def failure_columns() -> Columns:
-    """How ``failures`` is shown."""
+    """Return the columns of `failure_rows`."""
     return {
-        "occurred_at": when("when"),
+        "occurred_at": time_column("when"),
         "fault_owner": TextColumn(
-            "owner", help="Who caused it: only the policy's own mistakes cost it reward", width=90
+            "owner", help="Who caused the failure; only the policy's own failures lower its reward", width=90
         ),
         "error_class": TextColumn("class", width=130),
         "tool_name": TextColumn("tool", width=110),
         "message": TextColumn("message", width=300),
-        "is_recovered": TextColumn("recovered", help="The episode went on and did not fail because of it", width=80),
+        "is_recovered": TextColumn("recovered", help="The episode continued and did not fail because of it", width=80),
         "task_id": TextColumn("task", width=110),
         "step": NumberColumn("step", width=50),
         "policy_version": TextColumn("policy", width=110),
     }
 
 
-def episodes(frame: pl.DataFrame) -> pl.DataFrame:
-    """The columns of a list of episodes, from ``dashboard_episodes``."""
+def episode_rows(frame: pl.DataFrame) -> pl.DataFrame:
+    """Select the columns of a list of episodes from ``dashboard_episodes``."""
     outcome = pl.col("outcome").cast(pl.String)
     return frame.select(
         "started_at",
@@ -129,9 +129,9 @@ def episodes(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def episode_columns() -> Columns:
-    """How ``episodes`` is shown."""
+    """Return the columns of `episode_rows`."""
     return {
-        "started_at": when("started"),
+        "started_at": time_column("started"),
         "outcome": TextColumn("outcome", width=90),
         "reward": NumberColumn("reward", format="%+.2f", width=70),
         "task_id": TextColumn("task", width=120),
@@ -141,6 +141,8 @@ def episode_columns() -> Columns:
         "tool_errors": TextColumn("tool errors", help="Failed tool calls / all tool calls", width=80),
         "tokens": NumberColumn("tokens", format="localized", width=75),
         "duration_s": NumberColumn("took (s)", format="%.2f", width=75),
-        "decided_by": TextColumn("decided by", help="Fault owner and class of the failure that decided it", width=170),
+        "decided_by": TextColumn(
+            "decided by", help="Owner and class of the failure that decided the outcome", width=170
+        ),
         "episode_id": TextColumn("episode", width=130),
     }

@@ -1,1 +1,1 @@
-"""The pages, one file each; ``app.py`` names them in order."""
+"""The pages, one file each; ``app/streamlit_app.py`` lists them in order."""

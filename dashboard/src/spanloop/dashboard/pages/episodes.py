@@ -1,24 +1,23 @@
-"""Episodes: a list with filters; with ``?episode=…`` one episode with all that is known about it."""
+"""List episodes with filters; ``?episode=…`` shows one episode in detail."""
 # pyright: reportUnknownMemberType=false
 
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import episode as episode_view
-from spanloop.dashboard.components import tables
-from spanloop.dashboard.components.page_frame import nothing_yet, page, time_range
-from spanloop.dashboard.queries import episodes as reads
+from spanloop.dashboard.components import episode_detail, tables
+from spanloop.dashboard.components.page_frame import empty_state, page, select_time_range
+from spanloop.dashboard.queries import episodes
 from spanloop.store import Store
 
 _PAGE_ROWS = 100
 
 
 def render() -> None:
-    """Draw the list, or the one episode that the address names."""
-    chosen = st.query_params.get("episode", "")
-    if chosen:
-        with page("Episode", chosen):
-            episode_view.show(resources.store(), chosen)
+    """Draw the list, or the episode that the URL names."""
+    episode_id = st.query_params.get("episode", "")
+    if episode_id:
+        with page("Episode", episode_id):
+            episode_detail.show(resources.store(), episode_id)
         return
     with page("Episodes", "One row is one attempt at a task. Click a row to open it."):
         _list(resources.store())
@@ -26,35 +25,40 @@ def render() -> None:
 
 def _list(store: Store) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        since = time_range("episodes_range")
-        errors_only = st.toggle("With tool errors", key="errors", bind="query-params")
-    chosen = _filters(store, with_tool_errors=errors_only)
+        since = select_time_range("episodes_range")
+        only_tool_errors = st.toggle("With tool errors", key="errors", bind="query-params")
+    filters = _filters(store, with_tool_errors=only_tool_errors)
     page_number = int(st.session_state.get("episodes_page", 1))
-    found = reads.episodes(store, since, chosen, max_rows=_PAGE_ROWS + 1, skip_rows=(page_number - 1) * _PAGE_ROWS)
-    if found.is_empty():
-        if chosen == reads.EpisodeFilter() and not since and page_number == 1:
-            nothing_yet("No episode yet.", "Episodes are made of stored spans by:", resources.command("convert"))
+    matches = episodes.fetch_episodes(
+        store, since, filters, max_rows=_PAGE_ROWS + 1, skip_rows=(page_number - 1) * _PAGE_ROWS
+    )
+    if matches.is_empty():
+        if filters == episodes.EpisodeFilter() and not since and page_number == 1:
+            empty_state("No episode yet.", "Convert stored spans into episodes:", resources.cli_command("convert"))
         else:
             st.info("No episode matches these filters.", icon=":material/filter_alt_off:")
             if page_number > 1:
                 st.button("Back to the first page", on_click=lambda: st.session_state.update(episodes_page=1))
         return
-    shown = found.head(_PAGE_ROWS)
-    picked = tables.pick_row(
-        tables.episodes(shown), shown["episode_id"].to_list(), key="episodes", columns=tables.episode_columns()
+    page_rows = matches.head(_PAGE_ROWS)
+    selected_id = tables.pick_row(
+        tables.episode_rows(page_rows),
+        page_rows["episode_id"].to_list(),
+        key="episodes",
+        columns=tables.episode_columns(),
     )
-    if picked:
-        st.query_params["episode"] = picked
+    if selected_id:
+        st.query_params["episode"] = selected_id
         st.rerun()
-    if found.height > _PAGE_ROWS or page_number > 1:
+    if matches.height > _PAGE_ROWS or page_number > 1:
         st.number_input("Page", min_value=1, value=1, key="episodes_page", width=140)
-        st.caption(f"{_PAGE_ROWS} episodes a page, the newest first.")
+        st.caption(f"{_PAGE_ROWS} episodes per page, newest first.")
 
 
-def _filters(store: Store, *, with_tool_errors: bool) -> reads.EpisodeFilter:
-    facets = reads.episode_facets(store)
+def _filters(store: Store, *, with_tool_errors: bool) -> episodes.EpisodeFilter:
+    facets = episodes.fetch_episode_facets(store)
     outcome, version, agent, text = st.columns([2, 3, 3, 4])
-    return reads.EpisodeFilter(
+    return episodes.EpisodeFilter(
         outcome=outcome.selectbox(
             "Outcome",
             ["success", "failure", "unknown"],

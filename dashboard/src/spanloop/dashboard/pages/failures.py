@@ -1,4 +1,4 @@
-"""Failures grouped by what they are: whose, how often, on which versions; with ``?group=…`` one group."""
+"""Group failures by fingerprint, with owner, count and versions; ``?group=…`` shows one group."""
 # pyright: reportUnknownMemberType=false
 
 import polars as pl
@@ -7,10 +7,9 @@ from streamlit.column_config import BarChartColumn, NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, markup, tables
-from spanloop.dashboard.components.markup import plain
-from spanloop.dashboard.components.page_frame import nothing_yet, page, task_set, time_range
-from spanloop.dashboard.queries import episodes as reads
-from spanloop.dashboard.queries import policy_versions as version_reads
+from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix, select_time_range
+from spanloop.dashboard.queries import failures, overview, policy_versions
 from spanloop.dashboard.view_models.version_statistics import counts_by_version, failure_shares
 from spanloop.semconv.enums import FaultOwner
 from spanloop.store import Store
@@ -23,22 +22,22 @@ _CHARTS_IN_A_ROW = 4
 
 
 def render() -> None:
-    """Draw the groups, or the one group that the address names."""
-    group = st.query_params.get("group", "")
-    if group:
-        with page("Failure group", group):
-            _group(resources.store(), group)
+    """Draw the groups, or the group that the URL names."""
+    fingerprint = st.query_params.get("group", "")
+    if fingerprint:
+        with page("Failure group", fingerprint):
+            _group(resources.store(), fingerprint)
         return
     with page(
         "Failures",
-        "Failures with one fingerprint are one group. Only the policy's own cost it reward. Click a row to open it.",
+        "Failures with one fingerprint are one group; only the policy's own lower its reward. Click a row to open it.",
     ):
         _groups(resources.store())
 
 
 def _groups(store: Store) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        since = time_range("failures_range")
+        since = select_time_range("failures_range")
         owner = (
             st.selectbox(
                 "Fault owner",
@@ -52,66 +51,66 @@ def _groups(store: Store) -> None:
             )
             or ""
         )
-        tasks = task_set(store)
-    groups = reads.failure_groups(store, since, fault_owner=owner, task_prefix=tasks, max_rows=_MAX_GROUPS)
+        task_prefix = select_task_prefix(store)
+    groups = failures.fetch_groups(store, since, fault_owner=owner, task_prefix=task_prefix, max_rows=_MAX_GROUPS)
     if groups.is_empty():
-        _none(store, is_filtered=bool(owner or since or tasks))
+        _empty(store, is_filtered=bool(owner or since or task_prefix))
         return
-    versions = version_reads.policy_versions(store, since, tasks)
+    versions = policy_versions.fetch_versions(store, since, task_prefix)
     st.subheader("From version to version", anchor=False)
-    _shares(versions, version_reads.failure_rates(store, since, task_prefix=tasks, fault_owner=owner))
+    _shares(versions, failures.fetch_rates(store, since, task_prefix=task_prefix, fault_owner=owner))
     st.subheader("Groups", anchor=False)
-    counts = version_reads.failure_group_versions(store, since, groups["fingerprint"].to_list(), task_prefix=tasks)
+    counts = failures.fetch_group_versions(store, since, groups["fingerprint"].to_list(), task_prefix=task_prefix)
     newest = versions.tail(_MAX_VERSIONS)
-    picked = tables.pick_row(
+    selected_id = tables.pick_row(
         _group_table(counts_by_version(newest, groups, counts), newest["policy_version"].to_list()),
         groups["fingerprint"].to_list(),
         key="groups",
         columns=_group_columns(newest["policy_version"].to_list()),
     )
-    if picked:
-        st.query_params["group"] = picked
+    if selected_id:
+        st.query_params["group"] = selected_id
         st.rerun()
     if groups.height == _MAX_GROUPS:
         st.caption(f"Only the {_MAX_GROUPS} most frequent groups are shown.")
 
 
-def _shares(versions: pl.DataFrame, failures: pl.DataFrame) -> None:
-    """One small chart for each class: the share of each version's episodes that failed so, on one common axis."""
+def _shares(versions: pl.DataFrame, rates: pl.DataFrame) -> None:
+    """Draw a chart for each class: the share of each version's episodes with it, on one common axis."""
     newest = versions.tail(_MAX_VERSIONS)
-    shares = failure_shares(newest, failures).filter(pl.col("value").max().over("error_class", "fault_owner") > 0)
-    acted = " · ".join(
-        f"{plain(name)}: {count:,}" for name, count in newest.select("policy_version", "episodes").rows()
+    shares = failure_shares(newest, rates).filter(pl.col("value").max().over("error_class", "fault_owner") > 0)
+    episode_counts = " · ".join(
+        f"{escape_md(name)}: {count:,}" for name, count in newest.select("policy_version", "episodes").rows()
     )
     if shares.is_empty():
-        st.caption(f"Every failure was recovered. Episodes: {acted}.")
+        st.caption(f"Every failure was recovered. Episodes: {episode_counts}.")
         return
     st.caption(
-        "Share of each version's episodes with such a failure that was not recovered; the colour is the owner. "
-        f"Episodes: {acted}."
+        "Share of each version's episodes with such a failure, not recovered. The colour is the owner. "
+        f"Episodes: {episode_counts}."
     )
     classes = shares.partition_by("error_class", "fault_owner", maintain_order=True)
     highest = min(1.0, float(shares["value"].max() or 0.0)) * 1.2  # type: ignore[arg-type]
-    for first in range(0, min(len(classes), _MAX_CLASSES), _CHARTS_IN_A_ROW):
+    for start in range(0, min(len(classes), _MAX_CLASSES), _CHARTS_IN_A_ROW):
         columns = st.columns(_CHARTS_IN_A_ROW)
-        for column, frame in zip(columns, classes[first : first + _CHARTS_IN_A_ROW], strict=False):
-            head = frame.row(0, named=True)
-            column.markdown(f"**{plain(head['error_class'])}** :gray[{plain(head['fault_owner'])}]")
-            column.altair_chart(charts.share_bars(frame, highest, head["fault_owner"]))
+        for column, frame in zip(columns, classes[start : start + _CHARTS_IN_A_ROW], strict=False):
+            first = frame.row(0, named=True)
+            column.markdown(f"**{escape_md(first['error_class'])}** :gray[{escape_md(first['fault_owner'])}]")
+            column.altair_chart(charts.share_bars(frame, highest, first["fault_owner"]))
     if len(classes) > _MAX_CLASSES:
-        st.caption(f"{len(classes) - _MAX_CLASSES} rarer classes are in the table only.")
+        st.caption(f"{len(classes) - _MAX_CLASSES} rarer classes are only in the table.")
 
 
-def _none(store: Store, *, is_filtered: bool) -> None:
+def _empty(store: Store, *, is_filtered: bool) -> None:
     if is_filtered:
         st.info("No failure matches.", icon=":material/filter_alt_off:")
-    elif reads.totals(store, 0).episodes:
+    elif overview.fetch_totals(store, 0).episodes:
         st.success("Nothing has failed so far.", icon=":material/check:")
     else:
-        nothing_yet(
+        empty_state(
             "No episode yet, so nothing could fail.",
-            "Episodes are made of stored spans by:",
-            resources.command("convert"),
+            "Convert stored spans into episodes:",
+            resources.cli_command("convert"),
         )
 
 
@@ -140,11 +139,11 @@ def _group_columns(versions: list[str]) -> tables.Columns:
         "tool_name": TextColumn("tool", width=80),
         "message": TextColumn("newest message", width=190),
         "failures": NumberColumn("count", width=55),
-        "recovered": NumberColumn("recovered", help="Episodes went on and did not fail because of these", width=80),
+        "recovered": NumberColumn("recovered", help="The episodes continued and did not fail by these", width=80),
         "trend": BarChartColumn(
             "trend", help="Share of each version's episodes that had it, oldest version first", y_min=0, width=75
         ),
-        "last_seen": tables.when("last seen"),
+        "last_seen": tables.time_column("last seen"),
     }
 
 
@@ -152,17 +151,17 @@ def _group(store: Store, fingerprint: str) -> None:
     if st.button("All groups", icon=":material/arrow_back:", type="tertiary"):
         st.query_params.pop("group", None)
         st.rerun()
-    members = reads.latest_failures(store, 0, fingerprint=fingerprint, max_rows=_MAX_MEMBERS)
+    members = failures.fetch_latest(store, 0, fingerprint=fingerprint, max_rows=_MAX_MEMBERS)
     if members.is_empty():
-        nothing_yet(
+        empty_state(
             "No current failure has this fingerprint.",
-            "Episodes may have been converted again since. What failed is found by:",
-            resources.command("convert"),
+            "A new conversion may have replaced the episodes. Convert again:",
+            resources.cli_command("convert"),
         )
         return
     newest = members.row(0, named=True)
-    tool = f" · tool **{plain(newest['tool_name'])}**" if newest["tool_name"] else ""
-    owner, error_class = plain(newest["fault_owner"]), plain(newest["error_class"])
+    tool = f" · tool **{escape_md(newest['tool_name'])}**" if newest["tool_name"] else ""
+    owner, error_class = escape_md(newest["fault_owner"]), escape_md(newest["error_class"])
     st.markdown(f"Owner **{owner}** · class **{error_class}**{tool}")
     st.html(markup.text_block(newest["message"]))
     recovered = int(members["is_recovered"].sum())
@@ -172,14 +171,14 @@ def _group(store: Store, fingerprint: str) -> None:
     columns[2].metric("Recovered", recovered)
     columns[3].metric("Policy versions", members["policy_version"].n_unique())
     st.subheader("From version to version", anchor=False)
-    _shares(version_reads.policy_versions(store, 0), version_reads.failure_rates(store, 0, fingerprint=fingerprint))
+    _shares(policy_versions.fetch_versions(store, 0), failures.fetch_rates(store, 0, fingerprint=fingerprint))
     st.subheader("Episodes", anchor=False)
     st.caption("Click a row to open the episode.")
-    picked = tables.pick_row(
-        tables.failures(members), members["episode_id"].to_list(), key="members", columns=tables.failure_columns()
+    selected_id = tables.pick_row(
+        tables.failure_rows(members), members["episode_id"].to_list(), key="members", columns=tables.failure_columns()
     )
-    if picked:
-        st.switch_page("../pages/episodes.py", query_params={"episode": picked, "view": "Failures"})
+    if selected_id:
+        st.switch_page("../pages/episodes.py", query_params={"episode": selected_id, "view": "Failures"})
 
 
 render()

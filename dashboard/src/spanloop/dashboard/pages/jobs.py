@@ -1,35 +1,32 @@
-"""Training jobs: what runs, a form that schedules one, and the schedules; with ``?job=…`` one job with its log."""
+"""List training jobs and schedules, with a form for new ones; ``?job=…`` shows one job with its log."""
 # pyright: reportUnknownMemberType=false
 
 import streamlit as st
 from streamlit.column_config import ProgressColumn, TextColumn
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import job as job_view
-from spanloop.dashboard.components import job_form, tables
-from spanloop.dashboard.components.page_frame import missing, nothing_yet, page
+from spanloop.dashboard.components import job_detail, job_form, tables
+from spanloop.dashboard.components.page_frame import empty_state, page, show_not_running
 from spanloop.dashboard.view_models.formatting import one_line
-from spanloop.dashboard.view_models.jobs import STATE_MARKS, headline, progress, took
+from spanloop.dashboard.view_models.jobs import STATE_MARKS, error_headline, progress, run_duration
 from spanloop.training.jobs import Job, Schedule
 
 _VIEWS = ("Jobs", "New job", "Schedules")
 
 
 def render() -> None:
-    """Draw the jobs, or the one job that the address names."""
+    """Draw the jobs, or the job that the URL names."""
     job_id = st.query_params.get("job", "")
     if job_id:
         with page("Job", job_id):
-            job_view.show(job_id)
+            job_detail.show(job_id)
         return
-    with page(
-        "Jobs", "A job trains a model version on stored episodes and makes the next version. Click a row to open it."
-    ):
+    with page("Jobs", "A job trains a model version on stored episodes into the next version. Click a row to open it."):
         if resources.data_dir().running("scheduler") is None:
-            missing(
+            show_not_running(
                 "No scheduler runs: jobs wait in the queue.",
                 "Start everything with",
-                resources.command("up"),
+                resources.cli_command("up"),
                 icon=":material/pause_circle:",
             )
         if job_form.NEXT_VIEW in st.session_state:
@@ -55,13 +52,15 @@ def render() -> None:
 def _jobs() -> None:
     jobs = resources.job_api().list(limit=200)
     if not jobs:
-        nothing_yet("No job yet.", "Make one under “New job”, or on the command line:", resources.command("train NAME"))
+        empty_state(
+            "No job yet.", "Create one under “New job”, or on the command line:", resources.cli_command("train NAME")
+        )
         return
-    picked = tables.pick_row(
-        tables.frame([_job_row(job) for job in jobs]), [job.id for job in jobs], key="jobs", columns=_job_columns()
+    selected_id = tables.pick_row(
+        tables.to_frame([_job_row(job) for job in jobs]), [job.id for job in jobs], key="jobs", columns=_job_columns()
     )
-    if picked:
-        st.query_params["job"] = picked
+    if selected_id:
+        st.query_params["job"] = selected_id
         st.rerun()
 
 
@@ -74,8 +73,8 @@ def _job_row(job: Job) -> dict[str, object]:
         "base": job.spec.base,
         "result": job.model_version,
         "created_at": job.created_at,
-        "took": took(job, resources.now()),
-        "error": one_line(headline(job.error), 200),
+        "took": run_duration(job, resources.now()),
+        "error": one_line(error_headline(job.error), 200),
         "job": job.id,
     }
 
@@ -88,7 +87,7 @@ def _job_columns() -> tables.Columns:
         "kind": TextColumn("kind", width=55),
         "base": TextColumn("from", width=120),
         "result": TextColumn("made", width=120),
-        "created_at": tables.when("created"),
+        "created_at": tables.time_column("created"),
         "took": TextColumn("took", width=85),
         "error": TextColumn("error", width=180),
         "job": TextColumn("job", width=210),
@@ -98,18 +97,18 @@ def _job_columns() -> tables.Columns:
 def _schedules() -> None:
     schedules = resources.job_api().schedules()
     if not schedules:
-        st.info("No schedule. The form under “New job” makes one: at a time, or repeatedly.", icon=":material/event:")
+        st.info("No schedule. Create one under “New job”: at a time, or repeatedly.", icon=":material/event:")
         return
-    picked = tables.pick_row(
-        tables.frame([_schedule_row(schedule) for schedule in schedules]),
+    selected_id = tables.pick_row(
+        tables.to_frame([_schedule_row(schedule) for schedule in schedules]),
         [schedule.id for schedule in schedules],
         key="schedules",
         columns=_schedule_columns(),
     )
     st.caption("Click a row to delete its schedule or open its last job.")
-    chosen = next((schedule for schedule in schedules if schedule.id == picked), None)
-    if chosen is not None:
-        _schedule_actions(chosen)
+    selected = next((schedule for schedule in schedules if schedule.id == selected_id), None)
+    if selected is not None:
+        _schedule_actions(selected)
 
 
 def _schedule_row(schedule: Schedule) -> dict[str, object]:
@@ -128,8 +127,8 @@ def _schedule_row(schedule: Schedule) -> dict[str, object]:
 def _schedule_columns() -> tables.Columns:
     return {
         "fires": TextColumn("fires", help="Cron, in UTC"),
-        "next_at": tables.when("next", "Empty: it has fired for the last time"),
-        "last_at": tables.when("last"),
+        "next_at": tables.time_column("next", "Empty when it does not fire again"),
+        "last_at": tables.time_column("last"),
         "base": TextColumn("from"),
         "deploy": TextColumn("deploy", help="Serve the new version afterwards"),
     }
@@ -139,7 +138,7 @@ def _schedule_actions(schedule: Schedule) -> None:
     with st.container(horizontal=True):
         if st.button("Delete this schedule", icon=":material/delete:", key="delete_schedule"):
             resources.job_api().unschedule(schedule.id)
-            st.toast("The schedule is deleted; jobs that it submitted stay.")
+            st.toast("The schedule is deleted; its jobs stay.")
             st.rerun()
         if schedule.last_job_id and st.button("Open its last job", icon=":material/open_in_new:"):
             st.query_params["job"] = schedule.last_job_id

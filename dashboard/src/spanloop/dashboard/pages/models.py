@@ -1,4 +1,4 @@
-"""Model versions: where each came from, which one answers, a button that serves another; ``?model=…`` opens one."""
+"""Show model versions, their lineage and the served one, with a button to serve another; ``?model=…`` opens one."""
 # pyright: reportUnknownMemberType=false
 
 import json
@@ -9,13 +9,12 @@ from streamlit.column_config import TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import tables
-from spanloop.dashboard.components.markup import plain
-from spanloop.dashboard.components.page_frame import missing, nothing_yet, page, problem
-from spanloop.dashboard.queries import policy_versions as version_reads
-from spanloop.dashboard.queries import provenance
+from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.page_frame import empty_state, page, show_error, show_not_running
+from spanloop.dashboard.queries import policy_versions, provenance
 from spanloop.dashboard.view_models.formatting import DASH, ago, count, number, percent, share
-from spanloop.dashboard.view_models.jobs import learned_from, took
-from spanloop.dashboard.view_models.lineage import LineageLine, VersionNotes, lineage, picture
+from spanloop.dashboard.view_models.jobs import dataset_facts, run_duration
+from spanloop.dashboard.view_models.lineage import LineageLine, VersionNotes, lineage_graph, order_lineage
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
 from spanloop.store import Store
@@ -24,99 +23,101 @@ from spanloop.training.evaluation import load_evaluations
 from spanloop.training.jobs import Job
 from spanloop.training.registry import ModelVersion
 
-_MAX_PICTURED = 20
+_MAX_GRAPH_NODES = 20
 _MAX_EVALUATIONS = 3
 
 
 def render() -> None:
-    """Draw the versions, and the one that the address names."""
+    """Draw the versions, and details of the one that the URL names."""
     with page(
         "Models", "Every version is a complete model folder. Children stand under the version they were trained from."
     ):
         registry = resources.registry()
         models = registry.list()
         if not models:
-            nothing_yet(
+            empty_state(
                 "No model is registered yet.",
                 "Register a Hugging Face folder:",
-                resources.command("models add NAME FOLDER"),
+                resources.cli_command("models add NAME FOLDER"),
             )
             return
         deployed = registry.deployed()
         serving = deployed.reference if deployed and resources.data_dir().running("gateway") else ""
-        _state(deployed, serving)
-        lines = lineage(models)
-        _picture(lines, serving)
-        picked = tables.pick_row(
-            tables.frame([_row(line.label, line.model, serving) for line in lines]),
+        _serving_state(deployed, serving)
+        lines = order_lineage(models)
+        _lineage_graph(lines, serving)
+        clicked = tables.pick_row(
+            tables.to_frame([_row(line.label, line.model, serving) for line in lines]),
             [line.model.reference for line in lines],
             key="models",
             columns=_columns(),
         )
-        if picked:
-            st.query_params["model"] = picked
-        asked = st.query_params.get("model", "")
-        if asked:
-            _version(registry.get(asked), serving)
+        if clicked:
+            st.query_params["model"] = clicked
+        selected = st.query_params.get("model", "")
+        if selected:
+            _version(registry.get(selected), serving)
         else:
             st.caption("Click a row to see a version and to serve it.")
 
 
-def _picture(lines: list[LineageLine], serving: str) -> None:
-    newest = {line.model.reference for line in sorted(lines, key=lambda line: line.model.created_at)[-_MAX_PICTURED:]}
-    shown = [line for line in lines if line.model.reference in newest]
-    try:
-        measured = _measured(resources.store())
-    except SpanloopError:
-        # The picture does not need ClickHouse: how the versions did is missing then.
-        measured = {}
-    notes = {
-        line.model.reference: VersionNotes(measured.get(line.model.reference, ()), _making(line.model))
-        for line in shown
+def _lineage_graph(lines: list[LineageLine], serving: str) -> None:
+    newest = {
+        line.model.reference for line in sorted(lines, key=lambda line: line.model.created_at)[-_MAX_GRAPH_NODES:]
     }
-    chosen = st.query_params.get("model", "")
-    st.graphviz_chart(picture(shown, notes, served=serving, chosen=chosen), width="content")
-    if len(shown) < len(lines):
-        st.caption(f"The picture shows the {_MAX_PICTURED} newest versions.")
+    graph_lines = [line for line in lines if line.model.reference in newest]
+    try:
+        results = _results(resources.store())
+    except SpanloopError:
+        # Without ClickHouse the graph is drawn without results.
+        results = {}
+    notes = {
+        line.model.reference: VersionNotes(results.get(line.model.reference, ()), _job_notes(line.model))
+        for line in graph_lines
+    }
+    selected = st.query_params.get("model", "")
+    st.graphviz_chart(lineage_graph(graph_lines, notes, served=serving, selected=selected), width="content")
+    if len(graph_lines) < len(lines):
+        st.caption(f"The graph shows the {_MAX_GRAPH_NODES} newest versions.")
 
 
-def _measured(store: Store) -> dict[str, tuple[str, ...]]:
-    """How each version did, in lines: in all its episodes, and in each evaluation."""
-    found: dict[str, list[str]] = {}
-    for row in version_reads.policy_versions(store, 0).iter_rows(named=True):
-        found[row["policy_version"]] = [
+def _results(store: Store) -> dict[str, tuple[str, ...]]:
+    """Return the results of each version in lines: over all its episodes, and of each evaluation."""
+    lines: dict[str, list[str]] = {}
+    for row in policy_versions.fetch_versions(store, 0).iter_rows(named=True):
+        lines[row["policy_version"]] = [
             f"{row['episodes']:,} episodes, mean reward {number(row['mean_reward'])}",
         ]
     for evaluation in load_evaluations(store):
-        measured = evaluation.success
-        found.setdefault(evaluation.model, []).append(
-            f"{evaluation.name}: {share(measured.value)} success ({share(measured.low)} to {share(measured.high)})"
+        success = evaluation.success
+        lines.setdefault(evaluation.model, []).append(
+            f"{evaluation.name}: {share(success.value)} success ({share(success.low)} to {share(success.high)})"
         )
-    return {reference: tuple(lines) for reference, lines in found.items()}
+    return {reference: tuple(texts) for reference, texts in lines.items()}
 
 
-def _making(model: ModelVersion) -> tuple[str, ...]:
-    """The job that made a version, in lines."""
-    job = provenance.maker(model.job_id)
+def _job_notes(model: ModelVersion) -> tuple[str, ...]:
+    """Return notes on the job that made a version, in lines."""
+    job = provenance.find_source_job(model.job_id)
     if job is None:
         return (model.job_id,) if model.job_id else ()
-    manifest = provenance.dataset_of(job.id)
-    learned = (f"{manifest.episodes.accepted:,} episodes",) if manifest else ()
-    return (f"{job.spec.kind}, {job.steps_total} steps", *learned)
+    manifest = provenance.find_manifest(job.id)
+    dataset = (f"{manifest.episodes.accepted:,} episodes",) if manifest else ()
+    return (f"{job.spec.kind}, {job.steps_total} steps", *dataset)
 
 
-def _state(deployed: ModelVersion | None, serving: str) -> None:
+def _serving_state(deployed: ModelVersion | None, serving: str) -> None:
     if serving:
         st.markdown(f":green[●] The gateway serves **{serving}**.")
         return
-    last = f" The last one served was **{deployed.reference}**." if deployed else ""
+    last_served = f" The last one served was **{deployed.reference}**." if deployed else ""
     if resources.data_dir().running("gateway"):
-        st.warning(f"Nothing is served yet.{last}", icon=":material/cloud_off:")
+        st.warning(f"Nothing is served yet.{last_served}", icon=":material/cloud_off:")
         return
-    missing(
-        f"Nothing is served: the gateway does not run.{last}",
+    show_not_running(
+        f"Nothing is served: the gateway does not run.{last_served}",
         "Start everything with",
-        resources.command("up"),
+        resources.cli_command("up"),
         icon=":material/cloud_off:",
     )
 
@@ -136,7 +137,7 @@ def _columns() -> tables.Columns:
     return {
         "version": TextColumn("version", width="medium"),
         "served": TextColumn("served", width=85),
-        "created_at": tables.when("created"),
+        "created_at": tables.time_column("created"),
         "made_by": TextColumn("made by job"),
         "size": TextColumn("size", width=100),
         "weights": TextColumn("weights", help="Start of the SHA-256 of the weight files", width=120),
@@ -146,12 +147,12 @@ def _columns() -> tables.Columns:
 def _version(model: ModelVersion, serving: str) -> None:
     st.subheader(model.reference, anchor=False)
     _episodes(model)
-    job = provenance.maker(model.job_id)
-    manifest = provenance.dataset_of(job.id) if job else None
-    tables.facts(
+    job = provenance.find_source_job(model.job_id)
+    manifest = provenance.find_manifest(job.id) if job else None
+    tables.show_facts(
         {"trained from": model.parent or DASH, "made by job": model.job_id or DASH}
         | (_training(job) if job else {})
-        | (learned_from(manifest) if manifest else {})
+        | (dataset_facts(manifest) if manifest else {})
         | {
             "created": f"{model.created_at:%Y-%m-%d %H:%M:%S} UTC ({ago(model.created_at, resources.now())})",
             "folder": str(model.path),
@@ -194,20 +195,20 @@ def _training(job: Job) -> dict[str, str]:
     return {
         "how": f"{spec.kind}, {job.steps_total} steps of {spec.batch_groups} "
         f"{'groups' if spec.kind is JobKind.GRPO else 'trajectories'}, learning rate {spec.learning_rate:.1e}",
-        "training took": took(job, resources.now()),
+        "training took": run_duration(job, resources.now()),
     }
 
 
 def _episodes(model: ModelVersion) -> None:
     try:
         store = resources.store()
-        versions = version_reads.policy_versions(store, 0).filter(pl.col("policy_version") == model.reference)
+        versions = policy_versions.fetch_versions(store, 0).filter(pl.col("policy_version") == model.reference)
         evaluations = load_evaluations(store, model=model.reference)[:_MAX_EVALUATIONS]
     except SpanloopError as error:
-        problem(error)
+        show_error(error)
         return
     if versions.is_empty():
-        st.caption("It has not acted in any episode yet.")
+        st.caption("It has no episode yet.")
         return
     row = versions.row(0, named=True)
     columns = st.columns(3 + len(evaluations))
@@ -215,22 +216,22 @@ def _episodes(model: ModelVersion) -> None:
     columns[1].metric("Success rate", percent(row["successes"], row["successes"] + row["failures"]))
     columns[2].metric("Mean reward", number(row["mean_reward"]))
     for column, evaluation in zip(columns[3:], evaluations, strict=True):
-        measured = evaluation.success
+        success = evaluation.success
         column.metric(
-            f"Evaluation {plain(evaluation.name)}",
-            share(measured.value),
-            help=f"{share(measured.low)} to {share(measured.high)} over {evaluation.tasks:,} tasks",
+            f"Evaluation {escape_md(evaluation.name)}",
+            share(success.value),
+            help=f"{share(success.low)} to {share(success.high)} over {evaluation.tasks:,} tasks",
         )
 
 
 def _deploy_button(model: ModelVersion, serving: str) -> None:
     is_served = model.reference == serving
     is_up = resources.data_dir().running("gateway") is not None
-    why = "It is served already." if is_served else "" if is_up else "The gateway does not run."
+    reason = "It is served already." if is_served else "" if is_up else "The gateway does not run."
     if st.button(
-        "Serve this version", icon=":material/rocket_launch:", key="deploy", disabled=bool(why), help=why or None
+        "Serve this version", icon=":material/rocket_launch:", key="deploy", disabled=bool(reason), help=reason or None
     ):
-        with st.spinner(f"The gateway loads {model.reference}; requests wait meanwhile…"):
+        with st.spinner(f"The gateway loads {model.reference}; requests wait until then…"):
             deploy(resources.data_dir(), model.reference)
         st.rerun()
 

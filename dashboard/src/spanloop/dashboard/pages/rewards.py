@@ -1,4 +1,4 @@
-"""Does it learn? What the episodes of each policy version earned, whole and by component, and training curves."""
+"""Show rewards and their components for each policy version, and the curves of training jobs."""
 # pyright: reportUnknownMemberType=false
 
 import polars as pl
@@ -7,10 +7,9 @@ from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, tables
-from spanloop.dashboard.components.markup import GREEN, plain
-from spanloop.dashboard.components.page_frame import nothing_yet, page, task_set
-from spanloop.dashboard.queries import episodes as reads
-from spanloop.dashboard.queries import policy_versions as version_reads
+from spanloop.dashboard.components.markup import GREEN, escape_md
+from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix
+from spanloop.dashboard.queries import policy_versions, training_metrics
 from spanloop.dashboard.view_models.series import choose_metrics
 from spanloop.dashboard.view_models.version_statistics import component_means, with_intervals
 from spanloop.store import Store
@@ -21,7 +20,7 @@ _CHARTS_IN_A_ROW = 3
 
 
 def render() -> None:
-    """Draw the page; who comes for one job's curves sees them first."""
+    """Draw the page; a link to one job puts the training curves first."""
     with page("Rewards"):
         store = resources.store()
         parts = [_episodes, _training]
@@ -31,21 +30,21 @@ def render() -> None:
 
 def _episodes(store: Store) -> None:
     st.subheader("In episodes, by policy version", anchor=False)
-    tasks = task_set(store)
-    versions = with_intervals(version_reads.policy_versions(store, 0, tasks)).tail(_MAX_VERSIONS)
+    task_prefix = select_task_prefix(store)
+    versions = with_intervals(policy_versions.fetch_versions(store, 0, task_prefix)).tail(_MAX_VERSIONS)
     if versions.is_empty() or not int(versions["rewarded"].sum()):
-        nothing_yet(
+        empty_state(
             "No episode has a reward yet.",
             "Send one from your app with spanloop.instrumentation.reward(1.0), then convert:",
-            resources.command("convert"),
+            resources.cli_command("convert"),
         )
         return
     left, right = st.columns(2)
     left.altair_chart(
-        charts.by_version(_value(versions, "success", "rated"), "success rate", is_share=True, colour=GREEN)
+        charts.value_by_version(_value(versions, "success", "rated"), "success rate", is_share=True, colour=GREEN)
     )
-    right.altair_chart(charts.by_version(_value(versions, "reward", "rewarded"), "mean reward"))
-    st.caption("Versions in the order in which they first acted. Line: 95 % interval over episodes.")
+    right.altair_chart(charts.value_by_version(_value(versions, "reward", "rewarded"), "mean reward"))
+    st.caption("Versions in order of their first episode. Line: 95 % interval over episodes.")
     tables.show(
         versions.select(
             "policy_version",
@@ -65,12 +64,14 @@ def _episodes(store: Store) -> None:
             "rewarded": NumberColumn("with reward"),
             "reward": NumberColumn("mean reward", format="%+.3f"),
             "reward_stddev": NumberColumn("std. deviation", format="%.3f"),
-            "first_seen": tables.when("first seen"),
-            "last_seen": tables.when("last seen"),
+            "first_seen": tables.time_column("first seen"),
+            "last_seen": tables.time_column("last seen"),
         },
     )
     _components(
-        component_means(versions, version_reads.reward_components(store, versions["policy_version"].to_list(), tasks))
+        component_means(
+            versions, policy_versions.fetch_reward_components(store, versions["policy_version"].to_list(), task_prefix)
+        )
     )
 
 
@@ -85,66 +86,66 @@ def _value(versions: pl.DataFrame, name: str, count: str) -> pl.DataFrame:
 
 
 def _components(means: pl.DataFrame) -> None:
-    st.subheader("What the reward is made of", anchor=False)
+    st.subheader("Components of the reward", anchor=False)
     if means.is_empty():
-        st.caption("No score of a name of its own was sent: the reward has no components.")
+        st.caption("The app sent no named score, so the reward has no components.")
         return
     names = means["component"].unique().sort().to_list()
     for first in range(0, min(len(names), _MAX_COMPONENTS), _CHARTS_IN_A_ROW):
         columns = st.columns(_CHARTS_IN_A_ROW)
         for column, name in zip(columns, names[first : first + _CHARTS_IN_A_ROW], strict=False):
-            column.markdown(f"**{plain(name)}**")
-            column.altair_chart(charts.by_version(means.filter(pl.col("component") == name), "mean", height=170))
+            column.markdown(f"**{escape_md(name)}**")
+            column.altair_chart(charts.value_by_version(means.filter(pl.col("component") == name), "mean", height=170))
     if len(names) > _MAX_COMPONENTS:
         st.caption(f"{len(names) - _MAX_COMPONENTS} more components are not drawn.")
 
 
 def _training(store: Store) -> None:
     st.subheader("While training", anchor=False)
-    jobs = reads.metric_jobs(store)
+    jobs = training_metrics.fetch_jobs(store)
     if jobs.is_empty():
-        nothing_yet("No training metric yet.", "A job writes them at every step:", resources.command("train NAME"))
+        empty_state("No training metric yet.", "A job writes them at every step:", resources.cli_command("train NAME"))
         return
     ids: list[str] = jobs["job_id"].to_list()
     labels = _job_labels(ids)
-    asked = st.query_params.get("job", "")
-    default = [asked] if asked in labels else ids[:1]
-    chosen: list[str] = st.multiselect("Jobs", ids, default=default, format_func=lambda job_id: labels[job_id])
-    if not chosen:
+    linked_job = st.query_params.get("job", "")
+    default = [linked_job] if linked_job in labels else ids[:1]
+    selected_jobs: list[str] = st.multiselect("Jobs", ids, default=default, format_func=lambda job_id: labels[job_id])
+    if not selected_jobs:
         st.caption("Choose a job.")
         return
-    names = reads.metric_names(store, chosen)
+    names = training_metrics.fetch_metric_names(store, selected_jobs)
     choice = choose_metrics(names)
     if choice.reward:
-        _curve(store, chosen, labels, choice.reward, is_tall=True)
+        _curve(store, selected_jobs, labels, choice.reward, is_tall=True)
     else:
         st.caption("These jobs recorded no reward: supervised training has none.")
-    others: list[str] = st.multiselect(
+    other_metrics: list[str] = st.multiselect(
         "Other metrics", [name for name in names if name != choice.reward], default=list(choice.others)
     )
     columns = st.columns(2)
-    for index, name in enumerate(others):
+    for index, name in enumerate(other_metrics):
         with columns[index % 2]:
-            _curve(store, chosen, labels, name)
+            _curve(store, selected_jobs, labels, name)
 
 
 def _curve(store: Store, job_ids: list[str], labels: dict[str, str], name: str, *, is_tall: bool = False) -> None:
-    frame = reads.metrics(store, job_ids, [name])
-    shown = frame.select(pl.col("job_id").replace(labels).alias("job"), "step", "value").filter(
+    frame = training_metrics.fetch_metrics(store, job_ids, [name])
+    points = frame.select(pl.col("job_id").replace(labels).alias("job"), "step", "value").filter(
         pl.col("value").is_finite()
     )
-    if shown.is_empty():
+    if points.is_empty():
         st.caption(f"{name}: no finite value.")
         return
-    st.altair_chart(charts.metric_by_step(shown, name, is_tall=is_tall))
+    st.altair_chart(charts.metric_by_step(points, name, is_tall=is_tall))
 
 
 def _job_labels(ids: list[str]) -> dict[str, str]:
-    """What a person calls a job: its kind, base and id; only the id when the control database has forgotten it."""
-    known = {job.id: job for job in resources.job_api().list()}
+    """Return a label for each job: kind, base, result and id; only the id when the job is no longer stored."""
+    jobs = {job.id: job for job in resources.job_api().list()}
     return {
-        job_id: f"{known[job_id].spec.kind} {known[job_id].spec.base} → {known[job_id].model_version or '…'} ({job_id})"
-        if job_id in known
+        job_id: f"{jobs[job_id].spec.kind} {jobs[job_id].spec.base} → {jobs[job_id].model_version or '…'} ({job_id})"
+        if job_id in jobs
         else job_id
         for job_id in ids
     }

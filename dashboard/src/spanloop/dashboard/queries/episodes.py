@@ -1,62 +1,41 @@
-"""What the pages read, as frozen values and frames: one function for each named query.
+"""Episodes and what belongs to them: messages, spans, transitions, token rows, failures and scores.
 
-Invariant: no list reads a message, attribute or token column; those are read for one episode, one span or one
-window of one row at a time.
+Invariant: lists never read message, attribute or token columns. Those are read for one episode, one span or one
+window of tokens at a time.
 """
 
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import polars as pl
 
+from spanloop.dashboard.queries.traces import MAX_SPANS, parse_attributes
 from spanloop.dashboard.view_models.conversation import StepRecord
 from spanloop.dashboard.view_models.span_tree import Span
 from spanloop.dashboard.view_models.token_cells import TokenWindow
 from spanloop.store import Store
 
-MAX_SPANS: Final = 600
-"""Spans of one episode that a page draws."""
-
-_SLACK_S: Final = 3_600
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """What the store holds since a moment."""
-
-    episodes: int
-    successes: int
-    failures: int
-    steps: int
-    tool_calls: int
-    tool_errors: int
-    input_tokens: int
-    output_tokens: int
-    mean_reward: float | None
-    spans: int
-    last_ingested_at: datetime | None
-    """Over all spans, whatever the moment; None when there is none."""
-    transitions: int
-    trainable_transitions: int
+_SPAN_MARGIN_S: Final = 3_600
+"""How far spans of an episode's traces may lie outside the episode's own time."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFilter:
-    """Empty strings match everything."""
+    """Filters of the list of episodes; an empty string matches every episode."""
 
     outcome: str = ""
     policy_version: str = ""
     agent_name: str = ""
     text: str = ""
-    """Part of an episode id, task id, session id or the app's episode id, in any case."""
+    """Part of an episode, task or session id, or of the app's own episode id; case is ignored."""
     with_tool_errors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One episode's head."""
+    """One episode, without its messages and tokens."""
 
     episode_id: str
     revision: int
@@ -89,7 +68,7 @@ class Episode:
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class TransitionDetail:
     """One step of an episode, with its tokens."""
 
     policy_version: str
@@ -97,86 +76,41 @@ class Transition:
     finish_reason: str
     reward: float | None
     sampling: dict[str, str]
-    """Temperature and the like, as sent."""
+    """Sampling parameters of the request, such as temperature."""
     is_trainable: bool
     untrainable_reason: str
     untrainable_detail: str
     window: TokenWindow
-    """Its prompt's end and its response; every response token was sampled."""
+    """The end of the prompt and the response; every response token was sampled."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpanDetail:
-    """Everything that one span carries."""
-
-    name: str
-    service_name: str
-    scope_name: str
-    status: str
-    status_message: str
-    attributes: dict[str, str]
-    resource: dict[str, str]
-    events: tuple[tuple[str, dict[str, str]], ...]
-    """Name and attributes of each event."""
-
-
-def totals(store: Store, since_s: int) -> Totals:
-    """Counts since a moment, in seconds since the epoch."""
-    row = store.query("dashboard_totals", since_s=since_s).row(0, named=True)
-    if not row["spans"] and row["last_ingested_at"] is not None and row["last_ingested_at"].timestamp() == 0:
-        row["last_ingested_at"] = None
-    mean = row.pop("mean_reward")
-    return Totals(**row, mean_reward=_finite(mean))
-
-
-def outcomes_over_time(store: Store, since_s: int, bucket_s: int) -> pl.DataFrame:
-    """Columns ``bucket``, ``episodes``, ``successes``, ``failures``, ``mean_reward`` and tokens, oldest first."""
-    return store.query("dashboard_outcomes_over_time", since_s=since_s, bucket_s=bucket_s)
-
-
-def latest_failures(store: Store, since_s: int, *, fingerprint: str = "", max_rows: int = 8) -> pl.DataFrame:
-    """The newest failures, of one fingerprint when given."""
-    return store.query("dashboard_latest_failures", since_s=since_s, fingerprint=fingerprint, max_rows=max_rows)
-
-
-def failure_groups(
-    store: Store, since_s: int, *, fault_owner: str = "", task_prefix: str = "", max_rows: int = 200
+def fetch_episodes(
+    store: Store, since_s: int, filters: EpisodeFilter, *, max_rows: int, skip_rows: int
 ) -> pl.DataFrame:
-    """Failures grouped by fingerprint, most frequent first."""
-    return store.query(
-        "dashboard_failure_groups",
-        since_s=since_s,
-        fault_owner=fault_owner,
-        task_prefix=task_prefix,
-        max_rows=max_rows,
-    )
-
-
-def episodes(store: Store, since_s: int, chosen: EpisodeFilter, *, max_rows: int, skip_rows: int) -> pl.DataFrame:
-    """The newest episodes that match, without any message."""
+    """Return the newest matching episodes, without messages."""
     return store.query(
         "dashboard_episodes",
         since_s=since_s,
-        outcome=chosen.outcome,
-        policy_version=chosen.policy_version,
-        agent_name=chosen.agent_name,
-        with_tool_errors=int(chosen.with_tool_errors),
-        text=chosen.text,
+        outcome=filters.outcome,
+        policy_version=filters.policy_version,
+        agent_name=filters.agent_name,
+        with_tool_errors=int(filters.with_tool_errors),
+        text=filters.text,
         max_rows=max_rows,
         skip_rows=skip_rows,
     )
 
 
-def episode_facets(store: Store) -> dict[str, list[str]]:
-    """The values of the filters ``policy_version`` and ``agent_name``, most frequent first."""
+def fetch_episode_facets(store: Store) -> dict[str, list[str]]:
+    """Return the values of ``policy_version`` and ``agent_name``, most frequent first."""
     facets: dict[str, list[str]] = {"policy_version": [], "agent_name": []}
     for facet, value, _ in store.query("dashboard_episode_facets").iter_rows():
         facets[facet].append(value)
     return facets
 
 
-def episode(store: Store, episode_id: str) -> Episode | None:
-    """One episode, a tombstone included; None when the store has never seen it."""
+def fetch_episode(store: Store, episode_id: str) -> Episode | None:
+    """Return one episode, also a deleted one; None when the store does not know the id."""
     frame = store.query("dashboard_episode", episode_id=episode_id)
     if frame.is_empty():
         return None
@@ -187,50 +121,33 @@ def episode(store: Store, episode_id: str) -> Episode | None:
     return Episode(**row)
 
 
-def spans(store: Store, head: Episode) -> list[Span]:
-    """Up to ``MAX_SPANS`` spans of an episode's traces, in order of start."""
-    start_s = int(head.started_at.timestamp())
+def fetch_episode_spans(store: Store, episode: Episode) -> list[Span]:
+    """Return up to ``MAX_SPANS`` spans of an episode's traces, ordered by start."""
+    start_s = int(episode.started_at.timestamp())
     frame = store.query(
         "dashboard_spans",
-        trace_ids=list(head.trace_ids),
-        episode_key=head.episode_key,
-        from_s=max(0, start_s - _SLACK_S),
-        until_s=start_s + head.duration_ns // 1_000_000_000 + _SLACK_S,
+        trace_ids=list(episode.trace_ids),
+        episode_key=episode.episode_key,
+        from_s=max(0, start_s - _SPAN_MARGIN_S),
+        until_s=start_s + episode.duration_ns // 1_000_000_000 + _SPAN_MARGIN_S,
         max_rows=MAX_SPANS,
     )
     return [Span(**row) for row in frame.iter_rows(named=True)]
 
 
-def span(store: Store, picked: Span) -> SpanDetail | None:
-    """One span with its attributes."""
-    frame = store.query("dashboard_span", trace_id=picked.trace_id, span_id=picked.span_id, start_ns=picked.start_ns)
-    if frame.is_empty():
-        return None
-    row = frame.row(0, named=True)
-    events = cast("list[dict[str, str]]", json.loads(row.pop("events")))
-    return SpanDetail(
-        name=row["name"],
-        service_name=row["service_name"],
-        scope_name=row["scope_name"],
-        status=row["status"],
-        status_message=row["status_message"],
-        attributes=_attributes(row["attributes"]),
-        resource=_attributes(row["resource"]),
-        events=tuple((event["event"], _attributes(event["attributes"])) for event in events),
-    )
+def fetch_transitions(store: Store, episode: Episode) -> pl.DataFrame:
+    """Return the transitions of an episode's current revision, without messages and tokens."""
+    return store.query("dashboard_transitions", episode_id=episode.episode_id, revision=episode.revision)
 
 
-def transitions(store: Store, head: Episode) -> pl.DataFrame:
-    """The transitions of an episode's current revision, without messages and tokens."""
-    return store.query("dashboard_transitions", episode_id=head.episode_id, revision=head.revision)
-
-
-def transition(store: Store, head: Episode, step: int, *, max_tokens: int, prompt_tail: int) -> Transition | None:
-    """One step with its response's first ``max_tokens`` tokens and its prompt's last ``prompt_tail``."""
+def fetch_transition(
+    store: Store, episode: Episode, step: int, *, max_tokens: int, prompt_tail: int
+) -> TransitionDetail | None:
+    """Return one step with the first ``max_tokens`` response tokens and the last ``prompt_tail`` prompt tokens."""
     frame = store.query(
         "dashboard_transition",
-        episode_id=head.episode_id,
-        revision=head.revision,
+        episode_id=episode.episode_id,
+        revision=episode.revision,
         step=step,
         max_tokens=max_tokens,
         prompt_tail=prompt_tail,
@@ -238,12 +155,12 @@ def transition(store: Store, head: Episode, step: int, *, max_tokens: int, promp
     if frame.is_empty():
         return None
     row = frame.row(0, named=True)
-    return Transition(
+    return TransitionDetail(
         policy_version=row["policy_version"],
         response_id=row["response_id"],
         finish_reason=row["finish_reason"],
         reward=row["reward"],
-        sampling=_attributes(row["sampling"]),
+        sampling=parse_attributes(row["sampling"]),
         is_trainable=row["is_trainable"],
         untrainable_reason=row["untrainable_reason"],
         untrainable_detail=row["untrainable_detail"],
@@ -259,12 +176,12 @@ def transition(store: Store, head: Episode, step: int, *, max_tokens: int, promp
     )
 
 
-def step_records(store: Store, head: Episode, first_step: int, last_step: int) -> list[StepRecord]:
-    """Messages of the steps from ``first_step`` to ``last_step``, both included."""
+def fetch_step_records(store: Store, episode: Episode, first_step: int, last_step: int) -> list[StepRecord]:
+    """Return the messages of the steps from ``first_step`` to ``last_step``, both included."""
     frame = store.query(
         "dashboard_messages",
-        episode_id=head.episode_id,
-        revision=head.revision,
+        episode_id=episode.episode_id,
+        revision=episode.revision,
         first_step=first_step,
         last_step=last_step,
     )
@@ -272,19 +189,19 @@ def step_records(store: Store, head: Episode, first_step: int, last_step: int) -
     return [StepRecord(*row) for row in frame.select(names).iter_rows()]
 
 
-def trajectories(store: Store, head: Episode) -> pl.DataFrame:
-    """The token rows of an episode's current revision, without their tokens."""
-    return store.query("dashboard_trajectories", episode_id=head.episode_id, revision=head.revision)
+def fetch_token_rows(store: Store, episode: Episode) -> pl.DataFrame:
+    """Return the token rows of an episode's current revision, without their tokens."""
+    return store.query("dashboard_trajectories", episode_id=episode.episode_id, revision=episode.revision)
 
 
-def token_window(
-    store: Store, head: Episode, row_number: int, *, first_token: int, max_tokens: int, prompt_tail: int
+def fetch_token_window(
+    store: Store, episode: Episode, row_number: int, *, first_token: int, max_tokens: int, prompt_tail: int
 ) -> TokenWindow | None:
-    """``max_tokens`` tokens of one row's response from ``first_token`` on, and the prompt's last ``prompt_tail``."""
+    """Return ``max_tokens`` response tokens of a row from ``first_token`` on, and ``prompt_tail`` prompt tokens."""
     frame = store.query(
         "dashboard_trajectory_tokens",
-        episode_id=head.episode_id,
-        revision=head.revision,
+        episode_id=episode.episode_id,
+        revision=episode.revision,
         row_number=row_number,
         first_token=first_token,
         max_tokens=max_tokens,
@@ -304,35 +221,11 @@ def token_window(
     )
 
 
-def episode_failures(store: Store, head: Episode) -> pl.DataFrame:
-    """The failures of an episode's current revision."""
-    return store.query("dashboard_episode_failures", episode_id=head.episode_id, revision=head.revision)
+def fetch_episode_failures(store: Store, episode: Episode) -> pl.DataFrame:
+    """Return the failures of an episode's current revision."""
+    return store.query("dashboard_episode_failures", episode_id=episode.episode_id, revision=episode.revision)
 
 
-def episode_scores(store: Store, head: Episode) -> pl.DataFrame:
-    """The scores that were sent for an episode."""
-    return store.query("dashboard_episode_scores", trace_ids=list(head.trace_ids), episode_key=head.episode_key)
-
-
-def metric_jobs(store: Store, max_rows: int = 50) -> pl.DataFrame:
-    """The jobs that recorded metrics, newest first."""
-    return store.query("dashboard_metric_jobs", max_rows=max_rows)
-
-
-def metric_names(store: Store, job_ids: list[str]) -> list[str]:
-    """The names of the metrics that the jobs recorded."""
-    return cast("list[str]", store.query("dashboard_metric_names", job_ids=job_ids)["name"].to_list())
-
-
-def metrics(store: Store, job_ids: list[str], names: list[str]) -> pl.DataFrame:
-    """Columns ``job_id``, ``step``, ``name``, ``value``."""
-    return store.query("dashboard_metrics", job_ids=job_ids, names=names)
-
-
-def _attributes(text: str) -> dict[str, str]:
-    loaded: Any = json.loads(text)
-    return {str(key): str(value) for key, value in cast("dict[str, Any]", loaded).items()}
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or value != value else value  # noqa: PLR0124 - NaN is what avg() of nothing gives
+def fetch_episode_scores(store: Store, episode: Episode) -> pl.DataFrame:
+    """Return the scores that the app sent for an episode."""
+    return store.query("dashboard_episode_scores", trace_ids=list(episode.trace_ids), episode_key=episode.episode_key)

@@ -1,6 +1,6 @@
-"""Where a model version came from: the job that made it and what that job trained on; and who trained on an episode.
+"""Provenance of models: the job that made a version, the dataset of that job, and the jobs that used an episode.
 
-A manifest never changes once it exists, so it is read from the disk once.
+A manifest never changes once it exists, so it is read from disk once.
 """
 # pyright: reportUntypedFunctionDecorator=false, reportUnknownMemberType=false
 
@@ -14,25 +14,29 @@ from spanloop.training.dataset_manifest import MANIFEST_NAME, Manifest, load_man
 from spanloop.training.jobs import Job
 
 _MAX_JOBS = 100
-"""Newest jobs that are asked whether they trained on an episode."""
+"""Newest jobs that are searched for an episode."""
 
 
-def dataset_of(job_id: str) -> Manifest | None:
-    """What the job trains on; None before its dataset is written, or when it is not what was written.
+def find_manifest(job_id: str) -> Manifest | None:
+    """Return the manifest of a job's dataset; None before it is written, or when it is damaged.
 
-    A damaged dataset is the job's own error to report: it stops the job.
+    The job itself reports a damaged dataset as its error.
     """
     folder = resources.data_dir().jobs / job_id
     return _manifest(folder) if (folder / MANIFEST_NAME).is_file() else None
 
 
-def trained_on(episode_id: str, revision: int) -> list[Job]:
-    """The jobs, newest first, whose datasets hold this revision of the episode."""
-    return [job for job in resources.job_api().list(limit=_MAX_JOBS) if (episode_id, revision) in _pinned_by(job.id)]
+def find_training_jobs(episode_id: str, revision: int) -> list[Job]:
+    """Return the jobs, newest first, whose datasets contain this revision of the episode."""
+    return [
+        job
+        for job in resources.job_api().list(limit=_MAX_JOBS)
+        if (episode_id, revision) in _pinned_episodes_of(job.id)
+    ]
 
 
-def maker(job_id: str | None) -> Job | None:
-    """The job that made a version; None for a version from outside, or when the control database forgot the job."""
+def find_source_job(job_id: str | None) -> Job | None:
+    """Return the job that made a version; None for an imported version or a job that is no longer stored."""
     if not job_id:
         return None
     try:
@@ -41,9 +45,9 @@ def maker(job_id: str | None) -> Job | None:
         return None
 
 
-def _pinned_by(job_id: str) -> frozenset[tuple[str, int]]:
+def _pinned_episodes_of(job_id: str) -> frozenset[tuple[str, int]]:
     folder = resources.data_dir().jobs / job_id
-    return _pinned(folder) if (folder / MANIFEST_NAME).is_file() else frozenset()
+    return _pinned_episodes(folder) if (folder / MANIFEST_NAME).is_file() else frozenset()
 
 
 @st.cache_resource(show_spinner=False, max_entries=200)
@@ -55,6 +59,6 @@ def _manifest(folder: Path) -> Manifest | None:
 
 
 @st.cache_resource(show_spinner=False, max_entries=200)
-def _pinned(folder: Path) -> frozenset[tuple[str, int]]:
+def _pinned_episodes(folder: Path) -> frozenset[tuple[str, int]]:
     manifest = _manifest(folder)
-    return frozenset((each.episode_id, each.revision) for each in manifest.pinned) if manifest else frozenset()
+    return frozenset((episode.episode_id, episode.revision) for episode in manifest.pinned) if manifest else frozenset()

@@ -1,27 +1,46 @@
-"""What the Traces page reads; one function for each named query.
+"""Traces and their spans, as they arrived.
 
-Invariant: the list comes from summaries, which are there as soon as spans are; no pipeline needs to have run.
+Invariant: the list of traces reads summaries, which exist as soon as spans are stored; no pipeline needs to have run.
 """
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Final, cast
 
 import polars as pl
 
-from spanloop.dashboard.queries.episodes import MAX_SPANS
 from spanloop.dashboard.view_models.span_tree import Span
 from spanloop.store import Store
+
+MAX_SPANS: Final = 600
+"""Spans of one trace or episode that a page draws."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanDetail:
+    """All fields of one span."""
+
+    name: str
+    service_name: str
+    scope_name: str
+    status: str
+    status_message: str
+    attributes: dict[str, str]
+    resource: dict[str, str]
+    events: tuple[tuple[str, dict[str, str]], ...]
+    """Name and attributes of each event."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceFilter:
-    """Empty strings match everything."""
+    """Filters of the list of traces; an empty string matches every trace."""
 
     text: str = ""
-    """Part of a trace, task or session id, of the agent's or the root span's name, in any case."""
+    """Part of a trace, task or session id, an agent name or a root span's name; case is ignored."""
     service_name: str = ""
     only_failed: bool = False
-    """Traces with a span that failed."""
+    """Whether only traces with a failed span match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +50,7 @@ class Trace:
     started_at: datetime
     duration_ns: int
     root_name: str
-    """Empty while no span without a parent is stored."""
+    """Empty while no root span is stored."""
     service_name: str
     agent_name: str
     model: str
@@ -43,24 +62,24 @@ class Trace:
     input_tokens: int
     output_tokens: int
     episode_ids: tuple[str, ...]
-    """Current episodes that hold it; empty before the pipeline has seen it."""
+    """Current episodes that contain the trace; empty before its conversion."""
 
 
-def traces(store: Store, since_s: int, chosen: TraceFilter, *, max_rows: int, skip_rows: int) -> pl.DataFrame:
-    """The newest traces that match: columns of `Trace` less the episodes, with ``trace_id``."""
+def fetch_traces(store: Store, since_s: int, filters: TraceFilter, *, max_rows: int, skip_rows: int) -> pl.DataFrame:
+    """Return the newest matching traces: ``trace_id`` and the columns of `Trace` without ``episode_ids``."""
     return store.query(
         "dashboard_traces",
         since_s=since_s,
-        text=chosen.text,
-        service_name=chosen.service_name,
-        only_failed=int(chosen.only_failed),
+        text=filters.text,
+        service_name=filters.service_name,
+        only_failed=int(filters.only_failed),
         max_rows=max_rows,
         skip_rows=skip_rows,
     )
 
 
-def trace(store: Store, trace_id: str) -> Trace | None:
-    """One trace; None when no span of it is stored."""
+def fetch_trace(store: Store, trace_id: str) -> Trace | None:
+    """Return one trace, or None when none of its spans is stored."""
     frame = store.query("dashboard_trace", trace_id=trace_id)
     if frame.is_empty():
         return None
@@ -69,15 +88,40 @@ def trace(store: Store, trace_id: str) -> Trace | None:
     return Trace(**row)
 
 
-def spans(store: Store, trace_id: str, head: Trace) -> list[Span]:
-    """Up to ``MAX_SPANS`` spans of one trace, in order of start."""
-    start_s = int(head.started_at.timestamp())
+def fetch_trace_spans(store: Store, trace_id: str, trace: Trace) -> list[Span]:
+    """Return up to ``MAX_SPANS`` spans of one trace, ordered by start."""
+    start_s = int(trace.started_at.timestamp())
     frame = store.query(
         "dashboard_spans",
         trace_ids=[trace_id],
         episode_key="",
         from_s=start_s,
-        until_s=start_s + head.duration_ns // 1_000_000_000 + 2,
+        until_s=start_s + trace.duration_ns // 1_000_000_000 + 2,
         max_rows=MAX_SPANS,
     )
     return [Span(**row) for row in frame.iter_rows(named=True)]
+
+
+def fetch_span(store: Store, span: Span) -> SpanDetail | None:
+    """Return all fields of one span, or None when it is no longer stored."""
+    frame = store.query("dashboard_span", trace_id=span.trace_id, span_id=span.span_id, start_ns=span.start_ns)
+    if frame.is_empty():
+        return None
+    row = frame.row(0, named=True)
+    events = cast("list[dict[str, str]]", json.loads(row.pop("events")))
+    return SpanDetail(
+        name=row["name"],
+        service_name=row["service_name"],
+        scope_name=row["scope_name"],
+        status=row["status"],
+        status_message=row["status_message"],
+        attributes=parse_attributes(row["attributes"]),
+        resource=parse_attributes(row["resource"]),
+        events=tuple((event["event"], parse_attributes(event["attributes"])) for event in events),
+    )
+
+
+def parse_attributes(text: str) -> dict[str, str]:
+    """Parse a JSON object into attributes; every value becomes text."""
+    loaded: Any = json.loads(text)
+    return {str(key): str(value) for key, value in cast("dict[str, Any]", loaded).items()}

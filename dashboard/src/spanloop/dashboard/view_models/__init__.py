@@ -1,1 +1,1 @@
-"""What the pages show, computed without Streamlit: pure functions over frozen values and frames."""
+"""Stored rows turned into what a page shows: pure functions over frozen values and frames, without Streamlit."""

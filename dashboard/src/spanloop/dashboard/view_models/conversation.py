@@ -1,7 +1,6 @@
-"""Transitions as a conversation: canonical message JSON in, turns out.
+"""Build a conversation that shows each message once from the message JSON of transitions.
 
-Invariant: text that is not canonical JSON is shown as it is, never dropped: a page must show what the store holds,
-most of all when it is broken.
+Invariant: text that is not canonical JSON is kept verbatim, never dropped, so that pages show damaged data too.
 """
 
 import json
@@ -13,28 +12,28 @@ PartKind = Literal["text", "reasoning", "tool_call", "tool_call_response", "raw"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MessagePart:
     """One part of a message."""
 
     kind: PartKind
     content: str
-    """The text; for a tool call its arguments, for a tool's response what it returned, as text or JSON."""
+    """The text; the arguments of a tool call or the result of a tool, as text or JSON."""
     name: str = ""
-    """Of the tool, for a tool call."""
+    """The tool's name, for a tool call."""
     call_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One message as the policy saw or wrote it."""
+class ChatMessage:
+    """One message that the policy received or wrote."""
 
     role: str
-    parts: tuple[Part, ...]
+    parts: tuple[MessagePart, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What one tool call of an action came to."""
+    """The result of one tool call of an action."""
 
     call_id: str
     name: str
@@ -46,7 +45,7 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """One transition's messages, as the store holds them."""
+    """One transition's messages, as stored."""
 
     step: int
     agent_name: str
@@ -56,48 +55,48 @@ class StepRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ConversationStep:
     """One step of the conversation."""
 
     step: int
     agent_name: str
     is_restart: bool
-    """The state does not continue the agent's previous step: the whole of it is shown."""
-    new_messages: tuple[Message, ...]
-    """What the policy saw that the previous turn did not show yet."""
-    action: Message
+    """Whether the state continues no earlier step of the agent; all its messages are new then."""
+    new_messages: tuple[ChatMessage, ...]
+    """Messages of the prompt that the step it continues did not show."""
+    action: ChatMessage
     tool_results: tuple[ToolResult, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """What an earlier turn showed."""
+class _ShownStep:
+    """What an earlier step showed."""
 
-    state: tuple[Message, ...]
+    state: tuple[ChatMessage, ...]
     call_ids: frozenset[str]
     """Tool calls whose results it showed."""
 
 
-def parse_messages(text: str) -> tuple[Message, ...]:
-    """The messages of a state; anything that is not a list of messages comes back as one raw message."""
+def parse_messages(text: str) -> tuple[ChatMessage, ...]:
+    """Parse the messages of a state; text that is not JSON becomes one raw message."""
     if not text:
         return ()
     try:
         loaded: Any = json.loads(text)
     except ValueError:
-        return (Message("raw", (Part("raw", text),)),)
+        return (ChatMessage("raw", (MessagePart("raw", text),)),)
     items = loaded if _is_list(loaded) else [loaded]
     return tuple(_message(item) for item in items)
 
 
-def parse_action(text: str) -> Message:
-    """The one assistant message of an action."""
-    found = parse_messages(text)
-    return found[0] if found else Message("assistant", ())
+def parse_action(text: str) -> ChatMessage:
+    """Parse the assistant message of an action."""
+    messages = parse_messages(text)
+    return messages[0] if messages else ChatMessage("assistant", ())
 
 
 def parse_tool_results(text: str) -> tuple[ToolResult, ...]:
-    """The tool results of an action; what is no result object becomes an unnamed one with the text as content."""
+    """Parse the tool results of an action; other values become results without a name, with the text as content."""
     if not text:
         return ()
     try:
@@ -108,75 +107,77 @@ def parse_tool_results(text: str) -> tuple[ToolResult, ...]:
     return tuple(_tool_result(item) for item in items)
 
 
-def conversation(steps: list[StepRecord]) -> list[Turn]:
-    """Turns that show each message once: a state that extends an earlier state of its agent shows only the rest.
+def build_conversation(records: list[StepRecord]) -> list[ConversationStep]:
+    """Return steps that show each message once: a state that extends an earlier one of its agent shows only the rest.
 
-    The newest earlier state that fits is taken, so that a sub-agent between two steps does not make the outer
-    conversation begin again. The action and the tool responses that the earlier turn showed are left out of the rest.
+    The newest state that is a prefix counts, so that a sub-agent between two steps does not restart the outer
+    conversation. The rest leaves out the action and the tool responses that the earlier step showed.
     """
-    turns: list[Turn] = []
-    earlier: defaultdict[str, list[_Seen]] = defaultdict(list)
-    for record in steps:
+    steps: list[ConversationStep] = []
+    earlier: defaultdict[str, list[_ShownStep]] = defaultdict(list)
+    for record in records:
         state = parse_messages(record.state)
         results = parse_tool_results(record.tool_results)
-        seen = earlier[record.agent_name]
-        before = next((past for past in reversed(seen) if past.state and state[: len(past.state)] == past.state), None)
-        turns.append(
-            Turn(
+        shown_steps = earlier[record.agent_name]
+        previous = next(
+            (past for past in reversed(shown_steps) if past.state and state[: len(past.state)] == past.state), None
+        )
+        steps.append(
+            ConversationStep(
                 step=record.step,
                 agent_name=record.agent_name,
-                is_restart=bool(seen) and before is None,
-                new_messages=_unseen(state[len(before.state) :], before.call_ids) if before else state,
+                is_restart=bool(shown_steps) and previous is None,
+                new_messages=_new_messages(state[len(previous.state) :], previous.call_ids) if previous else state,
                 action=parse_action(record.action),
                 tool_results=results,
             )
         )
-        seen.append(_Seen(state, frozenset(result.call_id for result in results if result.call_id)))
-    return turns
+        shown_steps.append(_ShownStep(state, frozenset(result.call_id for result in results if result.call_id)))
+    return steps
 
 
 def pretty_json(text: str) -> str:
-    """``text`` indented when it is JSON, else as it is."""
+    """Return ``text`` indented when it is JSON, else unchanged."""
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except ValueError:
         return text
 
 
-def _unseen(messages: tuple[Message, ...], shown_calls: frozenset[str]) -> tuple[Message, ...]:
+def _new_messages(messages: tuple[ChatMessage, ...], shown_calls: frozenset[str]) -> tuple[ChatMessage, ...]:
     rest = messages[1:] if messages and messages[0].role == "assistant" else messages
-    kept: list[Message] = []
+    new_messages: list[ChatMessage] = []
     for message in rest:
         parts = tuple(
             part for part in message.parts if part.kind != "tool_call_response" or part.call_id not in shown_calls
         )
         if parts:
-            kept.append(Message(message.role, parts))
-    return tuple(kept)
+            new_messages.append(ChatMessage(message.role, parts))
+    return tuple(new_messages)
 
 
-def _message(item: Any) -> Message:
+def _message(item: Any) -> ChatMessage:
     if not isinstance(item, dict):
-        return Message("raw", (Part("raw", _as_text(item)),))
+        return ChatMessage("raw", (MessagePart("raw", _as_text(item)),))
     fields = cast("dict[str, Any]", item)
     role = str(fields.get("role", "raw"))
     parts = fields.get("parts")
     if not _is_list(parts):
-        return Message(role, (Part("raw", _as_text(fields)),))
-    return Message(role, tuple(_part(part) for part in parts))
+        return ChatMessage(role, (MessagePart("raw", _as_text(fields)),))
+    return ChatMessage(role, tuple(_part(part) for part in parts))
 
 
-def _part(item: Any) -> Part:
+def _part(item: Any) -> MessagePart:
     if not isinstance(item, dict):
-        return Part("raw", _as_text(item))
+        return MessagePart("raw", _as_text(item))
     fields = cast("dict[str, Any]", item)
     match fields.get("type"):
         case "text":
-            return Part("text", _as_text(fields.get("content", "")))
+            return MessagePart("text", _as_text(fields.get("content", "")))
         case "reasoning":
-            return Part("reasoning", _as_text(fields.get("content", "")))
+            return MessagePart("reasoning", _as_text(fields.get("content", "")))
         case "tool_call":
-            return Part(
+            return MessagePart(
                 "tool_call",
                 _as_text(fields.get("arguments", "")),
                 name=str(fields.get("name", "")),
@@ -184,9 +185,9 @@ def _part(item: Any) -> Part:
             )
         case "tool_call_response":
             content = fields.get("response", fields.get("result", ""))
-            return Part("tool_call_response", _as_text(content), call_id=str(fields.get("id") or ""))
+            return MessagePart("tool_call_response", _as_text(content), call_id=str(fields.get("id") or ""))
         case _:
-            return Part("raw", _as_text(fields))
+            return MessagePart("raw", _as_text(fields))
 
 
 def _tool_result(item: Any) -> ToolResult:

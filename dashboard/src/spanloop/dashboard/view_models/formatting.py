@@ -1,16 +1,16 @@
-"""Numbers, durations and ids as a person reads them. Pure: the clock is always an argument."""
+"""Format numbers, durations and ids for pages. Callers pass the current time."""
 
 from datetime import datetime
 from typing import Final
 
 DASH: Final = "\N{EN DASH}"
-"""What a page shows for a value that is not known; never for zero."""
+"""Shown for an unknown value; never for zero."""
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def count(value: int) -> str:
-    """``value`` with thousands separators up to five digits, then as k, M or G with one decimal."""
+    """Return ``value`` with thousands separators up to five digits, then as k, M or G with one decimal."""
     magnitude = abs(value)
     for suffix, size in (("G", 1_000_000_000), ("M", 1_000_000), ("k", 100_000)):
         if magnitude >= size:
@@ -20,7 +20,7 @@ def count(value: int) -> str:
 
 
 def duration(nanoseconds: int) -> str:
-    """A duration with two or three significant digits: ``840 µs``, ``12.3 ms``, ``4.20 s``, ``3 min 05 s``."""
+    """Return a duration with two or three significant digits: ``840 µs``, ``12.3 ms``, ``4.20 s``, ``3 min 05 s``."""
     if nanoseconds < 1_000_000:
         return f"{nanoseconds / 1_000:.0f} µs"
     if nanoseconds < 1_000_000_000:
@@ -28,14 +28,14 @@ def duration(nanoseconds: int) -> str:
     seconds = nanoseconds / 1_000_000_000
     if seconds < 59.95:
         return f"{seconds:.3g} s" if seconds >= 10 else f"{seconds:.2f} s"
-    whole = round(seconds)
-    if whole < 3_600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"
+    rounded_s = round(seconds)
+    if rounded_s < 3_600:
+        return f"{rounded_s // 60} min {rounded_s % 60:02d} s"
+    return f"{rounded_s // 3_600} h {rounded_s % 3_600 // 60:02d} min"
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How long before ``now`` a moment was, in its largest unit; both need a time zone."""
+    """Return how long before ``now`` a moment was, in its largest unit; both need a time zone."""
     if moment is None:
         return DASH
     seconds = (now - moment).total_seconds()
@@ -44,33 +44,33 @@ def ago(moment: datetime | None, now: datetime) -> str:
     return f"{_largest_unit(seconds)} ago" if seconds >= 1 else "now"
 
 
-def percent(part: int, whole: int) -> str:
-    """``part`` of ``whole`` in percent; a dash when there is nothing to take a part of."""
-    return f"{100 * part / whole:.0f} %" if whole else DASH
+def percent(part: int, total: int) -> str:
+    """Return ``part`` of ``total`` in percent; a dash when ``total`` is 0."""
+    return f"{100 * part / total:.0f} %" if total else DASH
 
 
 def share(value: float, digits: int = 1) -> str:
-    """A share between 0 and 1, in percent."""
+    """Return a share between 0 and 1 in percent."""
     return f"{100 * value:.{digits}f} %"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """``value`` with ``digits`` significant digits; a dash for None."""
+    """Return ``value`` with ``digits`` significant digits; a dash for None."""
     return DASH if value is None else f"{value:.{digits}g}"
 
 
 def signed(value: float | None) -> str:
-    """A reward: always with its sign, so that a penalty is seen; a dash for None."""
+    """Return a reward with its sign; a dash for None."""
     return DASH if value is None else f"{value:+.3g}" if value else "0"
 
 
 def short_id(identifier: str, length: int = 10) -> str:
-    """The first ``length`` characters, with an ellipsis when some are left out."""
+    """Return the first ``length`` characters, with an ellipsis when the rest is cut."""
     return identifier if len(identifier) <= length + 1 else f"{identifier[:length]}…"
 
 
 def one_line(text: str, length: int) -> str:
-    """``text`` on one line, cut to ``length`` characters."""
+    """Return ``text`` on one line, cut to ``length`` characters."""
     joined = " ".join(text.split())
     return joined if len(joined) <= length else f"{joined[: length - 1]}…"
 

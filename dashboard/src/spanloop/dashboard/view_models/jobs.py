@@ -1,4 +1,4 @@
-"""Jobs as a page shows them, and the form that makes one. Pure; only the job API acts."""
+"""State, progress, errors and logs of jobs for pages, and the validation of the job form."""
 
 import re
 from dataclasses import dataclass
@@ -33,15 +33,15 @@ STATE_COLOURS: Final = {
 }
 
 _NAME_RULE: Final = "only letters, digits, '.', '_' and '-', beginning with a letter or digit"
-_BY_ITSELF: Final = "exit status"
+_EXITED: Final = "exit status"
 _LAST_LINES: Final = "Its last lines:"
-"""What the scheduler writes before what the job printed."""
+"""The scheduler writes this before the job's output."""
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 @dataclass(frozen=True, slots=True)
 class JobForm:
-    """What a person filled in, not validated yet."""
+    """The form's values, not validated."""
 
     kind: JobKind
     base: str
@@ -67,7 +67,7 @@ class JobForm:
     min_reward: float | None = None
     """Only for SFT."""
     since: datetime | None = None
-    """As it was typed; without a zone it is UTC. None for all episodes."""
+    """Without a time zone it is UTC; None for all episodes."""
     device: str | None = None
     ray_address: str = ""
     max_attempts: int | None = None
@@ -75,13 +75,13 @@ class JobForm:
 
 @dataclass(frozen=True, slots=True)
 class FormErrors:
-    """Why a form makes no job: one sentence for each field."""
+    """Why a form is invalid: one sentence for each field."""
 
     messages: tuple[str, ...]
 
 
 def to_spec(form: JobForm) -> JobSpec | FormErrors:
-    """The job that the form describes, or everything that is wrong with it at once."""
+    """Validate the form; return its job, or the errors of all fields."""
     if not form.base:
         return FormErrors(("base: choose the model version to start from.",))
     fields: dict[str, Any] = {
@@ -115,72 +115,72 @@ def to_spec(form: JobForm) -> JobSpec | FormErrors:
         return JobSpec.model_validate(fields)
     except ValidationError as error:
         return FormErrors(
-            tuple(_message(detail["loc"], detail["msg"], detail.get("input")) for detail in error.errors())
+            tuple(_field_error(detail["loc"], detail["msg"], detail.get("input")) for detail in error.errors())
         )
 
 
 def as_utc(moment: datetime) -> datetime:
-    """A moment that was typed without a zone, read as UTC, as the form's label says."""
+    """Return a moment in UTC; one without a time zone is UTC, as the form's label says."""
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def progress(job: Job) -> float:
-    """Share of the steps that are done, 0 to 1; a job that succeeded is done whatever it counted."""
+    """Return the share of completed steps, 0 to 1; always 1 for a job that succeeded."""
     if job.state is JobState.SUCCEEDED:
         return 1.0
     return min(1.0, job.step / job.steps_total) if job.steps_total else 0.0
 
 
-def took(job: Job, now: datetime) -> str:
-    """How long the job ran, or has run so far; a dash before its start."""
+def run_duration(job: Job, now: datetime) -> str:
+    """Return how long the job ran, or has run until now; a dash before its start."""
     if job.started_at is None:
         return DASH
     end = job.finished_at or now
     return duration(max(0, int((end - job.started_at).total_seconds() * 1e9)))
 
 
-def learned_from(manifest: Manifest) -> dict[str, str]:
-    """What a job's dataset is made of, as names and sentences; nothing of it is computed again."""
+def dataset_facts(manifest: Manifest) -> dict[str, str]:
+    """Return names and texts about a job's dataset, all from its manifest."""
     facts = {
         "learned from": f"{manifest.episodes.accepted:,} episodes, {manifest.rows.accepted:,} token rows"
         + (f" in {manifest.prompt_groups:,} groups" if manifest.prompt_groups else ""),
         "their mean reward": number(manifest.mean_reward),
-        "rows left out": _reasons(manifest.rows.rejected),
-        "episodes left out": _reasons(manifest.episodes.rejected),
+        "rows left out": _rejections(manifest.rows.rejected),
+        "episodes left out": _rejections(manifest.episodes.rejected),
         "longest row": f"{manifest.longest_row_tokens:,} tokens",
         "dataset SHA-256": manifest.data_sha256,
     }
     if manifest.kind is JobKind.GRPO:
-        facts["groups left out"] = _reasons(manifest.groups.rejected)
+        facts["groups left out"] = _rejections(manifest.groups.rejected)
         facts["sampled at temperature"] = number(manifest.temperature)
     return facts
 
 
-def _reasons(rejected: dict[str, int]) -> str:
+def _rejections(rejected: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in rejected.items()) or "none"
 
 
-def headline(error: str | None) -> str:
-    """The one line of a job's error that says why.
+def error_headline(error: str | None) -> str:
+    """Return the line of a job's error that states the cause.
 
-    Of a job that ended by itself it is the last line that it printed, without its next step; else the scheduler's own.
+    When the process exited, this is its last line without the next step; else the scheduler's own text.
     """
-    why, _, printed = _ANSI.sub("", error or "").partition(_LAST_LINES)
-    lines = [line.strip() for line in printed.splitlines() if line.strip() and not line.strip().startswith("next:")]
-    return lines[-1] if lines and _BY_ITSELF in why else " ".join(why.split())
+    cause, _, output = _ANSI.sub("", error or "").partition(_LAST_LINES)
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.strip().startswith("next:")]
+    return lines[-1] if lines and _EXITED in cause else " ".join(cause.split())
 
 
-def log_lines(text: str, at_most: int) -> str:
-    """The log's last lines as a terminal would leave them: no colours, a redrawn progress bar only once."""
-    return "\n".join(_redrawn(_ANSI.sub("", text))[-at_most:])
+def last_log_lines(text: str, at_most: int) -> str:
+    """Return the log's last lines without colours; a redrawn progress bar appears once."""
+    return "\n".join(_terminal_lines(_ANSI.sub("", text))[-at_most:])
 
 
-def _redrawn(text: str) -> list[str]:
+def _terminal_lines(text: str) -> list[str]:
     lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.replace("\r\n", "\n").split("\n")]
     return lines if lines[-1] else lines[:-1]
 
 
-def _message(location: tuple[int | str, ...], message: str, got: Any) -> str:
+def _field_error(location: tuple[int | str, ...], message: str, value: Any) -> str:
     where = ".".join(str(part) for part in location)
-    text = _NAME_RULE if "pattern" in message else message.removeprefix("Value error, ")
-    return f"{where}: {text} (got {got!r})." if where else f"{text}."
+    problem = _NAME_RULE if "pattern" in message else message.removeprefix("Value error, ")
+    return f"{where}: {problem} (got {value!r})." if where else f"{problem}."

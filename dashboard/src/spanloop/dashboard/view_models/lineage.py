@@ -1,6 +1,6 @@
-"""Model versions as a family tree, in lines and as a picture.
+"""Lineage of model versions, as lines of a table and as a graph.
 
-Every version that goes in comes out once, parents before children.
+Invariant: every version appears once, parents before children.
 """
 
 from collections import defaultdict
@@ -13,11 +13,11 @@ from spanloop.dashboard.components.markup import BLUE, GREEN, GREY
 from spanloop.training.registry import ModelVersion
 
 _INDENT: Final = "\u2003"
-"""An em space: tables fold ordinary ones."""
+"""An em space, because tables collapse ordinary spaces."""
 
-_FILL: Final = "#eef4ff"
-_INK: Final = "#1f2328"
-"""Text on ``_FILL``: Graphviz knows no theme, so nodes bring both and look the same in light and dark."""
+_FILL_COLOUR: Final = "#eef4ff"
+_TEXT_COLOUR: Final = "#1f2328"
+"""Text colour on ``_FILL_COLOUR``; Graphviz has no themes, so nodes look the same in light and dark."""
 _FONT: Final = "Helvetica,Arial,sans-serif"
 
 
@@ -37,23 +37,23 @@ class LineageLine:
 
 @dataclass(frozen=True, slots=True)
 class VersionNotes:
-    """What a picture says about one version."""
+    """Texts of the graph about one version."""
 
     version: tuple[str, ...] = ()
-    """Lines under its name."""
+    """Lines under the version's name."""
     job: tuple[str, ...] = ()
-    """Lines on the edge from its parent: the job that made it."""
+    """Lines on the edge from its parent, about the job that made it."""
 
 
-def lineage(models: tuple[ModelVersion, ...]) -> list[LineageLine]:
-    """Versions ordered as a tree, siblings by age."""
+def order_lineage(models: tuple[ModelVersion, ...]) -> list[LineageLine]:
+    """Order versions as a tree, siblings by age."""
     ordered = sorted(models, key=lambda model: (model.created_at, model.reference))
-    known = {model.reference for model in ordered}
+    references = {model.reference for model in ordered}
     children: defaultdict[str, list[ModelVersion]] = defaultdict(list)
     roots: list[ModelVersion] = []
     for model in ordered:
         parent = model.parent or ""
-        if parent in known and parent != model.reference:
+        if parent in references and parent != model.reference:
             children[parent].append(model)
         else:
             roots.append(model)
@@ -66,18 +66,18 @@ def lineage(models: tuple[ModelVersion, ...]) -> list[LineageLine]:
     return lines
 
 
-def picture(lines: list[LineageLine], notes: Mapping[str, VersionNotes], *, served: str, chosen: str) -> str:
-    """The tree as a graph in Graphviz' DOT language, from left to right; versions and jobs link to their pages.
+def lineage_graph(lines: list[LineageLine], notes: Mapping[str, VersionNotes], *, served: str, selected: str) -> str:
+    """Return the tree as a left-to-right graph in Graphviz' DOT language; versions and jobs link to their pages.
 
     Args:
         lines: The versions, parents first.
-        notes: What stands under a version's name and on the edge that leads to it, by reference.
-        served: The reference that the gateway serves, framed green.
-        chosen: The reference that the page shows, framed thick.
+        notes: Texts under a version's name and on the edge from its parent, by reference.
+        served: The reference that the gateway serves; its frame is green.
+        selected: The reference that the page shows; its frame is thick.
     """
-    known = {line.model.reference for line in lines}
+    references = {line.model.reference for line in lines}
     node = (
-        f'shape=box, style="rounded,filled", fillcolor="{_FILL}", color="{BLUE}", fontcolor="{_INK}", '
+        f'shape=box, style="rounded,filled", fillcolor="{_FILL_COLOUR}", color="{BLUE}", fontcolor="{_TEXT_COLOUR}", '
         f'fontname="{_FONT}", fontsize=12, margin="0.18,0.12", target="_self"'
     )
     statements = [
@@ -90,13 +90,13 @@ def picture(lines: list[LineageLine], notes: Mapping[str, VersionNotes], *, serv
         note = notes.get(model.reference, VersionNotes())
         title = f"{model.reference} · served" if model.reference == served else model.reference
         colour = GREEN if model.reference == served else BLUE
-        width = 3 if model.reference == chosen else 1.2
+        width = 3 if model.reference == selected else 1.2
         statements.append(
             f"{_quoted(model.reference)} [label={_quoted(title, *note.version)}, color={_quoted(colour)}, "
             f"penwidth={width}, URL={_quoted(f'/models?model={quote(model.reference)}')}, "
             f"tooltip={_quoted(model.reference)}]"
         )
-        if line.depth and model.parent in known:
+        if line.depth and model.parent in references:
             link = f", URL={_quoted(f'/jobs?job={quote(model.job_id)}')}" if model.job_id else ""
             statements.append(
                 f"{_quoted(model.parent or '')} -> {_quoted(model.reference)} "
@@ -106,5 +106,5 @@ def picture(lines: list[LineageLine], notes: Mapping[str, VersionNotes], *, serv
 
 
 def _quoted(*lines: str) -> str:
-    """A DOT string of one or more lines; nothing in it ends the string."""
+    """Quote lines as one DOT string."""
     return '"' + "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines) + '"'

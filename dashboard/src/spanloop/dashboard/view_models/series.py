@@ -1,4 +1,4 @@
-"""Which metrics a training curve shows, and how wide the buckets of a time axis are."""
+"""Choose the metrics of training curves, time ranges, and bucket widths of time axes."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,17 +15,17 @@ LOSS_METRICS: Final[tuple[str, ...]] = (
     "actor/grad_norm",
     "train/grad_norm",
 )
-"""What else is worth a first look, in this order; all other metrics can be chosen."""
+"""Other metrics shown by default, in this order; the user can select any."""
 
 RANGES: Final = {"1 h": 3_600, "24 h": 86_400, "7 d": 7 * 86_400, "30 d": 30 * 86_400, "All": 0}
-"""Label to seconds back from now; 0 means everything."""
+"""Label to length in seconds; 0 means all time."""
 
 _BUCKETS_S: Final = (60, 300, 900, 3_600, 4 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricChoice:
-    """The metrics of one curve page."""
+    """The default metrics of the training curves."""
 
     reward: str
     """Empty when the jobs recorded no reward (an SFT job)."""
@@ -33,7 +33,7 @@ class MetricChoice:
 
 
 def choose_metrics(names: list[str], at_most: int = 3) -> MetricChoice:
-    """The reward metric and up to ``at_most`` others that a page shows before anybody chose."""
+    """Return the reward metric and up to ``at_most`` others that a page shows by default."""
     present = set(names)
     reward = next((name for name in REWARD_METRICS if name in present), "")
     if not reward:
@@ -44,7 +44,7 @@ def choose_metrics(names: list[str], at_most: int = 3) -> MetricChoice:
     return MetricChoice(reward, tuple(others[:at_most]))
 
 
-def bucket_s(span_s: float, at_most: int = 24) -> int:
+def choose_bucket_s(span_s: float, at_most: int = 24) -> int:
     """Seconds of one bucket so that ``span_s`` seconds need ``at_most`` of them, in steps that people read."""
     for size_s in _BUCKETS_S:
         if span_s / size_s <= at_most:
@@ -52,12 +52,12 @@ def bucket_s(span_s: float, at_most: int = 24) -> int:
     return _BUCKETS_S[-1]
 
 
-def covered_s(first: list[datetime], last: list[datetime]) -> float:
-    """Seconds from the earliest to the latest of some moments; 0 without any."""
+def time_span_s(first: list[datetime], last: list[datetime]) -> float:
+    """Return the seconds from the earliest to the latest moment; 0 without any."""
     return (max(last) - min(first)).total_seconds() if first and last else 0.0
 
 
 def since_s(label: str, now_s: float) -> int:
-    """The beginning of the range ``label`` in seconds since the epoch; 0 for everything."""
-    back_s = RANGES[label]
-    return int(now_s) - back_s if back_s else 0
+    """Return the start of the range ``label`` in seconds since the epoch; 0 for all time."""
+    length_s = RANGES[label]
+    return int(now_s) - length_s if length_s else 0

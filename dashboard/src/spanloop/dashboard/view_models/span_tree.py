@@ -1,8 +1,7 @@
-"""The spans of an episode as a tree with timing bars.
+"""Lay out spans as a tree with timing bars.
 
-Invariant: every span that goes in comes out exactly once, parents before their children, whatever the parent ids
-say: a missing parent makes a root, and a cycle is entered at its earliest span. No recursion, so that depth has no
-limit.
+Invariant: every span appears exactly once, parents before children, for any parent ids: a span whose parent is missing
+is a root, and a cycle starts at its earliest span. Without recursion, so that depth has no limit.
 """
 
 from collections import defaultdict
@@ -49,7 +48,7 @@ class Span:
 
     @property
     def kind(self) -> SpanKind:
-        """What the span stands for, by its GenAI operation, else by its name."""
+        """The kind by the span's GenAI operation, else by its attributes or name."""
         if self.operation in _KINDS:
             return _KINDS[self.operation]
         if self.tool_name:
@@ -60,7 +59,7 @@ class Span:
 
     @property
     def is_error(self) -> bool:
-        """Whether the span says that it failed."""
+        """Whether the span has an error status or type."""
         return self.status.lower() in {"error", "status_code_error"} or bool(self.error_type)
 
 
@@ -72,7 +71,7 @@ class SpanLine:
     depth: int
     """0 for a root."""
     offset: float
-    """Where the bar begins, as a share of the shown time, 0 to 1."""
+    """The bar's start, as a share of the shown time, 0 to 1."""
     width: float
     """The bar's length, as a share of the shown time, 0 to 1."""
 
@@ -96,25 +95,25 @@ def layout_tree(spans: list[Span]) -> list[SpanLine]:
 
 def _in_tree_order(spans: list[Span]) -> list[tuple[Span, int]]:
     ordered = sorted(spans, key=lambda span: (span.start_ns, span.span_id))
-    known = {(span.trace_id, span.span_id) for span in ordered}
+    keys = {(span.trace_id, span.span_id) for span in ordered}
     children: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     roots: list[int] = []
     for position, span in enumerate(ordered):
         parent = (span.trace_id, span.parent_span_id)
-        if span.parent_span_id and parent in known and span.parent_span_id != span.span_id:
+        if span.parent_span_id and parent in keys and span.parent_span_id != span.span_id:
             children[parent].append(position)
         else:
             roots.append(position)
     lines: list[tuple[Span, int]] = []
-    seen: set[int] = set()
-    # Spans that only a cycle reaches have no root: after the real roots, each unseen span is tried as one.
+    visited: set[int] = set()
+    # A cycle has no root: after the real roots, each unvisited span is tried as one.
     for root in (*roots, *range(len(ordered))):
         stack = [(root, 0)]
         while stack:
             position, depth = stack.pop()
-            if position in seen:
+            if position in visited:
                 continue
-            seen.add(position)
+            visited.add(position)
             span = ordered[position]
             lines.append((span, depth))
             stack.extend((child, depth + 1) for child in reversed(children[span.trace_id, span.span_id]))

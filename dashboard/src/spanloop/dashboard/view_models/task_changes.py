@@ -1,6 +1,6 @@
-"""What changed at each task from one policy version to another.
+"""Classify how the outcome of each task changed from one policy version to another.
 
-Every task that both attempted is of exactly one kind.
+Invariant: every task that both attempted has exactly one kind of change.
 """
 
 from enum import StrEnum
@@ -12,7 +12,7 @@ from spanloop.training.evaluation import EpisodePair
 
 
 class Change(StrEnum):
-    """What became of a task; the value is what a page calls it."""
+    """How a task's outcome changed; the value is its label on pages."""
 
     BETTER = "Better"
     WORSE = "Worse"
@@ -24,10 +24,10 @@ class Change(StrEnum):
 CHANGES: Final = tuple(Change)
 
 
-def with_changes(tasks: pl.DataFrame) -> pl.DataFrame:
-    """Rows of ``dashboard_task_pairs`` with ``before_share`` and ``after_share`` of success, and ``change``.
+def classify_changes(tasks: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of ``dashboard_task_pairs`` with ``before_share`` and ``after_share`` of success, and ``change``.
 
-    With several attempts at a task the shares are compared; equal shares above zero count as solved by both.
+    Shares are compared over all attempts at a task; equal shares above zero count as solved by both.
     """
     shares = tasks.with_columns(_share("before"), _share("after"))
     before, after = pl.col("before_share"), pl.col("after_share")
@@ -45,24 +45,24 @@ def with_changes(tasks: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def pair_of(row: dict[str, Any]) -> EpisodePair | None:
-    """The two episodes that show the change of one task best; None when no outcome of it is known."""
+def choose_pair(row: dict[str, Any]) -> EpisodePair | None:
+    """Return the two episodes that show a task's change; None when an outcome is unknown."""
     failed_then_solved = (row["before_failure_id"], row["after_success_id"])
     solved_then_failed = (row["before_success_id"], row["after_failure_id"])
     solved = (row["before_success_id"], row["after_success_id"])
     failed = (row["before_failure_id"], row["after_failure_id"])
     match Change(row["change"]):
         case Change.BETTER:
-            wanted = failed_then_solved
+            episode_ids = failed_then_solved
         case Change.WORSE:
-            wanted = solved_then_failed
+            episode_ids = solved_then_failed
         case Change.SOLVED:
-            wanted = solved
+            episode_ids = solved
         case Change.UNSOLVED:
-            wanted = failed
+            episode_ids = failed
         case Change.UNKNOWN:
             return None
-    return EpisodePair(row["task_id"], *wanted)
+    return EpisodePair(row["task_id"], *episode_ids)
 
 
 def _share(side: str) -> pl.Expr:

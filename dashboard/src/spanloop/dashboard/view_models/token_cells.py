@@ -1,4 +1,4 @@
-"""One token row as cells: id, whether the loss counts it, how likely the policy found it."""
+"""Tokens of a token row as cells: id, role in the loss, log probability, text."""
 
 import math
 from dataclasses import dataclass, replace
@@ -7,12 +7,12 @@ from typing import Final, Literal
 TokenRole = Literal["prompt", "sampled", "given"]
 
 UNSURE_BELOW: Final = -3.0
-"""Log probability (natural) from which a sampled token is drawn at full strength: about 5 %."""
+"""Natural log probability at and below which a sampled token has full colour: about 5 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenCell:
-    """One token of a trajectory row."""
+    """One token of a token row."""
 
     position: int
     """From 0 within the response; negative within the prompt, -1 its last token."""
@@ -22,11 +22,11 @@ class TokenCell:
     logprob: float | None
     """Natural log; None where the policy did not sample the token or no log probability is known."""
     text: str = ""
-    """Decoded, when the policy version's tokenizer is at hand."""
+    """Decoded text; empty when the policy version's tokenizer is not available."""
 
     @property
     def surprise(self) -> float:
-        """0 for a token that the policy was sure of, 1 for an unlikely one."""
+        """0 for a certain token, 1 for an unlikely one."""
         if self.logprob is None or not math.isfinite(self.logprob):
             return 0.0
         return min(1.0, max(0.0, self.logprob / UNSURE_BELOW))
@@ -34,26 +34,26 @@ class TokenCell:
 
 @dataclass(frozen=True, slots=True)
 class TokenWindow:
-    """A slice of one trajectory row, as the store returns it."""
+    """A window of one token row, as stored."""
 
     prompt_tokens: int
     response_tokens: int
     first_token: int
-    """Index within the response of the slice's first token."""
+    """Index within the response of the window's first token."""
     prompt_tail: tuple[int, ...]
     response: tuple[int, ...]
     loss_mask: tuple[int, ...]
     logprobs: tuple[float, ...]
 
     def mismatch(self) -> str:
-        """What is wrong with the parallel arrays; empty when they are parallel."""
+        """Return the lengths of arrays that are not parallel; empty when they are."""
         lengths = {"tokens": len(self.response), "mask": len(self.loss_mask), "logprobs": len(self.logprobs)}
         if len(set(lengths.values())) == 1:
             return ""
         return ", ".join(f"{length} {name}" for name, length in lengths.items())
 
     def cells(self) -> list[TokenCell]:
-        """The slice as cells; a token without mask counts as given, as the trainer would treat it."""
+        """Return the window as cells; a token without mask counts as given, as in training."""
         tail = len(self.prompt_tail)
         prompt = [TokenCell(index - tail, token_id, "prompt", None) for index, token_id in enumerate(self.prompt_tail)]
         response: list[TokenCell] = []
@@ -66,5 +66,5 @@ class TokenWindow:
 
 
 def with_texts(cells: list[TokenCell], texts: list[str]) -> list[TokenCell]:
-    """The cells with the text of each; ``texts`` is parallel to them."""
+    """Return the cells with ``texts``, which are parallel to them."""
     return [replace(cell, text=text) for cell, text in zip(cells, texts, strict=True)]

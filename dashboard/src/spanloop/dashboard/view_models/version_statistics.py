@@ -1,6 +1,6 @@
-"""Policy versions beside each other: shares and means with 95 % intervals, one row for every version.
+"""Shares and means of policy versions with 95 % intervals.
 
-Invariant: a version that acted has a row even where nothing was counted for it, because zero failures is a result.
+Invariant: a version with episodes has a row even when its count is zero, because zero failures is a result.
 """
 
 from typing import Final
@@ -12,10 +12,10 @@ Z_95: Final = 1.959964
 
 
 def with_intervals(versions: pl.DataFrame) -> pl.DataFrame:
-    """Rows of ``dashboard_policy_versions`` with success and mean reward as value, low and high.
+    """Add success and mean reward with low and high to rows of ``dashboard_policy_versions``.
 
-    Success is over episodes whose outcome is known, with Wilson's interval; the reward's is the normal interval of the
-    mean. Null where there is nothing to take a share or mean of, and no interval of one reward.
+    Success is over episodes with a known outcome, with Wilson's interval; the reward has the normal interval of the
+    mean. Values without episodes are null, and so is the interval of a single reward.
     """
     rated = pl.col("successes") + pl.col("failures")
     error = _standard_error("reward_stddev", "rewarded")
@@ -29,7 +29,7 @@ def with_intervals(versions: pl.DataFrame) -> pl.DataFrame:
 
 
 def component_means(versions: pl.DataFrame, components: pl.DataFrame) -> pl.DataFrame:
-    """Rows of ``dashboard_reward_components`` in the order of ``versions``, with ``value``, ``low`` and ``high``."""
+    """Return ``dashboard_reward_components`` in the order of ``versions``, with ``value``, ``low`` and ``high``."""
     error = _standard_error("stddev", "episodes")
     return _in_order(versions, components).select(
         "policy_version",
@@ -42,7 +42,7 @@ def component_means(versions: pl.DataFrame, components: pl.DataFrame) -> pl.Data
 
 
 def failure_shares(versions: pl.DataFrame, failures: pl.DataFrame) -> pl.DataFrame:
-    """For every class and every version the share of its episodes with such a failure that was not recovered.
+    """Return, for every class and version, the share of episodes with such a failure that was not recovered.
 
     Args:
         versions: Columns ``policy_version`` and ``episodes``, in the order of the result.
@@ -70,7 +70,7 @@ def failure_shares(versions: pl.DataFrame, failures: pl.DataFrame) -> pl.DataFra
 
 
 def counts_by_version(versions: pl.DataFrame, groups: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
-    """Failure groups with the share of each version's episodes that had one.
+    """Add each version's number and share of episodes to failure groups.
 
     Args:
         versions: Columns ``policy_version`` and ``episodes``; one column of the result for each, in this order.
@@ -103,9 +103,9 @@ def _standard_error(stddev: str, count: str) -> pl.Expr:
     return pl.col(stddev).fill_nan(None) / pl.col(count).sqrt() * Z_95
 
 
-def _wilson(part: pl.Expr, whole: pl.Expr, name: str) -> list[pl.Expr]:
-    """Share and Wilson's 95 % interval; null of nothing."""
-    n = pl.when(whole > 0).then(whole.cast(pl.Float64))
+def _wilson(part: pl.Expr, total: pl.Expr, name: str) -> list[pl.Expr]:
+    """Return a share and its Wilson 95 % interval; null when ``total`` is 0."""
+    n = pl.when(total > 0).then(total.cast(pl.Float64))
     share = part / n
     centre = (share + Z_95**2 / (2 * n)) / (1 + Z_95**2 / n)
     half = Z_95 / (1 + Z_95**2 / n) * (share * (1 - share) / n + Z_95**2 / (4 * n**2)).sqrt()

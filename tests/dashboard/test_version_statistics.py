@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from spanloop.dashboard.view_models.task_changes import Change, pair_of, with_changes
+from spanloop.dashboard.view_models.task_changes import Change, choose_pair, classify_changes
 from spanloop.dashboard.view_models.version_statistics import (
     component_means,
     counts_by_version,
@@ -107,14 +107,14 @@ def task(before: tuple[int, int], after: tuple[int, int]) -> dict[str, object]:
 def test_a_task_is_of_one_kind_and_its_pair_shows_it(
     before: tuple[int, int], after: tuple[int, int], change: Change, ids: tuple[str, str]
 ) -> None:
-    (row,) = with_changes(pl.DataFrame([task(before, after)])).to_dicts()
+    (row,) = classify_changes(pl.DataFrame([task(before, after)])).to_dicts()
     assert row["change"] == change
-    pair = pair_of(row)
+    pair = choose_pair(row)
     assert pair is not None
     assert (pair.before_episode_id, pair.after_episode_id) == ids
 
 
 def test_a_task_without_a_known_outcome_has_no_pair() -> None:
-    (row,) = with_changes(pl.DataFrame([task((0, 0), (1, 0))])).to_dicts()
+    (row,) = classify_changes(pl.DataFrame([task((0, 0), (1, 0))])).to_dicts()
     assert row["change"] == Change.UNKNOWN
-    assert pair_of(row) is None
+    assert choose_pair(row) is None

@@ -1,6 +1,6 @@
-"""Token ids as text, where that is possible: the version's folder has a tokenizer.json and ``tokenizers`` is installed.
+"""Decode token ids with the tokenizer.json of a registered model version.
 
-The dashboard's own extra does not bring ``tokenizers``; the training extra does. Without it ids are shown.
+The extra ``dashboard`` does not install ``tokenizers``; the extra ``train`` does. Without it pages show ids.
 """
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUntypedFunctionDecorator=false
 
@@ -16,36 +16,36 @@ from spanloop.dashboard import resources
 from spanloop.semconv.errors import ConfigurationError, JobError
 
 
-def texts(policy_version: str, token_ids: Sequence[int]) -> list[str] | None:
-    """The text of each token by itself; None when the version is not registered or cannot be read here."""
-    if why_not(policy_version):
+def decode_tokens(policy_version: str, token_ids: Sequence[int]) -> list[str] | None:
+    """Return the text of each token, decoded alone; None when `undecodable_reason` gives a reason."""
+    if undecodable_reason(policy_version):
         return None
-    tokenizer = _load(_file(policy_version))
-    return [_text(tokenizer, token_id) for token_id in token_ids]
+    tokenizer = _load_tokenizer(_tokenizer_file(policy_version))
+    return [_decode_token(tokenizer, token_id) for token_id in token_ids]
 
 
-def why_not(policy_version: str) -> str:
-    """Why tokens of that version have no text here; empty when they have."""
+def undecodable_reason(policy_version: str) -> str:
+    """Return why tokens of the version cannot be decoded; empty when they can."""
     if find_spec("tokenizers") is None:
         return "the package tokenizers is not installed (pip install 'spanloop[train]')"
     try:
-        file = _file(policy_version)
+        file = _tokenizer_file(policy_version)
     except (ConfigurationError, JobError):
-        # Traces of a foreign model carry names that were never registered.
+        # Traces of models that spanloop did not train name versions that were never registered.
         return f"{policy_version or 'the policy'} is not in the model registry, so its tokenizer is not known"
     return "" if file.is_file() else f"the folder of {policy_version} has no tokenizer.json"
 
 
-def _text(tokenizer: Any, token_id: int) -> str:
+def _decode_token(tokenizer: Any, token_id: int) -> str:
     text: str = tokenizer.decode([token_id], skip_special_tokens=False)
-    # A token that is a part of a character has no text of its own: the vocabulary's name of it says more than a box.
+    # A token that is part of a character decodes to U+FFFD; its vocabulary entry is more useful.
     return tokenizer.id_to_token(token_id) or text if "\N{REPLACEMENT CHARACTER}" in text else text
 
 
-def _file(policy_version: str) -> Path:
+def _tokenizer_file(policy_version: str) -> Path:
     return resources.registry().get(policy_version).path / "tokenizer.json"
 
 
 @st.cache_resource(show_spinner=False, max_entries=4)
-def _load(file: Path) -> Any:
+def _load_tokenizer(file: Path) -> Any:
     return import_module("tokenizers").Tokenizer.from_file(str(file))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.dashboard.view_models.series import bucket_s, choose_metrics, covered_s, since_s
+from spanloop.dashboard.view_models.series import choose_bucket_s, choose_metrics, since_s, time_span_s
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -36,12 +36,12 @@ def test_unknown_trainers_are_read_by_the_look_of_their_names() -> None:
 
 @pytest.mark.parametrize(("span_s", "size_s"), [(0, 60), (3_600, 300), (47 * 3_600, 4 * 3_600), (10**9, 30 * 86_400)])
 def test_buckets_have_sizes_that_people_read(span_s: float, size_s: int) -> None:
-    assert bucket_s(span_s) == size_s
+    assert choose_bucket_s(span_s) == size_s
 
 
 @given(st.floats(min_value=0, max_value=24 * 30 * 86_400))
 def test_there_are_never_too_many_buckets(span_s: float) -> None:
-    assert span_s / bucket_s(span_s) <= 24
+    assert span_s / choose_bucket_s(span_s) <= 24
 
 
 def test_a_range_begins_before_now_and_all_at_the_epoch() -> None:
@@ -50,5 +50,5 @@ def test_a_range_begins_before_now_and_all_at_the_epoch() -> None:
 
 
 def test_covered_time() -> None:
-    assert covered_s([], []) == 0
-    assert covered_s([MOMENT, MOMENT], [MOMENT + timedelta(seconds=7), MOMENT]) == 7
+    assert time_span_s([], []) == 0
+    assert time_span_s([MOMENT, MOMENT], [MOMENT + timedelta(seconds=7), MOMENT]) == 7

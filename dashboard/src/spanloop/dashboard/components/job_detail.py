@@ -1,4 +1,4 @@
-"""One job: how far it is, what it prints, what it made, and the buttons that stop it or run it again."""
+"""Draw one job: progress, log, dataset, links to its results, and buttons to cancel or retry it."""
 # pyright: reportUnknownMemberType=false
 
 from typing import Final
@@ -9,7 +9,14 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import tables
 from spanloop.dashboard.queries import provenance
 from spanloop.dashboard.view_models.formatting import ago
-from spanloop.dashboard.view_models.jobs import STATE_COLOURS, STATE_MARKS, learned_from, log_lines, progress, took
+from spanloop.dashboard.view_models.jobs import (
+    STATE_COLOURS,
+    STATE_MARKS,
+    dataset_facts,
+    last_log_lines,
+    progress,
+    run_duration,
+)
 from spanloop.semconv.enums import JobState
 from spanloop.training.jobs import Job
 
@@ -21,31 +28,31 @@ def show(job_id: str) -> None:
     """Draw the job.
 
     Raises:
-        JobError: There is no such job.
+        JobError: No job has the id.
     """
     with st.container(horizontal=True):
         if st.button("All jobs", icon=":material/arrow_back:", type="tertiary"):
             st.query_params.pop("job", None)
             st.rerun()
     job = resources.job_api().get(job_id)
-    _live(job_id)
+    _progress(job_id)
     _links(job)
-    manifest = provenance.dataset_of(job_id)
+    manifest = provenance.find_manifest(job_id)
     if manifest is not None:
         st.markdown("**What it learned from**")
-        tables.facts(learned_from(manifest))
-    with st.expander("What was asked for"):
+        tables.show_facts(dataset_facts(manifest))
+    with st.expander("Job settings"):
         spec = job.spec.model_dump(mode="json")
-        tables.facts({name: str(value) for name, value in spec.items()}, heading="setting")
+        tables.show_facts({name: str(value) for name, value in spec.items()}, heading="setting")
 
 
 @st.fragment(run_every=_REFRESH_S)
-def _live(job_id: str) -> None:
-    """State, progress and log, redrawn while the job is at work."""
+def _progress(job_id: str) -> None:
+    """Draw state, progress and log; redrawn periodically."""
     api = resources.job_api()
     job = api.get(job_id)
     if st.session_state.get("job_was_finished", {}).get(job_id, job.is_finished) != job.is_finished:
-        # Links to what the job made are outside this fragment: draw the whole page once.
+        # Links to the results are outside this fragment, so the whole page is drawn once.
         st.session_state["job_was_finished"] = {job_id: job.is_finished}
         st.rerun()
     st.session_state["job_was_finished"] = {job_id: job.is_finished}
@@ -54,7 +61,7 @@ def _live(job_id: str) -> None:
     if job.error:
         st.markdown(":red[**Why it stopped**]")
         st.code(job.error, language=None, wrap_lines=True)
-    log = log_lines(api.log(job_id), _LOG_LINES)
+    log = last_log_lines(api.log(job_id), _LOG_LINES)
     st.markdown("**Log**")
     if log:
         with st.container(height=380, autoscroll=True, border=True):
@@ -69,7 +76,7 @@ def _state(job: Job) -> None:
         f":{STATE_COLOURS[job.state]}[**{STATE_MARKS[job.state]}**]",
         f"{job.spec.kind} from **{job.spec.base}**",
         f"created {ago(job.created_at, now)}",
-        f"ran {took(job, now)}" if job.started_at else "not started yet",
+        f"ran {run_duration(job, now)}" if job.started_at else "not started yet",
         f"attempt {job.attempt} of {job.spec.max_attempts}" if job.attempt > 1 else "",
     ]
     st.markdown(" · ".join(fact for fact in facts if fact))

@@ -9,7 +9,7 @@ from spanloop.dashboard.components.charts import metric_by_step
 
 SCRIPT = """
 import json
-from spanloop.dashboard.components.chat import chat
+from spanloop.dashboard.components.chat import show_conversation
 from spanloop.dashboard.view_models.conversation import StepRecord
 
 def text(role, content):
@@ -17,7 +17,7 @@ def text(role, content):
 
 examples = [text(role, f"{{role}} {{number}}") for number in range({examples}) for role in ("user", "assistant")]
 state = [text("system", "Be brief."), *examples, text("user", "the question")]
-chat([StepRecord(0, "agent", json.dumps(state), json.dumps(text("assistant", "the answer")), "[]")], 0)
+show_conversation([StepRecord(0, "agent", json.dumps(state), json.dumps(text("assistant", "the answer")), "[]")], 0)
 """
 
 

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanloop.dashboard.view_models import conversation as messages
-from spanloop.dashboard.view_models.conversation import Message, Part, StepRecord, conversation, parse_messages
+from spanloop.dashboard.view_models.conversation import (
+    ChatMessage,
+    MessagePart,
+    StepRecord,
+    build_conversation,
+    parse_messages,
+)
 
 SYSTEM = {"role": "system", "parts": [{"type": "text", "content": "be kind"}]}
 QUESTION = {"role": "user", "parts": [{"type": "text", "content": "where is it?"}]}
@@ -31,11 +37,11 @@ def record(step: int, state: object, action: object, results: object = (), agent
 
 
 def test_each_message_is_shown_once() -> None:
-    first, second = conversation(
+    first, second = build_conversation(
         [record(0, [SYSTEM, QUESTION], CALL, [RESULT]), record(1, [SYSTEM, QUESTION, CALL, ANSWER], FINAL)]
     )
     assert [message.role for message in first.new_messages] == ["system", "user"]
-    assert first.action.parts == (Part("tool_call", '{"order": 7}', name="find", call_id="c1"),)
+    assert first.action.parts == (MessagePart("tool_call", '{"order": 7}', name="find", call_id="c1"),)
     assert first.tool_results[0].is_error
     assert first.tool_results[0].error_type == "KeyError"
     assert second.new_messages == ()
@@ -44,24 +50,26 @@ def test_each_message_is_shown_once() -> None:
 
 def test_what_the_user_said_in_between_is_new() -> None:
     more = {"role": "user", "parts": [{"type": "text", "content": "and now?"}]}
-    _, second = conversation([record(0, [QUESTION], CALL, [RESULT]), record(1, [QUESTION, CALL, ANSWER, more], FINAL)])
+    _, second = build_conversation(
+        [record(0, [QUESTION], CALL, [RESULT]), record(1, [QUESTION, CALL, ANSWER, more], FINAL)]
+    )
     assert [message.role for message in second.new_messages] == ["user"]
 
 
 def test_a_tool_response_that_no_result_covers_is_shown() -> None:
-    _, second = conversation([record(0, [QUESTION], CALL), record(1, [QUESTION, CALL, ANSWER], FINAL)])
-    assert second.new_messages == (Message("tool", (Part("tool_call_response", "gone", call_id="c1"),)),)
+    _, second = build_conversation([record(0, [QUESTION], CALL), record(1, [QUESTION, CALL, ANSWER], FINAL)])
+    assert second.new_messages == (ChatMessage("tool", (MessagePart("tool_call_response", "gone", call_id="c1"),)),)
 
 
 def test_a_diverged_prompt_is_shown_whole_and_says_so() -> None:
-    _, second = conversation([record(0, [SYSTEM, QUESTION], FINAL), record(1, [QUESTION], FINAL)])
+    _, second = build_conversation([record(0, [SYSTEM, QUESTION], FINAL), record(1, [QUESTION], FINAL)])
     assert second.is_restart
     assert [message.role for message in second.new_messages] == ["user"]
 
 
 def test_the_outer_conversation_goes_on_after_a_sub_agent() -> None:
     inner = {"role": "user", "parts": [{"type": "text", "content": "only this"}]}
-    _, second, third = conversation(
+    _, second, third = build_conversation(
         [
             record(0, [SYSTEM, QUESTION], CALL, [RESULT]),
             record(1, [inner], FINAL),
@@ -74,12 +82,12 @@ def test_the_outer_conversation_goes_on_after_a_sub_agent() -> None:
 
 
 def test_agents_have_conversations_of_their_own() -> None:
-    _, other = conversation([record(0, [SYSTEM], FINAL, agent="a"), record(1, [QUESTION], FINAL, agent="b")])
+    _, other = build_conversation([record(0, [SYSTEM], FINAL, agent="a"), record(1, [QUESTION], FINAL, agent="b")])
     assert not other.is_restart
 
 
 def test_broken_json_is_shown_and_not_dropped() -> None:
-    assert parse_messages("{broken") == (Message("raw", (Part("raw", "{broken"),)),)
+    assert parse_messages("{broken") == (ChatMessage("raw", (MessagePart("raw", "{broken"),)),)
     assert messages.parse_tool_results("oops")[0].content == "oops"
     assert messages.parse_action("").parts == ()
 
@@ -105,7 +113,7 @@ def test_any_json_becomes_messages(value: object) -> None:
     text = json.dumps(value)
     assert isinstance(parse_messages(text), tuple)
     assert isinstance(messages.parse_tool_results(text), tuple)
-    assert len(conversation([StepRecord(0, "", text, text, text)])) == 1
+    assert len(build_conversation([StepRecord(0, "", text, text, text)])) == 1
 
 
 @given(st.text())

@@ -10,11 +10,11 @@ from spanloop.dashboard.view_models.jobs import (
     FormErrors,
     JobForm,
     as_utc,
-    headline,
-    log_lines,
+    error_headline,
+    last_log_lines,
     progress,
+    run_duration,
     to_spec,
-    took,
 )
 from spanloop.semconv.enums import JobKind, JobState
 from spanloop.training.jobs import Job, JobSpec
@@ -93,16 +93,16 @@ def test_progress_is_a_share(job: Job, share: float) -> None:
 
 
 def test_time_runs_until_the_end() -> None:
-    assert took(replace(JOB, started_at=None), NOW) == DASH
-    assert took(JOB, NOW + timedelta(seconds=65)) == "1 min 05 s"
-    assert took(replace(JOB, finished_at=NOW + timedelta(seconds=5)), NOW + timedelta(days=1)) == "5.00 s"
+    assert run_duration(replace(JOB, started_at=None), NOW) == DASH
+    assert run_duration(JOB, NOW + timedelta(seconds=65)) == "1 min 05 s"
+    assert run_duration(replace(JOB, finished_at=NOW + timedelta(seconds=5)), NOW + timedelta(days=1)) == "5.00 s"
 
 
 def test_a_log_is_what_a_terminal_would_leave() -> None:
     raw = "\x1b[36m(pid=7)\x1b[0m start\r\nstep 1\rstep 2\rstep 3\r\n\x1b[2Kdone\n"
-    assert log_lines(raw, 10) == "(pid=7) start\nstep 3\ndone"
-    assert log_lines("a\nb\nc\n", 2) == "b\nc"
-    assert log_lines("", 5) == ""
+    assert last_log_lines(raw, 10) == "(pid=7) start\nstep 3\ndone"
+    assert last_log_lines("a\nb\nc\n", 2) == "b\nc"
+    assert last_log_lines("", 5) == ""
 
 
 @pytest.mark.parametrize(
@@ -122,4 +122,4 @@ def test_a_log_is_what_a_terminal_would_leave() -> None:
     ],
 )
 def test_an_error_has_one_line_that_says_why(error: str, expected: str) -> None:
-    assert headline(error) == expected
+    assert error_headline(error) == expected

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from spanloop.dashboard.view_models.lineage import VersionNotes, lineage, picture
+from spanloop.dashboard.view_models.lineage import VersionNotes, lineage_graph, order_lineage
 from spanloop.training.registry import ModelVersion
 
 
@@ -15,7 +15,7 @@ def model(reference: str, parent: str | None = None, age: int = 0) -> ModelVersi
 
 
 def shape(*models: ModelVersion) -> list[tuple[str, int]]:
-    return [(line.model.reference, line.depth) for line in lineage(models)]
+    return [(line.model.reference, line.depth) for line in order_lineage(models)]
 
 
 def test_children_stand_under_their_parent_by_age() -> None:
@@ -33,7 +33,7 @@ def test_a_parent_that_is_gone_makes_a_root() -> None:
 
 
 def test_labels_show_the_depth() -> None:
-    labels = [line.label for line in lineage((model("a@v1"), model("a@v2", "a@v1", 1), model("a@v3", "a@v2", 2)))]
+    labels = [line.label for line in order_lineage((model("a@v1"), model("a@v2", "a@v1", 1), model("a@v3", "a@v2", 2)))]
     assert labels == ["a@v1", "└ a@v2", "\u2003└ a@v3"]
 
 
@@ -41,7 +41,7 @@ def test_the_picture_links_versions_and_jobs_and_quotes_what_it_shows() -> None:
     first = model("a@v1")
     second = replace(model("a@v2", "a@v1", 1), job_id="sft-1")
     notes = {"a@v2": VersionNotes(('said "so"',), ("sft, 20 steps", "9 episodes"))}
-    dot = picture(lineage((first, second)), notes, served="a@v2", chosen="a@v1")
+    dot = lineage_graph(order_lineage((first, second)), notes, served="a@v2", selected="a@v1")
     assert '"a@v2" [label="a@v2 · served\\nsaid \\"so\\"", color="#30a46c"' in dot
     assert 'URL="/models?model=a%40v1"' in dot
     assert '"a@v1" -> "a@v2" [label="sft, 20 steps\\n9 episodes", tooltip="sft-1", URL="/jobs?job=sft-1"]' in dot
@@ -49,4 +49,4 @@ def test_the_picture_links_versions_and_jobs_and_quotes_what_it_shows() -> None:
 
 
 def test_a_version_whose_parent_is_not_drawn_stands_alone() -> None:
-    assert "->" not in picture(lineage((model("a@v2", "a@v1"),)), {}, served="", chosen="")
+    assert "->" not in lineage_graph(order_lineage((model("a@v2", "a@v1"),)), {}, served="", selected="")

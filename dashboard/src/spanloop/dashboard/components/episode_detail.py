@@ -1,0 +1,215 @@
+"""Draw one episode: summary, conversation, spans, rewards, transitions, tokens and failures."""
+# pyright: reportUnknownMemberType=false
+
+from typing import Final
+
+import polars as pl
+import streamlit as st
+from streamlit.column_config import NumberColumn, TextColumn
+
+from spanloop.dashboard import resources
+from spanloop.dashboard.components import markup, span_inspector, tables, token_inspector
+from spanloop.dashboard.components.chat import show_conversation
+from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.components.page_frame import empty_state
+from spanloop.dashboard.queries import episodes
+from spanloop.dashboard.view_models.formatting import count, duration, signed
+from spanloop.store import Store
+
+_VIEWS: Final = ("Conversation", "Spans", "Rewards", "Transitions", "Tokens", "Failures")
+_STEPS_PER_VIEW: Final = 20
+
+
+def show(store: Store, episode_id: str) -> None:
+    """Draw the episode, or a message when no episode has the id."""
+    if st.button("All episodes", icon=":material/arrow_back:", type="tertiary"):
+        st.query_params.pop("episode", None)
+        st.rerun()
+    episode = episodes.fetch_episode(store, episode_id)
+    if episode is None:
+        empty_state(
+            f"The store has no episode {episode_id!r}.",
+            "It may not be converted yet:",
+            resources.cli_command("convert"),
+        )
+        return
+    if episode.is_deleted:
+        st.warning(
+            "This episode's spans now belong to another one. Find it in the list by its task.",
+            icon=":material/merge:",
+        )
+        return
+    _summary(episode)
+    view = st.segmented_control(
+        "View", _VIEWS, default=_VIEWS[0], key="view", bind="query-params", label_visibility="collapsed", required=True
+    )
+    match view:
+        case "Spans":
+            _spans(store, episode)
+        case "Rewards":
+            _rewards(store, episode)
+        case "Transitions":
+            _transitions(store, episode)
+        case "Tokens":
+            token_inspector.show_token_rows(store, episode)
+        case "Failures":
+            _failures(store, episode)
+        case _:
+            _conversation(store, episode)
+
+
+def _summary(episode: episodes.Episode) -> None:
+    outcome = {"success": ":green[✓ success]", "failure": ":red[✕ failure]"}.get(
+        episode.outcome, ":gray[unknown outcome]"
+    )
+    facts = [
+        outcome,
+        f"task **{escape_md(episode.task_id)}**" if episode.task_id else "",
+        f"policy **{escape_md(episode.policy_version)}**" if episode.policy_version else "",
+        f"agent **{escape_md(episode.agent_name)}**" if episode.agent_name else "",
+        f"started {episode.started_at:%Y-%m-%d %H:%M:%S} UTC",
+        "finished" if episode.is_terminated else "cut short" if episode.is_truncated else "",
+    ]
+    st.markdown(" · ".join(fact for fact in facts if fact))
+    if episode.error_class:
+        st.markdown(
+            f":red[Decided by a failure of the **{escape_md(episode.fault_owner)}**: {escape_md(episode.error_class)}]"
+        )
+    columns = st.columns(6)
+    columns[0].metric("Reward", signed(episode.reward))
+    columns[1].metric("Steps", episode.step_count)
+    columns[2].metric("Tool errors", f"{episode.tool_error_count} / {episode.tool_call_count}")
+    columns[3].metric("Tokens in", count(episode.input_tokens))
+    columns[4].metric("Tokens out", count(episode.output_tokens))
+    columns[5].metric("Took", duration(episode.duration_ns))
+
+
+def _conversation(store: Store, episode: episodes.Episode) -> None:
+    if not episode.step_count:
+        st.info("This episode has no step: none of its model calls is readable.", icon=":material/inbox:")
+        return
+    first_step = 0
+    if episode.step_count > _STEPS_PER_VIEW:
+        starts = list(range(0, episode.step_count, _STEPS_PER_VIEW))
+        first_step = st.selectbox(
+            "Steps",
+            starts,
+            format_func=lambda start: f"{start} to {min(start + _STEPS_PER_VIEW, episode.step_count) - 1}",
+        )
+    # The step before is read too, to determine which messages are new in the first one drawn.
+    records = episodes.fetch_step_records(store, episode, max(0, first_step - 1), first_step + _STEPS_PER_VIEW - 1)
+    show_conversation(records, first_step)
+
+
+def _spans(store: Store, episode: episodes.Episode) -> None:
+    span_inspector.show(store, episodes.fetch_episode_spans(store, episode))
+
+
+def _rewards(store: Store, episode: episodes.Episode) -> None:
+    st.markdown(
+        f"The episode's reward is **{signed(episode.reward)}**."
+        if episode.reward is not None
+        else "No reward is known."
+    )
+    if episode.reward_breakdown:
+        frame = pl.DataFrame(
+            {"component": list(episode.reward_breakdown), "value": list(episode.reward_breakdown.values())},
+            schema={"component": pl.String, "value": pl.Float64},
+        )
+        tables.show(frame, {"value": NumberColumn(format="%+.4f")})
+    steps = episodes.fetch_transitions(store, episode)
+    rewarded = steps.filter(pl.col("reward").is_not_null()).select("step", "reward", "reward_breakdown")
+    if not rewarded.is_empty():
+        st.markdown("**By step**")
+        tables.show(rewarded, {"reward": NumberColumn(format="%+.4f"), "reward_breakdown": TextColumn("made of")})
+    scores = episodes.fetch_episode_scores(store, episode)
+    if scores.is_empty():
+        st.caption("The app sent no score for this episode.")
+        return
+    st.markdown("**Scores from the app**")
+    tables.show(
+        scores.select("scored_at", "name", "value", "label", "comment", "source"),
+        {"scored_at": tables.time_column("when"), "value": NumberColumn(format="%+.4f")},
+    )
+
+
+def _transitions(store: Store, episode: episodes.Episode) -> None:
+    steps = episodes.fetch_transitions(store, episode)
+    if steps.is_empty():
+        st.info("This episode has no transition.", icon=":material/inbox:")
+        return
+    trainable = int(steps["is_trainable"].sum())
+    st.caption(f"{trainable} of {steps.height} transitions are trainable. The others state the reason.")
+    columns = steps.select(
+        "step",
+        tables.yes_no("is_trainable"),
+        pl.when(pl.col("is_trainable"))
+        .then(pl.lit(""))
+        .otherwise(pl.format("{}: {}", "untrainable_reason", "untrainable_detail").str.strip_chars(": "))
+        .alias("why_not"),
+        "reward",
+        "finish_reason",
+        "token_source",
+        "capture_join",
+        "prompt_tokens",
+        "response_tokens",
+        "tool_error_count",
+        pl.when(pl.col("error_class") == "")
+        .then(pl.lit(""))
+        .otherwise(pl.format("{} · {}", "fault_owner", "error_class"))
+        .alias("failure"),
+        (pl.col("duration_ns").cast(pl.Float64) / 1e9).alias("duration_s"),
+    )
+    selected_step = tables.pick_row(
+        columns,
+        [str(step) for step in columns["step"]],
+        key="transitions",
+        columns={
+            "step": NumberColumn(width=50),
+            "is_trainable": TextColumn("trainable", width=75),
+            "why_not": TextColumn("why not", width=170),
+            "reward": NumberColumn(format="%+.2f", width=70),
+            "finish_reason": TextColumn("finish", width=90),
+            "token_source": TextColumn("tokens from", width=90),
+            "capture_join": TextColumn("joined by", width=100),
+            "prompt_tokens": NumberColumn("prompt", width=65),
+            "response_tokens": NumberColumn("response", width=70),
+            "tool_error_count": NumberColumn("tool errors", width=80),
+            "failure": TextColumn("failure", width=140),
+            "duration_s": NumberColumn("took (s)", format="%.2f", width=75),
+        },
+    )
+    if selected_step is not None:
+        st.query_params["step"] = selected_step
+    step = st.query_params.get("step", "")
+    if step.isdecimal():
+        token_inspector.show_transition(store, episode, int(step))
+    else:
+        st.caption("Click a row to see the step's tokens.")
+
+
+def _failures(store: Store, episode: episodes.Episode) -> None:
+    if not show_failure_cards(store, episode):
+        st.success("Nothing failed in this episode.", icon=":material/check:")
+
+
+def show_failure_cards(store: Store, episode: episodes.Episode) -> int:
+    """Draw each failure of the episode with its evidence; return their number."""
+    failures = episodes.fetch_episode_failures(store, episode)
+    for row in failures.iter_rows(named=True):
+        recovered = ":gray[recovered]" if row["is_recovered"] else ":red[not recovered]"
+        tool = f" · tool **{escape_md(row['tool_name'])}**" if row["tool_name"] else ""
+        with st.container(border=True):
+            owner, error_class = escape_md(row["fault_owner"]), escape_md(row["error_class"])
+            st.markdown(f"Step {row['step']} · **{owner}** · {error_class}{tool} · {recovered}")
+            st.html(markup.text_block(row["message"]))
+            st.caption(f"rule {escape_md(row['rule'])} · confidence {row['confidence']:.0%} · span {row['span_id']}")
+            with st.expander("Evidence of the rule"):
+                st.code(markup.truncate(row["evidence"]), language="json", wrap_lines=True)
+            st.page_link(
+                "../pages/failures.py",
+                label="Similar failures",
+                icon=":material/stacks:",
+                query_params={"group": row["fingerprint"]},
+            )
+    return failures.height
