@@ -219,7 +219,7 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
         Case("import_known_logs", {"trace_ids": trace_ids, **touched_ns}),
         Case("import_known_scores", {"score_ids": facts["scores"]}),
         Case("pipeline_state", {"name": "converters"}),
-        Case("pipeline_turn", {"name": "turn"}),
+        Case("pipeline_run_lease", {"name": "turn"}),
         Case("pipeline_arrivals", {"since_us": end_us - 30_000_000}),
         Case("pipeline_windows", {**arrived, "max_spans": 1_000_000}),
         Case("pipeline_touched", {**arrived, "after_ns": -(2**63), "after_trace_id": "", "max_traces": 100_000}),

@@ -209,7 +209,7 @@ def test_only_traces_whose_fingerprint_changed_are_read_again(
     original = RemoteTraces.query
 
     def query(self: RemoteTraces, query_name: str, **parameters: Any) -> pl.DataFrame:
-        if query_name == "attach_spans":
+        if query_name == "remote_spans":
             queried_trace_ids.append(parameters["trace_ids"])
         return original(self, query_name, **parameters)
 

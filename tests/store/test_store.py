@@ -239,7 +239,6 @@ def test_newest_span(store: Store, frame_of: Any) -> None:
     assert store.query("store_newest_span").is_empty()
     store.insert("otel_traces", frame_of("otel_traces", span_rows(4)))
     assert store.query("store_newest_span")["last_hour"].to_list() == [4]
-    assert store.query("spans_latest", limit=2)["SpanId"].to_list() == ["span-3", "span-2"]
 
 
 def test_counts_of_all_tables(store: Store, frame_of: Any) -> None:

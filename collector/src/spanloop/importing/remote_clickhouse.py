@@ -80,7 +80,7 @@ class RemoteTable(ABC):
         Raises:
             ConfigurationError: The table does not exist.
         """
-        columns = dict(self.query("attach_columns", table=self.table).iter_rows())
+        columns = dict(self.query("remote_columns", table=self.table).iter_rows())
         if not columns:
             raise ConfigurationError(
                 f"There is no table {self.table!r} in {self.address}.",

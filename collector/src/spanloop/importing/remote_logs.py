@@ -44,14 +44,14 @@ class RemoteLogs(RemoteTable):
         Raises:
             StoreError: A ClickHouse is unreachable or rejected a request. A retry misses and duplicates nothing.
         """
-        hours = self.query("attach_log_hours", logs_table=self.table, since_ns=self.resume_ns(store, since))
+        hours = self.query("remote_log_hours", logs_table=self.table, since_ns=self.resume_ns(store, since))
         total, report, active_redactor = int(hours["records"].sum()), Report(), redactor or Redactor()
         for hour_s, records in hours.iter_rows():
             from_ns = int(hour_s) * 1_000_000_000
             parts = max(1, -(-int(records) // _QUERY_RECORDS))
             for part in range(parts):
                 rows = self.query(
-                    "attach_logs",
+                    "remote_logs",
                     logs_table=self.table,
                     from_ns=from_ns,
                     until_ns=from_ns + HOUR_NS,

@@ -119,7 +119,7 @@ class RemoteTraces(RemoteTable):
 
     def _busy_hours(self, since_ns: int) -> pl.DataFrame:
         return self.query(
-            "attach_busy_hours",
+            "remote_span_hours",
             table=self.table,
             since_ns=since_ns,
             reach_ns=min(HOUR_NS, since_ns),
@@ -132,7 +132,7 @@ class RemoteTraces(RemoteTable):
         while True:
             bounds = {"from_ns": from_ns, "until_ns": from_ns + HOUR_NS, "after": after}
             remote = self.query(
-                "attach_fingerprints",
+                "remote_trace_fingerprints",
                 table=self.table,
                 reach_ns=min(HOUR_NS, from_ns),
                 model_call_keys=_MODEL_CALL_KEYS,
@@ -142,13 +142,13 @@ class RemoteTraces(RemoteTable):
             if remote.is_empty():
                 return
             after = str(remote["trace_id"][-1])
-            yield remote, store.query("attach_known_fingerprints", last=after, **bounds)
+            yield remote, store.query("import_known_fingerprints", last=after, **bounds)
             if remote.height < _PAGE_TRACES:
                 return
 
     def _spans(self, from_ns: int, trace_ids: list[str]) -> pl.DataFrame:
         return self.query(
-            "attach_spans",
+            "remote_spans",
             table=self.table,
             from_ns=from_ns,
             until_ns=from_ns + HOUR_NS,

@@ -99,7 +99,7 @@ def _is_dead(current_owner: str) -> bool:
 
 def _current_owner(store: Store) -> tuple[str, float]:
     """Return the lease's owner (empty when it is free) and the seconds since its last renewal."""
-    rows = store.query("pipeline_turn", name=NAME)
+    rows = store.query("pipeline_run_lease", name=NAME)
     return ("", 0.0) if rows.is_empty() else (str(rows.item(0, "owner")), float(rows.item(0, "age_s")))
 
 

@@ -1,4 +1,4 @@
--- One current episode, or a tombstone when it was merged into another.
+-- One current episode, or a tombstone when the episode was merged into another.
 SELECT
     episode_id, revision, is_deleted, converter_version, episode_key, task_id, group_id, session_id, service_name,
     agent_name, model, policy_version, trace_ids, started_at, duration_ns, step_count, span_count, tool_call_count,

@@ -1,4 +1,4 @@
--- What the episode filters may be set to, most frequent first: what the newest hundred thousand episodes have.
+-- Values for the episode filters, most frequent first, from the newest hundred thousand episodes.
 SELECT facet, value, episodes
 FROM (
     SELECT

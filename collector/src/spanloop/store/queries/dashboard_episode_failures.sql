@@ -1,4 +1,4 @@
--- The failures of one episode revision in the order in which they happened.
+-- The failures of one episode revision in order of time.
 SELECT
     step, span_id, tool_name, error_class, fault_owner, is_recovered, message, evidence, confidence, rule, fingerprint, occurred_at
 FROM failures FINAL

@@ -1,4 +1,4 @@
--- The scores that an episode's app or judges sent, by trace or by the app's episode id.
+-- The scores of an episode, by trace or by the app's episode id.
 SELECT name, value, label, comment, source, span_id, response_id, scored_at
 FROM scores FINAL
 PREWHERE score_id IN (

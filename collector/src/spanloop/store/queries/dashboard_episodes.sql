@@ -1,5 +1,5 @@
--- The newest episodes that match the filters (an empty filter matches all); no message is read.
--- Only rows from the oldest candidate on are merged. Four times as many candidates as asked for: some are superseded.
+-- The newest episodes that match the filters (an empty filter matches all); no message column is read.
+-- Only rows from the oldest candidate on are merged. There are four times as many candidates as requested, because some are superseded.
 WITH (
     SELECT min(started_at)
     FROM (

@@ -1,4 +1,4 @@
--- How many episodes of each policy version had a failure of each of these groups.
+-- Number of episodes by policy version with a failure in each of these groups.
 SELECT f.fingerprint AS fingerprint, e.policy_version AS policy_version, uniqExact(f.episode_id) AS episodes
 FROM failure_summaries AS f FINAL
 INNER JOIN (

@@ -1,5 +1,5 @@
--- Failures grouped by fingerprint, most frequent first; the text is that of the group's newest member.
--- An episode that has failed since a moment is taken to have begun at most a week before it.
+-- Failures grouped by fingerprint, most frequent first; the message is that of the newest failure in the group.
+-- An episode with a failure since a time is assumed to have started at most a week earlier.
 SELECT
     toString(f.fingerprint) AS fingerprint,
     count() AS failures,

@@ -1,4 +1,4 @@
--- Failures of each policy version by class and owner, and the episodes that did not recover from one; optionally of one fingerprint.
+-- Failures by policy version, class and owner, and the episodes that did not recover; optionally of one fingerprint.
 SELECT
     e.policy_version AS policy_version,
     toString(f.error_class) AS error_class,

@@ -1,6 +1,6 @@
 -- The newest failures of current episode revisions, optionally of one fingerprint.
--- Only rows from the oldest candidate on are merged; candidates of superseded revisions are why there are more of them.
--- An episode is taken to have begun at most a week before it failed.
+-- Only rows from the oldest candidate on are merged; there are more candidates than requested, because some revisions are superseded.
+-- An episode is assumed to have started at most a week before its failure.
 WITH (
     SELECT min(occurred_at)
     FROM (

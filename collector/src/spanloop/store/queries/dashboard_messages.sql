@@ -1,4 +1,4 @@
--- What the policy saw and did in a range of steps of one episode revision, as canonical message JSON.
+-- Messages that the policy read and wrote in a range of steps of one episode revision, as canonical message JSON.
 SELECT step, agent_name, is_trainable, untrainable_reason, reward, error_class, fault_owner, state, action, tool_results
 FROM transitions FINAL
 PREWHERE episode_id = {episode_id:String} AND revision = {revision:UInt64}

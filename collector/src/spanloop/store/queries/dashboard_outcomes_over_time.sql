@@ -1,4 +1,4 @@
--- Episodes and tokens in equal buckets of time since a moment, oldest first.
+-- Episodes and tokens in equal time buckets since a time, oldest first.
 SELECT
     toDateTime64(toStartOfInterval(toDateTime(started_at, 'UTC'), toIntervalSecond({bucket_s:UInt32}), 'UTC'), 3, 'UTC') AS bucket,
     count() AS episodes,

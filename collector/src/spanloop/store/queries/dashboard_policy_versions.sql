@@ -1,4 +1,4 @@
--- How the episodes of each policy version went, in the order in which the versions first appeared.
+-- Outcomes and rewards of the episodes of each policy version, in the order in which the versions first appeared.
 SELECT
     policy_version,
     count() AS episodes,

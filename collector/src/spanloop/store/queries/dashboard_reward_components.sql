@@ -1,4 +1,4 @@
--- What the rewards of each policy version's episodes are made of: mean and spread of every component.
+-- Mean and standard deviation of each component of the rewards, by policy version.
 SELECT
     policy_version,
     scored.1 AS component,

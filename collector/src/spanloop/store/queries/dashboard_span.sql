@@ -1,4 +1,4 @@
--- Everything that one span carries: attributes, resource and events as JSON.
+-- One span with its attributes, resource and events as JSON.
 SELECT
     SpanName AS name,
     ServiceName AS service_name,

@@ -1,4 +1,4 @@
--- The spans of an episode's traces, in order of start, without their attribute maps.
+-- The spans of an episode's traces in order of start, without their attribute maps.
 SELECT
     TraceId AS trace_id,
     SpanId AS span_id,

@@ -1,4 +1,4 @@
--- Tasks that both of two policy versions attempted: how often each succeeded, and one episode of either outcome of each.
+-- Tasks that two policy versions both attempted: successes and failures of each version, and an example episode of each outcome.
 SELECT
     task_id,
     countIf(policy_version = {before:String}) AS before_episodes,

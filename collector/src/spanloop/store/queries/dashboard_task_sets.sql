@@ -1,5 +1,5 @@
--- What task ids begin with, up to the first separator: the sets (test-, train-) that pages can be narrowed to,
--- of the newest hundred thousand episodes.
+-- Prefixes of task ids up to the first separator (test-, train-), which pages use as a filter,
+-- from the newest hundred thousand episodes.
 SELECT toString(task_set) AS prefix, count() AS episodes
 FROM episode_summaries FINAL
 WHERE is_deleted = 0

@@ -1,4 +1,4 @@
--- How much the store holds since a moment: spans, episodes by outcome, tokens, transitions by trainability.
+-- Totals of the store since a time: spans, episodes by outcome, tokens, transitions by trainability.
 SELECT
     count() AS episodes,
     countIf(outcome = 'success') AS successes,

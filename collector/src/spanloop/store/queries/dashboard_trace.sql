@@ -1,4 +1,4 @@
--- One trace: its summary, and the current episodes that hold it; no row when it is not stored.
+-- One trace: its summary and the current episodes that contain it; no row when it is not stored.
 SELECT
     min(t.started_at) AS started_at,
     toUnixTimestamp64Nano(max(t.ended_at)) - toUnixTimestamp64Nano(min(t.started_at)) AS duration_ns,

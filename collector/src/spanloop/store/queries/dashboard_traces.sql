@@ -1,5 +1,5 @@
 -- The newest traces that match the filters (an empty filter matches all), from their summaries; no span is read.
--- Candidates are those of the newest ten minutes that hold enough of them; a trace's rows are taken to lie within a day.
+-- Candidates are the traces of the newest ten-minute intervals that contain enough of them; all rows of a trace are assumed to lie within a day.
 WITH
     toDateTime({since_s:Int64}, 'UTC') AS since,
     (
@@ -16,7 +16,7 @@ WITH
             LIMIT {max_rows:UInt32} + {skip_rows:UInt32}
         )
     ) AS oldest,
-    chosen AS (
+    selected AS (
         SELECT trace_id
         FROM trace_summaries
         WHERE ten_minutes >= oldest
@@ -45,6 +45,6 @@ SELECT
     arraySum(tokens -> bitAnd(tokens, 4294967295), mapValues(maxMap(t.calls))) AS output_tokens
 FROM trace_summaries AS t
 WHERE ten_minutes >= toDateTime(greatest(toInt64(toUnixTimestamp(oldest)) - 86400, 0), 'UTC')
-    AND trace_id IN (SELECT trace_id FROM chosen)
+    AND trace_id IN (SELECT trace_id FROM selected)
 GROUP BY trace_id
 ORDER BY started_at DESC, trace_id

@@ -1,4 +1,4 @@
--- A slice of one token row: the prompt's end, and a window of the response with its mask and logprobs.
+-- A slice of one token row: the end of the prompt, and a window of the response with loss mask and logprobs.
 SELECT
     length(prompt_token_ids) AS prompt_tokens,
     length(response_token_ids) AS response_tokens,

@@ -1,4 +1,4 @@
--- One transition's sampling and its tokens; of the prompt only the end.
+-- Sampling and tokens of one transition; only the end of the prompt.
 SELECT
     policy_version, response_id, finish_reason, reward, toJSONString(sampling) AS sampling, is_trainable,
     untrainable_reason, untrainable_detail,

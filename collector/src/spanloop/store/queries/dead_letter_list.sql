@@ -1,4 +1,4 @@
--- The newest dead letters, without their bodies; an empty reason means every one.
+-- The newest dead letters without their bodies; an empty reason matches all.
 SELECT
     dead_letter_id, received_at, signal, reason, detail, item_count, trace_ids,
     replayed_at > toDateTime64(0, 9, 'UTC') AS is_replayed

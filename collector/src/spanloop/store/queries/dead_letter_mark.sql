@@ -1,4 +1,4 @@
--- Marks a dead letter as replayed: a newer row of the same id, unless it was received again in the meantime.
+-- Mark a dead letter as replayed: insert a newer row with the same id, unless the letter was received again since then.
 INSERT INTO dead_letters
 SELECT * REPLACE (now64(9, 'UTC') AS replayed_at, now64(6, 'UTC') AS written_at)
 FROM dead_letters FINAL

@@ -1,4 +1,4 @@
--- How many model calls, captures and scores have arrived.
+-- Number of model calls, captures and scores in the store.
 SELECT
     (SELECT count() FROM otel_traces WHERE GenAiOperation = 'chat') AS spans,
     (SELECT count() FROM generations FINAL) AS captures,

@@ -1,4 +1,4 @@
--- How many current failures each owner caused, and how many of them the episode recovered from.
+-- Number of current failures by owner and class, and how many of them the episode recovered from.
 SELECT fault_owner AS owner, error_class, count() AS failures, countIf(is_recovered) AS recovered
 FROM failures FINAL
 WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM episodes FINAL WHERE is_deleted = 0)

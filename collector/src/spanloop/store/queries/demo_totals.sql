@@ -1,4 +1,4 @@
--- What the store holds in all: spans, episodes and what became of them.
+-- Totals of the store: spans, model calls, captures, episodes, transitions and token rows.
 WITH current AS (SELECT episode_id, revision FROM episodes FINAL WHERE is_deleted = 0)
 SELECT
     (SELECT count() FROM otel_traces) AS spans,

@@ -1,4 +1,4 @@
--- Every current token row.
+-- All current token rows.
 SELECT episode_id, first_step, last_step, response_token_ids, loss_mask
 FROM trajectories FINAL
 WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM episodes FINAL WHERE is_deleted = 0)

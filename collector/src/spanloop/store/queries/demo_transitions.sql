@@ -1,4 +1,4 @@
--- Every current transition with its episode's reward.
+-- All current transitions with their episode's reward.
 SELECT
     t.episode_id AS episode_id, t.step AS step, t.span_id AS span_id, t.response_id AS response_id,
     t.policy_version AS policy_version, t.state AS state, t.tools AS tools, t.action AS action,

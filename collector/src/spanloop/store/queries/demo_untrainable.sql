@@ -1,4 +1,4 @@
--- How many current transitions may not be trained on, by reason.
+-- Number of current transitions that are not trainable, by reason.
 SELECT untrainable_reason AS reason, count() AS transitions
 FROM transitions FINAL
 WHERE NOT is_trainable

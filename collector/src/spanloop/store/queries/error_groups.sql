@@ -1,4 +1,4 @@
--- Spans that failed since a time, grouped by service, span name, tool and error type, most frequent first.
+-- Failed spans since a time, grouped by service, span name, tool and error type, most frequent first.
 SELECT
     ServiceName AS service_name,
     SpanName AS span_name,

@@ -1,4 +1,4 @@
--- The episodes of one stored evaluation, those that do not count too, by task.
+-- The episodes of one stored evaluation by task, including those that are left out.
 SELECT
     episode_id, revision, task_id, left_out, is_success, reward, error_class, error_classes,
     tool_calls, failed_tool_calls

@@ -1,4 +1,4 @@
--- How many counted episodes of one stored evaluation had an unrecovered failure of each class.
+-- Number of counted episodes of one stored evaluation with an unrecovered failure, by class.
 SELECT class AS error_class, count() AS episodes, countIf(e.error_class = class) AS decided
 FROM evaluation_episodes AS e FINAL
 ARRAY JOIN error_classes AS class

@@ -1,4 +1,4 @@
--- The stored evaluations, by name and in the order in which their models were first tried; an empty filter matches all.
+-- The stored evaluations by name, in the order in which their models were first evaluated; an empty filter matches all.
 SELECT
     evaluation_id, revision, name, model, task_set, created_at, started_at, episodes, tasks,
     success, success_low, success_high, mean_reward, reward_low, reward_high,

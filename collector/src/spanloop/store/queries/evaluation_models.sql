@@ -1,4 +1,4 @@
--- The policy versions that acted in current episodes, in the order in which they first appeared.
+-- The policy versions of current episodes, in the order in which they first appeared.
 SELECT policy_version, count() AS episodes
 FROM episode_summaries FINAL
 WHERE is_deleted = 0 AND policy_version != ''

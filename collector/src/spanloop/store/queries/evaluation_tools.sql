@@ -1,4 +1,4 @@
--- How the counted episodes of one stored evaluation used each tool.
+-- Use of each tool in the counted episodes of one stored evaluation.
 SELECT
     tool,
     sum(calls) AS calls,

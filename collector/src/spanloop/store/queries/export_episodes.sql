@@ -1,4 +1,4 @@
--- Current episodes that an export may take, by group and id, with their number of steps.
+-- Current episodes that an export can include, by group and id, with their number of steps.
 SELECT episode_id, revision, group_id, step_count
 FROM episode_summaries FINAL
 WHERE is_deleted = 0

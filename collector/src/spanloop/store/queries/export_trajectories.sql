@@ -1,5 +1,5 @@
--- All token rows of the given episode revisions (two parallel lists), with each row's service and what its first step saw.
-WITH pinned AS (
+-- All token rows of the given episode revisions (two parallel lists), with each row's service and the state of its first step.
+WITH given AS (
     SELECT pair.1 AS episode_id, pair.2 AS revision
     FROM (SELECT arrayJoin(arrayZip({episode_ids:Array(String)}, {revisions:Array(UInt64)})) AS pair)
 )
@@ -24,7 +24,7 @@ SELECT
 FROM (
     SELECT * FROM trajectories FINAL
     PREWHERE episode_id IN ({episode_ids:Array(String)})
-        AND (episode_id, revision) IN (SELECT episode_id, revision FROM pinned)
+        AND (episode_id, revision) IN (SELECT episode_id, revision FROM given)
 ) AS t
 INNER JOIN (
     SELECT episode_id, revision, service_name FROM episodes FINAL PREWHERE episode_id IN ({episode_ids:Array(String)})
@@ -32,6 +32,6 @@ INNER JOIN (
 LEFT JOIN (
     SELECT episode_id, revision, step, state FROM transitions FINAL
     PREWHERE episode_id IN ({episode_ids:Array(String)})
-        AND (episode_id, revision) IN (SELECT episode_id, revision FROM pinned)
+        AND (episode_id, revision) IN (SELECT episode_id, revision FROM given)
 ) AS s ON s.episode_id = t.episode_id AND s.revision = t.revision AND s.step = t.first_step
 ORDER BY group_id, episode_id, row_number

@@ -1,4 +1,4 @@
--- What the stored log records of the given traces (an empty id: of none) say, within a stretch of time (nanoseconds, both ends in it).
+-- The stored log records of the given traces (an empty id: records without a trace) in a time range (nanoseconds, both ends included).
 SELECT
     TraceId,
     SpanId,

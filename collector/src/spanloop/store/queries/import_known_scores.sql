@@ -1,4 +1,4 @@
--- The values of the given scores, deleted ones too.
+-- The values of the given scores, including deleted ones.
 SELECT score_id, value
 FROM scores FINAL
 PREWHERE score_id IN {score_ids:Array(String)}

@@ -1,4 +1,4 @@
--- Which spans of the given traces are stored; they are looked for where the summaries of traces say that they are.
+-- The stored spans of the given traces; the traces' summaries give the time range to read.
 WITH (SELECT (min(started_at), max(ended_at)) FROM trace_summaries WHERE trace_id IN {trace_ids:Array(String)}) AS spans_at
 SELECT DISTINCT TraceId, SpanId
 FROM otel_traces

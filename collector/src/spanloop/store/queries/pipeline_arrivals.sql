@@ -1,6 +1,5 @@
--- When the newest row that the pipeline reads was ingested, and how many rows were since a moment (microseconds).
--- Spans and log records are looked for where summaries say that some have arrived since; a row that nothing has erased is
--- never older.
+-- Ingestion time of the newest row that the pipeline reads, and the number of rows ingested since a time (microseconds).
+-- Summaries give the time ranges of the spans and log records to read. Rows that are not erased never become older.
 WITH
     fromUnixTimestamp64Micro({since_us:Int64}, 'UTC') AS since,
     (SELECT (min(started_at), max(ended_at), max(ingested_at)) FROM trace_summaries WHERE ingested_at > since) AS spans_at,

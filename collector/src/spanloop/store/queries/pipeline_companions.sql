@@ -1,4 +1,5 @@
--- Traces of the sessions of the given traces, whose spans lie between two times (nanoseconds), of those sessions that a score judges as a whole: only together can it be told whom. No more than so many: they hold several episodes.
+-- Traces of the same sessions as the given traces, whose spans lie in a time range (nanoseconds), for sessions with a score for the whole session.
+-- Such a score can be assigned only when all traces of the session are known. Limited to max_traces, beyond which they are several episodes.
 WITH (
     SELECT groupUniqArray(session)
     FROM (
@@ -12,10 +13,10 @@ WITH (
         SELECT session_id FROM scores
         WHERE session_id != '' AND trace_id = '' AND response_id = '' AND episode_key = ''
     )
-) AS judged
+) AS scored_sessions
 SELECT DISTINCT TraceId AS trace_id
 FROM otel_traces
-WHERE notEmpty(judged)
-    AND (SessionId IN (SELECT arrayJoin(judged)) OR GenAiConversationId IN (SELECT arrayJoin(judged)))
+WHERE notEmpty(scored_sessions)
+    AND (SessionId IN (SELECT arrayJoin(scored_sessions)) OR GenAiConversationId IN (SELECT arrayJoin(scored_sessions)))
 ORDER BY TraceId
 LIMIT {max_traces:UInt64}

@@ -1,4 +1,4 @@
--- The gateway's captures for the given traces or responses that began within a stretch of time (nanoseconds); of one that was written again, every writing.
+-- All rows of the captures of the gateway for the given traces or responses that started in a time range (nanoseconds), including replaced rows.
 SELECT
     generation_id,
     response_id,

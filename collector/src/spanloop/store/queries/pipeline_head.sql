@@ -1,4 +1,4 @@
--- Until which start (nanoseconds) the spans of one trace within a stretch of time, the earliest first, are no more than so many bytes to read, how many spans that is, and how many the trace has there.
+-- Latest start (nanoseconds) up to which the spans of one trace in a time range, earliest first, stay within max_bytes, the number of these spans, and the number of all spans.
 SELECT
     maxIf(started_ns, so_far <= {max_bytes:UInt64}) AS until_ns,
     countIf(so_far <= {max_bytes:UInt64}) AS spans,

@@ -1,5 +1,5 @@
--- The log records that tell of a span of the given traces: messages and exceptions that instrumentors send as events; text is made valid UTF-8.
--- They are looked for where the summaries say that these traces have some.
+-- Log records of the given traces' spans: messages and exceptions that instrumentors send as events; text is made valid UTF-8.
+-- The traces' log summaries give the time range to read.
 WITH (SELECT (min(first_at), max(last_at)) FROM log_summaries WHERE trace_id IN {trace_ids:Array(String)}) AS logs_at
 SELECT
     Timestamp,

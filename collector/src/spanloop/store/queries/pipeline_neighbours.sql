@@ -1,4 +1,4 @@
--- Traces with model calls without an episode id near a stretch of time (nanoseconds), the nearest first: those of some services, and in others those that another scope recorded.
+-- Traces near a time range (nanoseconds) with model calls without an episode id, nearest first: traces of some services, and in other services those of another scope.
 SELECT TraceId AS trace_id
 FROM otel_traces
 WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64} - {window_ns:Int64}, 'UTC')

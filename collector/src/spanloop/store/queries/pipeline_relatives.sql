@@ -1,4 +1,4 @@
--- Traces that share an episode, conversation or (where it counts) session id with the given ones, within a window of time (nanoseconds), each with how many spans with that id there are up to its end, the earliest trace first. The given ones' own spans lie between two times.
+-- Traces that share an episode, conversation or (with by_session) session id with the given traces in a time window (nanoseconds), earliest first, with the running number of spans with that id. The given traces' own spans lie between two times.
 WITH
     fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC') AS window_start,
     fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC') AS window_end,

@@ -1,4 +1,4 @@
--- Scores of the given traces, responses, named episodes, or (when nothing else says what they judge) sessions.
+-- Scores of the given traces, responses and named episodes, and scores of sessions that have no other target.
 SELECT
     score_id,
     name,

@@ -1,4 +1,4 @@
--- How many spans each of the given traces has within a stretch of time (nanoseconds), their first and last start, and about how many bytes they and their log events are to read, captured tokens included. Services and scopes of their model calls without an episode id of their own, and whether one of another span holds all of the trace.
+-- Number of spans of each given trace in a time range (nanoseconds), first and last start, and the approximate bytes of spans, log events and captured tokens. Services and scopes of model calls without an episode id, and whether one episode id holds for all of the trace.
 WITH (SELECT (min(first_at), max(last_at)) FROM log_summaries WHERE trace_id IN {trace_ids:Array(String)}) AS logs_at
 SELECT
     trace_id,

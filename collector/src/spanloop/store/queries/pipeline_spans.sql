@@ -1,4 +1,4 @@
--- The spans of the given traces within a stretch of time (nanoseconds), with the columns that the converters read; text is made valid UTF-8.
+-- The spans of the given traces in a time range (nanoseconds), with the columns that the converters read; text is made valid UTF-8.
 SELECT
     Timestamp,
     TraceId,

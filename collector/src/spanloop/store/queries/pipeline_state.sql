@@ -1,2 +1,2 @@
--- How far the pipeline has read: one JSON value, or no row before the first run.
+-- The pipeline's read position as one JSON value; no row before the first run.
 SELECT value FROM pipeline_state FINAL WHERE name = {name:String}

@@ -1,5 +1,5 @@
--- The newest revision, tombstones included, of episodes by id or by a trace of theirs.
--- hasAny compares every pair, which takes seconds for thousands of traces: it only asks the index, and a set does the rest.
+-- The newest revisions, including tombstones, of episodes by id or by one of their traces.
+-- hasAny compares all pairs, which takes seconds for thousands of traces. Here it only queries the index (indexHint); a set does the exact comparison.
 SELECT
     episode_id,
     revision,

@@ -1,6 +1,6 @@
--- Some of the traces that new spans, their log events, scores or captures concern, oldest first, from a place in that order on: how many spans they have, how many are new, and whether they carry an id of an episode, conversation or session.
--- Spans and log records are looked for where summaries say that they are; a capture's span within a day of it; what no new
--- score names is not looked for at all.
+-- A page of the traces that new spans, log events, scores or captures affect, oldest first: number of spans and of new spans, and whether they have an episode, conversation or session id.
+-- Summaries give the time ranges of spans and log records to read; the span of a capture is read within a day of it.
+-- Targets that no new score names are not read.
 WITH
     fromUnixTimestamp64Micro({since_us:Int64}, 'UTC') AS since,
     fromUnixTimestamp64Micro({until_us:Int64}, 'UTC') AS until,
@@ -16,7 +16,7 @@ WITH
         SELECT groupUniqArray(session_id) FROM new_scores
         WHERE session_id != '' AND trace_id = '' AND response_id = '' AND episode_key = ''
     ) AS scored_sessions,
-    touched AS (
+    affected AS (
         SELECT TraceId AS id FROM otel_traces
         WHERE IngestedAt > since AND IngestedAt <= until AND Timestamp >= new_spans_at.1 AND Timestamp <= new_spans_at.2
         UNION ALL
@@ -45,7 +45,7 @@ WITH
         WHERE notEmpty(scored_sessions)
             AND (SessionId != '' OR GenAiConversationId != '') AND hasAny([SessionId, GenAiConversationId], scored_sessions)
     ),
-    (SELECT (min(started_at), max(ended_at)) FROM trace_summaries WHERE trace_id IN (SELECT id FROM touched)) AS spans_at
+    (SELECT (min(started_at), max(ended_at)) FROM trace_summaries WHERE trace_id IN (SELECT id FROM affected)) AS spans_at
 SELECT
     TraceId AS trace_id,
     toUnixTimestamp64Nano(min(Timestamp)) AS started_ns,
@@ -54,7 +54,7 @@ SELECT
     countIf(IngestedAt > fromUnixTimestamp64Micro({counted_since_us:Int64}, 'UTC') AND IngestedAt <= until) AS new_spans,
     max(SpanloopEpisodeId != '' OR GenAiConversationId != '' OR SessionId != '') AS is_named
 FROM otel_traces
-WHERE TraceId IN (SELECT id FROM touched) AND Timestamp >= spans_at.1 AND Timestamp <= spans_at.2
+WHERE TraceId IN (SELECT id FROM affected) AND Timestamp >= spans_at.1 AND Timestamp <= spans_at.2
 GROUP BY TraceId
 HAVING (started_ns, trace_id) > ({after_ns:Int64}, {after_trace_id:String})
 ORDER BY started_ns, trace_id

@@ -1,4 +1,4 @@
--- The scores with the given keys, deleted ones too.
+-- The scores with the given keys, including deleted ones.
 SELECT
     score_id,
     name,

@@ -1,4 +1,4 @@
--- The newest scores that are not deleted, of one trace, response, session or episode, or (all empty) of all.
+-- The newest scores that are not deleted, of one trace, response, session or episode; of all when all filters are empty.
 SELECT
     score_id,
     name,

@@ -1,5 +1,5 @@
--- The newest scores of all that are not deleted; fewer than asked for when most of the newest rows have been replaced or deleted since.
--- Only what lies after the oldest candidate is looked at, and for what replaces it only what came in after that: the last
+-- The newest scores that are not deleted; fewer than requested when most of the newest rows have been replaced or deleted.
+-- Only rows from the oldest candidate on are read, and of their replacements only rows that were ingested later: the last
 -- write wins.
 WITH
     (

@@ -1,4 +1,4 @@
--- How far one backup or restore is.
+-- Progress of one backup or restore.
 SELECT
     toString(status) AS status,
     error,

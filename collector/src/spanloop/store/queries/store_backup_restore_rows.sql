@@ -1,2 +1,2 @@
--- Puts a backup's rows into the tables that were made of it; answers with the id.
+-- Restore a backup's rows into the tables that were created from it; returns the id.
 RESTORE DATABASE spanloop FROM File('current/clickhouse') ASYNC

@@ -1,2 +1,2 @@
--- Makes the tables that a backup holds, without rows; answers with the id.
+-- Create a backup's tables without rows; returns the id.
 RESTORE DATABASE spanloop FROM File('current/clickhouse') SETTINGS structure_only = 1 ASYNC

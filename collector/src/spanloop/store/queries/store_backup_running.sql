@@ -1,2 +1,2 @@
--- Backups that the server is at.
+-- Backups that are running on the server.
 SELECT id FROM system.backups WHERE status = 'CREATING_BACKUP'

@@ -1,4 +1,4 @@
--- Those of some rows of a part that have one of these hashes.
+-- The rows with one of these hashes in a range of rows of a part.
 SELECT *
 FROM {table_name:Identifier}
 WHERE _part = {part:String} AND _part_offset >= {first:UInt64} AND _part_offset < {end:UInt64}

@@ -1,4 +1,4 @@
--- Rows and bytes on disk of every table of the store.
+-- Number of rows and bytes on disk of each table of the store.
 SELECT
     name AS table_name,
     assumeNotNull(total_rows) AS row_count,

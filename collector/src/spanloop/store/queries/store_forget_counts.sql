@@ -1,4 +1,4 @@
--- How many spans, log records, captures and dead letters the given traces have.
+-- Number of spans, log records, captures and dead letters of the given traces.
 SELECT
     (SELECT count() FROM otel_traces WHERE TraceId IN {trace_ids:Array(String)}) AS spans,
     (SELECT count() FROM otel_logs WHERE TraceId IN {trace_ids:Array(String)}) AS log_records,

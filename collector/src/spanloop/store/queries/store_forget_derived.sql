@@ -1,4 +1,4 @@
--- Of the given traces: the episodes that were ever made of them, all traces of these episodes, the response ids, and the app's episode ids.
+-- All episodes that were ever converted from the given traces, all traces of these episodes, and the response ids and episode ids of the app in the given traces.
 SELECT
     (
         SELECT groupUniqArray(episode_id) FROM (

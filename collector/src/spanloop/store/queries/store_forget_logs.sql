@@ -1,4 +1,4 @@
--- Erase the log records of the given traces, and those of no trace that carry the session's or the user's id.
+-- Erase the log records of the given traces, and records without a trace that have the session's or the user's id.
 ALTER TABLE otel_logs DELETE
 WHERE TraceId IN {trace_ids:Array(String)}
     OR ({session_id:String} != '' AND (

@@ -1,4 +1,4 @@
--- Erase the scores of the given traces, responses, app's episodes and session.
+-- Erase the scores of the given traces, responses, episode ids of the app and session.
 ALTER TABLE scores DELETE
 WHERE trace_id IN {trace_ids:Array(String)}
     OR response_id IN {response_ids:Array(String)}

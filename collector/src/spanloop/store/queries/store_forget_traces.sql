@@ -1,4 +1,4 @@
--- Traces of which a span or log record carries a trace, session or user id; an empty id is nobody's.
+-- Traces with a span or log record that has the trace, session or user id; an empty id matches none.
 SELECT DISTINCT trace_id
 FROM (
     SELECT TraceId AS trace_id

@@ -1,5 +1,5 @@
--- When the newest span came in, and how many came in during the last hour; no row without spans.
--- They are looked for where the summaries of traces say that some have arrived since.
+-- Ingestion time of the newest span, and number of spans ingested in the last hour; no row without spans.
+-- The traces' summaries give the time range of the spans to read.
 WITH
     now64(6, 'UTC') - INTERVAL 1 HOUR AS since,
     (SELECT (min(started_at), max(ended_at), max(ingested_at)) FROM trace_summaries WHERE ingested_at > since) AS arrived

@@ -1,3 +1,3 @@
--- Keep the rows of otel_traces for so many days after they came in; the sum is capped, because a DateTime ends in 2106.
+-- Keep the rows of otel_traces for so many days after arrival; the sum is capped, because DateTime ends in 2106.
 ALTER TABLE otel_traces MODIFY TTL
     toDateTime(least(toUnixTimestamp(toDateTime(IngestedAt)) + 86400 * toUInt64({days:UInt32}), 4294967295))

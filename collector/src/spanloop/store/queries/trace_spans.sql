@@ -1,4 +1,4 @@
--- Every span of one trace with everything stored of it, oldest first; they are looked for where the trace's summary says that they are.
+-- All spans of one trace with all columns, oldest first; the trace's summary gives the time range to read.
 WITH (SELECT (min(started_at), max(ended_at)) FROM trace_summaries WHERE trace_id = {trace_id:String}) AS spans_at
 SELECT
     *,

@@ -1,4 +1,4 @@
--- All metrics of one job: step, verl's name, value.
+-- All metrics of one job: step, verl's name and value.
 SELECT step, name, value
 FROM training_metrics FINAL
 WHERE job_id = {job_id:String}

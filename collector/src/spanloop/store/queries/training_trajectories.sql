@@ -1,6 +1,6 @@
--- The current token rows of the episodes that a training job asks for; an episode without rows comes once, without a trajectory_id.
--- sampling: how the steps between the row's first and last, by the same agent, were sampled; each once, as a JSON object.
-WITH chosen AS (
+-- The current token rows of the episodes that a training job requests; an episode without rows has one row without trajectory_id.
+-- sampling: the distinct sampling parameters of the same agent's steps from the row's first to its last, as JSON objects.
+WITH selected AS (
     SELECT episode_id, revision, task_id, group_id, policy_version, reward, started_at
     FROM episode_summaries FINAL
     WHERE is_deleted = 0
@@ -18,12 +18,12 @@ WITH chosen AS (
     LIMIT {max_episodes:UInt64}
 )
 SELECT
-    chosen.episode_id AS episode_id,
-    chosen.revision AS revision,
-    chosen.task_id AS task_id,
-    chosen.group_id AS group_id,
-    chosen.started_at AS started_at,
-    chosen.reward AS reward,
+    selected.episode_id AS episode_id,
+    selected.revision AS revision,
+    selected.task_id AS task_id,
+    selected.group_id AS group_id,
+    selected.started_at AS started_at,
+    selected.reward AS reward,
     t.trajectory_id AS trajectory_id,
     t.row_number AS row_number,
     t.policy_version AS policy_version,
@@ -34,18 +34,18 @@ SELECT
     t.is_trainable AS is_trainable,
     t.untrainable_reason AS untrainable_reason,
     arrayDistinct(
-        arrayMap(each -> each.2, arrayFilter(each -> each.1 BETWEEN t.first_step AND t.last_step, s.steps))
+        arrayMap(pair -> pair.2, arrayFilter(pair -> pair.1 BETWEEN t.first_step AND t.last_step, s.steps))
     ) AS sampling
-FROM chosen
+FROM selected
 LEFT JOIN (
     SELECT *
     FROM trajectories FINAL
-    PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM chosen)
-) AS t ON t.episode_id = chosen.episode_id AND t.revision = chosen.revision
+    PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
+) AS t ON t.episode_id = selected.episode_id AND t.revision = selected.revision
 LEFT JOIN (
     SELECT episode_id, revision, agent_name, groupArray((step, toJSONString(sampling))) AS steps
     FROM transitions FINAL
-    PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM chosen)
+    PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
     GROUP BY episode_id, revision, agent_name
 ) AS s ON s.episode_id = t.episode_id AND s.revision = t.revision AND s.agent_name = t.agent_name
 ORDER BY group_id, started_at, episode_id, row_number

@@ -1,4 +1,4 @@
--- Hours (seconds since the epoch) of a foreign span table, from a moment on, with how many spans of traces with a model call they hold.
+-- Hours (seconds since the epoch) of a remote span table from a time on, with the number of spans in traces with a model call.
 SELECT
     toUnixTimestamp(toStartOfHour(Timestamp)) AS hour_s,
     count() AS spans

@@ -1,4 +1,4 @@
--- A page of the traces with a model call of one stretch of time of a foreign span table, by id: how many spans each has there, and a fingerprint of their ids.
+-- A page of the traces with a model call in a time range of a remote span table, by id, with the number of their spans and a fingerprint of the span ids.
 SELECT
     TraceId AS trace_id,
     count() AS spans,

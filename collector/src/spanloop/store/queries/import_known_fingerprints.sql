@@ -1,4 +1,4 @@
--- The fingerprint of the span ids that the store has, for the traces with ids in a range (its end included) within a stretch of time.
+-- Fingerprints of the stored span ids of the traces in a range of ids (last id included) and a time range.
 SELECT
     TraceId AS trace_id,
     groupBitXorDistinct(cityHash64(SpanId)) AS fingerprint

@@ -1,4 +1,4 @@
--- Names and types of the columns of a table of this database; no row when there is no such table.
+-- Names and types of the columns of a table in this database; no row when the table does not exist.
 SELECT name, type
 FROM system.columns
 WHERE database = currentDatabase() AND table = {table:String}

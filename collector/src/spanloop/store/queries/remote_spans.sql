@@ -1,4 +1,4 @@
--- The spans of some traces, of one stretch of time of a foreign span table, as rows of otel_traces.
+-- The spans of given traces in a time range of a remote span table, as rows of otel_traces.
 SELECT
     source.Timestamp AS Timestamp,
     source.TraceId AS TraceId,

@@ -1,4 +1,4 @@
--- A page of the records that tell of a model call, its exception or an evaluation, of one stretch of time of a foreign log table, as rows of otel_logs.
+-- A page of the records about a model call, its exception or an evaluation in a time range of a remote log table, as rows of otel_logs.
 SELECT
     Timestamp,
     TraceId,
@@ -15,15 +15,15 @@ SELECT
     toValidUTF8(ScopeVersion) AS ScopeVersion,
     CAST(mapApply((k, v) -> (toValidUTF8(k), toValidUTF8(v)), ScopeAttributes), 'Map(String, String)') AS ScopeAttributes,
     CAST(mapApply((k, v) -> (toValidUTF8(k), toValidUTF8(v)), LogAttributes), 'Map(String, String)') AS LogAttributes,
-    toValidUTF8(told) AS EventName
+    toValidUTF8(event_name) AS EventName
 FROM (
     -- Older tables have no column EventName.
     SELECT
         Timestamp, TraceId, SpanId, TraceFlags, SeverityText, SeverityNumber, ServiceName, Body, ResourceAttributes,
-        ResourceSchemaUrl, ScopeSchemaUrl, ScopeName, ScopeVersion, ScopeAttributes, LogAttributes, concat('', COLUMNS('^EventName$'), '') AS named, if(named != '', named, LogAttributes['event.name']) AS told
+        ResourceSchemaUrl, ScopeSchemaUrl, ScopeName, ScopeVersion, ScopeAttributes, LogAttributes, concat('', COLUMNS('^EventName$'), '') AS event_name_column, if(event_name_column != '', event_name_column, LogAttributes['event.name']) AS event_name
     FROM {logs_table:Identifier}
     WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
         AND Timestamp < fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC')
 )
-WHERE (startsWith(told, 'gen_ai.') OR (told = 'exception' AND SpanId != ''))
+WHERE (startsWith(event_name, 'gen_ai.') OR (event_name = 'exception' AND SpanId != ''))
     AND cityHash64(TraceId, SpanId, Timestamp) % {parts:UInt32} = {part:UInt32}
