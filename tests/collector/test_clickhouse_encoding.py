@@ -11,7 +11,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanloop.collector.otlp.attribute_values import attributes
-from spanloop.collector.otlp.clickhouse_encoding import tidy
+from spanloop.collector.otlp.clickhouse_encoding import encode_body
 from spanloop.collector.otlp.unique_keys import has_unique_keys
 from spanloop.collector.otlp.wire import MalformedError, encode_field, parse, serialize
 
@@ -94,13 +94,13 @@ def test_nothing_that_clickhouse_cannot_read_is_left(
     scope_spans.spans.extend(spans)
     before = [attributes(pairs) for pairs in lists_of(request)]
 
-    body = tidy(serialize(request)).body
-    tidied = lists_of(parse(ExportTraceServiceRequest, body))
-    for pairs in tidied:
+    body = encode_body(serialize(request)).body
+    encoded_request = lists_of(parse(ExportTraceServiceRequest, body))
+    for pairs in encoded_request:
         assert len({pair.key for pair in pairs}) == len(pairs)
         assert all(is_readable(pair.value) for pair in pairs)
-    assert [attributes(pairs) for pairs in tidied] == before
-    assert tidy(body) == (body, len(spans))
+    assert [attributes(pairs) for pairs in encoded_request] == before
+    assert encode_body(body) == (body, len(spans))
 
 
 def test_finish_reasons_and_other_plain_values_keep_their_bytes() -> None:
@@ -110,7 +110,7 @@ def test_finish_reasons_and_other_plain_values_keep_their_bytes() -> None:
         span.attributes.add(key="none").value.array_value.SetInParent()
         span.attributes.add(key="temperature").value.double_value = 0.7
     before = serialize(request)
-    assert tidy(before).body == before
+    assert encode_body(before).body == before
 
 
 @pytest.mark.parametrize("text", ["\x120*", "\x12\x08*", "*\x12\x7f2\x7f"])
@@ -118,7 +118,7 @@ def test_a_text_at_the_end_that_begins_like_a_value_stays_a_text(text: str) -> N
     request = ExportTraceServiceRequest()
     scope = request.resource_spans.add().scope_spans.add().scope
     scope.attributes.add(key="k").value.string_value = text
-    assert tidy(serialize(request)).body == serialize(request)
+    assert encode_body(serialize(request)).body == serialize(request)
 
 
 @pytest.mark.parametrize("unknown", [b"", b"\xa0\x06\x01", b"\xa2\x06\x03abc"])
@@ -127,7 +127,7 @@ def test_fields_that_otlp_does_not_name_hide_nothing(compound: bytes, unknown: b
     pair = encode_field(1, b"k") + encode_field(2, unknown + compound + unknown)
     span = encode_field(9, pair) + encode_field(5, b"n")
     body = encode_field(1, encode_field(2, encode_field(2, span)))
-    (result,) = parse(ExportTraceServiceRequest, tidy(body).body).resource_spans[0].scope_spans[0].spans
+    (result,) = parse(ExportTraceServiceRequest, encode_body(body).body).resource_spans[0].scope_spans[0].spans
     assert result.attributes[0].value.string_value == ("[7]" if compound[0] == 0x2A else "{}")
 
 
@@ -145,7 +145,7 @@ def test_a_key_that_comes_twice_is_seen_in_every_list() -> None:
         )  # fmt: skip
         lists[place].extend(twice)
         assert not has_unique_keys(request, request.SerializeToString())
-        retained = lists_of(parse(ExportTraceServiceRequest, tidy(serialize(request)).body))[place]
+        retained = lists_of(parse(ExportTraceServiceRequest, encode_body(serialize(request)).body))[place]
         assert [pair.value.string_value for pair in retained if pair.key == "k"] == ["2"]
 
 
@@ -162,9 +162,9 @@ def test_spans_alike_and_one_that_is_not() -> None:
     spans[5].attributes.insert(0, KeyValue(key="first", value=AnyValue(kvlist_value=KeyValueList())))
     spans[6].events.add().attributes.add(key="more").value.CopyFrom(token_ids(2))
     before = [attributes(pairs) for pairs in lists_of(request)]
-    tidied = lists_of(parse(ExportTraceServiceRequest, tidy(serialize(request)).body))
-    assert all(is_readable(pair.value) for pairs in tidied for pair in pairs)
-    assert [attributes(pairs) for pairs in tidied] == before
+    encoded_request = lists_of(parse(ExportTraceServiceRequest, encode_body(serialize(request)).body))
+    assert all(is_readable(pair.value) for pairs in encoded_request for pair in pairs)
+    assert [attributes(pairs) for pairs in encoded_request] == before
     assert before[2]["ids"] == "[1,-1,150000]"
 
 
@@ -182,7 +182,7 @@ def test_an_array_in_two_pieces_is_one(field: Callable[[int, bytes], bytes]) -> 
     body = field(1, field(2, field(2, field(9, pair) + field(5, b"name"))))
     before = [attributes(pairs) for pairs in lists_of(parse(ExportTraceServiceRequest, body))]
     assert before[2] == {"k": "[1,1,2,2]"}
-    assert [attributes(pairs) for pairs in lists_of(parse(ExportTraceServiceRequest, tidy(body).body))] == before
+    assert [attributes(pairs) for pairs in lists_of(parse(ExportTraceServiceRequest, encode_body(body).body))] == before
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_an_array_in_two_pieces_is_one(field: Callable[[int, bytes], bytes]) -> 
 def test_what_is_wrong_within_a_value_is_wrong(compound: bytes) -> None:
     pair = encode_field(1, b"k") + encode_field(2, compound)
     with pytest.raises(MalformedError):
-        tidy(encode_field(1, encode_field(2, encode_field(2, encode_field(9, pair)))))
+        encode_body(encode_field(1, encode_field(2, encode_field(2, encode_field(9, pair)))))
 
 
 @pytest.mark.parametrize("place", range(5))
@@ -219,9 +219,9 @@ def test_how_deep_a_value_may_be_depends_on_where_it_is(place: int) -> None:
             parse(ExportTraceServiceRequest, body)
         except MalformedError:
             with pytest.raises(MalformedError):
-                tidy(body)
+                encode_body(body)
         else:
-            assert "[" * levels + "1" + "]" * levels in tidy(body).body.decode("utf-8", "replace")
+            assert "[" * levels + "1" + "]" * levels in encode_body(body).body.decode("utf-8", "replace")
 
 
 def test_nothing_is_lost_where_something_else_grows() -> None:
@@ -230,6 +230,6 @@ def test_nothing_is_lost_where_something_else_grows() -> None:
     pair = encode_field(1, b"k") + encode_field(2, b"".join(pieces))
     span = encode_field(9, pair) + b"\x30" + b"\xff\xff\xff\xff\x0f"
     (result,) = lists_of(
-        parse(ExportTraceServiceRequest, tidy(encode_field(1, encode_field(2, encode_field(2, span)))).body)
+        parse(ExportTraceServiceRequest, encode_body(encode_field(1, encode_field(2, encode_field(2, span)))).body)
     )[2:]
     assert attributes(result) == {"k": "[1,2]"}

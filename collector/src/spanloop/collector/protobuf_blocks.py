@@ -16,7 +16,7 @@ from spanloop.store import Store
 from .dead_letters import Signal
 from .frame_blocks import FrameBlock, InsertResult, PolarsStrategy, deduplication_token
 from .insert_errors import RefusedRanges, can_retry_as_rows
-from .otlp.clickhouse_encoding import tidy
+from .otlp.clickhouse_encoding import encode_body
 from .otlp.wire import MalformedError
 from .record_kinds import encoded_span_count
 
@@ -129,7 +129,7 @@ def _encode_for_clickhouse(record: AnyRecord) -> tuple[Record | None, int]:
     if record.kind != Signal.TRACES:
         return None, 0
     try:
-        tidied = tidy(record.body)
+        encoded_request = encode_body(record.body)
     except MalformedError:
         return None, 0
-    return Record(record.kind, tidied.body, record.seq, record.accepted_ns), tidied.spans
+    return Record(record.kind, encoded_request.body, record.seq, record.accepted_ns), encoded_request.spans

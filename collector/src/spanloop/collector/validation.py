@@ -15,7 +15,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from .dead_letters import DeadLetter, RejectReason, Signal, hex_ids
-from .otlp.clickhouse_encoding import for_clickhouse, tidy
+from .otlp.clickhouse_encoding import encode_body, encode_request
 from .otlp.json_encoding import decode_logs, decode_traces
 from .otlp.schema import SHALLOW_REQUEST
 from .otlp.wire import MalformedError, parse, serialize
@@ -56,8 +56,8 @@ class Validation(NamedTuple):
     """The result of validating a request."""
 
     body: bytes
-    """The accepted items as a protobuf request of the same signal, spans encoded for ClickHouse (`tidy`); the request
-    itself when nothing had to change."""
+    """The accepted items as a protobuf request of the same signal, spans encoded for ClickHouse (`encode_body`); the
+    request itself when nothing had to change."""
     accepted: int
     rejected: Mapping[RejectReason, int]
     repaired: int
@@ -129,7 +129,7 @@ def _validate_unchanged(body: bytes, redactor: Redactor) -> Validation | None:
             for span in items:
                 if _find_span_fault(span) is not None:
                     return None
-        encoded = for_clickhouse(request, body)
+        encoded = encode_request(request, body)
     except MalformedError:
         return None
     return Validation(encoded, spans, {}, 0, {})
@@ -137,7 +137,7 @@ def _validate_unchanged(body: bytes, redactor: Redactor) -> Validation | None:
 
 def _accepted_body(request: _Request, body: bytes, *, is_changed: bool) -> bytes:
     if isinstance(request, ExportTraceServiceRequest):
-        encoded = tidy(serialize(request)).body
+        encoded = encode_body(serialize(request)).body
         return body if encoded == body else encoded
     return serialize(request) if is_changed else body
 

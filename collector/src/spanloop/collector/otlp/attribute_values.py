@@ -18,19 +18,19 @@ from .number_arrays import numbers_json
 
 
 def attributes(pairs: Iterable[KeyValue]) -> dict[str, str]:
-    """An attribute list as a map; of a key that comes twice the last value counts."""
-    # Most values are strings that are not empty: asking for one first saves a sixth of a span's whole cost.
+    """Return an attribute list as a map; the last value of a duplicate key counts."""
+    # Most values are non-empty strings: checking for one first saves a sixth of a span's cost.
     return {pair.key: pair.value.string_value or text(pair.value) for pair in pairs}
 
 
 def text(value: AnyValue) -> str:
-    """One value as stored; an absent value is the empty string."""
+    """Return one value as stored; an absent value is the empty string."""
     kind = value.WhichOneof("value")
     return "" if kind is None or kind not in _TEXTS else _TEXTS[kind](value)
 
 
 def format_double(number: float) -> str:
-    """Shortest digits that read back as the same double, in the exporter's notation (``1``, ``0.7``, ``1e+21``)."""
+    """Return the shortest digits of a double, as the exporter writes them (``1``, ``0.7``, ``1e+21``)."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -50,7 +50,7 @@ def _plain(value: AnyValue) -> object:
 
 
 def _plain_double(value: AnyValue) -> float | str:
-    # JSON knows no NaN and no infinity; their text is what survives.
+    # JSON has no NaN and no infinity; their text is stored.
     number = value.double_value
     return number if math.isfinite(number) else format_double(number)
 

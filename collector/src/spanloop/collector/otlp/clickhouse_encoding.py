@@ -1,9 +1,9 @@
-"""Trace requests in the form that ClickHouse parses by itself to the rows that `span_rows` would make.
+"""Encode trace requests so that ClickHouse parses them to the rows that `trace_rows` would make.
 
-ClickHouse's schema has no arrays but those of one plain string, and no kvlists; it keeps a key that comes twice, and
-writes very large, very small and special doubles in its own way: those values become their text here. Most bodies have
-none of them. Invariant: the result is written by the protobuf runtime, so every field that OTLP names is there once,
-whatever a sender wrote; arrays and kvlists are texts in it, or were looked at byte by byte.
+ClickHouse's statement reads no kvlists and no arrays except those of one plain string. It keeps duplicate keys, and
+formats very large, very small and special doubles differently. Such values become text here; most bodies have none.
+Invariant: the protobuf runtime writes the result, so every field that OTLP names occurs once; its arrays and kvlists
+are text, or were checked byte by byte.
 """
 
 from collections.abc import Iterable, MutableSequence
@@ -17,47 +17,47 @@ from .envelope import attribute_lists
 from .number_arrays import number_texts
 from .schema import SHALLOW_REQUEST, array_bytes
 from .unique_keys import has_unique_keys
-from .unsupported_values import Found, compound_values, odd_values
+from .unsupported_values import LocatedValue, compound_values, unsupported_values
 from .wire import MalformedError, Path, parse, parses_at, serialize
 
 
-class Tidied(NamedTuple):
-    """A request for ClickHouse."""
+class EncodedRequest(NamedTuple):
+    """A request that ClickHouse can parse."""
 
     body: bytes
     spans: int
 
 
-def tidy(body: bytes) -> Tidied:
-    """Bring a body into ClickHouse's form.
+def encode_body(body: bytes) -> EncodedRequest:
+    """Encode a body for ClickHouse.
 
     Raises:
-        MalformedError: It is no request.
+        MalformedError: The body is not a trace request.
     """
     request = parse(SHALLOW_REQUEST, body)
     spans = sum(len(scope.spans) for resource in request.resource_spans for scope in resource.scope_spans)
-    return Tidied(for_clickhouse(request, body), spans)
+    return EncodedRequest(encode_request(request, body), spans)
 
 
-def for_clickhouse(request: ExportTraceServiceRequest, body: bytes) -> bytes:
-    """A request's bytes in ClickHouse's form.
+def encode_request(request: ExportTraceServiceRequest, body: bytes) -> bytes:
+    """Return a request's bytes, encoded for ClickHouse.
 
     Args:
-        request: A `SHALLOW_REQUEST`, which may be changed.
-        body: What it was read from; given back when nothing is to be done.
+        request: A `SHALLOW_REQUEST`; the function may change it.
+        body: The bytes that it was parsed from; returned when no value needs encoding.
 
     Raises:
-        MalformedError: The body is no request: something within an array or a kvlist.
+        MalformedError: An array or a kvlist is not protobuf.
     """
     if serialize(request) != body:
-        # As senders write it that encode otherwise, or as nobody should write it.
+        # A sender with another encoding, or a repeated field: parse and write it in full.
         body = serialize(parse(ExportTraceServiceRequest, body))
         request = parse(SHALLOW_REQUEST, body)
     if has_unique_keys(request, body):
-        found = odd_values(request, body)
-        if not found:
+        values = unsupported_values(request, body)
+        if not values:
             return body
-        _make_texts(found)
+        _make_texts(values)
     else:
         _make_texts(compound_values(request))
         for _, pairs in attribute_lists(request):
@@ -65,14 +65,14 @@ def for_clickhouse(request: ExportTraceServiceRequest, body: bytes) -> bytes:
     return serialize(request)
 
 
-def _make_texts(found: Iterable[Found]) -> None:
-    numbers = number_texts([array_bytes(value) for value, _ in found])
-    for (value, path), of_numbers in zip(found, numbers, strict=True):
-        value.string_value = of_numbers or _text(value, path)
+def _make_texts(values: Iterable[LocatedValue]) -> None:
+    numbers = number_texts([array_bytes(value) for value, _ in values])
+    for (value, path), numbers_text in zip(values, numbers, strict=True):
+        value.string_value = numbers_text or _text(value, path)
 
 
 def _text(value: AnyValue, path: Path) -> str:
-    """Of a shallow value at its place in a request."""
+    """Return the text of a shallow value at a path in a request."""
     raw = serialize(value)
     if not parses_at(raw, ExportTraceServiceRequest, path):
         raise MalformedError(f"a value of {len(raw)} bytes in an attribute: no UTF-8, cut off, or nested too deeply")
@@ -82,7 +82,7 @@ def _text(value: AnyValue, path: Path) -> str:
 def _keep_last(pairs: MutableSequence[KeyValue]) -> None:
     if len({pair.key for pair in pairs}) == len(pairs):
         return
-    kept = attributes(pairs)
-    del pairs[len(kept) :]
-    for pair, (key, value) in zip(pairs, kept.items(), strict=True):
+    last_values = attributes(pairs)
+    del pairs[len(last_values) :]
+    for pair, (key, value) in zip(pairs, last_values.items(), strict=True):
         pair.key, pair.value.string_value = key, value

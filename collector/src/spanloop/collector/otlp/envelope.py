@@ -1,7 +1,7 @@
-"""Where in the bytes of a trace request each span, scope and resource lies.
+"""The attribute lists of a trace request, and the byte ranges of its spans, scopes and resources.
 
-Invariant: the messages are given in the order of the bytes, each with the offset behind it; what lies between two such
-offsets belongs to the later message, or to nobody's attributes.
+Invariant: ranges are in the order of the bytes, each with its end. Bytes between two ends belong to the later message,
+or to no attribute.
 """
 
 from collections.abc import Iterator, MutableSequence
@@ -12,7 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
 
 from .schema import field_path
-from .wire import LENGTH_DELIMITED, MalformedError, Path, Place, places, read_varint
+from .wire import LENGTH_DELIMITED, FieldRange, MalformedError, Path, field_ranges, read_varint
 
 _SPANS: Final = ("resource_spans", "scope_spans", "spans")
 RESOURCE: Final = field_path("resource_spans", "resource", "attributes", "value")
@@ -24,26 +24,26 @@ LINK: Final = field_path(*_SPANS, "links", "attributes", "value")
 
 AttributeList: TypeAlias = tuple[Path, MutableSequence[KeyValue]]
 _FIRST, _SECOND = 1, 2
-"""Field numbers: of a resource and of a scope, and of what they are around."""
+"""Field numbers of a resource or scope, and of the messages beside it."""
 _SCOPE_TAG: Final = _FIRST << 3 | LENGTH_DELIMITED
 _SPAN_TAG: Final = _SECOND << 3 | LENGTH_DELIMITED
 
 
-class Part(NamedTuple):
-    """A message that has attributes."""
+class MessageRange(NamedTuple):
+    """A message with attributes."""
 
     end: int
-    """Offset behind it."""
+    """Offset after the message."""
     span: Span | None
     others: tuple[AttributeList, ...] = ()
-    """Of a resource or a scope."""
+    """The attribute lists of a resource or scope."""
 
 
-def parts(request: ExportTraceServiceRequest, body: bytes) -> Iterator[Part]:
-    """The parts of a request that the runtime wrote as these bytes.
+def message_ranges(request: ExportTraceServiceRequest, body: bytes) -> Iterator[MessageRange]:
+    """Yield the byte ranges of a request that the runtime serialised to ``body``.
 
     Raises:
-        MalformedError: Other fields lie between them: groups, or what OTLP does not name.
+        MalformedError: Other fields lie between them: groups, or fields that OTLP does not name.
     """
     resources = iter(request.resource_spans)
     for outer in _messages(body, 0, len(body)):
@@ -53,31 +53,31 @@ def parts(request: ExportTraceServiceRequest, body: bytes) -> Iterator[Part]:
         scopes = iter(resource_spans.scope_spans)
         for inner in _messages(body, outer.content, outer.end):
             if inner.number == _FIRST:
-                yield Part(inner.end, None, ((RESOURCE, resource_spans.resource.attributes),))
+                yield MessageRange(inner.end, None, ((RESOURCE, resource_spans.resource.attributes),))
             elif inner.number == _SECOND:
-                yield from _parts_of_scope(next(scopes), body, inner)
+                yield from _scope_ranges(next(scopes), body, inner)
 
 
-def _parts_of_scope(scope_spans: ScopeSpans, body: bytes, place: Place) -> Iterator[Part]:
-    at = place.content
-    if at < place.end and body[at] == _SCOPE_TAG:
+def _scope_ranges(scope_spans: ScopeSpans, body: bytes, field: FieldRange) -> Iterator[MessageRange]:
+    at = field.content
+    if at < field.end and body[at] == _SCOPE_TAG:
         size, at = read_varint(body, at + 1)
         at += size
-        yield Part(at, None, ((SCOPE, scope_spans.scope.attributes),))
+        yield MessageRange(at, None, ((SCOPE, scope_spans.scope.attributes),))
     for span in scope_spans.spans:
         if body[at] != _SPAN_TAG:
             raise MalformedError(f"no span at byte {at}")
         size, at = read_varint(body, at + 1)
         at += size
-        yield Part(at, span)
+        yield MessageRange(at, span)
 
 
-def _messages(body: bytes, start: int, end: int) -> Iterator[Place]:
-    return (place for place in places(body, start, end) if place.wire_type == LENGTH_DELIMITED)
+def _messages(body: bytes, start: int, end: int) -> Iterator[FieldRange]:
+    return (field for field in field_ranges(body, start, end) if field.wire_type == LENGTH_DELIMITED)
 
 
 def span_lists(span: Span) -> Iterator[AttributeList]:
-    """The attribute lists of a span."""
+    """Yield the attribute lists of a span."""
     yield SPAN, span.attributes
     for event in span.events:
         yield EVENT, event.attributes
@@ -86,7 +86,7 @@ def span_lists(span: Span) -> Iterator[AttributeList]:
 
 
 def attribute_lists(request: ExportTraceServiceRequest) -> Iterator[AttributeList]:
-    """All of a request."""
+    """Yield all attribute lists of a request."""
     for resource_spans in request.resource_spans:
         yield RESOURCE, resource_spans.resource.attributes
         for scope_spans in resource_spans.scope_spans:

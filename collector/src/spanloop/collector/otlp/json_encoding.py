@@ -1,8 +1,8 @@
-"""OTLP/JSON requests as protobuf ones, which then take the same road.
+"""Decode OTLP/JSON requests to protobuf, which then passes the same checks.
 
 OTLP/JSON is protobuf's JSON mapping with two differences: ids are hex (of either case) instead of base64, and unknown
-fields are ignored. Invariant: one item that is wrong costs itself only: it is left out, and `Decoded.left_out` holds
-it as JSON, in its envelope.
+fields are ignored. Invariant: an invalid item affects no other item. It is left out, and `Decoded.left_out` contains it
+as JSON, in its envelope.
 """
 
 import base64
@@ -21,7 +21,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from .wire import MalformedError, parse_json, serialize
 
 _FAULTS: Final = (ValueError, TypeError, RecursionError)
-"""What a wrong item raises, here or in the runtime."""
+"""Errors that an invalid item raises, here or in the runtime."""
 _IDS: Final = ("traceId", "spanId", "parentSpanId")
 Json: TypeAlias = Mapping[str, object]
 
@@ -31,15 +31,15 @@ class Decoded(NamedTuple):
 
     body: bytes
     undecodable: int
-    """Items that are not in the body."""
+    """Number of items that could not be decoded."""
     left_out: bytes
-    """Those items as a JSON request of their own; empty when there are none."""
+    """These items as a JSON request; empty without any."""
     detail: str
-    """What was wrong with the first of them."""
+    """The first item's error."""
 
 
 class _Signal(NamedTuple):
-    """JSON names, field names and makers of one signal; traces and logs have the same envelope."""
+    """JSON names, field names and message types of one signal; traces and logs have the same envelope."""
 
     resources: tuple[str, str]
     scopes: tuple[str, str]
@@ -50,8 +50,8 @@ class _Signal(NamedTuple):
     item: type[Span] | type[LogRecord]
 
 
-class _Walk:
-    """One pass over a request: what could be read, and what could not."""
+class _Decoder:
+    """One pass over a request: decodes items and collects invalid ones."""
 
     def __init__(self, signal: _Signal) -> None:
         self._signal = signal
@@ -61,45 +61,45 @@ class _Walk:
 
     def request(self, root: object) -> object:
         json_name, name = self._signal.resources
-        return self._signal.request(**{name: [self._resource(each) for each in _list(_object(root), json_name)]})
+        return self._signal.request(**{name: [self._resource(item) for item in _list(_object(root), json_name)]})
 
     def _resource(self, data: object) -> object:
         source, (json_name, name) = _object(data), self._signal.scopes
-        bad: list[Json] = []
-        scopes = [self._scope(each, bad) for each in _list(source, json_name)]
-        if bad:
-            self.left_out.append({**source, json_name: bad})
+        invalid: list[Json] = []
+        scopes = [self._scope(item, invalid) for item in _list(source, json_name)]
+        if invalid:
+            self.left_out.append({**source, json_name: invalid})
         context = parse_json(Resource, _object(source.get("resource")))
         return self._signal.resource(resource=context, schema_url=_schema_url(source), **{name: scopes})
 
-    def _scope(self, data: object, bad_scopes: list[Json]) -> object:
+    def _scope(self, data: object, invalid_scopes: list[Json]) -> object:
         source, (json_name, name) = _object(data), self._signal.items
-        good: list[object] = []
-        bad: list[object] = []
-        for each in _list(source, json_name):
+        items: list[object] = []
+        invalid: list[object] = []
+        for item in _list(source, json_name):
             try:
-                good.append(parse_json(self._signal.item, _with_base64_ids(_object(each))))
+                items.append(parse_json(self._signal.item, _with_base64_ids(_object(item))))
             except _FAULTS as error:
-                bad.append(each)
+                invalid.append(item)
                 self.detail = self.detail or str(error)
-        self.undecodable += len(bad)
-        if bad:
-            bad_scopes.append({**source, json_name: bad})
+        self.undecodable += len(invalid)
+        if invalid:
+            invalid_scopes.append({**source, json_name: invalid})
         context = parse_json(InstrumentationScope, _object(source.get("scope")))
-        return self._signal.scope(scope=context, schema_url=_schema_url(source), **{name: good})
+        return self._signal.scope(scope=context, schema_url=_schema_url(source), **{name: items})
 
 
 def decode_traces(body: bytes) -> Decoded:
-    """An OTLP/JSON trace request as protobuf.
+    """Decode an OTLP/JSON trace request.
 
     Raises:
-        MalformedError: No JSON, or no such request: its envelope is wrong.
+        MalformedError: The body is not JSON, or its envelope is invalid.
     """
     return _decode(body, _TRACES)
 
 
 def decode_logs(body: bytes) -> Decoded:
-    """An OTLP/JSON log request as protobuf.
+    """Decode an OTLP/JSON log request.
 
     Raises:
         MalformedError: As `decode_traces`.
@@ -108,64 +108,64 @@ def decode_logs(body: bytes) -> Decoded:
 
 
 def _decode(body: bytes, signal: _Signal) -> Decoded:
-    walk = _Walk(signal)
+    decoder = _Decoder(signal)
     try:
-        request = walk.request(_load(body))
-        left_out = json.dumps({signal.resources[0]: walk.left_out}).encode() if walk.left_out else b""
+        request = decoder.request(_load(body))
+        left_out = json.dumps({signal.resources[0]: decoder.left_out}).encode() if decoder.left_out else b""
     except _FAULTS as error:
         raise MalformedError(f"JSON of {len(body)} bytes: {error}") from error
-    return Decoded(serialize(request), walk.undecodable, left_out, walk.detail)
+    return Decoded(serialize(request), decoder.undecodable, left_out, decoder.detail)
 
 
 def _load(body: bytes) -> object:
-    """The JSON value; what is no UTF-8, and a lone surrogate that an escape wrote, becomes U+FFFD."""
+    """Return the JSON value; invalid UTF-8 and lone surrogates in escapes become U+FFFD."""
     text = body.decode("utf-8", "replace") or "{}"
-    found: object = json.loads(text)
+    value: object = json.loads(text)
     if "\\ud" not in text.lower():
-        return found
-    whole = json.dumps(found, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return json.loads(whole)
+        return value
+    repaired = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return json.loads(repaired)
 
 
 def _with_base64_ids(item: Json) -> Json:
     ids = {name: _base64_id(name, item[name]) for name in _IDS if item.get(name)}
-    links = [_with_base64_ids(_object(each)) for each in _list(item, "links")]
+    links = [_with_base64_ids(_object(item)) for item in _list(item, "links")]
     return {**item, **ids, "links": links} if links else {**item, **ids}
 
 
-def _base64_id(name: str, found: object) -> str:
-    if not isinstance(found, str):
-        raise TypeError(f"{name} is {_kind(found)}, expected hex text")
+def _base64_id(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {_kind(value)}, expected hex text")
     try:
-        return base64.b64encode(binascii.unhexlify(found)).decode()
+        return base64.b64encode(binascii.unhexlify(value)).decode()
     except ValueError as error:
-        raise ValueError(f"{name} {found[:40]!r} is no hex: {error}") from error
+        raise ValueError(f"{name} {value[:40]!r} is no hex: {error}") from error
 
 
 def _schema_url(data: Json) -> str:
-    found = data.get("schemaUrl")
-    return found if isinstance(found, str) else ""
+    value = data.get("schemaUrl")
+    return value if isinstance(value, str) else ""
 
 
-def _object(found: object) -> Json:
-    if found is None:
+def _object(value: object) -> Json:
+    if value is None:
         return {}
-    if not isinstance(found, dict):
-        raise TypeError(f"got {_kind(found)}, expected an object")
-    return cast("Json", found)
+    if not isinstance(value, dict):
+        raise TypeError(f"got {_kind(value)}, expected an object")
+    return cast("Json", value)
 
 
 def _list(data: Json, name: str) -> list[object]:
-    found = data.get(name)
-    if found is None:
+    value = data.get(name)
+    if value is None:
         return []
-    if not isinstance(found, list):
-        raise TypeError(f"{name} is {_kind(found)}, expected an array")
-    return cast("list[object]", found)
+    if not isinstance(value, list):
+        raise TypeError(f"{name} is {_kind(value)}, expected an array")
+    return cast("list[object]", value)
 
 
-def _kind(found: object) -> str:
-    return f"{type(found).__name__} {str(found)[:40]!r}"
+def _kind(value: object) -> str:
+    return f"{type(value).__name__} {str(value)[:40]!r}"
 
 
 _TRACES: Final = _Signal(

@@ -1,7 +1,7 @@
-"""Arrays of numbers, token ids and logprobs above all, as JSON without a Python object for each number.
+"""Format arrays of numbers (token ids, log-probabilities) as JSON without a Python object for each number.
 
-Invariant: the text is the JSON of the numbers in the array, or there is none. Arrays are looked at as bytes, many at
-once: every number there has a fixed head, and what has another one is left to others.
+Invariant: the text is the JSON of the array's numbers, or None. Many arrays are decoded at once from their wire bytes,
+where every number has a fixed head. An array with another head is left to the caller.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,63 +16,63 @@ from opentelemetry.proto.common.v1.common_pb2 import ArrayValue
 from .wire import serialize
 
 _LEAST_BYTES: Final = 128
-"""Below it asking value by value is as quick."""
+"""Below this size, reading value by value is as fast."""
 _CHUNK_BYTES: Final = 2**18
-"""Arrays of so many bytes are read together: what is made of them, ten times as much, stays in the cache."""
+"""Size of arrays that are decoded together; the results, ten times as large, stay in the CPU cache."""
 _VALUE, _INT, _DOUBLE = 0x0A, 0x18, 0x21
 _DOUBLE_BYTES: Final = 11
 _DOUBLE_HEAD: Final = np.array([_VALUE, 9, _DOUBLE], np.uint8)
 _PADDING: Final = 16
-"""Zeros behind the last array, so that eight bytes can be read wherever a number begins or goes on."""
+"""Zeros after the last array, so that eight bytes can be read at every offset."""
 _INT_HEAD_BYTES: Final = 3
 _WINDOW_BYTES: Final = 5
-"""Of a varint, read at once."""
+"""Bytes of a varint that are read at once."""
 _LONGEST: Final = 11
-"""The most that the length of an integer's value can say: a tag, and ten bytes of varint."""
-_KEPT: Final = np.array([2 ** (8 * min(max(at - 1, 0), 5)) - 1 for at in range(_LONGEST + 1)], np.uint64)
-"""By that length: which of five bytes are the varint's …"""
-_CONTINUED: Final = np.array(
+"""Largest length of an integer's value: a tag and ten bytes of varint."""
+_VALUE_MASK: Final = np.array([2 ** (8 * min(max(at - 1, 0), 5)) - 1 for at in range(_LONGEST + 1)], np.uint64)
+"""By length: mask of the varint's bytes among five."""
+_HIGH_BITS_SET: Final = np.array(
     [sum(0x80 << 8 * byte for byte in range(min(at - 2, 5))) for at in range(_LONGEST + 1)], np.uint64
 )
-"""… and which of their high bits are set: those of all but the last byte."""
+"""By length: the high bits that are set, those of all bytes except the last."""
 _HIGH_BITS: Final = np.uint64(0x8080808080)
 
 _Words: TypeAlias = NDArray[np.uint64]
 
 
 class _Numbers(NamedTuple):
-    """The numbers of arrays that lie behind each other."""
+    """The numbers of concatenated arrays."""
 
     values: NDArray[Any]
     starts: NDArray[np.int64]
-    """Where in the bytes each begins."""
+    """Offset of each number."""
 
 
 _Reader: TypeAlias = Callable[[bytes], _Numbers | None]
 
 
 def numbers_json(array: ArrayValue) -> str | None:
-    """``[1,2]``; None for few values, and where not all are integers, or not all finite doubles."""
+    """Return ``[1,2]``; None for few values, and unless all are integers or all are finite doubles."""
     raw = serialize(array)
     return number_texts([raw])[0] if len(raw) >= _LEAST_BYTES else None
 
 
 def number_texts(arrays: Sequence[bytes]) -> list[str | None]:
-    """The same for many arrays as they are on the wire; here few integers have their text too."""
+    """Return the text of many arrays of wire bytes; short arrays of integers have a text too."""
     texts: list[str | None] = [None] * len(arrays)
     for kind, reader, least_bytes in ((_INT, _integers, 4), (_DOUBLE, _doubles, _LEAST_BYTES)):
-        ours = [at for at, raw in enumerate(arrays) if len(raw) >= least_bytes and raw[2] == kind]
-        for some in _chunks(ours, arrays):
-            found = _texts([arrays[at] for at in some], reader)
-            for at, text in zip(some, found, strict=True):
+        indexes = [at for at, raw in enumerate(arrays) if len(raw) >= least_bytes and raw[2] == kind]
+        for chunk in _chunks(indexes, arrays):
+            chunk_texts = _texts([arrays[at] for at in chunk], reader)
+            for at, text in zip(chunk, chunk_texts, strict=True):
                 texts[at] = text
     return texts
 
 
-def _chunks(ours: Sequence[int], arrays: Sequence[bytes]) -> Iterator[Sequence[int]]:
+def _chunks(indexes: Sequence[int], arrays: Sequence[bytes]) -> Iterator[Sequence[int]]:
     chunk: list[int] = []
     size = 0
-    for at in ours:
+    for at in indexes:
         chunk.append(at)
         size += len(arrays[at])
         if size >= _CHUNK_BYTES:
@@ -83,7 +83,7 @@ def _chunks(ours: Sequence[int], arrays: Sequence[bytes]) -> Iterator[Sequence[i
 
 
 def _texts(arrays: Sequence[bytes], reader: _Reader) -> list[str | None]:
-    """By halves where not all of them are what the reader reads."""
+    """Return the texts; halve the arrays when the reader cannot decode all of them."""
     numbers = reader(b"".join([*arrays, bytes(_PADDING)]))
     if numbers is not None:
         ends = np.cumsum([0, *map(len, arrays)])
@@ -128,23 +128,23 @@ def _integers(padded: bytes) -> _Numbers | None:
         return None
     # The eight bytes at every offset, without a copy.
     windows: _Words = np.ndarray((size + _PADDING - 7,), "<u8", padded, strides=(1,))
-    low = (windows[starts] >> np.uint64(8 * _INT_HEAD_BYTES)) & _KEPT[lengths]
-    if not np.array_equal(low & _HIGH_BITS, _CONTINUED[lengths]):
+    low = (windows[starts] >> np.uint64(8 * _INT_HEAD_BYTES)) & _VALUE_MASK[lengths]
+    if not np.array_equal(low & _HIGH_BITS, _HIGH_BITS_SET[lengths]):
         return None
     values = _joined(low)
-    long = np.flatnonzero(lengths > _WINDOW_BYTES + 1)
-    if len(long):
-        left = lengths[long] - _WINDOW_BYTES
-        high = windows[starts[long] + (_INT_HEAD_BYTES + _WINDOW_BYTES)] & _KEPT[left]
+    long_at = np.flatnonzero(lengths > _WINDOW_BYTES + 1)
+    if len(long_at):
+        left = lengths[long_at] - _WINDOW_BYTES
+        high = windows[starts[long_at] + (_INT_HEAD_BYTES + _WINDOW_BYTES)] & _VALUE_MASK[left]
         # The tenth byte holds the 64th bit and no other.
-        if not np.array_equal(high & _HIGH_BITS, _CONTINUED[left]) or (high >> np.uint64(32)).max() > 1:
+        if not np.array_equal(high & _HIGH_BITS, _HIGH_BITS_SET[left]) or (high >> np.uint64(32)).max() > 1:
             return None
-        values[long] |= _joined(high) << np.uint64(7 * _WINDOW_BYTES)
+        values[long_at] |= _joined(high) << np.uint64(7 * _WINDOW_BYTES)
     return _Numbers(values.view(np.int64), starts)
 
 
 def _joined(windows: _Words) -> _Words:
-    """Seven bits of each of five bytes."""
+    """Join seven bits of each of five bytes."""
     values = windows & np.uint64(0x7F)
     for at in range(1, _WINDOW_BYTES):
         values |= (windows >> np.uint64(at)) & np.uint64(0x7F << 7 * at)

@@ -1,7 +1,7 @@
-"""Whether an attribute list of a trace request names a key twice, asked of the protobuf runtime instead of each key.
+"""Detect duplicate keys in the attribute lists of a trace request.
 
-A protobuf map is on the wire what a list of pairs is. So a request is read as one whose attributes are maps, where the
-last value of a key is all that stays: a map is smaller than its list when a key came twice.
+A protobuf map has the wire format of a list of pairs. So the request is parsed as one whose attributes are maps: a map
+is smaller than its list when a key occurs twice.
 """
 
 from collections.abc import Iterable
@@ -19,12 +19,7 @@ _PACKAGE: Final = "spanloop.unique_keys"
 
 
 def has_unique_keys(request: ExportTraceServiceRequest, body: bytes) -> bool:
-    """Whether every key is there once.
-
-    Args:
-        request: Any request.
-        body: Its bytes.
-    """
+    """Whether every key of ``request``, serialised to ``body``, occurs once in its list."""
     maps: Any = _REQUEST()
     maps.MergeFromString(body)
     for resource, resource_maps in zip(request.resource_spans, maps.resource_spans, strict=True):
@@ -36,7 +31,7 @@ def has_unique_keys(request: ExportTraceServiceRequest, body: bytes) -> bool:
             for span, span_maps in zip(scope.spans, scope_maps.spans, strict=True):
                 if len(span.attributes) != len(span_maps.attributes):
                     return False
-                # Most spans have none of these: to ask costs a fifth of walking two empty lists side by side.
+                # Most spans have none of these: the check costs a fifth of walking two empty lists.
                 events, links = span.events, span.links
                 if events and not _are_unique(events, span_maps.events):
                     return False

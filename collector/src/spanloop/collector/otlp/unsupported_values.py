@@ -1,7 +1,7 @@
-"""Finds the attribute values that ClickHouse's statement for spans cannot read, mostly without a look at the others.
+"""Find the attribute values that ClickHouse's statement for spans cannot read, without checking every value.
 
-Invariant: every such value of a request is found. In the bytes that the protobuf runtime writes each of them follows
-certain bytes; ids and texts may hold those too, so whatever follows them is looked at as what it is.
+Invariant: every such value of a request is values. In the bytes that the protobuf runtime writes, each of them follows
+certain bytes. Ids and texts may contain these bytes by chance, so each match is verified.
 """
 
 import re
@@ -13,15 +13,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from .envelope import SPAN, AttributeList, Part, attribute_lists, parts, span_lists
+from .envelope import SPAN, AttributeList, MessageRange, attribute_lists, message_ranges, span_lists
 from .schema import array_bytes
 from .wire import MalformedError, Path
 
-Found: TypeAlias = tuple[AnyValue, Path]
-"""A value of a shallow request, and where it is."""
+LocatedValue: TypeAlias = tuple[AnyValue, Path]
+"""A value of a shallow request, and its path."""
 
 _PLAIN_DOUBLES: Final = (1e-5, 1e15)
-"""Between these magnitudes ClickHouse and the exporter write the same digits."""
+"""Between these magnitudes ClickHouse and the exporter format a double alike."""
 _LONGEST_PLAIN: Final = 64
 
 
@@ -35,8 +35,8 @@ _ONE_PLAIN_STRING: Final = b"|".join(
     _literal(length + 4, 0x0A, length + 2, 0x0A, length) + _PLAIN_CHARACTER + b"{%d}" % length
     for length in range(1, _LONGEST_PLAIN + 1)
 )
-"""The content of an ArrayValue of one string that JSON does not escape, such as every ``finish_reasons``: the statement
-that inserts spans makes its text itself."""
+"""An ArrayValue of one string that JSON does not escape, such as ``finish_reasons``: the statement that inserts spans
+formats it."""
 _CANDIDATE: Final = re.compile(
     # The tag of a KeyValue's value, its length, and the tag within: an array, a kvlist, or a double …
     rb"\x12(?=([\x80-\xff]{0,4}[\x00-\x7f])(?:\x2a(?!\x00|" + _ONE_PLAIN_STRING + rb")|\x32|"
@@ -46,76 +46,80 @@ _CANDIDATE: Final = re.compile(
 )
 
 
-def odd_values(request: ExportTraceServiceRequest, body: bytes) -> Sequence[Found]:
-    """The values that must become texts.
+def unsupported_values(request: ExportTraceServiceRequest, body: bytes) -> Sequence[LocatedValue]:
+    """Return the values that must become text.
 
     Args:
         request: A `SHALLOW_REQUEST`.
-        body: What the runtime wrote of it.
+        body: The bytes that the runtime wrote.
     """
-    candidates = [found.start() for found in _CANDIDATE.finditer(body)]
+    candidates = [match.start() for match in _CANDIDATE.finditer(body)]
     if not candidates:
         return ()
     try:
-        near = _parts_near(candidates, parts(request, body))
+        ranges = _ranges_with_candidates(candidates, message_ranges(request, body))
     except MalformedError:
-        return list(_odd(attribute_lists(request), _is_odd))
-    found: list[Found] = []
-    at_before: Sequence[int] = ()
-    for part, count in near:
+        return list(_select(attribute_lists(request), _is_unsupported))
+    values: list[LocatedValue] = []
+    previous_indexes: Sequence[int] = ()
+    for part, count in ranges:
         if part.span is None:
-            found += _odd(part.others, _is_odd)
+            values += _select(part.others, _is_unsupported)
             continue
-        # Most spans of a sender have them at the same place: looking at all their attributes takes 9 µs.
-        guessed = _odd_at(at_before, part.span)
-        if len(guessed) < count:
-            guessed = list(_odd(span_lists(part.span), _is_odd))
-            at_before = _places(part.span)
-        found += guessed
-    return found
+        # Most spans of a sender have them at the same index: checking all attributes takes 9 µs.
+        expected = _unsupported_at(previous_indexes, part.span)
+        if len(expected) < count:
+            expected = list(_select(span_lists(part.span), _is_unsupported))
+            previous_indexes = _indexes(part.span)
+        values += expected
+    return values
 
 
-def compound_values(request: ExportTraceServiceRequest) -> Sequence[Found]:
-    """The same, and the arrays that ClickHouse can read."""
+def compound_values(request: ExportTraceServiceRequest) -> Sequence[LocatedValue]:
+    """Return the unsupported values, and the arrays that ClickHouse can read."""
     return list(
-        _odd(attribute_lists(request), lambda value: value.WhichOneof("value") == "array_value" or _is_odd(value))
+        _select(
+            attribute_lists(request), lambda value: value.WhichOneof("value") == "array_value" or _is_unsupported(value)
+        )
     )
 
 
-def _parts_near(candidates: Iterable[int], found: Iterable[Part]) -> Sequence[tuple[Part, int]]:
-    """The parts that hold candidates, and how many."""
+def _ranges_with_candidates(
+    candidates: Iterable[int], values: Iterable[MessageRange]
+) -> Sequence[tuple[MessageRange, int]]:
+    """Return the messages that contain candidates, and the number of candidates in each."""
     waiting = deque(candidates)
-    near: list[tuple[Part, int]] = []
-    for part in found:
+    ranges: list[tuple[MessageRange, int]] = []
+    for part in values:
         count = 0
         while waiting and waiting[0] < part.end:
             waiting.popleft()
             count += 1
         if count:
-            near.append((part, count))
+            ranges.append((part, count))
         if not waiting:
             break
-    return near
+    return ranges
 
 
-def _odd(lists: Iterable[AttributeList], is_odd: Callable[[AnyValue], bool]) -> Iterator[Found]:
+def _select(lists: Iterable[AttributeList], is_unsupported: Callable[[AnyValue], bool]) -> Iterator[LocatedValue]:
     for path, pairs in lists:
         for pair in pairs:
-            # Most values are strings that are not empty: asking for one first saves a third of the whole cost.
-            if not (value := pair.value).string_value and is_odd(value):
+            # Most values are non-empty strings: checking for one first saves a third of the cost.
+            if not (value := pair.value).string_value and is_unsupported(value):
                 yield value, path
 
 
-def _odd_at(places: Sequence[int], span: Span) -> Sequence[Found]:
+def _unsupported_at(indexes: Sequence[int], span: Span) -> Sequence[LocatedValue]:
     pairs: Sequence[KeyValue] = span.attributes
-    return [(value, SPAN) for at in places if at < len(pairs) and _is_odd(value := pairs[at].value)]
+    return [(value, SPAN) for at in indexes if at < len(pairs) and _is_unsupported(value := pairs[at].value)]
 
 
-def _places(span: Span) -> Sequence[int]:
-    return [at for at, pair in enumerate(span.attributes) if _is_odd(pair.value)]
+def _indexes(span: Span) -> Sequence[int]:
+    return [at for at, pair in enumerate(span.attributes) if _is_unsupported(pair.value)]
 
 
-def _is_odd(value: AnyValue) -> bool:
+def _is_unsupported(value: AnyValue) -> bool:
     kind = value.WhichOneof("value")
     if kind == "array_value":
         return not _is_readable(array_bytes(value))
@@ -126,7 +130,7 @@ def _is_odd(value: AnyValue) -> bool:
 
 
 def _is_readable(array: bytes) -> bool:
-    """Whether it is empty, or one plain string."""
+    """Whether an array is empty, or one plain string."""
     size = len(array)
     if not 4 < size <= _LONGEST_PLAIN + 4:
         return not size

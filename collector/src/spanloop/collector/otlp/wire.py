@@ -1,7 +1,6 @@
-"""The border to the protobuf runtime, which ships no type information: parse, serialise, and walk raw wire bytes.
+"""Parse, serialise and scan protobuf wire bytes.
 
-Invariant: nothing outside this module sees an untyped protobuf call, and malformed input is always a
-`MalformedError`, whatever the runtime raised.
+Invariant: only this module calls the untyped protobuf runtime, and malformed input always raises `MalformedError`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -19,11 +18,11 @@ _FIXED_BYTES: Final = {FIXED64: 8, FIXED32: 4}
 
 
 class MalformedError(ValueError):
-    """Bytes that are no message of the expected type."""
+    """Raised when bytes are not a message of the expected type."""
 
 
 class Message(Protocol):
-    """What we use of a generated message."""
+    """The methods of a generated message that are used here."""
 
     def MergeFromString(self, serialized: bytes) -> object:  # noqa: N802, D102 - the runtime's name
         ...
@@ -34,18 +33,18 @@ class Message(Protocol):
 
 M = TypeVar("M")
 Path: TypeAlias = tuple[int, ...]
-"""Field numbers from a message down to one in it."""
+"""Field numbers from a message down to a nested one."""
 
 
-class Place(NamedTuple):
-    """Where a field is."""
+class FieldRange(NamedTuple):
+    """The offsets of one field."""
 
     number: int
     wire_type: int
     start: int
-    """Of its tag."""
+    """Offset of the tag."""
     content: int
-    """Of what is behind the tag and, where it is length-delimited, the length."""
+    """Offset of the value, after the tag and, if the field is length-delimited, the length."""
     end: int
 
 
@@ -55,16 +54,16 @@ class Field(NamedTuple):
     number: int
     wire_type: int
     payload: bytes
-    """Length-delimited: the content without its length; otherwise the raw value."""
+    """The value; without its length if the field is length-delimited."""
     raw: bytes
-    """Tag, length and content."""
+    """Tag, length and value."""
 
 
 def parse(message_type: type[M], body: bytes) -> M:
     """Parse a whole message.
 
     Raises:
-        MalformedError: Truncated, bad UTF-8, nested too deeply, or no protobuf at all.
+        MalformedError: The bytes are truncated, not UTF-8, nested too deeply, or not protobuf.
     """
     message = message_type()
     try:
@@ -75,7 +74,7 @@ def parse(message_type: type[M], body: bytes) -> M:
 
 
 def parses_at(payload: bytes, message_type: type[object], path: Path) -> bool:
-    """Whether the runtime takes a message at its place in another one: what is around it counts for the depth too."""
+    """Whether the runtime parses a message nested at a path; the messages around it count for the depth limit."""
     for number in reversed(path):
         payload = encode_field(number, payload)
     try:
@@ -86,10 +85,10 @@ def parses_at(payload: bytes, message_type: type[object], path: Path) -> bool:
 
 
 def parse_json(message_type: type[M], data: Mapping[str, object]) -> M:
-    """Read protobuf's own JSON mapping; unknown fields are ignored.
+    """Parse protobuf's JSON mapping; unknown fields are ignored.
 
     Raises:
-        MalformedError: A field of the wrong type or out of its range.
+        MalformedError: A field has the wrong type or is out of range.
     """
     message: Any = message_type()
     try:
@@ -100,22 +99,22 @@ def parse_json(message_type: type[M], data: Mapping[str, object]) -> M:
 
 
 def serialize(message: object) -> bytes:
-    """The message as bytes."""
+    """Return the message as bytes."""
     return cast("Message", message).SerializeToString()
 
 
 def fields(data: bytes) -> Iterator[Field]:
-    """The fields of one message, without looking into them.
+    """Yield the fields of one message.
 
     Raises:
         MalformedError: The bytes are no protobuf message.
     """
-    for place in places(data, 0, len(data)):
-        yield Field(place.number, place.wire_type, data[place.content : place.end], data[place.start : place.end])
+    for field in field_ranges(data, 0, len(data)):
+        yield Field(field.number, field.wire_type, data[field.content : field.end], data[field.start : field.end])
 
 
-def places(data: bytes, start: int, end: int) -> Iterator[Place]:
-    """Where the fields of a message are that lies between two offsets.
+def field_ranges(data: bytes, start: int, end: int) -> Iterator[FieldRange]:
+    """Yield the offsets of the fields of a message that lies between two offsets.
 
     Raises:
         MalformedError: The bytes are no protobuf message.
@@ -137,19 +136,19 @@ def places(data: bytes, start: int, end: int) -> Iterator[Place]:
             raise MalformedError(f"wire type {wire_type} of field {number} at byte {first}")
         if at > end or number == 0:
             raise MalformedError(f"field {number} at byte {first} ends at {at}, after the message's end at {end}")
-        yield Place(number, wire_type, first, content, at)
+        yield FieldRange(number, wire_type, first, content, at)
 
 
 def encode_field(number: int, payload: bytes) -> bytes:
-    """A length-delimited field."""
+    """Return a length-delimited field."""
     return write_varint(number << 3 | LENGTH_DELIMITED) + write_varint(len(payload)) + payload
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The varint at an offset, and the offset behind it.
+    """Return the varint at an offset, and the offset after it.
 
     Raises:
-        MalformedError: It ends after the data, or is longer than 64 bits allow.
+        MalformedError: The varint ends after the data, or has more than ten bytes.
     """
     size = len(data)
     if at < size and (first := data[at]) < 0x80:
@@ -169,7 +168,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def write_varint(value: int) -> bytes:
-    """A non-negative integer as varint."""
+    """Return a non-negative integer as varint."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
