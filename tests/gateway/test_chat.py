@@ -16,7 +16,7 @@ TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TEXT = "".join(WORDS)
 
 
-def test_a_reply_names_the_policy_version_and_hides_what_the_caller_did_not_ask_for(gateway: RunningGateway) -> None:
+def test_a_response_names_the_policy_version_and_omits_unrequested_fields(gateway: RunningGateway) -> None:
     response = gateway.chat(model="stand-in", temperature=0.5)
     document = response.json()
     assert response.status_code == 200
@@ -28,7 +28,9 @@ def test_a_reply_names_the_policy_version_and_hides_what_the_caller_did_not_ask_
     assert document["usage"]["total_tokens"] == 7
 
 
-def test_the_engine_gets_every_field_untouched_and_ours_on_top(gateway: RunningGateway, stand_in: StandIn) -> None:
+def test_the_engine_gets_all_request_fields_and_the_gateways_overrides(
+    gateway: RunningGateway, stand_in: StandIn
+) -> None:
     gateway.chat(
         model="stand-in", temperature=0.5, metadata={"a": ["ü"]}, tools=[], headers={"Authorization": "Bearer k"}
     )
@@ -44,14 +46,14 @@ def test_the_engine_gets_every_field_untouched_and_ours_on_top(gateway: RunningG
     assert stand_in.headers[-1]["authorization"] == "Bearer k"
 
 
-def test_the_callers_own_token_ids_and_logprobs_stay(gateway: RunningGateway) -> None:
+def test_requested_token_ids_and_logprobs_stay_in_the_response(gateway: RunningGateway) -> None:
     choice = gateway.chat(logprobs=True, return_token_ids=True).json()["choices"][0]
     assert choice["token_ids"] == [1001, 7, 8, 2]
     assert [entry["logprob"] for entry in choice["logprobs"]["content"]] == [-0.125, -0.25, -0.375, -0.5]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_capture_holds_what_was_sampled_and_whose_span_asked(gateway: RunningGateway, *, stream: bool) -> None:
+def test_a_capture_holds_sampled_tokens_logprobs_and_the_clients_span(gateway: RunningGateway, *, stream: bool) -> None:
     headers = {"traceparent": f"00-{TRACE_ID}-{SPAN_ID}-01"}
     response = gateway.chat(stream=stream, temperature=0.5, seed=7, stop=["x"], headers=headers)
     response_id = data_of(response)[0]["id"] if stream else response.json()["id"]
@@ -77,7 +79,7 @@ def test_every_choice_is_captured(gateway: RunningGateway, *, stream: bool) -> N
     assert all(capture.is_complete and capture.response_token_ids == [1001, 7, 8, 2] for capture in captures)
 
 
-def test_a_stream_is_the_engines_without_what_the_caller_did_not_ask_for(gateway: RunningGateway) -> None:
+def test_a_stream_is_the_engines_without_unrequested_fields(gateway: RunningGateway) -> None:
     response = gateway.chat(stream=True, stream_options={"include_usage": True})
     *chunks, last_event = data_of(response)
     assert response.headers["content-type"].startswith("text/event-stream")
@@ -113,7 +115,7 @@ def test_the_capture_is_on_disk_before_the_end_of_a_stream_is_delivered(
     assert recorded.is_set()
 
 
-def test_a_caller_that_leaves_a_stream_aborts_the_engine_and_leaves_an_incomplete_capture(
+def test_a_disconnect_during_a_stream_aborts_the_engine_and_stores_an_incomplete_capture(
     gateway: RunningGateway, stand_in: StandIn
 ) -> None:
     stand_in.stall_after = 2
@@ -130,7 +132,7 @@ def test_a_caller_that_leaves_a_stream_aborts_the_engine_and_leaves_an_incomplet
     wait_until(lambda: stand_in.running == 0)
 
 
-def test_a_caller_that_leaves_a_whole_answer_aborts_the_engine(gateway: RunningGateway, stand_in: StandIn) -> None:
+def test_a_disconnect_before_a_whole_response_aborts_the_engine(gateway: RunningGateway, stand_in: StandIn) -> None:
     stand_in.paused = True
     url, body = httpx.URL(gateway.url), b'{"messages": [{"role": "user", "content": "hi"}]}'
     with socket.create_connection((url.host, url.port or 80), timeout=TIMEOUT_S) as connection:
@@ -142,7 +144,7 @@ def test_a_caller_that_leaves_a_whole_answer_aborts_the_engine(gateway: RunningG
     assert gateway.captures() == []
 
 
-def test_a_stream_that_breaks_upstream_raises_in_the_client_and_is_captured_incomplete(
+def test_a_stream_broken_by_the_engine_raises_in_the_client_and_is_captured_incomplete(
     gateway: RunningGateway, stand_in: StandIn
 ) -> None:
     stand_in.break_after = 2
@@ -157,7 +159,7 @@ def test_a_stream_that_breaks_upstream_raises_in_the_client_and_is_captured_inco
     assert capture.response_token_ids == [1001, 7]
 
 
-def test_an_answer_that_breaks_upstream_is_a_503_in_openai_format(gateway: RunningGateway, stand_in: StandIn) -> None:
+def test_a_response_broken_by_the_engine_is_a_503_in_openai_format(gateway: RunningGateway, stand_in: StandIn) -> None:
     stand_in.break_after = 0
     response = gateway.chat()
     assert response.status_code == 503
@@ -165,7 +167,7 @@ def test_an_answer_that_breaks_upstream_is_a_503_in_openai_format(gateway: Runni
     assert response.headers["retry-after"] == "5"
 
 
-def test_the_engines_own_error_reaches_the_caller_as_it_is(gateway: RunningGateway, stand_in: StandIn) -> None:
+def test_the_engines_error_is_relayed_unchanged(gateway: RunningGateway, stand_in: StandIn) -> None:
     error = {"error": {"message": "too long", "type": "BadRequestError", "param": None, "code": 400}}
     stand_in.error_response = (400, error)
     for stream in (False, True):
@@ -239,7 +241,7 @@ def test_a_wrong_method_is_a_405_in_openai_format_that_names_the_allowed_ones(
         (b'{"messages": [{}], "top_logprobs": 2}', "'top_logprobs' needs"),
     ],
 )
-def test_a_malformed_request_is_a_400_that_says_what_is_wrong(gateway: RunningGateway, body: bytes, says: str) -> None:
+def test_a_malformed_request_is_a_400_that_names_the_field(gateway: RunningGateway, body: bytes, says: str) -> None:
     response = httpx.post(f"{gateway.url}/v1/chat/completions", content=body, timeout=TIMEOUT_S)
     assert response.status_code == 400
     assert says in response.json()["error"]["message"]
@@ -273,7 +275,7 @@ def test_captures_reach_clickhouse_as_rows(
     assert gateway.health()["status"] == "ok"
 
 
-def test_a_full_spool_costs_the_tokens_and_not_the_answer(
+def test_a_full_spool_loses_the_tokens_but_not_the_response(
     start_gateway: Callable[..., RunningGateway], upstream: str
 ) -> None:
     gateway = start_gateway(upstream=upstream, spool_bytes=10)
@@ -282,7 +284,7 @@ def test_a_full_spool_costs_the_tokens_and_not_the_answer(
     assert "spanloop_gateway_captures_lost_total 1" in httpx.get(f"{gateway.url}/metrics", timeout=TIMEOUT_S).text
 
 
-def test_metrics_count_what_happened(gateway: RunningGateway) -> None:
+def test_metrics_count_requests_captures_and_tokens(gateway: RunningGateway) -> None:
     gateway.chat()
     gateway.chat(stream=True)
     gateway.chat(model="nobody")

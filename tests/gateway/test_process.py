@@ -47,7 +47,7 @@ def members_of(folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("ignores_sigterm", [False, True])
-def test_the_reaper_ends_the_whole_family_on_sigterm(tmp_path: Path, *, ignores_sigterm: bool) -> None:
+def test_the_reaper_ends_all_descendants_on_sigterm(tmp_path: Path, *, ignores_sigterm: bool) -> None:
     process = start_family(tmp_path, ignores_sigterm=ignores_sigterm)
     members = members_of(tmp_path)
     assert all(is_alive(pid) for pid in members)
@@ -56,7 +56,7 @@ def test_the_reaper_ends_the_whole_family_on_sigterm(tmp_path: Path, *, ignores_
     assert not [pid for pid in members if is_alive(pid)]
 
 
-def test_the_reaper_ends_the_family_when_its_first_process_dies(tmp_path: Path) -> None:
+def test_the_reaper_ends_all_descendants_when_the_command_dies(tmp_path: Path) -> None:
     process = start_family(tmp_path)
     below = descendants(process.pid)
     os.kill(below[0], signal.SIGKILL)
@@ -64,13 +64,15 @@ def test_the_reaper_ends_the_family_when_its_first_process_dies(tmp_path: Path) 
     assert not [pid for pid in members_of(tmp_path) if is_alive(pid)]
 
 
-def test_the_reaper_starts_nothing_for_a_parent_that_is_gone(tmp_path: Path) -> None:
+def test_the_reaper_starts_nothing_when_the_parent_has_ended(tmp_path: Path) -> None:
     command = [sys.executable, "-I", str(process_reaper.__file__), "1", "1", "touch", str(tmp_path / "ran")]
     assert subprocess.run(command, check=False).returncode == 1
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_port_in_use_is_exit_status_3_and_one_sentence(data_dir: DataDir, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_exits_with_status_3_and_one_sentence(
+    data_dir: DataDir, capfd: pytest.CaptureFixture[str]
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["--data-dir", str(data_dir.path), "--port", str(port)]) == 3
@@ -78,14 +80,14 @@ def test_a_port_in_use_is_exit_status_3_and_one_sentence(data_dir: DataDir, capf
     assert not (data_dir.run / "gateway.json").exists()
 
 
-def test_answers_do_not_wait_for_the_callers_acknowledgement() -> None:
+def test_responses_do_not_wait_for_tcp_acknowledgements() -> None:
     with bind("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         accepted, _ = listener.accept()
         with accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
-def test_without_a_deployment_it_says_what_to_do_and_stops_cleanly(data_dir: DataDir) -> None:
+def test_without_a_deployment_the_error_names_the_next_step(data_dir: DataDir) -> None:
     process = Process(data_dir)
     try:
         response = httpx.post(f"{process.url}/v1/chat/completions", json=BODY, timeout=TIMEOUT_S)
@@ -98,7 +100,7 @@ def test_without_a_deployment_it_says_what_to_do_and_stops_cleanly(data_dir: Dat
     assert not (data_dir.run / "gateway.json").exists()
 
 
-def test_a_deployed_folder_that_vanished_is_a_clear_state_and_no_crash_loop(data_dir: DataDir, tmp_path: Path) -> None:
+def test_a_missing_deployed_folder_fails_without_restarts(data_dir: DataDir, tmp_path: Path) -> None:
     data_dir.gateway.mkdir()
     gone = tmp_path / "gone"
     (data_dir.gateway / "deployment.json").write_text(f'{{"name": "m", "version": "v1", "path": "{gone}"}}')
@@ -114,7 +116,7 @@ def test_a_deployed_folder_that_vanished_is_a_clear_state_and_no_crash_loop(data
         process.stop()
 
 
-def test_a_missing_serving_environment_is_said_and_not_retried(
+def test_a_missing_serving_environment_is_reported_and_not_retried(
     data_dir: DataDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPANLOOP_SERVING_VENV", str(tmp_path / "none"))
@@ -146,9 +148,7 @@ def test_an_engine_that_cannot_start_is_reported_with_the_end_of_its_log(
         process.stop()
 
 
-def test_a_second_gateway_on_one_data_directory_is_refused(
-    data_dir: DataDir, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_second_gateway_on_one_data_directory_fails(data_dir: DataDir, capfd: pytest.CaptureFixture[str]) -> None:
     process = Process(data_dir)
     try:
         assert main(["--data-dir", str(data_dir.path), "--port", "0"]) == 3
@@ -157,7 +157,9 @@ def test_a_second_gateway_on_one_data_directory_is_refused(
         process.stop()
 
 
-def test_sigterm_with_a_running_stream_stores_what_was_got(data_dir: DataDir, upstream: str, stand_in: StandIn) -> None:
+def test_sigterm_during_a_stream_stores_an_incomplete_capture(
+    data_dir: DataDir, upstream: str, stand_in: StandIn
+) -> None:
     stand_in.token_delay_s = 30.0
     process = Process(data_dir, "--upstream", upstream)
     wait_until(lambda: process.health()["engine"] == "serving")

@@ -62,7 +62,7 @@ def rows(stored_rows: Callable[[int], list[dict[str, Any]]], count: int) -> list
     return [row["response_id"] for row in stored_rows(count)]
 
 
-async def test_captures_wait_on_disk_while_clickhouse_is_away(
+async def test_captures_wait_in_the_spool_while_clickhouse_is_unavailable(
     tmp_path: Path, address: Address, stored_rows: Callable[[int], list[dict[str, Any]]]
 ) -> None:
     tries = 0
@@ -107,7 +107,7 @@ async def test_a_block_whose_outcome_is_unknown_is_sent_again_and_stored_once(
     assert rows(stored_rows, 2) == ["r1", "r2"]
 
 
-async def test_a_record_that_can_never_be_a_row_is_kept_aside_and_blocks_nothing(
+async def test_an_invalid_record_is_moved_to_the_rejected_file_and_blocks_nothing(
     tmp_path: Path, address: Address, stored_rows: Callable[[int], list[dict[str, Any]]]
 ) -> None:
     impossible = encode_captures([capture(2)]).replace(b'"choice_index":0', b'"choice_index":-1')
@@ -121,7 +121,7 @@ async def test_a_record_that_can_never_be_a_row_is_kept_aside_and_blocks_nothing
     assert [entry["body"] for entry in rejected] == ["not ours", impossible.decode()]
 
 
-async def test_what_was_not_inserted_is_inserted_by_the_next_process(
+async def test_the_next_process_inserts_remaining_captures(
     tmp_path: Path, address: Address, stored_rows: Callable[[int], list[dict[str, Any]]]
 ) -> None:
     def away() -> Store:

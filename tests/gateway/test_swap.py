@@ -16,7 +16,7 @@ def deploy(gateway: RunningGateway, folder: Path, version: str = "v2") -> httpx.
     return gateway.admin("deploy", name="m", version=version, path=str(folder))
 
 
-def test_a_hot_swap_changes_the_weights_and_forgets_the_prefix_cache(
+def test_a_hot_swap_changes_the_weights_and_clears_the_prefix_cache(
     gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
 ) -> None:
     response = deploy(gateway, write_model(tmp_path / "v2", 2))
@@ -29,7 +29,7 @@ def test_a_hot_swap_changes_the_weights_and_forgets_the_prefix_cache(
     assert gateway.captures()[0].response_token_ids[0] == 1002
 
 
-def test_deploying_what_serves_already_changes_nothing(
+def test_deploying_the_served_version_changes_nothing(
     gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
 ) -> None:
     folder = write_model(tmp_path / "v2", 2)
@@ -38,7 +38,7 @@ def test_deploying_what_serves_already_changes_nothing(
     assert stand_in.calls.count("reload") == 1
 
 
-def test_swaps_under_load_drop_nothing_and_every_version_is_right(
+def test_swaps_under_load_drop_no_request_and_record_the_right_version(
     gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
 ) -> None:
     stand_in.token_delay_s = 0.005
@@ -74,7 +74,7 @@ def test_swaps_under_load_drop_nothing_and_every_version_is_right(
         assert capture.is_complete
 
 
-def test_a_request_that_outlasts_the_drain_is_asked_again_and_answered_by_the_new_weights(
+def test_a_preempted_request_is_repeated_on_the_new_weights(
     start_gateway: Callable[..., RunningGateway], upstream: str, stand_in: StandIn, tmp_path: Path
 ) -> None:
     gateway = start_gateway(upstream=upstream, drain_timeout_s=0.1)
@@ -91,7 +91,7 @@ def test_a_request_that_outlasts_the_drain_is_asked_again_and_answered_by_the_ne
     assert [capture.policy_version for capture in gateway.captures()] == ["m@v2"]
 
 
-def test_a_stream_that_outlasts_the_drain_ends_with_an_error_and_an_incomplete_capture(
+def test_a_preempted_stream_ends_with_an_error_and_an_incomplete_capture(
     start_gateway: Callable[..., RunningGateway], upstream: str, stand_in: StandIn, tmp_path: Path
 ) -> None:
     gateway = start_gateway(upstream=upstream, drain_timeout_s=0.1)
@@ -109,7 +109,7 @@ def test_a_stream_that_outlasts_the_drain_ends_with_an_error_and_an_incomplete_c
     assert not capture.is_complete
 
 
-def test_requests_are_held_while_the_weights_change(gateway: RunningGateway, stand_in: StandIn, tmp_path: Path) -> None:
+def test_requests_wait_during_a_swap(gateway: RunningGateway, stand_in: StandIn, tmp_path: Path) -> None:
     stand_in.paused = True
     with ThreadPoolExecutor(3) as pool:
         running = pool.submit(gateway.chat)
@@ -132,7 +132,7 @@ def test_requests_are_held_while_the_weights_change(gateway: RunningGateway, sta
         ({"chat_template": "other"}, "cannot be loaded into the running upstream"),
     ],
 )
-def test_what_cannot_be_swapped_in_place_is_refused_and_the_old_version_goes_on(
+def test_an_impossible_hot_swap_fails_and_the_old_version_stays(
     gateway: RunningGateway, tmp_path: Path, change: dict[str, object], says: str
 ) -> None:
     response = deploy(gateway, write_model(tmp_path / "v2", 2, **change))  # type: ignore[arg-type] # one of several
@@ -142,9 +142,7 @@ def test_what_cannot_be_swapped_in_place_is_refused_and_the_old_version_goes_on(
     assert gateway.chat().json()["model"] == "stand-in@external"
 
 
-def test_a_reload_that_changes_nothing_is_not_believed(
-    gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
-) -> None:
+def test_a_reload_that_changes_no_logprobs_fails(gateway: RunningGateway, stand_in: StandIn, tmp_path: Path) -> None:
     stand_in.reload_changes_nothing = True
     response = deploy(gateway, write_model(tmp_path / "v2", 2))
     assert response.status_code == 500
@@ -152,7 +150,7 @@ def test_a_reload_that_changes_nothing_is_not_believed(
     assert gateway.chat().json()["model"] == "stand-in@external"
 
 
-def test_a_failed_reload_goes_back_to_the_old_weights(
+def test_a_failed_reload_rolls_back_to_the_old_weights(
     gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
 ) -> None:
     broken = write_model(tmp_path / "v2", 2)
@@ -166,7 +164,7 @@ def test_a_failed_reload_goes_back_to_the_old_weights(
     assert not (gateway.data_dir.gateway / "deployment.json").exists()
 
 
-def test_an_upstream_that_cannot_reload_goes_on_with_what_it_has(
+def test_an_upstream_that_cannot_reload_keeps_its_weights(
     gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
 ) -> None:
     stand_in.has_dev_mode = False
@@ -176,7 +174,7 @@ def test_an_upstream_that_cannot_reload_goes_on_with_what_it_has(
     assert gateway.chat().json()["model"] == "stand-in@external"
 
 
-def test_weights_that_are_neither_the_old_nor_the_new_ones_answer_nobody(
+def test_unknown_weights_after_a_failed_reload_are_not_served(
     gateway: RunningGateway, stand_in: StandIn, tmp_path: Path
 ) -> None:
     stand_in.reload_ruins = True
@@ -188,7 +186,7 @@ def test_weights_that_are_neither_the_old_nor_the_new_ones_answer_nobody(
     assert gateway.health()["status"] == "degraded"
 
 
-def test_the_last_deployment_is_kept_on_disk(gateway: RunningGateway, tmp_path: Path) -> None:
+def test_the_last_deployment_is_stored_on_disk(gateway: RunningGateway, tmp_path: Path) -> None:
     folder = write_model(tmp_path / "v2", 2)
     deploy(gateway, folder)
     stored = json.loads((gateway.data_dir.gateway / "deployment.json").read_text())
@@ -205,7 +203,7 @@ def test_the_last_deployment_is_kept_on_disk(gateway: RunningGateway, tmp_path: 
         ({"name": "m@2", "version": "v1", "path": "/x"}, "'name'"),
     ],
 )
-def test_a_malformed_deployment_is_a_400_and_touches_nothing(
+def test_a_malformed_deployment_is_a_400_and_changes_nothing(
     gateway: RunningGateway, body: dict[str, str], says: str
 ) -> None:
     response = gateway.admin("deploy", **body)
@@ -222,7 +220,7 @@ def test_admin_needs_the_token_of_the_data_directory(gateway: RunningGateway) ->
     assert (gateway.data_dir.gateway / "admin.token").stat().st_mode & 0o777 == 0o600
 
 
-def test_stop_lets_running_requests_finish_and_refuses_new_ones(gateway: RunningGateway, stand_in: StandIn) -> None:
+def test_stop_waits_for_running_requests_and_rejects_new_ones(gateway: RunningGateway, stand_in: StandIn) -> None:
     stand_in.paused = True
     with ThreadPoolExecutor(2) as pool:
         running = pool.submit(gateway.chat)
@@ -237,7 +235,7 @@ def test_stop_lets_running_requests_finish_and_refuses_new_ones(gateway: Running
     assert response.json()["error"]["code"] == "engine_stopped"
 
 
-def test_an_upstream_that_goes_away_and_comes_back_is_noticed(gateway: RunningGateway, stand_in: StandIn) -> None:
+def test_an_upstream_outage_and_its_end_are_detected(gateway: RunningGateway, stand_in: StandIn) -> None:
     stand_in.healthy = False
     wait_until(lambda: gateway.health()["engine"] == "restarting")
     assert gateway.chat().json()["error"]["code"] == "engine_restarting"

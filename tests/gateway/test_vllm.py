@@ -118,7 +118,7 @@ def test_captured_ids_decode_to_the_text_and_logprobs_are_the_models_own(
     assert torch.allclose(torch.tensor(capture.logprobs), expected, atol=0.15)
 
 
-def test_stream_and_whole_answer_agree(served: Process) -> None:
+def test_stream_and_whole_response_agree(served: Process) -> None:
     response = ask(served)
     chunks = list(ask(served, stream=True))
     whole, streamed = capture_of(served, response.id), capture_of(served, chunks[0].id)
@@ -143,7 +143,9 @@ def test_tool_calls_parse_and_their_tokens_are_captured(served: Process) -> None
         assert len(capture.response_token_ids) == len(capture.logprobs) == answer.usage.completion_tokens
 
 
-def test_hot_swap_under_load_drops_nothing_and_versions_are_right(served: Process, models: dict[str, Path]) -> None:
+def test_hot_swap_under_load_drops_no_request_and_records_the_right_version(
+    served: Process, models: dict[str, Path]
+) -> None:
     stop = threading.Event()
 
     ids: list[str] = []
@@ -183,7 +185,7 @@ def test_hot_swap_under_load_drops_nothing_and_versions_are_right(served: Proces
         assert capture.logprobs[0] == pytest.approx(first[capture.policy_version], abs=0.004)
 
 
-def test_swapped_weights_answer_like_freshly_loaded_ones(served: Process, models: dict[str, Path]) -> None:
+def test_swapped_weights_respond_like_freshly_loaded_ones(served: Process, models: dict[str, Path]) -> None:
     served.deploy("v3", models["v3"])
     capture = capture_of(served, ask(served).id)
     model: Any = AutoModelForCausalLM.from_pretrained(models["v3"], dtype=torch.float32)
@@ -194,7 +196,7 @@ def test_swapped_weights_answer_like_freshly_loaded_ones(served: Process, models
     assert torch.allclose(torch.tensor(capture.logprobs), expected, atol=0.15)
 
 
-def test_a_caller_that_leaves_leaves_an_incomplete_capture_and_a_working_engine(served: Process) -> None:
+def test_a_disconnect_stores_an_incomplete_capture_and_leaves_a_working_engine(served: Process) -> None:
     # Without tools: the parser of tool calls holds text back, and the fifth chunk may be the last.
     stream = ask(served, stream=True, tools=None, max_tokens=800, extra_body={"ignore_eos": True})
     for count, _chunk in enumerate(stream):
@@ -206,7 +208,7 @@ def test_a_caller_that_leaves_leaves_an_incomplete_capture_and_a_working_engine(
 
 
 @pytest.mark.slow
-def test_vllm_dies_and_comes_back_by_itself(served: Process) -> None:
+def test_a_killed_vllm_restarts_automatically(served: Process) -> None:
     api_server = descendants(served.process.pid)[1]
     os.kill(api_server, signal.SIGKILL)
     wait_until(lambda: served.health()["engine"] == "restarting")
@@ -220,7 +222,7 @@ def test_vllm_dies_and_comes_back_by_itself(served: Process) -> None:
 
 
 @pytest.mark.slow
-def test_tied_embeddings_restart_the_engine_and_a_broken_model_brings_the_old_one_back(
+def test_tied_embeddings_restart_the_engine_and_a_broken_model_rolls_back(
     served: Process, models: dict[str, Path], tmp_path: Path
 ) -> None:
     tied = tmp_path / "tied"
@@ -238,7 +240,7 @@ def test_tied_embeddings_restart_the_engine_and_a_broken_model_brings_the_old_on
 
 
 @pytest.mark.slow
-def test_nothing_of_vllm_outlives_a_killed_gateway(models: dict[str, Path], data_dir: DataDir) -> None:
+def test_no_vllm_process_outlives_a_killed_gateway(models: dict[str, Path], data_dir: DataDir) -> None:
     process = Process(data_dir)
     process.deploy("v1", models["v1"])
     below = descendants(process.process.pid)

@@ -85,7 +85,7 @@ def test_another_reward_is_the_same_episode(store: Store, address: Address, writ
     assert len({row["episode_id"] for row in rows(address, "episodes")}) == 1
 
 
-def test_without_the_optional_fields_it_is_an_episode_too(
+def test_a_line_without_optional_fields_becomes_an_episode(
     store: Store, address: Address, write: Write, run: Import
 ) -> None:
     line = {"traj": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}
@@ -96,7 +96,7 @@ def test_without_the_optional_fields_it_is_an_episode_too(
     assert (episode["reward"], episode["task_id"], episode["step_count"]) == (None, "", 1)
 
 
-def test_odd_but_sound_messages_are_taken(store: Store, address: Address, write: Write, run: Import) -> None:
+def test_unusual_but_valid_messages_are_accepted(store: Store, address: Address, write: Write, run: Import) -> None:
     messages = [
         {"role": "developer", "content": [{"type": "text", "text": "a"}, "b"]},
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
@@ -141,7 +141,7 @@ def test_odd_but_sound_messages_are_taken(store: Store, address: Address, write:
         ("{broken", "not_json", ""),
     ],
 )
-def test_a_bad_line_is_located_and_costs_only_itself(
+def test_a_bad_line_is_located_and_rejected_alone(
     write: Write, run: Import, line: object, reason: str, item: str
 ) -> None:
     path = write([conversation(), line, conversation(task_id=2)])
@@ -153,7 +153,7 @@ def test_a_bad_line_is_located_and_costs_only_itself(
     assert str(reject).startswith(f"{path}:2")
 
 
-def test_two_imports_at_once_store_it_once(store: Store, address: Address, write: Write) -> None:
+def test_concurrent_imports_store_each_span_once(store: Store, address: Address, write: Write) -> None:
     path = write([conversation(task_id=number) for number in range(50)])
     rejects: list[Reject] = []
     with ThreadPoolExecutor(4) as pool:
@@ -162,7 +162,7 @@ def test_two_imports_at_once_store_it_once(store: Store, address: Address, write
     assert len(rows(address, "otel_traces")) == 50 * 4
 
 
-def test_what_was_deleted_since_comes_back(address: Address, write: Write, run: Import) -> None:
+def test_deleted_rows_can_be_imported_again(address: Address, write: Write, run: Import) -> None:
     path = write([conversation()])
     run(path)
     connection = Connection(address)

@@ -69,7 +69,7 @@ def attributes(span: Span) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("spelling", LINES)
-def test_a_conversation_in_every_spelling_is_the_same(spelling: str) -> None:
+def test_a_conversation_gives_the_same_spans_in_every_format(spelling: str) -> None:
     conversation = read(LINES[spelling])
     assert conversation.score is not None
     assert conversation.score.value == 0.5
@@ -104,7 +104,7 @@ def test_another_reward_is_the_same_episode(spelling: str) -> None:
     assert (first.score.value, second.score.value) == (0.5, 1.0)
 
 
-def test_an_answer_that_anthropic_marks_as_an_error_stays_one() -> None:
+def test_a_tool_result_marked_as_error_by_anthropic_stays_an_error() -> None:
     line = json.loads(json.dumps(LINES["Anthropic"]).replace('"content": "57F"', '"content": "57F", "is_error": true'))
     (scope,) = read(line).request.resource_spans[0].scope_spans
     seen = json.loads(attributes(scope.spans[-1])["gen_ai.input.messages"])
@@ -119,7 +119,7 @@ def test_an_answer_that_anthropic_marks_as_an_error_stays_one() -> None:
         ("text", "conversations[1]"),
     ],
 )
-def test_what_is_no_turn_is_refused_with_its_place(turn: Any, where: str) -> None:
+def test_an_invalid_turn_is_rejected_with_its_place(turn: Any, where: str) -> None:
     line = {"conversations": [{"from": "human", "value": "q"}, turn, {"from": "gpt", "value": "a"}]}
     with pytest.raises(BadItemError) as caught:
         read(line)

@@ -78,7 +78,7 @@ def remote(clickhouse: Address) -> Iterator[RemoteDatabase]:
     )
 
 
-def test_what_the_exporter_wrote_is_read_once_and_whole(store: Store, remote: RemoteDatabase) -> None:
+def test_an_exporters_table_is_read_completely_and_once(store: Store, remote: RemoteDatabase) -> None:
     remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
     remote.export(1, CHAT)
     remote.export(2, {})
@@ -111,7 +111,7 @@ def test_what_the_exporter_wrote_is_read_once_and_whole(store: Store, remote: Re
         ("haystack.component.type", "OpenAIChatGenerator"),
     ],
 )
-def test_a_model_call_of_a_tracer_without_genai_attributes_is_taken_over_and_marked(
+def test_a_model_call_without_genai_attributes_is_imported_and_marked(
     store: Store, remote: RemoteDatabase, address: Address, key: str, value: str
 ) -> None:
     remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
@@ -125,7 +125,7 @@ def test_a_model_call_of_a_tracer_without_genai_attributes_is_taken_over_and_mar
     assert marked["IsModelCall"].to_list() == [True, False]
 
 
-def test_a_late_span_is_not_missed_and_since_reads_again(store: Store, remote: RemoteDatabase) -> None:
+def test_a_late_span_is_read_and_since_reads_again(store: Store, remote: RemoteDatabase) -> None:
     remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
     remote.export(1, CHAT)
     with RemoteTraces(remote.url, "otel_traces") as table:
@@ -137,7 +137,7 @@ def test_a_late_span_is_not_missed_and_since_reads_again(store: Store, remote: R
         assert table.read_new(store, since=datetime(2025, 1, 1, tzinfo=UTC)).new["spans"] == 1
 
 
-def test_a_large_hour_is_read_in_parts_and_bad_rows_are_counted(
+def test_a_large_hour_is_read_in_batches_and_bad_rows_are_counted(
     store: Store, remote: RemoteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spanloop.importing.remote_traces._QUERY_SPANS", 2)
@@ -153,7 +153,7 @@ def test_a_large_hour_is_read_in_parts_and_bad_rows_are_counted(
     assert seen[-1] == (8, 8)
 
 
-def test_an_older_exporters_spelling_is_read(store: Store, remote: RemoteDatabase) -> None:
+def test_enum_values_of_an_older_exporter_are_read(store: Store, remote: RemoteDatabase) -> None:
     remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES).replace("Duration UInt64", "Duration Int64"))
     remote.export(1, CHAT)
     remote.make(
@@ -166,7 +166,7 @@ def test_an_older_exporters_spelling_is_read(store: Store, remote: RemoteDatabas
     assert (row["SpanKind"], row["StatusCode"], row["Duration"]) == ("Client", "Ok", 0)
 
 
-def test_the_json_variant_is_refused_with_what_to_do(remote: RemoteDatabase) -> None:
+def test_the_json_variant_is_rejected_with_the_next_step(remote: RemoteDatabase) -> None:
     remote.make(EXPORTER_TABLE.format(map="JSON"))
     with pytest.raises(ConfigurationError, match=r"JSON variant: .*SpanAttributes") as refused:
         RemoteTraces(remote.url, "otel_traces")
@@ -181,7 +181,7 @@ def test_the_json_variant_is_refused_with_what_to_do(remote: RemoteDatabase) -> 
         (EXPORTER_TABLE.format(map="String"), "of another type .*SpanAttributes String"),
     ],
 )
-def test_another_table_is_refused_by_name(remote: RemoteDatabase, sql: str, message: str) -> None:
+def test_another_table_is_rejected_by_name(remote: RemoteDatabase, sql: str, message: str) -> None:
     if sql:
         remote.make(sql)
     with pytest.raises(ConfigurationError, match=message) as refused:
@@ -189,7 +189,7 @@ def test_another_table_is_refused_by_name(remote: RemoteDatabase, sql: str, mess
     assert "--table" in refused.value.next_step
 
 
-def test_a_server_out_of_reach_is_said(clickhouse: Address) -> None:
+def test_an_unreachable_server_is_reported(clickhouse: Address) -> None:
     with pytest.raises(StoreError, match="unreachable"):
         RemoteTraces("http://127.0.0.1:1/otel", "otel_traces")
     with pytest.raises(StoreError, match="rejected"):
@@ -272,7 +272,7 @@ def logs(remote: RemoteDatabase, *, named: bool) -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_messages_and_rewards_in_their_log_table_are_taken_over(
+def test_messages_and_rewards_in_a_logs_table_are_imported(
     store: Store, remote: RemoteDatabase, *, named: bool
 ) -> None:
     remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
@@ -292,7 +292,7 @@ def test_messages_and_rewards_in_their_log_table_are_taken_over(
     assert sorted(log_rows["EventName"].to_list()) == ["gen_ai.choice", "gen_ai.user.message"]
 
 
-def test_another_log_table_is_refused_with_the_option_that_names_it(remote: RemoteDatabase) -> None:
+def test_another_logs_table_is_rejected_with_the_option_that_names_it(remote: RemoteDatabase) -> None:
     remote.make("CREATE TABLE otel_logs (Timestamp DateTime64(9), LogAttributes String) ENGINE = Memory")
     with pytest.raises(ConfigurationError, match=r"missing .*'SpanId'.*'LogAttributes String'") as refused:
         RemoteLogs(remote.url, "otel_logs")

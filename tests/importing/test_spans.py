@@ -174,7 +174,7 @@ def test_a_bad_span_of_a_dump_is_located(
     assert (reject.place.line, reject.place.item, reject.reason) == (2, item, reason)
 
 
-def test_bad_spans_of_a_request_cost_only_themselves(write: Write, run: Import) -> None:
+def test_bad_spans_of_a_request_are_rejected_alone(write: Write, run: Import) -> None:
     request = otlp_json()
     spans = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
     spans += [spans[0] | {"spanId": "00" * 8}, spans[0] | {"spanId": "0d" * 8, "kind": []}]
@@ -196,23 +196,23 @@ def test_bad_spans_of_a_request_cost_only_themselves(write: Write, run: Import) 
         (gzip.compress(b'{"messages": []}\n' * 999, mtime=0)[:-9], "unreadable_file"),
     ],
 )
-def test_a_file_that_is_nothing_is_said(write: Write, run: Import, content: bytes, reason: str) -> None:
+def test_a_file_of_no_known_format_is_reported(write: Write, run: Import, content: bytes, reason: str) -> None:
     assert reason in run(write(content)).report.rejected
 
 
-def test_an_empty_file_is_no_input(write: Write, run: Import) -> None:
+def test_an_empty_file_has_no_items(write: Write, run: Import) -> None:
     report, (reject,) = run(write(b"\n\n"))
     assert (report.input, reject.reason) == (0, "empty_file")
 
 
-def test_a_line_beyond_the_limit_costs_only_itself(write: Write, run: Import, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_beyond_the_limit_is_rejected_alone(write: Write, run: Import, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "DOCUMENT_LIMIT_BYTES", 2_000)
     long = conversation(messages=[{"role": "assistant", "content": "x" * 9_000}])
     report, (reject,) = run(write([conversation(), long, conversation(task_id=2)]))
     assert (report.new["conversations"], reject.place.line, reject.reason) == (2, 2, "too_large")
 
 
-def test_recordings_of_real_instrumentors_are_read_whole(store: Store, run: Import) -> None:
+def test_recordings_of_real_instrumentors_are_read_completely(store: Store, run: Import) -> None:
     if not RECORDINGS.exists():
         pytest.skip(f"no data at {RECORDINGS}")
     recordings = [json.loads(path.read_text()) for path in sorted(RECORDINGS.glob("*.json"))]
@@ -244,9 +244,7 @@ WORDS = st.sampled_from(["messages", "role", "content", "reward", "spans", "cont
     damage=st.lists(st.tuples(st.integers(0, 3), WORDS, JSON), max_size=8),
     cut=st.integers(0, 3_000),
 )
-def test_whatever_comes_every_item_is_accounted_for(
-    write: Write, run: Import, damage: list[tuple[int, str, object]], cut: int
-) -> None:
+def test_any_input_is_accounted_for(write: Write, run: Import, damage: list[tuple[int, str, object]], cut: int) -> None:
     dumped = json.loads(as_array(some_spans()[1]))
     lines: list[dict[str, Any]] = [dict(conversation()), dumped[0], otlp_json(), {"spans": dumped}]
     for line, word, value in damage:

@@ -45,7 +45,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON, max_size=5), st.lists(st.integers(1, 40), max_size=40))
-def test_events_survive_any_text_and_any_cut(documents: list[Any], cuts: list[int]) -> None:
+def test_events_are_decoded_from_any_text_and_any_chunks(documents: list[Any], cuts: list[int]) -> None:
     sent = [json.dumps(document, ensure_ascii=False).encode("utf-8", "surrogatepass") for document in documents]
     joined = b"".join(sse.encode(data) for data in sent)
     chunks: list[bytes] = []
@@ -55,7 +55,7 @@ def test_events_survive_any_text_and_any_cut(documents: list[Any], cuts: list[in
     assert asyncio.run(collect([*chunks, joined])) == sent
 
 
-def test_comments_and_unended_events_are_no_data() -> None:
+def test_comments_and_incomplete_events_are_skipped() -> None:
     stream = [b": ping\n\nevent: x\r\ndata: 1\r\n\r\ndata:2\ndata: 3\n\nda", b"ta: lost"]
     assert asyncio.run(collect(stream)) == [b"1", b"2\n3"]
 
@@ -83,7 +83,7 @@ def test_traceparent(header: str | None, expected: TraceContext) -> None:
         st.text(min_size=1).filter(lambda name: name not in {"model", "logprobs", "return_token_ids"}), JSON
     )
 )
-def test_other_fields_reach_the_engine_untouched(fields: dict[str, Any]) -> None:
+def test_other_fields_are_passed_to_the_engine_unchanged(fields: dict[str, Any]) -> None:
     fields = {name: value for name, value in fields.items() if name not in {"n", "stream", "top_logprobs"}}
     request = ChatRequest.parse(json.dumps({**fields, "messages": [{}]}).encode(), None)
     ours = {"model": "policy", "logprobs": True, "return_token_ids": True}
@@ -91,7 +91,7 @@ def test_other_fields_reach_the_engine_untouched(fields: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("body", [b"\xff", b'{"messages": "x"}', b'{"messages": [{}], "n": true}'])
-def test_malformed_requests_are_refused(body: bytes) -> None:
+def test_malformed_requests_are_rejected(body: bytes) -> None:
     with pytest.raises(ApiError) as error:
         ChatRequest.parse(body, None)
     assert error.value.status == 400
@@ -113,7 +113,7 @@ IDS = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=20)
 
 
 @given(IDS, IDS, st.lists(st.integers(1, 5), max_size=10))
-def test_a_stream_in_any_pieces_gives_the_capture_of_the_whole_answer(
+def test_a_stream_in_any_chunks_gives_the_capture_of_the_whole_response(
     prompt: list[int], sampled: list[int], sizes: list[int]
 ) -> None:
     logprobs = [-0.25 * position for position in range(len(sampled))]
@@ -148,7 +148,7 @@ def test_a_stream_in_any_pieces_gives_the_capture_of_the_whole_answer(
         chunk([1], [-0.5], prompt_token_ids=[1]),
     ],
 )
-def test_what_does_not_add_up_is_kept_and_marked_incomplete(document: dict[str, Any]) -> None:
+def test_an_inconsistent_capture_is_marked_incomplete(document: dict[str, Any]) -> None:
     builder = CaptureBuilder(1)
     builder.add(document)
     (capture,) = builder.build(capture_context(), duration_ns=1)
@@ -164,12 +164,12 @@ def test_started_at_keeps_its_nanoseconds() -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"[1]", b'[{"response_id": "r"}]', b"3"])
-def test_a_record_that_is_none_of_ours_is_a_value_error(body: bytes) -> None:
+def test_decoding_another_record_is_a_value_error(body: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decode_captures(body)
 
 
-def test_an_error_event_passes_to_the_caller() -> None:
+def test_an_error_event_is_passed_to_the_client() -> None:
     request = ChatRequest.parse(b'{"messages": [{}]}', None)
     assert for_client({"error": {"message": "x"}}, request, "m@v1") == {"error": {"message": "x"}}
 
@@ -190,7 +190,7 @@ def test_a_missing_serving_environment_names_the_command(monkeypatch: pytest.Mon
         (["vllm-0.33.0"], "vllm", False),
     ],
 )
-def test_the_serving_environment_says_whether_it_is_for_a_cpu(
+def test_the_serving_environment_detects_a_cpu_build(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dist_info: list[str], package: str, *, is_cpu: bool
 ) -> None:
     (tmp_path / "bin").mkdir()
@@ -229,7 +229,7 @@ def test_a_cpu_without_bfloat16_serves_in_float32(
     assert command[command.index("--dtype") + 1] == expected
 
 
-def test_only_weights_may_differ_for_a_swap_in_place(tmp_path: Path) -> None:
+def test_a_hot_swap_requires_that_only_weights_differ(tmp_path: Path) -> None:
     base = ModelFolder.read(write_model(tmp_path / "base", 1))
     assert base.can_swap_to(ModelFolder.read(write_model(tmp_path / "weights", 2, transformers_version="9")))
     assert not base.can_swap_to(ModelFolder.read(write_model(tmp_path / "network", 2, hidden_size=8)))
@@ -242,14 +242,14 @@ def test_only_weights_may_differ_for_a_swap_in_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["config.json", "model.safetensors"])
-def test_a_folder_without_a_model_is_refused(tmp_path: Path, missing: str) -> None:
+def test_a_folder_without_a_model_is_rejected(tmp_path: Path, missing: str) -> None:
     folder = write_model(tmp_path / "m", 1)
     (folder / missing).unlink()
     with pytest.raises(ConfigurationError, match="is not a model folder"):
         ModelFolder.read(folder)
 
 
-def test_the_deployment_file_comes_back_or_says_that_it_is_damaged(data_dir: DataDir) -> None:
+def test_the_deployment_file_is_read_back_or_reported_as_damaged(data_dir: DataDir) -> None:
     file = DeploymentFile(data_dir)
     assert file.read() is None
     file.write(Deployment("m", "v1", "/m"))
@@ -263,7 +263,7 @@ def test_the_deployment_file_comes_back_or_says_that_it_is_damaged(data_dir: Dat
 ENDPOINT = EngineEndpoint(Deployment("m", "v1", "/m"), "http://e", "policy")
 
 
-async def test_the_gate_holds_admits_and_refuses() -> None:
+async def test_admission_rejects_holds_and_admits() -> None:
     admission = AdmissionControl(UnavailableError("none", code="no_deployment"))
     with pytest.raises(UnavailableError, match="none"):
         async with admission.admit("m"):
@@ -285,7 +285,7 @@ async def test_the_gate_holds_admits_and_refuses() -> None:
     assert (admission.waiting, admission.running) == (0, 0)
 
 
-async def test_draining_preempts_what_does_not_end_in_time() -> None:
+async def test_draining_preempts_requests_after_the_timeout() -> None:
     admission = AdmissionControl(UnavailableError("none", code="no_deployment"))
     admission.open(ENDPOINT)
 

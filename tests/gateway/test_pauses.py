@@ -87,7 +87,7 @@ def serves(gateway: RunningGateway) -> bool:
     return bool(gateway.health()["engine"] == "serving")
 
 
-def test_a_pause_stops_the_engine_and_says_why_until_it_is_given_back(
+def test_a_pause_stops_the_engine_and_reports_the_holder_until_its_release(
     pausable: RunningGateway, engines: list[FakeChildEngine]
 ) -> None:
     assert pause(pausable).json()["state"] == "paused"
@@ -119,15 +119,13 @@ def test_running_requests_finish_before_the_engine_stops(pausable: RunningGatewa
         assert running.result().status_code == 200
 
 
-def test_a_holder_that_is_not_heard_of_any_more_loses_its_pause(
-    pausable: RunningGateway, engines: list[FakeChildEngine]
-) -> None:
+def test_a_pause_that_is_not_renewed_expires(pausable: RunningGateway, engines: list[FakeChildEngine]) -> None:
     pause(pausable, ttl_s=0.2)
     wait_until(lambda: serves(pausable))
     assert engines[-1].calls == ["start v1", "stop", "start v1"]
 
 
-def test_a_renewal_keeps_the_pause(pausable: RunningGateway, engines: list[FakeChildEngine]) -> None:
+def test_a_renewal_extends_the_pause(pausable: RunningGateway, engines: list[FakeChildEngine]) -> None:
     timers = pausable.gateway.pauses._timers
     pause(pausable)
     first = timers["job a"]
@@ -141,7 +139,7 @@ def test_a_renewal_keeps_the_pause(pausable: RunningGateway, engines: list[FakeC
     assert engines[-1].calls == ["start v1", "stop"]
 
 
-def test_several_holders_have_to_give_it_back(pausable: RunningGateway) -> None:
+def test_serving_resumes_after_every_holder_released_its_pause(pausable: RunningGateway) -> None:
     pause(pausable)
     pause(pausable, "job b")
     pausable.admin("resume", holder="job a")
@@ -152,7 +150,7 @@ def test_several_holders_have_to_give_it_back(pausable: RunningGateway) -> None:
     wait_until(lambda: serves(pausable))
 
 
-def test_only_the_holder_deploys_meanwhile(
+def test_only_the_holder_can_deploy_during_a_pause(
     pausable: RunningGateway, engines: list[FakeChildEngine], tmp_path: Path
 ) -> None:
     folder = write_model(tmp_path / "v2", 2)
@@ -166,7 +164,7 @@ def test_only_the_holder_deploys_meanwhile(
     assert engines[-1].calls == ["start v1", "stop", "start v2"]
 
 
-def test_a_deployment_out_of_a_pause_that_fails_brings_back_what_was_served(
+def test_a_deployment_that_fails_during_a_pause_restores_the_previous_one(
     pausable: RunningGateway, engines: list[FakeChildEngine], tmp_path: Path
 ) -> None:
     engines[-1].broken.append("v2")
@@ -194,7 +192,7 @@ def test_a_gateway_that_starts_while_a_job_trains_is_paused_by_the_next_renewal(
     wait_until(lambda: serves(again))
 
 
-def test_what_an_administrator_stopped_stays_stopped(pausable: RunningGateway, engines: list[FakeChildEngine]) -> None:
+def test_a_pause_does_not_start_a_stopped_engine(pausable: RunningGateway, engines: list[FakeChildEngine]) -> None:
     pausable.admin("stop")
     assert pause(pausable).json()["state"] == "stopped"
     pausable.admin("resume", holder="job a")
@@ -203,7 +201,7 @@ def test_what_an_administrator_stopped_stays_stopped(pausable: RunningGateway, e
     assert engines[-1].calls == ["start v1", "stop"]
 
 
-def test_without_a_deployment_a_pause_only_keeps_others_from_deploying(
+def test_without_a_deployment_a_pause_only_blocks_deployments(
     engines: list[FakeChildEngine], start_gateway: Callable[..., RunningGateway], tmp_path: Path
 ) -> None:
     empty = start_gateway()
@@ -214,7 +212,7 @@ def test_without_a_deployment_a_pause_only_keeps_others_from_deploying(
     assert engines[-1].calls == ["start v1"]
 
 
-def test_an_upstream_of_somebody_else_s_is_not_paused(gateway: RunningGateway) -> None:
+def test_an_external_engine_cannot_be_paused(gateway: RunningGateway) -> None:
     response = pause(gateway)
     assert response.status_code == 409
     assert "upstream that it did not start" in response.json()["error"]["message"]
@@ -225,7 +223,7 @@ def test_an_upstream_of_somebody_else_s_is_not_paused(gateway: RunningGateway) -
 @pytest.mark.parametrize(
     "body", [{}, {"holder": ""}, {"holder": "a"}, {"holder": "a", "ttl_s": 0}, {"holder": "a", "ttl_s": 1e9}]
 )
-def test_a_malformed_pause_is_refused(gateway: RunningGateway, body: dict[str, object]) -> None:
+def test_a_malformed_pause_is_rejected(gateway: RunningGateway, body: dict[str, object]) -> None:
     assert gateway.admin("pause", **body).status_code == 400
     assert gateway.chat().status_code == 200
 
@@ -236,7 +234,7 @@ def test_pausing_needs_the_token(gateway: RunningGateway) -> None:
         assert httpx.post(f"{gateway.url}/admin/{path}", json=body, timeout=TIMEOUT_S).status_code == 401
 
 
-def test_a_key_may_change_what_is_served_when_it_is_for_that(gateway: RunningGateway) -> None:
+def test_admin_accepts_api_keys_with_the_train_scope(gateway: RunningGateway) -> None:
     ring = KeyRing(gateway.data_dir)
 
     def status(key: str) -> int:
