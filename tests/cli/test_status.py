@@ -64,7 +64,7 @@ def test_what_the_collector_did_is_said_to_people_and_programs(data_dir: DataDir
         "redacted 4 (emails 4)",
         f"inserted 7 rows, the last at 2026-11-20T13:00:00Z; {inserts}",
         "spans waiting 12 bytes, the oldest for 4 s",
-        "spool 1 damaged stretches were set aside",
+        "spool 1 damaged ranges were set aside",
     ):
         assert line in said.stdout.splitlines()
     answer = json.loads(found.stdout)

@@ -1,4 +1,4 @@
-"""The ``spanloop`` command. Each part is imported only when its subcommand runs."""
+"""The ``spanloop`` command. A package that a subcommand needs is imported only when that subcommand runs."""
 
 import sys
 from typing import Final
@@ -26,7 +26,7 @@ _EXTRAS: Final = {module: extra for extra, modules in _MODULES.items() for modul
 
 
 def main() -> None:
-    """Entry point of the ``spanloop`` script; exits with the command's code."""
+    """Run the ``spanloop`` script; exit with the command's code."""
     try:
         from .app import run
 

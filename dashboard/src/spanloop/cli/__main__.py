@@ -1,4 +1,4 @@
-"""``python -m spanloop.cli`` is the ``spanloop`` command."""
+"""Run the ``spanloop`` command by ``python -m spanloop.cli``."""
 
 from . import main
 

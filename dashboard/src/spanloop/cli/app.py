@@ -1,4 +1,4 @@
-"""The command tree. Subcommands live in modules of their own and import the parts they need when they run."""
+"""The command tree. Each command is in its own module, which imports what it needs when the command runs."""
 
 import errno
 import logging
@@ -36,10 +36,10 @@ from .console import print_error
 app = typer.Typer(
     name="spanloop",
     help="Spans in, better agents out.\n\n"
-    "Start everything with `spanloop up`, run your app under `opentelemetry-instrument`, look at the dashboard, "
+    "Start everything with `spanloop up`, run your app under `opentelemetry-instrument`, look at the dashboard, and "
     "train on what failed.\n\n"
-    "Exit codes: 0 done, 1 the work failed, 2 wrong arguments or settings, 3 a service does not run or cannot start, "
-    "4 the data directory cannot be used, 5 ClickHouse is out of reach, 130 stopped by Ctrl-C.",
+    "Exit codes: 0 success, 1 the command failed, 2 invalid arguments or settings, 3 a service does not run or cannot "
+    "start, 4 the data directory cannot be used, 5 ClickHouse is unreachable, 130 stopped by Ctrl-C.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -47,7 +47,7 @@ app = typer.Typer(
 )
 
 
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_DISK_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 def _version(value: bool) -> None:
@@ -86,18 +86,18 @@ app.add_typer(models.app, name="models", rich_help_panel="Learn")
 
 
 def run() -> None:
-    """Run the command line and exit; a ``SpanloopError`` is one message and its exit code, never a traceback."""
-    # A library's log record would otherwise land on stderr beside our own message.
+    """Run the command line and exit; print a ``SpanloopError`` as one message without a traceback."""
+    # Without a handler, Python prints the log records of libraries on stderr.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         app(standalone_mode=True)
     except SpanloopError as error:
         _fail(error)
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in _DISK_FULL:
             raise
-        where = f" for {error.filename}" if error.filename else ""
-        _fail(DataDirectoryError(f"No space is left{where}.", next_step="Free disk space, then run the command again."))
+        file = f" for {error.filename}" if error.filename else ""
+        _fail(DataDirectoryError(f"No space is left{file}.", next_step="Free disk space, then run the command again."))
 
 
 def _fail(error: SpanloopError) -> NoReturn:

@@ -1,4 +1,4 @@
-"""``spanloop backup`` and ``spanloop restore``: everything that is worth keeping, in one folder and back."""
+"""``spanloop backup`` and ``spanloop restore``: back a data directory up into one folder, and restore it."""
 
 import os
 from contextlib import contextmanager
@@ -24,56 +24,56 @@ _MIB: Final = 2**20
 _DRAIN_S: Final = 300.0
 
 DestinationArgument = Annotated[
-    Path, typer.Argument(metavar="DEST", help="A new folder, best on another disk; it is there when it is whole.")
+    Path, typer.Argument(metavar="DEST", help="A new folder, best on another disk; it appears when it is complete.")
 ]
 SourceArgument = Annotated[Path, typer.Argument(metavar="SRC", help="A folder that `spanloop backup` made.")]
-ModelsOption = Annotated[bool, typer.Option("--models", help="Also the model folders, which are large.")]
+ModelsOption = Annotated[bool, typer.Option("--models", help="Include the model folders, which are large.")]
 
 
 def backup(destination: DestinationArgument, data_dir: DataDirOption = None, models: ModelsOption = False) -> None:
-    """Back everything up into one folder, while everything runs: spans, what was made of them, jobs, keys.
+    """Back up spans, episodes, jobs and keys into one folder, while everything runs.
 
-    Every span that was acknowledged before is in it. A backup that is broken off leaves nothing that looks like one.
+    The backup holds every span that was acknowledged before. An interrupted backup leaves no incomplete folder at DEST.
 
     Example: `spanloop backup /mnt/backups/spanloop-monday --models`
     """
-    from spanloop.administration.backup import backup as make
+    from spanloop.administration.backup import backup as create_backup
     from spanloop.semconv.errors import ConfigurationError
     from spanloop.store import connect
 
     if os.environ.get(CLICKHOUSE_URL_ENV):
         raise ConfigurationError(
-            f"The store is the ClickHouse that {CLICKHOUSE_URL_ENV} names, whose files are out of reach from here.",
+            f"The store is the ClickHouse that {CLICKHOUSE_URL_ENV} names; its files cannot be read from here.",
             next_step="Back that server up with its own BACKUP statement; this command is for the embedded one.",
         )
     directory = data_directory(data_dir)
     with connect(directory, start=True) as store, _progress() as progress:
 
-        def drained() -> None:
-            progress("writing what waits in the spool", 0, 0)
+        def write_spool() -> None:
+            progress("writing the spool", 0, 0)
             drain(directory, timeout_s=_DRAIN_S, captures_may_wait=True)
 
-        manifest = make(directory, store, destination, models=models, drain=drained, on_progress=progress)
+        manifest = create_backup(directory, store, destination, models=models, drain=write_spool, on_progress=progress)
     _print(manifest)
-    err.print(f"not in it: {'; '.join(manifest.left_out)}", markup=False)
+    err.print(f"left out: {'; '.join(manifest.left_out)}", markup=False)
     out.print(f"backed up to {destination.expanduser().absolute()}", markup=False)
 
 
 def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
-    """Make a data directory of a backup. It has to be a new one; every file and every table's rows are checked.
+    """Restore a backup into a new data directory; every file and every table's row count is checked.
 
     Example: `spanloop restore /mnt/backups/spanloop-monday --data-dir ./restored`
     """
-    from spanloop.administration.restore import restore as make
+    from spanloop.administration.restore import restore as restore_backup
     from spanloop.datadir import DataDir
 
     directory = DataDir(data_dir)
     with _progress() as progress:
-        manifest = make(source, directory, on_progress=progress)
+        manifest = restore_backup(source, directory, on_progress=progress)
     _print(manifest)
     if not manifest.has_models:
-        err.print("the model folders were not backed up: a model that is to be served has to be put back first")
-    out.print(f"restored what was there on {manifest.created_at} to {directory.path}", markup=False)
+        err.print("the backup has no model folders: add a model again before serving it")
+    out.print(f"restored the state of {manifest.created_at} to {directory.path}", markup=False)
     err.print(f"start it: {command_line('up', directory)}", markup=False)
 
 
@@ -82,9 +82,9 @@ def _progress() -> "Generator[TransferProgress]":
     with progress_bar() as bar:
         task = bar.add_task("starting", total=None, note="MiB")
 
-        def progress(doing: str, done_bytes: int, all_bytes: int) -> None:
+        def progress(action: str, done_bytes: int, all_bytes: int) -> None:
             total = None if not all_bytes else max(1, all_bytes // _MIB)
-            bar.update(task, description=doing, completed=done_bytes // _MIB, total=total)
+            bar.update(task, description=action, completed=done_bytes // _MIB, total=total)
 
         yield progress
 

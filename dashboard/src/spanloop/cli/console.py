@@ -1,7 +1,7 @@
-"""How the command line talks: results on stdout, everything else on stderr, so that output can be piped.
+"""Print results on stdout and everything else on stderr, so that output can be piped.
 
-What comes from outside (names, paths, error texts) is never read as markup: print it with ``markup=False`` or through
-``escape``, or a ``[train]`` in it would vanish.
+Text from outside (names, paths, error texts) must not be parsed as markup, or a ``[train]`` in it would vanish: print
+it with ``markup=False`` or through ``escape``.
 """
 
 import sys
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from spanloop.semconv.errors import SpanloopError
 
 _PIPE_WIDTH: Final = 4_096
-"""Columns of an output that is no terminal: rows are for a program, which wants whole ids."""
+"""Width of an output that is not a terminal: programs need whole ids."""
 
 out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-"""Results."""
+"""For results."""
 
 err = Console(stderr=True, highlight=False, soft_wrap=True)
-"""Progress, notes and errors."""
+"""For progress, notes and errors."""
 
 
 def print_table(titles: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, numbers: "Sequence[str]" = ()) -> None:
-    """Print rows on stdout. The first column is never shortened, because it is what is copied.
+    """Print rows on stdout. The first column is never wrapped, because users copy it.
 
     Args:
-        titles: Of the columns.
-        rows: Plain text.
-        numbers: The titles of columns that are aligned to the right.
+        titles: The column titles.
+        rows: The cells as plain text.
+        numbers: The titles of right-aligned columns.
     """
     table = Table(box=None, pad_edge=False, header_style="dim")
     for index, title in enumerate(titles):
@@ -44,14 +44,14 @@ def print_table(titles: "Sequence[str]", rows: "Iterable[Sequence[str]]", *, num
 
 
 def print_error(error: "SpanloopError") -> None:
-    """One message and its next step, on stderr."""
+    """Print the error and its next step on stderr."""
     err.print(f"[bold red]error:[/bold red] {escape(error.what)}")
     if error.next_step:
         err.print(f"  [bold]next:[/bold] {escape(error.next_step)}")
 
 
 def progress_bar() -> Progress:
-    """A progress display for work with a known or unknown number of steps; a task's ``note`` stands behind the bar."""
+    """Return a progress display for a known or unknown number of steps; it shows a task's ``note`` behind the bar."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),

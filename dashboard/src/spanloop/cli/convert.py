@@ -1,4 +1,4 @@
-"""``spanloop convert``: spans in the store become transitions in the store."""
+"""``spanloop convert``: convert stored spans into episodes and transitions."""
 
 from datetime import datetime
 from typing import Annotated
@@ -13,23 +13,23 @@ from .options import DataDirOption, data_directory
 
 def convert(
     data_dir: DataDirOption = None,
-    full: Annotated[bool, typer.Option("--full", help="Convert everything again, not only what is new.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Convert all spans again, not only new ones.")] = False,
     since: Annotated[
-        datetime | None, typer.Option(help="Convert again what came in since then, UTC, besides what is new.")
+        datetime | None, typer.Option(help="Also convert spans again that were received since this time (UTC).")
     ] = None,
     memory_mib: Annotated[
         int,
         typer.Option(
             min=1,
             envvar=CONVERT_MEMORY_ENV,
-            help="About what it may need. Of an episode that does not fit, the beginning is converted.",
+            help="Approximate memory limit. Only the beginning of an episode that does not fit is converted.",
         ),
     ] = 2_048,
 ) -> None:
-    """Turn new spans into episodes, transitions, token trajectories and attributed failures.
+    """Convert new spans into episodes, transitions, token trajectories and attributed failures.
 
-    A running spanloop (spanloop up) does this by itself every few seconds; this is for a store that nobody watches,
-    or with --full after an update. Running it twice changes nothing.
+    A running spanloop (`spanloop up`) does this automatically every few seconds. Use the command on a stopped store, or
+    with --full after an update. Running it twice changes nothing.
 
     Example: `spanloop convert --full`
     """
@@ -47,10 +47,10 @@ def convert(
         )
     names = ("spans", "episodes", "transitions", "trajectories", "failures", "trainable")
     rows = [(name, f"{getattr(report, name):,}") for name in names]
-    # A row that begins where its agent did is as it should be.
-    begun = {why: count for why, count in report.row_starts.items() if why != "first"}
-    titled = (("token row begins", begun), ("untrainable", report.untrainable), ("rejected", report.rejected))
-    for title, reasons in titled:
+    # Rows that begin at the first step of an agent need no reason.
+    row_starts = {reason: count for reason, count in report.row_starts.items() if reason != "first"}
+    sections = (("token row begins", row_starts), ("untrainable", report.untrainable), ("rejected", report.rejected))
+    for title, reasons in sections:
         rows += [(f"{title}: {reason}", f"{count:,}") for reason, count in sorted(reasons.items())]
     print_table(("converted", "count"), rows, numbers=("count",))
     if not report.spans:

@@ -1,4 +1,4 @@
-"""``spanloop copy``: the store into another ClickHouse."""
+"""``spanloop copy``: copy the store into another ClickHouse."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,16 +20,16 @@ def copy(
             "--to",
             envvar="SPANLOOP_COPY_URL",
             metavar="URL",
-            help="http(s)://user:password@host:port/database; the database is made if it is not there.",
+            help="http(s)://user:password@host:port/database; a missing database is created.",
             show_default=False,
         ),
     ],
     data_dir: DataDirOption = None,
 ) -> None:
-    """Copy everything that is stored into another ClickHouse, to go on there.
+    """Copy the whole store into another ClickHouse, to continue there.
 
-    Sends what the other one does not hold, and changes nothing else in it: a copy that was broken off, or that should
-    catch up, is made again. Put the URL into SPANLOOP_COPY_URL to keep its password out of the shell's history.
+    Sends only rows that the target does not have, and changes nothing else in it. Run it again after an interruption,
+    or to send newer rows. Put the URL into SPANLOOP_COPY_URL to keep its password out of the shell's history.
 
     Example: `spanloop copy --to https://me@clickhouse.example.com:8443/spanloop`
     """
@@ -50,7 +50,7 @@ def copy(
         _print(copied)
         check_copy(copied, target)
         out.print(f"{sum(table.sent for table in copied):,} rows were sent to {target.url}", markup=False)
-    err.print(f"to go on there: stop spanloop, and start it with {CLICKHOUSE_URL_ENV} set to that address")
+    err.print(f"to continue there: stop spanloop, and start it with {CLICKHOUSE_URL_ENV} set to that address")
 
 
 def _print(copied: "list[CopiedTable]") -> None:

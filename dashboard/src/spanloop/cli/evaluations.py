@@ -1,4 +1,4 @@
-"""``spanloop evaluate`` and ``spanloop evaluations``: how well a model does, and whether it got better."""
+"""``spanloop evaluate`` and ``spanloop evaluations``: measure a model on its episodes, and compare two models."""
 
 import re
 from datetime import datetime
@@ -32,22 +32,25 @@ def evaluate(
     task_prefix: Annotated[str, typer.Option(help="Only tasks whose id starts with this.")] = "",
     task_id: Annotated[list[str] | None, typer.Option(help="Only this task; may be given several times.")] = None,
     name: Annotated[
-        str, typer.Option(help="The same for all models that are compared.", show_default="the task prefix, or all")
+        str,
+        typer.Option(
+            help="Name of the evaluation; use one name for models to compare.", show_default="the task prefix, or all"
+        ),
     ] = "",
     since: Annotated[datetime | None, typer.Option(help="Only episodes from this local time on.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
 ) -> None:
-    """Compute how well a model did on its stored episodes, and store that: success and reward with intervals.
+    """Compute and store a model's success rate and mean reward on its stored episodes, with confidence intervals.
 
     Example: `spanloop evaluate smol@v2 --task-prefix test-`
     """
-    from spanloop.training.evaluation import evaluate as measure
+    from spanloop.training.evaluation import evaluate as compute_evaluation
     from spanloop.training.registry import Registry
 
     directory = data_directory(data_dir)
     reference = model if "@" in model else Registry(directory).get(model).reference
     with _store(directory) as store:
-        found = measure(
+        evaluation = compute_evaluation(
             store,
             name=name or re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9._-]", "", task_prefix).rstrip("._-") or "all",
             model=reference,
@@ -56,14 +59,14 @@ def evaluate(
             since=since.astimezone() if since else None,
             seed=seed,
         )
-    _print_evaluations([found])
-    _print_left_out(found)
-    err.print(f"more: {command_line(f'evaluations show {found.evaluation_id}', directory)}", markup=False)
+    _print_evaluations([evaluation])
+    _print_left_out(evaluation)
+    err.print(f"more: {command_line(f'evaluations show {evaluation.evaluation_id}', directory)}", markup=False)
 
 
 @app.command("list")
 def list_evaluations(data_dir: DataDirOption = None) -> None:
-    """Show every stored evaluation.
+    """List every stored evaluation.
 
     Example: `spanloop evaluations list`
     """
@@ -71,35 +74,35 @@ def list_evaluations(data_dir: DataDirOption = None) -> None:
 
     directory = data_directory(data_dir)
     with _store(directory) as store:
-        found = load_evaluations(store)
-    if not found:
+        evaluations = load_evaluations(store)
+    if not evaluations:
         err.print(
             f"no evaluations yet; make one with: {command_line('evaluate NAME@VERSION', directory)}", markup=False
         )
         return
-    _print_evaluations(found)
+    _print_evaluations(evaluations)
 
 
 @app.command()
 def show(evaluation: EvaluationArgument, data_dir: DataDirOption = None) -> None:
-    """Show one evaluation: its figures, its tools and its errors.
+    """Show one evaluation: success, reward, tools and failures.
 
     Example: `spanloop evaluations show test:smol@v2`
     """
     from spanloop.training.evaluation import load_errors, load_evaluation, load_tools
 
     with _store(data_directory(data_dir)) as store:
-        found = load_evaluation(store, evaluation)
-        tools, errors = load_tools(store, found), load_errors(store, found)
-    _print_evaluations([found])
-    _print_left_out(found)
-    out.print(f"{found.task_set}; computed {found.created_at:%Y-%m-%d %H:%M} UTC; seed {found.seed}", markup=False)
+        loaded = load_evaluation(store, evaluation)
+        tools, errors = load_tools(store, loaded), load_errors(store, loaded)
+    _print_evaluations([loaded])
+    _print_left_out(loaded)
+    out.print(f"{loaded.task_set}; computed {loaded.created_at:%Y-%m-%d %H:%M} UTC; seed {loaded.seed}", markup=False)
     if tools:
         out.print()
         print_table(
             ("tool", "calls", "failed", "episodes", "success"),
             (
-                (each.tool, *map(str, (each.calls, each.failed_calls, each.episodes)), _share(each.success))
+                (each.tool, *map(str, (each.calls, each.failed_calls, each.episodes)), _percent(each.success))
                 for each in tools
             ),
             numbers=("calls", "failed", "episodes", "success"),
@@ -109,7 +112,7 @@ def show(evaluation: EvaluationArgument, data_dir: DataDirOption = None) -> None
         print_table(
             ("unrecovered failure", "episodes", "of all", "decided"),
             (
-                (each.error_class, str(each.episodes), _share(each.episodes / found.episodes), str(each.decided))
+                (each.error_class, str(each.episodes), _percent(each.episodes / loaded.episodes), str(each.decided))
                 for each in errors
             ),
             numbers=("episodes", "of all", "decided"),
@@ -122,31 +125,31 @@ def compare(
     after: Annotated[str, typer.Argument(help="Id of the later evaluation.")],
     data_dir: DataDirOption = None,
 ) -> None:
-    """Show what changed between two evaluations: task by task, by tool and by error.
+    """Compare two evaluations by task, by tool and by failure class.
 
     Example: `spanloop evaluations compare test:smol@v1 test:smol@v2`
     """
     from spanloop.training.evaluation import compare as compare_stored
 
     with _store(data_directory(data_dir)) as store:
-        found = compare_stored(store, before, after)
-    _print_evaluations([found.before, found.after])
+        comparison = compare_stored(store, before, after)
+    _print_evaluations([comparison.before, comparison.after])
     out.print()
     print_table(
-        (f"difference over {found.tasks} common tasks", "", f"{found.after.level:.0%} interval"),
+        (f"difference over {comparison.tasks} common tasks", "", f"{comparison.after.level:.0%} interval"),
         (
-            ("success", f"{100 * found.success.value:+.1f} points", _range(found.success, 100, "+.1f")),
-            ("reward", f"{found.reward.value:+.3f}", _range(found.reward, 1, "+.3f")),
+            ("success", f"{100 * comparison.success.value:+.1f} points", _range(comparison.success, 100, "+.1f")),
+            ("reward", f"{comparison.reward.value:+.3f}", _range(comparison.reward, 1, "+.3f")),
         ),
         numbers=("",),
     )
-    _print_changes(found)
-    _print_pairs("failed before and succeed now", found.mended)
-    _print_pairs("succeeded before and fail now", found.broken)
+    _print_changes(comparison)
+    _print_pairs("failed before and succeed now", comparison.mended)
+    _print_pairs("succeeded before and fail now", comparison.broken)
 
 
-def _print_changes(found: "Comparison") -> None:
-    if found.tools:
+def _print_changes(comparison: "Comparison") -> None:
+    if comparison.tools:
         out.print()
         print_table(
             ("tool", "calls", "failed", "episodes", "success"),
@@ -156,13 +159,13 @@ def _print_changes(found: "Comparison") -> None:
                     _arrow(each.before.calls, each.after.calls),
                     _arrow(each.before.failed_calls, each.after.failed_calls),
                     _arrow(each.before.episodes, each.after.episodes),
-                    _arrow(_share(each.before.success), _share(each.after.success)),
+                    _arrow(_percent(each.before.success), _percent(each.after.success)),
                 )
-                for each in found.tools
+                for each in comparison.tools
             ),
             numbers=("calls", "failed", "episodes", "success"),
         )
-    if found.errors:
+    if comparison.errors:
         out.print()
         print_table(
             ("unrecovered failure", "episodes", "of all"),
@@ -171,26 +174,26 @@ def _print_changes(found: "Comparison") -> None:
                     each.error_class,
                     _arrow(each.before.episodes, each.after.episodes),
                     _arrow(
-                        _share(each.before.episodes / found.before.episodes),
-                        _share(each.after.episodes / found.after.episodes),
+                        _percent(each.before.episodes / comparison.before.episodes),
+                        _percent(each.after.episodes / comparison.after.episodes),
                     ),
                 )
-                for each in found.errors
+                for each in comparison.errors
             ),
             numbers=("episodes", "of all"),
         )
 
 
-def _print_pairs(what: str, pairs: "Sequence[EpisodePair]") -> None:
+def _print_pairs(change: str, pairs: "Sequence[EpisodePair]") -> None:
     out.print()
-    out.print(f"{len(pairs)} tasks {what}", markup=False)
+    out.print(f"{len(pairs)} tasks {change}", markup=False)
     if pairs:
         print_table(("task", "episode before", "episode after"), pairs[:_SHOWN_PAIRS])
     if len(pairs) > _SHOWN_PAIRS:
         out.print(f"and {len(pairs) - _SHOWN_PAIRS} more", markup=False)
 
 
-def _print_evaluations(found: "Iterable[Evaluation]") -> None:
+def _print_evaluations(evaluations: "Iterable[Evaluation]") -> None:
     print_table(
         ("evaluation", "episodes", "tasks", "success", "interval", "reward", "interval", "left out"),
         (
@@ -198,25 +201,25 @@ def _print_evaluations(found: "Iterable[Evaluation]") -> None:
                 each.evaluation_id,
                 str(each.episodes),
                 str(each.tasks),
-                _share(each.success.value),
+                _percent(each.success.value),
                 _range(each.success, 100, ".1f"),
                 f"{each.reward.value:.3f}",
                 _range(each.reward, 1, ".3f"),
                 str(sum(each.left_out.values())),
             )
-            for each in found
+            for each in evaluations
         ),
         numbers=("episodes", "tasks", "success", "reward", "left out"),
     )
 
 
-def _print_left_out(found: "Evaluation") -> None:
-    if found.left_out:
-        account = ", ".join(f"{reason} {count}" for reason, count in found.left_out.items())
-        err.print(f"left out: {account}", markup=False)
+def _print_left_out(evaluation: "Evaluation") -> None:
+    if evaluation.left_out:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in evaluation.left_out.items())
+        err.print(f"left out: {reasons}", markup=False)
 
 
-def _share(value: float | None) -> str:
+def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
 
 

@@ -1,4 +1,4 @@
-"""``spanloop export``: what is in the store as files that other programs train on."""
+"""``spanloop export``: write stored episodes as training files for other programs."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -25,7 +25,7 @@ _LATEST: Final = datetime(2262, 1, 1, tzinfo=UTC)
 
 
 class KindName(StrEnum):
-    """What can be exported."""
+    """Formats of an export."""
 
     OPENAI = "openai"
     PREFERENCES = "preferences"
@@ -34,7 +34,7 @@ class KindName(StrEnum):
 
 
 class CreditName(StrEnum):
-    """How an episode's reward becomes a number for each step."""
+    """Methods that assign an episode's reward to its steps."""
 
     BROADCAST = "broadcast"
     RETURNS = "returns"
@@ -45,43 +45,45 @@ class CreditName(StrEnum):
 
 
 def export(
-    kind: Annotated[KindName, typer.Argument(help="What to make.")],
-    out: Annotated[Path, typer.Argument(help="A folder that does not exist yet, or an earlier export to replace.")],
+    kind: Annotated[KindName, typer.Argument(help="The format to write.")],
+    out: Annotated[Path, typer.Argument(help="A new folder, or an earlier export to replace.")],
     data_dir: DataDirOption = None,
-    task: Annotated[list[str] | None, typer.Option(help="Only this task; can be given several times.")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Only this task; may be given several times.")] = None,
     task_prefix: Annotated[str, typer.Option(help="Only tasks whose id starts with this.")] = "",
     policy_version: Annotated[str, typer.Option(help="Only episodes of this model, as NAME@VERSION.")] = "",
-    since: Annotated[datetime | None, typer.Option(help="Only episodes that began then or later, UTC.")] = None,
-    until: Annotated[datetime | None, typer.Option(help="Only episodes that began before, UTC.")] = None,
+    since: Annotated[
+        datetime | None, typer.Option(help="Only episodes that began at this time or later (UTC).")
+    ] = None,
+    until: Annotated[datetime | None, typer.Option(help="Only episodes that began before this time (UTC).")] = None,
     min_reward: Annotated[
         float | None, typer.Option(help="openai: at least this reward, instead of a successful outcome.")
     ] = None,
     margin: Annotated[float, typer.Option(min=0.0, help="preferences: rewards differ by more than this.")] = 0.0,
     credit: Annotated[CreditName | None, typer.Option(help="parquet: add a column with each step's credit.")] = None,
-    gamma: Annotated[float, typer.Option(min=0.0, max=1.0, help="parquet: the discount, for credit.")] = 1.0,
+    gamma: Annotated[float, typer.Option(min=0.0, max=1.0, help="parquet: the discount factor of --credit.")] = 1.0,
 ) -> None:
-    """Write episodes as files for other programs, with a manifest.
+    """Export episodes as files for other programs, with a manifest.
 
-    `openai` is JSONL for OpenAI's fine-tuning, `preferences` JSONL with pairs of actions, `parquet` a Hugging Face
-    dataset of transitions, `verl` token rows. The manifest says what was asked for, what was left out and why, and
-    pins every episode's revision. The same episodes give the same bytes.
+    `openai` writes JSONL for OpenAI's fine-tuning, `preferences` JSONL with pairs of actions, `parquet` a Hugging Face
+    dataset of transitions, `verl` token rows. The manifest holds the query, the reasons of rejected episodes and every
+    episode's revision. The same episodes give the same bytes.
 
     Example: `spanloop export openai refunds --task-prefix refund-`
     """
     from spanloop.converters.exports import KINDS, ExportOptions
-    from spanloop.converters.exports import export as write
+    from spanloop.converters.exports import export as write_export
     from spanloop.store import connect
 
     options = ExportOptions(min_reward=min_reward, margin=margin, credit=credit or "", gamma=gamma)
-    wanted = _Wanted(sorted(task or []), task_prefix, policy_version, _utc(since, _EARLIEST), _utc(until, _LATEST))
+    query = _Query(sorted(task or []), task_prefix, policy_version, _utc(since, _EARLIEST), _utc(until, _LATEST))
     with connect(data_directory(data_dir), start=True) as store:
-        groups = _groups(store, wanted)
-        manifest = write(
+        groups = _query_batches(store, query)
+        manifest = write_export(
             kind,
             KINDS[kind],
-            _batches(store, KINDS[kind], groups),
+            _load_batches(store, KINDS[kind], groups),
             out,
-            query={name: str(v) if isinstance(v, datetime) else v for name, v in wanted._asdict().items()},
+            query={name: str(v) if isinstance(v, datetime) else v for name, v in query._asdict().items()},
             episodes=[episode for group in groups for episode in group],
             options=options,
         )
@@ -92,11 +94,11 @@ def export(
     ]
     print_table(("exported", "count"), rows, numbers=("count",))
     if not manifest.rows:
-        err.print(f"nothing was left to write; {out / 'manifest.json'} has the reasons", markup=False)
+        err.print(f"no rows were written; {out / 'manifest.json'} has the reasons", markup=False)
 
 
-class _Wanted(NamedTuple):
-    """Parameters of the query."""
+class _Query(NamedTuple):
+    """Parameters of the query ``export_episodes``."""
 
     task_ids: list[str]
     task_prefix: str
@@ -111,14 +113,14 @@ def _utc(given: datetime | None, default: datetime) -> datetime:
     return given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
 
 
-def _groups(store: "Store", wanted: _Wanted) -> "list[list[Pinned]]":
-    """Whole groups, several to a batch, so that one batch's rows fit into memory."""
+def _query_batches(store: "Store", query: _Query) -> "list[list[Pinned]]":
+    """Return the episodes in batches of complete groups whose rows fit into memory."""
     from spanloop.converters.exports import Pinned
 
-    found = store.query("export_episodes", **wanted._asdict())
+    episodes = store.query("export_episodes", **query._asdict())
     batches: list[list[Pinned]] = []
     group, rows = "", 0
-    for episode_id, revision, group_id, steps in found.iter_rows():
+    for episode_id, revision, group_id, steps in episodes.iter_rows():
         is_full = rows >= _ROWS_AT_ONCE or (batches and len(batches[-1]) >= _EPISODES_AT_ONCE)
         if not batches or (is_full and group_id != group):
             batches.append([])
@@ -128,7 +130,7 @@ def _groups(store: "Store", wanted: _Wanted) -> "list[list[Pinned]]":
     return batches
 
 
-def _batches(store: "Store", kind: "Kind", groups: "list[list[Pinned]]") -> "Iterator[pl.DataFrame]":
+def _load_batches(store: "Store", kind: "Kind", groups: "list[list[Pinned]]") -> "Iterator[pl.DataFrame]":
     for group in groups:
         yield store.query(
             f"export_{kind.source}",

@@ -1,4 +1,4 @@
-"""``spanloop forget``: erase a trace, a session or a user."""
+"""``spanloop forget``: erase the data of a trace, a session or a user."""
 
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -20,13 +20,13 @@ def forget(
     trace: Annotated[str, typer.Option("--trace", help="A trace id.")] = "",
     session: Annotated[str, typer.Option("--session", help="A session or conversation id.")] = "",
     user: Annotated[str, typer.Option("--user", help="A user id (user.id, enduser.id).")] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Erase without a confirmation.")] = False,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Erase a trace, a session or a user: spans, logs, scores, captures, dead letters, and all that was made of them.
+    """Erase the spans, logs, scores, captures, dead letters and episodes of a trace, a session or a user.
 
-    Episodes that lose a part are made anew of the rest. What the same app sends later is stored again. Rows in datasets
-    of jobs are erased too; a job that is under way has to end first. Models, exports and backups are yours to erase.
+    Episodes that lose a part are converted again from the rest. Data that the same app sends later is stored again.
+    Rows in datasets of jobs are erased too; a running job has to end first. Models, exports and backups are not erased.
 
     Example: `spanloop forget --user u-1234`
     """
@@ -37,8 +37,8 @@ def forget(
 
     directory = data_directory(data_dir)
     if not yes:
-        what = ", ".join(f"{kind} {name}" for kind, name in _named(trace, session, user))
-        typer.confirm(f"Erase {what or 'nobody'} for good?", abort=True, err=True)
+        targets = ", ".join(f"{kind} {name}" for kind, name in _targets(trace, session, user))
+        typer.confirm(f"Erase {targets or 'nothing'} for good?", abort=True, err=True)
     with connect(directory, start=True) as store:
         drain(directory, timeout_s=_WAIT_S)
         datasets: list[Erased] = []
@@ -59,8 +59,8 @@ def forget(
     ]
     print_table(("erased", "count"), ((name, f"{count:,}") for name, count in rows), numbers=("count",))
     for each in datasets:
-        err.print(f"a job had trained on it; what came out of that is not touched: {each.folder}", markup=False)
+        err.print(f"a job has trained on it; its model is not changed: {each.folder}", markup=False)
 
 
-def _named(trace: str, session: str, user: str) -> "Iterable[tuple[str, str]]":
+def _targets(trace: str, session: str, user: str) -> "Iterable[tuple[str, str]]":
     return [(kind, name) for kind, name in (("trace", trace), ("session", session), ("user", user)) if name]

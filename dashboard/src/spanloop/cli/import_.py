@@ -1,4 +1,4 @@
-"""``spanloop import``: existing spans and conversations into the store."""
+"""``spanloop import``: import existing spans, log records and conversations into the store."""
 
 import json
 from contextlib import ExitStack
@@ -15,22 +15,22 @@ from .options import DataDirOption, data_directory
 if TYPE_CHECKING:
     from spanloop.importing import Reject
 
-_SHOWN: Final = 10
+_MAX_PRINTED: Final = 10
 _KIB: Final = 1024
 
 PathsArgument = Annotated[list[Path], typer.Argument(metavar="PATH…", help="Files, or folders of files; .gz is fine.")]
 RejectsOption = Annotated[
-    Path | None, typer.Option("--rejects", help="Write everything that was not imported to this file, as JSON lines.")
+    Path | None, typer.Option("--rejects", help="Write every rejected item to this file, as JSON lines.")
 ]
 
 
 def import_(paths: PathsArgument, data_dir: DataDirOption = None, rejects: RejectsOption = None) -> None:
     """Import existing spans, log records and conversations.
 
-    Takes OTLP requests (JSON, one a file or one a line, or protobuf), what the OpenTelemetry SDK's console exporter
-    prints, and conversations in OpenAI's message format: JSON lines with `messages` or `traj`, optionally `tools`,
+    Reads OTLP requests (JSON, one a file or one a line, or protobuf), output of the OpenTelemetry SDK's console
+    exporter, and conversations in OpenAI's message format: JSON lines with `messages` or `traj`, optionally `tools`,
     `reward`, `task_id`, `agent` or `name`, `model` and `timestamp`. Importing again changes nothing. Exit code 1 when
-    something was not imported.
+    an item was rejected.
 
     Example: `spanloop import trajectories.jsonl.gz exported-spans/`
     """
@@ -41,18 +41,20 @@ def import_(paths: PathsArgument, data_dir: DataDirOption = None, rejects: Rejec
 
     directory = data_directory(data_dir)
     redactor = Redactor(load_rules(directory))
-    shown = 0
+    reject_count = 0
     with ExitStack() as stack:
-        # A file that cannot be written is said before the work, not after it.
-        kept = stack.enter_context(rejects.open("w", encoding="utf-8")) if rejects else None
+        # Opened first, so that an unwritable file fails before the import.
+        rejects_file = stack.enter_context(rejects.open("w", encoding="utf-8")) if rejects else None
 
         def on_reject(reject: "Reject") -> None:
-            nonlocal shown
-            shown += 1
-            if shown <= _SHOWN:
+            nonlocal reject_count
+            reject_count += 1
+            if reject_count <= _MAX_PRINTED:
                 err.print(str(reject), markup=False)
-            if kept is not None:
-                kept.write(json.dumps(reject._asdict() | reject.place._asdict() | {"place": str(reject.place)}) + "\n")
+            if rejects_file is not None:
+                rejects_file.write(
+                    json.dumps(reject._asdict() | reject.place._asdict() | {"place": str(reject.place)}) + "\n"
+                )
 
         store = stack.enter_context(connect(directory, start=True))
         bar = stack.enter_context(progress_bar())
@@ -62,9 +64,9 @@ def import_(paths: PathsArgument, data_dir: DataDirOption = None, rejects: Rejec
             bar.update(task, completed=done_bytes // _KIB, total=max(1, all_bytes // _KIB))
 
         report = import_paths(store, paths, on_reject=on_reject, on_progress=progress, redactor=redactor)
-    if shown > _SHOWN:
-        more = "they are all in " + str(rejects) if rejects else "--rejects FILE keeps them all"
-        err.print(f"… and {shown - _SHOWN:,} more; {more}", markup=False)
+    if reject_count > _MAX_PRINTED:
+        hint = "all are in " + str(rejects) if rejects else "--rejects FILE writes them all to a file"
+        err.print(f"… and {reject_count - _MAX_PRINTED:,} more; {hint}", markup=False)
     kinds = [kind for kind in report.new if report.new[kind] or report.known[kind]]
     rows = [(kind, f"{report.new[kind]:,}", f"{report.known[kind]:,}") for kind in kinds]
     print_table(("imported", "new", "already there"), rows, numbers=("new", "already there"))
@@ -74,7 +76,8 @@ def import_(paths: PathsArgument, data_dir: DataDirOption = None, rejects: Rejec
     err.print(f"{report.input:,} items: {report.accepted:,} accepted, {report.rejected_total:,} rejected")
     if sum(report.new.values()):
         err.print(
-            f"a running spanloop converts them by itself; else run: {command_line('convert', directory)}", markup=False
+            f"a running spanloop converts them automatically; else run: {command_line('convert', directory)}",
+            markup=False,
         )
     if report.rejected_total:
         raise typer.Exit(1)

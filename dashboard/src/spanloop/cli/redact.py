@@ -1,4 +1,4 @@
-"""``spanloop redact``: which rules hold, and what they would do."""
+"""``spanloop redact``: show the redaction rules and try them on a file or text."""
 
 import sys
 from collections import Counter
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from spanloop.collector.redaction import RedactionCounts, Redactor
     from spanloop.collector.redaction_rules import Rule
 
-app = typer.Typer(help="Try the rules that keep secrets and personal data out of the store.", no_args_is_help=True)
+app = typer.Typer(
+    help="Show and try the rules that keep secrets and personal data out of the store.", no_args_is_help=True
+)
 
 RulesOption = Annotated[
     Path | None,
@@ -30,45 +32,47 @@ RulesOption = Annotated[
 
 @app.command()
 def rules(data_dir: DataDirOption = None, file: RulesOption = None) -> None:
-    """Show the rules that a collector of this data directory starts with.
+    """List the rules that a collector of this data directory applies.
 
     Example: `spanloop redact rules`
     """
-    found = _rules(data_dir, file)
+    configured = _load_rules(data_dir, file)
     rows = [("known_leaks", "drop, mask", "headers, authorization, api_key, cookie", "always on")]
-    for rule in found:
-        what = "drop" if rule.is_dropped else f"mask with {rule.replacement}"
+    for rule in configured:
+        action = "drop" if rule.is_dropped else f"mask with {rule.replacement}"
         where = "every text" if rule.glob == "" else f"attribute {rule.glob}"
-        rows.append((rule.name, what, where, rule.pattern.source if rule.pattern else "whole value"))
+        rows.append((rule.name, action, where, rule.pattern.source if rule.pattern else "whole value"))
     print_table(("rule", "action", "where", "what"), rows)
-    slow = [rule.name for rule in found if rule.prefilter is None]
+    slow = [rule.name for rule in configured if rule.prefilter is None]
     if slow:
         err.print(
-            f"every text of every span is looked at for {', '.join(slow)}: nothing in it can be searched for in whole "
-            "requests (docs/how-to/redact.md says how to write it so)",
+            f"{', '.join(slow)} is matched against every text of every span, because its pattern has no fixed text to "
+            "search whole requests for (see docs/how-to/redact.md)",
             markup=False,
         )
 
 
 @app.command("test")
 def try_(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="What `spanloop import` takes, or - for plain text.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file that `spanloop import` reads, or - for plain text.")
+    ],
     data_dir: DataDirOption = None,
     file: RulesOption = None,
 ) -> None:
-    """Show what the rules would do to a file of spans, or to a text on standard input; nothing is stored.
+    """Try the rules on a file of spans, or on text from standard input; nothing is stored.
 
-    A text is printed as it would be stored. Of a file, each rule's hits are counted by attribute.
+    Text is printed as it would be stored. For a file, the matches of each rule are counted by attribute.
 
     Example: `echo 'mail alice@example.com' | spanloop redact test - --rules redaction.toml`
     """
     from spanloop.collector.redaction import Redactor
 
-    redactor = Redactor(_rules(data_dir, file))
+    redactor = Redactor(_load_rules(data_dir, file))
     if str(path) == "-":
-        text, hits = redactor.redact_text(sys.stdin.read())
+        text, counts = redactor.redact_text(sys.stdin.read())
         typer.echo(text, nl=False)
-        for (rule, _), count in sorted(hits.items()):
+        for (rule, _), count in sorted(counts.items()):
             err.print(f"{rule}: {count}", markup=False)
         return
     _test_file(path, redactor)
@@ -84,34 +88,34 @@ def _test_file(path: Path, redactor: "Redactor") -> None:
     from spanloop.importing.import_requests import ImportRequest
     from spanloop.importing.importer import read_requests
 
-    hits: RedactionCounts = Counter()
-    requests = touched = unread = 0
-    for each in files.find([path]):
-        for parcel in read_requests(each, lambda _: None):
-            if not isinstance(parcel, ImportRequest):
-                unread += parcel.items
-                err.print(str(parcel), markup=False)
+    counts: RedactionCounts = Counter()
+    requests = changed = unreadable = 0
+    for file in files.find([path]):
+        for request in read_requests(file, lambda _: None):
+            if not isinstance(request, ImportRequest):
+                unreadable += request.items
+                err.print(str(request), markup=False)
                 continue
             requests += 1
-            if redactor.may_match(parcel.body):
-                is_traces = parcel.signal is Signal.TRACES
-                own = redactor.redact(
-                    parse(ExportTraceServiceRequest, parcel.body)
+            if redactor.may_match(request.body):
+                is_traces = request.signal is Signal.TRACES
+                request_counts = redactor.redact(
+                    parse(ExportTraceServiceRequest, request.body)
                     if is_traces
-                    else parse(ExportLogsServiceRequest, parcel.body)
+                    else parse(ExportLogsServiceRequest, request.body)
                 )
-                touched += bool(own)
-                hits += own
-    rows = [(rule, name or "(name, status or body)", f"{count:,}") for (rule, name), count in sorted(hits.items())]
+                changed += bool(request_counts)
+                counts += request_counts
+    rows = [(rule, name or "(name, status or body)", f"{count:,}") for (rule, name), count in sorted(counts.items())]
     if rows:
         print_table(("rule", "attribute", "values"), rows, numbers=("values",))
-    out.print(f"{touched:,} of {requests:,} requests would be changed")
-    if unread:
-        err.print(f"{unread:,} items cannot be read")
+    out.print(f"{changed:,} of {requests:,} requests would be changed")
+    if unreadable:
+        err.print(f"{unreadable:,} items cannot be read")
         raise typer.Exit(1)
 
 
-def _rules(data_dir: Path | None, file: Path | None) -> "Sequence[Rule]":
+def _load_rules(data_dir: Path | None, file: Path | None) -> "Sequence[Rule]":
     from spanloop.collector.redaction_rules import load_rules, read_rules
 
     return read_rules(file) if file is not None else load_rules(data_directory(data_dir))

@@ -1,4 +1,4 @@
-"""``spanloop scores``: say how good something was, look at what was said, take it back."""
+"""``spanloop scores``: add, list and delete scores."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -18,28 +18,33 @@ app = typer.Typer(help="Add, list and delete scores of spans, traces, sessions a
 TraceOption = Annotated[str, typer.Option("--trace", help="A trace id.")]
 ResponseOption = Annotated[str, typer.Option("--response", help="The id of a chat completion.")]
 SessionOption = Annotated[str, typer.Option("--session", help="A session id.")]
-EpisodeOption = Annotated[str, typer.Option("--episode", help="An episode's id, as the pages show it.")]
+EpisodeOption = Annotated[str, typer.Option("--episode", help="An episode's id, as the dashboard shows it.")]
 
 
 @app.command()
 def add(
     value: Annotated[float, typer.Argument(help="Higher is better.")],
-    name: Annotated[str, typer.Option(help="Which score; the one named reward decides.")] = "reward",
+    name: Annotated[str, typer.Option(help="The score's name; `reward` sets an episode's reward.")] = "reward",
     trace: TraceOption = "",
     span: Annotated[str, typer.Option("--span", help="A span id of that trace.")] = "",
     response: ResponseOption = "",
     session: SessionOption = "",
     episode: EpisodeOption = "",
-    label: Annotated[str, typer.Option(help="A word for it, such as pass.")] = "",
-    comment: Annotated[str, typer.Option(help="Why.")] = "",
-    source: Annotated[str, typer.Option(help="Who says so.")] = "person",
+    label: Annotated[str, typer.Option(help="A label, such as pass.")] = "",
+    comment: Annotated[str, typer.Option(help="The reason.")] = "",
+    source: Annotated[str, typer.Option(help="Who or what gave the score.")] = "person",
     key: Annotated[
-        str, typer.Option(help="The key to correct or delete it by.", show_default="made of target, name and source")
+        str,
+        typer.Option(
+            help="The score's key, to correct or delete it.", show_default="computed from target, name and source"
+        ),
     ] = "",
-    timestamp: Annotated[datetime | None, typer.Option(help="When it was given (UTC).", show_default="now")] = None,
+    timestamp: Annotated[datetime | None, typer.Option(help="The time of the score (UTC).", show_default="now")] = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Score a span, trace, response, session or episode; the same key again corrects it. Prints the key.
+    """Score a span, trace, response, session or episode, and print the score's key.
+
+    A score with the same key replaces the earlier one.
 
     Example: `spanloop scores add 1 --episode 4bf92f3577b34da6a3ce929d0e0e4736 --comment "solved it"`
     """
@@ -65,13 +70,13 @@ def add(
             timestamp=timestamp,
         )
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, each['loc']))} {each['msg']}".strip() for each in error.errors())
+        problems = "; ".join(f"{'.'.join(map(str, each['loc']))} {each['msg']}".strip() for each in error.errors())
         raise ConfigurationError(
-            f"That is no score: {faults}.", next_step="spanloop scores add --help shows what one needs."
+            f"The score is invalid: {problems}.", next_step="See the options: spanloop scores add --help"
         ) from error
     with connect(data_directory(data_dir), start=True) as store:
-        (written,) = add_scores(store, [score])
-    out.print(written, markup=False)
+        (score_key,) = add_scores(store, [score])
+    out.print(score_key, markup=False)
 
 
 @app.command("list")
@@ -83,15 +88,15 @@ def list_scores(
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many, the newest first.")] = 20,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Show the newest scores, of everything or of one trace, response, session or episode.
+    """List the newest scores, of all targets or of one trace, response, session or episode.
 
     Example: `spanloop scores list --trace 4bf92f3577b34da6a3ce929d0e0e4736`
     """
     from spanloop.store import connect
 
     with connect(data_directory(data_dir), start=True) as store:
-        found = _newest(store, limit, trace_id=trace, response_id=response, session_id=session, episode_id=episode)
-    if found.is_empty():
+        scores = _newest(store, limit, trace_id=trace, response_id=response, session_id=session, episode_id=episode)
+    if scores.is_empty():
         err.print("no scores")
         return
     targets = ("episode_key", "response_id", "session_id", "trace_id", "span_id")
@@ -106,17 +111,17 @@ def list_scores(
             f"{row['scored_at']:%Y-%m-%d %H:%M:%S}",
             row["comment"],
         )
-        for row in found.to_dicts()
+        for row in scores.to_dicts()
     ]
     print_table(("score", "name", "value", "label", "source", "for", "given", "comment"), rows, numbers=("value",))
 
 
 @app.command()
 def delete(
-    scores: Annotated[list[str], typer.Argument(metavar="SCORE…", help="Keys, as listed.")],
+    scores: Annotated[list[str], typer.Argument(metavar="SCORE…", help="Keys of scores, as listed.")],
     data_dir: DataDirOption = None,
 ) -> None:
-    """Delete scores: they count no more, and the episodes that they judged are converted again.
+    """Delete scores; the episodes that they scored are converted again.
 
     Example: `spanloop scores delete 0a8b6c1d2e3f40516273849506a7b8c9`
     """
@@ -128,9 +133,9 @@ def delete(
 
 
 def _newest(store: "Store", limit: int, **targets: str) -> "pl.DataFrame":
-    """Of everything first what is quickly found; fewer than asked for may not be all."""
+    """Return the newest scores. Without targets try a fast query first, which is complete if it fills ``limit``."""
     if not any(targets.values()):
-        found = store.query("scores_newest", limit=limit)
-        if found.height == limit:
-            return found
+        newest = store.query("scores_newest", limit=limit)
+        if newest.height == limit:
+            return newest
     return store.query("scores_list", limit=limit, **targets)

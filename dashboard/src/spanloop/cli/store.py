@@ -1,4 +1,4 @@
-"""``spanloop store``: what concerns the store itself."""
+"""``spanloop store``: copy spans out of another ClickHouse, and set the retention of the store."""
 
 import time
 from contextlib import ExitStack
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from spanloop.importing import RemoteLogs, RemoteTraces, Report
     from spanloop.store import Store
 
-app = typer.Typer(
-    help="Read spans out of a ClickHouse that is there; say for how long to keep them.", no_args_is_help=True
-)
+app = typer.Typer(help="Read spans from an existing ClickHouse, and set how long spans are kept.", no_args_is_help=True)
 
 
 @app.callback()
@@ -33,26 +31,27 @@ def attach(
         typer.Argument(
             envvar="SPANLOOP_ATTACH_URL",
             metavar="URL",
-            help="Its ClickHouse: http(s)://user:password@host:port/database. A user who may only read is enough.",
+            help="The exporter's ClickHouse: http(s)://user:password@host:port/database. Read access is enough.",
         ),
     ],
     table: Annotated[str, typer.Option(help="The exporter's traces table.")] = "otel_traces",
     logs_table: Annotated[
         str | None,
-        typer.Option(help="Also read messages, exceptions and evaluations from its log table, such as otel_logs."),
+        typer.Option(help="Also read messages, exceptions and evaluations from this log table, such as otel_logs."),
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(help="Read spans that started since then (UTC).", show_default="where it stopped")
+        datetime | None,
+        typer.Option(help="Read spans that started at this time or later (UTC).", show_default="where it stopped"),
     ] = None,
     follow: Annotated[
-        float | None, typer.Option(min=0.1, metavar="SECONDS", help="Go on, and look again every so many seconds.")
+        float | None, typer.Option(min=0.1, metavar="SECONDS", help="Keep running, and read new rows at this interval.")
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Take over the spans of a running OpenTelemetry Collector with a ClickHouse exporter.
+    """Copy spans from the ClickHouse tables of an OpenTelemetry Collector's ClickHouse exporter.
 
     Reads every trace with a model call from the exporter's table (its Map variant), and changes nothing there. The next
-    call takes what is new. Put the URL into SPANLOOP_ATTACH_URL to keep its password out of the shell's history.
+    run reads only new rows. Put the URL into SPANLOOP_ATTACH_URL to keep its password out of the shell's history.
 
     Example: `spanloop store attach http://reader@otel-db:8123/otel --logs-table otel_logs --follow 30`
     """
@@ -65,25 +64,26 @@ def attach(
     redactor = Redactor(load_rules(directory))
     start = None if since is None else since.replace(tzinfo=UTC) if since.tzinfo is None else since
     with ExitStack() as stack:
-        foreign: list[RemoteTraces | RemoteLogs] = [stack.enter_context(RemoteTraces(url, table))]
+        sources: list[RemoteTraces | RemoteLogs] = [stack.enter_context(RemoteTraces(url, table))]
         if logs_table is not None:
-            foreign.append(stack.enter_context(RemoteLogs(url, logs_table)))
+            sources.append(stack.enter_context(RemoteLogs(url, logs_table)))
         store = stack.enter_context(connect(directory, start=True))
-        for each in foreign:
-            report = _read(each, store, redactor, start)
+        for source in sources:
+            report = _read_new(source, store, redactor, start)
             rows = [
                 ("new", f"{sum(report.new.values()):,}"),
                 ("already there", f"{sum(report.known.values()):,}"),
                 *((f"rejected: {reason}", f"{count:,}") for reason, count in sorted(report.rejected.items())),
             ]
-            print_table(("spans" if each is foreign[0] else "log records", "count"), rows, numbers=("count",))
+            print_table(("spans" if source is sources[0] else "log records", "count"), rows, numbers=("count",))
         err.print(
-            f"a running spanloop converts them by itself; else run: {command_line('convert', directory)}", markup=False
+            f"a running spanloop converts them automatically; else run: {command_line('convert', directory)}",
+            markup=False,
         )
         while follow is not None:
             time.sleep(follow)
-            for each in foreign:
-                for kind, count in _read(each, store, redactor, None).new.items():
+            for source in sources:
+                for kind, count in _read_new(source, store, redactor, None).new.items():
                     if count:
                         err.print(f"{datetime.now(UTC):%H:%M:%S} {count:,} new {kind}", markup=False)
 
@@ -91,36 +91,37 @@ def attach(
 @app.command()
 def retention(
     period: Annotated[
-        str | None, typer.Argument(metavar="[PERIOD]", help="Days, such as 90d, or keep; without it: what is set.")
+        str | None,
+        typer.Argument(metavar="[PERIOD]", help="Days, such as 90d, or keep; without it, print the current period."),
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Say for how long spans and log records are kept; for ever unless told otherwise.
+    """Set or show how long spans and log records are kept; the default is for ever.
 
-    Counted from when they came in. ClickHouse removes what is older by itself, some hours later. What was made of them
-    (episodes, transitions, scores) stays.
+    The period counts from the time of reception. ClickHouse deletes older rows automatically, some hours later.
+    Episodes, transitions and scores stay.
 
     Example: `spanloop store retention 90d`
     """
     from spanloop.administration.retention import FOR_EVER, read_period, set_retention
-    from spanloop.administration.retention import retention as days_kept
+    from spanloop.administration.retention import retention as retention_days
     from spanloop.store import connect
 
     days = None if period is None else read_period(period)
     with connect(data_directory(data_dir), start=True) as store:
         if days is not None:
             set_retention(store, days)
-        kept = days_kept(store)
-    how_long = "for ever" if kept == FOR_EVER else f"for {kept} days"
-    err.print(f"spans and log records are kept {how_long}", markup=False)
+        current_days = retention_days(store)
+    period_text = "for ever" if current_days == FOR_EVER else f"for {current_days} days"
+    err.print(f"spans and log records are kept {period_text}", markup=False)
 
 
-def _read(
-    foreign: "RemoteTraces | RemoteLogs", store: "Store", redactor: "Redactor", since: datetime | None
+def _read_new(
+    source: "RemoteTraces | RemoteLogs", store: "Store", redactor: "Redactor", since: datetime | None
 ) -> "Report":
     with progress_bar() as bar:
         task = bar.add_task("reading", total=None, note="")
-        return foreign.read_new(
+        return source.read_new(
             store,
             since=since,
             on_progress=lambda done, total: bar.update(task, completed=done, total=total),

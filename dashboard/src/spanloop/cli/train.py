@@ -1,4 +1,4 @@
-"""``spanloop train``: queue or schedule a training job from the command line."""
+"""``spanloop train``: queue or schedule a training job."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -20,33 +20,33 @@ def train(
     kind: Annotated[
         JobKind, typer.Option(help="grpo learns from rewards, sft imitates stored actions.")
     ] = JobKind.GRPO,
-    name: Annotated[str, typer.Option(help="Name of the model that results.", show_default="the base's own")] = "",
+    name: Annotated[str, typer.Option(help="Name of the trained model.", show_default="the base model's name")] = "",
     steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
     batch_groups: Annotated[int | None, typer.Option(help="Groups (grpo) or rows (sft) in a batch.")] = None,
-    group_size: Annotated[int | None, typer.Option(help="grpo: at most this many episodes of a group.")] = None,
+    group_size: Annotated[int | None, typer.Option(help="grpo: most episodes of a group.")] = None,
     epochs: Annotated[int | None, typer.Option(help="grpo: passes over each batch.")] = None,
     max_prompt_tokens: Annotated[int | None, typer.Option(help="Leave out rows with a longer prompt.")] = None,
     max_response_tokens: Annotated[int | None, typer.Option(help="Leave out rows with a longer response.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of shuffling and of every sampler.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of shuffling and of every sampler.")] = None,
     min_reward: Annotated[float | None, typer.Option(help="sft: only episodes with at least this reward.")] = None,
     policy_version: Annotated[str, typer.Option(help="Only episodes of this NAME@VERSION.")] = "",
     task_prefix: Annotated[
-        str, typer.Option(help="Only episodes whose task id starts with this: keeps a test set out.")
+        str, typer.Option(help="Only episodes whose task id starts with this, to leave a test set out.")
     ] = "",
     task_id: Annotated[list[str] | None, typer.Option(help="Only this task; may be given several times.")] = None,
     pause_serving: Annotated[
         bool,
-        typer.Option(help="Stop vLLM while training, where memory or cores are short; it serves again afterwards."),
+        typer.Option(help="Stop vLLM during training to free memory and cores; it serves again afterwards."),
     ] = False,
     deploy: Annotated[bool, typer.Option("--deploy", help="Serve the new version afterwards.")] = False,
     at: Annotated[datetime | None, typer.Option(help="Start at this local time instead of now.")] = None,
-    cron: Annotated[str | None, typer.Option(help="Start again and again: five cron fields, UTC.")] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow the job until it ends.")] = False,
+    cron: Annotated[str | None, typer.Option(help="Start repeatedly, by five cron fields in UTC.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Watch the job until it ends.")] = False,
 ) -> None:
-    """Train a model on what the store holds, now or on a schedule.
+    """Train a model on stored episodes, now or on a schedule.
 
-    The scheduler of a running spanloop (spanloop up) does the work; this command only asks for it.
+    This command queues the job; the scheduler of a running spanloop (`spanloop up`) runs it.
 
     Example: `spanloop train tiny --steps 20 --deploy --wait`
     """
@@ -58,7 +58,7 @@ def train(
     if starts_at is not None and starts_at < datetime.now(UTC):
         raise typer.BadParameter(f"{starts_at:%Y-%m-%d %H:%M %Z} has passed; leave --at out to start now")
     if wait and (starts_at or cron):
-        raise typer.BadParameter("--wait follows a job that starts now; leave out --at and --cron")
+        raise typer.BadParameter("--wait watches a job that starts now; leave out --at and --cron")
 
     directory = data_directory(data_dir)
     spec = _spec(
@@ -95,20 +95,20 @@ def train(
         err.print(f"watch it with: {command_line(f'jobs wait {job.id}', directory)}", markup=False)
 
 
-def _spec(**given: Any) -> Any:
-    """A ``JobSpec`` from the options that were given, so that its own defaults hold for the rest.
+def _spec(**options: Any) -> Any:
+    """Return a ``JobSpec`` from the given options; ``JobSpec`` has the defaults of the others.
 
     Raises:
-        ConfigurationError: Names every setting that does not fit.
+        ConfigurationError: Names every invalid setting.
     """
     from pydantic import ValidationError
 
     from spanloop.training.jobs import JobSpec
 
     try:
-        return JobSpec.model_validate({key: value for key, value in given.items() if value is not None})
+        return JobSpec.model_validate({key: value for key, value in options.items() if value is not None})
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'job'}: {each['msg']}" for each in error.errors())
         raise ConfigurationError(
-            f"The job's settings do not fit: {problems}", next_step="spanloop train --help"
+            f"The job's settings are invalid: {problems}", next_step="spanloop train --help"
         ) from error

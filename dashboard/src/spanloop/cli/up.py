@@ -1,4 +1,4 @@
-"""``spanloop up``: everything on this machine, until Ctrl-C."""
+"""``spanloop up``: run every service on this machine until Ctrl-C."""
 
 import shlex
 import signal
@@ -32,14 +32,16 @@ def up(
     gateway_port: GatewayPortOption = GATEWAY_PORT,
     dashboard_port: DashboardPortOption = DASHBOARD_PORT,
     dashboard: Annotated[bool, typer.Option(help="Serve the web pages.")] = True,
-    model: Annotated[str | None, typer.Option(help="Deploy this model (NAME@VERSION) once everything answers.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Deploy this model (NAME@VERSION) when every service has started.")
+    ] = None,
     vllm_args: Annotated[
-        str, typer.Option(help="More arguments for vLLM, as one quoted text, such as '--tool-call-parser NAME'.")
+        str, typer.Option(help="Further arguments for vLLM in one quoted string, such as '--tool-call-parser NAME'.")
     ] = "",
 ) -> None:
-    """Start everything here: ClickHouse, collector, gateway, scheduler and dashboard. One Ctrl-C stops it all.
+    """Start ClickHouse, collector, pipeline, gateway, scheduler and dashboard; Ctrl-C stops them all.
 
-    Then, in another terminal: `opentelemetry-instrument python your_app.py`
+    Then run an app in another terminal: `opentelemetry-instrument python your_app.py`
 
     Example: `spanloop up --model tiny`
     """
@@ -52,18 +54,18 @@ def up(
     if model:
         from spanloop.training.registry import Registry
 
-        Registry(directory).get(model)  # a name that does not exist is refused before anything starts
+        Registry(directory).get(model)  # raises for an unknown name, before anything starts
     ports = Ports(collector_port, gateway_port, dashboard_port)
     try:
         with running_stack(
-            directory, ports, _say, dashboard=dashboard, vllm_args=vllm_args, stop=stop.asked
+            directory, ports, _print_progress, dashboard=dashboard, vllm_args=vllm_args, stop=stop.requested
         ) as supervisor:
             if model:
                 with stop.raising():
                     deploy_with_progress(directory, model)
             _print_addresses(directory)
             err.print("[bold]up[/bold]; Ctrl-C stops everything")
-            supervisor.watch(stop.asked)
+            supervisor.watch(stop.requested)
             err.print("stopping")
     except KeyboardInterrupt:
         err.print("stopped before everything was up")
@@ -71,49 +73,49 @@ def up(
 
 
 class _StopRequest:
-    """SIGINT or SIGTERM, as an event that whatever waits here looks at.
+    """Turns SIGINT and SIGTERM into an event that every waiting loop checks.
 
-    An exception out of the handler could strike anywhere, inside a callback that swallows it too; it is raised only
-    while a deployment waits for an answer.
+    The handler raises only while a deployment waits for its response: an exception from a signal handler can occur at
+    any line, even inside a callback that swallows it.
     """
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
+        self.requested = threading.Event()
         self._may_raise = False
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._ask)
+            signal.signal(number, self._handle_signal)
 
     @contextmanager
     def raising(self) -> Generator[None]:
-        """A signal inside the block is a ``KeyboardInterrupt``."""
+        """Raise ``KeyboardInterrupt`` when a signal arrives inside the block."""
         self._may_raise = True
         try:
             yield
         finally:
             self._may_raise = False
 
-    def _ask(self, _number: int, _frame: FrameType | None) -> None:
-        self.asked.set()
+    def _handle_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.requested.set()
         if self._may_raise:
             self._may_raise = False
             raise KeyboardInterrupt
 
 
-def _say(line: str) -> None:
+def _print_progress(line: str) -> None:
     err.print(f"[dim]·[/dim] {escape(line)}")
 
 
 def _print_addresses(directory: "DataDir") -> None:
     notes = {
-        "collector": "OTLP/HTTP; apps under opentelemetry-instrument find it by themselves",
+        "collector": "OTLP/HTTP; apps under opentelemetry-instrument find it automatically",
         "gateway": "OpenAI-compatible: OPENAI_BASE_URL={url}/v1",
         "dashboard": "open it in a browser",
-        "clickhouse": f"data in {_short(directory.path)}",
+        "clickhouse": f"data in {_shorten_home(directory.path)}",
     }
     for name, note in notes.items():
         if (running := directory.running(name)) is not None:
             out.print(f"[bold]{name:10}[/bold]  {running.url:24}  [dim]{escape(note.format(url=running.url))}[/dim]")
 
 
-def _short(path: Path) -> str:
+def _shorten_home(path: Path) -> str:
     return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)
