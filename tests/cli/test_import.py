@@ -27,4 +27,4 @@ def test_what_is_good_is_imported_and_what_is_not_is_said(spanloop: Run, tmp_pat
 def test_a_path_that_is_not_there_is_said(spanloop: Run, tmp_path: Path) -> None:
     done = spanloop("import", str(tmp_path / "nothing.jsonl"))
     assert done.returncode == 2
-    assert f"There is no file {tmp_path / 'nothing.jsonl'} to import." in done.stderr
+    assert f"The file {tmp_path / 'nothing.jsonl'} to import does not exist." in done.stderr
