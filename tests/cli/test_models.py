@@ -1,4 +1,4 @@
-"""``spanloop models add``: a model that cannot work is refused with the next step, and mended in the copy."""
+"""``spanloop models add``: a model that cannot work is refused with the next step, and fixed in the copy."""
 
 import json
 import shutil

@@ -10,8 +10,8 @@ import pytest
 from spanloop.datadir import DataDir
 from spanloop.training.control.clock import utc_now
 from spanloop.training.control.database import CONTROL_URL_ENV, ControlDatabase
-from spanloop.training.control.loop import Scheduler, SchedulerSettings
 from spanloop.training.control.paths import ControlPaths
+from spanloop.training.control.scheduler_loop import Scheduler, SchedulerSettings
 from spanloop.training.jobs import JobApi, JobKind, JobSpec
 from spanloop.training.registry import Registry
 

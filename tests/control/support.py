@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from spanloop.training.control.loop import Scheduler
+from spanloop.training.control.scheduler_loop import Scheduler
 
 RunnerOf = Callable[..., tuple[str, ...]]
 OF_ANOTHER_VERSION = '{"kind": "grpo", "base": "tiny", "quantum": true}'

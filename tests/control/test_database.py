@@ -35,7 +35,9 @@ def test_a_newer_schema_is_refused_and_left_alone(data_dir: DataDir) -> None:
     with sqlite3.connect(data_dir.control_db) as raw:
         raw.execute("UPDATE control_schema SET version = 7")
     raw.close()
-    with pytest.raises(DataDirectoryError, match=r"schema version 7; this spanloop knows up to 1(?s:.*)newer spanloop"):
+    with pytest.raises(
+        DataDirectoryError, match=r"schema version 7; this spanloop supports versions up to 1(?s:.*)newer spanloop"
+    ):
         JobApi(data_dir)
     with sqlite3.connect(data_dir.control_db) as raw:
         assert raw.execute("SELECT version FROM control_schema").fetchall() == [(7,)]

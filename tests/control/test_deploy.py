@@ -12,7 +12,7 @@ import pytest
 
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, JobError, NotRunningError, ServiceError
-from spanloop.training.control import leases, outcomes
+from spanloop.training.control import job_outcomes, job_queue
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.deploy import deploy
 from spanloop.training.jobs import JobApi, JobSpec, LeaseLostError
@@ -150,12 +150,12 @@ def test_a_stale_runner_deploys_nothing(
 ) -> None:
     job = api.submit(spec)
     with database.write() as session:
-        lease = leases.take_next(session, owner="somebody", now=clock.now, until=clock.now)
+        lease = job_queue.lease_next_job(session, owner="somebody", now=clock.now, until=clock.now)
     assert lease is not None
     deploy(data_dir, "tiny", job_id=job.id, token=lease.token, serving_path=as_it_is)
     assert registry.deployments()[0].job_id == job.id
     with database.write() as session:
-        outcomes.release(session, lease, now=clock.now)
+        job_outcomes.requeue_released(session, lease, now=clock.now)
     with pytest.raises(LeaseLostError):
         deploy(data_dir, "tiny", job_id=job.id, token=lease.token, serving_path=as_it_is)
     with pytest.raises(LeaseLostError):

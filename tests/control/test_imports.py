@@ -8,7 +8,7 @@ import pytest
 HEAVY = {"torch", "verl", "ray", "transformers", "streamlit"}
 
 
-@pytest.mark.parametrize("module", ["jobs", "registry", "deploy", "scheduler", "job_spec", "schedules"])
+@pytest.mark.parametrize("module", ["jobs", "registry", "deploy", "scheduler", "job_spec", "control.schedules"])
 def test_control_state_loads_nothing_heavy(module: str) -> None:
     script = f"import sys, spanloop.training.{module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     loaded = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout.split()

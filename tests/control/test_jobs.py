@@ -7,7 +7,7 @@ import pytest
 
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError
-from spanloop.training.control import leases, outcomes
+from spanloop.training.control import job_outcomes, job_queue, leases
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.tables import JobRow, ScheduleRow
 from spanloop.training.jobs import JobApi, JobSpec, JobState, LeaseLostError, report_progress
@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 
 def start(database: ControlDatabase, now: datetime) -> leases.Lease:
     with database.write() as session:
-        lease = leases.take_next(session, owner="somebody", now=now, until=now + HOUR)
+        lease = job_queue.lease_next_job(session, owner="somebody", now=now, until=now + HOUR)
     assert lease is not None
     return lease
 
@@ -64,7 +64,7 @@ def test_a_running_job_is_asked_to_end(api: JobApi, spec: JobSpec, database: Con
     assert api.get(job.id).state is JobState.RUNNING
     assert api.cancel(job.id).state is JobState.CANCELLING
     with database.write() as session:
-        assert outcomes.fail(session, lease, now=clock.now, error="killed") is JobState.CANCELLED
+        assert job_outcomes.mark_failed(session, lease, now=clock.now, error="killed") is JobState.CANCELLED
     assert api.get(job.id).error == ""
 
 
@@ -78,13 +78,13 @@ def test_only_failed_and_cancelled_jobs_are_retried(
     with pytest.raises(JobError, match="is running"):
         api.retry(job.id)
     with database.write() as session:
-        outcomes.fail(session, lease, now=clock.now, error="the loss is nan")
+        job_outcomes.mark_failed(session, lease, now=clock.now, error="the loss is nan")
     assert (api.get(job.id).error, api.get(job.id).state) == ("the loss is nan", JobState.FAILED)
     retried = api.retry(job.id)
     assert (retried.state, retried.error, retried.finished_at, retried.attempt) == (JobState.QUEUED, "", None, 1)
     lease = start(database, clock.now)
     with database.write() as session:
-        outcomes.succeed(session, lease, now=clock.now)
+        job_outcomes.mark_succeeded(session, lease, now=clock.now)
     with pytest.raises(JobError, match="is succeeded"):
         api.retry(job.id)
 
@@ -102,7 +102,7 @@ def test_progress_is_reported_under_the_present_token_only(
     with pytest.raises(ValueError, match="step 6 of 5"):
         report_progress(data_dir, job.id, lease.token, 6, 5)
     with database.write() as session:
-        outcomes.succeed(session, lease, now=clock.now)
+        job_outcomes.mark_succeeded(session, lease, now=clock.now)
     with pytest.raises(LeaseLostError):
         report_progress(data_dir, job.id, lease.token, 4, 5)
     assert api.get(job.id).step == 2
@@ -173,11 +173,11 @@ def test_a_job_has_run_since_the_start_of_its_last_attempt(
     assert api.get(job.id).started_at == clock.now
     clock.forward(hours=1)
     with database.write() as session:
-        outcomes.interrupted(session, lease, now=clock.now, error="killed")
+        job_outcomes.requeue_interrupted(session, lease, now=clock.now, error="killed")
     assert api.get(job.id).started_at is None
     lease = start(database, clock.now)
     with database.write() as session:
-        outcomes.fail(session, lease, now=clock.now, error="diverged")
+        job_outcomes.mark_failed(session, lease, now=clock.now, error="diverged")
     failed = api.get(job.id)
     assert failed.started_at == failed.finished_at == clock.now
     assert api.retry(job.id).started_at is None

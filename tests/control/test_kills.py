@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from spanloop.datadir import DataDir
-from spanloop.training.control.job_processes import JOB_ID_ENV, JobMark, members
-from spanloop.training.control.launch import GATE
-from spanloop.training.control.processes import ProcessIdentity
+from spanloop.training.control.job_processes import JOB_ID_ENV, JobMark, find_job_processes
+from spanloop.training.control.process_identity import ProcessIdentity
+from spanloop.training.control.process_launch import GATE
 from spanloop.training.jobs import Job, JobApi, JobKind, JobSpec, JobState
 from spanloop.training.registry import Registry
 
@@ -71,7 +71,7 @@ def job(api: JobApi) -> Job:
 @pytest.fixture
 def start(data_dir: DataDir, job: Job) -> Iterator["Start"]:
     yield Start(data_dir)
-    for process in members(None, JobMark(job.id, 10**9)):
+    for process in find_job_processes(None, JobMark(job.id, 10**9)):
         os.kill(process.pid, signal.SIGKILL)
 
 
@@ -102,7 +102,7 @@ def assert_ran_once(data_dir: DataDir, job: Job, registry: Registry, api: JobApi
     assert not (data_dir.jobs / job.id / "violation").exists()
     assert (done.step, done.steps_total, done.model_version) == (STEPS, STEPS, "tiny@v2")
     assert {model.version for model in registry.list("tiny")} == {"v1", "v2"}
-    assert members(None, JobMark(job.id, 10**9)) == []
+    assert find_job_processes(None, JobMark(job.id, 10**9)) == []
 
 
 @pytest.mark.parametrize("delay_s", INSTANTS)
@@ -176,7 +176,7 @@ def test_a_stopped_scheduler_ends_its_job_and_the_next_one_goes_on(
     assert data_dir.running("scheduler") is None
     assert not (data_dir.run / "scheduler.json").exists()
     assert api.get(job.id).state is JobState.QUEUED
-    assert members(None, JobMark(job.id, 10**9)) == []
+    assert find_job_processes(None, JobMark(job.id, 10**9)) == []
     done = len(ledger(data_dir, job))
     with start(runner):
         wait_until(lambda: api.get(job.id).is_finished)
@@ -210,7 +210,7 @@ def test_another_layout_is_refused_in_one_message(data_dir: DataDir) -> None:
 DIE_BEFORE_RECORDING = """
 import os, signal, sys
 from pathlib import Path
-from spanloop.training.control.launch import launch
+from spanloop.training.control.process_launch import launch
 from spanloop.training.control.leases import Lease
 
 def record(leader):

@@ -9,8 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, end_members, members
-from spanloop.training.control.processes import ProcessIdentity, send
+from spanloop.training.control.job_processes import (
+    JOB_ID_ENV,
+    JOB_TOKEN_ENV,
+    JobMark,
+    end_job_processes,
+    find_job_processes,
+)
+from spanloop.training.control.process_identity import ProcessIdentity, send_signal
 
 from .support import wait_until
 
@@ -43,7 +49,7 @@ def start(
 
 
 def test_an_identity_survives_text_and_file_names() -> None:
-    own = ProcessIdentity.own()
+    own = ProcessIdentity.current()
     assert own.pid == os.getpid()
     assert ProcessIdentity.parse(str(own)) == own
     assert ProcessIdentity.from_file_name(own.file_name) == own
@@ -55,24 +61,24 @@ def test_an_identity_survives_text_and_file_names() -> None:
 
 def test_a_process_is_gone_when_it_ended_and_unknown_elsewhere(started: list["subprocess.Popen[bytes]"]) -> None:
     identity = start(started)
-    assert not identity.is_gone()
+    assert not identity.has_ended()
     started[0].kill()
     wait_until(lambda: not identity.is_running())
     assert ProcessIdentity.of(identity.pid) == identity, "a zombie keeps its identity until it is reaped"
     started[0].wait()
-    assert identity.is_gone()
+    assert identity.has_ended()
     assert ProcessIdentity.of(identity.pid) is None
     elsewhere = identity._replace(machine="another")
-    assert not elsewhere.is_gone()
+    assert not elsewhere.has_ended()
     assert not elsewhere.is_running()
 
 
 def test_a_recycled_pid_is_never_signalled(started: list["subprocess.Popen[bytes]"]) -> None:
     identity = start(started, session=True)
     former = identity._replace(start_ticks=identity.start_ticks - 1)
-    assert former.is_gone()
-    assert end_members(former, JobMark("job-1", 9), grace_s=0) == 0
-    send(signal.SIGKILL, [former])
+    assert former.has_ended()
+    assert end_job_processes(former, JobMark("job-1", 9), grace_s=0) == 0
+    send_signal(signal.SIGKILL, [former])
     assert identity.is_running()
 
 
@@ -81,9 +87,9 @@ def test_the_whole_session_ends_and_nobody_else(started: list["subprocess.Popen[
     leader = start(started, [sys.executable, "-c", family + SLEEP[2]], session=True)
     bystander = start(started, session=True)
     mark = JobMark("job-1", 1)
-    assert len(members(leader, mark)) == 2
-    assert end_members(leader, mark, grace_s=5) == 2
-    assert members(leader, mark) == []
+    assert len(find_job_processes(leader, mark)) == 2
+    assert end_job_processes(leader, mark, grace_s=5) == 2
+    assert find_job_processes(leader, mark) == []
     assert bystander.is_running()
 
 
@@ -91,17 +97,17 @@ def test_strays_are_known_by_their_environment_up_to_their_lease(started: list["
     earlier = start(started, token=1, session=True)
     present = start(started, token=2, session=True)
     later = start(started, token=3, session=True)
-    assert set(members(None, JobMark("job-1", 2))) == {earlier, present}
-    assert members(None, JobMark("job-2", 2)) == []
-    assert members(None, JobMark("job-", 2)) == []
-    assert end_members(None, JobMark("job-1", 2), grace_s=5) == 2
+    assert set(find_job_processes(None, JobMark("job-1", 2))) == {earlier, present}
+    assert find_job_processes(None, JobMark("job-2", 2)) == []
+    assert find_job_processes(None, JobMark("job-", 2)) == []
+    assert end_job_processes(None, JobMark("job-1", 2), grace_s=5) == 2
     assert later.is_running()
 
 
 def test_one_that_ignores_sigterm_is_killed(started: list["subprocess.Popen[bytes]"]) -> None:
     stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP[2]
     leader = start(started, [sys.executable, "-c", stubborn], session=True)
-    assert end_members(leader, JobMark("job-1", 1), grace_s=0.1) == 1
+    assert end_job_processes(leader, JobMark("job-1", 1), grace_s=0.1) == 1
     wait_until(lambda: not leader.is_running())
 
 

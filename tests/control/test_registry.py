@@ -14,9 +14,9 @@ import pytest
 
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError
-from spanloop.training.control import folders, leases, outcomes
+from spanloop.training.control import atomic_copy, job_outcomes, job_queue, leases
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.processes import ProcessIdentity
+from spanloop.training.control.process_identity import ProcessIdentity
 from spanloop.training.jobs import JobApi, JobSpec, LeaseLostError
 from spanloop.training.registry import Registry
 
@@ -110,7 +110,7 @@ def test_a_job_registers_one_version_however_often_it_runs(
     made = registry.add("tiny", model_folder, job_id=job.id, token=first.token)
     assert api.get(job.id).model_version == made.reference == "tiny@v2"
     with database.write() as session:
-        outcomes.interrupted(session, first, now=clock.now, error="killed")
+        job_outcomes.requeue_interrupted(session, first, now=clock.now, error="killed")
     second = _take(database, clock)
     (model_folder / "model.safetensors").write_bytes(b"of the second attempt")
     assert registry.add("tiny", model_folder, job_id=job.id, token=second.token) == made
@@ -125,7 +125,7 @@ def test_a_runner_that_lost_its_lease_while_it_copied_registers_nothing(
     job = api.submit(spec)
     lease = _take(database, clock)
     with database.write() as session:
-        outcomes.release(session, lease, now=clock.now)
+        job_outcomes.requeue_released(session, lease, now=clock.now)
     with pytest.raises(LeaseLostError):
         registry.add("tiny", model_folder, job_id=job.id, token=lease.token)
     assert [path.name for path in registry.get("tiny").path.parent.iterdir()] == ["v1"]
@@ -176,7 +176,7 @@ def test_kill_9_during_an_add_leaves_only_whole_versions(
 
 def test_a_copy_in_the_making_is_left_alone(registry: Registry, model_folder: Path) -> None:
     parent = registry.get("tiny").path.parent
-    mine = parent / f"{folders.INCOMING_PREFIX}{ProcessIdentity.own().file_name}-0"
+    mine = parent / f"{atomic_copy.INCOMING_PREFIX}{ProcessIdentity.current().file_name}-0"
     mine.mkdir()
     registry.add("tiny", model_folder)
     assert mine.is_dir()
@@ -189,7 +189,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(
         return SimpleNamespace(total=100, used=95, free=5)
 
     monkeypatch.setattr(shutil, "disk_usage", nearly_full)
-    with pytest.raises(DataDirectoryError, match=r"No room for a model of .* bytes.*5 bytes are free"):
+    with pytest.raises(DataDirectoryError, match=r"Not enough disk space for a model of .* bytes.*5 bytes are free"):
         registry.add("tiny", model_folder)
     assert [path.name for path in registry.get("tiny").path.parent.iterdir()] == ["v1"]
 
@@ -209,7 +209,7 @@ def test_deployments_are_a_history(registry: Registry, model_folder: Path, clock
 
 def _take(database: ControlDatabase, clock: FakeClock) -> leases.Lease:
     with database.write() as session:
-        lease = leases.take_next(session, owner="somebody", now=clock.now, until=clock.now)
+        lease = job_queue.lease_next_job(session, owner="somebody", now=clock.now, until=clock.now)
     assert lease is not None
     return lease
 

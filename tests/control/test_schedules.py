@@ -10,12 +10,12 @@ from sqlalchemy.exc import IntegrityError
 
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.training.control import job_rows, schedule_rows
+from spanloop.training.control import job_queue, schedules
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.paths import ControlPaths
+from spanloop.training.control.schedules import next_firing
 from spanloop.training.control.tables import ScheduleRow
 from spanloop.training.jobs import JobApi, JobSpec
-from spanloop.training.schedules import next_firing
 
 from .support import OF_ANOTHER_VERSION, FakeClock, MakeScheduler, RunnerOf
 
@@ -26,7 +26,7 @@ crons = st.sampled_from(["* * * * *", "*/7 * * * *", "0 3 * * *", "30 2 * * 0", 
 def fire(data_dir: DataDir, now: datetime) -> list[str]:
     """What a scheduler that was started just now does."""
     with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
-        return schedule_rows.fire_due(session, now=now)
+        return schedules.submit_due_jobs(session, now=now)
 
 
 @given(crons, instants)
@@ -90,7 +90,7 @@ def test_a_crash_while_it_fires_loses_and_doubles_nothing(
 
     def fire_and_die() -> None:
         with database.write() as session:
-            assert len(schedule_rows.fire_due(session, now=clock.now)) == 1
+            assert len(schedules.submit_due_jobs(session, now=clock.now)) == 1
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -131,7 +131,7 @@ def test_the_database_itself_refuses_a_second_job_for_a_firing(
 ) -> None:
     def submit() -> None:
         with database.write() as session:
-            job_rows.insert_job(session, spec, now=clock.now, schedule_id="nightly", fired_for=clock.now)
+            job_queue.insert_job(session, spec, now=clock.now, schedule_id="nightly", fired_for=clock.now)
 
     submit()
     with pytest.raises(DataDirectoryError, match="UNIQUE") as caught:

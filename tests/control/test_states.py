@@ -14,12 +14,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.errors import JobError
-from spanloop.training.control import job_rows, leases, outcomes
+from spanloop.training.control import job_outcomes, job_queue, leases
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.leases import AbandonedLease, Lease, LeaseLostError
+from spanloop.training.control.entities import job_from_row
+from spanloop.training.control.leases import Lease, LeaseLostError, OtherLease
 from spanloop.training.control.paths import ControlPaths
-from spanloop.training.control.records import job_of
-from spanloop.training.control.states import FINAL_STATES, LEASED_STATES, LEGAL_MOVES, move
+from spanloop.training.control.state_machine import FINAL_STATES, LEASED_STATES, LEGAL_TRANSITIONS, transition
 from spanloop.training.jobs import JobKind, JobSpec, JobState
 
 from .support import FakeClock
@@ -33,38 +33,38 @@ def test_every_move_is_legal_or_refused(
     database: ControlDatabase, clock: FakeClock, origin: JobState, target: JobState
 ) -> None:
     with database.write() as session:
-        row = job_rows.insert_job(session, SPEC, now=clock.now)
+        row = job_queue.insert_job(session, SPEC, now=clock.now)
         row.state = str(origin)
         session.flush()
-        if target in LEGAL_MOVES[origin]:
-            assert move(session, row.job_id, {origin}, target)
+        if target in LEGAL_TRANSITIONS[origin]:
+            assert transition(session, row.job_id, {origin}, target)
         else:
-            with pytest.raises(ValueError, match="illegal move"):
-                move(session, row.job_id, {origin}, target)
-        expected = target if target in LEGAL_MOVES[origin] else origin
-        assert job_rows.find_job(session, row.job_id).state == expected
+            with pytest.raises(ValueError, match="illegal transition"):
+                transition(session, row.job_id, {origin}, target)
+        expected = target if target in LEGAL_TRANSITIONS[origin] else origin
+        assert job_queue.find_job(session, row.job_id).state == expected
 
 
 @pytest.mark.parametrize(("origin", "actual"), [*product(JobState, JobState)])
 def test_a_move_from_another_state_changes_nothing(
     database: ControlDatabase, clock: FakeClock, origin: JobState, actual: JobState
 ) -> None:
-    for target in LEGAL_MOVES[origin]:
+    for target in LEGAL_TRANSITIONS[origin]:
         with database.write() as session:
-            row = job_rows.insert_job(session, SPEC, now=clock.now)
+            row = job_queue.insert_job(session, SPEC, now=clock.now)
             row.state = str(actual)
             session.flush()
-            assert move(session, row.job_id, {origin}, target, values={"error": "moved"}) is (origin is actual)
-            assert job_rows.find_job(session, row.job_id).error == ("moved" if origin is actual else "")
+            assert transition(session, row.job_id, {origin}, target, values={"error": "moved"}) is (origin is actual)
+            assert job_queue.find_job(session, row.job_id).error == ("moved" if origin is actual else "")
 
 
 def test_every_state_is_reachable_and_every_state_can_end() -> None:
     reachable = {JobState.QUEUED}
-    while more := {target for state in reachable for target in LEGAL_MOVES[state]} - reachable:
+    while more := {target for state in reachable for target in LEGAL_TRANSITIONS[state]} - reachable:
         reachable |= more
     assert reachable == set(JobState)
-    assert {state for state in JobState if not LEGAL_MOVES[state] & FINAL_STATES} <= FINAL_STATES
-    assert not LEGAL_MOVES[JobState.SUCCEEDED]
+    assert {state for state in JobState if not LEGAL_TRANSITIONS[state] & FINAL_STATES} <= FINAL_STATES
+    assert not LEGAL_TRANSITIONS[JobState.SUCCEEDED]
 
 
 class JobLife(RuleBasedStateMachine):
@@ -80,7 +80,7 @@ class JobLife(RuleBasedStateMachine):
         self._clock = FakeClock()
         self._database = ControlDatabase(ControlPaths.of(Path(self._folder.name)))
         with self._write() as session:
-            self._id = job_rows.insert_job(session, SPEC, now=self._clock.now).job_id
+            self._id = job_queue.insert_job(session, SPEC, now=self._clock.now).job_id
         self._state = JobState.QUEUED
         self._token = 0
         self._attempt = 0
@@ -100,7 +100,7 @@ class JobLife(RuleBasedStateMachine):
     def take(self) -> Lease:
         with self._write() as session:
             until = self._clock.now + timedelta(seconds=30)
-            lease = leases.take_next(session, owner="one", now=self._clock.now, until=until)
+            lease = job_queue.lease_next_job(session, owner="one", now=self._clock.now, until=until)
         assert lease is not None
         assert lease.token > self._token
         self._state, self._token, self._attempt = JobState.RUNNING, lease.token, self._attempt + 1
@@ -110,12 +110,12 @@ class JobLife(RuleBasedStateMachine):
     @precondition(lambda self: self._state is not JobState.QUEUED)
     def nobody_takes_what_is_not_queued(self) -> None:
         with self._write() as session:
-            assert leases.take_next(session, owner="two", now=self._clock.now, until=self._clock.now) is None
+            assert job_queue.lease_next_job(session, owner="two", now=self._clock.now, until=self._clock.now) is None
 
     @rule()
     def cancel(self) -> None:
         with self._write() as session:
-            job_rows.ask_cancel(session, self._id, now=self._clock.now)
+            job_queue.request_cancel(session, self._id, now=self._clock.now)
         self._state = {
             JobState.QUEUED: JobState.CANCELLED,
             JobState.RUNNING: JobState.CANCELLING,
@@ -124,7 +124,7 @@ class JobLife(RuleBasedStateMachine):
     @rule()
     def retry(self) -> None:
         with self._write() as session:
-            was_requeued = job_rows.requeue_finished(session, self._id)
+            was_requeued = job_queue.requeue_finished(session, self._id)
         assert was_requeued is (self._state in {JobState.FAILED, JobState.CANCELLED})
         if was_requeued:
             self._state, self._interruptions = JobState.QUEUED, 0
@@ -152,7 +152,7 @@ class JobLife(RuleBasedStateMachine):
         if lease.token != self._token:
             return lease
         with self._write() as session:
-            abandoned = AbandonedLease(lease.job_id, lease.token, "one", "", None)
+            abandoned = OtherLease(lease.job_id, lease.token, "one", "", None)
             taken = leases.take_over(session, abandoned, owner="two", until=self._clock.now)
             assert leases.take_over(session, abandoned, owner="three", until=self._clock.now) is None
         assert taken is not None
@@ -172,8 +172,8 @@ class JobLife(RuleBasedStateMachine):
     @invariant()
     def the_row_is_what_the_model_says(self) -> None:
         with self._database.read() as session:
-            row = job_rows.find_job(session, self._id)
-            job = job_of(row)
+            row = job_queue.find_job(session, self._id)
+            job = job_from_row(row)
         assert (job.state, job.attempt, row.lease_token) == (self._state, self._attempt, self._token)
         assert row.interruptions == self._interruptions
         assert (job.finished_at is not None) is job.is_finished
@@ -183,13 +183,13 @@ class JobLife(RuleBasedStateMachine):
 def _settle(session: Session, lease: Lease, kind: str, clock: FakeClock) -> JobState | None:
     match kind:
         case "succeed":
-            return outcomes.succeed(session, lease, now=clock.now)
+            return job_outcomes.mark_succeeded(session, lease, now=clock.now)
         case "fail":
-            return outcomes.fail(session, lease, now=clock.now, error="wrong")
+            return job_outcomes.mark_failed(session, lease, now=clock.now, error="wrong")
         case "release":
-            return outcomes.release(session, lease, now=clock.now)
+            return job_outcomes.requeue_released(session, lease, now=clock.now)
         case "interrupted":
-            return outcomes.interrupted(session, lease, now=clock.now, error="killed")
+            return job_outcomes.requeue_interrupted(session, lease, now=clock.now, error="killed")
         case "runner":
             leases.record_runner(session, lease, "machine:1:1")
         case _:
@@ -205,17 +205,17 @@ TestJobLife = JobLife.TestCase
 
 def test_a_job_that_is_gone_is_an_error(database: ControlDatabase) -> None:
     with database.read() as session, pytest.raises(JobError):
-        job_rows.find_job(session, "nothing")
+        job_queue.find_job(session, "nothing")
 
 
 def test_only_one_of_many_takes_a_job(database: ControlDatabase, clock: FakeClock) -> None:
     with database.write() as session:
         for _ in range(3):
-            job_rows.insert_job(session, SPEC, now=clock.now)
+            job_queue.insert_job(session, SPEC, now=clock.now)
             clock.forward(seconds=1)
     taken: list[Lease] = []
     for owner in range(5):
         with database.write() as session:
-            lease = leases.take_next(session, owner=str(owner), now=clock.now, until=clock.now)
+            lease = job_queue.lease_next_job(session, owner=str(owner), now=clock.now, until=clock.now)
         taken += [lease] if lease else []
     assert len({lease.job_id for lease in taken}) == len(taken) == 3

@@ -1,4 +1,4 @@
-"""What is wrong with a model folder is said before anything starts, with the next step; and how it is mended."""
+"""What is wrong with a model folder is said before anything starts, with the next step; and how one is overridden."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from spanloop.semconv.errors import ConfigurationError, JobError
 from spanloop.training.models import check
 from spanloop.training.models.chat_template import folder_templates, packaged_template
 from spanloop.training.models.check import Finding, check_model, require_model
-from spanloop.training.models.folder import mended
+from spanloop.training.models.tokenizer_files import folder_with_overrides
 from spanloop.training.models.weights import check_weights
 
 CHATML = (
@@ -243,7 +243,7 @@ def test_weights_of_the_old_kind_are_a_warning(model: Path) -> None:
 
 
 def test_nothing_to_mend_is_the_folder_itself(model: Path) -> None:
-    with mended(model) as same:
+    with folder_with_overrides(model) as same:
         assert same == model
 
 
@@ -255,7 +255,7 @@ def test_a_mended_copy_is_fine_and_the_folder_is_as_before(model: Path, tmp_path
     before = {path.name: path.read_bytes() for path in model.iterdir()}
     chosen = tmp_path / "mine.jinja"
     chosen.write_text(packaged_template("smollm2_tools"))
-    with mended(model, chat_template=chosen, eos="<|im_end|>", pad="<|endoftext|>") as whole:
+    with folder_with_overrides(model, chat_template=chosen, eos="<|im_end|>", pad="<|endoftext|>") as whole:
         assert check_model(whole) == []
         assert folder_templates(whole) == {"default": chosen.read_text()}
         assert json.loads((whole / "generation_config.json").read_text())["eos_token_id"] == 2
@@ -268,7 +268,7 @@ def test_a_mended_copy_is_fine_and_the_folder_is_as_before(model: Path, tmp_path
 def test_a_token_that_is_none_is_refused(model: Path) -> None:
     with (
         pytest.raises(ConfigurationError, match="'</s>' is no token of the model") as caught,
-        mended(model, eos="</s>"),
+        folder_with_overrides(model, eos="</s>"),
     ):
         pass
     assert "<|im_end|>" in caught.value.next_step

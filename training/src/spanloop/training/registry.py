@@ -19,9 +19,9 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.errors import ConfigurationError, JobError
+from spanloop.training.control.atomic_copy import CopiedFolder, check_model_folder, copy_to_incoming, rename_into_place
 from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.folders import FolderFacts, check_model_folder, copy_incoming, put_in_place
 from spanloop.training.control.leases import Lease, state_of
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.tables import DeploymentRow, JobRow, ModelVersionRow
@@ -122,14 +122,14 @@ class Registry:
         if done is not None:
             return self._value(done)
         check_model_folder(Path(source_path))
-        temporary, facts = copy_incoming(Path(source_path), self._paths.models / name)
+        temporary, facts = copy_to_incoming(Path(source_path), self._paths.models / name)
         try:
             with self._database.write() as session:
                 # Asked again under the writer's lock: the copy took its time.
                 row = _version_of_job(session, job_id, token)
                 if row is None:
                     row = self._new_row(session, name, facts=facts, parent=parent, job_id=job_id, metadata=metadata)
-                    put_in_place(temporary, self._folder(row))
+                    rename_into_place(temporary, self._folder(row))
         finally:
             # Renamed away unless another attempt of the same job was faster, or the database refused.
             shutil.rmtree(temporary, ignore_errors=True)
@@ -219,7 +219,7 @@ class Registry:
         session: Session,
         name: str,
         *,
-        facts: FolderFacts,
+        facts: CopiedFolder,
         parent: str | None,
         job_id: str | None,
         metadata: Mapping[str, JsonValue],

@@ -18,8 +18,8 @@ from typing import Final
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import AlreadyRunningError, SpanloopError
-from spanloop.training.control.loop import DEFAULT_RUNNER, Scheduler, SchedulerSettings
-from spanloop.training.control.stop import StopRequest
+from spanloop.training.control.scheduler_loop import DEFAULT_RUNNER, Scheduler, SchedulerSettings
+from spanloop.training.control.stop_signal import StopRequest
 
 __all__ = ["Scheduler", "SchedulerSettings", "StopRequest", "main"]
 

@@ -52,7 +52,7 @@ def _make_untied(version: ModelVersion, names: dict[Path, list[str]], target: Pa
             weight_map = json.loads(index.read_text())["weight_map"]
             _edit_json(index, weight_map=weight_map | {_HEAD: home})
         temporary.chmod(0o755)
-        _put_in_place(temporary, target)
+        _rename_into_place(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -84,7 +84,7 @@ def _copy_weights(version: ModelVersion, names: dict[Path, list[str]], folder: P
     return home
 
 
-def _put_in_place(temporary: Path, target: Path) -> None:
+def _rename_into_place(temporary: Path, target: Path) -> None:
     try:
         temporary.rename(target)
     except OSError:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import JobError
 
-from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, kill_members, members
+from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, find_job_processes, kill_job_processes
 from .memory_watch import MemoryWatch
 from .verl_plugin.plan import TrainPlan
 
@@ -73,11 +73,11 @@ def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Generator[V
         process_group=0,
     )
     try:
-        yield VerlProcess(process, plan, MemoryWatch(lambda: [member.pid for member in members(None, mark)]))
+        yield VerlProcess(process, plan, MemoryWatch(lambda: [member.pid for member in find_job_processes(None, mark)]))
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        kill_members(None, mark)
+        kill_job_processes(None, mark)
         process.wait()
 
 

@@ -1,5 +1,5 @@
-"""Control state: who runs which job, when, and what came of it.
+"""Control state of training jobs: job queue, state machine, leases with fencing tokens, schedules, scheduler.
 
-The invariant: every change of a job's state is one conditional UPDATE that names the states it may start from and,
-for the one who runs the job, the fencing token of its lease. Whoever lost the lease changes nothing any more.
+Invariant: every change of a job's state is one conditional UPDATE that names the allowed origin states and, for the
+process that runs the job, the fencing token of its lease. A process that lost its lease cannot change anything.
 """

@@ -1,8 +1,8 @@
-"""All processes of one job on this machine, and ending them.
+"""Find and end all processes of one job on this machine.
 
-The invariant: a process is ended only when it is in the session of the job's leader, recognised by its identity, or
-carries the job's id and a token of this lease or an earlier one in its environment. So neither a recycled pid nor the
-runner of a later lease is ever hit.
+Invariant: a process is ended only if it is in the session of the job's leader, recognised by its identity, or has the
+job's id and a token of this lease or an earlier one in its environment. So a recycled pid or the runner of a later
+lease never gets a signal.
 """
 
 import os
@@ -10,27 +10,33 @@ import signal
 import time
 from typing import Final, NamedTuple
 
-from spanloop.training.control.processes import ProcessIdentity, all_pids, environment_of, send, session_of
+from spanloop.training.control.process_identity import (
+    ProcessIdentity,
+    all_pids,
+    environment_of,
+    send_signal,
+    session_of,
+)
 
 JOB_ID_ENV: Final = "SPANLOOP_JOB_ID"
-"""The job that a process works for."""
+"""The id of the job that a process belongs to."""
 
 JOB_TOKEN_ENV: Final = "SPANLOOP_JOB_TOKEN"  # noqa: S105 - the name of a variable
-"""The fencing token that the scheduler gives to the process that runs the job."""
+"""The fencing token that the scheduler passes to the runner."""
 
 POLL_S: Final = 0.02
 KILL_TIMEOUT_S: Final = 10.0
 
 
 class JobMark(NamedTuple):
-    """What the environment of a job's processes says, whatever session they moved to."""
+    """Marks a job's processes by their environment, which they keep in any session."""
 
     job_id: str
     newest_token: int
-    """Processes of later leases than this one are somebody else's."""
+    """Token of the lease; processes with a newer token belong to another lease."""
 
     def is_on(self, environment: bytes) -> bool:
-        """Whether ``environment`` (of /proc) is that of a process of the job, of this lease or an earlier one."""
+        """Whether ``environment`` (from /proc) belongs to the job, under this lease or an earlier one."""
         lines = environment.split(b"\0")
         prefix = f"{JOB_TOKEN_ENV}=".encode()
         if f"{JOB_ID_ENV}={self.job_id}".encode() not in lines:
@@ -39,13 +45,13 @@ class JobMark(NamedTuple):
         return any(token.isdigit() and int(token) <= self.newest_token for token in tokens)
 
 
-def members(leader: ProcessIdentity | None, mark: JobMark) -> list[ProcessIdentity]:
-    """The job's processes on this machine: the leader's session, and whoever carries the job's environment.
+def find_job_processes(leader: ProcessIdentity | None, mark: JobMark) -> list[ProcessIdentity]:
+    """Return the job's processes on this machine: the leader's session, and processes with the job's environment.
 
-    The session counts only while its leader can be recognised: running, or a zombie that its parent has not reaped.
-    Zombies are not members. The caller itself never is.
+    The session counts only while its leader is identifiable: running, or a zombie that its parent has not reaped.
+    Zombies and the calling process are not returned.
     """
-    is_known = leader is not None and leader.is_here and ProcessIdentity.of(leader.pid) == leader
+    is_known = leader is not None and leader.is_on_this_machine and ProcessIdentity.of(leader.pid) == leader
     session = leader.pid if leader is not None and is_known else None
     return [
         identity
@@ -55,27 +61,27 @@ def members(leader: ProcessIdentity | None, mark: JobMark) -> list[ProcessIdenti
     ]
 
 
-def end_members(leader: ProcessIdentity | None, mark: JobMark, *, grace_s: float) -> int:
-    """SIGTERM to all processes of a job, SIGKILL to those that are left after ``grace_s``; how many were ended."""
-    found = members(leader, mark)
-    send(signal.SIGTERM, found)
-    give_up_at = time.monotonic() + grace_s
-    while any(process.is_running() for process in found) and time.monotonic() < give_up_at:
+def end_job_processes(leader: ProcessIdentity | None, mark: JobMark, *, grace_s: float) -> int:
+    """Send SIGTERM to a job's processes, SIGKILL to those left after ``grace_s``; return the number of processes."""
+    processes = find_job_processes(leader, mark)
+    send_signal(signal.SIGTERM, processes)
+    deadline = time.monotonic() + grace_s
+    while any(process.is_running() for process in processes) and time.monotonic() < deadline:
         time.sleep(POLL_S)
-    return len({*found, *kill_members(leader, mark)})
+    return len({*processes, *kill_job_processes(leader, mark)})
 
 
-def kill_members(leader: ProcessIdentity | None, mark: JobMark) -> frozenset[ProcessIdentity]:
-    """Kill all processes of a job until none is left; which they were.
+def kill_job_processes(leader: ProcessIdentity | None, mark: JobMark) -> frozenset[ProcessIdentity]:
+    """Kill the processes of a job until none is left, and return them.
 
-    One that is still there after ``KILL_TIMEOUT_S`` hangs in the kernel: it dies as soon as it leaves it, and its
-    writes are refused meanwhile because its lease is lost.
+    A process that exists after ``KILL_TIMEOUT_S`` hangs in the kernel: it ends as soon as the system call returns.
+    Its writes are rejected meanwhile because its lease is lost.
     """
     killed: set[ProcessIdentity] = set()
-    give_up_at = time.monotonic() + KILL_TIMEOUT_S
-    while (found := members(leader, mark)) and time.monotonic() < give_up_at:
-        killed.update(found)
-        send(signal.SIGKILL, found)
+    deadline = time.monotonic() + KILL_TIMEOUT_S
+    while (processes := find_job_processes(leader, mark)) and time.monotonic() < deadline:
+        killed.update(processes)
+        send_signal(signal.SIGKILL, processes)
         time.sleep(POLL_S)
     return frozenset(killed)
 

@@ -1,4 +1,4 @@
-"""Where control state lies below the data directory; nothing here touches the disk."""
+"""Paths of the control state in the data directory; this module does not access the disk."""
 
 import os
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Protocol, Self, runtime_checkable
 
 @runtime_checkable
 class HasPath(Protocol):
-    """What ``spanloop.store.DataDir`` offers to a part that needs only its root."""
+    """The part of ``spanloop.datadir.DataDir`` that control state needs."""
 
     @property
     def path(self) -> Path:
@@ -25,7 +25,7 @@ class ControlPaths:
 
     @classmethod
     def of(cls, data_dir: str | os.PathLike[str] | HasPath) -> Self:
-        """The paths below ``data_dir``, which may be a ``DataDir`` or a plain path."""
+        """Return the paths in ``data_dir``, a ``DataDir`` or a path."""
         path = data_dir.path if isinstance(data_dir, HasPath) else Path(data_dir)
         return cls(path.expanduser().absolute())
 
@@ -40,13 +40,9 @@ class ControlPaths:
         return self.root / "models"
 
     def job(self, job_id: str) -> Path:
-        """The scratch folder of one job, the same for all its attempts."""
+        """Return the scratch folder of a job, shared by all its attempts."""
         return self.root / "jobs" / job_id
 
     def job_log(self, job_id: str) -> Path:
-        """What all attempts of the job printed, in order."""
+        """Return the log file that holds the output of all attempts of the job, in order."""
         return self.job(job_id) / "log.txt"
-
-    def job_spec(self, job_id: str) -> Path:
-        """The spec as JSON, written when the job starts; for people, the database is what counts."""
-        return self.job(job_id) / "spec.json"

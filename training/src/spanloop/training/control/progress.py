@@ -1,4 +1,4 @@
-"""What the process that runs a job says to the control state, under the fencing token that it was started with."""
+"""Report a job's progress from its runner process, under the runner's fencing token."""
 
 import os
 
@@ -16,17 +16,17 @@ def report_progress(
     step: int,
     total: int,
 ) -> None:
-    """Note that ``step`` of ``total`` optimiser steps are done; called by the job's own process.
+    """Store that ``step`` of ``total`` optimiser steps are completed; called by the runner process.
 
     Args:
-        data_dir: A ``DataDir`` or the path of one.
+        data_dir: The data directory, or its path.
         job_id: The job.
-        token: The fencing token that this process was started with: ``job_token()``.
-        step: Steps done, counted from the job's beginning and not from this attempt's.
-        total: Steps that the job will do.
+        token: The fencing token of this process: ``job_token()``.
+        step: Completed steps, counted over all attempts of the job.
+        total: Steps of the job in total.
 
     Raises:
-        LeaseLostError: The job was given to another runner, or is no longer running: stop.
+        LeaseLostError: Another runner holds the job, or it no longer runs; the process must stop.
     """
     if not 0 <= step <= total:
         raise ValueError(f"progress of job {job_id}: got step {step} of {total}, expected 0 ≤ step ≤ total")
@@ -36,7 +36,7 @@ def report_progress(
 
 
 def job_token() -> int:
-    """The fencing token of this process.
+    """Return the fencing token of this process.
 
     Raises:
         JobError: This process was not started by the scheduler.
@@ -44,7 +44,7 @@ def job_token() -> int:
     text = os.environ.get(JOB_TOKEN_ENV, "")
     if not text.isdecimal():
         raise JobError(
-            f"{JOB_TOKEN_ENV} is {text!r}: this process holds no lease on a job.",
+            f"{JOB_TOKEN_ENV} is {text!r}: this process has no lease on a job.",
             next_step="Let the scheduler run the job: spanloop up, then spanloop train.",
         )
     return int(text)

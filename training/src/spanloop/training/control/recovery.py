@@ -1,31 +1,31 @@
-"""Jobs whose scheduler went away: fenced off, ended, and queued again.
+"""Recover jobs whose scheduler ended: fence off their runners, end their processes, requeue them.
 
-The invariant: the lease is taken over first, which refuses every write of the former runner; only then its processes
-are ended, and only after that the job is queued again. A crash in between is recovered in the same way.
+Invariant: the lease is taken over first, which rejects every write of the former runner; then its processes are ended;
+then the job is requeued. The same steps recover from a crash in between.
 """
 
 import logging
 from datetime import datetime, timedelta
 
-from spanloop.training.control import leases, outcomes
+from spanloop.training.control import job_outcomes, leases
 from spanloop.training.control.clock import Clock
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.job_processes import JobMark, end_members
-from spanloop.training.control.leases import AbandonedLease, Lease
-from spanloop.training.control.processes import ProcessIdentity
+from spanloop.training.control.job_processes import JobMark, end_job_processes
+from spanloop.training.control.leases import Lease, OtherLease
+from spanloop.training.control.process_identity import ProcessIdentity
 
 log = logging.getLogger("spanloop.training.scheduler")
 
 
 class Recovery:
-    """Finds abandoned leases and brings their jobs back.
+    """Finds abandoned leases and requeues their jobs.
 
     Args:
         database: The control database.
-        owner: Identity of the scheduler that does it.
-        lease_s: For how long it holds what it takes over.
-        grace_s: Between SIGTERM and SIGKILL of orphans.
-        clock: Gives the present instant.
+        owner: Identity of this scheduler process.
+        lease_s: Duration of a lease that is taken over.
+        grace_s: Time between SIGTERM and SIGKILL of orphaned processes.
+        clock: Returns the current time.
     """
 
     def __init__(self, database: ControlDatabase, *, owner: str, lease_s: float, grace_s: float, clock: Clock) -> None:
@@ -36,27 +36,29 @@ class Recovery:
         self._clock = clock
 
     def recover(self, *, mine: frozenset[Lease]) -> None:
-        """Bring back all jobs whose lease has expired, or whose scheduler has surely ended."""
+        """Recover all jobs whose lease has expired or whose scheduler has certainly ended."""
         now = self._clock()
         with self._database.read() as session:
-            others = leases.leased_by_others(session, mine=mine)
-        for other in others:
+            other_leases = leases.list_other_leases(session, mine=mine)
+        for other in other_leases:
             if _is_abandoned(other, now):
                 self._take_over(other, now)
 
-    def _take_over(self, other: AbandonedLease, now: datetime) -> None:
+    def _take_over(self, other: OtherLease, now: datetime) -> None:
         with self._database.write() as session:
             lease = leases.take_over(session, other, owner=self._owner, until=now + self._lease)
         if lease is None:
             return
         leader = ProcessIdentity.parse(other.runner)
-        ended = end_members(leader, JobMark(other.job_id, other.token), grace_s=self._grace_s)
+        process_count = end_job_processes(leader, JobMark(other.job_id, other.token), grace_s=self._grace_s)
         with self._database.write() as session:
-            error = "The scheduler that ran the job went away."
-            state = outcomes.interrupted(session, lease, now=self._clock(), error=error)
-        log.warning("job %s: its scheduler went away; ended %d processes of it; now %s", other.job_id, ended, state)
+            error = "The scheduler that ran the job ended unexpectedly."
+            state = job_outcomes.requeue_interrupted(session, lease, now=self._clock(), error=error)
+        log.warning(
+            "job %s: its scheduler ended; ended %d of the job's processes; now %s", other.job_id, process_count, state
+        )
 
 
-def _is_abandoned(lease: AbandonedLease, now: datetime) -> bool:
+def _is_abandoned(lease: OtherLease, now: datetime) -> bool:
     owner = ProcessIdentity.parse(lease.owner)
-    return lease.until is None or lease.until < now or (owner is not None and owner.is_gone())
+    return lease.until is None or lease.until < now or (owner is not None and owner.has_ended())

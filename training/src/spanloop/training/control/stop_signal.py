@@ -1,6 +1,6 @@
-"""A wish to stop that a signal handler may set at any instant.
+"""A stop flag that a signal handler can set safely.
 
-``threading.Event`` may not: its ``set`` takes a lock that the interrupted ``wait`` may hold.
+``threading.Event`` is not safe there: its ``set`` takes a lock that the interrupted ``wait`` may hold.
 """
 
 import os
@@ -11,18 +11,18 @@ from typing import Self
 
 
 class StopRequest:
-    """Set once, by a signal or by a call; a context manager that puts the former signal handlers back."""
+    """A flag set by a signal or a call; a context manager that restores the previous signal handlers."""
 
     def __init__(self, *signals: signal.Signals) -> None:
         self._descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._former = {number: signal.signal(number, self._handle) for number in signals}
+        self._previous_handlers = {number: signal.signal(number, self._handle) for number in signals}
 
     def set(self) -> None:
-        """Ask to stop."""
+        """Request a stop."""
         os.eventfd_write(self._descriptor, 1)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether to stop, after at most ``timeout_s``."""
+        """Wait up to ``timeout_s``; return whether a stop was requested."""
         return bool(select.select([self._descriptor], [], [], timeout_s)[0])
 
     def __enter__(self) -> Self:
@@ -31,7 +31,7 @@ class StopRequest:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._former.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
         os.close(self._descriptor)
 

@@ -10,7 +10,7 @@ import polars as pl
 from spanloop.semconv.errors import SpanloopError
 from spanloop.store import Store
 
-from .intervals import Interval
+from .bootstrap import Interval
 
 
 class EvaluationError(SpanloopError):

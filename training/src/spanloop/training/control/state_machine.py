@@ -1,4 +1,4 @@
-"""The one state machine of a job, and the one function that moves a job along it.
+"""The state machine of a job, and the only function that writes a job's state.
 
 ::
 
@@ -8,8 +8,8 @@
       │  └── (retry) ◀───────────────┴──────┘  ▲
       └────────────────────────────────────────┘
 
-The invariant: no state is written anywhere else, and each move is one conditional UPDATE. A move whose condition does
-not hold any more changes nothing and says so.
+Invariant: each transition is one conditional UPDATE. A transition whose condition no longer holds changes nothing and
+returns False.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ from sqlalchemy.orm import Session
 from spanloop.semconv.enums import JobState
 from spanloop.training.control.tables import JobRow
 
-LEGAL_MOVES: Final[Mapping[JobState, frozenset[JobState]]] = MappingProxyType(
+LEGAL_TRANSITIONS: Final[Mapping[JobState, frozenset[JobState]]] = MappingProxyType(
     {
         JobState.QUEUED: frozenset({JobState.RUNNING, JobState.CANCELLED}),
         JobState.RUNNING: frozenset({JobState.QUEUED, JobState.CANCELLING, JobState.SUCCEEDED, JobState.FAILED}),
@@ -34,12 +34,12 @@ LEGAL_MOVES: Final[Mapping[JobState, frozenset[JobState]]] = MappingProxyType(
 )
 
 LEASED_STATES: Final = frozenset({JobState.RUNNING, JobState.CANCELLING})
-"""States in which some scheduler holds, or held, the lease."""
+"""States in which a scheduler holds, or held, the lease."""
 
 FINAL_STATES: Final = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})
 
 
-def move(
+def transition(
     session: Session,
     job_id: str,
     origins: Collection[JobState],
@@ -48,22 +48,22 @@ def move(
     token: int | None = None,
     values: Mapping[str, object] = MappingProxyType({}),
 ) -> bool:
-    """Move the job from any of ``origins`` to ``target``; False when it is in none of them, or the lease is lost.
+    """Change the state from one of ``origins`` to ``target``; return False if it is another one or the lease is lost.
 
     Args:
-        session: A writing session.
+        session: A write session.
         job_id: The job.
-        origins: States that the job may be in.
-        target: The state that it gets.
-        token: The fencing token that must still be the job's; None for moves that need no lease.
-        values: Further columns of the job to set in the same statement.
+        origins: Allowed current states.
+        target: The new state.
+        token: The fencing token that the job must still have; None for transitions without a lease.
+        values: Other columns to set in the same statement.
 
     Raises:
-        ValueError: The state machine has no such move: a mistake in the calling code.
+        ValueError: The state machine has no such transition: a bug in the calling code.
     """
     for origin in origins:
-        if target not in LEGAL_MOVES[origin]:
-            raise ValueError(f"illegal move of job {job_id}: {origin} → {target}")
+        if target not in LEGAL_TRANSITIONS[origin]:
+            raise ValueError(f"illegal transition of job {job_id}: {origin} → {target}")
     statement = update(JobRow).where(JobRow.job_id == job_id, JobRow.state.in_([str(origin) for origin in origins]))
     if token is not None:
         statement = statement.where(JobRow.lease_token == token)

@@ -1,8 +1,8 @@
-"""Folders that appear whole or not at all.
+"""Copy model folders atomically: a folder appears complete or not at all.
 
-A folder is copied to a temporary name beside its place, every file and directory of it is fsynced, and only then is it
-renamed. The trade-off: a copy costs the disk twice while it runs, and an fsync for each file. A killed copy leaves a
-folder whose name starts with ``.incoming-`` and says which process made it; the next copy clears it away.
+A folder is copied to a temporary name beside its target, all its files and directories are fsynced, and then it is
+renamed. Trade-off: a copy needs twice the disk space while it runs, and one fsync for each file. A killed copy leaves
+a folder named ``.incoming-`` and the identity of its process; the next copy removes it.
 """
 
 import errno
@@ -15,71 +15,71 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import DataDirectoryError, JobError
-from spanloop.training.control.processes import ProcessIdentity
+from spanloop.training.control.process_identity import ProcessIdentity
 
 INCOMING_PREFIX: Final = ".incoming-"
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 WEIGHT_PATTERNS: Final = ("*.safetensors", "pytorch_model*.bin")
 
 
-class FolderFacts(NamedTuple):
-    """What was learnt of a model folder while it was copied."""
+class CopiedFolder(NamedTuple):
+    """Hash and size of a copied model folder."""
 
     weights_sha256: str
-    """SHA-256 over the weight files in the order of their names: each name, its length in bytes, its content."""
+    """SHA-256 over the weight files, sorted by name: name, length in bytes and content of each."""
     size_bytes: int
 
 
 def check_model_folder(source: Path) -> None:
-    """Refuse what is no Hugging Face model folder.
+    """Check that ``source`` is a Hugging Face model folder.
 
     Raises:
-        JobError: It is no directory, or has no config.json or no weights.
+        JobError: It is not a directory, or has no config.json or no weights.
     """
     if not source.is_dir():
-        raise JobError(f"{source} is no directory; a model version is a Hugging Face folder.")
+        raise JobError(f"{source} is not a directory; a model version is a Hugging Face folder.")
     if not (source / "config.json").is_file():
         raise JobError(f"{source} has no config.json; a model version is a Hugging Face folder.")
     if not _weight_files(source):
         raise JobError(f"{source} has no weights: expected {' or '.join(WEIGHT_PATTERNS)}.")
 
 
-def copy_incoming(source: Path, parent: Path) -> tuple[Path, FolderFacts]:
-    """Copy ``source`` to a temporary folder in ``parent`` and fsync all of it; links are followed.
+def copy_to_incoming(source: Path, parent: Path) -> tuple[Path, CopiedFolder]:
+    """Copy ``source`` to a temporary folder in ``parent`` and fsync it; symbolic links are followed.
 
     Raises:
-        DataDirectoryError: The disk has no room, or a file cannot be read or written.
+        DataDirectoryError: The disk is full, or a file cannot be read or written.
     """
     parent.mkdir(parents=True, exist_ok=True)
     clear_incoming(parent)
     size_bytes = sum(path.stat().st_size for path in _files(source))
     free_bytes = shutil.disk_usage(parent).free
     if free_bytes < size_bytes:
-        raise _no_room(parent, size_bytes, free_bytes)
-    temporary = parent / f"{INCOMING_PREFIX}{ProcessIdentity.own().file_name}-{secrets.token_hex(4)}"
+        raise _disk_full(parent, size_bytes, free_bytes)
+    temporary = parent / f"{INCOMING_PREFIX}{ProcessIdentity.current().file_name}-{secrets.token_hex(4)}"
     try:
         digest = _copy_tree(source, temporary)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise _no_room(parent, size_bytes, shutil.disk_usage(parent).free) from error
+            raise _disk_full(parent, size_bytes, shutil.disk_usage(parent).free) from error
         raise DataDirectoryError(
             f"The model folder {source} could not be copied to {parent}: {error}.",
             next_step="Check that the source is readable and the data directory writable by you.",
         ) from error
-    return temporary, FolderFacts(digest, size_bytes)
+    return temporary, CopiedFolder(digest, size_bytes)
 
 
 def clear_incoming(parent: Path) -> None:
-    """Remove what killed processes left half-copied in ``parent``."""
+    """Remove incomplete copies of ended processes in ``parent``."""
     for leftover in parent.glob(f"{INCOMING_PREFIX}*"):
-        maker = ProcessIdentity.from_file_name(leftover.name.removeprefix(INCOMING_PREFIX).rpartition("-")[0])
-        if maker is None or maker.is_gone():
+        owner = ProcessIdentity.from_file_name(leftover.name.removeprefix(INCOMING_PREFIX).rpartition("-")[0])
+        if owner is None or owner.has_ended():
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def put_in_place(temporary: Path, target: Path) -> None:
-    """Rename a complete folder to its name; durable when this returns. A leftover at ``target`` is replaced."""
+def rename_into_place(temporary: Path, target: Path) -> None:
+    """Rename a complete folder durably to ``target``, replacing a leftover folder there."""
     if target.exists():
         shutil.rmtree(target)
     temporary.rename(target)
@@ -95,23 +95,23 @@ def _copy_tree(source: Path, target: Path) -> str:
         copy.parent.mkdir(parents=True, exist_ok=True)
         if path in weights:
             digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
-        _copy_file(path, copy, absorb=digest.update if path in weights else _ignore)
+        _copy_file(path, copy, on_chunk=digest.update if path in weights else _ignore)
     for folder in sorted({target, *(path for path in target.rglob("*") if path.is_dir())}, reverse=True):
         _fsync(folder)
     return digest.hexdigest()
 
 
-def _copy_file(source: Path, target: Path, *, absorb: Callable[[bytes], None]) -> None:
+def _copy_file(source: Path, target: Path, *, on_chunk: Callable[[bytes], None]) -> None:
     with source.open("rb") as reader, target.open("xb") as writer:
         while chunk := reader.read(CHUNK_BYTES):
             writer.write(chunk)
-            absorb(chunk)
+            on_chunk(chunk)
         writer.flush()
         os.fsync(writer.fileno())
 
 
 def _ignore(_chunk: bytes) -> None:
-    """For files that are no weights."""
+    """Ignore the content of files that are not weights."""
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -130,8 +130,8 @@ def _fsync(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _no_room(parent: Path, size_bytes: int, free_bytes: int) -> DataDirectoryError:
+def _disk_full(parent: Path, size_bytes: int, free_bytes: int) -> DataDirectoryError:
     return DataDirectoryError(
-        f"No room for a model of {size_bytes} bytes in {parent}: {free_bytes} bytes are free.",
+        f"Not enough disk space for a model of {size_bytes} bytes in {parent}: {free_bytes} bytes are free.",
         next_step="Free disk space, for example by removing old versions: spanloop models list",
     )

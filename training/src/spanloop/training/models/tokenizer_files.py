@@ -1,6 +1,6 @@
-"""What a model folder's JSON files say about its vocabulary and its special tokens; and a folder with that mended.
+"""A model folder's vocabulary and special tokens, read from its JSON files, and a copy of the folder with other tokens.
 
-Mending never touches the folder: it makes another one beside, of links to its files and of the few that differ.
+Overrides never change the folder: a temporary folder links to its files and replaces the few that differ.
 """
 
 import json
@@ -15,7 +15,7 @@ from spanloop.semconv.errors import ConfigurationError, JobError
 _ROLES: Final = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
-class ModelText(NamedTuple):
+class TokenizerInfo(NamedTuple):
     """How a model reads and writes text."""
 
     config: Mapping[str, Any]
@@ -42,7 +42,7 @@ class ModelText(NamedTuple):
         return self.special_tokens.get("pad_token")
 
 
-def read_model_text(folder: Path) -> ModelText:
+def read_tokenizer_info(folder: Path) -> TokenizerInfo:
     """Read the JSON files of a Hugging Face folder.
 
     Raises:
@@ -60,7 +60,7 @@ def read_model_text(folder: Path) -> ModelText:
     special = {role: _token(fields[role]) for role in _ROLES if fields.get(role)}
     text = config.get("text_config") or config
     size = text.get("vocab_size")
-    return ModelText(
+    return TokenizerInfo(
         config=config,
         vocabulary_size=size if isinstance(size, int) else None,
         tokens=tokens,
@@ -71,7 +71,9 @@ def read_model_text(folder: Path) -> ModelText:
 
 
 @contextmanager
-def mended(folder: Path, *, chat_template: Path | None = None, eos: str = "", pad: str = "") -> Generator[Path]:
+def folder_with_overrides(
+    folder: Path, *, chat_template: Path | None = None, eos: str = "", pad: str = ""
+) -> Generator[Path]:
     """The folder with another chat template, end-of-turn token or pad token, for as long as the context lasts.
 
     Raises:
@@ -81,7 +83,7 @@ def mended(folder: Path, *, chat_template: Path | None = None, eos: str = "", pa
     if chat_template is None and not eos and not pad:
         yield folder
         return
-    changed = _mended_tokens(folder, eos=eos, pad=pad)
+    changed = _changed_token_files(folder, eos=eos, pad=pad)
     if chat_template is not None:
         changed["tokenizer_config.json"] = {
             key: value
@@ -150,12 +152,12 @@ def _end_tokens(
     return tuple(dict.fromkeys([*own, *(names[index] for index in ids if index in names)]))
 
 
-def _mended_tokens(folder: Path, *, eos: str, pad: str) -> dict[str, dict[str, Any]]:
+def _changed_token_files(folder: Path, *, eos: str, pad: str) -> dict[str, dict[str, Any]]:
     """The files that differ, by name."""
     chosen = {role: token for role, token in (("eos_token", eos), ("pad_token", pad)) if token}
     if not chosen:
         return {}
-    text = read_model_text(folder)
+    text = read_tokenizer_info(folder)
     for role, token in chosen.items():
         if token not in text.tokens:
             raise ConfigurationError(

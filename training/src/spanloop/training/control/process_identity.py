@@ -1,7 +1,7 @@
-"""Processes by an identity that is never reused.
+"""Identify processes uniquely, although the kernel reuses pids.
 
-A pid alone says nothing: it is given again. The identity is machine, pid and the kernel's start time of the process in
-clock ticks; a process is signalled only when all of it matches. Linux only: it reads ``/proc``.
+The identity is machine, pid and the kernel's start time of the process in clock ticks; a process gets a signal only if
+all three match. Linux only: reads ``/proc``.
 """
 
 import os
@@ -19,56 +19,56 @@ STAT_START_TICKS: Final = 19
 
 
 class ProcessIdentity(NamedTuple):
-    """One process on one machine, for good."""
+    """A unique identity of one process on one machine."""
 
     machine: str
-    """Boot id and pid namespace, in which the pid counts."""
+    """Boot id and pid namespace that the pid belongs to."""
     pid: int
     start_ticks: int
 
     @classmethod
-    def own(cls) -> Self:
-        """This process."""
-        found = cls.of(os.getpid())
-        if found is None:
-            raise RuntimeError("a process without an entry in /proc: spanloop's scheduler needs Linux")
-        return found
+    def current(cls) -> Self:
+        """Return the identity of the calling process."""
+        identity = cls.of(os.getpid())
+        if identity is None:
+            raise RuntimeError("this process has no entry in /proc: spanloop's scheduler needs Linux")
+        return identity
 
     @classmethod
     def of(cls, pid: int) -> Self | None:
-        """The process that has ``pid`` now, a zombie too; None when there is none."""
+        """Return the identity of the process (or zombie) that has ``pid`` now; None if there is none."""
         stat = _stat(pid)
         return None if stat is None else cls(this_machine(), pid, int(stat[STAT_START_TICKS]))
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """The identity that ``str()`` wrote; None for any other text."""
-        machine, _, rest = text.partition(":")
-        pid, _, ticks = rest.partition(":")
+        """Parse the result of ``str()``; return None for any other text."""
+        machine, _, remainder = text.partition(":")
+        pid, _, ticks = remainder.partition(":")
         return cls(machine, int(pid), int(ticks)) if pid.isdecimal() and ticks.isdecimal() else None
 
     @classmethod
     def from_file_name(cls, text: str) -> Self | None:
-        """The identity that ``file_name`` wrote; None for any other text."""
+        """Parse the result of ``file_name``; return None for any other text."""
         return cls.parse(text.replace("+", ":"))
 
     @property
     def file_name(self) -> str:
-        """The identity in characters that suit a file name."""
+        """The identity in characters that are safe in file names."""
         return str(self).replace(":", "+")
 
     @property
-    def is_here(self) -> bool:
-        """Whether it ran on this machine since its last boot, so that we can look."""
+    def is_on_this_machine(self) -> bool:
+        """Whether it belongs to this boot of this machine, so that /proc can be read."""
         return self.machine == this_machine()
 
-    def is_gone(self) -> bool:
-        """Whether the process has surely ended; False when it runs elsewhere and nobody can tell."""
-        return self.is_here and not self.is_running()
+    def has_ended(self) -> bool:
+        """Whether the process has certainly ended; False if it belongs to another machine."""
+        return self.is_on_this_machine and not self.is_running()
 
     def is_running(self) -> bool:
-        """Whether the process exists here and now, and is no zombie."""
-        stat = _stat(self.pid) if self.is_here else None
+        """Whether the process exists on this machine and is not a zombie."""
+        stat = _stat(self.pid) if self.is_on_this_machine else None
         return stat is not None and int(stat[STAT_START_TICKS]) == self.start_ticks and stat[STAT_STATE] != "Z"
 
     def __str__(self) -> str:
@@ -77,14 +77,14 @@ class ProcessIdentity(NamedTuple):
 
 @cache
 def this_machine() -> str:
-    """Names this boot of this machine and this pid namespace."""
+    """Return an identifier of this machine's boot and pid namespace."""
     boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
     namespace = (PROC / "self/ns/pid").readlink().name
     return f"{boot}.{namespace.strip('pid:[]')}"
 
 
-def send(number: signal.Signals, targets: Iterable[ProcessIdentity]) -> None:
-    """Signal each process, if it is still the same one. The pidfd pins it between the look and the signal."""
+def send_signal(number: signal.Signals, targets: Iterable[ProcessIdentity]) -> None:
+    """Signal each process if its identity still matches; a pidfd prevents pid reuse between check and signal."""
     for target in targets:
         try:
             descriptor = os.pidfd_open(target.pid)
@@ -100,18 +100,18 @@ def send(number: signal.Signals, targets: Iterable[ProcessIdentity]) -> None:
 
 
 def all_pids() -> list[int]:
-    """The pids that there are now."""
+    """Return all current pids."""
     return [int(entry.name) for entry in PROC.iterdir() if entry.name.isdecimal()]
 
 
 def session_of(pid: int) -> int | None:
-    """The session that a process is in; None when there is no such process."""
+    """Return the session id of a process; None if there is no such process."""
     stat = _stat(pid)
     return None if stat is None else int(stat[STAT_SESSION])
 
 
 def environment_of(pid: int) -> bytes:
-    """The environment that a process was started with, empty when it is gone or another user's."""
+    """Return the initial environment of a process; empty if it has ended or belongs to another user."""
     try:
         return (PROC / str(pid) / "environ").read_bytes()
     except OSError:

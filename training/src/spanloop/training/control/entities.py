@@ -1,4 +1,4 @@
-"""Jobs and schedules as values, and how they are read from their rows."""
+"""Jobs and schedules as immutable values, and their conversion from database rows."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.training.control.states import FINAL_STATES
+from spanloop.training.control.state_machine import FINAL_STATES
 from spanloop.training.control.tables import JobRow, ScheduleRow
 from spanloop.training.job_spec import JobSpec
 
@@ -22,87 +22,87 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job as it was when it was read."""
+    """Snapshot of one job."""
 
     id: str
     spec: JobSpec
     state: JobState
     attempt: int
-    """How often it was started; 0 before the first start."""
+    """Number of starts; 0 before the first start."""
     created_at: datetime
     started_at: datetime | None
-    """Start of the last attempt; None while the job waits for one."""
+    """Start of the last attempt; None while the job is queued."""
     finished_at: datetime | None
     step: int
-    """Steps that the runner reported as done; a resumed attempt goes on from its checkpoint."""
+    """Steps that the runner reported as completed; a resumed attempt continues from its checkpoint."""
     steps_total: int
-    """Steps that the runner will do; before it said so, the spec's."""
+    """Steps in total: the runner's figure, or the spec's before the runner has reported one."""
     error: str
-    """Why it failed, or why the last attempt ended; empty without a reason."""
+    """Why the job failed or its last attempt ended; empty if there is no reason."""
     model_version: str
-    """``name@version`` that it registered; empty before that."""
+    """The ``name@version`` that it registered; empty before that."""
     schedule_id: str | None
-    """The schedule that submitted it; None when a person did."""
+    """The schedule that submitted it; None if the user did."""
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more will happen to it without a retry."""
+        """Whether it is in a final state, which only a retry changes."""
         return self.state in FINAL_STATES
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One schedule as it was when it was read."""
+    """Snapshot of one schedule."""
 
     id: str
     spec: JobSpec
     cron: str | None
     """Five cron fields, in UTC; None for a schedule that fires once."""
     next_at: datetime | None
-    """The firing that is due next; None when there is none left."""
+    """The next firing; None if there is none left."""
     last_at: datetime | None
-    """When it last submitted a job."""
+    """Time of the last submitted job."""
     last_job_id: str | None
-    """The job that it last submitted."""
+    """The last submitted job."""
     created_at: datetime
 
 
-def spec_of(row: JobRow | ScheduleRow) -> JobSpec:
-    """The spec in ``row``.
+def parse_spec(row: JobRow | ScheduleRow) -> JobSpec:
+    """Return the spec in ``row``.
 
     Raises:
-        DataDirectoryError: Another version of spanloop wrote it, with settings that this one does not know.
+        DataDirectoryError: Another version of spanloop wrote it, with settings that this version does not know.
     """
     try:
         return JobSpec.model_validate_json(row.spec)
     except ValidationError as error:
         owner = row.job_id if isinstance(row, JobRow) else row.schedule_id
-        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
         raise DataDirectoryError(
-            f"The stored spec of {owner} is not one that this spanloop understands: {wrong}.",
+            f"The stored spec of {owner} cannot be read by this version of spanloop: {problems}.",
             next_step="Use the version of spanloop that wrote it, or another data directory (--data-dir).",
         ) from error
 
 
-def readable(rows: Iterable[Row], value_of: Callable[[Row], Value]) -> list[Value]:
-    """What ``value_of`` makes of the rows; those that another version of spanloop wrote are logged and left out."""
-    found: list[Value] = []
+def skip_unreadable(rows: Iterable[Row], value_of: Callable[[Row], Value]) -> list[Value]:
+    """Return ``value_of(row)`` for all rows; log and skip rows that another version of spanloop wrote."""
+    values: list[Value] = []
     for row in rows:
         try:
-            found.append(value_of(row))
+            values.append(value_of(row))
         except DataDirectoryError as error:
             _warn_once(str(error))
-    return found
+    return values
 
 
 @cache
 def _warn_once(text: str) -> None:
-    log.warning("left out: %s", text)
+    log.warning("skipped: %s", text)
 
 
-def job_of(row: JobRow) -> Job:
-    """The job in ``row``."""
-    spec = spec_of(row)
+def job_from_row(row: JobRow) -> Job:
+    """Return the job in ``row``."""
+    spec = parse_spec(row)
     return Job(
         id=row.job_id,
         spec=spec,
@@ -119,11 +119,11 @@ def job_of(row: JobRow) -> Job:
     )
 
 
-def schedule_of(row: ScheduleRow) -> Schedule:
-    """The schedule in ``row``."""
+def schedule_from_row(row: ScheduleRow) -> Schedule:
+    """Return the schedule in ``row``."""
     return Schedule(
         id=row.schedule_id,
-        spec=spec_of(row),
+        spec=parse_spec(row),
         cron=row.cron or None,
         next_at=row.next_at,
         last_at=row.last_at,

@@ -1,0 +1,90 @@
+"""Outcomes of a job's attempt, written by the holder of its lease.
+
+Invariant: each outcome sets the job's next state and releases the lease in one statement, under the fencing token. A
+cancellation request that arrived meanwhile overrides every outcome.
+"""
+
+from datetime import datetime
+
+from sqlalchemy.orm import Session
+
+from spanloop.semconv.enums import JobState
+from spanloop.semconv.errors import DataDirectoryError
+from spanloop.training.control.entities import parse_spec
+from spanloop.training.control.job_queue import find_job
+from spanloop.training.control.leases import Lease, LeaseLostError
+from spanloop.training.control.state_machine import FINAL_STATES, transition
+
+
+def mark_succeeded(session: Session, lease: Lease, *, now: datetime) -> JobState:
+    """Record that the runner succeeded.
+
+    Raises:
+        LeaseLostError: Another runner holds the lease.
+    """
+    return _record(session, lease, JobState.SUCCEEDED, now=now, error="")
+
+
+def mark_failed(session: Session, lease: Lease, *, now: datetime, error: str) -> JobState:
+    """Record that the runner exited with an error; the job is not restarted, because the error would recur.
+
+    Raises:
+        LeaseLostError: Another runner holds the lease.
+    """
+    return _record(session, lease, JobState.FAILED, now=now, error=error)
+
+
+def requeue_released(session: Session, lease: Lease, *, now: datetime) -> JobState:
+    """Requeue the job because the scheduler stops; this attempt does not count towards ``max_attempts``.
+
+    Raises:
+        LeaseLostError: Another runner holds the lease.
+    """
+    return _record(session, lease, JobState.QUEUED, now=now, error="")
+
+
+def requeue_interrupted(session: Session, lease: Lease, *, now: datetime, error: str) -> JobState:
+    """Requeue the job after its runner or scheduler was killed; it fails after ``max_attempts`` interruptions.
+
+    Raises:
+        LeaseLostError: Another runner holds the lease.
+    """
+    row = find_job(session, lease.job_id)
+    count = row.interruptions + 1
+    try:
+        max_attempts = parse_spec(row).max_attempts
+    except DataDirectoryError as spec_error:
+        # The next start would fail for this reason.
+        return _record(session, lease, JobState.FAILED, now=now, error=f"{error}\n{spec_error}", interruptions=count)
+    if count < max_attempts:
+        return _record(session, lease, JobState.QUEUED, now=now, error=error, interruptions=count)
+    error = f"{error}\nIt was started {count} times, the maximum that max_attempts allows."
+    return _record(session, lease, JobState.FAILED, now=now, error=error, interruptions=count)
+
+
+def _record(
+    session: Session,
+    lease: Lease,
+    target: JobState,
+    *,
+    now: datetime,
+    error: str,
+    interruptions: int | None = None,
+) -> JobState:
+    values: dict[str, object] = {"lease_owner": "", "lease_until": None, "runner": ""}
+    ended: dict[str, object] = {"error": error, "finished_at": now if target in FINAL_STATES else None}
+    if target is JobState.QUEUED:
+        ended["started_at"] = None
+    counted = {} if interruptions is None else {"interruptions": interruptions}
+    if transition(
+        session, lease.job_id, {JobState.RUNNING}, target, token=lease.token, values=values | ended | counted
+    ):
+        return target
+    cancelled = values | {"finished_at": now}
+    if transition(
+        session, lease.job_id, {JobState.CANCELLING}, JobState.CANCELLED, token=lease.token, values=cancelled
+    ):
+        return JobState.CANCELLED
+    raise LeaseLostError(
+        f"Job {lease.job_id}: the lease with token {lease.token} is lost; its outcome was not written."
+    )

@@ -1,0 +1,106 @@
+"""The job queue: insert, find, cancel and requeue jobs, and lease the next job.
+
+The next job is the oldest queued one (`lease_next_job`).
+"""
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from spanloop.semconv.enums import JobState
+from spanloop.semconv.errors import JobError
+from spanloop.training.control.leases import Lease
+from spanloop.training.control.state_machine import transition
+from spanloop.training.control.tables import JobRow
+from spanloop.training.job_spec import JobSpec
+
+
+def insert_job(
+    session: Session,
+    spec: JobSpec,
+    *,
+    now: datetime,
+    schedule_id: str | None = None,
+    fired_for: datetime | None = None,
+) -> JobRow:
+    """Insert a queued job; the database rejects a second one for the same firing of a schedule."""
+    row = JobRow(
+        job_id=new_id(str(spec.kind), now),
+        spec=spec.model_dump_json(),
+        state=str(JobState.QUEUED),
+        attempt=0,
+        interruptions=0,
+        created_at=now,
+        step=0,
+        steps_total=0,
+        error="",
+        model_version="",
+        lease_token=0,
+        lease_owner="",
+        runner="",
+        schedule_id=schedule_id,
+        fired_for=fired_for,
+    )
+    session.add(row)
+    session.flush()
+    return row
+
+
+def new_id(prefix: str, now: datetime) -> str:
+    """Return a unique id that sorts by time."""
+    return f"{prefix}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
+
+
+def find_job(session: Session, job_id: str) -> JobRow:
+    """Return the row of ``job_id``.
+
+    Raises:
+        JobError: There is no such job.
+    """
+    row = session.get(JobRow, job_id, populate_existing=True)
+    if row is None:
+        raise JobError(f"There is no job {job_id!r}.", next_step="See them: spanloop jobs list")
+    return row
+
+
+def list_jobs(session: Session, *, limit: int) -> Sequence[JobRow]:
+    """Return jobs, newest first."""
+    return session.scalars(select(JobRow).order_by(JobRow.created_at.desc(), JobRow.job_id.desc()).limit(limit)).all()
+
+
+def request_cancel(session: Session, job_id: str, *, now: datetime) -> None:
+    """Cancel a queued job; request that the scheduler ends a running one. A finished job does not change."""
+    if not transition(session, job_id, {JobState.QUEUED}, JobState.CANCELLED, values={"finished_at": now}):
+        transition(session, job_id, {JobState.RUNNING}, JobState.CANCELLING)
+
+
+def requeue_finished(session: Session, job_id: str) -> bool:
+    """Requeue a failed or cancelled job with its attempts reset; return False if it is neither."""
+    values = {"started_at": None, "finished_at": None, "interruptions": 0, "error": "", "runner": "", "lease_owner": ""}
+    return transition(session, job_id, {JobState.FAILED, JobState.CANCELLED}, JobState.QUEUED, values=values)
+
+
+def has_queued_job(session: Session) -> bool:
+    """Whether the queue has a job for ``lease_next_job``; does not take the write lock."""
+    queued = select(JobRow.job_id).where(JobRow.state == str(JobState.QUEUED))
+    return session.scalars(queued.limit(1)).first() is not None
+
+
+def lease_next_job(session: Session, *, owner: str, now: datetime, until: datetime) -> Lease | None:
+    """Decide which job runs next: lease the oldest queued job; return None if the queue is empty."""
+    queued = select(JobRow).where(JobRow.state == str(JobState.QUEUED)).order_by(JobRow.created_at, JobRow.job_id)
+    for row in session.scalars(queued.limit(8)).all():
+        values = {
+            "attempt": row.attempt + 1,
+            "lease_token": row.lease_token + 1,
+            "lease_owner": owner,
+            "lease_until": until,
+            "runner": "",
+            "started_at": now,
+        }
+        if transition(session, row.job_id, {JobState.QUEUED}, JobState.RUNNING, token=row.lease_token, values=values):
+            return Lease(row.job_id, row.lease_token)
+    return None
