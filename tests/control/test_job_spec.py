@@ -58,7 +58,7 @@ def test_what_is_wrong_is_refused(wrong: dict[str, object]) -> None:
 
 
 def test_settings_of_grpo_are_refused_for_sft() -> None:
-    with pytest.raises(ValidationError, match="epochs: a setting of grpo"):
+    with pytest.raises(ValidationError, match="epochs: a grpo setting"):
         JobSpec(kind=JobKind.SFT, base="tiny@v1", epochs=2)
     assert JobSpec(kind=JobKind.SFT, base="tiny@v1", min_reward=0.5).min_reward == 0.5
 

@@ -153,7 +153,7 @@ def test_a_spec_of_another_version_is_refused_and_costs_its_neighbours_nothing(
         session.get_one(JobRow, job.id).spec = OF_ANOTHER_VERSION
         session.get_one(ScheduleRow, nightly.id).spec = OF_ANOTHER_VERSION
     with pytest.raises(
-        DataDirectoryError, match=rf"{job.id} is not one(?s:.*)quantum: Extra(?s:.*)version of spanloop"
+        DataDirectoryError, match=rf"{job.id} cannot be read(?s:.*)quantum: Extra(?s:.*)version of spanloop"
     ):
         api.get(job.id)
     assert {found.id for found in api.list()} == {before.id, after.id}

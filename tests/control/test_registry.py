@@ -80,7 +80,7 @@ def test_names_that_are_none_are_refused(registry: Registry, model_folder: Path,
 
 
 def test_what_is_no_model_folder_is_refused(registry: Registry, model_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(JobError, match="no directory"):
+    with pytest.raises(JobError, match="not a directory"):
         registry.add("tiny", tmp_path / "nowhere")
     (model_folder / "model.safetensors").unlink()
     with pytest.raises(JobError, match="no weights"):

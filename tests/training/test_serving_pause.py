@@ -43,7 +43,7 @@ def test_the_engine_is_held_stopped_until_the_end(
         wait_until(lambda: len(gateway.asked) > 3)
     assert gateway.asked[-1] == ("resume", {"holder": "job j1"})
     assert gateway.paths == ["pause", "resume"]
-    assert said == ["serving is paused while this job trains (engine: paused)", "serving goes on"]
+    assert said == ["serving is paused while this job trains (engine: paused)", "serving is resumed"]
 
 
 @pytest.mark.parametrize("error", [JobError("diverged"), SystemExit(143), KeyboardInterrupt()])
@@ -83,14 +83,14 @@ def test_a_gateway_that_comes_up_later_is_paused_then(pause: ServingPause, data_
         assert said == ["no gateway runs, so no serving is paused"]
         with gateway_stand_in(data_dir) as late:
             wait_until(lambda: late.state == "paused")
-    assert "it serves again by itself" in said[-1]
+    assert "it serves again when the pause expires" in said[-1]
 
 
 def test_a_gateway_that_cannot_pause_fails_the_job_before_it_trains(
     pause: ServingPause, gateway: GatewayStandIn
 ) -> None:
     gateway.refusals["pause"] = (409, "it serves from an upstream")
-    with pytest.raises(JobError, match=r"refused \(409\): it serves from an upstream") as caught, pause:
+    with pytest.raises(JobError, match=r"rejected \(409\): it serves from an upstream") as caught, pause:
         pause.begin()
     assert "without pause_serving" in caught.value.next_step
     assert gateway.paths == ["pause"]

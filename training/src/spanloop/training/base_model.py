@@ -1,4 +1,4 @@
-"""What a job needs to know of its base model, read and checked before anything starts; no torch."""
+"""Check a job's base model and read its limits before training starts; no torch."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from .models.tokenizer_files import read_json
 
 
 class BaseModelFacts(NamedTuple):
-    """One registered model folder that can be trained."""
+    """A registered model folder that can be trained."""
 
     reference: str
     """``name@version``."""
@@ -23,7 +23,7 @@ def read_base_model(reference: str, path: Path) -> BaseModelFacts:
     """Check the Hugging Face folder ``path`` and read its limits.
 
     Raises:
-        JobError: It cannot be trained: weights cut short, no chat template, a turn that never ends, …
+        JobError: It cannot be trained: truncated weights, no chat template, no end-of-turn token, …
     """
     require_model(reference, path)
     config = read_json(path / "config.json")

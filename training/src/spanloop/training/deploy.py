@@ -1,6 +1,6 @@
-"""Serve a registered version: tell the running gateway, and record the deployment once it has confirmed.
+"""Deploy a registered model version to the running gateway, and record the deployment after its confirmation.
 
-The invariant: the registry's newest deployment is one that the gateway answered for. A refused one leaves no record.
+Invariant: the gateway confirmed every recorded deployment. A failed deployment is not recorded.
 """
 
 import os
@@ -12,15 +12,15 @@ import httpx
 
 from spanloop.semconv.errors import JobError, ServiceError
 from spanloop.training.control.paths import ControlPaths, HasPath
-from spanloop.training.gateway_admin import GatewayAdmin, said
+from spanloop.training.gateway_admin import GatewayAdmin, response_text
 from spanloop.training.registry import ModelVersion, Registry
 
 DEPLOY_TIMEOUT_S: Final = 900.0
-"""An engine that starts afresh on a CPU with a large model takes minutes."""
+"""An engine that starts with a large model on a CPU takes minutes."""
 
 
 def pause_holder(job_id: str) -> str:
-    """The name under which a job pauses serving, and deploys in spite of it."""
+    """Return the holder name under which a job pauses serving; its own deployments ignore the pause."""
     return f"job {job_id}"
 
 
@@ -33,20 +33,20 @@ def deploy(
     timeout_s: float = DEPLOY_TIMEOUT_S,
     serving_path: Callable[[ModelVersion], Path] | None = None,
 ) -> ModelVersion:
-    """Have the gateway answer with ``reference`` from now on; returns when it does.
+    """Deploy ``reference``; return when the gateway serves it.
 
     Args:
-        data_dir: A ``DataDir`` or the path of one.
+        data_dir: The data directory, or its path.
         reference: ``name@version``, or ``name`` for its newest version.
-        job_id: The job that deploys, for the record.
-        token: The fencing token of the process that runs the job; with it, a stale runner deploys nothing.
-        timeout_s: How long the gateway may take.
-        serving_path: Gives the folder to serve; by default a copy with untied embeddings where the version needs one.
+        job_id: The job that deploys; stored with the deployment.
+        token: The fencing token of the runner; a stale token is rejected.
+        timeout_s: Timeout of the gateway's response.
+        serving_path: Returns the folder to serve; default: a copy with untied embeddings if the version needs one.
 
     Raises:
-        JobError: There is no such version, or its folder is gone.
+        JobError: There is no such version, or its folder was removed.
         NotRunningError: No gateway runs on this data directory.
-        ConfigurationError: The gateway's admin token is missing or refused.
+        ConfigurationError: The gateway's admin token is missing or invalid.
         ServiceError: The gateway could not serve it.
         LeaseLostError: ``token`` is stale.
     """
@@ -56,8 +56,8 @@ def deploy(
     model = registry.get(reference)
     if not model.path.is_dir():
         raise JobError(
-            f"The folder of {model.reference} is gone: {model.path}.",
-            next_step="Restore it from a backup, or deploy another version of: spanloop models list",
+            f"The folder of {model.reference} does not exist: {model.path}.",
+            next_step="Restore it from a backup, or deploy another version: spanloop models list",
         )
     gateway = GatewayAdmin.find(paths.root)
     folder = (serving_path or _untied_copy)(model)
@@ -70,7 +70,7 @@ def deploy(
 
 
 def _untied_copy(model: ModelVersion) -> Path:
-    # Needs torch and safetensors for a model with tied embeddings: imported only by those who deploy.
+    # Needs torch and safetensors for a model with tied embeddings: imported only for a deployment.
     from spanloop.training.serving_copy import serving_path  # noqa: PLC0415
 
     return serving_path(model)
@@ -82,19 +82,19 @@ def _post(gateway: GatewayAdmin, body: dict[str, str], *, timeout_s: float) -> h
     except httpx.TimeoutException as error:
         raise ServiceError(
             f"The gateway did not serve {body['name']}@{body['version']} within {timeout_s:.0f} s.",
-            next_step=f"See what its engine does in {gateway.root / 'logs' / 'gateway.log'}.",
+            next_step=f"Read the engine's log: {gateway.root / 'logs' / 'gateway.log'}",
         ) from error
     except httpx.HTTPError as error:
         raise ServiceError(
-            f"The gateway at {gateway.url} broke off while it deployed {body['name']}@{body['version']}: {error}.",
+            f"The gateway at {gateway.url} disconnected; {body['name']}@{body['version']} is not deployed: {error}.",
             next_step=f"See {gateway.root / 'logs' / 'gateway.log'}.",
         ) from error
 
 
-def _check(answer: httpx.Response, reference: str) -> None:
-    if answer.is_success:
+def _check(response: httpx.Response, reference: str) -> None:
+    if response.is_success:
         return
     raise ServiceError(
-        f"The gateway did not deploy {reference}: got {answer.status_code}, expected 200: {said(answer)}",
-        next_step="spanloop status shows what it serves now; logs/gateway.log says why.",
+        f"The gateway did not deploy {reference}: got {response.status_code}, expected 200: {response_text(response)}",
+        next_step="See what it serves: spanloop status; see the cause in logs/gateway.log.",
     )

@@ -1,7 +1,7 @@
-"""What a training job is asked to do: typed, frozen, unknown keys refused.
+"""The specification of a training job: typed and frozen; unknown keys are rejected.
 
-The invariant: a spec that validates names only settings that its kind uses; none is silently without effect. Whether
-the base model exists is the registry's to say, when the job is submitted and again when it runs.
+Invariant: a valid spec has only settings that its kind uses; no setting is silently ignored. The registry checks that
+the base model exists, when the job is submitted and again when it runs.
 """
 
 import re
@@ -22,16 +22,16 @@ ModelReference = Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN
 
 
 class Device(StrEnum):
-    """Where a job computes."""
+    """The device that a job computes on."""
 
     AUTO = "auto"
-    """The GPU where there is one, else the CPU."""
+    """The GPU if there is one, else the CPU."""
     CPU = "cpu"
     CUDA = "cuda"
 
 
 class JobSpec(BaseModel):
-    """One training job: which model, on which episodes, how."""
+    """One training job: the base model, the episodes and the hyperparameters."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -42,7 +42,7 @@ class JobSpec(BaseModel):
     """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
 
     name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$")] = ""
-    """The model that the result becomes the next version of; empty means the base's own name."""
+    """Model name to register the result under, as its next version; empty means the base's name."""
 
     learning_rate: float = Field(default=1e-6, gt=0, le=1, allow_inf_nan=False)
     """Peak learning rate of AdamW."""
@@ -66,54 +66,54 @@ class JobSpec(BaseModel):
     """Trajectories with a longer response (tool results included) are left out, and counted."""
 
     seed: int = Field(default=0, ge=0, le=2**31 - 1)
-    """Of shuffling and of every sampler in the job."""
+    """Seed of shuffling and of every sampler in the job."""
 
     device: Device = Device.AUTO
-    """Where the job computes."""
+    """The device that the job computes on."""
 
     ray_address: str = ""
-    """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines see the data directory under the
-    same path, and which trains one grpo job at a time; empty starts one for this job alone and ends it."""
+    """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines mount the data directory at the
+    same path, and which trains one grpo job at a time; empty starts a cluster for this job and ends it afterwards."""
 
     deploy: bool = False
-    """Serve the new version when training has succeeded; the job fails when the gateway does not take it."""
+    """Deploy the new version after training; the job fails if the gateway cannot serve it."""
 
     pause_serving: bool = False
-    """vLLM is stopped while the job trains, and serves again afterwards: where memory or cores are short. The gateway
-    answers 503 meanwhile."""
+    """Stop vLLM while the job trains and restart it afterwards, if memory or cores are short. The gateway returns 503
+    meanwhile."""
 
     task_ids: tuple[str, ...] = ()
     """Only episodes of these tasks; empty means all."""
 
     task_prefix: Annotated[str, StringConstraints(max_length=256)] = ""
-    """Only episodes whose task id starts with this, so that a test set is never trained on; empty means all."""
+    """Only episodes whose task id starts with this, to exclude a test set from training; empty means all."""
 
     policy_version: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN}@{VERSION_PATTERN})?$")] = ""
-    """Only episodes that this version (``name@version``) acted in; empty means any."""
+    """Only episodes that used this policy version (``name@version``); empty means any."""
 
     since: AwareDatetime | None = None
-    """Only episodes that started at this time or later; None means from the beginning."""
+    """Only episodes that started at this time or later; None means no limit."""
 
     max_episodes: int = Field(default=100_000, ge=1, le=100_000_000)
     """At most this many episodes, the newest first."""
 
     min_reward: float | None = Field(default=None, allow_inf_nan=False)
-    """sft: only episodes with at least this reward; None takes all, those without a reward too."""
+    """sft: only episodes with at least this reward; None takes all, including those without a reward."""
 
     max_attempts: int = Field(default=3, ge=1, le=100)
-    """How often the job is started when its process or its scheduler is killed. A job that fails by itself is not
-    started again: the reason would be the same."""
+    """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
+    restarted, because the error would recur."""
 
     @model_validator(mode="after")
     def _only_what_the_kind_uses(self) -> Self:
         if self.kind is JobKind.GRPO and self.min_reward is not None:
-            message = "min_reward is a setting of sft; grpo needs a group's bad episodes as much as its good ones"
+            message = "min_reward is a setting of sft; grpo needs the episodes of a group with low rewards too"
             raise ValueError(message)
         if self.kind is JobKind.SFT:
             fields = type(self).model_fields
             changed = [field for field in ("group_size", "epochs") if getattr(self, field) != fields[field].default]
             if changed:
-                message = f"{', '.join(changed)}: a setting of grpo that sft does not use"
+                message = f"{', '.join(changed)}: a grpo setting that sft does not use"
                 raise ValueError(message)
         return self
 

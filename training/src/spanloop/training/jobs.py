@@ -1,7 +1,7 @@
-"""The job API: what the command line, the dashboard and a user's script say to the scheduler.
+"""The job API of the command line, the dashboard and users' scripts: submit, cancel, retry and schedule training jobs.
 
-The invariant: it only writes wishes (a queued job, a cancellation, a schedule) into the control database. Processes
-are the scheduler's. Needs SQLAlchemy and pydantic; no torch, no verl, no ray.
+Invariant: it only writes requests (a queued job, a cancellation, a schedule) into the control database; only the
+scheduler starts and ends processes. Needs SQLAlchemy and pydantic; no torch, no verl, no ray.
 """
 
 import os
@@ -38,17 +38,17 @@ DEFAULT_TAIL_BYTES: Final = 64 * 1024
 
 
 class JobApi:
-    """Submit, watch, cancel and schedule training jobs.
+    """Submits, lists, cancels and schedules training jobs.
 
-    Safe to share between threads; cheap to make.
+    Thread-safe and cheap to construct.
 
     Args:
-        data_dir: A ``DataDir`` or the path of one; it must exist.
-        clock: Gives the present instant.
+        data_dir: The data directory, or its path; it must exist.
+        clock: Returns the current time.
 
     Raises:
         ConfigurationError: ``SPANLOOP_CONTROL_URL`` cannot be used.
-        DataDirectoryError: The control database is out of reach, or a newer spanloop wrote it.
+        DataDirectoryError: The control database is unreachable, or a newer spanloop wrote it.
     """
 
     def __init__(self, data_dir: str | os.PathLike[str] | HasPath, *, clock: Clock = utc_now) -> None:
@@ -58,17 +58,17 @@ class JobApi:
         self._clock = clock
 
     def submit(self, spec: JobSpec) -> Job:
-        """Queue a job; a running scheduler starts it when it is next.
+        """Queue a job; a running scheduler starts it when it is the next job.
 
         Raises:
-            JobError: The registry has no version that ``spec.base`` names.
+            JobError: ``spec.base`` names no registered model version.
         """
         self._registry.get(spec.base)
         with self._database.write() as session:
             return job_from_row(job_queue.insert_job(session, spec, now=self._clock()))
 
     def get(self, job_id: str) -> Job:
-        """The job as it is now.
+        """Return the current state of a job.
 
         Raises:
             JobError: There is no such job.
@@ -78,12 +78,12 @@ class JobApi:
             return job_from_row(job_queue.find_job(session, job_id))
 
     def list(self, *, limit: int = 1000) -> tuple[Job, ...]:
-        """The newest jobs, newest first; those that another version of spanloop stored are logged and left out."""
+        """Return jobs, newest first; jobs that another version of spanloop stored are logged and skipped."""
         with self._database.read() as session:
             return tuple(skip_unreadable(job_queue.list_jobs(session, limit=limit), job_from_row))
 
     def cancel(self, job_id: str) -> Job:
-        """Cancel a queued job at once, a running one within seconds; a finished one stays as it is.
+        """Cancel a queued job at once and a running one within seconds; a finished job does not change.
 
         Raises:
             JobError: There is no such job.
@@ -94,22 +94,22 @@ class JobApi:
             return job_from_row(job_queue.find_job(session, job_id))
 
     def retry(self, job_id: str) -> Job:
-        """Queue a failed or cancelled job again: same id, same folder, so that it goes on from its last checkpoint.
+        """Requeue a failed or cancelled job with the same id and folder, so that it continues from its last checkpoint.
 
         Raises:
             JobError: There is no such job, or it has not failed.
         """
         with self._database.write() as session:
-            found = job_queue.find_job(session, job_id)
+            row = job_queue.find_job(session, job_id)
             if not job_queue.requeue_finished(session, job_id):
                 raise JobError(
-                    f"Job {job_id} is {found.state}; only a failed or cancelled job can be retried.",
+                    f"Job {job_id} is {row.state}; only a failed or cancelled job can be retried.",
                     next_step="Submit a new job with the same spec.",
                 )
             return job_from_row(job_queue.find_job(session, job_id))
 
     def log(self, job_id: str, *, tail_bytes: int = DEFAULT_TAIL_BYTES) -> str:
-        """The end of what the job printed, all attempts in order; empty before its first start.
+        """Return the end of the job's log, all attempts in order; empty before the first start.
 
         Raises:
             JobError: There is no such job.
@@ -125,41 +125,41 @@ class JobApi:
             return ""
 
     def schedule(self, spec: JobSpec, *, cron: str | None = None, at: datetime | None = None) -> Schedule:
-        """Submit ``spec`` again and again, or once at a given time.
+        """Submit ``spec`` periodically, or once at a given time.
 
         Args:
-            spec: The job. Its base is looked up when the job runs.
+            spec: The job. Its base model is resolved when the job runs.
             cron: Five cron fields (minute hour day month weekday), in UTC.
-            at: One aware instant; one that has passed is due at once.
+            at: An aware time; a past time is due at once.
 
         Raises:
-            ConfigurationError: Neither or both are given, or what is given can never fire.
+            ConfigurationError: Neither or both of ``cron`` and ``at`` are given, or the schedule never fires.
         """
         now = self._clock()
         if cron is not None and at is None:
-            normal_cron = check_cron(cron)
-            next_at = next_firing(normal_cron, now)
+            normalised_cron = check_cron(cron)
+            next_at = next_firing(normalised_cron, now)
         elif at is not None and cron is None:
-            normal_cron, next_at = "", check_instant(at)
+            normalised_cron, next_at = "", check_instant(at)
         else:
             raise ConfigurationError(
-                "A schedule needs either a cron expression or a time, and not both.",
-                next_step="Give cron='0 3 * * *' or at=datetime(…, tzinfo=UTC).",
+                "A schedule needs either a cron expression or a time, not both.",
+                next_step="Pass cron='0 3 * * *' or at=datetime(…, tzinfo=UTC).",
             )
         with self._database.write() as session:
-            row = schedules.insert_schedule(session, spec, cron=normal_cron, next_at=next_at, now=now)
+            row = schedules.insert_schedule(session, spec, cron=normalised_cron, next_at=next_at, now=now)
             return schedule_from_row(row)
 
     def schedules(self) -> tuple[Schedule, ...]:
-        """All schedules, oldest first; those that have fired for the last time have no ``next_at``.
+        """Return all schedules, oldest first; schedules without another firing have no ``next_at``.
 
-        What another version of spanloop stored is logged and left out.
+        Schedules that another version of spanloop stored are logged and skipped.
         """
         with self._database.read() as session:
             return tuple(skip_unreadable(schedules.list_schedules(session), schedule_from_row))
 
     def unschedule(self, schedule_id: str) -> None:
-        """Forget a schedule; jobs that it has submitted stay.
+        """Delete a schedule; the jobs that it submitted stay.
 
         Raises:
             JobError: There is no such schedule.

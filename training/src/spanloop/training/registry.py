@@ -1,7 +1,7 @@
 """The model registry: versions v1, v2, … of named models, each a complete Hugging Face folder.
 
-The invariant: a version that can be seen is whole. Its folder is copied to a temporary name, fsynced and renamed before
-its row is committed, and it never changes afterwards. A job registers at most one version, however often it is run.
+Invariant: a visible version is complete. Its folder is copied to a temporary name, fsynced and renamed before its row
+is committed, and never changes afterwards. A job registers at most one version, however often it is started.
 """
 
 import json
@@ -39,18 +39,18 @@ class ModelVersion:
     version: str
     """``v1``, ``v2``, … in the order of registration."""
     path: Path
-    """The Hugging Face folder, absolute. Read only."""
+    """Absolute path of the Hugging Face folder. Read only."""
     parent: str | None
-    """``name@version`` that it was trained from; None for a model that came from outside."""
+    """The ``name@version`` that it was trained from; None for an imported model."""
     job_id: str | None
-    """The job that made it; None for a model that came from outside."""
+    """The job that trained it; None for an imported model."""
     created_at: datetime
     weights_sha256: str
-    """Hash of the weight files: two versions with other weights have other hashes."""
+    """SHA-256 of the weight files: versions with different weights have different hashes."""
     size_bytes: int
-    """Of all files together."""
+    """Total size of all files."""
     metadata: Mapping[str, JsonValue]
-    """What whoever registered it wanted to keep."""
+    """Metadata that the caller registered."""
 
     @property
     def reference(self) -> str:
@@ -66,19 +66,19 @@ class Deployment:
     """``name@version``."""
     deployed_at: datetime
     job_id: str | None
-    """The job that deployed it; None when a person did."""
+    """The job that deployed it; None if the user did."""
 
 
 class Registry:
-    """Model versions and deployments of one data directory.
+    """The model versions and deployments of one data directory.
 
     Args:
-        data_dir: A ``DataDir`` or the path of one; it must exist.
-        clock: Gives the present instant.
+        data_dir: The data directory, or its path; it must exist.
+        clock: Returns the current time.
 
     Raises:
         ConfigurationError: ``SPANLOOP_CONTROL_URL`` cannot be used.
-        DataDirectoryError: The control database is out of reach, or a newer spanloop wrote it.
+        DataDirectoryError: The control database is unreachable, or a newer spanloop wrote it.
     """
 
     def __init__(self, data_dir: str | os.PathLike[str] | HasPath, *, clock: Clock = utc_now) -> None:
@@ -96,54 +96,54 @@ class Registry:
         token: int | None = None,
         metadata: Mapping[str, JsonValue] = NO_METADATA,
     ) -> ModelVersion:
-        """Copy a Hugging Face folder in as the next version of ``name``.
+        """Copy a Hugging Face folder into the registry as the next version of ``name``.
 
-        With ``job_id`` it is idempotent: a job that has registered its version gets that one back.
+        Idempotent with ``job_id``: if the job has registered a version already, that version is returned.
 
         Args:
-            name: The model.
-            source_path: The folder to copy; links in it are followed.
-            parent: ``name@version`` that it was trained from; must be registered.
-            job_id: The job that made it.
-            token: The fencing token of the process that runs the job; with it, a stale runner is refused.
-            metadata: Anything JSON.
+            name: The model name.
+            source_path: The folder to copy; symbolic links are followed.
+            parent: The registered ``name@version`` that it was trained from.
+            job_id: The job that trained it.
+            token: The fencing token of the runner; a stale token is rejected.
+            metadata: JSON values to store with the version.
 
         Raises:
-            ConfigurationError: The name is not one.
-            JobError: The source is no model folder, or parent or job are unknown.
+            ConfigurationError: The name is invalid.
+            JobError: The source is not a model folder, or the parent or job does not exist.
             LeaseLostError: ``token`` is stale.
-            DataDirectoryError: The disk has no room.
+            DataDirectoryError: The disk is full.
         """
         if re.fullmatch(NAME_PATTERN, name) is None:
-            raise ConfigurationError(f"{name!r} is no model name: expected {NAME_PATTERN}.")
+            raise ConfigurationError(f"{name!r} is not a model name: expected {NAME_PATTERN}.")
         parent = None if parent is None else self.get(parent).reference
         with self._database.read() as session:
-            done = _version_of_job(session, job_id, token)
-        if done is not None:
-            return self._value(done)
+            registered_row = _version_of_job(session, job_id, token)
+        if registered_row is not None:
+            return self._value(registered_row)
         check_model_folder(Path(source_path))
-        temporary, facts = copy_to_incoming(Path(source_path), self._paths.models / name)
+        temporary, copied = copy_to_incoming(Path(source_path), self._paths.models / name)
         try:
             with self._database.write() as session:
-                # Asked again under the writer's lock: the copy took its time.
+                # Checked again under the write lock: another attempt may have registered during the copy.
                 row = _version_of_job(session, job_id, token)
                 if row is None:
-                    row = self._new_row(session, name, facts=facts, parent=parent, job_id=job_id, metadata=metadata)
+                    row = self._new_row(session, name, copied=copied, parent=parent, job_id=job_id, metadata=metadata)
                     rename_into_place(temporary, self._folder(row))
         finally:
-            # Renamed away unless another attempt of the same job was faster, or the database refused.
+            # Exists only if another attempt of the same job was faster, or the transaction failed.
             shutil.rmtree(temporary, ignore_errors=True)
         return self._value(row)
 
     def get(self, reference: str) -> ModelVersion:
-        """The version ``name@version``, or the newest one of ``name``.
+        """Return the version ``name@version``, or the newest version of ``name``.
 
         Raises:
-            ConfigurationError: ``reference`` is neither.
+            ConfigurationError: ``reference`` is invalid.
             JobError: There is no such version.
         """
         if not is_reference(reference):
-            raise ConfigurationError(f"{reference!r} names no model version: expected name or name@v1.")
+            raise ConfigurationError(f"{reference!r} is not a model version: expected name or name@v1.")
         name, _, version = reference.partition("@")
         statement = select(ModelVersionRow).where(ModelVersionRow.name == name)
         if version:
@@ -153,12 +153,12 @@ class Registry:
         if row is None:
             raise JobError(
                 f"There is no model version {reference!r}.",
-                next_step="See which there are: spanloop models list; add one: spanloop models add NAME SOURCE",
+                next_step="See all versions: spanloop models list; add one: spanloop models add NAME SOURCE",
             )
         return self._value(row)
 
     def list(self, name: str = "") -> tuple[ModelVersion, ...]:
-        """All versions, or those of one model; newest first."""
+        """Return all versions, or those of one model; newest first."""
         statement = select(ModelVersionRow).order_by(
             ModelVersionRow.created_at.desc(), ModelVersionRow.name, ModelVersionRow.number.desc()
         )
@@ -168,33 +168,33 @@ class Registry:
             return tuple(self._value(row) for row in session.scalars(statement))
 
     def lineage(self, reference: str) -> tuple[ModelVersion, ...]:
-        """The version and what it was trained from, the first ancestor first.
+        """Return the version and its ancestors, the first ancestor first.
 
         Raises:
-            ConfigurationError: ``reference`` is no reference.
+            ConfigurationError: ``reference`` is invalid.
             JobError: There is no such version.
         """
-        found = [self.get(reference)]
-        # A version's parent was there before it, so this ends.
-        while (parent := found[-1].parent) is not None:
-            found.append(self.get(parent))
-        return tuple(reversed(found))
+        versions = [self.get(reference)]
+        # A version is registered after its parent, so this loop ends.
+        while (parent := versions[-1].parent) is not None:
+            versions.append(self.get(parent))
+        return tuple(reversed(versions))
 
     def check_lease(self, job_id: str | None, token: int | None) -> None:
-        """Raise when ``token`` is given and is no longer the job's; a look only, nothing is held.
+        """Check that ``token``, if given, is still the job's token; does not take a lock.
 
         Raises:
-            LeaseLostError: The lease is another's by now.
+            LeaseLostError: Another runner holds the lease.
         """
         with self._database.read() as session:
             _require_lease(session, job_id, token)
 
     def record_deployment(self, reference: str, *, job_id: str | None = None, token: int | None = None) -> Deployment:
-        """Note that the gateway serves ``reference`` now; ``spanloop.training.deploy.deploy`` calls this.
+        """Record that the gateway serves ``reference``; called by ``spanloop.training.deploy.deploy``.
 
         Raises:
             JobError: There is no such version.
-            LeaseLostError: ``token`` is given and is stale.
+            LeaseLostError: ``token`` is stale.
         """
         model = self.get(reference)
         row = DeploymentRow(name=model.name, number=_number(model.version), deployed_at=self._clock(), job_id=job_id)
@@ -204,13 +204,13 @@ class Registry:
         return _deployment(row)
 
     def deployments(self, *, limit: int = 1000) -> tuple[Deployment, ...]:
-        """The newest deployments, newest first."""
+        """Return the deployments, newest first."""
         statement = select(DeploymentRow).order_by(DeploymentRow.deployment_id.desc()).limit(limit)
         with self._database.read() as session:
             return tuple(_deployment(row) for row in session.scalars(statement))
 
     def deployed(self) -> ModelVersion | None:
-        """The version that was deployed last; None before the first deployment."""
+        """Return the version that was deployed last; None before the first deployment."""
         newest = self.deployments(limit=1)
         return self.get(newest[0].reference) if newest else None
 
@@ -219,7 +219,7 @@ class Registry:
         session: Session,
         name: str,
         *,
-        facts: CopiedFolder,
+        copied: CopiedFolder,
         parent: str | None,
         job_id: str | None,
         metadata: Mapping[str, JsonValue],
@@ -232,8 +232,8 @@ class Registry:
             job_id=job_id,
             created_at=self._clock(),
             details=json.dumps(dict(metadata), sort_keys=True),
-            weights_sha256=facts.weights_sha256,
-            size_bytes=facts.size_bytes,
+            weights_sha256=copied.weights_sha256,
+            size_bytes=copied.size_bytes,
         )
         session.add(row)
         if job_id is not None:

@@ -1,7 +1,7 @@
 """The scheduler process: ``python -m spanloop.training.scheduler --data-dir D``.
 
-It runs queued and timed jobs, one at a time unless told otherwise, and survives being killed: the next one on the same
-data directory goes on from what is stored. It listens on no port. One runs on a data directory; the lock file says so.
+It runs queued and scheduled jobs, by default one at a time. After a kill, the next scheduler on the same data directory
+continues from the control database. It listens on no port. A lock file allows one scheduler for a data directory.
 """
 
 import argparse
@@ -27,7 +27,7 @@ SERVICE: Final = "scheduler"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until SIGTERM or SIGINT; the exit code."""
+    """Run the scheduler until SIGTERM or SIGINT; return the exit code."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = SchedulerSettings(
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with StopRequest(signal.SIGTERM, signal.SIGINT) as stop:
         try:
             data_dir = DataDir(options.data_dir).open()
-            with _sole_scheduler(data_dir):
+            with _scheduler_lock(data_dir):
                 scheduler = Scheduler(data_dir, runner=shlex.split(options.runner), settings=settings)
                 with data_dir.announce(SERVICE, ""):
                     scheduler.run(stop)
@@ -50,10 +50,12 @@ def _parser() -> argparse.ArgumentParser:
     defaults = SchedulerSettings()
     parser = argparse.ArgumentParser(prog="python -m spanloop.training.scheduler", description=__doc__)
     parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (%(default)s)")
-    parser.add_argument("--poll-s", type=float, default=defaults.poll_s, help="seconds between looks (%(default)s)")
-    parser.add_argument("--slots", type=int, default=defaults.slots, help="jobs at a time (%(default)s)")
+    parser.add_argument("--poll-s", type=float, default=defaults.poll_s, help="seconds between ticks (%(default)s)")
     parser.add_argument(
-        "--lease-s", type=float, default=defaults.lease_s, help="seconds until a silent scheduler's jobs are taken over"
+        "--slots", type=int, default=defaults.slots, help="jobs that run at the same time (%(default)s)"
+    )
+    parser.add_argument(
+        "--lease-s", type=float, default=defaults.lease_s, help="seconds after which an unrenewed lease is taken over"
     )
     parser.add_argument("--grace-s", type=float, default=defaults.grace_s, help="seconds between SIGTERM and SIGKILL")
     parser.add_argument("--runner", default=shlex.join(DEFAULT_RUNNER), help="command that runs one job (%(default)s)")
@@ -61,18 +63,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 @contextmanager
-def _sole_scheduler(data_dir: DataDir) -> Generator[None]:
-    """Hold the lock that says that a scheduler runs here; the kernel drops it however the process ends."""
+def _scheduler_lock(data_dir: DataDir) -> Generator[None]:
+    """Hold the scheduler lock of the data directory; the kernel releases it however the process ends."""
     descriptor = os.open(data_dir.run / "scheduler.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            found = data_dir.running(SERVICE)
-            who = f", pid {found.pid}" if found else ""
+            running_service = data_dir.running(SERVICE)
+            pid = f", pid {running_service.pid}" if running_service else ""
             raise AlreadyRunningError(
-                f"A scheduler already runs on the data directory {data_dir.path}{who}.",
-                next_step="Use that one, or name another directory with --data-dir.",
+                f"A scheduler already runs on the data directory {data_dir.path}{pid}.",
+                next_step="Use that scheduler, or pass another directory with --data-dir.",
             ) from error
         yield
     finally:

@@ -1,9 +1,9 @@
 # pyright: basic
-"""The folder that the engine loads for a version: the version's own, or an untied copy of it.
+"""The folder that the engine loads for a model version: the version's folder, or a copy with untied embeddings.
 
-An engine that swaps weights in place silently keeps the old ``lm_head`` when the embeddings are tied, so such a
-version gets a copy whose ``lm_head`` is a tensor of its own, in bfloat16. It lies next to the version as
-``<version>.serving``, is made once and appears whole or not at all. Imports torch only when it has to make one.
+An engine that replaces weights in place silently keeps the old ``lm_head`` if the embeddings are tied. So such a
+version gets a copy with a separate ``lm_head`` tensor, in bfloat16. The copy is ``<version>.serving`` beside the
+version; it is created once and appears complete or not at all. torch is imported only to create a copy.
 """
 
 import json
@@ -22,10 +22,10 @@ _EMBEDDINGS: Final = ("embed_tokens.weight", "wte.weight")
 
 
 def serving_path(version: ModelVersion) -> Path:
-    """Where the engine loads ``version`` from; made on the first call when it has to differ from ``version.path``.
+    """Return the folder that the engine loads; the first call creates the untied copy if ``version`` needs one.
 
     Raises:
-        JobError: The folder has no safetensors weights, or no tensor that could be the embeddings.
+        JobError: The folder has no safetensors weights, or no embeddings tensor.
     """
     shards = sorted(version.path.glob("*.safetensors"))
     names = {shard: _tensor_names(shard) for shard in shards}
@@ -35,14 +35,14 @@ def serving_path(version: ModelVersion) -> Path:
         return version.path
     target = version.path.with_name(f"{version.path.name}.serving")
     if not target.exists():
-        _make_untied(version, names, target)
+        _create_untied(version, names, target)
     return target
 
 
-def _make_untied(version: ModelVersion, names: dict[Path, list[str]], target: Path) -> None:
+def _create_untied(version: ModelVersion, names: dict[Path, list[str]], target: Path) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        home = _copy_weights(version, names, temporary)
+        head_file = _copy_weights(version, names, temporary)
         for path in version.path.iterdir():
             if path.is_file() and path.suffix != ".safetensors":
                 shutil.copy2(path, temporary / path.name)
@@ -50,7 +50,7 @@ def _make_untied(version: ModelVersion, names: dict[Path, list[str]], target: Pa
         index = temporary / "model.safetensors.index.json"
         if index.exists():
             weight_map = json.loads(index.read_text())["weight_map"]
-            _edit_json(index, weight_map=weight_map | {_HEAD: home})
+            _edit_json(index, weight_map=weight_map | {_HEAD: head_file})
         temporary.chmod(0o755)
         _rename_into_place(temporary, target)
     finally:
@@ -58,11 +58,11 @@ def _make_untied(version: ModelVersion, names: dict[Path, list[str]], target: Pa
 
 
 def _copy_weights(version: ModelVersion, names: dict[Path, list[str]], folder: Path) -> str:
-    """Copy every shard as bfloat16; returns the file that got the head."""
+    """Copy every shard as bfloat16; return the name of the file that holds ``lm_head``."""
     import torch  # noqa: PLC0415 - seconds
     from safetensors.torch import load_file, save_file  # noqa: PLC0415
 
-    home = ""
+    head_file = ""
     for shard, tensors in names.items():
         content = {
             name: tensor.to(torch.bfloat16) if tensor.is_floating_point() else tensor
@@ -71,24 +71,24 @@ def _copy_weights(version: ModelVersion, names: dict[Path, list[str]], folder: P
         embeddings = next((name for name in tensors if name.endswith(_EMBEDDINGS)), None)
         if embeddings is not None:
             content[_HEAD] = content[embeddings].clone()
-            home = shard.name
+            head_file = shard.name
         save_file(content, folder / shard.name, metadata={"format": "pt"})
         with (folder / shard.name).open("rb") as file:
             os.fsync(file.fileno())
-    if not home:
+    if not head_file:
         raise JobError(
             f"Model {version.reference} ({version.path}) has neither {_HEAD} nor a tensor ending with "
             f"{' or '.join(_EMBEDDINGS)}.",
             next_step="Save it with untied embeddings and add it again: spanloop models add.",
         )
-    return home
+    return head_file
 
 
 def _rename_into_place(temporary: Path, target: Path) -> None:
     try:
         temporary.rename(target)
     except OSError:
-        # Somebody else made the same copy meanwhile, which is as good.
+        # Another process created the same copy meanwhile.
         if not target.exists():
             raise
 
@@ -98,7 +98,7 @@ def _edit_json(path: Path, **changes: Any) -> None:
 
 
 def _tensor_names(shard: Path) -> list[str]:
-    """Names in a safetensors file: eight bytes of header length, then a JSON header."""
+    """Return the tensor names of a safetensors file: eight bytes of header length, then a JSON header."""
     with shard.open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     return [name for name in header if name != "__metadata__"]

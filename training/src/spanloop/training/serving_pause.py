@@ -1,8 +1,7 @@
-"""Serving stopped while a job trains, and its return.
+"""Pause serving while a job trains, and resume it afterwards.
 
-The invariant: the gateway keeps its engine stopped only as long as this process says so every few seconds. So whatever
-becomes of the job (done, failed, cancelled, killed for good), the model is served again by itself; a job that is
-started again after a kill pauses it anew.
+Invariant: the gateway keeps its engine stopped only as long as this process renews the pause every few seconds. So
+however the job ends (success, failure, cancellation, kill), the gateway resumes serving; a restarted job pauses again.
 """
 
 from collections.abc import Callable
@@ -16,71 +15,71 @@ import httpx
 from spanloop.semconv.errors import JobError, NotRunningError, SpanloopError
 
 from .deploy import pause_holder
-from .gateway_admin import GatewayAdmin, said
+from .gateway_admin import GatewayAdmin, response_text
 
 RENEW_S: Final = 5.0
 TTL_S: Final = 30.0
-"""How long serving stays stopped after the last renewal: time enough to start a killed job again."""
+"""Duration of the pause after the last renewal: long enough to restart a killed job."""
 HAND_OVER_TTL_S: Final = 300.0
-"""For the deployment of the new version, which ends the pause; a large model is copied first."""
+"""Duration of the pause before the deployment that ends it; a large model is copied first."""
 _STOP_TIMEOUT_S: Final = 180.0
-"""The gateway lets running requests finish."""
+"""The gateway completes running requests first."""
 _RESUME_TIMEOUT_S: Final = 3.0
-"""A cancelled job has 8 s for all of its end."""
+"""A cancelled job has 8 s to end."""
 
 
 class ServingPause:
-    """A context manager that gives back on leaving what ``begin`` took.
+    """A context manager that resumes on exit what ``begin`` paused.
 
     Args:
         root: The data directory.
         job_id: The job that trains.
-        say: Writes into the job's log.
-        renew_s: Between two renewals.
-        ttl_s: For how long the gateway believes one.
+        on_progress: Called with each progress line for the job's log.
+        renew_s: Interval between renewals.
+        ttl_s: Duration of the pause after a renewal.
     """
 
     def __init__(
         self,
         root: Path,
         job_id: str,
-        say: Callable[[str], None],
+        on_progress: Callable[[str], None],
         *,
         renew_s: float = RENEW_S,
         ttl_s: float = TTL_S,
     ) -> None:
         self._root = root
         self._job_id = job_id
-        self._say = say
+        self._on_progress = on_progress
         self._renew_s = renew_s
         self._ttl_s = ttl_s
         self._ended = Event()
         self._renewal: Thread | None = None
 
     def begin(self) -> None:
-        """Have the engine stopped; returns when its memory is free. Without a gateway there is nothing to stop.
+        """Stop the engine; return when its memory is free. Does nothing without a running gateway.
 
         Raises:
-            JobError: The gateway serves from somebody else's server, or did not stop in time.
-            SpanloopError: The gateway refused.
+            JobError: The gateway uses an external server, or did not stop in time.
+            SpanloopError: The gateway rejected the request.
         """
         try:
             state = self._pause(self._ttl_s)
         except NotRunningError:
-            # One that comes up later is paused by the next renewal.
-            self._say("no gateway runs, so no serving is paused")
+            # The next renewal pauses a gateway that starts later.
+            self._on_progress("no gateway runs, so no serving is paused")
         except httpx.HTTPError as error:
             raise JobError(
                 f"Job {self._job_id}: the gateway did not stop its engine: {type(error).__name__}: {error}.",
                 next_step=f"See {self._root / 'logs' / 'gateway.log'}, or train without pausing.",
             ) from error
         else:
-            self._say(f"serving is paused while this job trains (engine: {state})")
-        self._renewal = Thread(target=self._keep, name="serving-pause", daemon=True)
+            self._on_progress(f"serving is paused while this job trains (engine: {state})")
+        self._renewal = Thread(target=self._renew_until_ended, name="serving-pause", daemon=True)
         self._renewal.start()
 
     def hand_over(self) -> None:
-        """Renew no longer, because a deployment follows that starts the engine."""
+        """Stop renewing, because the following deployment starts the engine."""
         if self._end_renewal():
             self._renew_once(HAND_OVER_TTL_S)
 
@@ -98,24 +97,24 @@ class ServingPause:
                 "resume", {"holder": pause_holder(self._job_id)}, timeout_s=_RESUME_TIMEOUT_S
             )
         except (SpanloopError, httpx.HTTPError) as failure:
-            # The job's own outcome counts more, and the gateway forgets the pause by itself.
-            self._say(f"the gateway was not told that the job has ended ({failure}); it serves again by itself")
+            # The job's outcome is more important, and the pause expires.
+            self._on_progress(f"the gateway could not be resumed ({failure}); it serves again when the pause expires")
         else:
-            self._say("serving goes on")
+            self._on_progress("serving is resumed")
 
     def _pause(self, ttl_s: float) -> str:
-        """The engine's state."""
+        """Pause serving and return the engine's state."""
         body = {"holder": pause_holder(self._job_id), "ttl_s": ttl_s}
-        answer = GatewayAdmin.find(self._root).post("pause", body, timeout_s=_STOP_TIMEOUT_S)
-        if not answer.is_success:
+        response = GatewayAdmin.find(self._root).post("pause", body, timeout_s=_STOP_TIMEOUT_S)
+        if not response.is_success:
             raise JobError(
-                f"Job {self._job_id} asks for pause_serving, which the gateway refused ({answer.status_code}): "
-                f"{said(answer)}",
-                next_step="Submit it again without pause_serving; stop the server by hand if its memory is needed.",
+                f"Job {self._job_id} requests pause_serving, which the gateway rejected ({response.status_code}): "
+                f"{response_text(response)}",
+                next_step="Submit it again without pause_serving; stop the server manually if its memory is needed.",
             )
-        return str(answer.json()["state"])
+        return str(response.json()["state"])
 
-    def _keep(self) -> None:
+    def _renew_until_ended(self) -> None:
         while not self._ended.wait(self._renew_s):
             self._renew_once(self._ttl_s)
 
@@ -123,11 +122,11 @@ class ServingPause:
         try:
             self._pause(ttl_s)
         except (SpanloopError, httpx.HTTPError):
-            # A gateway that is being restarted answers the next one.
+            # A gateway that is restarting receives the next renewal.
             return
 
     def _end_renewal(self) -> bool:
-        """Whether renewals were under way."""
+        """Stop the renewal thread; return whether it was running."""
         was_running = self._renewal is not None and not self._ended.is_set()
         self._ended.set()
         if self._renewal is not None:

@@ -1,7 +1,7 @@
-"""Evaluations: how well a policy version does on a set of tasks, with intervals, stored and compared.
+"""Evaluate policy versions on a set of tasks with bootstrap confidence intervals; store and compare evaluations.
 
-The invariant: every figure is computed from stored episodes and stored with them; an evaluation that can be seen is
-whole. Episodes that do not count are kept with the reason. Nothing is run here: the episodes come from the app.
+Invariant: every figure is computed from stored episodes and stored with them; a visible evaluation is complete.
+Episodes that do not count are stored with the reason. This package runs no tasks: the episodes come from the app.
 """
 
 from .bootstrap import Interval

@@ -1,4 +1,4 @@
-"""Two evaluations side by side: the paired difference, and what changed for tools, errors and single tasks."""
+"""Compare two evaluations: the paired difference by task, and changes of tools, errors and tasks."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
@@ -21,7 +21,7 @@ from .stored_evaluations import (
 
 
 class ToolChange(NamedTuple):
-    """One tool, in all counted episodes of either evaluation."""
+    """Use of one tool in the counted episodes of both evaluations."""
 
     tool: str
     before: ToolUse
@@ -29,7 +29,7 @@ class ToolChange(NamedTuple):
 
 
 class ErrorChange(NamedTuple):
-    """One class of unrecovered failures, in all counted episodes of either evaluation."""
+    """One class of unrecovered failures in the counted episodes of both evaluations."""
 
     error_class: str
     before: ErrorUse
@@ -37,7 +37,7 @@ class ErrorChange(NamedTuple):
 
 
 class EpisodePair(NamedTuple):
-    """An attempt at a task before and one after, with different outcomes."""
+    """Two attempts at a task, one in each evaluation, with different outcomes."""
 
     task_id: str
     before_episode_id: str
@@ -45,88 +45,90 @@ class EpisodePair(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """What changed from one evaluation to another."""
+    """Changes from one evaluation to another."""
 
     before: Evaluation
     after: Evaluation
     tasks: int
-    """That both have."""
+    """Number of tasks in both evaluations."""
     success: Interval
-    """Mean over common tasks of the share of successful attempts after, less before."""
+    """Mean over common tasks of the difference (after minus before) in the share of successful attempts."""
     reward: Interval
-    """Mean over common tasks of the mean reward after, less before."""
+    """Mean over common tasks of the difference (after minus before) in the mean reward."""
     tools: tuple[ToolChange, ...]
     errors: tuple[ErrorChange, ...]
-    """The one that was most frequent before comes first."""
-    mended: tuple[EpisodePair, ...]
-    """Tasks that succeed more often than before: an attempt that failed, and one that now succeeds."""
-    broken: tuple[EpisodePair, ...]
-    """Tasks that succeed less often than before: an attempt that succeeded, and one that now fails."""
+    """Sorted by frequency before, most frequent first."""
+    improved: tuple[EpisodePair, ...]
+    """Tasks with a higher success rate than before: an attempt that failed before, and one that succeeds after."""
+    regressed: tuple[EpisodePair, ...]
+    """Tasks with a lower success rate than before: an attempt that succeeded before, and one that fails after."""
 
 
-Named = TypeVar("Named", ToolUse, ErrorUse)
+Use = TypeVar("Use", ToolUse, ErrorUse)
 
 
 def compare(store: Store, before_id: str, after_id: str, *, seed: int = 0) -> Comparison:
-    """Compare two stored evaluations, task by task where both tried it.
+    """Compare two stored evaluations on their common tasks.
 
     Args:
-        store: An open store.
-        before_id: ``name:model`` of the earlier one.
-        after_id: ``name:model`` of the later one.
-        seed: Of the bootstrap over common tasks.
+        store: The store.
+        before_id: The ``name:model`` of the earlier evaluation.
+        after_id: The ``name:model`` of the later evaluation.
+        seed: Seed of the bootstrap.
 
     Raises:
-        EvaluationError: One does not exist, or they have no task in common.
-        StoreError: ClickHouse is out of reach.
+        EvaluationError: An evaluation does not exist, or they have no task in common.
+        StoreError: ClickHouse is unreachable.
     """
     before, after = load_evaluation(store, before_id), load_evaluation(store, after_id)
-    old, new = (_by_task(load_episodes(store, each)) for each in (before, after))
-    both = old.join(new, on="task_id", suffix="_after").sort("task_id")
-    if both.is_empty():
+    before_tasks, after_tasks = (_by_task(load_episodes(store, evaluation)) for evaluation in (before, after))
+    common = before_tasks.join(after_tasks, on="task_id", suffix="_after").sort("task_id")
+    if common.is_empty():
         raise EvaluationError(
             f"{before_id} and {after_id} have no task in common ({before.task_set}; {after.task_set}).",
-            next_step="Let both models work on the same task ids, and evaluate them again.",
+            next_step="Run both models on the same task ids, then evaluate them again.",
         )
-    old_tools, new_tools = _named(load_tools(store, before)), _named(load_tools(store, after))
-    old_errors, new_errors = _named(load_errors(store, before)), _named(load_errors(store, after))
+    before_tools, after_tools = _by_name(load_tools(store, before)), _by_name(load_tools(store, after))
+    before_errors, after_errors = _by_name(load_errors(store, before)), _by_name(load_errors(store, after))
     return Comparison(
         before=before,
         after=after,
-        tasks=both.height,
-        success=_difference(both, "success", seed),
-        reward=_difference(both, "reward", seed),
+        tasks=common.height,
+        success=_difference(common, "success", seed),
+        reward=_difference(common, "reward", seed),
         tools=tuple(
-            ToolChange(tool, old_tools.get(tool, _unused(tool)), new_tools.get(tool, _unused(tool)))
-            for tool in sorted(old_tools.keys() | new_tools.keys())
+            ToolChange(tool, before_tools.get(tool, _unused(tool)), after_tools.get(tool, _unused(tool)))
+            for tool in sorted(before_tools.keys() | after_tools.keys())
         ),
         errors=tuple(
-            ErrorChange(name, old_errors.get(name, ErrorUse(name, 0, 0)), new_errors.get(name, ErrorUse(name, 0, 0)))
-            for name in (*old_errors, *(name for name in new_errors if name not in old_errors))
+            ErrorChange(
+                name, before_errors.get(name, ErrorUse(name, 0, 0)), after_errors.get(name, ErrorUse(name, 0, 0))
+            )
+            for name in (*before_errors, *(name for name in after_errors if name not in before_errors))
         ),
-        mended=_pairs(both.filter(pl.col("success_after") > pl.col("success")), "failed", "succeeded_after"),
-        broken=_pairs(both.filter(pl.col("success_after") < pl.col("success")), "succeeded", "failed_after"),
+        improved=_pairs(common.filter(pl.col("success_after") > pl.col("success")), "failed", "succeeded_after"),
+        regressed=_pairs(common.filter(pl.col("success_after") < pl.col("success")), "succeeded", "failed_after"),
     )
 
 
 def _by_task(episodes: pl.DataFrame) -> pl.DataFrame:
-    """One row for each task: what it came to, and the first attempt that succeeded and that failed."""
-    of_success = pl.col("episode_id").filter(pl.col("is_success"))
-    of_failure = pl.col("episode_id").filter(~pl.col("is_success"))
+    """Return one row a task: mean success and reward, and the first successful and the first failed attempt."""
+    successful_ids = pl.col("episode_id").filter(pl.col("is_success"))
+    failed_ids = pl.col("episode_id").filter(~pl.col("is_success"))
     return (
         episodes.filter(pl.col("left_out") == "")
         .group_by("task_id")
         .agg(
             success=pl.col("is_success").mean(),
             reward=pl.col("reward").mean(),
-            succeeded=of_success.min(),
-            failed=of_failure.min(),
+            succeeded=successful_ids.min(),
+            failed=failed_ids.min(),
         )
     )
 
 
-def _difference(both: pl.DataFrame, column: str, seed: int) -> Interval:
-    return bootstrap_mean((both[f"{column}_after"] - both[column]).to_list(), seed=seed)
+def _difference(common: pl.DataFrame, column: str, seed: int) -> Interval:
+    return bootstrap_mean((common[f"{column}_after"] - common[column]).to_list(), seed=seed)
 
 
 def _pairs(tasks: pl.DataFrame, before: str, after: str) -> tuple[EpisodePair, ...]:
@@ -134,8 +136,8 @@ def _pairs(tasks: pl.DataFrame, before: str, after: str) -> tuple[EpisodePair, .
     return tuple(EpisodePair(str(task), str(old), str(new)) for task, old, new in rows)
 
 
-def _named(found: Iterable[Named]) -> dict[str, Named]:
-    return {each[0]: each for each in found}
+def _by_name(uses: Iterable[Use]) -> dict[str, Use]:
+    return {use[0]: use for use in uses}
 
 
 def _unused(tool: str) -> ToolUse:
