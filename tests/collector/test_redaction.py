@@ -23,7 +23,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 
 from spanloop.collector.__main__ import main
 from spanloop.collector.otlp.wire import MalformedError
-from spanloop.collector.re2_patterns import Pattern, prefilter_pattern
+from spanloop.collector.re2_patterns import Pattern, make_prefilter
 from spanloop.collector.redaction import Redactor
 from spanloop.collector.redaction_rules import Rule, builtin, load_rules, read_rules
 from spanloop.collector.validation import JSON, PROTOBUF, Signal, Validation, dead_letter_of_body, validate_request
@@ -162,7 +162,7 @@ def test_builtin_rules_match_only_their_texts(name: str, hits: list[str], misses
 
 
 def rule(name: str, pattern: str) -> Rule:
-    return Rule(name, "", prefilter_pattern(pattern), Pattern(pattern), is_dropped=False, replacement="__REDACTED__")
+    return Rule(name, "", make_prefilter(pattern), Pattern(pattern), is_dropped=False, replacement="__REDACTED__")
 
 
 JSON_VALUES = st.recursive(

@@ -13,10 +13,7 @@ from spanloop.semconv.errors import DataDirectoryError
 
 from .request_errors import RefusedError, RpcCode, unavailable
 
-_RPC_CODES: Final = {
-    HTTPStatus.UNAUTHORIZED: RpcCode.UNAUTHENTICATED,
-    HTTPStatus.FORBIDDEN: RpcCode.PERMISSION_DENIED,
-}
+_RPC_CODES: Final = {HTTPStatus.UNAUTHORIZED: RpcCode.UNAUTHENTICATED, HTTPStatus.FORBIDDEN: RpcCode.PERMISSION_DENIED}
 
 
 class Authenticator:

@@ -1,7 +1,7 @@
 """Decompress request bodies by content encoding, chunk by chunk, up to a size limit.
 
-Invariant: whatever the chunks claim, at most ``limit_bytes`` + 1 decompressed bytes exist. Several gzip members or
-zstd frames in a row are one body, as both formats say; so are several zlib streams.
+Invariant: whatever the chunks claim, at most ``limit_bytes`` + 1 decompressed bytes exist. Concatenated gzip members,
+zlib streams or zstd frames are one body.
 """
 
 import zlib

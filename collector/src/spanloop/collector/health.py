@@ -1,7 +1,6 @@
 """The report of ``/healthz``: whether acknowledged spans reach ClickHouse and the spool has room, and if not, why.
 
-A collector that responds is healthy for its clients even while ClickHouse is unavailable: then the status is
-``degraded``.
+A collector that responds is healthy for its clients; while ClickHouse is unavailable its status is ``degraded``.
 """
 
 import os

@@ -15,7 +15,7 @@ class Reservation:
 
     def __init__(self, budget: "MemoryBudget") -> None:
         self._budget = budget
-        self._size_bytes = 0
+        self.size_bytes = 0
 
     def grow_to(self, size_bytes: int) -> None:
         """Hold this many bytes from now on.
@@ -23,16 +23,11 @@ class Reservation:
         Raises:
             RefusedError: All requests together would exceed the budget.
         """
-        more_bytes = size_bytes - self._size_bytes
+        more_bytes = size_bytes - self.size_bytes
         if more_bytes <= 0:
             return
         self._budget.acquire(more_bytes)
-        self._size_bytes = size_bytes
-
-    def release(self) -> None:
-        """Return all bytes to the budget."""
-        self._budget.release(self._size_bytes)
-        self._size_bytes = 0
+        self.size_bytes = size_bytes
 
 
 class MemoryBudget:
@@ -49,7 +44,7 @@ class MemoryBudget:
         try:
             yield reservation
         finally:
-            reservation.release()
+            self.release(reservation.size_bytes)
 
     def acquire(self, size_bytes: int) -> None:
         """Reserve bytes.

@@ -76,7 +76,7 @@ class Pattern:
         return b"".join([*parts, text[at:]]) if replaced else text, replaced
 
 
-def prefilter_pattern(source: str) -> str | None:
+def make_prefilter(source: str) -> str | None:
     r"""Return a pattern that matches every encoded request with a match of ``source``; None when there is none.
 
     In a request a text has other surroundings, so ``^``, ``$`` and ``\b`` are removed. It may also be escaped JSON, so

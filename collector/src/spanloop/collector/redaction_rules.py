@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError
 
-from .re2_patterns import Pattern, PatternError, prefilter_pattern
+from .re2_patterns import Pattern, PatternError, make_prefilter
 
 MASK: Final = "__REDACTED__"
 """Converters recognise a text with this mark as incomplete and do not train on it."""
@@ -96,7 +96,7 @@ def builtin(name: str) -> Rule:
         KeyError: No built-in rule has this name.
     """
     rule = _BUILTIN[name]
-    prefilter = rule.prefilter or prefilter_pattern(rule.pattern)
+    prefilter = rule.prefilter or make_prefilter(rule.pattern)
     return Rule(name, "", prefilter, Pattern(rule.pattern), is_dropped=False, replacement=MASK, is_match=rule.is_match)
 
 
@@ -147,18 +147,18 @@ def read_rules(path: Path) -> Sequence[Rule]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise _invalid_file(path, f"it cannot be read: {error.strerror}") from error
+        raise _invalid(path, f"it cannot be read: {error.strerror}") from error
     except ValueError as error:  # not TOML, or not UTF-8
-        raise _invalid_file(path, str(error)) from error
+        raise _invalid(path, str(error)) from error
     try:
         rules_file = _RulesFile.model_validate(content)
     except ValidationError as error:
-        raise _invalid_file(path, _describe_error(error, content)) from error
+        raise _invalid(path, _describe_error(error, content)) from error
     rules = [_builtin(path, name) for name in rules_file.builtin] + [_rule(path, entry) for entry in rules_file.rule]
     names = [KNOWN_LEAKS, *(rule.name for rule in rules)]
     duplicates = sorted({name for name in names if names.count(name) > 1})
     if duplicates:
-        raise _invalid_file(path, f"{', '.join(duplicates)} is the name of two rules, expected a unique name for each")
+        raise _invalid(path, f"{', '.join(duplicates)} is the name of two rules, expected a unique name for each")
     return rules
 
 
@@ -166,44 +166,32 @@ def _builtin(path: Path, name: str) -> Rule:
     try:
         return builtin(name)
     except KeyError:
-        raise _invalid_file(path, f"builtin: got {name!r}, expected some of {', '.join(_BUILTIN)}") from None
+        raise _invalid(path, f"builtin: got {name!r}, expected some of {', '.join(_BUILTIN)}") from None
 
 
 def _rule(path: Path, entry: _RuleEntry) -> Rule:
     where = f"rule {entry.name!r}"
     if not entry.attribute and not entry.pattern:
-        raise _invalid_file(path, f"{where} has neither attribute nor pattern, expected at least one")
+        raise _invalid(path, f"{where} has neither attribute nor pattern, expected at least one")
     if entry.pattern and entry.action == "drop":
-        raise _invalid_file(path, f"{where} has a pattern and action 'drop': a pattern masks what it matches")
+        raise _invalid(path, f"{where} has a pattern and action 'drop': a pattern masks what it matches")
     if not entry.pattern:
         is_dropped = entry.action != "mask"
-        return Rule(
-            entry.name,
-            entry.attribute,
-            _attribute_prefilter(entry.attribute),
-            None,
-            is_dropped=is_dropped,
-            replacement=entry.replacement,
-        )
+        prefilter = _glob_prefilter(entry.attribute)
+        return Rule(entry.name, entry.attribute, prefilter, None, is_dropped=is_dropped, replacement=entry.replacement)
     try:
         pattern = Pattern(entry.pattern)
     except PatternError as error:
-        raise _invalid_file(
+        raise _invalid(
             path, f"{where}, pattern {entry.pattern!r}: {error} (RE2's syntax, without lookaround)"
         ) from error
     if pattern.matches(b""):
-        raise _invalid_file(path, f"{where}, pattern {entry.pattern!r} matches the empty text")
-    return Rule(
-        entry.name,
-        entry.attribute,
-        prefilter_pattern(entry.pattern),
-        pattern,
-        is_dropped=False,
-        replacement=entry.replacement,
-    )
+        raise _invalid(path, f"{where}, pattern {entry.pattern!r} matches the empty text")
+    prefilter = make_prefilter(entry.pattern)
+    return Rule(entry.name, entry.attribute, prefilter, pattern, is_dropped=False, replacement=entry.replacement)
 
 
-def _attribute_prefilter(glob: str) -> str | None:
+def _glob_prefilter(glob: str) -> str | None:
     """Return a pattern that matches the encoded attributes of such names, in which nested names are split at dots."""
     longest = max(re.split(r"\[[^\]]*\]|[*?.]", glob), key=len)
     return f"(?i:{re.escape(longest)})" if longest.isascii() and longest else None
@@ -223,7 +211,7 @@ def _describe_error(error: ValidationError, content: Mapping[str, object]) -> st
     return f"{where}: {first['msg']}, got {str(first['input'])[:80]!r}"
 
 
-def _invalid_file(path: Path, what: str) -> ConfigurationError:
+def _invalid(path: Path, what: str) -> ConfigurationError:
     return ConfigurationError(
         f"The redaction rules in {path} are not usable: {what}.",
         next_step="Fix the file (docs/how-to/redact.md has examples) and try it with: spanloop redact test FILE",

@@ -30,8 +30,8 @@ class Settings:
     port: int = COLLECTOR_PORT
     """0 lets the system choose; the run file states the port."""
     grpc_port: int | None = None
-    """Port of OTLP/gRPC. 0 lets the system choose. None is 4317 when HTTP listens on 4318 and 4317 is free, else the
-    system chooses; the run file states the port."""
+    """Port of OTLP/gRPC. 0 lets the system choose. None is 4317 when HTTP has 4318 and 4317 is free, else 0; the run
+    file states the port."""
     has_grpc: bool = True
     """Whether to listen for gRPC at all."""
     body_limit_bytes: int = 64 * 2**20

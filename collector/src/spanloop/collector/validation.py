@@ -23,15 +23,9 @@ from .protobuf_repair import repair_request
 from .redaction import RedactionCounts, Redactor, count_by_rule
 
 __all__ = [
-    "JSON",
-    "PROTOBUF",
-    "RejectReason",
-    "Signal",
-    "Validation",
-    "dead_letter_of_body",
-    "dead_letter_of_items",
+    "JSON", "PROTOBUF", "RejectReason", "Signal", "Validation", "dead_letter_of_body", "dead_letter_of_items",
     "validate_request",
-]
+]  # fmt: skip
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
@@ -143,12 +137,7 @@ def _accepted_body(request: _Request, body: bytes, *, is_changed: bool) -> bytes
 
 
 def dead_letter_of_body(
-    signal: Signal,
-    body: bytes,
-    content_type: str,
-    error: MalformedError,
-    *,
-    redactor: Redactor = _KNOWN_LEAKS_ONLY,
+    signal: Signal, body: bytes, content_type: str, error: MalformedError, *, redactor: Redactor = _KNOWN_LEAKS_ONLY
 ) -> DeadLetter:
     """Create the dead letter of a whole body for which `validate_request` raised."""
     return _dead_letter_of_bytes(
@@ -196,17 +185,11 @@ def _parse_protobuf(signal: Signal, body: bytes, redactor: Redactor) -> _ParsedB
     dead_letters: tuple[DeadLetter, ...] = ()
     if repaired.undecodable:
         detail = "expected protobuf that the runtime parses: complete fields, values nested at most some 45 deep"
-        dead_letters = (
-            _dead_letter_of_bytes(
-                signal,
-                RejectReason.UNDECODABLE,
-                detail,
-                PROTOBUF,
-                repaired.left_out,
-                redactor=redactor,
-                item_count=repaired.undecodable,
-            ),
-        )
+        dead_letter = _dead_letter_of_bytes(
+            signal, RejectReason.UNDECODABLE, detail, PROTOBUF, repaired.left_out, redactor=redactor,
+            item_count=repaired.undecodable,
+        )  # fmt: skip
+        dead_letters = (dead_letter,)
     return _ParsedBody(repaired.body, parse(request_type, repaired.body), repaired.repaired, dead_letters)
 
 

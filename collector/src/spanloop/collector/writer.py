@@ -1,8 +1,7 @@
 """Write the spool to ClickHouse, one block after the other.
 
-Invariant: a block is committed only after ClickHouse confirmed all of it, and no newer block is sent before. When the
-outcome of an insert is unknown, the same block is inserted again under the same deduplication tokens, so it is stored
-once.
+Invariant: a block is committed only after ClickHouse confirmed all of it, and no newer block is sent before. After an
+unknown outcome the same block is inserted again under the same deduplication tokens, so it is stored once.
 """
 
 import asyncio
