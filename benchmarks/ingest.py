@@ -59,7 +59,7 @@ from ingesting.servers import (
 )
 from peers import HOW_TO, python
 
-from spanloop.collector.otlp.clickhouse_encoding import tidy
+from spanloop.collector.otlp.clickhouse_encoding import encode_body
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.store import Store
@@ -166,7 +166,7 @@ def of_collector_with_token_ids(bench: Bench, rounds: int) -> Outcome:
 def of_clickhouse(bench: Bench) -> Outcome:
     """The same bytes, in ClickHouse's form beforehand."""
     address = replace(bench.address, database="alone")
-    work = [tidy(body).body for body in bench.bodies] * bench.rounds
+    work = [encode_body(body).body for body in bench.bodies] * bench.rounds
     blocks = [work[at : at + BLOCK_REQUESTS] for at in range(0, len(work), BLOCK_REQUESTS)]
     with Store.open(address) as store:
 
