@@ -40,10 +40,10 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.processor import computes_bfloat16
 from spanloop.training.job_spec import Device
 from spanloop.training.metrics import MetricsTail
-from spanloop.training.train_plan import MICRO_BATCH_TOKENS, training_threads
+from spanloop.training.planning import MICRO_BATCH_TOKENS, training_threads
 from spanloop.training.verl_plugin.packed_batch import micro_batches, pack_batch
-from spanloop.training.verl_plugin.plan import TrainPlan
 from spanloop.training.verl_plugin.token_logprobs import token_logprobs
+from spanloop.training.verl_plugin.train_plan import TrainPlan
 from spanloop.training.verl_plugin.tree_attention import ATTENTION, tree_attention
 
 GROUP_SIZE = 8

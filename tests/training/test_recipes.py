@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.processor import computes_bfloat16
 from spanloop.training.job_spec import Device
+from spanloop.training.planning import batch_size, save_interval
 from spanloop.training.recipes.common import quoted
 from spanloop.training.recipes.grpo import SINGLE_UPDATE_LOSS, grpo_overrides
 from spanloop.training.recipes.sft import sft_overrides
-from spanloop.training.train_plan import batch_size, save_interval
-from spanloop.training.verl_plugin.plan import TrainPlan
+from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .training_running import a_plan
 

@@ -29,7 +29,7 @@ from spanloop.training.control.job_queue import find_job, lease_next_job
 from spanloop.training.control.leases import Lease
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.jobs import Job, JobApi, JobSpec
-from spanloop.training.verl_plugin.plan import TrainPlan
+from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from ..ports import free_port
 

@@ -19,7 +19,7 @@ from spanloop.store import Store
 
 from .base_model import BaseModelFacts
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
-from .dataset_rules import Rejection, Rules, Selection, select_rows
+from .dataset_selection import Rejection, Rules, Selection, select_rows
 from .job_spec import JobSpec
 
 QUERY: Final = "training_trajectories"

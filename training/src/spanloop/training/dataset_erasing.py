@@ -77,19 +77,19 @@ def _erase(folder: Path, manifest: Manifest, episode_ids: AbstractSet[str]) -> E
         shutil.rmtree(folder / name, ignore_errors=True)
     data = folder / DATA_NAME
     rows = pl.read_parquet(data)
-    kept = rows.filter(~pl.col("episode_id").is_in(sorted(episode_ids)))
+    remaining = rows.filter(~pl.col("episode_id").is_in(sorted(episode_ids)))
     temporary = data.with_name(f".{data.name}.tmp")
-    kept.write_parquet(temporary)
+    remaining.write_parquet(temporary)
     temporary.replace(data)
-    pinned = tuple(each for each in manifest.pinned if each.episode_id not in episode_ids)
+    pinned = tuple(episode for episode in manifest.pinned if episode.episode_id not in episode_ids)
     episodes = len(manifest.pinned) - len(pinned)
     changed = manifest.model_copy(
         update={
             "pinned": pinned,
             "data_sha256": sha256_of(data),
             "forgotten_episodes": manifest.forgotten_episodes + episodes,
-            "forgotten_rows": manifest.forgotten_rows + rows.height - kept.height,
+            "forgotten_rows": manifest.forgotten_rows + rows.height - remaining.height,
         }
     )
     write_durably(folder / MANIFEST_NAME, changed.model_dump_json(indent=1))
-    return Erased(folder, episodes, rows.height - kept.height)
+    return Erased(folder, episodes, rows.height - remaining.height)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 
-from .dataset_rules import Tally
+from .dataset_selection import Tally
 
 MANIFEST_NAME: Final = "manifest.json"
 DATA_NAME: Final = "dataset.parquet"
@@ -98,10 +98,10 @@ def load_manifest(folder: Path) -> Manifest | None:
         return None
     manifest = Manifest.model_validate_json(path.read_bytes())
     data = folder / DATA_NAME
-    found = sha256_of(data) if data.exists() else "no file"
-    if found != manifest.data_sha256:
+    digest = sha256_of(data) if data.exists() else "no file"
+    if digest != manifest.data_sha256:
         raise JobError(
-            f"Job {manifest.job_id}: {data} is not what its manifest describes: got {found}, "
+            f"Job {manifest.job_id}: {data} is not what its manifest describes: got {digest}, "
             f"expected sha256 {manifest.data_sha256}.",
             next_step="Submit a new job with the same spec; it exports its dataset again.",
         )

@@ -67,13 +67,15 @@ def logprob_agreement(
                 f" and a mask of {len(mask)}: expected a prompt, and the others equally long"
             )
         if response:
-            own = _logprobs(model, prompt, response, temperature)
-            gaps.append(np.abs(own - np.asarray(captured, dtype=np.float64))[mask])
-    found = np.concatenate(gaps) if gaps else np.empty(0)
-    if not found.size:
+            recomputed = _logprobs(model, prompt, response, temperature)
+            gaps.append(np.abs(recomputed - np.asarray(captured, dtype=np.float64))[mask])
+    differences = np.concatenate(gaps) if gaps else np.empty(0)
+    if not differences.size:
         return LogprobAgreement(0, *[float("nan")] * 4)
-    median, p99 = np.quantile(found, [0.5, 0.99])
-    return LogprobAgreement(found.size, float(found.mean()), float(median), float(p99), float(found.max()))
+    median, p99 = np.quantile(differences, [0.5, 0.99])
+    return LogprobAgreement(
+        differences.size, float(differences.mean()), float(median), float(p99), float(differences.max())
+    )
 
 
 def _logprobs(model: torch.nn.Module, prompt: list[int], response: list[int], temperature: float) -> np.ndarray:
@@ -82,5 +84,5 @@ def _logprobs(model: torch.nn.Module, prompt: list[int], response: list[int], te
         # The position before a token predicts it, so the last one is of no use.
         logits = model(torch.tensor([[*prompt, *response]]), logits_to_keep=len(response) + 1).logits[0, :-1]
         scores = (logits.float() / temperature).log_softmax(-1)
-        chosen: np.ndarray = scores.gather(1, torch.tensor(response)[:, None]).squeeze(1).double().numpy()
-    return chosen
+        logprobs: np.ndarray = scores.gather(1, torch.tensor(response)[:, None]).squeeze(1).double().numpy()
+    return logprobs

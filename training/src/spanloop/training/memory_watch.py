@@ -23,7 +23,7 @@ class MemoryUse(NamedTuple):
     """Of the machine, or of the container where that has less."""
 
     def __str__(self) -> str:
-        used, left, limit = (f"{each / _GB:.1f} GB" for each in self)
+        used, left, limit = (f"{size_bytes / _GB:.1f} GB" for size_bytes in self)
         return f"Its processes used up to {used} of {limit}; the machine had {left} left at the least."
 
 

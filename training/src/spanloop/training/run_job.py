@@ -27,10 +27,10 @@ from .dataset_manifest import Manifest, load_manifest
 from .deploy import deploy
 from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress
 from .metrics import MetricsTail, MetricsWriter, logged_steps
+from .planning import make_plan
 from .registry import ModelVersion, Registry
 from .serving_pause import ServingPause
-from .train_plan import make_plan
-from .verl_plugin.plan import TrainPlan
+from .verl_plugin.train_plan import TrainPlan
 from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
 
 _POLL_S: Final = 0.2
@@ -59,14 +59,14 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     job = JobApi(data_dir).get(job_id)
     folder = ControlPaths.of(data_dir).job(job_id)
     folder.mkdir(parents=True, exist_ok=True)
-    with ServingPause(data_dir.path, job_id, _say) as pause:
+    with ServingPause(data_dir.path, job_id, _log) as pause:
         attempt = Attempt(data_dir, job, token, folder, Registry(data_dir), pause)
         version = attempt.registry.get(job.model_version) if job.model_version else _train_and_register(attempt)
         if job.spec.deploy:
             pause.hand_over()
             _deploy(attempt, version)
     _clear_scratch(folder)
-    _say(f"done: {version.reference}")
+    _log(f"done: {version.reference}")
     return version
 
 
@@ -77,7 +77,7 @@ def _deploy(attempt: Attempt, version: ModelVersion) -> None:
         JobError: It cannot be served; says that the training is not lost.
         LeaseLostError: Another runner has the job.
     """
-    _say(f"deploying {version.reference}")
+    _log(f"deploying {version.reference}")
     try:
         deploy(attempt.data_dir, version.reference, job_id=attempt.job.id, token=attempt.token)
     except LeaseLostError:
@@ -98,7 +98,7 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
         if checkpoint is None or checkpoint.step < attempt.job.spec.steps:
             checkpoint = _train(attempt, manifest, base, writer)
         writer.flush()
-    _say(f"registering the weights of step {checkpoint.step}")
+    _log(f"registering the weights of step {checkpoint.step}")
     model = assemble_model(checkpoint, base.path, attempt.folder / "model")
     return attempt.registry.add(
         attempt.job.spec.result_name,
@@ -128,9 +128,9 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
     version = attempt.registry.get(manifest.base if manifest else job.spec.base)
     base = read_base_model(version.reference, version.path)
     if manifest is None:
-        _say(f"exporting the dataset for {base.reference}")
+        _log(f"exporting the dataset for {base.reference}")
         manifest = export_dataset(store, job.spec, base, job_id=job.id, folder=attempt.folder)
-    _say(f"dataset {manifest.data_sha256[:12]}: {manifest.summary}")
+    _log(f"dataset {manifest.data_sha256[:12]}: {manifest.summary}")
     return manifest, base
 
 
@@ -140,7 +140,7 @@ def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, writer: M
     discard_old(attempt.folder / "checkpoints")
     with ray_folder(plan_path) as ray_temp_dir:
         plan = make_plan(job.spec, base, manifest, folder=attempt.folder, attempt=job.attempt, ray_folder=ray_temp_dir)
-        _say(
+        _log(
             f"training {plan.steps} steps of {plan.batch_size}"
             + (f", going on from {plan.resume_from.name}" if plan.resume_from else "")
         )
@@ -202,11 +202,11 @@ def _clear_scratch(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"run_job: {text}", flush=True)  # noqa: T201 - the job's log is this process's output
 
 
-def _end(number: int, _frame: FrameType | None) -> NoReturn:
+def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
     """SIGTERM becomes an ordinary exit, so that verl and its Ray are ended on the way out."""
     sys.exit(128 + number)
 
@@ -217,7 +217,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data-dir", required=True, type=Path)
     parser.add_argument("--job", required=True)
     arguments = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     try:
         run_job(DataDir(arguments.data_dir).open(), arguments.job)
     except SpanloopError as error:

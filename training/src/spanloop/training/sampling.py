@@ -42,32 +42,32 @@ class Sampling(NamedTuple):
     temperature: float | None
     """0 for greedy; None when it is no temperature, or when the steps have several."""
     is_truncated: bool
-    """Something besides the temperature bent the distribution."""
+    """Something besides the temperature is_truncating the distribution."""
 
 
 def sampling_of(steps: Sequence[str]) -> Sampling:
     """How a row was sampled.
 
     Args:
-        steps: ``transitions.sampling`` of the row's steps, each a JSON object of texts; none means all defaults.
+        steps: ``transitions.sampling`` of the row's steps, sampling a JSON object of texts; none means all defaults.
     """
-    found = [_of_step(step) for step in steps] or [Sampling(DEFAULT_TEMPERATURE, is_truncated=False)]
-    temperatures = {each.temperature for each in found}
+    samplings = [_of_step(step) for step in steps] or [Sampling(DEFAULT_TEMPERATURE, is_truncated=False)]
+    temperatures = {sampling.temperature for sampling in samplings}
     return Sampling(
         temperature=temperatures.pop() if len(temperatures) == 1 else None,
-        is_truncated=any(each.is_truncated for each in found),
+        is_truncated=any(sampling.is_truncated for sampling in samplings),
     )
 
 
 @lru_cache(maxsize=4096)
 def _of_step(step: str) -> Sampling:
     parameters: dict[str, str] = json.loads(step)
-    bent = (
+    is_truncating = (
         _number(text) not in _NEUTRAL_NUMBERS[name] if name in _NEUTRAL_NUMBERS else text not in _NEUTRAL_TEXTS[name]
         for name, text in parameters.items()
         if name in _NEUTRAL_NUMBERS or name in _NEUTRAL_TEXTS
     )
-    return Sampling(_temperature(parameters.get("temperature")), is_truncated=any(bent))
+    return Sampling(_temperature(parameters.get("temperature")), is_truncated=any(is_truncating))
 
 
 def _temperature(text: str | None) -> float | None:

@@ -21,7 +21,7 @@ from spanloop.semconv.errors import JobError
 
 from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, find_job_processes, kill_job_processes
 from .memory_watch import MemoryWatch
-from .verl_plugin.plan import TrainPlan
+from .verl_plugin.train_plan import TrainPlan
 
 _RAY_PREFIX: Final = "spanloop-ray-"
 _OOM_SIGNS: Final = (
@@ -91,8 +91,8 @@ def ray_folder(previous_plan: Path) -> Generator[Path]:
     if previous_plan.exists():
         shutil.rmtree(TrainPlan.model_validate_json(previous_plan.read_bytes()).ray_temp_dir, ignore_errors=True)
     parent = tempfile.gettempdir()
-    chosen = parent if len(os.fsencode(parent)) <= _SOCKET_PATH_BYTES else "/tmp"  # noqa: S108 - see the constant
-    folder = Path(tempfile.mkdtemp(prefix=_RAY_PREFIX, dir=chosen))
+    temporary_parent = parent if len(os.fsencode(parent)) <= _SOCKET_PATH_BYTES else "/tmp"  # noqa: S108 - see the constant
+    folder = Path(tempfile.mkdtemp(prefix=_RAY_PREFIX, dir=temporary_parent))
     try:
         yield folder
     finally:
@@ -109,18 +109,18 @@ def failure_of(run: VerlProcess, *, is_paused: bool = False) -> JobError:
     status = run.process.returncode
     kind, message, next_step = _reported(run.plan.failure_path)
     where = f"Job {run.plan.job_id} ({run.plan.kind})"
-    said = f"{kind} {message}".lower()
-    if any(sign in said for sign in _DISK_SIGNS):
+    report = f"{kind} {message}".lower()
+    if any(sign in report for sign in _DISK_SIGNS):
         return JobError(
             f"{where} could not save: the disk is full. {_short(message)}",
             next_step=f"Free some space, then spanloop jobs retry {run.plan.job_id}: it goes on from its checkpoint.",
         )
-    if status == -signal.SIGKILL or any(sign in said for sign in _OOM_SIGNS):
-        seen = f" {run.memory.use}" if run.memory.use else ""
-        said = f" {_short(message)}" if message else ""
+    if status == -signal.SIGKILL or any(sign in report for sign in _OOM_SIGNS):
+        memory = f" {run.memory.use}" if run.memory.use else ""
+        details = f" {_short(message)}" if message else ""
         pause = "" if is_paused else ", with --pause-serving, which stops vLLM meanwhile"
         return JobError(
-            f"{where} ran out of memory, or was killed: verl ended with status {status}.{seen}{said}",
+            f"{where} ran out of memory, or was killed: verl ended with status {status}.{memory}{details}",
             next_step="Submit it again with a lower --max-prompt-tokens or --max-response-tokens, "
             f"a lower --batch-groups{pause}, or stop what else needs memory.",
         )

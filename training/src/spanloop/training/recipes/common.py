@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from spanloop.training.job_spec import Device
-from spanloop.training.verl_plugin.plan import TrainPlan
+from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 _ENDLESS_EPOCHS = 1_000_000
 """verl stops at the number of steps; epochs only bound its loop."""

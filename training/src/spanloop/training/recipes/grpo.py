@@ -5,18 +5,18 @@ setting that learned on small models, while std normalisation amplifies nearly e
 log-probabilities (``rollout_log_probs``) correct for the difference to the policy at the start of each step by
 truncated importance sampling per token, so rows of an older policy stay usable. Both are of the distribution at the
 temperature that the rows were sampled at. With several passes over a batch the policy's are recomputed before the
-first; a single pass computes them anyway (:mod:`~spanloop.training.verl_plugin.single_pass`).
+first; a single pass computes them anyway (:mod:`~spanloop.training.verl_plugin.policy_loss`).
 """
 
 from typing import Final
 
 from spanloop.training.job_spec import Device
-from spanloop.training.verl_plugin.plan import TrainPlan
+from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .common import engine_overrides, quoted, trainer_overrides
 
 SINGLE_UPDATE_LOSS: Final = "spanloop_single_update"
-"""verl's name for the loss of :mod:`~spanloop.training.verl_plugin.single_pass`."""
+"""verl's name for the loss of :mod:`~spanloop.training.verl_plugin.policy_loss`."""
 TRUNCATE_WEIGHTS_AT: Final = 2.0
 """Importance weights are cut off here (truncated importance sampling)."""
 
@@ -40,7 +40,7 @@ def grpo_overrides(plan: TrainPlan) -> list[str]:
         f"data.train_batch_size={plan.batch_size}",
         f"data.seed={plan.seed}",
         "data.shuffle=True",
-        "data.custom_cls.path=pkg://spanloop.training.verl_plugin.stored",
+        "data.custom_cls.path=pkg://spanloop.training.verl_plugin.stored_rollouts",
         "data.custom_cls.name=GroupDataset",
         "data.dataloader_num_workers=0",
         f"data.max_prompt_length={plan.max_prompt_tokens}",

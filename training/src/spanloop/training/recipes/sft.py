@@ -1,6 +1,6 @@
 """SFT on stored rows: next-token loss on the tokens that the policy sampled, and on nothing else."""
 
-from spanloop.training.verl_plugin.plan import TrainPlan
+from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .common import engine_overrides, quoted, trainer_overrides
 
@@ -19,8 +19,8 @@ def sft_overrides(plan: TrainPlan) -> list[str]:
         f"data.max_token_len_per_gpu={plan.micro_batch_tokens}",
         f"data.max_length={plan.max_prompt_tokens + plan.max_response_tokens}",
         "data.num_workers=0",
-        "data.custom_cls.path=pkg://spanloop.training.verl_plugin.token_rows",
-        "data.custom_cls.name=TokenRows",
+        "data.custom_cls.path=pkg://spanloop.training.verl_plugin.sft_dataset",
+        "data.custom_cls.name=SftDataset",
         "engine.strategy=fsdp2",
         f"engine.seed={plan.seed}",
         f"optim.lr={plan.learning_rate}",

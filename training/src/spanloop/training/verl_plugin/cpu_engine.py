@@ -2,7 +2,7 @@
 """verl's FSDP2 engine on a CPU, computing each shared prompt once and logits only where a loss needs them.
 
 verl loads this module in the process that trains, because the recipes name it as the model's ``external_lib``; that
-registers the engine for device ``cpu`` and the policy loss of :mod:`.single_pass`. Stock verl on CUDA never sees it.
+registers the engine for device ``cpu`` and the policy loss of :mod:`.policy_loss`. Stock verl on CUDA never sees it.
 
 What verl hands over and gets back is unchanged: rows in, one number for each of their tokens out, zero for tokens
 that the loss mask leaves out. Micro-batches are cut by the tokens that are really computed.
@@ -19,7 +19,7 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from verl.workers.engine.utils import postprocess_batch_func, prepare_micro_batches
 
 from .packed_batch import micro_batches, pack_batch
-from .single_pass import sampler_gap
+from .policy_loss import sampler_gap
 from .token_logprobs import entropies, token_logprobs
 from .tree_attention import ATTENTION, tree_attention
 
@@ -29,7 +29,7 @@ _FAMILIES = frozenset({"llama", "qwen2", "qwen3"})
 """Model types whose attention is known to be plain causal attention with the mask that :mod:`.tree_attention` has."""
 
 
-def why_unshared(config: Any) -> str:
+def unshared_reason(config: Any) -> str:
     """Why a model of this transformers configuration is trained without sharing; empty when it is not."""
     if config.model_type not in _FAMILIES:
         return f"models of type {config.model_type!r} are not known to work with it"
@@ -52,7 +52,7 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
 
     def _build_module(self) -> Any:
         module = super()._build_module()
-        reason = why_unshared(module.config)
+        reason = unshared_reason(module.config)
         self._shares = not reason
         if self._shares:
             module.set_attn_implementation(ATTENTION)
@@ -71,8 +71,8 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
         parts, indices = self._micro_batches(data)
         outputs: list[dict[str, Any]] = []
         for number, part in enumerate(parts):
-            last = number == len(parts) - 1
-            with torch.no_grad() if forward_only else self._gradient_sync_context(is_last_micro_batch=last):
+            is_last = number == len(parts) - 1
+            with torch.no_grad() if forward_only else self._gradient_sync_context(is_last_micro_batch=is_last):
                 loss, output = self.forward_step(part, loss_function=loss_function, forward_only=forward_only)
                 if not forward_only:
                     loss.backward()
@@ -119,12 +119,12 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
         logits = output.logits.squeeze(0)
         temperature = _one_temperature(micro_batch["temperature"])
         logprobs = token_logprobs(logits, batch.rows, batch.labels, temperature)
-        found = {"log_probs": logprobs}
+        model_output = {"log_probs": logprobs}
         if tu.get_non_tensor_data(data=micro_batch, key="calculate_entropy", default=False):
-            found["entropy"] = entropies(logits, temperature)[batch.rows]
+            model_output["entropy"] = entropies(logits, temperature)[batch.rows]
         return {
             name: torch.nested.nested_tensor_from_jagged(batch.scatter(values), batch.offsets)
-            for name, values in found.items()
+            for name, values in model_output.items()
         }
 
 

@@ -163,7 +163,7 @@ class _UnpinnedOffloadPolicy(fsdp.CPUOffloadPolicy):
         object.__setattr__(self, "pin_memory", False)
 
 
-def _mend_verl() -> None:
+def _patch_verl() -> None:
     import verl.utils.debug as verl_debug  # noqa: PLC0415 - must follow the registration above
     import verl.utils.distributed as verl_distributed  # noqa: PLC0415
 
@@ -177,4 +177,4 @@ def _mend_verl() -> None:
 
 
 if os.environ.get("VERL_PLATFORM", "").lower() == "cpu":
-    _mend_verl()
+    _patch_verl()

@@ -13,8 +13,8 @@ from typing import Any
 from spanloop.semconv.errors import JobError
 from spanloop.training.recipes.grpo import grpo_overrides
 
-from .plan import TrainPlan
 from .ray_cluster import ray_session
+from .train_plan import TrainPlan
 
 
 def train(plan: TrainPlan) -> None:
@@ -22,7 +22,7 @@ def train(plan: TrainPlan) -> None:
     with ray_session(plan), ThreadPoolExecutor(max_workers=1) as background:
         import transfer_queue as tq  # noqa: PLC0415 - Ray starts first; see the module's docstring
 
-        from .compose import compose  # noqa: PLC0415
+        from .verl_config import compose  # noqa: PLC0415
 
         config = compose("ppo_trainer", grpo_overrides(plan))
         config.transfer_queue.enable = True
@@ -54,7 +54,7 @@ def _fit(plan: TrainPlan, config: Any, queue: Future[Any]) -> None:
     from verl.trainer.ppo.v1 import get_trainer_cls  # noqa: PLC0415
     from verl.utils.config import validate_config  # noqa: PLC0415
 
-    from .stored import TRAINER_MODE, StoredRollouts  # noqa: PLC0415
+    from .stored_rollouts import TRAINER_MODE, StoredRollouts  # noqa: PLC0415
 
     validate_config(config=config, use_reference_policy=False, use_critic=False)
     trainer: Any = get_trainer_cls(TRAINER_MODE)(config=config)

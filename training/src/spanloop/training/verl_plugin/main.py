@@ -18,7 +18,7 @@ from spanloop.semconv.errors import SpanloopError
 from spanloop.training.device import resolve_device
 from spanloop.training.job_spec import Device
 
-from .plan import TrainPlan
+from .train_plan import TrainPlan
 
 _PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""

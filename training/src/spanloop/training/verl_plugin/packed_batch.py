@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .prefix_tree import PackedRows, common_beginning, in_order, pack
+from .prefix_tree import PackedRows, common_prefix_tokens, pack, prefix_order
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def pack_batch(rows: Sequence[torch.Tensor], masks: Sequence[torch.Tensor], *, s
         share: Whether common beginnings are computed once.
     """
     layout = pack(rows, share=share)
-    before = [_wanted(row, mask) - 1 for row, mask in zip(rows, masks, strict=True)]
+    before = [_predicted_indices(row, mask) - 1 for row, mask in zip(rows, masks, strict=True)]
     lengths = torch.tensor([0, *(len(row) for row in rows)])
     offsets = lengths.cumsum(0)
     packed = torch.cat([where[index] for where, index in zip(layout.where, before, strict=True)])
@@ -68,9 +68,9 @@ def pack_batch(rows: Sequence[torch.Tensor], masks: Sequence[torch.Tensor], *, s
     )
 
 
-def _wanted(row: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    wanted = mask.nonzero().squeeze(1) + (len(row) - len(mask))
-    return wanted[wanted > 0]
+def _predicted_indices(row: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    indices = mask.nonzero().squeeze(1) + (len(row) - len(mask))
+    return indices[indices > 0]
 
 
 def micro_batches(rows: Sequence[torch.Tensor], limit_tokens: int, *, share: bool = True) -> list[list[int]]:
@@ -80,9 +80,9 @@ def micro_batches(rows: Sequence[torch.Tensor], limit_tokens: int, *, share: boo
     """
     parts: list[list[int]] = []
     tokens = 0
-    for index in in_order(rows):
+    for index in prefix_order(rows):
         row = rows[index]
-        shared = common_beginning(rows[parts[-1][-1]], row) if share and parts else 0
+        shared = common_prefix_tokens(rows[parts[-1][-1]], row) if share and parts else 0
         if not parts or tokens + len(row) - shared > limit_tokens:
             parts.append([])
             tokens, shared = 0, 0

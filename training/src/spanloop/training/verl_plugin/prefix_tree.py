@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import torch
 
-_SHORTEST_SHARED = 16
+_MIN_SHARED_TOKENS = 16
 """Fewer tokens in common are computed again: a segment costs two kernel calls in every layer."""
 
 
@@ -67,13 +67,13 @@ class _Node:
         self.depth, self.begin, self.end, self.subtree_end = depth, begin, end, end
 
 
-def in_order(rows: Sequence[torch.Tensor]) -> list[int]:
+def prefix_order(rows: Sequence[torch.Tensor]) -> list[int]:
     """Indices of ``rows`` such that rows with a common beginning are neighbours."""
     keys = [row.tolist() for row in rows]
     return sorted(range(len(rows)), key=keys.__getitem__)
 
 
-def common_beginning(first: torch.Tensor, second: torch.Tensor) -> int:
+def common_prefix_tokens(first: torch.Tensor, second: torch.Tensor) -> int:
     """How many tokens two rows begin with in common."""
     length = min(len(first), len(second))
     different = (first[:length] != second[:length]).nonzero()
@@ -92,9 +92,9 @@ def pack(rows: Sequence[torch.Tensor], *, share: bool = True) -> PackedRows:
     path: list[_Node] = []
     previous = -1
     tokens = 0
-    for index in in_order(rows):
+    for index in prefix_order(rows):
         row = rows[index]
-        shared = common_beginning(rows[previous], row) if share and previous >= 0 else 0
+        shared = common_prefix_tokens(rows[previous], row) if share and previous >= 0 else 0
         path, shared = _branch(nodes, path, shared)
         added = len(row) - shared
         before = where[previous][:shared] if shared else torch.empty(0, dtype=torch.int64)
@@ -111,21 +111,21 @@ def pack(rows: Sequence[torch.Tensor], *, share: bool = True) -> PackedRows:
 
 
 def _branch(nodes: list[_Node], path: list[_Node], shared: int) -> tuple[list[_Node], int]:
-    """Leave ``path`` after ``shared`` tokens: the part that is kept, and how many tokens that is.
+    """Leave ``path`` after ``shared`` tokens: the part that is shared_path, and how many tokens that is.
 
     A segment that is left inside is cut in two, unless too little of it would be shared.
     """
-    kept: list[_Node] = []
+    shared_path: list[_Node] = []
     for node in path:
         inside = min(shared - node.depth, node.end - node.begin)
-        if inside < _SHORTEST_SHARED:
-            return kept, node.depth
+        if inside < _MIN_SHARED_TOKENS:
+            return shared_path, node.depth
         if inside < node.end - node.begin:
             rest = _Node(shared, node.begin + inside, node.end)
             rest.subtree_end = node.subtree_end
             node.end = rest.begin
             nodes.append(rest)
-        kept.append(node)
+        shared_path.append(node)
         if node.depth + inside == shared:
             break
-    return kept, shared
+    return shared_path, shared

@@ -16,7 +16,7 @@ import ray
 
 from spanloop.training.job_spec import Device
 
-from .plan import TrainPlan
+from .train_plan import TrainPlan
 
 _LOGICAL_CPUS = 8
 """TransferQueue's two actors take one each and verl's resource pool up to three; logical, nothing is reserved."""

@@ -18,9 +18,9 @@ from spanloop.training.checkpoints import mark_complete
 from spanloop.training.job_spec import Device
 from spanloop.training.recipes.sft import sft_overrides
 
-from .compose import compose
-from .plan import TrainPlan
 from .ray_cluster import ray_session
+from .train_plan import TrainPlan
+from .verl_config import compose
 
 
 def train(plan: TrainPlan) -> None:

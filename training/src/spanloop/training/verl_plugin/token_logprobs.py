@@ -27,8 +27,8 @@ def token_logprobs(
     Returns:
         float32, parallel to ``rows``.
     """
-    found: Any = _TokenLogprobs.apply(logits, rows, labels, temperature)  # type: ignore[no-untyped-call]
-    return cast("torch.Tensor", found)
+    logprobs: Any = _TokenLogprobs.apply(logits, rows, labels, temperature)  # type: ignore[no-untyped-call]
+    return cast("torch.Tensor", logprobs)
 
 
 class _TokenLogprobs(torch.autograd.Function):
@@ -61,11 +61,11 @@ class _TokenLogprobs(torch.autograd.Function):
 
 def entropies(logits: torch.Tensor, temperature: float) -> torch.Tensor:
     """Entropy in nats of each position's distribution, float32, shape (positions,); without gradient."""
-    found = []
+    entropies_by_slice = []
     for part in logits.detach().split(_step(logits)):
         scores = (part.float() / temperature).log_softmax(1)
-        found.append(-(scores.exp() * scores).sum(1))
-    return torch.cat(found)
+        entropies_by_slice.append(-(scores.exp() * scores).sum(1))
+    return torch.cat(entropies_by_slice)
 
 
 def _step(logits: torch.Tensor) -> int:

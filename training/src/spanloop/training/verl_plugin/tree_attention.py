@@ -1,9 +1,9 @@
 # pyright: basic
 """Causal attention over :class:`~.prefix_tree.PackedRows`, on a CPU.
 
-A token attends to its own segment causally and to each segment above it as a whole. Both parts are calls of torch's
-flash kernel, which also returns each query's log-sum-exp; with these, partial results merge exactly (the identity
-that ring attention and flash decoding rest on). In the backward pass each part is given the merged output and the
+A token attends to its own segment causally and to tensor segment above it as a whole. Both parts are calls of torch's
+flash kernel, which also returns tensor query's log-sum-exp; with these, partial results merge exactly (the identity
+that ring attention and flash decoding rest on). In the backward pass tensor part is given the merged output and the
 merged log-sum-exp, from which the kernel rebuilds the true probabilities, so its gradients simply add up.
 
 No key or value is copied per row, and nothing is padded: memory is that of the packed tokens. The kernel runs in
@@ -24,14 +24,14 @@ _backward: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_back
 
 
 def _parts(segments: tuple[Segment, ...]) -> list[tuple[slice, slice, bool]]:
-    """Queries, keys, causal: each segment on itself, then what lies below a segment on that segment."""
-    own = [(slice(part.begin, part.end), slice(part.begin, part.end), True) for part in segments]
+    """Queries, keys, causal: tensor segment on itself, then what lies below a segment on that segment."""
+    within = [(slice(part.begin, part.end), slice(part.begin, part.end), True) for part in segments]
     above = [
         (slice(part.end, part.subtree_end), slice(part.begin, part.end), False)
         for part in segments
         if part.subtree_end > part.end
     ]
-    return own + above
+    return within + above
 
 
 class TreeAttention(torch.autograd.Function):
@@ -43,7 +43,7 @@ class TreeAttention(torch.autograd.Function):
     ) -> torch.Tensor:
         """Attend part by part; fewer key heads than query heads are shared between neighbouring query heads."""
         inputs, dtype = (query, key, value), query.dtype
-        query, key, value = (each.float() for each in inputs)
+        query, key, value = (tensor.float() for tensor in inputs)
         merged = torch.empty_like(query)
         total = torch.empty(query.shape[:3], dtype=torch.float32)
         for queries, keys, causal in _parts(segments):
@@ -69,7 +69,7 @@ class TreeAttention(torch.autograd.Function):
         dtype = ctx.saved_tensors[0].dtype
         query, key, value, output, total = (saved.float() for saved in ctx.saved_tensors)
         upstream = grads[0].float()
-        summed = [torch.zeros_like(each) for each in (query, key, value)]
+        summed = [torch.zeros_like(tensor) for tensor in (query, key, value)]
         for queries, keys, causal in _parts(ctx.segments):
             parts = _backward(
                 upstream[:, :, queries],

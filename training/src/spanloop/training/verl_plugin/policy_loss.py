@@ -31,9 +31,9 @@ def single_pass_loss(  # noqa: PLR0917 - verl's signature
     rollout_is_weights: torch.Tensor | None = None,  # noqa: ARG001
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Verl's policy loss interface; all tensors (rows, response tokens), ``old_log_prob`` the sampler's."""
-    now = log_prob.detach()
-    weights = (now - old_log_prob).exp().clamp(max=TRUNCATE_WEIGHTS_AT)
-    ratio = (log_prob - now).exp()
+    current = log_prob.detach()
+    weights = (current - old_log_prob).exp().clamp(max=TRUNCATE_WEIGHTS_AT)
+    ratio = (log_prob - current).exp()
     loss = agg_loss(
         loss_mat=-advantages * ratio * weights,
         loss_mask=response_mask,
@@ -47,27 +47,28 @@ def sampler_gap(log_probs: torch.Tensor, data: Any) -> dict[str, list[float]]:
     """How the engine's log-probabilities of a whole batch differ from the sampler's.
 
     Args:
-        log_probs: Nested, one number for each token of each row.
+        log_probs: Nested, one number for tensor token of tensor row.
         data: verl's batch, with nested ``rollout_log_probs`` and ``response_mask``.
 
     Returns:
         verl's own ``rollout_corr/`` metrics, and :data:`GAP`.
     """
     mask = data["response_mask"]
-    engine, sampler, wanted = (
-        each.to_padded_tensor(0.0) for each in (response_from_nested(log_probs, mask), data["rollout_log_probs"], mask)
+    engine, sampler, response_mask = (
+        tensor.to_padded_tensor(0.0)
+        for tensor in (response_from_nested(log_probs, mask), data["rollout_log_probs"], mask)
     )
-    _, _, found = compute_rollout_correction_and_rejection_mask(
+    _, _, metrics = compute_rollout_correction_and_rejection_mask(
         old_log_prob=engine,
         rollout_log_prob=sampler,
-        response_mask=wanted,
+        response_mask=response_mask,
         rollout_is="token",
         rollout_is_threshold=TRUNCATE_WEIGHTS_AT,
     )
-    return {name: [value] for name, value in found.items()} | {GAP: [mean_gap(engine, sampler, wanted)]}
+    return {name: [value] for name, value in metrics.items()} | {GAP: [mean_gap(engine, sampler, response_mask)]}
 
 
 def mean_gap(engine: torch.Tensor, sampler: torch.Tensor, mask: torch.Tensor) -> float:
     """Mean absolute difference where ``mask`` is set; padded tensors of one shape."""
-    chosen = mask.bool()
-    return (engine[chosen] - sampler[chosen]).abs().mean().item()
+    selected = mask.bool()
+    return (engine[selected] - sampler[selected]).abs().mean().item()

@@ -104,51 +104,51 @@ class Selection(NamedTuple):
 def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
     """Apply ``rules`` to the answer of the query ``training_trajectories``."""
     temperature = None
-    judged = _with_sampling(frame).with_columns(reason=_row_reason(rules))
+    checked = _with_sampling(frame).with_columns(reason=_row_reason(rules))
     if rules.kind is JobKind.GRPO:
-        temperature = _usual_temperature(judged)
-        judged = _judge_groups(_judge_temperature(judged, temperature), rules.group_size)
+        temperature = _most_common_temperature(checked)
+        checked = _check_groups(_check_temperature(checked, temperature), rules.group_size)
     else:
-        judged = judged.with_columns(session=pl.lit(0, pl.UInt32), part=pl.col("group_id"))
-    accepted = judged.filter(pl.col("reason") == "").with_columns(group_id=pl.col("part")).drop("part", "reason")
+        checked = checked.with_columns(session=pl.lit(0, pl.UInt32), part=pl.col("group_id"))
+    accepted = checked.filter(pl.col("reason") == "").with_columns(group_id=pl.col("part")).drop("part", "reason")
     return Selection(
         rows=accepted.sort("group_id", "session", "row_number"),
-        row_tally=_tally(judged, "reason"),
-        episode_tally=_tally(_first_unless_accepted(judged, "episode_id"), "reason"),
-        group_tally=_tally(_group_reasons(judged, rules.kind), "reason"),
+        row_tally=_tally(checked, "reason"),
+        episode_tally=_tally(_first_unless_accepted(checked, "episode_id"), "reason"),
+        group_tally=_tally(_group_reasons(checked, rules.kind), "reason"),
         temperature=temperature if accepted.height else None,
     )
 
 
 def _with_sampling(frame: pl.DataFrame) -> pl.DataFrame:
-    found = [sampling_of(steps or ()) for steps in frame["sampling"].to_list()]
+    samplings = [sampling_of(steps or ()) for steps in frame["sampling"].to_list()]
     return frame.with_columns(
-        pl.Series("temperature", [each.temperature for each in found], dtype=pl.Float64),
-        pl.Series("is_truncated", [each.is_truncated for each in found], dtype=pl.Boolean),
+        pl.Series("temperature", [sampling.temperature for sampling in samplings], dtype=pl.Float64),
+        pl.Series("is_truncated", [sampling.is_truncated for sampling in samplings], dtype=pl.Boolean),
     )
 
 
-def _usual_temperature(judged: pl.DataFrame) -> float | None:
+def _most_common_temperature(checked: pl.DataFrame) -> float | None:
     """What most rows that break no rule have; the higher one of two that are equally common."""
-    usable = judged.filter(pl.col("reason") == "").group_by("temperature").len().sort("len", "temperature")
+    usable = checked.filter(pl.col("reason") == "").group_by("temperature").len().sort("len", "temperature")
     return float(usable["temperature"][-1]) if usable.height else None
 
 
-def _judge_temperature(judged: pl.DataFrame, temperature: float | None) -> pl.DataFrame:
+def _check_temperature(checked: pl.DataFrame, temperature: float | None) -> pl.DataFrame:
     is_other = (pl.col("reason") == "") & (pl.col("temperature") != pl.lit(temperature, pl.Float64))
     reason = pl.when(is_other).then(pl.lit(Rejection.OTHER_TEMPERATURE.value)).otherwise(pl.col("reason"))
-    return judged.with_columns(reason=reason)
+    return checked.with_columns(reason=reason)
 
 
 def _row_reason(rules: Rules) -> pl.Expr:
     """The first rule that a row breaks, as a string; empty when it breaks none."""
     prompt, response = pl.col("prompt_token_ids"), pl.col("response_token_ids")
     prompt_tokens, response_tokens = prompt.list.len().cast(pl.Int64), response.list.len().cast(pl.Int64)
-    given = pl.when(pl.col("untrainable_reason") == "").then(pl.lit(Rejection.UNTRAINABLE.value))
+    converter_reason = pl.when(pl.col("untrainable_reason") == "").then(pl.lit(Rejection.UNTRAINABLE.value))
     reward = pl.col("reward")
     checks: list[tuple[pl.Expr, pl.Expr | Rejection]] = [
         (pl.col("trajectory_id").fill_null("") == "", Rejection.NO_TRAJECTORY),
-        (~pl.col("is_trainable"), given.otherwise(pl.col("untrainable_reason"))),
+        (~pl.col("is_trainable"), converter_reason.otherwise(pl.col("untrainable_reason"))),
         (
             (prompt_tokens == 0) | (response_tokens == 0) | (pl.col("loss_mask").list.len() != response_tokens),
             Rejection.MALFORMED,
@@ -181,10 +181,10 @@ def _row_reason(rules: Rules) -> pl.Expr:
     )
 
 
-def _judge_groups(judged: pl.DataFrame, group_size: int) -> pl.DataFrame:
+def _check_groups(checked: pl.DataFrame, group_size: int) -> pl.DataFrame:
     """Split large groups, number the sessions, and reject groups that give no advantage."""
     episodes = (
-        judged.filter(pl.col("reason") == "")
+        checked.filter(pl.col("reason") == "")
         .select("group_id", "episode_id", "started_at", "reward")
         .unique("episode_id")
         .sort("group_id", "started_at", "episode_id")
@@ -207,7 +207,7 @@ def _judge_groups(judged: pl.DataFrame, group_size: int) -> pl.DataFrame:
     )
     verdicts = episodes.select("episode_id", "part", "session", verdict=verdict)
     reason = pl.when(pl.col("reason") == "").then(pl.col("verdict")).otherwise(pl.col("reason"))
-    return judged.join(verdicts, on="episode_id", how="left").with_columns(reason=reason).drop("verdict")
+    return checked.join(verdicts, on="episode_id", how="left").with_columns(reason=reason).drop("verdict")
 
 
 def _part_name() -> pl.Expr:
@@ -215,21 +215,21 @@ def _part_name() -> pl.Expr:
     return pl.when(pl.col("parts") > 1).then(numbered).otherwise(pl.col("group_id"))
 
 
-def _group_reasons(judged: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
+def _group_reasons(checked: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
     """One row for each group: accepted when any of its parts is, else why none is."""
     if kind is not JobKind.GRPO:
         return pl.DataFrame(schema={"reason": pl.String})
     # An episode's own reasons do not speak for its group.
-    own = ~pl.col("reason").is_in(["", Rejection.GROUP_TOO_SMALL.value, Rejection.REWARD_CONSTANT.value])
-    reason = pl.when(own).then(pl.lit(Rejection.NO_TRAINABLE_EPISODE.value)).otherwise(pl.col("reason"))
+    is_episode_reason = ~pl.col("reason").is_in(["", Rejection.GROUP_TOO_SMALL.value, Rejection.REWARD_CONSTANT.value])
+    reason = pl.when(is_episode_reason).then(pl.lit(Rejection.NO_TRAINABLE_EPISODE.value)).otherwise(pl.col("reason"))
     order = pl.col("reason").replace_strict({"": 0, Rejection.NO_TRAINABLE_EPISODE.value: 2}, default=1)
-    ranked = judged.with_columns(reason=reason).with_columns(order=order).sort("order", "reason")
+    ranked = checked.with_columns(reason=reason).with_columns(order=order).sort("order", "reason")
     return ranked.unique("group_id", keep="first").select("reason")
 
 
-def _first_unless_accepted(judged: pl.DataFrame, key: str) -> pl.DataFrame:
+def _first_unless_accepted(checked: pl.DataFrame, key: str) -> pl.DataFrame:
     """One row for each ``key``: accepted when any of its rows is, else with the first row's reason."""
-    ordered = judged.with_columns(lost=pl.col("reason") != "").sort("lost", "row_number", nulls_last=True)
+    ordered = checked.with_columns(lost=pl.col("reason") != "").sort("lost", "row_number", nulls_last=True)
     return ordered.unique(key, keep="first", maintain_order=True)
 
 

@@ -26,7 +26,7 @@ from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 from spanloop.training.checkpoints import mark_complete
 
-from .single_pass import GAP, mean_gap
+from .policy_loss import GAP, mean_gap
 
 TRAINER_MODE = "spanloop_stored"
 """``trainer.v1.trainer_mode`` of :class:`StoredTrainer`."""

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import Dataset
 
 
-class TokenRows(Dataset[dict[str, torch.Tensor]]):
+class SftDataset(Dataset[dict[str, torch.Tensor]]):
     """Rows of the dataset file as verl's SFT trainer wants them: prompt masked, only sampled tokens trained."""
 
     def __init__(self, parquet_files: Any, *_: Any, **__: Any) -> None:

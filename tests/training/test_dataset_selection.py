@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.dataset_rules import Rejection, Rules, Selection, Tally, select_rows
+from spanloop.training.dataset_selection import Rejection, Rules, Selection, Tally, select_rows
 
 COLUMNS: dict[str, pl.DataType] = {
     "episode_id": pl.String(),

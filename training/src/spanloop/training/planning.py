@@ -14,7 +14,7 @@ from .dataset_manifest import DATA_NAME, Manifest
 from .job_spec import JobSpec
 from .metrics import metrics_path
 from .sampling import DEFAULT_TEMPERATURE
-from .verl_plugin.plan import TrainPlan
+from .verl_plugin.train_plan import TrainPlan
 
 MICRO_BATCH_TOKENS: Final = 2048
 """Tokens in one forward pass; what is kept for the backward pass is a job's peak of memory. For a model of 135M
@@ -56,14 +56,14 @@ def make_plan(
     )
 
 
-def batch_size(available: int, wanted: int) -> int:
+def batch_size(available: int, requested: int) -> int:
     """What the job asks for, or all there is when that is less.
 
     verl drops incomplete batches, so a batch larger than the dataset would be no batch at all.
     """
-    if available < 1 or wanted < 1:
-        raise ValueError(f"a batch of {wanted} out of {available}: expected at least one of each")
-    return min(available, wanted)
+    if available < 1 or requested < 1:
+        raise ValueError(f"a batch of {requested} out of {available}: expected at least one of each")
+    return min(available, requested)
 
 
 def save_interval(steps: int) -> int:
