@@ -1,8 +1,7 @@
-"""A job's dataset: exported from the store once, then immutable.
+"""Export a job's dataset from the store, once; it is immutable afterwards.
 
-``dataset.parquet`` is written first and ``manifest.json`` is renamed into place after it, so a job folder with a
-manifest has its data. An export that leaves nothing to train on writes neither: the job can be retried when there is
-more data.
+``dataset.parquet`` is written first, then ``manifest.json`` is renamed into place, so a job folder with a manifest has
+its data. An export without trainable rows writes neither: the job can be retried when more data exists.
 """
 
 import os
@@ -44,11 +43,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id: str, folder: Path) -> Manifest:
-    """Write the rows that ``spec`` asks for, and their manifest, into the job's folder.
+    """Write the rows that ``spec`` selects, and their manifest, into the job's folder.
 
     Raises:
-        JobError: Nothing is left to train on; the message has the counts by reason.
-        StoreError: ClickHouse is out of reach.
+        JobError: No row can be trained on; the message has the counts by reason.
+        StoreError: ClickHouse is unreachable.
     """
     since = spec.since_utc or _EPOCH
     frame = store.query(
@@ -76,7 +75,7 @@ def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id:
 
 
 def rules_for(spec: JobSpec, base: BaseModelFacts) -> Rules:
-    """What ``spec`` and its base model can train on."""
+    """Return the rules that ``spec`` and its base model set."""
     return Rules(
         kind=spec.kind,
         max_prompt_tokens=spec.max_prompt_tokens,
@@ -156,7 +155,7 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
 
 
 def write_durably(path: Path, text: str) -> None:
-    """Replace a file, whole or not."""
+    """Replace a file durably: a crash leaves the old content or the new one."""
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("w", encoding="utf-8") as file:
         file.write(text)

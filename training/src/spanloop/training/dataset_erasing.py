@@ -1,4 +1,4 @@
-"""Episodes out of datasets that jobs have trained on, when somebody is to be forgotten.
+"""Erase forgotten episodes from the datasets of jobs.
 
 Invariant: afterwards no file of the job's folder holds a row of the episode, and the manifest says how many are gone.
 Such a dataset is evidence of what was trained on and nothing to train on any more: a retry is refused.
@@ -25,7 +25,7 @@ _OPEN: Final = {JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING}
 
 
 class Erased(NamedTuple):
-    """What is gone of one dataset."""
+    """What was erased from one dataset."""
 
     folder: Path
     episodes: int

@@ -1,4 +1,4 @@
-"""The manifest of a job's dataset: what it was made of, so that every attempt trains on the same rows.
+"""The manifest of a job's dataset: its sources, so that every attempt trains on the same rows.
 
 The invariant: a manifest exists only when its data file is complete, and neither changes afterwards, unless somebody
 in it is to be forgotten: then it says so, and nothing is trained on it any more.
@@ -30,7 +30,7 @@ class Count(BaseModel):
 
     @classmethod
     def of(cls, tally: Tally) -> "Count":
-        """The same counts."""
+        """Convert a tally."""
         return cls(accepted=tally.accepted, rejected=dict(sorted(tally.rejected.items())))
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Count(BaseModel):
 
 
 class PinnedEpisode(BaseModel):
-    """One revision of one episode that the dataset holds rows of."""
+    """One episode revision with rows in the dataset."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,7 +47,7 @@ class PinnedEpisode(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What a job's dataset is made of."""
+    """The sources and counts of a job's dataset."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -70,9 +70,9 @@ class Manifest(BaseModel):
     longest_response_tokens: int
     longest_row_tokens: int
     mean_reward: float | None
-    """Over accepted episodes with a reward."""
+    """Mean over accepted episodes with a reward."""
     data_sha256: str
-    """Of ``dataset.parquet``."""
+    """SHA-256 of ``dataset.parquet``."""
     forgotten_episodes: int = 0
     """That were erased since (`dataset_erasing`); the counts above are of what was trained on."""
     forgotten_rows: int = 0
@@ -80,7 +80,7 @@ class Manifest(BaseModel):
 
     @property
     def summary(self) -> str:
-        """One line for the log and for error messages."""
+        """A summary line for the log and error messages."""
         text = f"rows: {self.rows}; episodes: {self.episodes}"
         if self.kind is not JobKind.GRPO:
             return text
@@ -109,6 +109,6 @@ def load_manifest(folder: Path) -> Manifest | None:
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest of the file."""
+    """Return the file's SHA-256 as hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,7 +1,7 @@
-"""Which stored rows a job trains on, and why not the others.
+"""Select the stored rows that a job trains on; reject the others with a reason.
 
-The invariant: nothing vanishes. Of rows, episodes and groups each, accepted plus rejected (by reason) is what came in.
-Pure: a frame in, frames and counts out.
+Invariant: for rows, episodes and groups, accepted plus rejected (by reason) equals the input. Pure functions: a frame
+in, frames and counts out.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ REWARD_TOLERANCE: Final = 1e-6
 
 
 class Rejection(StrEnum):
-    """Why a row, an episode or a group is left out; rows may also carry an ``UntrainableReason`` of the converter."""
+    """Why a row, an episode or a group is rejected; a row may also have the converter's ``UntrainableReason``."""
 
     NO_TRAJECTORY = "no_trajectory"
     """The episode has no token rows: nothing was captured."""
@@ -57,7 +57,7 @@ class Rejection(StrEnum):
 
 
 class Rules(NamedTuple):
-    """What a job can train on."""
+    """Limits of what a job can train on."""
 
     kind: JobKind
     max_prompt_tokens: int
@@ -72,14 +72,14 @@ class Rules(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """How many were accepted, and how many rejected for each reason."""
+    """Numbers of accepted items, and of rejected ones by reason."""
 
     accepted: int
     rejected: Mapping[str, int]
 
     @property
     def total(self) -> int:
-        """How many came in."""
+        """The number of input items."""
         return self.accepted + sum(self.rejected.values())
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Tally(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Accepted rows, and the account of all that came in."""
+    """Accepted rows, and the counts of all input."""
 
     rows: pl.DataFrame
     """The accepted input rows; grpo: with ``group_id`` made unique for each part of a split group and ``session``,
@@ -96,13 +96,13 @@ class Selection(NamedTuple):
     row_tally: Tally
     episode_tally: Tally
     group_tally: Tally
-    """Of groups as they came in; one that was split is accepted when any of its parts is."""
+    """Input groups; a split group is accepted when any of its parts is."""
     temperature: float | None
-    """grpo: the one that all accepted rows were sampled at; None for sft, and when nothing was accepted."""
+    """grpo: the temperature of all accepted rows; None for sft, and when no row was accepted."""
 
 
 def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
-    """Apply ``rules`` to the answer of the query ``training_trajectories``."""
+    """Apply ``rules`` to the rows of the query ``training_trajectories``."""
     temperature = None
     checked = _with_sampling(frame).with_columns(reason=_row_reason(rules))
     if rules.kind is JobKind.GRPO:
@@ -129,7 +129,7 @@ def _with_sampling(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _most_common_temperature(checked: pl.DataFrame) -> float | None:
-    """What most rows that break no rule have; the higher one of two that are equally common."""
+    """Return the most common temperature of rows that break no rule; the higher of two equally common ones."""
     usable = checked.filter(pl.col("reason") == "").group_by("temperature").len().sort("len", "temperature")
     return float(usable["temperature"][-1]) if usable.height else None
 
@@ -141,7 +141,7 @@ def _check_temperature(checked: pl.DataFrame, temperature: float | None) -> pl.D
 
 
 def _row_reason(rules: Rules) -> pl.Expr:
-    """The first rule that a row breaks, as a string; empty when it breaks none."""
+    """Return the first rule that a row breaks, as a string expression; empty when it breaks none."""
     prompt, response = pl.col("prompt_token_ids"), pl.col("response_token_ids")
     prompt_tokens, response_tokens = prompt.list.len().cast(pl.Int64), response.list.len().cast(pl.Int64)
     converter_reason = pl.when(pl.col("untrainable_reason") == "").then(pl.lit(Rejection.UNTRAINABLE.value))
@@ -216,10 +216,10 @@ def _part_name() -> pl.Expr:
 
 
 def _group_reasons(checked: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
-    """One row for each group: accepted when any of its parts is, else why none is."""
+    """Return one row for each group: accepted when any of its parts is, else with a reason."""
     if kind is not JobKind.GRPO:
         return pl.DataFrame(schema={"reason": pl.String})
-    # An episode's own reasons do not speak for its group.
+    # A reason of one episode is not a reason of its group.
     is_episode_reason = ~pl.col("reason").is_in(["", Rejection.GROUP_TOO_SMALL.value, Rejection.REWARD_CONSTANT.value])
     reason = pl.when(is_episode_reason).then(pl.lit(Rejection.NO_TRAINABLE_EPISODE.value)).otherwise(pl.col("reason"))
     order = pl.col("reason").replace_strict({"": 0, Rejection.NO_TRAINABLE_EPISODE.value: 2}, default=1)
@@ -228,7 +228,7 @@ def _group_reasons(checked: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
 
 
 def _first_unless_accepted(checked: pl.DataFrame, key: str) -> pl.DataFrame:
-    """One row for each ``key``: accepted when any of its rows is, else with the first row's reason."""
+    """Return one row for each ``key``: accepted when any of its rows is, else with the first row's reason."""
     ordered = checked.with_columns(lost=pl.col("reason") != "").sort("lost", "row_number", nulls_last=True)
     return ordered.unique(key, keep="first", maintain_order=True)
 

@@ -1,4 +1,4 @@
-"""CPU or GPU, by detection. Imports torch, so only the verl subprocess asks."""
+"""Resolve a job's device. Imports torch, so only the verl subprocess calls it."""
 
 from spanloop.semconv.errors import JobError
 
@@ -6,12 +6,12 @@ from .job_spec import Device
 
 
 def resolve_device(device: Device) -> Device:
-    """CPU or CUDA for a job with this ``device``, which may be ``auto``.
+    """Return CPU or CUDA for a requested device, which may be ``auto``.
 
-    One CUDA device carries the whole job: batches need not divide by a number of ranks, so no row is ever invented.
+    One CUDA device runs the whole job, so batches need not divide by a number of ranks and verl adds no padding rows.
 
     Raises:
-        JobError: CUDA was asked for and torch sees none.
+        JobError: CUDA was requested and torch finds none.
     """
     if device is Device.CPU:
         return device

@@ -1,8 +1,8 @@
 # pyright: basic, reportPrivateImportUsage=false
-"""Whether a model's log-probabilities, computed again, are those that were captured while it was sampled from.
+"""Compare recomputed log-probabilities of a model with those that the gateway captured while sampling.
 
-Importance ratios compare the trainer's probability of a token with the sampler's. At the same weights both must be the
-same up to rounding; a larger difference means another model, another temperature, or tokens that were not sampled so.
+Importance ratios compare the trainer's probability of a token with the sampler's. At the same weights both agree up to
+rounding; a larger difference means another model, another temperature, or other tokens.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ class LogprobAgreement(NamedTuple):
     """Absolute differences between recomputed and captured log-probabilities, in nats; NaN without a token."""
 
     tokens: int
-    """That were sampled and compared."""
+    """Number of compared tokens."""
     mean: float
     median: float
     p99: float
@@ -30,25 +30,25 @@ class LogprobAgreement(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether rounding explains it: the mean is within `TOLERANCE`."""
+        """Whether rounding explains the differences: the mean is within `TOLERANCE`."""
         return self.mean <= TOLERANCE
 
 
 def logprob_agreement(
     folder: Path, rows: pl.DataFrame, *, temperature: float = 1.0, bfloat16: bool = False
 ) -> LogprobAgreement:
-    """Compute the log-probabilities of ``rows`` again, one unpadded row at a time.
+    """Recompute the log-probabilities of ``rows``, one unpadded row at a time.
 
     Args:
         folder: A Hugging Face folder with the weights that sampled.
         rows: ``prompt_token_ids``, ``response_token_ids`` and ``logprobs`` (parallel to the response), of transitions
             or trajectories; with a column ``loss_mask`` only tokens where it is 1 count.
-        temperature: That they were sampled at, with nothing else that bends the distribution (top-p, penalties, …).
+        temperature: Sampling temperature; no other parameter may change the distribution (top-p, penalties, …).
         bfloat16: Compute as a trainer does on a CPU with bfloat16 instructions (``semconv.processor``) or on
             a GPU; else in float32.
 
     Raises:
-        ValueError: A row whose lists do not run parallel.
+        ValueError: The lists of a row have different lengths.
     """
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16 if bfloat16 else torch.float32)
     model.eval()
@@ -79,9 +79,9 @@ def logprob_agreement(
 
 
 def _logprobs(model: torch.nn.Module, prompt: list[int], response: list[int], temperature: float) -> np.ndarray:
-    """Of each response token; float64, shape (response,)."""
+    """Return the log-probability of each response token; float64, shape (response,)."""
     with torch.no_grad():
-        # The position before a token predicts it, so the last one is of no use.
+        # The position before a token predicts it, so the last position is not needed.
         logits = model(torch.tensor([[*prompt, *response]]), logits_to_keep=len(response) + 1).logits[0, :-1]
         scores = (logits.float() / temperature).log_softmax(-1)
         logprobs: np.ndarray = scores.gather(1, torch.tensor(response)[:, None]).squeeze(1).double().numpy()

@@ -1,4 +1,4 @@
-"""How much memory a job's processes use, and how little was left: what to know when the kernel has killed one."""
+"""Record the memory use of a job's processes, for the error message when the kernel kills one."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -13,14 +13,14 @@ _CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
 class MemoryUse(NamedTuple):
-    """The most that was used and the least that was left, in bytes."""
+    """Largest use and smallest free memory, in bytes."""
 
     used_bytes: int
-    """By the job's processes together; what they share counts once for the largest."""
+    """Use of the job's processes together; shared memory counts once, for the largest."""
     available_bytes: int
-    """Of the machine, without swapping."""
+    """Free memory of the machine, without swapping."""
     limit_bytes: int
-    """Of the machine, or of the container where that has less."""
+    """Memory of the machine, or of the container if it has less."""
 
     def __str__(self) -> str:
         used, left, limit = (f"{size_bytes / _GB:.1f} GB" for size_bytes in self)
@@ -28,10 +28,10 @@ class MemoryUse(NamedTuple):
 
 
 class MemoryWatch:
-    """Looks every two seconds, however often it is asked to.
+    """Samples memory use at most every two seconds.
 
     Args:
-        pids: The job's processes now.
+        pids: Returns the current processes of the job.
     """
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
@@ -51,7 +51,7 @@ class MemoryWatch:
 
     @property
     def use(self) -> MemoryUse | None:
-        """What was seen; None before the first look."""
+        """The recorded extremes; None before the first sample."""
         if self._least_available is None:
             return None
         return MemoryUse(self._most_used, self._least_available, _limit_bytes())
@@ -63,7 +63,7 @@ def _used_bytes(pids: Iterable[int]) -> int:
         try:
             memory = psutil.Process(pid).memory_info()
         except psutil.Error:
-            continue  # it has ended meanwhile
+            continue  # the process has ended
         private += memory.rss - memory.shared
         shared = max(shared, memory.shared)
     return private + shared

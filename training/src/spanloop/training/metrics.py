@@ -1,8 +1,8 @@
-"""verl's metrics of every step, from its file logger into the table ``training_metrics``.
+"""Copy verl's metrics of every step from its log file into the table ``training_metrics``.
 
-verl writes one JSON line for each step. A line counts once its newline is there. Sending a step twice is harmless
-(the table keeps the last write of a job, step and name), so an attempt begins by sending what earlier attempts
-logged: a step whose metrics were on disk when everything was killed is not lost.
+verl writes one JSON line for each step; a line is complete with its newline. The table keeps the last write of a job,
+step and name, so an attempt begins by sending the steps that earlier attempts logged. Metrics that were on disk before
+a kill are not lost.
 """
 
 import json
@@ -22,33 +22,33 @@ _MUST_BE_FINITE: Final = ("actor/pg_loss", "actor/loss", "actor/grad_norm", "tra
 
 
 class StepMetrics(NamedTuple):
-    """What verl logged for one optimizer step."""
+    """Metrics of one optimizer step."""
 
     step: int
     values: Mapping[str, float]
-    """Verl's own names; NaN where verl logged a number that is none."""
+    """Values by verl's names; NaN where verl logged null."""
 
     @property
     def diverged(self) -> str:
-        """The first loss or gradient norm that is not finite; empty when training is sound."""
+        """Name of the first loss or gradient norm that is not finite; empty when all are finite."""
         broken = (name for name in _MUST_BE_FINITE if not math.isfinite(self.values.get(name, 0.0)))
         return next(broken, "")
 
 
 def metrics_path(folder: Path, attempt: int) -> Path:
-    """Where verl logs in attempt number ``attempt``; verl truncates its file when it starts."""
+    """Return verl's log file of an attempt; verl truncates its file when it starts."""
     return folder / f"{_FILE_PREFIX}{attempt}.jsonl"
 
 
 def logged_steps(folder: Path) -> list[StepMetrics]:
-    """What all attempts logged, in the order of attempts: of a step that was done again the last counts."""
+    """Return the steps of all attempts in their order; the last one counts when a step was repeated."""
     paths = folder.glob(f"{_FILE_PREFIX}*.jsonl")
     in_order = sorted(paths, key=lambda path: int(path.stem.removeprefix(_FILE_PREFIX)))
     return [step for path in in_order for step in MetricsTail(path).read()]
 
 
 def parse_line(line: bytes) -> StepMetrics:
-    """One line of verl's file logger; orjson writes NaN and infinity as null."""
+    """Parse one line of verl's file logger; orjson writes NaN and infinity as null."""
     content = json.loads(line)
     values = {
         str(name): math.nan if value is None else float(value)
@@ -59,7 +59,7 @@ def parse_line(line: bytes) -> StepMetrics:
 
 
 class MetricsTail:
-    """Reads a growing metrics file; each complete line once.
+    """Reads a growing metrics file, each complete line once.
 
     Args:
         path: The file; it need not exist yet.
@@ -70,7 +70,7 @@ class MetricsTail:
         self._offset = 0
 
     def read(self) -> list[StepMetrics]:
-        """The steps that were logged since the last call."""
+        """Return the steps that were logged since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -83,7 +83,7 @@ class MetricsTail:
 
 
 class MetricsWriter:
-    """Sends steps to the store; a store that is away for a while holds up nothing and loses nothing.
+    """Sends steps to the store; an unavailable store neither delays training nor loses steps.
 
     Args:
         store: An open store.
@@ -96,7 +96,7 @@ class MetricsWriter:
         self._pending: list[StepMetrics] = []
 
     def add(self, steps: list[StepMetrics]) -> None:
-        """Send ``steps``, or keep them for the next call when the store is out of reach."""
+        """Send ``steps``, or keep them for the next call when the store is unreachable."""
         self._pending += steps
         try:
             self.flush()
@@ -104,10 +104,10 @@ class MetricsWriter:
             print(f"metrics of {len(self._pending)} steps wait for the store: {error.what}", flush=True)  # noqa: T201
 
     def flush(self) -> None:
-        """Send everything that waits.
+        """Send all pending steps.
 
         Raises:
-            StoreError: The store is out of reach; nothing was forgotten.
+            StoreError: The store is unreachable; the steps stay pending.
         """
         if self._pending:
             self._store.insert(TABLE, to_frame(self._job_id, self._pending))
@@ -115,7 +115,7 @@ class MetricsWriter:
 
 
 def to_frame(job_id: str, steps: list[StepMetrics]) -> pl.DataFrame:
-    """Rows of ``training_metrics``."""
+    """Return rows of ``training_metrics``."""
     rows = [(job_id, step.step, name, value) for step in steps for name, value in step.values.items()]
     schema = {"job_id": pl.String, "step": pl.UInt32, "name": pl.String, "value": pl.Float64}
     return pl.DataFrame(rows, schema=schema, orient="row")

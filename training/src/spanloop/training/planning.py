@@ -1,4 +1,4 @@
-"""From a spec and its dataset to what verl is told."""
+"""Make the training plan of an attempt from the job's specification and its dataset."""
 
 import math
 import os
@@ -17,15 +17,15 @@ from .sampling import DEFAULT_TEMPERATURE
 from .verl_plugin.train_plan import TrainPlan
 
 MICRO_BATCH_TOKENS: Final = 2048
-"""Tokens in one forward pass; what is kept for the backward pass is a job's peak of memory. For a model of 135M
-parameters it is about 1.3 MB a token, and the whole job 7 GB."""
+"""Tokens in one forward pass. The activations for its backward pass are a job's peak of memory: about 1.3 MB a token
+for a model of 135M parameters, and 7 GB for the whole job."""
 _SAVES_A_JOB: Final = 5
 
 
 def make_plan(
     spec: JobSpec, base: BaseModelFacts, manifest: Manifest, *, folder: Path, attempt: int, ray_folder: Path
 ) -> TrainPlan:
-    """The plan of one attempt; it goes on from the newest whole checkpoint in ``folder``."""
+    """Return the plan of one attempt, which continues from the newest complete checkpoint in ``folder``."""
     checkpoint_dir = folder / "checkpoints"
     checkpoint = latest_checkpoint(checkpoint_dir)
     units = manifest.prompt_groups if spec.kind is JobKind.GRPO else manifest.rows.accepted
@@ -57,9 +57,9 @@ def make_plan(
 
 
 def batch_size(available: int, requested: int) -> int:
-    """What the job asks for, or all there is when that is less.
+    """Return the requested batch size, limited to the available rows.
 
-    verl drops incomplete batches, so a batch larger than the dataset would be no batch at all.
+    verl drops incomplete batches, so a batch larger than the dataset would never run.
     """
     if available < 1 or requested < 1:
         raise ValueError(f"a batch of {requested} out of {available}: expected at least one of each")
@@ -67,14 +67,14 @@ def batch_size(available: int, requested: int) -> int:
 
 
 def save_interval(steps: int) -> int:
-    """Steps between checkpoints: about five a job, so that a kill costs at most a fifth of it."""
+    """Return the steps between checkpoints: about five a job, so that a kill costs at most a fifth of it."""
     return max(1, math.ceil(steps / _SAVES_A_JOB))
 
 
 def training_threads(*, whole_machine: bool) -> int:
-    """OpenMP threads: all cores but one, because threads that wait for a busy core cost more than they give.
+    """Return the number of OpenMP threads: all cores but one, because threads that wait for a busy core slow all down.
 
     Args:
-        whole_machine: Nothing else works while the job trains, so that no core needs to be left free.
+        whole_machine: Nothing else runs while the job trains, so all cores are used.
     """
     return max(1, len(os.sched_getaffinity(0)) - (0 if whole_machine else 1))

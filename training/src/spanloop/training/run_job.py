@@ -1,9 +1,9 @@
-"""Runs one leased job: ``python -m spanloop.training.run_job --data-dir D --job ID``.
+"""Run one leased job: ``python -m spanloop.training.run_job --data-dir D --job ID``.
 
-The scheduler starts it with the lease's fencing token in the environment. Every attempt goes through the same steps
-and each step is skipped when an earlier attempt has done it: export the dataset, train from the newest whole
-checkpoint, register the version, deploy it. The job's state is the scheduler's to write; a non-zero exit status is a
-failure, whose reason is the error printed last.
+The scheduler starts it with the lease's fencing token in the environment. Every attempt has the same steps and skips
+those that an earlier attempt completed: export the dataset, train from the newest complete checkpoint, register the
+version, deploy it. Only the scheduler writes the job's state; a non-zero exit status is a failure, and its reason is
+the error printed last.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Attempt(NamedTuple):
 
 
 def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
-    """Do what is left of the job and return the version that it made.
+    """Run the remaining steps of the job and return the resulting version.
 
     Raises:
         JobError: It cannot run, or failed; the message has the next step.
@@ -71,7 +71,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
 
 
 def _deploy(attempt: Attempt, version: ModelVersion) -> None:
-    """Serve what was trained.
+    """Deploy the new version.
 
     Raises:
         JobError: It cannot be served; says that the training is not lost.
@@ -207,12 +207,12 @@ def _log(text: str) -> None:
 
 
 def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
-    """SIGTERM becomes an ordinary exit, so that verl and its Ray are ended on the way out."""
+    """Exit normally on SIGTERM, so that verl and its Ray cluster are stopped."""
     sys.exit(128 + number)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Parse the command line, run the job, print a failure's reason; returns the exit status."""
+    """Parse the command line, run the job, print a failure's reason; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m spanloop.training.run_job", description="Run one leased job.")
     parser.add_argument("--data-dir", required=True, type=Path)
     parser.add_argument("--job", required=True)

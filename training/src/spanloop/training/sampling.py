@@ -1,8 +1,8 @@
-"""How a row's tokens were sampled, as far as importance ratios depend on it.
+"""The sampling parameters of a row, as far as importance ratios depend on them.
 
-The invariant: a temperature is given only when every step of the row was sampled at it. The gateway's logprobs are
-those of the distribution that was really sampled from; verl recomputes them at one temperature over the whole
-vocabulary. Whatever else bends the distribution (truncation, penalties, forced formats) it cannot recompute.
+Invariant: a row has a temperature only when every step was sampled at it. The gateway's log-probabilities are of the
+distribution that was sampled from. verl recomputes them at one temperature over the whole vocabulary, and cannot
+recompute other changes of the distribution (truncation, penalties, forced formats).
 """
 
 import json
@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 DEFAULT_TEMPERATURE: Final = 1.0
-"""Of the API, for a request that names none."""
+"""The API's default temperature."""
 _GREEDY_BELOW: Final = 0.01
-"""vLLM samples greedily at 0 and at nothing between that and this."""
+"""vLLM samples greedily below this temperature."""
 _DIGITS: Final = 4
-"""Of a temperature; more are what became of it on its way through spans."""
+"""Digits of a temperature; further digits are rounding errors from spans."""
 _NEUTRAL_NUMBERS: Final[Mapping[str, frozenset[float]]] = {
     "top_p": frozenset({1.0}),
     "top_k": frozenset({0.0, -1.0}),
@@ -37,16 +37,16 @@ _NEUTRAL_TEXTS: Final[Mapping[str, frozenset[str]]] = {
 
 
 class Sampling(NamedTuple):
-    """What the ratios of one step, or of all steps of a row, depend on."""
+    """Sampling of one step, or of all steps of a row."""
 
     temperature: float | None
-    """0 for greedy; None when it is no temperature, or when the steps have several."""
+    """0 for greedy; None when it is invalid, or when the steps differ."""
     is_truncated: bool
-    """Something besides the temperature is_truncating the distribution."""
+    """A parameter other than the temperature changed the distribution."""
 
 
 def sampling_of(steps: Sequence[str]) -> Sampling:
-    """How a row was sampled.
+    """Return how a row was sampled.
 
     Args:
         steps: ``transitions.sampling`` of the row's steps, sampling a JSON object of texts; none means all defaults.

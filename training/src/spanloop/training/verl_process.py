@@ -1,8 +1,7 @@
-"""The verl subprocess of one attempt: started in a process group of its own, watched, and ended with all its children.
+"""Start, watch and stop the verl subprocess of one attempt, with all its children.
 
-The invariant: when the context manager is left, whichever way, no process of this attempt is alive. Ray's daemons and
-workers are recognised by the job's own environment variables, which they inherit, so other Rays on the host are never
-touched.
+Invariant: when the context manager exits, no process of this attempt is alive. Ray's daemons and workers are recognised
+by the job's environment variables, which they inherit, so other Ray clusters on the host are not touched.
 """
 
 import json
@@ -33,33 +32,33 @@ _OOM_SIGNS: Final = (
     "low on memory",
     "oom killer",
 )
-"""Of torch, CUDA, Ray's memory monitor, and Ray about a worker that the kernel has killed."""
+"""Texts of torch, CUDA, Ray's memory monitor, and Ray about a worker that the kernel killed."""
 _MISSING_SIGNS: Final = ("ModuleNotFoundError", "ImportError")
 _DISK_SIGNS: Final = ("no space left", "disk quota exceeded", "pytorchstreamwriter failed writing")
 _SOCKET_PATH_BYTES: Final = 40
-"""Room that a temporary folder may take, so that Ray's socket paths below it stay under 107 bytes."""
+"""Longest path of a temporary folder, so that Ray's socket paths below it stay under 107 bytes."""
 
 
 class VerlProcess(NamedTuple):
-    """A running verl."""
+    """A running verl subprocess."""
 
     process: subprocess.Popen[bytes]
     plan: TrainPlan
     memory: MemoryWatch
-    """Of this attempt's processes; whoever waits for its end lets it look."""
+    """Memory use of this attempt's processes; the waiting loop takes its samples."""
 
     def exit_status(self) -> int | None:
-        """None while it runs."""
+        """Return the exit status, or None while the process runs."""
         return self.process.poll()
 
 
 @contextmanager
 def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Generator[VerlProcess]:
-    """Start verl on ``plan``; its output goes where this process's output goes.
+    """Start verl on ``plan``; it inherits this process's stdout and stderr.
 
     Args:
-        plan: What to do.
-        plan_path: Where the plan is written for the subprocess.
+        plan: The plan to run.
+        plan_path: File in which the subprocess finds the plan.
         token: The fencing token of the job's lease.
     """
     plan_path.write_text(plan.model_dump_json(indent=1))
@@ -83,10 +82,10 @@ def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Generator[V
 
 @contextmanager
 def ray_folder(previous_plan: Path) -> Generator[Path]:
-    """A short-lived folder for Ray's sockets and logs, short enough for Unix sockets.
+    """Create a temporary folder for Ray's sockets and logs, with a path short enough for Unix sockets.
 
     Args:
-        previous_plan: The plan of the job's last attempt, if any: when that was killed, its folder is still there.
+        previous_plan: The plan of the job's last attempt, if any; a killed attempt leaves its folder, removed here.
     """
     if previous_plan.exists():
         shutil.rmtree(TrainPlan.model_validate_json(previous_plan.read_bytes()).ray_temp_dir, ignore_errors=True)
@@ -100,11 +99,11 @@ def ray_folder(previous_plan: Path) -> Generator[Path]:
 
 
 def failure_of(run: VerlProcess, *, is_paused: bool = False) -> JobError:
-    """Why verl ended with an error, with the next step.
+    """Return why verl ended with an error, with the next step.
 
     Args:
-        run: Which has ended.
-        is_paused: Whether serving was stopped meanwhile, so that this cannot help any more.
+        run: The ended process.
+        is_paused: Whether serving was paused already, so that pausing cannot help.
     """
     status = run.process.returncode
     kind, message, next_step = _reported(run.plan.failure_path)
@@ -140,7 +139,7 @@ def _reported(path: Path) -> tuple[str, str, str]:
         content = json.loads(path.read_text())
         return str(content["type"]), str(content["message"]), str(content.get("next_step", ""))
     except (OSError, ValueError, KeyError):
-        # Killed before it could write: the exit status is all there is.
+        # Killed before it could write; only the exit status is known.
         return "", "", ""
 
 

@@ -1,1 +1,1 @@
-"""What verl is told for each kind of job: Hydra overrides, computed from a plan and nothing else."""
+"""Recipes: the Hydra overrides that configure verl for each kind of job, computed from a plan alone."""

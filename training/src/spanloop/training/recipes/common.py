@@ -7,14 +7,14 @@ from spanloop.training.job_spec import Device
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 _ENDLESS_EPOCHS = 1_000_000
-"""verl stops at the number of steps; epochs only bound its loop."""
+"""verl stops at the number of steps; epochs only limit its loop."""
 _CPU_ENGINE = "spanloop.training.verl_plugin.cpu_engine"
 
 
 def quoted(path: Path | str) -> str:
-    """``path`` as a Hydra value: single quotes keep spaces, commas and equal signs together.
+    """Return ``path`` as a Hydra value in single quotes, which protect spaces, commas and equal signs.
 
-    Hydra takes a backslash for itself, except in a run of them before a quote.
+    In Hydra a backslash is literal, except in a run of backslashes before a quote.
     """
     escaped = re.sub(r"(\\*)'", r"\1\1\\'", str(path))
     escaped = re.sub(r"(\\+)$", r"\1\1", escaped)
@@ -22,7 +22,7 @@ def quoted(path: Path | str) -> str:
 
 
 def trainer_overrides(plan: TrainPlan) -> list[str]:
-    """Steps, checkpoints, resume and logging; the names are the same for verl's PPO and SFT trainers."""
+    """Return steps, checkpoints, resume and logging, with the same names for verl's PPO and SFT trainers."""
     resume = (
         ["trainer.resume_mode=resume_path", f"trainer.resume_from_path={quoted(plan.resume_from)}"]
         if plan.resume_from
@@ -45,10 +45,10 @@ def trainer_overrides(plan: TrainPlan) -> list[str]:
 
 
 def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
-    """Model and FSDP2 engine; ``model`` and ``engine`` are where verl's configuration keeps them.
+    """Return model and FSDP2 engine; ``model`` and ``engine`` are their paths in verl's configuration.
 
-    Weights, gradients and optimiser are float32. Forward and backward passes are bfloat16, verl's default, except on
-    a CPU without instructions for it.
+    Weights, gradients and optimiser are float32. Forward and backward passes are bfloat16, verl's default, except on a
+    CPU without instructions for it.
     """
     overrides = [
         f"{model}.path={quoted(plan.model_path)}",
@@ -60,7 +60,7 @@ def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
         overrides += [
             f"{model}.external_lib={_CPU_ENGINE}",
             f"{model}.enable_gradient_checkpointing=False",
-            # one rank holds all weights anyway; gathered once a step rather than twice for each micro-batch
+            # one rank holds all weights anyway: gather once a step instead of twice for each micro-batch
             f"{engine}.reshard_after_forward=False",
             f"+{engine}.mixed_precision.param_dtype={'bf16' if plan.bfloat16 else 'fp32'}",
         ]

@@ -18,15 +18,15 @@ from .common import engine_overrides, quoted, trainer_overrides
 SINGLE_UPDATE_LOSS: Final = "spanloop_single_update"
 """verl's name for the loss of :mod:`~spanloop.training.verl_plugin.policy_loss`."""
 TRUNCATE_WEIGHTS_AT: Final = 2.0
-"""Importance weights are cut off here (truncated importance sampling)."""
+"""Upper limit of importance weights (truncated importance sampling)."""
 
 
 def grpo_overrides(plan: TrainPlan) -> list[str]:
-    """Verl's ``ppo_trainer`` configuration for ``plan``."""
+    """Return the overrides of verl's ``ppo_trainer`` configuration."""
     actor = "actor_rollout_ref.actor"
     rollout = "actor_rollout_ref.rollout"
     tokens = plan.micro_batch_tokens
-    # on CUDA verl's engine is the stock one, which recomputes
+    # CUDA uses verl's stock engine, which recomputes
     single_pass = plan.epochs == 1 and plan.device is Device.CPU
     return [
         *trainer_overrides(plan),

@@ -1,4 +1,4 @@
-"""SFT on stored rows: next-token loss on the tokens that the policy sampled, and on nothing else."""
+"""SFT on stored rows: next-token loss on the tokens that the policy sampled."""
 
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
@@ -6,7 +6,7 @@ from .common import engine_overrides, quoted, trainer_overrides
 
 
 def sft_overrides(plan: TrainPlan) -> list[str]:
-    """Verl's ``sft_trainer_engine`` configuration for ``plan``."""
+    """Return the overrides of verl's ``sft_trainer_engine`` configuration."""
     return [
         *trainer_overrides(plan),
         *engine_overrides(plan, model="model", engine="engine"),

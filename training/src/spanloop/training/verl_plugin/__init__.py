@@ -1,7 +1,7 @@
-"""The thin layer between spanloop and verl 0.9.1.
+"""The adapter between spanloop and verl 0.9.1.
 
-Everything in here runs in the verl subprocess of one job (``main``), or in Ray workers of that job, and talks to the
-rest of spanloop through files only: it reads a :class:`~spanloop.training.verl_plugin.train_plan.TrainPlan` and the
-dataset that the plan names, and writes metrics, checkpoints and, when it fails, ``failure.json``. It never touches
-the store. verl, Ray and TransferQueue hand out ``Any``: these modules are excused from strict typing.
+These modules run in the verl subprocess of one job (``main``) or in its Ray workers. They exchange files with the rest
+of spanloop: they read a :class:`~spanloop.training.verl_plugin.train_plan.TrainPlan` and the dataset that it names, and
+write metrics, checkpoints and, on failure, ``failure.json``. They never access the store. verl, Ray and TransferQueue
+are untyped, so these modules are excepted from strict typing.
 """

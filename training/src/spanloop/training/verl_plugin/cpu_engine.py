@@ -1,11 +1,11 @@
 # pyright: basic
-"""verl's FSDP2 engine on a CPU, computing each shared prompt once and logits only where a loss needs them.
+"""verl's FSDP2 engine on a CPU: computes each shared prefix once, and logits only for the loss.
 
-verl loads this module in the process that trains, because the recipes name it as the model's ``external_lib``; that
-registers the engine for device ``cpu`` and the policy loss of :mod:`.policy_loss`. Stock verl on CUDA never sees it.
+The recipes name this module as the model's ``external_lib``, so verl loads it in the process that trains. Loading
+registers the engine for device ``cpu`` and the loss of :mod:`.policy_loss`. Stock verl on CUDA does not load it.
 
-What verl hands over and gets back is unchanged: rows in, one number for each of their tokens out, zero for tokens
-that the loss mask leaves out. Micro-batches are cut by the tokens that are really computed.
+verl's interface is unchanged: rows in, one number for each token out, zero for tokens outside the loss mask.
+Micro-batches are divided by the number of computed tokens.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,11 @@ from .tree_attention import ATTENTION, tree_attention
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, tree_attention)
 
 _FAMILIES = frozenset({"llama", "qwen2", "qwen3"})
-"""Model types whose attention is known to be plain causal attention with the mask that :mod:`.tree_attention` has."""
+"""Model types with plain causal attention, which :mod:`.tree_attention` computes."""
 
 
 def unshared_reason(config: Any) -> str:
-    """Why a model of this transformers configuration is trained without sharing; empty when it is not."""
+    """Return why a model's rows cannot share prefixes; empty when they can."""
     if config.model_type not in _FAMILIES:
         return f"models of type {config.model_type!r} are not known to work with it"
     if any(layer != "full_attention" for layer in getattr(config, "layer_types", None) or ()):
@@ -66,7 +66,7 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
         loss_function: Callable[..., Any] | None,
         forward_only: bool = False,  # noqa: FBT001, FBT002 - verl's signature
     ) -> Any:
-        """Forward, and backward unless ``forward_only``, over all of ``data``; verl's outputs and metrics."""
+        """Run forward, and backward unless ``forward_only``, over ``data``; return verl's outputs and metrics."""
         tu.assign_non_tensor(data, sp_size=1, dp_size=1, batch_num_tokens=data["loss_mask"].sum().item())
         parts, indices = self._micro_batches(data)
         outputs: list[dict[str, Any]] = []
@@ -92,7 +92,7 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
         return [tu.index_select_tensor_dict(data, part) for part in indices], indices
 
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the model is called with, and what :meth:`prepare_model_outputs` needs."""
+        """Return the model's inputs, and the arguments of :meth:`prepare_model_outputs`."""
         if not self._shares:
             stock: tuple[dict[str, Any], dict[str, Any]] = super().prepare_model_inputs(micro_batch)
             return stock
@@ -109,7 +109,7 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
     def prepare_model_outputs(
         self, output: Any, output_args: dict[str, Any], micro_batch: Any, logits_processor_func: Any
     ) -> dict[str, torch.Tensor]:
-        """Log-probabilities, and entropies where they are asked for, as verl's nested tensors."""
+        """Return log-probabilities, and entropies on request, as verl's nested tensors."""
         if not self._shares:
             stock: dict[str, torch.Tensor] = super().prepare_model_outputs(
                 output, output_args, micro_batch, logits_processor_func

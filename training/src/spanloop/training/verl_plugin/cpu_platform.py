@@ -1,9 +1,9 @@
 # pyright: basic
 """A CPU platform for verl 0.9.1, which has none.
 
-Importing this module registers platform ``cpu`` through verl's own plugin API and mends the places where stock
-verl assumes an accelerator. verl imports it in every process of a CPU job because ``VERL_USE_EXTERNAL_MODULES``
-names it; a CUDA job never loads it. Nothing is changed unless ``VERL_PLATFORM`` says ``cpu``.
+Importing this module registers platform ``cpu`` through verl's plugin API and patches the places where verl assumes an
+accelerator. verl imports it in every process of a CPU job because ``VERL_USE_EXTERNAL_MODULES`` names it; a CUDA job
+does not load it. It changes nothing unless ``VERL_PLATFORM`` is ``cpu``.
 """
 
 import os
@@ -24,7 +24,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 class _CpuModule(ModuleType):
-    """Answers for ``torch.cuda`` on a machine without one: one device, no memory to account for."""
+    """A replacement for ``torch.cuda`` on a machine without CUDA: one device, no memory statistics."""
 
     get_rng_state = staticmethod(torch.get_rng_state)
     set_rng_state = staticmethod(torch.set_rng_state)
@@ -157,7 +157,7 @@ def _gloo_group(timeout_second: float = 36000) -> tuple[int, int, int]:
 
 
 class _UnpinnedOffloadPolicy(fsdp.CPUOffloadPolicy):
-    """verl asks for pinned memory for its reference model, which torch refuses without an accelerator."""
+    """verl requests pinned memory for its reference model; torch refuses it without an accelerator."""
 
     def __init__(self, pin_memory: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002 - torch's own signature
         object.__setattr__(self, "pin_memory", False)
@@ -170,7 +170,7 @@ def _patch_verl() -> None:
     # verl builds the backend string "cpu:gloo,{device}:{backend}", and torch rejects "cpu:gloo,cpu:gloo"
     verl_distributed.initialize_global_process_group_ray = _gloo_group_ray
     verl_distributed.initialize_global_process_group = _gloo_group
-    # both speak of a GPU's memory and a GPU's cores, on every job's log
+    # both log a GPU's memory and cores in every job
     verl_distributed.set_numa_affinity = _nothing
     verl_debug.log_gpu_memory_usage = _nothing
     setattr(fsdp, "CPUOffloadPolicy", _UnpinnedOffloadPolicy)  # noqa: B010 - a class cannot be assigned to, for mypy

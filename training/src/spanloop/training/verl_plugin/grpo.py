@@ -1,9 +1,9 @@
 # pyright: basic
-"""GRPO on verl's V1 trainer: starts Ray, trains, ends Ray.
+"""Run GRPO on verl's V1 trainer: start Ray, train, stop Ray.
 
-verl's ``main_ppo`` runs the trainer in a Ray actor of its own; here this process is the trainer, which saves one
-import of verl and lets an exception reach :mod:`.main` as itself. On a small machine imports are most of a small
-job, so TransferQueue's processes start while this one imports verl and verl's worker starts.
+verl's ``main_ppo`` runs the trainer in a Ray actor. Here this process is the trainer, which saves one import of verl
+and passes exceptions to :mod:`.main` unchanged. Imports dominate a small job on a small machine, so TransferQueue's
+processes start while this process imports verl and verl's worker starts.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +18,7 @@ from .train_plan import TrainPlan
 
 
 def train(plan: TrainPlan) -> None:
-    """Run the whole job of ``plan``; its last checkpoint holds the result."""
+    """Run the job of ``plan``; its last checkpoint is the result."""
     with ray_session(plan), ThreadPoolExecutor(max_workers=1) as background:
         import transfer_queue as tq  # noqa: PLC0415 - Ray starts first; see the module's docstring
 
@@ -29,20 +29,20 @@ def train(plan: TrainPlan) -> None:
         queue = background.submit(partial(_start_queue, plan, config.transfer_queue))
         _fit(plan, config, queue)
         if plan.ray_address:
-            # On a cluster of its own nothing is left to tidy up, and closing takes a second.
+            # The job's own cluster needs no cleanup, and closing takes a second.
             tq.close()
 
 
 def _start_queue(plan: TrainPlan, config: Any) -> None:
-    """Start this job's TransferQueue, which has one fixed name on a Ray cluster.
+    """Start this job's TransferQueue; its name on a Ray cluster is fixed.
 
     Raises:
-        JobError: Another job's holds the name: with two trainers in one queue each would train on the other's rows.
+        JobError: Another job has a queue on the cluster; two trainers in one queue would train on each other's rows.
     """
     import transfer_queue as tq  # noqa: PLC0415
 
     tq.init(config)
-    # Only whoever made the controller made storage; a name taken in the same instant is seen here too.
+    # Only the process that created the controller has storage; this also detects a name taken at the same instant.
     if not tq.interface._TQ_STORAGE:  # noqa: SLF001 - no public call tells the two apart
         raise JobError(
             f"another job trains with TransferQueue on the Ray cluster {plan.ray_address}.",

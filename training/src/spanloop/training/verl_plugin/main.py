@@ -1,7 +1,7 @@
 """Entry point of the verl subprocess: ``python -m spanloop.training.verl_plugin.main <plan.json>``.
 
-The environment decides what verl is before verl is imported, so this module imports it last. A failure becomes
-``failure.json`` (type, message, next step) for ``run_job``, and a traceback in the log.
+verl reads its environment on import, so this module sets the environment first and imports verl last. A failure is
+written to ``failure.json`` (type, message, next step) for ``run_job``, and as a traceback to the log.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ _CPU_PLATFORM = "spanloop.training.verl_plugin.cpu_platform"
 
 
 def prepare_environment(plan: TrainPlan) -> None:
-    """Set what verl, Ray, torch and tokenizers read when they are imported."""
+    """Set the environment variables that verl, Ray, torch and tokenizers read on import."""
     settings = {
         "TQDM_DISABLE": "1",
         "TRANSFORMERS_VERBOSITY": "error",
@@ -42,7 +42,7 @@ def prepare_environment(plan: TrainPlan) -> None:
         "TQ_NUM_THREADS": str(plan.threads),
         "RAY_COLOR_PREFIX": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
-        # verl's worker is such an actor by design, and torch's own export calls what torch warns of.
+        # verl's worker blocks inside an async actor by design; torch's export triggers torch's own warning.
         "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC": "0",
         "TORCH_LOGS": "-torch.fx._symbolic_trace",
     }
@@ -71,20 +71,20 @@ def _report(error: Exception) -> dict[str, str]:
 
 
 def _die_with_parent() -> None:
-    """Ask the kernel to end this process when ``run_job`` is killed; Ray's daemons end with this one in turn."""
+    """Let the kernel kill this process when ``run_job`` is killed; Ray's daemons then end with this one."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
 def main(plan_path: Path) -> int:
-    """Run the plan; returns the exit status."""
+    """Run the plan and return the exit status."""
     plan = TrainPlan.model_validate_json(plan_path.read_bytes())
     _die_with_parent()
     # Before torch is imported, which the next line does for device auto.
     os.environ["OMP_NUM_THREADS"] = str(plan.threads)
-    # A thread that waits for another spins by default, on the core that the other needs when anything else runs on
-    # the machine: three to four times slower beside one busy process.
+    # Waiting OpenMP threads spin by default, on a core that other work needs: three to four times slower beside one
+    # busy process.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
         plan = plan.model_copy(update={"device": resolve_device(plan.device)})

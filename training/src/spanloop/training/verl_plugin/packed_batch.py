@@ -1,5 +1,5 @@
 # pyright: basic
-"""What one forward pass computes for some rows: packed tokens in, log-probabilities of the wanted tokens out."""
+"""The inputs of one forward pass over packed rows, and the positions whose log-probabilities the loss needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from .prefix_tree import PackedRows, common_prefix_tokens, pack, prefix_order
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Rows ready for the model, and which of its logits are needed for what.
+    """Packed rows for the model, and the logits that the loss needs.
 
     Attributes:
-        layout: Where the rows' tokens lie.
+        layout: Positions of the rows' tokens in the packed sequence.
         input_ids: Shape ``(1, tokens)``.
         position_ids: Shape ``(1, tokens)``.
         logits_at: Packed positions whose logits are needed, ascending, at least one.
-        rows: For each wanted token the index into ``logits_at`` of the token before it.
-        labels: The wanted tokens, parallel to ``rows``.
-        slots: Where each belongs among all tokens of the rows one after the other: at the token before it, as
-            verl's losses expect.
-        offsets: Of the rows among all their tokens, shape ``(number of rows + 1,)``.
+        rows: For each predicted token, the index into ``logits_at`` of the token before it.
+        labels: The predicted tokens, parallel to ``rows``.
+        slots: The position of each among the concatenated tokens of the rows: at the token before it, as verl's
+            losses expect.
+        offsets: Start of each row among the concatenated tokens, shape ``(number of rows + 1,)``.
     """
 
     layout: PackedRows
@@ -35,26 +35,26 @@ class PackedBatch:
     offsets: torch.Tensor
 
     def scatter(self, values: torch.Tensor) -> torch.Tensor:
-        """``values`` of the wanted tokens as one number for each token of each row, zero where none was wanted."""
+        """Spread ``values`` of the predicted tokens over all tokens of the rows; other tokens get zero."""
         empty = torch.zeros(int(self.offsets[-1]), dtype=values.dtype)
         return empty.index_put((self.slots,), values)
 
 
 def pack_batch(rows: Sequence[torch.Tensor], masks: Sequence[torch.Tensor], *, share: bool = True) -> PackedBatch:
-    """Pack ``rows`` of token ids; log-probabilities are wanted of the tokens that ``masks`` mark.
+    """Pack ``rows`` of token ids, for log-probabilities of the tokens that ``masks`` mark.
 
     Args:
         rows: int64, one dimension each, none empty.
         masks: For each row a mask of its last tokens, as many as the mask is long; the prompt's may be left out.
-            A row's first token has nothing before it and is never wanted.
-        share: Whether common beginnings are computed once.
+            A row's first token is never predicted.
+        share: Whether common prefixes are computed once.
     """
     layout = pack(rows, share=share)
     before = [_predicted_indices(row, mask) - 1 for row, mask in zip(rows, masks, strict=True)]
     lengths = torch.tensor([0, *(len(row) for row in rows)])
     offsets = lengths.cumsum(0)
     packed = torch.cat([where[index] for where, index in zip(layout.where, before, strict=True)])
-    # one position when nothing is wanted, so that the loss still depends on the weights
+    # one position when no token is predicted, so that the loss still depends on the weights
     logits_at, inverse = packed.unique(return_inverse=True) if len(packed) else (torch.zeros(1).long(), packed)
     return PackedBatch(
         layout=layout,
@@ -74,9 +74,9 @@ def _predicted_indices(row: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
 
 
 def micro_batches(rows: Sequence[torch.Tensor], limit_tokens: int, *, share: bool = True) -> list[list[int]]:
-    """Split rows so that each part packs into at most ``limit_tokens`` tokens; rows that share stay together.
+    """Split rows into parts of at most ``limit_tokens`` packed tokens; rows with a common prefix stay together.
 
-    A row that is longer than the limit is a part by itself.
+    A row longer than the limit is a part of its own.
     """
     parts: list[list[int]] = []
     tokens = 0

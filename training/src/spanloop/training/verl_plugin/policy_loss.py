@@ -1,10 +1,10 @@
 # pyright: basic
-"""The policy gradient of a batch that is passed over once.
+"""The policy loss of a single pass over a batch.
 
-With one update of a batch, the policy at the start of the step is the policy that the update differentiates, so the
-log-probabilities that PPO would recompute beforehand are the ones of the update's own forward pass, held constant:
-loss and gradient are those of verl's decoupled objective (ratio 1, truncated importance weight against the sampler),
-for three quarters of the compute.
+With one update of a batch, the policy at the start of the step is the policy that the update differentiates. So the
+log-probabilities that PPO recomputes beforehand equal those of the update's own forward pass, detached. Loss and
+gradient are those of verl's decoupled objective (ratio 1, truncated importance weight against the sampler), for three
+quarters of the compute.
 """
 
 from typing import Any
@@ -44,14 +44,14 @@ def single_pass_loss(  # noqa: PLR0917 - verl's signature
 
 
 def sampler_gap(log_probs: torch.Tensor, data: Any) -> dict[str, list[float]]:
-    """How the engine's log-probabilities of a whole batch differ from the sampler's.
+    """Compare the engine's log-probabilities of a batch with the sampler's.
 
     Args:
-        log_probs: Nested, one number for tensor token of tensor row.
+        log_probs: Nested tensor with one number for each token of each row.
         data: verl's batch, with nested ``rollout_log_probs`` and ``response_mask``.
 
     Returns:
-        verl's own ``rollout_corr/`` metrics, and :data:`GAP`.
+        verl's ``rollout_corr/`` metrics, and :data:`GAP`.
     """
     mask = data["response_mask"]
     engine, sampler, response_mask = (
@@ -69,6 +69,6 @@ def sampler_gap(log_probs: torch.Tensor, data: Any) -> dict[str, list[float]]:
 
 
 def mean_gap(engine: torch.Tensor, sampler: torch.Tensor, mask: torch.Tensor) -> float:
-    """Mean absolute difference where ``mask`` is set; padded tensors of one shape."""
+    """Return the mean absolute difference where ``mask`` is set; padded tensors of one shape."""
     selected = mask.bool()
     return (engine[selected] - sampler[selected]).abs().mean().item()

@@ -1,14 +1,13 @@
 # pyright: basic
-"""Rows of tokens packed so that what they begin with in common is there once.
+"""Pack rows of tokens as a tree of common prefixes, each prefix once.
 
-The rows of a job share most of their prompts: the system prompt and the tools with every other row, the question with
-the other rows of a group. Sorted, rows that share a beginning are neighbours, and the tokens that each adds to the one
-before it, joined, are the tree of all beginnings in depth-first order. A token of that packed sequence stands for the
-same token with the same past in every row that contains it, so whatever a causal model computes for it is the same
-for all of them.
+The rows of a job share most of their prompts: system prompt and tools with every row, the question with the rows of
+the same group. In sorted order, rows with a common prefix are neighbours. The tokens that each row adds to the previous
+one form the prefix tree in depth-first order. A packed token stands for the same token with the same past in every row
+that contains it, so a causal model computes the same for all of them.
 
-The invariant: a token's descendants lie in one unbroken range right behind its segment. Attention over the tree
-(:mod:`.tree_attention`) needs nothing else.
+Invariant: a token's descendants lie in one contiguous range after its segment. Attention over the tree
+(:mod:`.tree_attention`) relies on nothing else.
 """
 
 from collections.abc import Sequence
@@ -18,17 +17,17 @@ from typing import NamedTuple
 import torch
 
 _MIN_SHARED_TOKENS = 16
-"""Fewer tokens in common are computed again: a segment costs two kernel calls in every layer."""
+"""A shorter common prefix is computed again: a segment costs two kernel calls in every layer."""
 
 
 class Segment(NamedTuple):
-    """A run of packed tokens that every row through its first token contains whole."""
+    """A run of packed tokens. A row that contains its first token contains all of them."""
 
     begin: int
     end: int
     """One past its last token."""
     subtree_end: int
-    """One past the last token of the rows that go on from here: ``[end, subtree_end)`` look back at this segment."""
+    """One past the last token of the rows that continue here; tokens in ``[end, subtree_end)`` attend to it."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class PackedRows:
     """Rows as one packed sequence of ``tokens`` tokens.
 
     Attributes:
-        segments: In packed order; together they cover ``[0, tokens)``.
-        where: For each row the packed index of each of its tokens, int64.
+        segments: The segments in packed order; they cover ``[0, tokens)``.
+        where: For each row, the packed index of each of its tokens, int64.
         tokens: Length of the packed sequence.
     """
 
@@ -46,14 +45,14 @@ class PackedRows:
     tokens: int
 
     def input_ids(self, rows: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The packed token ids, shape ``(tokens,)``."""
+        """Return the packed token ids, shape ``(tokens,)``."""
         packed = torch.empty(self.tokens, dtype=torch.int64)
         for row, where in zip(rows, self.where, strict=True):
             packed[where] = row
         return packed
 
     def position_ids(self) -> torch.Tensor:
-        """Each packed token's position in its rows, shape ``(tokens,)``."""
+        """Return each packed token's position in its rows, shape ``(tokens,)``."""
         positions = torch.empty(self.tokens, dtype=torch.int64)
         for where in self.where:
             positions[where] = torch.arange(len(where))
@@ -61,20 +60,20 @@ class PackedRows:
 
 
 class _Node:
-    """A segment that may still be cut in two."""
+    """A segment that may still be split."""
 
     def __init__(self, depth: int, begin: int, end: int) -> None:
         self.depth, self.begin, self.end, self.subtree_end = depth, begin, end, end
 
 
 def prefix_order(rows: Sequence[torch.Tensor]) -> list[int]:
-    """Indices of ``rows`` such that rows with a common beginning are neighbours."""
+    """Return indices of ``rows`` so that rows with a common prefix are neighbours."""
     keys = [row.tolist() for row in rows]
     return sorted(range(len(rows)), key=keys.__getitem__)
 
 
 def common_prefix_tokens(first: torch.Tensor, second: torch.Tensor) -> int:
-    """How many tokens two rows begin with in common."""
+    """Return the length of the common prefix of two rows."""
     length = min(len(first), len(second))
     different = (first[:length] != second[:length]).nonzero()
     return int(different[0]) if len(different) else length
@@ -84,8 +83,8 @@ def pack(rows: Sequence[torch.Tensor], *, share: bool = True) -> PackedRows:
     """Pack int64 rows of one dimension.
 
     Args:
-        rows: At least one; none empty.
-        share: False leaves every row by itself.
+        rows: At least one row; none empty.
+        share: False packs every row separately.
     """
     nodes: list[_Node] = []
     where: list[torch.Tensor] = [torch.empty(0)] * len(rows)
@@ -111,7 +110,7 @@ def pack(rows: Sequence[torch.Tensor], *, share: bool = True) -> PackedRows:
 
 
 def _branch(nodes: list[_Node], path: list[_Node], shared: int) -> tuple[list[_Node], int]:
-    """Leave ``path`` after ``shared`` tokens: the part that is shared_path, and how many tokens that is.
+    """Return the part of ``path`` that covers ``shared`` tokens, and its number of tokens.
 
     A segment that is left inside is cut in two, unless too little of it would be shared.
     """

@@ -1,10 +1,9 @@
 # pyright: basic
 """The Ray cluster of one job.
 
-Without an address the job gets a cluster of its own: started in this process, on the loopback interface, with a
-token of its own (:mod:`.main` sets it, before Ray is imported), no dashboard and only as many worker processes as
-verl asks for. It ends with this process,
-whichever way that ends, because Ray's daemons die with their parent. Other clusters on the host are never looked at.
+Without an address the job starts its own cluster in this process: on the loopback interface, with a new token
+(:mod:`.main` sets it before Ray is imported), no dashboard and only the worker processes that verl requests. Ray's
+daemons die with their parent, so the cluster ends with this process. Other clusters on the host are not touched.
 """
 
 import logging
@@ -38,7 +37,7 @@ _FORWARDED = (
 
 @contextmanager
 def ray_session(plan: TrainPlan) -> Generator[None]:
-    """Connect to the plan's Ray, or start one; leave or stop it afterwards."""
+    """Connect to the plan's Ray cluster, or start one; disconnect or stop it afterwards."""
     if plan.ray_address:
         environment = {name: value for name, value in os.environ.items() if name.startswith(_FORWARDED)}
         ray.init(address=plan.ray_address, runtime_env={"env_vars": environment}, logging_level=logging.WARNING)

@@ -1,9 +1,9 @@
 # pyright: basic
 # mypy: disable-error-code="no-untyped-call"
-"""SFT on verl's trainer: one Ray task, one data-parallel rank.
+"""Run SFT on verl's trainer: one Ray task, one data-parallel rank.
 
-verl's SFT trainer is written for ``torchrun``; with one rank the variables that ``torchrun`` would set are enough. Its
-variant for Ray loads data with eight processes whatever the machine, so the trainer runs as a task of ours instead.
+verl's SFT trainer is written for ``torchrun``; with one rank it needs only ``torchrun``'s environment variables. verl's
+Ray variant loads data with eight processes on any machine, so the trainer runs as our own Ray task.
 """
 
 import os
@@ -24,13 +24,13 @@ from .verl_config import compose
 
 
 def train(plan: TrainPlan) -> None:
-    """Run the whole job of ``plan``; its last checkpoint holds the result."""
+    """Run the job of ``plan``; its last checkpoint is the result."""
     with ray_session(plan):
         task: Any = ray.remote(num_cpus=1, num_gpus=int(plan.device is Device.CUDA), max_retries=0)(_fit)
         try:
             ray.get(task.remote(plan))
         except RayTaskError as error:
-            # The reason as itself, as it would be without Ray in between.
+            # The original exception, without Ray's wrapper.
             raise (error.cause or error) from error
 
 
@@ -40,7 +40,7 @@ def _fit(plan: TrainPlan) -> None:
     from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group  # noqa: PLC0415
 
     class MarkingTrainer(SFTTrainer):
-        """Declares each checkpoint complete, which verl's trainer has no hook for."""
+        """Marks each checkpoint as complete; verl's trainer has no hook for it."""
 
         def _build_ckpt_handler(self) -> None:
             super()._build_ckpt_handler()
@@ -56,7 +56,7 @@ def _fit(plan: TrainPlan) -> None:
 
 
 class _MarkingHandler:
-    """verl's checkpoint handler, with our marker after each save."""
+    """verl's checkpoint handler; writes our marker after each save."""
 
     def __init__(self, handler: Any) -> None:
         self._handler = handler

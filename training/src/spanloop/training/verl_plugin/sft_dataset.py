@@ -1,5 +1,5 @@
 # pyright: basic
-"""Token-exact SFT rows for verl: what the policy saw and sampled, without a chat template in between."""
+"""SFT rows for verl as token ids, without a chat template."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 
 class SftDataset(Dataset[dict[str, torch.Tensor]]):
-    """Rows of the dataset file as verl's SFT trainer wants them: prompt masked, only sampled tokens trained."""
+    """Rows of the dataset file for verl's SFT trainer: the loss mask is 1 on sampled tokens only."""
 
     def __init__(self, parquet_files: Any, *_: Any, **__: Any) -> None:
         path = parquet_files if isinstance(parquet_files, str) else parquet_files[0]

@@ -1,12 +1,12 @@
 # pyright: basic
 # mypy: disable-error-code="no-untyped-call"
-"""Stored trajectories in the place where verl expects a rollout engine.
+"""Replace verl's rollout engine by stored trajectories.
 
 verl's V1 trainer asks an agent loop manager for the trajectories of each prompt and reads them from TransferQueue.
 Here a prompt is a group of the dataset and its trajectories are the group's rows, put into TransferQueue as they
 are: group → prompt uid, episode → session, merged row → index. What verl then does with them (log-probabilities,
-advantages, losses, updates) is stock. No row is invented: a batch is one optimizer step whatever its size, and the
-job trains on one data-parallel rank, so verl never pads.
+advantages, losses, updates) is stock. verl adds no padding rows: a batch of any size is one optimizer step, and the
+job has one data-parallel rank.
 """
 
 from collections.abc import Callable
@@ -31,15 +31,15 @@ from .policy_loss import GAP, mean_gap
 TRAINER_MODE = "spanloop_stored"
 """``trainer.v1.trainer_mode`` of :class:`StoredTrainer`."""
 ROLLOUT_NAME = "none"
-"""``rollout.name``: there is no rollout engine; verl still looks its class up."""
+"""``rollout.name``: verl looks up a class, although there is no rollout engine."""
 _CORRECTION = "rollout_corr/"
-"""What verl calls its metrics of the sampler against the engine."""
+"""Prefix of verl's metrics that compare the sampler with the engine."""
 
 RolloutReplicaRegistry.register(ROLLOUT_NAME, lambda: RolloutReplica)
 
 
 class _CpuPools(ResourcePoolManager):
-    """Resource pools that ask Ray for CPUs; verl's own always ask for GPUs."""
+    """Resource pools that request CPUs from Ray; verl's own always request GPUs."""
 
     def create_resource_pool(self) -> None:
         for name, processes in self.resource_pool_spec.items():
@@ -63,7 +63,7 @@ class StoredTrainer(PPOTrainer):
             self.resource_pool_manager = _CpuPools(resource_pool_spec=stock.resource_pool_spec, mapping=mapping)
 
     queue_ready: Callable[[], object]
-    """Returns when TransferQueue has started, which it does while verl's worker starts."""
+    """Returns when TransferQueue has started; it starts while verl's worker does."""
 
     def _load_checkpoint(self) -> None:
         self.queue_ready()
@@ -73,12 +73,12 @@ class StoredTrainer(PPOTrainer):
         return dp_size
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        # Groups differ in size and episodes in rows: the mini-batch is whatever the batch holds.
+        # Groups and episodes differ in their number of rows: the mini-batch is the whole batch.
         with open_dict(self.config):
             self.config.actor_rollout_ref.actor.ppo_mini_batch_size = len(batch)
         updated = super()._update_actor(batch, metrics)
-        # What the actor measured against the sampler goes by verl's name for it; after several passes the actor is no
-        # longer the policy that the step began with, and what was measured before them stands.
+        # The actor's comparison with the sampler has verl's name. After several passes the actor is no longer the
+        # policy of the step's start, so the comparison from before them is kept.
         measured = {name: metrics.pop(name) for name in list(metrics) if name.startswith(f"actor/{_CORRECTION}")}
         if self.config.algorithm.rollout_correction.bypass_mode:
             metrics.update({name.removeprefix("actor/"): value for name, value in measured.items()})
@@ -99,27 +99,27 @@ class StoredTrainer(PPOTrainer):
         self._unmarked = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
 
     def on_step_begin(self) -> None:
-        """Declare the last checkpoint complete: its step's metrics, which verl logs after saving, are on disk now."""
+        """Mark the last checkpoint as complete: verl logs a step's metrics after saving, and they are on disk now."""
         self.mark_saved()
 
     def mark_saved(self) -> None:
-        """Declare the last saved checkpoint complete, so that a resumed job never skips a step's metrics."""
+        """Mark the last saved checkpoint as complete, so that a resumed job never skips a step's metrics."""
         if self._unmarked is not None:
             mark_complete(self._unmarked)
             self._unmarked = None
 
     def get_llm_client(self) -> Any:
-        """There is no inference engine to talk to."""
+        """No inference engine exists."""
 
     def on_sample_end(self) -> None:
-        """No replicas to put to sleep."""
+        """No replicas exist."""
 
     def on_step_end(self) -> None:
-        """No replicas to update."""
+        """No replicas exist."""
 
 
 class GroupDataset(Dataset[dict[str, Any]]):
-    """One item for each prompt group of the dataset file; the rows themselves go through TransferQueue."""
+    """One item for each prompt group of the dataset file; the rows pass through TransferQueue."""
 
     def __init__(self, data_files: Any, *_: Any, **__: Any) -> None:
         path = data_files if isinstance(data_files, str) else data_files[0]
@@ -133,7 +133,7 @@ class GroupDataset(Dataset[dict[str, Any]]):
 
 
 class StoredRollouts:
-    """verl's agent loop manager over a dataset file.
+    """An agent loop manager of verl that reads a dataset file.
 
     The weights that sampled a row count as verl's weight version 0, the base; rollout correction compares the
     sampler's own log-probabilities, so nothing depends on that label.

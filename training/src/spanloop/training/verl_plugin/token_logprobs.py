@@ -1,8 +1,8 @@
 # pyright: basic
-"""Log-probabilities of chosen tokens, a slice of the logits at a time.
+"""Log-probabilities of selected tokens, computed from one slice of the logits at a time.
 
-The logits stay in the precision in which the model made them, and one slice at a time is float32: of a vocabulary of
-50,000 words, float32 logits and their gradients for a batch would be most of a job's memory.
+The logits stay in the model's precision, and one slice at a time is float32. With a vocabulary of 50,000, float32
+logits and their gradients for a whole batch would be most of a job's memory.
 """
 
 from typing import Any, cast
@@ -10,17 +10,17 @@ from typing import Any, cast
 import torch
 
 _SLICE_ELEMENTS = 8 * 1024 * 1024
-"""Logits that are float32 at once: 32 MiB."""
+"""Number of logits that are float32 at a time: 32 MiB."""
 
 
 def token_logprobs(
     logits: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor, temperature: float = 1.0
 ) -> torch.Tensor:
-    """``log softmax(logits / temperature)[rows, labels]``, with gradients.
+    """Return ``log softmax(logits / temperature)[rows, labels]``, with gradients.
 
     Args:
-        logits: Of shape (positions, words).
-        rows: Indices of positions; one may be asked for several tokens.
+        logits: Shape (positions, vocabulary).
+        rows: Indices of positions; a position may occur for several tokens.
         labels: Token ids, parallel to ``rows``.
         temperature: Above zero.
 
@@ -54,13 +54,13 @@ class _TokenLogprobs(torch.autograd.Function):
             part = slice(start, start + step)
             probabilities = logits[part].float().div_(ctx.temperature).sub_(totals[part, None]).exp_()
             gradient[part] = probabilities.mul_(-weights[part, None])
-        # a position whose tokens differ adds up to several labels, each of them once or more
+        # a position may have several labels, each once or more
         gradient.index_put_((rows, labels), scaled.to(gradient.dtype), accumulate=True)
         return gradient, None, None, None
 
 
 def entropies(logits: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Entropy in nats of each position's distribution, float32, shape (positions,); without gradient."""
+    """Return the entropy of each position's distribution in nats, float32, shape (positions,), without gradient."""
     entropies_by_slice = []
     for part in logits.detach().split(_step(logits)):
         scores = (part.float() / temperature).log_softmax(1)

@@ -1,8 +1,7 @@
-"""What one verl subprocess has to do, as one immutable file.
+"""The plan of one verl subprocess, as one immutable file.
 
-A plan is written by ``run_job`` and read by ``verl_plugin.main``. It holds resolved paths and figures only, so that
-the subprocess needs neither the store nor the control database, and so that the plan of a past attempt says exactly
-what ran.
+``run_job`` writes the plan and ``verl_plugin.main`` reads it. It holds resolved paths and numbers only, so the
+subprocess needs neither the store nor the control database, and the plan of a past attempt shows exactly what ran.
 """
 
 from pathlib import Path
@@ -15,7 +14,7 @@ from spanloop.training.sampling import DEFAULT_TEMPERATURE
 
 
 class TrainPlan(BaseModel):
-    """One attempt of one training job; field by field what verl is told."""
+    """One attempt of one training job: the values that configure verl."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,7 +40,7 @@ class TrainPlan(BaseModel):
     """Passes over each batch; GRPO only."""
     learning_rate: float = Field(gt=0)
     temperature: float = Field(gt=0, default=DEFAULT_TEMPERATURE)
-    """That the rows were sampled at; GRPO only."""
+    """Temperature at which the rows were sampled; GRPO only."""
     seed: int = 0
     max_prompt_tokens: int = Field(ge=1)
     max_response_tokens: int = Field(ge=1)
@@ -57,4 +56,4 @@ class TrainPlan(BaseModel):
     threads: int = Field(ge=1)
     """OpenMP threads of the process that trains."""
     device: Device = Device.AUTO
-    """Where the job asked to compute; the subprocess resolves ``auto``."""
+    """The requested device; the subprocess resolves ``auto``."""

@@ -1,13 +1,13 @@
 # pyright: basic
 """Causal attention over :class:`~.prefix_tree.PackedRows`, on a CPU.
 
-A token attends to its own segment causally and to tensor segment above it as a whole. Both parts are calls of torch's
-flash kernel, which also returns tensor query's log-sum-exp; with these, partial results merge exactly (the identity
-that ring attention and flash decoding rest on). In the backward pass tensor part is given the merged output and the
-merged log-sum-exp, from which the kernel rebuilds the true probabilities, so its gradients simply add up.
+A token attends causally to its own segment, and to every token of each segment above it. Both parts call torch's flash
+kernel, which also returns each query's log-sum-exp, so partial results merge exactly (as in ring attention and flash
+decoding). In the backward pass each part gets the merged output and log-sum-exp, from which the kernel rebuilds the
+probabilities, so the parts' gradients add up.
 
-No key or value is copied per row, and nothing is padded: memory is that of the packed tokens. The kernel runs in
-float32 whatever the model computes in: on the short segments of one row, its bfloat16 form is four times slower.
+Keys and values are not copied per row or padded: memory is that of the packed tokens. The kernel runs in float32 for
+any model precision, because its bfloat16 form is four times slower on short segments.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ _backward: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_back
 
 
 def _parts(segments: tuple[Segment, ...]) -> list[tuple[slice, slice, bool]]:
-    """Queries, keys, causal: tensor segment on itself, then what lies below a segment on that segment."""
+    """Return (queries, keys, causal) for each segment with itself, then for the tokens below it with the segment."""
     within = [(slice(part.begin, part.end), slice(part.begin, part.end), True) for part in segments]
     above = [
         (slice(part.end, part.subtree_end), slice(part.begin, part.end), False)
@@ -41,7 +41,7 @@ class TreeAttention(torch.autograd.Function):
     def forward(  # noqa: PLR0917 - autograd passes by position
         ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, segments: Any, scale: float
     ) -> torch.Tensor:
-        """Attend part by part; fewer key heads than query heads are shared between neighbouring query heads."""
+        """Attend part by part; neighbouring query heads share a key head when there are fewer key heads."""
         inputs, dtype = (query, key, value), query.dtype
         query, key, value = (tensor.float() for tensor in inputs)
         merged = torch.empty_like(query)
@@ -65,7 +65,7 @@ class TreeAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """Gradients of query, key and value."""
+        """Return the gradients of query, key and value."""
         dtype = ctx.saved_tensors[0].dtype
         query, key, value, output, total = (saved.float() for saved in ctx.saved_tensors)
         upstream = grads[0].float()
@@ -101,7 +101,7 @@ def tree_attention(  # noqa: PLR0917 - transformers passes by position
     if packed_rows is None or attention_mask is not None:
         raise ValueError(f"{type(module).__name__}: {ATTENTION} needs packed_rows and no mask")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    # rotary embeddings can leave float32 queries and keys beside bfloat16 values
+    # rotary embeddings can give float32 queries and keys with bfloat16 values
     query, key = query.to(value.dtype), key.to(value.dtype)
     output: Any = TreeAttention.apply(query, key, value, packed_rows.segments, scale)  # type: ignore[no-untyped-call]
     return output.transpose(1, 2).contiguous(), None

@@ -1,5 +1,5 @@
 # pyright: basic
-"""verl's configuration: its own YAML files, then our overrides, resolved."""
+"""Compose verl's configuration from its YAML files and our overrides."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 
 def compose(config_name: str, overrides: list[str]) -> Any:
-    """The ``DictConfig`` of verl's ``config_name`` with ``overrides`` in Hydra's syntax."""
+    """Return the resolved ``DictConfig`` of verl's ``config_name`` with ``overrides`` in Hydra's syntax."""
     folder = Path(verl.trainer.__file__).parent / "config"
     with initialize_config_dir(config_dir=str(folder), version_base=None):
         config = hydra_compose(config_name=config_name, overrides=overrides)
