@@ -117,11 +117,7 @@ def _hashes(store: Store, table: str, partition: str) -> set[int]:
 
 
 def check_copy(copied: list[CopiedTable], target: Store) -> None:
-    """Check that the target holds all rows.
-
-    Raises:
-        StoreError: A table has fewer rows in the target than in the source.
-    """
+    """Check that the target holds all rows. StoreError: a table has fewer rows in the target than in the source."""
     incomplete = [table for table in copied if table.target_rows < table.source_rows]
     if incomplete:
         counts = ", ".join(

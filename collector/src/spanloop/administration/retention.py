@@ -9,8 +9,8 @@ import re
 from typing import Final
 
 from spanloop.semconv.errors import ConfigurationError
+from spanloop.store.discovery import RETENTION_STATEMENTS, retention_days
 from spanloop.store.store import Store
-from spanloop.store.summary_retention import RETENTION_STATEMENTS, retention_days
 
 FOR_EVER: Final = 49_710
 """Days from 1970 to the end of ClickHouse's DateTime: rows never expire."""
@@ -39,11 +39,8 @@ def read_period(text: str) -> int:
 def set_retention(store: Store, days: int) -> None:
     """Set for how many days after arrival spans, their summaries and log records are kept.
 
-    ClickHouse removes expired rows automatically, some hours later; spans are removed by whole days.
-
-    Args:
-        store: The store.
-        days: At least one; `FOR_EVER` disables expiry.
+    ClickHouse removes expired rows automatically, some hours later; spans are removed by whole days. ``days`` is at
+    least one; `FOR_EVER` disables expiry.
 
     Raises:
         StoreError: ClickHouse rejected a statement or is unreachable; call it again.

@@ -1,7 +1,9 @@
-"""API keys with scopes, stored in the data directory so that they are valid while ClickHouse is unavailable.
+"""API keys with scopes, and the check of a request's key that the collector and the gateway share.
+
+Keys are stored in the data directory, so that they are valid while ClickHouse is unavailable.
 
 Invariant: only the SHA-256 of a key is stored, which is sufficient for 256 random bits. From the first key on, every
-request needs a key, also after the last one is revoked: revoking keys never grants access.
+request needs a key, also after the last one is revoked: revoking keys never grants access. A key is never logged.
 """
 
 import fcntl
@@ -14,6 +16,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Final, NamedTuple, TypeAlias, cast
 
 from spanloop.datadir import DataDir, disk_error
@@ -21,6 +24,7 @@ from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
 
 _PREFIX: Final = "spanloop_"
 _SECRET_BYTES: Final = 32
+_SCHEME: Final = "bearer "
 
 
 class Scope(StrEnum):
@@ -63,15 +67,19 @@ class NewKey(NamedTuple):
     """The client sends it as ``Authorization: Bearer SECRET``."""
 
 
+class AccessDenied(NamedTuple):
+    """Why a request is denied."""
+
+    status: HTTPStatus
+    """401 for a key that is unknown or revoked, 403 for a key without the required scope."""
+    message: str
+
+
 _Keys: TypeAlias = list[Key]
 
 
 class KeyRing:
-    """The API keys of one data directory. The next call sees changes by other processes.
-
-    Args:
-        data_dir: An opened data directory.
-    """
+    """The API keys of an opened data directory. The next call sees changes by other processes."""
 
     def __init__(self, data_dir: DataDir) -> None:
         self._data_dir = data_dir
@@ -140,11 +148,7 @@ class KeyRing:
         )
 
     def find(self, secret: str) -> Key | None:
-        """Look a key up by its secret, including revoked keys, in constant time.
-
-        Raises:
-            DataDirectoryError: The file cannot be read.
-        """
+        """Look a key up by its secret, including revoked keys, in constant time. It raises as `list`."""
         hashed = _hash(secret)
         match = None
         for key in self.list():
@@ -178,6 +182,22 @@ class KeyRing:
                 f"The keys in {self._path} cannot be read: {error}.",
                 next_step="Restore the file from a backup. While it is damaged, no key is valid.",
             ) from error
+
+
+def bearer_secret(authorization: str) -> str | None:
+    """Return the secret in an ``Authorization: Bearer SECRET`` header, None for a header of another form."""
+    return authorization[len(_SCHEME) :].strip() if authorization.lower().startswith(_SCHEME) else None
+
+
+def check_key(keys: KeyRing, secret: str, scope: Scope) -> AccessDenied | None:
+    """Look an API key up and check its scope; None grants access. DataDirectoryError: the keys cannot be read."""
+    key = keys.find(secret)
+    if key is None or key.revoked_at:
+        return AccessDenied(HTTPStatus.UNAUTHORIZED, "this API key is unknown or revoked")
+    if not key.allows(scope):
+        scopes = ", ".join(key.scopes)
+        return AccessDenied(HTTPStatus.FORBIDDEN, f"the API key {key.name} has the scopes {scopes}; expected {scope}")
+    return None
 
 
 def _key(item: "dict[str, str]") -> Key:

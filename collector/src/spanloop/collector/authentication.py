@@ -7,8 +7,7 @@ cannot be read, every request is refused.
 from http import HTTPStatus
 from typing import Final
 
-from spanloop.authentication.api_keys import KeyRing, Scope
-from spanloop.authentication.bearer import bearer_secret, check_key
+from spanloop.authentication.api_keys import KeyRing, Scope, bearer_secret, check_key
 from spanloop.semconv.errors import DataDirectoryError
 
 from .request_errors import RefusedError, RpcCode, unavailable

@@ -110,14 +110,10 @@ class DataDir:
         return self.path / "logs"
 
     def open(self) -> Self:
-        """Create the directory, or check the layout of an existing one.
-
-        Returns:
-            This object, for chaining.
+        """Create the directory, or check the layout of an existing one. Returns this object, for chaining.
 
         Raises:
-            DataDirectoryError: The layout is unknown or another one, the directory is not writable, or no space is
-                left.
+            DataDirectoryError: The layout is not this one, the directory is not writable, or no space is left.
         """
         with _disk_errors(self.path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -133,11 +129,7 @@ class DataDir:
         return self
 
     def write(self, path: Path, text: str, *, mode: int = 0o600) -> None:
-        """Replace a file of this directory atomically and durably.
-
-        Raises:
-            DataDirectoryError: The directory is not writable, or no space is left.
-        """
+        """Replace a file atomically and durably. DataDirectoryError: it is not writable, or no space is left."""
         with _disk_errors(self.path):
             write_atomically(path, text, mode=mode)
 

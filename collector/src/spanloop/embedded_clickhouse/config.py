@@ -105,11 +105,7 @@ def _container_limits_bytes() -> Iterator[int]:
 
 
 def write_config(data_dir: DataDir, *, port: int, memory_cap_bytes: int) -> None:
-    """Write ``config.xml`` and ``users.xml`` for the next start.
-
-    Raises:
-        DataDirectoryError: The directory is not writable, or no space is left.
-    """
+    """Write ``config.xml`` and ``users.xml`` for the next start; it raises as `DataDir.write`."""
     folder = data_dir.clickhouse_conf
     data_dir.write(
         folder / "config.xml",
@@ -148,11 +144,7 @@ def ensure_secret(data_dir: DataDir) -> str:
 
 
 def read_secret(data_dir: DataDir) -> str:
-    """Read the password of the embedded server.
-
-    Raises:
-        DataDirectoryError: The file is missing, empty or unreadable.
-    """
+    """Read the password. DataDirectoryError: the file is missing, empty or unreadable."""
     path = data_dir.clickhouse_secret
     try:
         secret = path.read_text(encoding="ascii").strip()

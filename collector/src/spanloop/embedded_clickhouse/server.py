@@ -46,12 +46,7 @@ _KILL_QUERY: Final = "KILL QUERY WHERE user = '' AND query LIKE 'SELECT sleepEac
 
 
 class Engine:
-    """The ClickHouse engine in a thread of this process, which can start only one.
-
-    Args:
-        data_dir: The data directory.
-        port: Free HTTP port on the loopback interface.
-    """
+    """The ClickHouse engine in a thread of this process, which can start only one."""
 
     def __init__(self, data_dir: DataDir, port: int) -> None:
         self._data_dir = data_dir
@@ -143,11 +138,7 @@ class Engine:
 
 
 def load_extension() -> Any:
-    """Load the wheel's extension module without importing its package.
-
-    Raises:
-        ConfigurationError: The wheel is not installed.
-    """
+    """Load the wheel's extension module without its package. ConfigurationError: the wheel is not installed."""
     package = importlib.util.find_spec("chdb")
     folders = [Path(folder) for folder in (package.submodule_search_locations or [])] if package else []
     library = next((file for folder in folders for file in [folder / "_chdb.abi3.so"] if file.exists()), None)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from threading import Event, Thread
-from types import TracebackType
 from typing import Final, Self
 
 from spanloop.datadir import DataDir, disk_error
@@ -96,9 +95,7 @@ class EmbeddedClickHouse:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def _launch(self) -> None:

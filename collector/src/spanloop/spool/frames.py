@@ -26,7 +26,6 @@ _HEADER_CRC: Final = struct.Struct("<I")
 HEADER_BYTES: Final = _FIELDS.size + _HEADER_CRC.size
 MAX_BODY_BYTES: Final = 2**32 - 1
 MAX_KIND_BYTES: Final = 2**16 - 1
-_RESYNC_CHUNK_BYTES: Final = 1 << 20
 _CHUNK_BYTES: Final = 1 << 20
 _SMALL_BYTES: Final = 1 << 16
 """Frames up to this size are parsed many to one read, because three reads a frame would dominate their cost."""
@@ -232,7 +231,7 @@ def _parse_header(raw: bytes, marker: bytes) -> _Header | None:
 def _next_header(fd: int, offset: int, end: int, marker: bytes) -> int | None:
     """Find the first intact header at or after ``offset``."""
     while offset + HEADER_BYTES <= end:
-        chunk = read_bytes(fd, min(_RESYNC_CHUNK_BYTES, end - offset), offset)
+        chunk = read_bytes(fd, min(_CHUNK_BYTES, end - offset), offset)
         marker_at = chunk.find(marker)
         if marker_at < 0:
             # A marker may straddle two chunks.

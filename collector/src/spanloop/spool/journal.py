@@ -111,11 +111,7 @@ class Journal:
             return SpoolStats(pending, records, age_s, len(self._quarantined))
 
     def write(self, items: Sequence[tuple[str, bytes, int]]) -> None:
-        """Append (kind, body, accepted_ns) items as one group with one fdatasync; on return all are durable.
-
-        Raises:
-            OSError: None of them is stored.
-        """
+        """Append (kind, body, accepted_ns) items as one group with one fdatasync. On OSError none of them is stored."""
         if not items:
             return
         first = self._next_seq
@@ -140,23 +136,14 @@ class Journal:
             self._active = None
 
     def read(self, max_bytes: int) -> Batch | None:
-        """Return the current block, else a new one of at most ``max_bytes`` (and at least one record), else None.
-
-        Raises:
-            OSError: The block's bounds and id could not be stored durably; no block was opened.
-        """
+        """Return the current block, else a new one of at most ``max_bytes`` (and at least one record); see `Spool`."""
         with self._read_lock:
             if self._block is None or self._has_changed():
                 self._block = self._next_block(max_bytes)
             return None if self._block is None else self._block.batch
 
     def commit(self, batch: Batch) -> None:
-        """Mark the current block as committed, durably.
-
-        Raises:
-            ValueError: The block is not the current one.
-            OSError: The cursor could not be written; the block stays current.
-        """
+        """Mark the current block as committed, durably; see `Spool`."""
         with self._read_lock:
             block = self._block
             if block is None or block.batch.block_id != batch.block_id:

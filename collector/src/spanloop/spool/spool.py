@@ -16,26 +16,13 @@ from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from spanloop.datadir import disk_error
 from spanloop.semconv.errors import DataDirectoryError
 
-from .frames import MAX_BODY_BYTES, MAX_KIND_BYTES, AnyRecord, Record, SpoolDamageError, StoredRecord, frame_bytes
+from .frames import MAX_BODY_BYTES, MAX_KIND_BYTES, frame_bytes
 from .journal import Batch, Journal, SpoolStats
-
-__all__ = [
-    "AnyRecord",
-    "Batch",
-    "Record",
-    "Spool",
-    "SpoolDamageError",
-    "SpoolDiskError",
-    "SpoolFullError",
-    "SpoolStats",
-    "StoredRecord",
-]
 
 _SEGMENT_BYTES: Final = 64 * 2**20
 _GROUP_BYTES: Final = 64 * 2**20
@@ -105,11 +92,7 @@ class Spool:
         await self.append_all([(kind, body)])
 
     async def append_all(self, items: Sequence[tuple[str, bytes]]) -> None:
-        """Append (kind, body) records; return when all are on disk. When it raises, none of them is stored.
-
-        Raises:
-            SpoolFullError, SpoolDiskError: As `append`.
-        """
+        """Append (kind, body) records; return when all are on disk. It raises as `append`; then none is stored."""
         size_bytes = 0
         for kind, body in items:
             if len(body) > MAX_BODY_BYTES or len(kind.encode()) > MAX_KIND_BYTES:
@@ -192,7 +175,7 @@ class Spool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _wake_thread(self, loop: asyncio.AbstractEventLoop) -> None:

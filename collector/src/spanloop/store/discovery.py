@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from typing import Final
 
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
@@ -12,7 +13,15 @@ from spanloop.semconv.errors import AlreadyRunningError, NotRunningError
 
 from .client import Address
 from .store import Store
-from .summary_retention import complete_retention
+
+RETENTION_STATEMENTS: Final = {
+    "otel_traces": "store_retain_spans",
+    "otel_logs": "store_retain_logs",
+    "log_summaries": "store_retain_log_summaries",
+    "trace_summaries": "store_retain_trace_summaries",
+}
+"""Table → the named statement that sets its retention."""
+_SOURCES: Final = {"log_summaries": "otel_logs", "trace_summaries": "otel_traces"}
 
 
 class _OwningStore(Store):
@@ -78,12 +87,21 @@ def _open(data_dir: DataDir, *, start: bool) -> Store:
 
 
 def embedded_address(data_dir: DataDir) -> Address:
-    """Return the address of the service embedded server.
-
-    Raises:
-        NotRunningError: No embedded server runs.
-    """
+    """Return the address of the running embedded server. NotRunningError: no embedded server runs."""
     service = data_dir.running("clickhouse")
     if service is None:
         raise NotRunningError(f"No ClickHouse runs for the data directory {data_dir.path}.")
     return replace(Address.parse(service.url), user=USER, password=read_secret(data_dir))
+
+
+def complete_retention(store: Store) -> None:
+    """Give each summary table, which a migration can add later, the retention of its source table."""
+    days = retention_days(store)
+    for table, source in _SOURCES.items():
+        if source in days and days.get(table) != days[source]:
+            store.execute(RETENTION_STATEMENTS[table], days=days[source])
+
+
+def retention_days(store: Store) -> dict[str, int]:
+    """Return the retention in days by table, for tables that have one."""
+    return {str(table): int(days) for table, days in store.query("store_retention").iter_rows()}

@@ -70,11 +70,7 @@ def migrations() -> Sequence[Migration]:
 
 
 def parse(file_name: str, sql: str) -> Migration:
-    """Split a file into statements, which end with a semicolon at the end of a line.
-
-    Raises:
-        StoreError: The file name is not ``NNNN_name.sql``.
-    """
+    """Split a file, named ``NNNN_name.sql``, into statements, which end with a semicolon at the end of a line."""
     match = _FILE_NAME.fullmatch(file_name)
     if match is None:
         raise StoreError(f"{file_name} is not a migration: expected NNNN_name.sql.")

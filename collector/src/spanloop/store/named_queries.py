@@ -63,11 +63,7 @@ class NamedQuery:
 
 
 def named_query(name: str) -> NamedQuery:
-    """Return the query with this name.
-
-    Raises:
-        StoreError: The name is unknown; the message lists all names.
-    """
+    """Return the query with this name. The StoreError for an unknown name lists all names."""
     try:
         return _named_queries()[name]
     except KeyError:

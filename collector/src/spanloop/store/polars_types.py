@@ -34,11 +34,7 @@ _TIME: Final = re.compile(r"DateTime64\((\d)(?:, '[^']*')?\)")
 
 
 def polars_type(clickhouse_type: str) -> pl.DataType:
-    """Return the polars type of a ClickHouse column type.
-
-    Raises:
-        StoreError: spanloop's tables do not use this type.
-    """
+    """Return the polars type of a ClickHouse column type. A type that spanloop does not use is a StoreError."""
     if clickhouse_type in _SCALARS:
         return _SCALARS[clickhouse_type]
     if time := _TIME.fullmatch(clickhouse_type):

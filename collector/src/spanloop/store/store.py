@@ -7,7 +7,6 @@ block changes neither the table nor the targets of its materialized views. Value
 import re
 from collections.abc import Sequence
 from threading import Lock
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 import polars as pl
@@ -76,11 +75,7 @@ class Store:
         return self._connection.query(query.sql, doing=f"query {query_name!r}", parameters=query.bind(parameters))
 
     def execute(self, query_name: str, /, **parameters: object) -> None:
-        """Run a named statement that returns no rows.
-
-        Raises:
-            StoreError: As `query`.
-        """
+        """Run a named statement that returns no rows; it raises as `query`."""
         query = named_query(query_name)
         self._connection.command(
             query.sql,
@@ -90,11 +85,7 @@ class Store:
         )
 
     def schema(self, table: str) -> pl.Schema:
-        """Return the polars types of the insertable columns of ``table``, in the table's order.
-
-        Raises:
-            StoreError: The table does not exist.
-        """
+        """Return the polars types of the insertable columns of ``table``. StoreError: the table does not exist."""
         return pl.Schema({column.name: column.dtype for column in self._insertable(table)})
 
     def insert(self, table: str, frame: pl.DataFrame, *, token: str = "") -> int:
@@ -125,32 +116,21 @@ class Store:
         Args:
             query_name: Stem of a file in ``store/queries/``; the statement takes no parameters.
             data: Chunks in the statement's format, which are sent one after the other.
-            token: As `insert`.
-
-        Raises:
-            StoreError: As `insert`.
+            token: As in `insert`, which raises the same errors.
         """
         size_bytes = sum(map(len, data)) if isinstance(data, Sequence) else data.size_bytes
         doing = f"inserting {size_bytes} bytes by {query_name!r}"
         self._connection.insert_from(named_query(query_name).sql, data, doing=doing, token=token)
 
     def read_native(self, query_name: str, /, **parameters: object) -> bytes:
-        """Return the result of a named query in ClickHouse's Native format, which preserves every type.
-
-        Raises:
-            StoreError: As `query`.
-        """
+        """Return the result of a query in ClickHouse's Native format, which preserves every type; raises as `query`."""
         query = named_query(query_name)
         return self._connection.read(
             query.sql, "Native", doing=f"query {query_name!r}", parameters=query.bind(parameters)
         )
 
     def insert_native(self, table: str, block: bytes, *, token: str = "") -> None:
-        """Insert a result of `read_native` with all insertable columns of a table, as one block.
-
-        Raises:
-            StoreError: As `insert`.
-        """
+        """Insert a result of `read_native` with all insertable columns as one block; it raises as `insert`."""
         columns = [column.name for column in self._insertable(table)]
         self._connection.insert_bytes(table, columns, block, "Native", token=token)
 
@@ -161,9 +141,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _conform(self, table: str, frame: pl.DataFrame) -> pl.DataFrame:

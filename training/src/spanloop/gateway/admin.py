@@ -9,8 +9,7 @@ from typing import Any, Final, cast
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from spanloop.authentication.api_keys import KeyRing, Scope
-from spanloop.authentication.bearer import check_key
+from spanloop.authentication.api_keys import KeyRing, Scope, check_key
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
 

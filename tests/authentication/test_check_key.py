@@ -4,8 +4,7 @@ from http import HTTPStatus
 
 import pytest
 
-from spanloop.authentication.api_keys import KeyRing, Scope
-from spanloop.authentication.bearer import bearer_secret, check_key
+from spanloop.authentication.api_keys import KeyRing, Scope, bearer_secret, check_key
 from spanloop.datadir import DataDir
 
 
