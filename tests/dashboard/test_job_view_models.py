@@ -11,7 +11,7 @@ from spanloop.dashboard.view_models.jobs import (
     JobForm,
     as_utc,
     error_headline,
-    last_log_lines,
+    log_tail,
     progress,
     run_duration,
     to_spec,
@@ -100,9 +100,9 @@ def test_time_runs_until_the_end() -> None:
 
 def test_a_log_is_what_a_terminal_would_leave() -> None:
     raw = "\x1b[36m(pid=7)\x1b[0m start\r\nstep 1\rstep 2\rstep 3\r\n\x1b[2Kdone\n"
-    assert last_log_lines(raw, 10) == "(pid=7) start\nstep 3\ndone"
-    assert last_log_lines("a\nb\nc\n", 2) == "b\nc"
-    assert last_log_lines("", 5) == ""
+    assert log_tail(raw, 10) == "(pid=7) start\nstep 3\ndone"
+    assert log_tail("a\nb\nc\n", 2) == "b\nc"
+    assert log_tail("", 5) == ""
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,7 @@ class ServiceState:
 
 
 def service_states(data_dir: Path, clickhouse_url: str) -> list[ServiceState]:
-    """Return the state of every service.
-
-    Args:
-        data_dir: The data directory with the run files.
-        clickhouse_url: The value of ``SPANLOOP_CLICKHOUSE_URL``; an external ClickHouse has no run file.
-    """
+    """Return the state of every service; ``clickhouse_url`` names an external ClickHouse, which has no run file."""
     states: list[ServiceState] = []
     for name, purpose in SERVICES.items():
         if name == "clickhouse" and clickhouse_url:

@@ -1,4 +1,1 @@
-"""The folder of Streamlit's entrypoint; it holds no other module.
-
-Streamlit puts this folder first on ``sys.path``, where any other module would shadow a library of the same name.
-"""
+"""Streamlit puts this folder first on ``sys.path``; other modules here would shadow libraries of the same name."""

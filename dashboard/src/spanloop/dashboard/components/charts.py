@@ -55,11 +55,7 @@ def success_over_time(frame: pl.DataFrame) -> AnyChart:
     )
     points = base.mark_circle(color=GREEN, opacity=1).encode(
         size=alt.Size("episodes:Q", legend=None, scale=alt.Scale(range=[25, 160])),
-        tooltip=[
-            alt.Tooltip("bucket:T", format="%Y-%m-%d %H:%M"),
-            alt.Tooltip("rate:Q", format=".0%"),
-            "episodes:Q",
-        ],
+        tooltip=[alt.Tooltip("bucket:T", format="%Y-%m-%d %H:%M"), alt.Tooltip("rate:Q", format=".0%"), "episodes:Q"],
     )
     return alt.layer(base.mark_line(color=GREEN, strokeWidth=1.5, opacity=0.6), points)
 
@@ -111,12 +107,8 @@ def value_by_version(
 ) -> AnyChart:
     """Draw a value of each policy version, in the order of the frame, with its interval as a line.
 
-    Args:
-        frame: Columns ``policy_version``, ``value``, ``low``, ``high`` (null: the interval is unknown), ``episodes``.
-        title: The title of the vertical axis.
-        is_share: Whether the value lies between 0 and 1 and is shown as a percentage.
-        colour: The colour of points and line.
-        height: The height in pixels.
+    Columns ``policy_version``, ``value``, ``low``, ``high`` (null: the interval is unknown), ``episodes``. With
+    ``is_share`` the value lies between 0 and 1 and is shown as a percentage; ``height`` is in pixels.
     """
     known = frame.filter(pl.col("value").is_not_null())
     order = known["policy_version"].unique(maintain_order=True).to_list()
@@ -146,13 +138,10 @@ def value_by_version(
 
 
 def share_bars(frame: pl.DataFrame, highest: float, fault_owner: str) -> AnyChart:
-    """Draw the share of each version's episodes as bars; charts beside each other have one common axis.
+    """Draw the share of each version's episodes as bars in the colour of the fault owner.
 
-    Args:
-        frame: Columns ``policy_version``, ``value``, ``low``, ``high``, and the counts ``failed_episodes``,
-            ``failures`` and ``episodes``.
-        highest: The end of the axis, the same for all charts of a row.
-        fault_owner: The owner of the failures; it determines the colour.
+    Columns ``policy_version``, ``value``, ``low``, ``high``, ``failed_episodes``, ``failures``, ``episodes``. Charts
+    beside each other share one axis, which ends at ``highest``.
     """
     order = frame["policy_version"].to_list()
     base = alt.Chart(frame, height=150).encode(

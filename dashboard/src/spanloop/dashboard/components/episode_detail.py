@@ -17,7 +17,7 @@ from spanloop.dashboard.view_models.formatting import count, duration, signed
 from spanloop.store import Store
 
 _VIEWS: Final = ("Conversation", "Spans", "Rewards", "Transitions", "Tokens", "Failures")
-_STEPS_PER_VIEW: Final = 20
+_WINDOW_STEPS: Final = 20
 
 
 def show(store: Store, episode_id: str) -> None:
@@ -35,8 +35,7 @@ def show(store: Store, episode_id: str) -> None:
         return
     if episode.is_deleted:
         st.warning(
-            "This episode's spans now belong to another one. Find it in the list by its task.",
-            icon=":material/merge:",
+            "This episode's spans now belong to another one. Find it in the list by its task.", icon=":material/merge:"
         )
         return
     _summary(episode)
@@ -45,7 +44,7 @@ def show(store: Store, episode_id: str) -> None:
     )
     match view:
         case "Spans":
-            _spans(store, episode)
+            span_inspector.show(store, episodes.fetch_episode_spans(store, episode))
         case "Rewards":
             _rewards(store, episode)
         case "Transitions":
@@ -89,27 +88,21 @@ def _conversation(store: Store, episode: episodes.Episode) -> None:
         st.info("This episode has no step: none of its model calls is readable.", icon=":material/inbox:")
         return
     first_step = 0
-    if episode.step_count > _STEPS_PER_VIEW:
-        starts = list(range(0, episode.step_count, _STEPS_PER_VIEW))
+    if episode.step_count > _WINDOW_STEPS:
+        starts = list(range(0, episode.step_count, _WINDOW_STEPS))
         first_step = st.selectbox(
             "Steps",
             starts,
-            format_func=lambda start: f"{start} to {min(start + _STEPS_PER_VIEW, episode.step_count) - 1}",
+            format_func=lambda start: f"{start} to {min(start + _WINDOW_STEPS, episode.step_count) - 1}",
         )
     # The step before is read too, to determine which messages are new in the first one drawn.
-    records = episodes.fetch_step_records(store, episode, max(0, first_step - 1), first_step + _STEPS_PER_VIEW - 1)
+    records = episodes.fetch_step_records(store, episode, max(0, first_step - 1), first_step + _WINDOW_STEPS - 1)
     show_conversation(records, first_step)
-
-
-def _spans(store: Store, episode: episodes.Episode) -> None:
-    span_inspector.show(store, episodes.fetch_episode_spans(store, episode))
 
 
 def _rewards(store: Store, episode: episodes.Episode) -> None:
     st.markdown(
-        f"The episode's reward is **{signed(episode.reward)}**."
-        if episode.reward is not None
-        else "No reward is known."
+        f"The episode's reward is **{signed(episode.reward)}**." if episode.reward is not None else "No known reward."
     )
     if episode.reward_breakdown:
         frame = pl.DataFrame(

@@ -7,13 +7,13 @@ import streamlit as st
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import tables
-from spanloop.dashboard.queries import provenance
+from spanloop.dashboard.queries import training_jobs
 from spanloop.dashboard.view_models.formatting import ago
 from spanloop.dashboard.view_models.jobs import (
     STATE_COLOURS,
     STATE_MARKS,
     dataset_facts,
-    last_log_lines,
+    log_tail,
     progress,
     run_duration,
 )
@@ -25,11 +25,7 @@ _REFRESH_S: Final = 2
 
 
 def show(job_id: str) -> None:
-    """Draw the job.
-
-    Raises:
-        JobError: No job has the id.
-    """
+    """Draw the job; raise JobError when no job has the id."""
     with st.container(horizontal=True):
         if st.button("All jobs", icon=":material/arrow_back:", type="tertiary"):
             st.query_params.pop("job", None)
@@ -37,7 +33,7 @@ def show(job_id: str) -> None:
     job = resources.job_api().get(job_id)
     _progress(job_id)
     _links(job)
-    manifest = provenance.find_manifest(job_id)
+    manifest = training_jobs.find_manifest(job_id)
     if manifest is not None:
         st.markdown("**What it learned from**")
         tables.show_facts(dataset_facts(manifest))
@@ -61,7 +57,7 @@ def _progress(job_id: str) -> None:
     if job.error:
         st.markdown(":red[**Why it stopped**]")
         st.code(job.error, language=None, wrap_lines=True)
-    log = last_log_lines(api.log(job_id), _LOG_LINES)
+    log = log_tail(api.log(job_id), _LOG_LINES)
     st.markdown("**Log**")
     if log:
         with st.container(height=380, autoscroll=True, border=True):

@@ -18,15 +18,8 @@ from spanloop.training.jobs import Device, JobSpec
 NEXT_VIEW: Final = "jobs_next_view"
 """Session state: the view of the next run, because a widget that is drawn cannot be set."""
 
-_KINDS: Final = {
-    JobKind.GRPO: "GRPO: learn from rewards",
-    JobKind.SFT: "SFT: imitate good episodes",
-}
-_DEVICES: Final = {
-    Device.AUTO: "a GPU where there is one",
-    Device.CPU: "CPU",
-    Device.CUDA: "GPU (CUDA)",
-}
+_KINDS: Final = {JobKind.GRPO: "GRPO: learn from rewards", JobKind.SFT: "SFT: imitate good episodes"}
+_DEVICES: Final = {Device.AUTO: "a GPU where there is one", Device.CPU: "CPU", Device.CUDA: "GPU (CUDA)"}
 _WHEN: Final[tuple[When, ...]] = ("Now", "At a time", "Repeatedly")
 
 
@@ -128,10 +121,7 @@ def _optional_fields(form: JobForm, versions: list[str]) -> JobForm:
             "Least reward of an episode", value=None, placeholder="any, or no reward", key="min_reward"
         )
     since = left.datetime_input(
-        "Only episodes since (UTC)",
-        value=None,
-        key="since",
-        help="Episodes that started then or later; empty for all",
+        "Only episodes since (UTC)", value=None, key="since", help="Episodes that started then or later; empty for all"
     )
     device = middle.selectbox("Compute on", list(_DEVICES), format_func=_DEVICES.__getitem__, key="device")
     attempts = right.number_input(

@@ -24,14 +24,9 @@ OUTCOME_MARKS: Final = {"success": "✓ success", "failure": "✕ failure"}
 
 
 def pick_row(frame: pl.DataFrame, ids: list[str], *, key: str, columns: Columns, at_most: int = 14) -> str | None:
-    """Draw ``frame`` and return the id of the row that was clicked, else None.
+    """Draw ``frame`` and return the id of the clicked row, else None.
 
-    Args:
-        frame: The table's content, in the order shown.
-        ids: The rows' ids, parallel to ``frame``.
-        key: The widget's key, under which the session state holds the selection.
-        columns: Headings and formats.
-        at_most: Number of visible rows; a longer table scrolls.
+    ``ids`` are parallel to the rows of ``frame``; a table of more than ``at_most`` rows scrolls.
     """
     state = st.dataframe(
         frame,

@@ -10,7 +10,7 @@ from streamlit.column_config import CheckboxColumn, NumberColumn, TextColumn
 
 from spanloop.dashboard.components import markup, tables
 from spanloop.dashboard.components.markup import escape_md
-from spanloop.dashboard.queries import episodes, provenance, token_decoder
+from spanloop.dashboard.queries import episodes, token_decoder, training_jobs
 from spanloop.dashboard.view_models.formatting import DASH, signed
 from spanloop.dashboard.view_models.token_cells import TokenCell, TokenWindow, with_texts
 from spanloop.store import Store
@@ -88,10 +88,7 @@ def show_transition(store: Store, episode: episodes.Episode, step: int) -> None:
 
 
 def _show_no_tokens() -> None:
-    st.info(
-        "The gateway captured no tokens here. SFT can still train on the text.",
-        icon=":material/inbox:",
-    )
+    st.info("The gateway captured no tokens here. SFT can still train on the text.", icon=":material/inbox:")
 
 
 def _prompt_tail(prompt_tokens: int) -> int:
@@ -113,7 +110,7 @@ def _containing_rows(store: Store, episode: episodes.Episode, step: int, agent_n
 
 
 def _training_jobs(episode: episodes.Episode) -> None:
-    jobs = provenance.find_training_jobs(episode.episode_id, episode.revision)
+    jobs = training_jobs.find_jobs_trained_on(episode.episode_id, episode.revision)
     if not jobs:
         st.caption("No job has trained on this episode.")
         return
@@ -142,12 +139,7 @@ def _tokens(window: TokenWindow, policy_version: str, *, prompt_is_shown: bool) 
     else:
         cells = with_texts(cells, decoded)
         label = st.segmented_control(
-            "Show",
-            _LABELS,
-            default=_LABELS[0],
-            key="tokens_shown",
-            label_visibility="collapsed",
-            required=True,
+            "Show", _LABELS, default=_LABELS[0], key="tokens_shown", label_visibility="collapsed", required=True
         )
     st.html(markup.token_legend())
     st.html(markup.token_strip(cells, with_text=label != _LABELS[1], with_id=label != _LABELS[0]))

@@ -116,15 +116,7 @@ def _empty(store: Store, *, is_filtered: bool) -> None:
 
 def _group_table(groups: pl.DataFrame, versions: list[str]) -> pl.DataFrame:
     return groups.select(
-        "fault_owner",
-        "error_class",
-        "tool_name",
-        "message",
-        "failures",
-        "recovered",
-        *versions,
-        "trend",
-        "last_seen",
+        "fault_owner", "error_class", "tool_name", "message", "failures", "recovered", *versions, "trend", "last_seen"
     )
 
 

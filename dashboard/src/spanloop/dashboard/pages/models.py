@@ -11,7 +11,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, show_error, show_not_running
-from spanloop.dashboard.queries import policy_versions, provenance
+from spanloop.dashboard.queries import policy_versions, training_jobs
 from spanloop.dashboard.view_models.formatting import DASH, ago, count, number, percent, share
 from spanloop.dashboard.view_models.jobs import dataset_facts, run_duration
 from spanloop.dashboard.view_models.lineage import LineageLine, VersionNotes, lineage_graph, order_lineage
@@ -85,9 +85,7 @@ def _results(store: Store) -> dict[str, tuple[str, ...]]:
     """Return the results of each version in lines: over all its episodes, and of each evaluation."""
     lines: dict[str, list[str]] = {}
     for row in policy_versions.fetch_versions(store, 0).iter_rows(named=True):
-        lines[row["policy_version"]] = [
-            f"{row['episodes']:,} episodes, mean reward {number(row['mean_reward'])}",
-        ]
+        lines[row["policy_version"]] = [f"{row['episodes']:,} episodes, mean reward {number(row['mean_reward'])}"]
     for evaluation in load_evaluations(store):
         success = evaluation.success
         lines.setdefault(evaluation.model, []).append(
@@ -98,10 +96,10 @@ def _results(store: Store) -> dict[str, tuple[str, ...]]:
 
 def _job_notes(model: ModelVersion) -> tuple[str, ...]:
     """Return notes on the job that made a version, in lines."""
-    job = provenance.find_source_job(model.job_id)
+    job = training_jobs.find_source_job(model.job_id)
     if job is None:
         return (model.job_id,) if model.job_id else ()
-    manifest = provenance.find_manifest(job.id)
+    manifest = training_jobs.find_manifest(job.id)
     dataset = (f"{manifest.episodes.accepted:,} episodes",) if manifest else ()
     return (f"{job.spec.kind}, {job.steps_total} steps", *dataset)
 
@@ -147,8 +145,8 @@ def _columns() -> tables.Columns:
 def _version(model: ModelVersion, serving: str) -> None:
     st.subheader(model.reference, anchor=False)
     _episodes(model)
-    job = provenance.find_source_job(model.job_id)
-    manifest = provenance.find_manifest(job.id) if job else None
+    job = training_jobs.find_source_job(model.job_id)
+    manifest = training_jobs.find_manifest(job.id) if job else None
     tables.show_facts(
         {"trained from": model.parent or DASH, "made by job": model.job_id or DASH}
         | (_training(job) if job else {})

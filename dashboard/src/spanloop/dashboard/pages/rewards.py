@@ -9,7 +9,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, tables
 from spanloop.dashboard.components.markup import GREEN, escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix
-from spanloop.dashboard.queries import policy_versions, training_metrics
+from spanloop.dashboard.queries import policy_versions, training_jobs
 from spanloop.dashboard.view_models.series import choose_metrics
 from spanloop.dashboard.view_models.version_statistics import component_means, with_intervals
 from spanloop.store import Store
@@ -102,7 +102,7 @@ def _components(means: pl.DataFrame) -> None:
 
 def _training(store: Store) -> None:
     st.subheader("While training", anchor=False)
-    jobs = training_metrics.fetch_jobs(store)
+    jobs = training_jobs.fetch_metric_jobs(store)
     if jobs.is_empty():
         empty_state("No training metric yet.", "A job writes them at every step:", resources.cli_command("train NAME"))
         return
@@ -114,7 +114,7 @@ def _training(store: Store) -> None:
     if not selected_jobs:
         st.caption("Choose a job.")
         return
-    names = training_metrics.fetch_metric_names(store, selected_jobs)
+    names = training_jobs.fetch_metric_names(store, selected_jobs)
     choice = choose_metrics(names)
     if choice.reward:
         _curve(store, selected_jobs, labels, choice.reward, is_tall=True)
@@ -130,7 +130,7 @@ def _training(store: Store) -> None:
 
 
 def _curve(store: Store, job_ids: list[str], labels: dict[str, str], name: str, *, is_tall: bool = False) -> None:
-    frame = training_metrics.fetch_metrics(store, job_ids, [name])
+    frame = training_jobs.fetch_metrics(store, job_ids, [name])
     points = frame.select(pl.col("job_id").replace(labels).alias("job"), "step", "value").filter(
         pl.col("value").is_finite()
     )

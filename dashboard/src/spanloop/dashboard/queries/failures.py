@@ -16,11 +16,7 @@ def fetch_groups(
 ) -> pl.DataFrame:
     """Return failures grouped by fingerprint, most frequent first."""
     return store.query(
-        "dashboard_failure_groups",
-        since_s=since_s,
-        fault_owner=fault_owner,
-        task_prefix=task_prefix,
-        max_rows=max_rows,
+        "dashboard_failure_groups", since_s=since_s, fault_owner=fault_owner, task_prefix=task_prefix, max_rows=max_rows
     )
 
 

@@ -19,10 +19,8 @@ MAX_SPANS: Final = 600
 
 @dataclass(frozen=True, slots=True)
 class SpanDetail:
-    """All fields of one span."""
+    """Attributes, events and resource of one span."""
 
-    name: str
-    service_name: str
     scope_name: str
     status: str
     status_message: str
@@ -103,15 +101,13 @@ def fetch_trace_spans(store: Store, trace_id: str, trace: Trace) -> list[Span]:
 
 
 def fetch_span(store: Store, span: Span) -> SpanDetail | None:
-    """Return all fields of one span, or None when it is no longer stored."""
+    """Return the details of one span, or None when it is no longer stored."""
     frame = store.query("dashboard_span", trace_id=span.trace_id, span_id=span.span_id, start_ns=span.start_ns)
     if frame.is_empty():
         return None
     row = frame.row(0, named=True)
     events = cast("list[dict[str, str]]", json.loads(row.pop("events")))
     return SpanDetail(
-        name=row["name"],
-        service_name=row["service_name"],
         scope_name=row["scope_name"],
         status=row["status"],
         status_message=row["status_message"],

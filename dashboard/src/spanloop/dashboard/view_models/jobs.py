@@ -170,7 +170,7 @@ def error_headline(error: str | None) -> str:
     return lines[-1] if lines and _EXITED in cause else " ".join(cause.split())
 
 
-def last_log_lines(text: str, at_most: int) -> str:
+def log_tail(text: str, at_most: int) -> str:
     """Return the log's last lines without colours; a redrawn progress bar appears once."""
     return "\n".join(_terminal_lines(_ANSI.sub("", text))[-at_most:])
 

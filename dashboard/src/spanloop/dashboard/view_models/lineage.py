@@ -69,11 +69,8 @@ def order_lineage(models: tuple[ModelVersion, ...]) -> list[LineageLine]:
 def lineage_graph(lines: list[LineageLine], notes: Mapping[str, VersionNotes], *, served: str, selected: str) -> str:
     """Return the tree as a left-to-right graph in Graphviz' DOT language; versions and jobs link to their pages.
 
-    Args:
-        lines: The versions, parents first.
-        notes: Texts under a version's name and on the edge from its parent, by reference.
-        served: The reference that the gateway serves; its frame is green.
-        selected: The reference that the page shows; its frame is thick.
+    ``lines`` have parents first; ``notes`` are by reference. The version that the gateway serves has a green frame, the
+    selected one a thick frame.
     """
     references = {line.model.reference for line in lines}
     node = (

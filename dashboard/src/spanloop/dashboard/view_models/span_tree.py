@@ -84,10 +84,7 @@ def layout_tree(spans: list[Span]) -> list[SpanLine]:
     total_ns = max(max(span.start_ns + span.duration_ns for span in spans) - first_ns, 1)
     return [
         SpanLine(
-            span=span,
-            depth=depth,
-            offset=(span.start_ns - first_ns) / total_ns,
-            width=span.duration_ns / total_ns,
+            span=span, depth=depth, offset=(span.start_ns - first_ns) / total_ns, width=span.duration_ns / total_ns
         )
         for span, depth in _in_tree_order(spans)
     ]

@@ -1,7 +1,4 @@
-"""Classify how the outcome of each task changed from one policy version to another.
-
-Invariant: every task that both attempted has exactly one kind of change.
-"""
+"""Classify how each task's outcome changed between two policy versions: exactly one kind of change a task."""
 
 from enum import StrEnum
 from typing import Any, Final

@@ -44,13 +44,9 @@ def component_means(versions: pl.DataFrame, components: pl.DataFrame) -> pl.Data
 def failure_shares(versions: pl.DataFrame, failures: pl.DataFrame) -> pl.DataFrame:
     """Return, for every class and version, the share of episodes with such a failure that was not recovered.
 
-    Args:
-        versions: Columns ``policy_version`` and ``episodes``, in the order of the result.
-        failures: Rows of ``dashboard_failure_rates``.
-
-    Returns:
-        ``error_class``, ``fault_owner``, ``policy_version``, ``failures``, ``failed_episodes``, ``episodes``,
-        ``value`` (the share), ``low``, ``high``; the class whose highest share is greatest first.
+    ``versions`` give the order; ``failures`` are rows of ``dashboard_failure_rates``. The result has ``error_class``,
+    ``fault_owner``, ``policy_version``, ``failures``, ``failed_episodes``, ``episodes``, ``value`` (the share), ``low``
+    and ``high``; the class with the highest share is first.
     """
     classes = failures.select("error_class", "fault_owner").unique(maintain_order=True)
     grid = (
@@ -70,16 +66,10 @@ def failure_shares(versions: pl.DataFrame, failures: pl.DataFrame) -> pl.DataFra
 
 
 def counts_by_version(versions: pl.DataFrame, groups: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
-    """Add each version's number and share of episodes to failure groups.
+    """Add each version's number and share of episodes to ``dashboard_failure_groups``.
 
-    Args:
-        versions: Columns ``policy_version`` and ``episodes``; one column of the result for each, in this order.
-        groups: Rows of ``dashboard_failure_groups``.
-        counts: Rows of ``dashboard_failure_group_versions``.
-
-    Returns:
-        ``groups`` with one column for each version (episodes that had the failure) and ``trend``, a list of the shares
-        of all its episodes.
+    ``counts`` are rows of ``dashboard_failure_group_versions``. The result has one column for each version (episodes
+    with the failure), in the order of ``versions``, and ``trend``, a list of the shares.
     """
     names: list[str] = versions["policy_version"].to_list()
     totals: list[int] = versions["episodes"].to_list()

@@ -1,15 +1,18 @@
-"""Provenance of models: the job that made a version, the dataset of that job, and the jobs that used an episode.
+"""Training jobs: their metrics, their datasets, and the jobs behind a model version or an episode.
 
 A manifest never changes once it exists, so it is read from disk once.
 """
 # pyright: reportUntypedFunctionDecorator=false, reportUnknownMemberType=false
 
 from pathlib import Path
+from typing import cast
 
+import polars as pl
 import streamlit as st
 
 from spanloop.dashboard import resources
 from spanloop.semconv.errors import JobError
+from spanloop.store import Store
 from spanloop.training.dataset_manifest import MANIFEST_NAME, Manifest, load_manifest
 from spanloop.training.jobs import Job
 
@@ -26,7 +29,7 @@ def find_manifest(job_id: str) -> Manifest | None:
     return _manifest(folder) if (folder / MANIFEST_NAME).is_file() else None
 
 
-def find_training_jobs(episode_id: str, revision: int) -> list[Job]:
+def find_jobs_trained_on(episode_id: str, revision: int) -> list[Job]:
     """Return the jobs, newest first, whose datasets contain this revision of the episode."""
     return [
         job
@@ -43,6 +46,21 @@ def find_source_job(job_id: str | None) -> Job | None:
         return resources.job_api().get(job_id)
     except JobError:
         return None
+
+
+def fetch_metric_jobs(store: Store, max_rows: int = 50) -> pl.DataFrame:
+    """Return the jobs that recorded metrics, newest first."""
+    return store.query("dashboard_metric_jobs", max_rows=max_rows)
+
+
+def fetch_metric_names(store: Store, job_ids: list[str]) -> list[str]:
+    """Return the names of the metrics that the jobs recorded."""
+    return cast("list[str]", store.query("dashboard_metric_names", job_ids=job_ids)["name"].to_list())
+
+
+def fetch_metrics(store: Store, job_ids: list[str], names: list[str]) -> pl.DataFrame:
+    """Return columns ``job_id``, ``step``, ``name``, ``value``."""
+    return store.query("dashboard_metrics", job_ids=job_ids, names=names)
 
 
 def _pinned_episodes_of(job_id: str) -> frozenset[tuple[str, int]]:
