@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.cli import app as command_tree
-from spanloop.runtime.serving_environment import run_command
+from spanloop.runtime.environment_checks import run_command
 from spanloop.semconv.errors import ConfigurationError
 
 from ..ports import free_port

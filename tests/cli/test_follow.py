@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from spanloop.cli.follow import follow, follow_log
+from spanloop.cli.jobs import watch_job, watch_log
 from spanloop.datadir import DataDir
 from spanloop.runtime.job_progress import await_job
 from spanloop.semconv.enums import JobKind
@@ -43,7 +43,7 @@ def test_the_log_is_printed_as_it_grows_until_the_job_ends(
     log = data_dir.jobs / job.id / "log.txt"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes("first [bold] :warning: caf\N{LATIN SMALL LETTER E WITH ACUTE}".encode()[:-1])
-    watcher = threading.Thread(target=follow_log, args=(api, data_dir, job.id))
+    watcher = threading.Thread(target=watch_log, args=(api, data_dir, job.id))
     watcher.start()
     printed = ""
 
@@ -79,7 +79,7 @@ def test_ctrl_c_ends_the_watching_and_not_the_job(
 
     monkeypatch.setattr(time, "sleep", interrupt)
     with pytest.raises(typer.Exit) as left:
-        follow(JobApi(data_dir), data_dir, job.id)
+        watch_job(JobApi(data_dir), data_dir, job.id)
     assert left.value.exit_code == 130
     assert f"spanloop jobs wait {job.id}" in capsys.readouterr().err
     assert not JobApi(data_dir).get(job.id).is_finished

@@ -12,14 +12,12 @@ from spanloop.demo import command as demo
 from spanloop.semconv.errors import DataDirectoryError, SpanloopError
 
 from . import (
-    backups,
+    administration,
     convert,
-    copy_,
     dead_letters,
     doctor,
     evaluations,
     export,
-    forget,
     import_,
     jobs,
     keys,
@@ -67,10 +65,10 @@ app.command(rich_help_panel="Run")(status.status)
 app.command(rich_help_panel="Run")(doctor.doctor)
 app.command(rich_help_panel="Run")(demo.demo)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Run")
-app.command(rich_help_panel="Run")(forget.forget)
-app.command(rich_help_panel="Run")(backups.backup)
-app.command(rich_help_panel="Run")(backups.restore)
-app.command(rich_help_panel="Run")(copy_.copy)
+app.command(rich_help_panel="Run")(administration.forget)
+app.command(rich_help_panel="Run")(administration.backup)
+app.command(rich_help_panel="Run")(administration.restore)
+app.command(rich_help_panel="Run")(administration.copy)
 app.add_typer(keys.app, name="keys", rich_help_panel="Run")
 app.add_typer(redact.app, name="redact", rich_help_panel="Run")
 app.command("import", rich_help_panel="Learn")(import_.import_)

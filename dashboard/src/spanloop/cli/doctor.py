@@ -14,14 +14,11 @@ from .options import DataDirOption
 
 def doctor(
     data_dir: DataDirOption = None,
-    fix: Annotated[
-        bool, typer.Option("--fix", help="Fix what can be fixed automatically: create the serving environment.")
-    ] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Create the serving environment if it is missing.")] = False,
 ) -> None:
-    """Check this machine and show how to fix each problem.
+    """Check extras, serving environment, device, memory, data directory, disk and ports; show how to fix problems.
 
-    Checks the extras, serving environment, device, memory, data directory, disk, ports and running services. Exit code
-    1 when a required part is missing.
+    Exit code 1 when a required part is missing.
 
     Example: `spanloop doctor --fix`
     """

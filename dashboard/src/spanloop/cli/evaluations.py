@@ -32,10 +32,7 @@ def evaluate(
     task_prefix: Annotated[str, typer.Option(help="Only tasks whose id starts with this.")] = "",
     task_id: Annotated[list[str] | None, typer.Option(help="Only this task; may be given several times.")] = None,
     name: Annotated[
-        str,
-        typer.Option(
-            help="Name of the evaluation; use one name for models to compare.", show_default="the task prefix, or all"
-        ),
+        str, typer.Option(help="Name that compared models share.", show_default="the task prefix, or all")
     ] = "",
     since: Annotated[datetime | None, typer.Option(help="Only episodes from this local time on.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
@@ -76,9 +73,7 @@ def list_evaluations(data_dir: DataDirOption = None) -> None:
     with _store(directory) as store:
         evaluations = load_evaluations(store)
     if not evaluations:
-        err.print(
-            f"no evaluations yet; make one with: {command_line('evaluate NAME@VERSION', directory)}", markup=False
-        )
+        err.print(f"no evaluations yet; run: {command_line('evaluate NAME@VERSION', directory)}", markup=False)
         return
     _print_evaluations(evaluations)
 

@@ -44,17 +44,15 @@ def import_(paths: PathsArgument, data_dir: DataDirOption = None, rejects: Rejec
     reject_count = 0
     with ExitStack() as stack:
         # Opened first, so that an unwritable file fails before the import.
-        rejects_file = stack.enter_context(rejects.open("w", encoding="utf-8")) if rejects else None
+        file = stack.enter_context(rejects.open("w", encoding="utf-8")) if rejects else None
 
         def on_reject(reject: "Reject") -> None:
             nonlocal reject_count
             reject_count += 1
             if reject_count <= _MAX_PRINTED:
                 err.print(str(reject), markup=False)
-            if rejects_file is not None:
-                rejects_file.write(
-                    json.dumps(reject._asdict() | reject.place._asdict() | {"place": str(reject.place)}) + "\n"
-                )
+            if file is not None:
+                file.write(json.dumps(reject._asdict() | reject.place._asdict() | {"place": str(reject.place)}) + "\n")
 
         store = stack.enter_context(connect(directory, start=True))
         bar = stack.enter_context(progress_bar())
@@ -75,9 +73,6 @@ def import_(paths: PathsArgument, data_dir: DataDirOption = None, rejects: Rejec
         print_table(("rejected", "items"), reasons, numbers=("items",))
     err.print(f"{report.input:,} items: {report.accepted:,} accepted, {report.rejected_total:,} rejected")
     if sum(report.new.values()):
-        err.print(
-            f"a running spanloop converts them automatically; else run: {command_line('convert', directory)}",
-            markup=False,
-        )
+        err.print(f"a running spanloop converts them; else run: {command_line('convert', directory)}", markup=False)
     if report.rejected_total:
         raise typer.Exit(1)

@@ -1,19 +1,24 @@
 """``spanloop jobs``: list, watch, cancel and retry training jobs, and list and remove schedules."""
 
-from typing import TYPE_CHECKING, Annotated
+import codecs
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.markup import escape
 
 from spanloop.runtime.command_line import command_line
+from spanloop.runtime.job_progress import JOB_POLL_S, await_job, last_metrics
 
-from .console import err, out, print_table
-from .follow import follow as follow_job
-from .follow import follow_log
+from .console import err, out, print_table, progress_bar
 from .options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
-    from spanloop.training.jobs import JobApi
+    from spanloop.datadir import DataDir
+    from spanloop.training.jobs import Job, JobApi
+
+_INTERRUPTED: Final = 130
 
 app = typer.Typer(help="List, watch, cancel and retry training jobs, and manage schedules.", no_args_is_help=True)
 
@@ -86,16 +91,14 @@ def show(job: JobArgument, data_dir: DataDirOption = None) -> None:
 def log(
     job: JobArgument,
     data_dir: DataDirOption = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Print the whole log, and new lines until the job ends.")
-    ] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print the whole log until the job ends.")] = False,
 ) -> None:
     """Print the end of a job's log.
 
     Example: `spanloop jobs log --follow grpo-20261120-081402-e9822c24`
     """
     if follow:
-        follow_log(_api(data_dir), data_directory(data_dir), job)
+        watch_log(_api(data_dir), data_directory(data_dir), job)
     else:
         typer.echo(_api(data_dir).log(job), nl=False)
 
@@ -106,7 +109,7 @@ def wait(job: JobArgument, data_dir: DataDirOption = None) -> None:
 
     Example: `spanloop jobs wait grpo-20261120-081402-e9822c24`
     """
-    follow_job(_api(data_dir), data_directory(data_dir), job)
+    watch_job(_api(data_dir), data_directory(data_dir), job)
 
 
 @app.command()
@@ -156,9 +159,7 @@ def schedules(data_dir: DataDirOption = None) -> None:
 
 @app.command()
 def unschedule(
-    schedule: Annotated[
-        str, typer.Argument(metavar="SCHEDULE", help="A schedule's id, as `spanloop jobs schedules` shows it.")
-    ],
+    schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="A schedule's id, as listed.")],
     data_dir: DataDirOption = None,
 ) -> None:
     """Remove a schedule; the jobs that it submitted stay.
@@ -167,3 +168,67 @@ def unschedule(
     """
     _api(data_dir).unschedule(schedule)
     out.print(f"{schedule} removed", markup=False)
+
+
+def watch_job(api: "JobApi", data_dir: "DataDir", job_id: str) -> None:
+    """Show a job's progress and newest metrics until it has succeeded.
+
+    Raises:
+        JobError: The job failed or was cancelled.
+        Exit: Ctrl-C, which stops the watching and leaves the job running.
+    """
+    shown_step, metrics = 0, ""
+    with progress_bar() as bar:
+        task = bar.add_task("", total=None, note="")
+
+        def show(job: "Job") -> None:
+            nonlocal shown_step, metrics
+            if job.step != shown_step:
+                shown_step, metrics = job.step, last_metrics(data_dir, job_id)
+            bar.update(task, description=job.state, completed=job.step, total=job.steps_total or None, note=metrics)
+
+        try:
+            job = await_job(api, data_dir, job_id, show)
+        except KeyboardInterrupt:
+            bar.stop()
+            err.print(
+                f"stopped watching; the job continues: {command_line(f'jobs wait {job_id}', data_dir)}", markup=False
+            )
+            raise typer.Exit(_INTERRUPTED) from None
+    out.print(f"{job_id} made {job.model_version}")
+
+
+def watch_log(api: "JobApi", data_dir: "DataDir", job_id: str) -> None:
+    """Print a job's log from its first line as it grows, until the job ends.
+
+    Raises:
+        JobError: There is no such job.
+    """
+    job = api.get(job_id)
+    tail = _Tail(data_dir.jobs / job_id / "log.txt")
+    while True:
+        is_finished = job.is_finished
+        tail.print_new()
+        if is_finished:
+            return
+        time.sleep(JOB_POLL_S)
+        job = api.get(job_id)
+
+
+class _Tail:
+    """Prints the bytes appended to a file since the last call; a missing file counts as empty."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_bytes = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def print_new(self) -> None:
+        try:
+            with self._path.open("rb") as log:
+                log.seek(self._read_bytes)
+                appended = log.read()
+        except FileNotFoundError:
+            return
+        self._read_bytes += len(appended)
+        typer.echo(self._decoder.decode(appended), nl=False)

@@ -14,8 +14,7 @@ app = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True
 def create(
     name: Annotated[str, typer.Argument(help="A name for the key.")],
     scope: Annotated[
-        list[str],
-        typer.Option(help="What the key permits: ingest, score, read, train or admin; may be given several times."),
+        list[str], typer.Option(help="ingest, score, read, train or admin; may be given several times.")
     ] = ["ingest"],  # noqa: B006 - typer does not change it
     data_dir: DataDirOption = None,
 ) -> None:

@@ -16,9 +16,7 @@ DataDirOption = Annotated[
         "--data-dir", envvar=DATA_DIR_ENV, help="The directory that holds all data.", show_default="~/.spanloop"
     ),
 ]
-CollectorPortOption = Annotated[
-    int, typer.Option(min=1, max=65_535, help="Port for OTLP/HTTP; apps try the default first.")
-]
+CollectorPortOption = Annotated[int, typer.Option(min=1, max=65_535, help="Port of the collector (OTLP/HTTP).")]
 GatewayPortOption = Annotated[int, typer.Option(min=1, max=65_535, help="Port of the OpenAI-compatible API.")]
 DashboardPortOption = Annotated[int, typer.Option(min=1, max=65_535, help="Port of the dashboard's web pages.")]
 ModelArgument = Annotated[str, typer.Argument(help="A model as NAME@VERSION, or NAME for its newest version.")]

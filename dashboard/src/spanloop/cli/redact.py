@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from spanloop.collector.redaction import RedactionCounts, Redactor
     from spanloop.collector.redaction_rules import Rule
 
-app = typer.Typer(
-    help="Show and try the rules that keep secrets and personal data out of the store.", no_args_is_help=True
-)
+app = typer.Typer(help="Show and try the rules that remove secrets and personal data.", no_args_is_help=True)
 
 RulesOption = Annotated[
     Path | None,

@@ -33,18 +33,11 @@ def add(
     label: Annotated[str, typer.Option(help="A label, such as pass.")] = "",
     comment: Annotated[str, typer.Option(help="The reason.")] = "",
     source: Annotated[str, typer.Option(help="Who or what gave the score.")] = "person",
-    key: Annotated[
-        str,
-        typer.Option(
-            help="The score's key, to correct or delete it.", show_default="computed from target, name and source"
-        ),
-    ] = "",
-    timestamp: Annotated[datetime | None, typer.Option(help="The time of the score (UTC).", show_default="now")] = None,
+    key: Annotated[str, typer.Option(help="The score's key.", show_default="from target, name and source")] = "",
+    timestamp: Annotated[datetime | None, typer.Option(help="Time of the score (UTC).", show_default="now")] = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Score a span, trace, response, session or episode, and print the score's key.
-
-    A score with the same key replaces the earlier one.
+    """Score a span, trace, response, session or episode, and print the key; the same key replaces a score.
 
     Example: `spanloop scores add 1 --episode 4bf92f3577b34da6a3ce929d0e0e4736 --comment "solved it"`
     """

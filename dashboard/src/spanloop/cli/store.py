@@ -40,8 +40,7 @@ def attach(
         typer.Option(help="Also read messages, exceptions and evaluations from this log table, such as otel_logs."),
     ] = None,
     since: Annotated[
-        datetime | None,
-        typer.Option(help="Read spans that started at this time or later (UTC).", show_default="where it stopped"),
+        datetime | None, typer.Option(help="Read spans that started since then (UTC).", show_default="the last run")
     ] = None,
     follow: Annotated[
         float | None, typer.Option(min=0.1, metavar="SECONDS", help="Keep running, and read new rows at this interval.")
@@ -76,10 +75,7 @@ def attach(
                 *((f"rejected: {reason}", f"{count:,}") for reason, count in sorted(report.rejected.items())),
             ]
             print_table(("spans" if source is sources[0] else "log records", "count"), rows, numbers=("count",))
-        err.print(
-            f"a running spanloop converts them automatically; else run: {command_line('convert', directory)}",
-            markup=False,
-        )
+        err.print(f"a running spanloop converts them; else run: {command_line('convert', directory)}", markup=False)
         while follow is not None:
             time.sleep(follow)
             for source in sources:
@@ -91,8 +87,7 @@ def attach(
 @app.command()
 def retention(
     period: Annotated[
-        str | None,
-        typer.Argument(metavar="[PERIOD]", help="Days, such as 90d, or keep; without it, print the current period."),
+        str | None, typer.Argument(metavar="[PERIOD]", help="Days, such as 90d, or keep; default: show the period.")
     ] = None,
     data_dir: DataDirOption = None,
 ) -> None:

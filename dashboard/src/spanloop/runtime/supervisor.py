@@ -4,26 +4,29 @@ Invariant: after ``start`` every service has announced itself; after ``stop`` no
 A service that keeps dying stops the whole stack with an error that holds its last log lines.
 """
 
+import ctypes
 import fcntl
 import os
+import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import AlreadyRunningError, ServiceError
-
-from .child_processes import start_child, stop_child
 
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
 
     from .services import Service
 
+_PR_SET_PDEATHSIG: Final = 1
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _READY_TIMEOUT_S: Final = 90.0
 _POLL_S: Final = 0.1
 _MAX_RESTARTS: Final = 5
@@ -78,13 +81,13 @@ class Supervisor:
     def stop(self) -> None:
         """Stop every service in reverse start order."""
         for child in reversed(self._children):
-            stop_child(child.process)
+            _stop_child(child.process)
         self._children = []
 
     def _start_service(self, service: "Service") -> _Child:
         log = self._data_dir.logs / f"{service.name}.log"
         start = log.stat().st_size if log.exists() else 0
-        process = start_child(
+        process = _start_child(
             service.command(self._data_dir), log=log, environment={DATA_DIR_ENV: str(self._data_dir.path)}
         )
         return _Child(service, process, start, time.monotonic())
@@ -152,3 +155,37 @@ def up_lock(data_dir: "DataDir") -> Generator[None]:
         lock.write(f"{os.getpid()}\n")
         lock.flush()
         yield
+
+
+def _start_child(command: list[str], *, log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start ``command`` in a new session and append its output to ``log``.
+
+    The new session keeps Ctrl-C from reaching the child, because the supervisor stops its children in order. The
+    kernel sends the child SIGTERM when the supervisor's main thread ends for any reason, kill -9 included.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=_request_sigterm_on_parent_death,  # noqa: PLW1509 - one system call, no locks
+            env={**os.environ, **environment},
+        )
+
+
+def _stop_child(child: subprocess.Popen[bytes], *, timeout_s: float = 12.0) -> None:
+    """Stop ``child`` by SIGTERM; after ``timeout_s`` seconds, kill its session."""
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _request_sigterm_on_parent_death() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -75,7 +75,7 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
 
     Args:
         path: The data directory; created if missing. An unfinished demo in it continues.
-        recipe: The demo's settings.
+        recipe: The settings; an unfinished demo must have the same.
         serve: Keep everything running afterwards, until Ctrl-C.
         fresh: Delete an earlier demo first.
 

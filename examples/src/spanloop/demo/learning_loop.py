@@ -52,14 +52,7 @@ class Recipe(NamedTuple):
 
 
 class Loop:
-    """One run of the demo in one data directory.
-
-    Args:
-        data_dir: The data directory of the running services.
-        recipe: The demo's settings.
-        finished: The stages that need not run again.
-        stages: The display.
-    """
+    """One run of the demo on running services; stages in ``finished`` are not run again."""
 
     def __init__(self, data_dir: "DataDir", recipe: Recipe, finished: FinishedStages, stages: StageDisplay) -> None:
         self._data_dir = data_dir

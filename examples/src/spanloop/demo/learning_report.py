@@ -36,13 +36,7 @@ _MAX_LINE_CHARACTERS: Final = 160
 
 
 def report(data_dir: "DataDir", model: str, versions: "Sequence[str]") -> bool:
-    """Print the demo's result; return whether every claim holds.
-
-    Args:
-        data_dir: The data directory of the running spanloop.
-        model: The name of the stored evaluations.
-        versions: ``name@version``, oldest first.
-    """
+    """Print the result from the evaluations ``model:version``, the oldest first; return whether every claim holds."""
     from spanloop.store import connect
     from spanloop.training.evaluation import compare, load_evaluation
 

@@ -43,13 +43,9 @@ def office_folder() -> Path:
 
 
 def make_office(folder: Path, *, seed: int, train: int, test: int) -> None:
-    """Write ``office.sqlite``, ``train.json`` and ``test.json``.
+    """Write ``office.sqlite``, ``train.json`` and ``test.json`` into ``folder``, which is created if missing.
 
-    Args:
-        folder: The folder; created if missing.
-        seed: Seed of the questions.
-        train: Number of training questions.
-        test: Number of test questions, which share no wording and no value with the training questions.
+    The ``test`` test questions share no wording and no value with the ``train`` training questions.
     """
     command = [sys.executable, "tasks.py", str(folder.absolute()), "--seed", str(seed)]
     command += ["--train", str(train), "--test", str(test)]

@@ -1,5 +1,5 @@
 # pyright: basic, reportPrivateImportUsage=false
-"""Recompute prompt tokens, log-probabilities and weight differences from model folders, to check the tiny demo."""
+"""Render prompts and compare weights of model folders, to check the tiny demo."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,12 +8,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from spanloop.training.logprob_agreement import logprob_agreement
-
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import polars as pl
 
 
 def chat_renderer(folder: Path) -> "Callable[[list[dict[str, Any]], list[dict[str, Any]]], list[int]]":
@@ -35,16 +31,6 @@ def count_changed_tensors(base: Path, trained: Path) -> tuple[int, int]:
     shared = base_tensors.keys() & trained_tensors.keys()
     differing = sum(not torch.equal(base_tensors[name].float(), trained_tensors[name].float()) for name in shared)
     return differing, len(shared)
-
-
-def logprob_gaps(rows: "pl.DataFrame", folders: list[Path]) -> list[float]:
-    """Return each model folder's mean absolute difference between its logprobs and the captured ones, in nats.
-
-    Args:
-        rows: ``prompt_token_ids``, ``response_token_ids`` and ``logprobs`` of sampled steps.
-        folders: Models to recompute with, in float32.
-    """
-    return [logprob_agreement(folder, rows).mean for folder in folders]
 
 
 def _load_tensors(folder: Path) -> dict[str, torch.Tensor]:

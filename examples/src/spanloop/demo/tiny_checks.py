@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .shop_agent import AttemptReport
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -33,15 +35,6 @@ class CheckResult(NamedTuple):
     claim: str
     ok: bool
     observed: str
-
-
-class AttemptReport(NamedTuple):
-    """One attempt as ``shop_agent.py`` reports it."""
-
-    task_id: str
-    reward: float
-    response_ids: list[str]
-    failed_calls: list[str]
 
 
 class _Data(NamedTuple):
@@ -201,12 +194,12 @@ def _check_weights(base: Path, trained: Path, demo_run: DemoRun) -> CheckResult:
 
 
 def _check_served_version(data: _Data, base: Path, trained: Path, demo_run: DemoRun) -> CheckResult:
-    from .recomputation import logprob_gaps
+    from spanloop.training.logprob_agreement import logprob_agreement
 
     response_ids = {response_id for attempt in data.after for response_id in attempt.response_ids}
     rows = data.transitions.filter(data.transitions["response_id"].is_in(sorted(response_ids)))
     versions = set(rows["policy_version"])
-    gap_new, gap_old = logprob_gaps(rows, [trained, base])
+    gap_new, gap_old = (logprob_agreement(folder, rows).mean for folder in (trained, base))
     ok = versions == {demo_run.version} and gap_new < gap_old
     observed = f"mean logprob gap {gap_new:.4f} to {demo_run.version}, {gap_old:.4f} to {demo_run.base}"
     return CheckResult(f"{demo_run.version} is the served version", ok, observed)

@@ -1,0 +1,193 @@
+"""Commands of administration: ``spanloop backup``, ``restore``, ``copy`` and ``forget``."""
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from spanloop.runtime.command_line import command_line
+from spanloop.runtime.draining import drain
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+
+from .console import err, out, print_table, progress_bar
+from .options import DataDirOption, data_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+    from collections.abc import Set as AbstractSet
+
+    from spanloop.administration import TransferProgress
+    from spanloop.administration.backup_manifest import BackupManifest
+    from spanloop.administration.copying import CopiedTable
+
+_MIB: Final = 2**20
+_BACKUP_DRAIN_S: Final = 300.0
+_FORGET_DRAIN_S: Final = 30.0
+
+DestinationArgument = Annotated[
+    Path, typer.Argument(metavar="DEST", help="A new folder, best on another disk; it appears when it is complete.")
+]
+SourceArgument = Annotated[Path, typer.Argument(metavar="SRC", help="A folder that `spanloop backup` made.")]
+ModelsOption = Annotated[bool, typer.Option("--models", help="Include the model folders, which are large.")]
+
+
+def backup(destination: DestinationArgument, data_dir: DataDirOption = None, models: ModelsOption = False) -> None:
+    """Back up spans, episodes, jobs and keys into one folder, while everything runs.
+
+    The backup holds every span that was acknowledged before. An interrupted backup leaves no incomplete folder at DEST.
+
+    Example: `spanloop backup /mnt/backups/spanloop-monday --models`
+    """
+    from spanloop.administration.backup import backup as create_backup
+    from spanloop.semconv.errors import ConfigurationError
+    from spanloop.store import connect
+
+    if os.environ.get(CLICKHOUSE_URL_ENV):
+        raise ConfigurationError(
+            f"The store is the ClickHouse that {CLICKHOUSE_URL_ENV} names; its files cannot be read from here.",
+            next_step="Back that server up with its own BACKUP statement; this command is for the embedded one.",
+        )
+    directory = data_directory(data_dir)
+    with connect(directory, start=True) as store, _progress() as progress:
+
+        def write_spool() -> None:
+            progress("writing the spool", 0, 0)
+            drain(directory, timeout_s=_BACKUP_DRAIN_S, captures_may_wait=True)
+
+        manifest = create_backup(directory, store, destination, models=models, drain=write_spool, on_progress=progress)
+    _print_manifest(manifest)
+    err.print(f"left out: {'; '.join(manifest.left_out)}", markup=False)
+    out.print(f"backed up to {destination.expanduser().absolute()}", markup=False)
+
+
+def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
+    """Restore a backup into a new data directory; every file and every table's row count is checked.
+
+    Example: `spanloop restore /mnt/backups/spanloop-monday --data-dir ./restored`
+    """
+    from spanloop.administration.restore import restore as restore_backup
+    from spanloop.datadir import DataDir
+
+    directory = DataDir(data_dir)
+    with _progress() as progress:
+        manifest = restore_backup(source, directory, on_progress=progress)
+    _print_manifest(manifest)
+    if not manifest.has_models:
+        err.print("the backup has no model folders: add a model again before serving it")
+    out.print(f"restored the state of {manifest.created_at} to {directory.path}", markup=False)
+    err.print(f"start it: {command_line('up', directory)}", markup=False)
+
+
+@contextmanager
+def _progress() -> "Generator[TransferProgress]":
+    with progress_bar() as bar:
+        task = bar.add_task("starting", total=None, note="MiB")
+
+        def progress(action: str, done_bytes: int, all_bytes: int) -> None:
+            total = None if not all_bytes else max(1, all_bytes // _MIB)
+            bar.update(task, description=action, completed=done_bytes // _MIB, total=total)
+
+        yield progress
+
+
+def _print_manifest(manifest: "BackupManifest") -> None:
+    rows = [(name, f"{count:,}") for name, count in sorted(manifest.tables.items())]
+    print_table(("table", "rows"), rows, numbers=("rows",))
+    out.print(f"{len(manifest.files):,} files, {manifest.size_bytes / _MIB:,.1f} MiB", markup=False)
+
+
+def copy(
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            envvar="SPANLOOP_COPY_URL",
+            metavar="URL",
+            help="http(s)://user:password@host:port/database; a missing database is created.",
+            show_default=False,
+        ),
+    ],
+    data_dir: DataDirOption = None,
+) -> None:
+    """Copy the whole store into another ClickHouse, to continue there.
+
+    Sends only rows that the target does not have, and changes nothing else in it. Run it again after an interruption,
+    or to send newer rows. Put the URL into SPANLOOP_COPY_URL to keep its password out of the shell's history.
+
+    Example: `spanloop copy --to https://me@clickhouse.example.com:8443/spanloop`
+    """
+    from spanloop.administration.copying import check_copy, copy_store
+    from spanloop.store import Store, connect
+    from spanloop.store.client import Address
+
+    address = Address.parse(to)
+    directory = data_directory(data_dir)
+    with connect(directory, start=True) as source, Store.open(address) as target:
+        with progress_bar() as bar:
+            task = bar.add_task("starting", total=None, note="rows")
+
+            def progress(table: str, done: int, total: int) -> None:
+                bar.update(task, description=table, completed=done, total=max(1, total))
+
+            copied = copy_store(source, target, on_progress=progress)
+        _print_copied(copied)
+        check_copy(copied, target)
+        out.print(f"{sum(table.sent for table in copied):,} rows were sent to {target.url}", markup=False)
+    err.print(f"to continue there: stop spanloop, and start it with {CLICKHOUSE_URL_ENV} set to that address")
+
+
+def _print_copied(copied: "list[CopiedTable]") -> None:
+    rows = [(table.name, f"{table.source_rows:,}", f"{table.target_rows:,}", f"{table.sent:,}") for table in copied]
+    print_table(("table", "rows here", "rows there", "sent"), rows, numbers=("rows here", "rows there", "sent"))
+
+
+def forget(
+    trace: Annotated[str, typer.Option("--trace", help="A trace id.")] = "",
+    session: Annotated[str, typer.Option("--session", help="A session or conversation id.")] = "",
+    user: Annotated[str, typer.Option("--user", help="A user id (user.id, enduser.id).")] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Erase without a confirmation.")] = False,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Erase the spans, logs, scores, captures, dead letters and episodes of a trace, a session or a user.
+
+    Episodes that lose a part are converted again from the rest. Data that the same app sends later is stored again.
+    Rows in datasets of jobs are erased too; a running job has to end first. Models, exports and backups are not erased.
+
+    Example: `spanloop forget --user u-1234`
+    """
+    from spanloop.administration.forget import forget as erase
+    from spanloop.pipeline import run_lease
+    from spanloop.store import connect
+    from spanloop.training.dataset_erasing import Erased, erase_episodes
+
+    directory = data_directory(data_dir)
+    if not yes:
+        targets = ", ".join(f"{kind} {name}" for kind, name in _targets(trace, session, user))
+        typer.confirm(f"Erase {targets or 'nothing'} for good?", abort=True, err=True)
+    with connect(directory, start=True) as store:
+        drain(directory, timeout_s=_FORGET_DRAIN_S)
+        datasets: list[Erased] = []
+
+        def before(episode_ids: "AbstractSet[str]") -> None:
+            datasets.extend(erase_episodes(directory, directory.jobs, episode_ids))
+
+        with run_lease.acquire(store):
+            done = erase(store, trace_id=trace, session_id=session, user_id=user, before=before)
+    rows = [
+        ("traces", len(done.trace_ids)),
+        ("spans", done.spans),
+        ("log records", done.log_records),
+        ("captures", done.captures),
+        ("dead letters", done.dead_letters),
+        ("episodes", len(done.episode_ids)),
+        ("rows of datasets", sum(each.rows for each in datasets)),
+    ]
+    print_table(("erased", "count"), ((name, f"{count:,}") for name, count in rows), numbers=("count",))
+    for each in datasets:
+        err.print(f"a job has trained on it; its model is not changed: {each.folder}", markup=False)
+
+
+def _targets(trace: str, session: str, user: str) -> "Iterable[tuple[str, str]]":
+    return [(kind, name) for kind, name in (("trace", trace), ("session", session), ("user", user)) if name]
