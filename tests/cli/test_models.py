@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from spanloop.demo.smollm2 import packaged_template
 from spanloop.demo.tiny_model import build_tiny_model
-from spanloop.training.models.chat_template import packaged_template
 
 from .support import Run
 

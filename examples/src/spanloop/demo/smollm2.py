@@ -7,15 +7,20 @@ are added here. The model's own chat template ignores tools; ours includes them.
 
 import json
 import sys
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from spanloop.training.models.chat_template import packaged_template
 from spanloop.training.models.named_models import NamedModel
 
 BOS, EOS, PAD = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
 _IDS: Final = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 _CONTEXT_TOKENS: Final = 8192
+
+
+def packaged_template(name: str) -> str:
+    """Return the text of a chat template in this package, such as ``smollm2_tools``."""
+    return (files("spanloop.demo") / f"{name}.jinja").read_text(encoding="utf-8")
 
 
 def complete_smollm2(folder: Path) -> None:

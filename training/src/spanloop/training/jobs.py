@@ -1,7 +1,7 @@
 """The job API of the command line, the dashboard and users' scripts: submit, cancel, retry and schedule training jobs.
 
-Invariant: it only writes requests (a queued job, a cancellation, a schedule) into the control database; only the
-scheduler starts and ends processes. Needs SQLAlchemy and pydantic; no torch, no verl, no ray.
+Invariant: it only writes requests (a queued job, a cancellation, a schedule) and the runner's progress into the
+control database; only the scheduler starts and ends processes. Needs SQLAlchemy and pydantic; no torch, verl or ray.
 """
 
 import os
@@ -14,9 +14,9 @@ from spanloop.training.control import job_queue, schedules
 from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.entities import Job, Schedule, job_from_row, schedule_from_row, skip_unreadable
-from spanloop.training.control.leases import LeaseLostError
+from spanloop.training.control.job_processes import JOB_TOKEN_ENV
+from spanloop.training.control.leases import Lease, LeaseLostError, record_progress
 from spanloop.training.control.paths import ControlPaths, HasPath
-from spanloop.training.control.progress import job_token, report_progress
 from spanloop.training.control.schedules import check_cron, check_instant, next_firing
 from spanloop.training.job_spec import Device, JobSpec
 from spanloop.training.registry import Registry
@@ -166,3 +166,44 @@ class JobApi:
         """
         with self._database.write() as session:
             schedules.delete_schedule(session, schedule_id)
+
+
+def report_progress(
+    data_dir: str | os.PathLike[str] | HasPath,
+    job_id: str,
+    token: int,
+    step: int,
+    total: int,
+) -> None:
+    """Store that ``step`` of ``total`` optimiser steps are completed; called by the runner process.
+
+    Args:
+        data_dir: The data directory, or its path.
+        job_id: The job.
+        token: The fencing token of this process: ``job_token()``.
+        step: Completed steps, counted over all attempts of the job.
+        total: Steps of the job in total.
+
+    Raises:
+        LeaseLostError: Another runner holds the job, or it no longer runs; the process must stop.
+    """
+    if not 0 <= step <= total:
+        raise ValueError(f"progress of job {job_id}: got step {step} of {total}, expected 0 ≤ step ≤ total")
+    lease = Lease(job_id, token)
+    with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
+        record_progress(session, lease, step=step, total=total)
+
+
+def job_token() -> int:
+    """Return the fencing token of this process.
+
+    Raises:
+        JobError: This process was not started by the scheduler.
+    """
+    text = os.environ.get(JOB_TOKEN_ENV, "")
+    if not text.isdecimal():
+        raise JobError(
+            f"{JOB_TOKEN_ENV} is {text!r}: this process has no lease on a job.",
+            next_step="Let the scheduler run the job: spanloop up, then spanloop train.",
+        )
+    return int(text)

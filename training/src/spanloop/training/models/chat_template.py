@@ -1,11 +1,10 @@
-"""Chat templates: where a folder keeps them, what they write, and those that come with spanloop.
+"""Chat templates of a model folder: read, select and render them.
 
-Rendering is transformers' own, so that a check sees what the engine will see; it needs no torch.
+transformers renders them, so that a check sees the same text as the engine; it needs no torch.
 """
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -13,30 +12,27 @@ DEFAULT: Final = "default"
 _TOOL_USE: Final = "tool_use"
 
 
-def packaged_template(name: str) -> str:
-    """The text of a template that comes with spanloop, such as ``smollm2_tools``."""
-    return (files("spanloop.training") / "templates" / f"{name}.jinja").read_text(encoding="utf-8")
-
-
 def folder_templates(folder: Path) -> dict[str, str]:
-    """The chat templates of a model folder by name, from every place that transformers reads; the first place wins.
+    """Return the chat templates of a model folder by name, from the first of the files that transformers reads.
 
     Raises:
-        ValueError: A file is no JSON or holds no template where one should be.
+        ValueError: A file is not valid JSON or has no valid template.
     """
-    found: dict[str, str] = {}
+    templates: dict[str, str] = {}
     if (file := folder / "chat_template.jinja").is_file():
-        found[DEFAULT] = file.read_text(encoding="utf-8")
+        templates[DEFAULT] = file.read_text(encoding="utf-8")
     for path in sorted((folder / "additional_chat_templates").glob("*.jinja")):
-        found[path.stem] = path.read_text(encoding="utf-8")
+        templates[path.stem] = path.read_text(encoding="utf-8")
     for name in ("chat_template.json", "tokenizer_config.json"):
-        if not found and (folder / name).is_file():
-            found = _named(json.loads((folder / name).read_text(encoding="utf-8")).get("chat_template"), folder / name)
-    return found
+        if not templates and (folder / name).is_file():
+            templates = _parse_templates(
+                json.loads((folder / name).read_text(encoding="utf-8")).get("chat_template"), folder / name
+            )
+    return templates
 
 
-def _named(value: object, path: Path) -> dict[str, str]:
-    """One template, or a list of ``{"name": …, "template": …}``."""
+def _parse_templates(value: object, path: Path) -> dict[str, str]:
+    """Parse one template, or a list of ``{"name": …, "template": …}``."""
     match value:
         case None | "":
             return {}
@@ -50,7 +46,7 @@ def _named(value: object, path: Path) -> dict[str, str]:
 
 
 def template_for(templates: Mapping[str, str], *, tools: bool) -> str | None:
-    """The one that transformers and vLLM take for a request with or without tools."""
+    """Return the template that transformers and vLLM use for a request with or without tools."""
     if tools and _TOOL_USE in templates:
         return templates[_TOOL_USE]
     return templates.get(DEFAULT)
@@ -64,21 +60,21 @@ def render(
     add_generation_prompt: bool = False,
     special_tokens: Mapping[str, str] | None = None,
 ) -> str:
-    """The text that a conversation becomes.
+    """Render a conversation to text.
 
     Args:
-        template: Jinja.
-        messages: OpenAI messages; the arguments of tool calls as objects, which is how engines hand them over.
+        template: The Jinja template.
+        messages: OpenAI messages; tool call arguments are objects, as engines pass them.
         tools: OpenAI tool definitions.
-        add_generation_prompt: Whether the text ends with the beginning of an answer.
-        special_tokens: ``bos_token``, ``eos_token``, …, which some templates write.
+        add_generation_prompt: Whether the text ends with the start of an assistant message.
+        special_tokens: ``bos_token``, ``eos_token``, …, which some templates use.
 
     Raises:
-        jinja2.TemplateError: The template is broken or refuses the conversation.
+        jinja2.TemplateError: The template is invalid or rejects the conversation.
     """
     from transformers.utils import chat_template_utils  # noqa: PLC0415 - most of a second
 
-    # Annotated as giving text; it gives the texts and where the assistant's parts are.
+    # Annotated to return text; it returns the texts and the positions of the assistant's parts.
     render_conversations: Any = chat_template_utils.render_jinja_template  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     rendered: list[str]
     rendered, _ = render_conversations(

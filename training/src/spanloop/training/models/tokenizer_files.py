@@ -16,29 +16,29 @@ _ROLES: Final = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
 class TokenizerInfo(NamedTuple):
-    """How a model reads and writes text."""
+    """The vocabulary and special tokens of a model."""
 
     config: Mapping[str, Any]
-    """``config.json``."""
+    """The content of ``config.json``."""
     vocabulary_size: int | None
-    """As configured, for the text part of a model of several kinds of input; None when the file does not say."""
+    """``vocab_size`` of the configuration, of its text part for a multimodal model; None if not set."""
     tokens: Mapping[str, int]
-    """The id of every token; empty for a tokenizer without ``tokenizer.json``."""
+    """Ids by token; empty for a tokenizer without ``tokenizer.json``."""
     added_tokens: tuple[str, ...]
-    """Those that are cut out of a text before anything else."""
+    """Tokens that are split off before tokenization."""
     special_tokens: Mapping[str, str]
-    """``bos_token``, ``eos_token``, ``pad_token``, ``unk_token``, where set."""
+    """``bos_token``, ``eos_token``, ``pad_token``, ``unk_token``, if set."""
     end_tokens: tuple[str, ...]
-    """At each of them generation ends: the tokenizer's own and those of the generation configuration."""
+    """Tokens that end generation: the tokenizer's and those of the generation configuration."""
 
     @property
     def eos_token(self) -> str | None:
-        """The tokenizer's own."""
+        """The tokenizer's end-of-sequence token."""
         return self.special_tokens.get("eos_token")
 
     @property
     def pad_token(self) -> str | None:
-        """What rows are filled up with."""
+        """The tokenizer's pad token."""
         return self.special_tokens.get("pad_token")
 
 
@@ -46,17 +46,17 @@ def read_tokenizer_info(folder: Path) -> TokenizerInfo:
     """Read the JSON files of a Hugging Face folder.
 
     Raises:
-        JobError: One is damaged, or there is no tokenizer.
+        JobError: A file is damaged, or there is no tokenizer.
     """
     config = read_json(folder / "config.json")
     if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")):
         raise JobError(
             f"{folder} has no tokenizer: expected tokenizer.json.", next_step="Get a complete copy of the model."
         )
-    tokenizer = _optional(folder / "tokenizer.json")
+    tokenizer = _read_optional(folder / "tokenizer.json")
     added = {entry["content"]: int(entry["id"]) for entry in tokenizer.get("added_tokens", [])}
     tokens = _vocabulary(tokenizer) | added
-    fields = _optional(folder / "special_tokens_map.json") | _optional(folder / "tokenizer_config.json")
+    fields = _read_optional(folder / "special_tokens_map.json") | _read_optional(folder / "tokenizer_config.json")
     special = {role: _token(fields[role]) for role in _ROLES if fields.get(role)}
     text = config.get("text_config") or config
     size = text.get("vocab_size")
@@ -74,7 +74,7 @@ def read_tokenizer_info(folder: Path) -> TokenizerInfo:
 def folder_with_overrides(
     folder: Path, *, chat_template: Path | None = None, eos: str = "", pad: str = ""
 ) -> Generator[Path]:
-    """The folder with another chat template, end-of-turn token or pad token, for as long as the context lasts.
+    """Yield the folder with another chat template, end-of-turn token or pad token, in a temporary copy if needed.
 
     Raises:
         ConfigurationError: The template cannot be read, or a token is not in the vocabulary.
@@ -88,18 +88,18 @@ def folder_with_overrides(
         changed["tokenizer_config.json"] = {
             key: value
             for key, value in (
-                changed.get("tokenizer_config.json") or _optional(folder / "tokenizer_config.json")
+                changed.get("tokenizer_config.json") or _read_optional(folder / "tokenizer_config.json")
             ).items()
             if key != "chat_template"
         }
     with tempfile.TemporaryDirectory(prefix="spanloop-model-") as temporary:
         copy = Path(temporary)
         for file in (path for path in folder.rglob("*") if path.is_file()):
-            place = file.relative_to(folder)
-            if str(place) in changed or (chat_template is not None and "chat_template" in str(place)):
+            relative_path = file.relative_to(folder)
+            if str(relative_path) in changed or (chat_template is not None and "chat_template" in str(relative_path)):
                 continue
-            (copy / place).parent.mkdir(parents=True, exist_ok=True)
-            (copy / place).symlink_to(file.resolve())
+            (copy / relative_path).parent.mkdir(parents=True, exist_ok=True)
+            (copy / relative_path).symlink_to(file.resolve())
         for name, fields in changed.items():
             (copy / name).write_text(json.dumps(fields, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         if chat_template is not None:
@@ -108,10 +108,10 @@ def folder_with_overrides(
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object.
+    """Read a JSON object.
 
     Raises:
-        JobError: It is none, or cannot be read.
+        JobError: The file cannot be read or has no JSON object.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -123,58 +123,58 @@ def read_json(path: Path) -> dict[str, Any]:
     return fields
 
 
-def _optional(path: Path) -> dict[str, Any]:
+def _read_optional(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
 def _vocabulary(tokenizer: Mapping[str, Any]) -> dict[str, int]:
     vocabulary: Any = tokenizer.get("model", {}).get("vocab", {})
     if isinstance(vocabulary, list):
-        # A unigram model: pairs of a token and its score, in the order of ids.
+        # A unigram model: pairs of token and score, in the order of ids.
         pairs = cast("Sequence[Any]", vocabulary)
         return {str(pair[0]): index for index, pair in enumerate(pairs)}
     return dict(vocabulary)
 
 
 def _token(value: Any) -> str:
-    """A token is written as text, or as an object with its content."""
+    """Return a token that is written as text or as an object with its content."""
     return str(cast("dict[str, Any]", value)["content"]) if isinstance(value, dict) else str(value)
 
 
 def _end_tokens(
     folder: Path, config: Mapping[str, Any], tokens: Mapping[str, int], special: Mapping[str, str]
 ) -> tuple[str, ...]:
-    own = [special["eos_token"]] if "eos_token" in special else []
+    tokenizer_tokens = [special["eos_token"]] if "eos_token" in special else []
     generation = folder / "generation_config.json"
     value: Any = (read_json(generation) if generation.is_file() else config).get("eos_token_id")
     ids = cast("Sequence[Any]", value) if isinstance(value, list) else [value]
     names = {index: token for token, index in tokens.items() if index in ids}
-    return tuple(dict.fromkeys([*own, *(names[index] for index in ids if index in names)]))
+    return tuple(dict.fromkeys([*tokenizer_tokens, *(names[index] for index in ids if index in names)]))
 
 
 def _changed_token_files(folder: Path, *, eos: str, pad: str) -> dict[str, dict[str, Any]]:
-    """The files that differ, by name."""
-    chosen = {role: token for role, token in (("eos_token", eos), ("pad_token", pad)) if token}
-    if not chosen:
+    """Return the contents of the files that change, by name."""
+    overrides = {role: token for role, token in (("eos_token", eos), ("pad_token", pad)) if token}
+    if not overrides:
         return {}
     text = read_tokenizer_info(folder)
-    for role, token in chosen.items():
+    for role, token in overrides.items():
         if token not in text.tokens:
             raise ConfigurationError(
-                f"{token!r} is no token of the model in {folder}, so it cannot be its {role}.",
+                f"{token!r} is not a token of the model in {folder}, so it cannot be its {role}.",
                 next_step=f"Use one of: {' '.join(text.added_tokens[:20])}",
             )
-    ids = {f"{role}_id": text.tokens[token] for role, token in chosen.items()}
+    ids = {f"{role}_id": text.tokens[token] for role, token in overrides.items()}
     config = dict(text.config) | ids
     if isinstance(nested := config.get("text_config"), dict):
         config["text_config"] = {**nested, **ids}
     changed = {
         "config.json": config,
-        "generation_config.json": _optional(folder / "generation_config.json") | ids,
-        "tokenizer_config.json": _optional(folder / "tokenizer_config.json") | chosen,
+        "generation_config.json": _read_optional(folder / "generation_config.json") | ids,
+        "tokenizer_config.json": _read_optional(folder / "tokenizer_config.json") | overrides,
     }
     if (folder / "special_tokens_map.json").is_file():
-        changed["special_tokens_map.json"] = _optional(folder / "special_tokens_map.json") | chosen
+        changed["special_tokens_map.json"] = _read_optional(folder / "special_tokens_map.json") | overrides
     return changed
 
 
@@ -183,5 +183,5 @@ def _template_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"The chat template {path} cannot be read: {error}.", next_step="Name a file with a Jinja template."
+            f"The chat template {path} cannot be read: {error}.", next_step="Pass a file with a Jinja template."
         ) from error

@@ -1,6 +1,6 @@
-"""Whether a folder's weights are whole, read from the headers of its safetensors files; milliseconds for any size.
+"""Check that a folder's weights are complete, by the headers of its safetensors files; takes milliseconds.
 
-A safetensors file is eight bytes with the header's length, a JSON header, and the tensors' bytes:
+A safetensors file consists of eight bytes with the header's length, a JSON header, and the tensors' bytes:
 https://huggingface.co/docs/safetensors#format
 """
 
@@ -27,7 +27,7 @@ class Tensor(BaseModel):
     """``F32``, ``BF16``, …"""
     shape: tuple[int, ...]
     data_offsets: tuple[int, int]
-    """First byte and the byte after the last, counted from the header's end."""
+    """Start and end (exclusive) in bytes, counted from the end of the header."""
 
 
 class _Index(BaseModel):
@@ -37,19 +37,19 @@ class _Index(BaseModel):
 
 
 class Weights(NamedTuple):
-    """All tensors of a folder."""
+    """The tensors of a model folder."""
 
     tensors: Mapping[str, Tensor]
-    """By name; empty for a folder whose weights are no safetensors."""
+    """Tensors by name; empty for weights in another format."""
 
     @property
     def dtypes(self) -> frozenset[str]:
-        """Those of floating-point tensors and all others alike."""
+        """The data types of all tensors."""
         return frozenset(tensor.dtype for tensor in self.tensors.values())
 
     @property
     def embedding_rows(self) -> int | None:
-        """Rows of the input embeddings; None when no tensor has one of their usual names."""
+        """Rows of the input embeddings; None if no tensor has a known name."""
         for name, tensor in self.tensors.items():
             if name.endswith(("embed_tokens.weight", "wte.weight")) and tensor.shape:
                 return tensor.shape[0]
@@ -60,15 +60,15 @@ _HEADER: Final = TypeAdapter(dict[str, Tensor])
 
 
 def check_weights(folder: Path) -> Weights:
-    """Read every header and compare it with its file's size.
+    """Read all headers and compare them with the file sizes.
 
     Raises:
-        JobError: There is no configuration, no weights, or a file is missing, cut short or no safetensors.
+        JobError: The configuration or weights are missing, or a file is missing, truncated or not safetensors.
     """
     if not (folder / "config.json").is_file():
         raise JobError(
-            f"{folder} has no config.json, so it is no Hugging Face model folder.",
-            next_step="Name the folder that holds the model's config.json, weights and tokenizer.",
+            f"{folder} has no config.json, so it is not a Hugging Face model folder.",
+            next_step="Pass the folder that contains the model's config.json, weights and tokenizer.",
         )
     shards = sorted(folder.glob("*.safetensors"))
     if not shards:
@@ -94,7 +94,9 @@ def _header(shard: Path) -> dict[str, Tensor]:
         fields.pop("__metadata__", None)
         header = _HEADER.validate_python(fields)
     except (ValueError, AttributeError, ValidationError) as error:
-        raise JobError(f"{shard} is no safetensors file: its header cannot be read.", next_step=_ADD_AGAIN) from error
+        raise JobError(
+            f"{shard} is not a safetensors file: its header cannot be read.", next_step=_ADD_AGAIN
+        ) from error
     expected = _LENGTH_BYTES + length + max((tensor.data_offsets[1] for tensor in header.values()), default=0)
     if size < expected:
         raise _cut_short(shard, size, expected)
@@ -112,9 +114,10 @@ def _check_index(index: Path, shards: set[str], tensors: Mapping[str, Tensor]) -
         weight_map = _Index.model_validate_json(index.read_bytes()).weight_map
     except ValidationError as error:
         raise JobError(f"{index} cannot be read: expected a weight_map.", next_step=_ADD_AGAIN) from error
-    if absent := sorted(set(weight_map.values()) - shards):
-        raise JobError(f"{index.parent} lacks {', '.join(absent)}, which {index.name} lists.", next_step=_ADD_AGAIN)
-    if lost := sorted(set(weight_map) - set(tensors)):
+    if missing := sorted(set(weight_map.values()) - shards):
+        raise JobError(f"{index.parent} lacks {', '.join(missing)}, which {index.name} lists.", next_step=_ADD_AGAIN)
+    if missing := sorted(set(weight_map) - set(tensors)):
         raise JobError(
-            f"{len(lost)} tensors that {index} lists are in no file, the first one is {lost[0]}.", next_step=_ADD_AGAIN
+            f"{len(missing)} tensors that {index} lists are in no file, the first is {missing[0]}.",
+            next_step=_ADD_AGAIN,
         )
