@@ -1,9 +1,9 @@
-"""An ordinary agent on the OpenAI SDK: three plain Python tools, several steps, no line about telemetry.
+"""An ordinary agent on the OpenAI SDK: three plain Python tools, several steps, no telemetry code.
 
     opentelemetry-instrument python examples/weather_agent.py "Should I cycle in Bergen or in Oslo today?"
 
-``OPENAI_BASE_URL``, ``OPENAI_API_KEY`` and ``OPENAI_MODEL`` say which model answers; ``http://127.0.0.1:8010/v1`` is
-spanloop's gateway.
+``OPENAI_BASE_URL`` (default: spanloop's gateway, ``http://127.0.0.1:8010/v1``), ``OPENAI_API_KEY`` and
+``OPENAI_MODEL`` choose the model.
 """
 
 import json
@@ -63,7 +63,7 @@ DEFINITIONS: list[Any] = [
 
 
 def call_tool(name: str, arguments: str) -> str:
-    """What the model reads back: the tool's result as JSON, or its error."""
+    """Return the tool's result as JSON, or its error, for the model."""
     try:
         return json.dumps(TOOLS[name](**json.loads(arguments)))
     except (KeyError, TypeError, ValueError) as error:
@@ -90,11 +90,11 @@ def answer(client: OpenAI, model: str, question: str) -> str:
 
 
 def first_model(client: OpenAI) -> str:
-    """The model that the endpoint serves."""
+    """Return the name of the first model that the endpoint serves."""
     try:
         served = client.models.list().data
     except APIConnectionError:
-        sys.exit(f"Nothing answers at {client.base_url}; start it (spanloop up) or set OPENAI_BASE_URL.")
+        sys.exit(f"No response from {client.base_url}; start it (spanloop up) or set OPENAI_BASE_URL.")
     if not served:
         sys.exit(f"{client.base_url} serves no model now; deploy one (spanloop models deploy NAME) or try again soon.")
     return served[0].id

@@ -1,9 +1,9 @@
-"""An office assistant on the OpenAI SDK, as anybody would write it: pick a tool, call it, read the result, answer.
+"""An ordinary office assistant on the OpenAI SDK: pick a tool, call it, read the result, answer.
 
     opentelemetry-instrument python agent.py OFFICE.sqlite TASKS.json --model NAME
 
-It attempts every task of the file and says how each went with spanloop's two optional lines, ``task()`` and
-``reward()``. ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` say who answers.
+It attempts every task of the file. Spanloop's two optional calls, ``task()`` and ``reward()``, name the task and the
+reward of each attempt. ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` set the model's endpoint.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from tools import Office, definitions
 
 from spanloop.instrumentation import reward, task
 
-MOST_STEPS: Final = 3
-MOST_TOKENS: Final = 48
+MAX_STEPS: Final = 3
+MAX_TOKENS: Final = 48
 SYSTEM: Final = "You are an office assistant. First call a tool, then answer."
 QUESTION: Final = "Question: {}"
 TOOLS: Final[list[Any]] = definitions()
@@ -47,7 +47,7 @@ EXAMPLES: Final[list[Any]] = [
     *_example("What time is the tea break?", "time", "tea break", _TEA_BREAK, "The tea break is at 16:30."),
     *_example("What is 2 plus 3?", "calculator", "2 + 3", "5", "The result is 5."),
 ]
-"""Small models call no tool before they have seen it done."""
+"""Example conversations; small models call no tool without them."""
 
 
 class Call(NamedTuple):
@@ -55,19 +55,19 @@ class Call(NamedTuple):
 
     tool: str
     result: str | None
-    """None when it raised."""
+    """None when the tool raised."""
 
 
-def attempt(client: OpenAI, model: str, office: Office, each: Task, temperature: float) -> float:
-    """Attempt one task; returns its reward."""
-    question = {"role": "user", "content": QUESTION.format(each.question)}
+def attempt(client: OpenAI, model: str, office: Office, office_task: Task, temperature: float) -> float:
+    """Attempt one task; return its reward."""
+    question = {"role": "user", "content": QUESTION.format(office_task.question)}
     messages: list[Any] = [{"role": "system", "content": SYSTEM}, *EXAMPLES, question]
     calls: list[Call] = []
     answer = ""
-    with task(each.id, agent_name="office assistant"):
-        for _ in range(MOST_STEPS):
+    with task(office_task.id, agent_name="office assistant"):
+        for _ in range(MAX_STEPS):
             reply = client.chat.completions.create(
-                model=model, messages=messages, tools=TOOLS, temperature=temperature, max_tokens=MOST_TOKENS
+                model=model, messages=messages, tools=TOOLS, temperature=temperature, max_tokens=MAX_TOKENS
             )
             message = reply.choices[0].message
             messages.append(message.model_dump(exclude_none=True))
@@ -80,31 +80,33 @@ def attempt(client: OpenAI, model: str, office: Office, each: Task, temperature:
                 try:
                     content = office.call(call.function.name, call.function.arguments)
                     calls.append(Call(call.function.name, content))
-                except Exception as error:  # noqa: BLE001 - whatever a tool raises, the model is told
+                except Exception as error:  # noqa: BLE001 - the model reads every error of a tool
                     content = f"Error: {type(error).__name__}: {error}"
                     calls.append(Call(call.function.name, None))
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
-        score = grade(each, calls, answer)
+        score = grade(office_task, calls, answer)
         reward(score)
     return score
 
 
-def grade(each: Task, calls: list[Call], answer: str) -> float:
-    """How well an attempt went.
+def grade(office_task: Task, calls: list[Call], answer: str) -> float:
+    """Return the reward of an attempt.
 
-    1 for the right answer out of the right tool's result; below one half for a part of the way: 0.4 the right tool
-    brought the right result, 0.2 the right tool was called, 0.1 some tool ran or the answer was guessed.
+    1 for the right answer from the right tool's result, less than one half for a partial success: 0.4 when the right
+    tool returned the right result, 0.2 when the right tool was called, 0.1 when any tool ran or the answer was guessed.
 
     Args:
-        each: The task.
-        calls: What was called, in order.
-        answer: The final answer; empty when there was none.
+        office_task: The task.
+        calls: The tool calls in order.
+        answer: The final answer; empty without one.
     """
-    if any(call.tool == each.kind and call.result and contains(call.result, each.answer) for call in calls):
-        return 1.0 if contains(answer, each.answer) else 0.4
-    if any(call.tool == each.kind for call in calls):
+    if any(
+        call.tool == office_task.kind and call.result and contains(call.result, office_task.answer) for call in calls
+    ):
+        return 1.0 if contains(answer, office_task.answer) else 0.4
+    if any(call.tool == office_task.kind for call in calls):
         return 0.2
-    return 0.1 if contains(answer, each.answer) or any(call.result for call in calls) else 0.0
+    return 0.1 if contains(answer, office_task.answer) or any(call.result for call in calls) else 0.0
 
 
 def main() -> None:
@@ -120,11 +122,11 @@ def main() -> None:
     tasks = read_tasks(options.tasks)
     client = OpenAI(api_key="not-needed", max_retries=2)
     office = Office(options.office)
-    total, done = 0.0, 0
+    total, completed = 0.0, 0
     with ThreadPoolExecutor(max_workers=options.parallel) as pool:
         running = [
-            pool.submit(attempt, client, options.model, office, each, options.temperature)
-            for each in tasks
+            pool.submit(attempt, client, options.model, office, office_task, options.temperature)
+            for office_task in tasks
             for _ in range(options.attempts)
         ]
         for future in as_completed(running):
@@ -132,9 +134,9 @@ def main() -> None:
                 total += future.result()
             except OpenAIError as error:
                 pool.shutdown(wait=False, cancel_futures=True)
-                sys.exit(f"the model did not answer: {error}")
-            done += 1
-            print(f"{done}/{len(running)} attempts, mean reward {total / done:.2f}", flush=True)
+                sys.exit(f"the model did not respond: {error}")
+            completed += 1
+            print(f"{completed}/{len(running)} attempts, mean reward {total / completed:.2f}", flush=True)
 
 
 if __name__ == "__main__":

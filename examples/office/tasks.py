@@ -1,7 +1,7 @@
-"""Questions for the office's agent, made from a seed, each with an answer that can be checked.
+"""Generate questions for the office agent from a seed, each with the right answer.
 
-Training and test questions share no wording and no value: other templates, other items, other numbers, other events,
-other companies. The database knows both, because an office does not know what it will be asked.
+Training and test questions share no wording and no value: their templates, items, numbers, events and companies
+differ. The database holds the values of both.
 """
 
 import argparse
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Split = Literal["train", "test"]
 SPLITS: Final[tuple[Split, ...]] = ("train", "test")
 KINDS: Final = ("price", "calculator", "time", "search")
-"""The tools; a set of tasks has equally many for each."""
+"""The tools; a set of tasks has an equal number for each."""
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _pairs(first: str, second: str) -> tuple[str, ...]:
-    return tuple(f"{one} {other}" for other in _names(second) for one in _names(first))
+    return tuple(f"{word} {noun}" for noun in _names(second) for word in _names(first))
 
 
 _ITEMS: Final[dict[Split, tuple[str, ...]]] = {
@@ -89,18 +89,18 @@ _QUESTIONS: Final[dict[Split, dict[str, tuple[str, ...]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One question and how its answer is checked."""
+    """One question and its right answer."""
 
     id: str
     kind: str
-    """The tool that knows."""
+    """The tool that returns the answer."""
     question: str
     answer: str
-    """Must be in the final answer, as a word of its own."""
+    """The final answer must contain it as a separate word."""
 
 
 class World(NamedTuple):
-    """What the office knows of one split."""
+    """The office's data for one split."""
 
     prices: dict[str, int]
     """Item → dollars."""
@@ -111,7 +111,7 @@ class World(NamedTuple):
 
 
 def world(split: Split) -> World:
-    """The same for every seed, so that one database serves every set of tasks."""
+    """Return a split's data, which is the same for every seed, so that one database serves every set of tasks."""
     rng = random.Random(f"office {split}")
     founders = rng.sample(_FOUNDERS[split], len(_COMPANIES[split]))
     return World(
@@ -128,7 +128,7 @@ def world(split: Split) -> World:
 
 
 def write_office(database: Path) -> None:
-    """Make the office's database; an existing one is replaced."""
+    """Create the office's database; an existing one is replaced."""
     partial = database.with_name(f".{database.name}.partial")
     partial.unlink(missing_ok=True)
     with closing(sqlite3.connect(partial)) as connection, connection:
@@ -150,15 +150,15 @@ def write_tasks(path: Path, tasks: list[Task]) -> None:
 
 
 def read_tasks(path: Path) -> list[Task]:
-    """The tasks that `write_tasks` wrote."""
-    return [Task(**each) for each in json.loads(path.read_text(encoding="utf-8"))]
+    """Read the tasks that `write_tasks` wrote."""
+    return [Task(**fields) for fields in json.loads(path.read_text(encoding="utf-8"))]
 
 
 def make_tasks(split: Split, count: int, seed: int) -> list[Task]:
-    """``count`` different questions, equally many for each tool, in a random order.
+    """Generate ``count`` different questions, an equal number for each tool, in random order.
 
     Raises:
-        ValueError: There are not that many different questions.
+        ValueError: Fewer different questions exist.
     """
     rng = random.Random(f"{split} {seed}")
     makers: dict[str, Callable[[random.Random, World, Split], tuple[str, str]]] = {
@@ -212,17 +212,17 @@ def _company(rng: random.Random, known: World, split: Split) -> tuple[str, str]:
 
 
 def contains(text: str, value: str) -> bool:
-    """Whether ``value`` stands in ``text`` as a word or number of its own."""
+    """Return whether ``text`` contains ``value`` as a separate word or number."""
     return re.search(rf"(?<![\w:.-]){re.escape(value)}(?![\w:])", text, re.IGNORECASE) is not None
 
 
 def main() -> None:
     """Write ``office.sqlite``, ``train.json`` and ``test.json``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="made when it is not there")
-    parser.add_argument("--seed", type=int, default=0, help="of the questions")
-    parser.add_argument("--train", type=int, default=64, help="questions to train on")
-    parser.add_argument("--test", type=int, default=200, help="questions to evaluate with")
+    parser.add_argument("folder", type=Path, help="created if missing")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the questions")
+    parser.add_argument("--train", type=int, default=64, help="number of training questions")
+    parser.add_argument("--test", type=int, default=200, help="number of test questions")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     write_office(options.folder / "office.sqlite")

@@ -1,6 +1,6 @@
-"""Four tools of a small office, all of them real: a SQLite lookup, arithmetic, a calendar and a text search.
+"""Four real tools of a small office: a SQLite lookup, arithmetic, a calendar and a text search.
 
-Each does what it was asked or raises, and the message of the exception says what would have worked.
+A tool that fails raises an exception whose message says what it accepts.
 """
 
 import ast
@@ -44,12 +44,12 @@ class Office:
         """Run one tool call.
 
         Args:
-            name: As the model wrote it.
-            arguments: A JSON object, as the model wrote it.
+            name: The tool's name from the model.
+            arguments: A JSON object from the model.
 
         Raises:
-            LookupError: There is no such tool, or it does not know.
-            ValueError: The arguments are no JSON object with a text under ``input``.
+            LookupError: The tool does not exist, or found nothing.
+            ValueError: The arguments are not a JSON object with a text under ``input``.
         """
         if name not in self._tools:
             raise LookupError(f"no tool {name!r}; there are {', '.join(self._tools)}")
@@ -82,12 +82,12 @@ class Office:
 
     def search(self, query: str) -> str:
         """Founder and city of a company."""
-        wanted = Counter(_words(query))
-        best, most = "", 0
+        query_words = Counter(_words(query))
+        best, best_count = "", 0
         for (text,) in self._rows("SELECT text FROM pages ORDER BY text"):
-            hits = sum((wanted & Counter(_words(text))).values())
-            if hits > most:
-                best, most = text, hits
+            count = sum((query_words & Counter(_words(text))).values())
+            if count > best_count:
+                best, best_count = text, count
         if not best:
             raise LookupError(f"no page has a word of {query!r}")
         return best
@@ -98,7 +98,7 @@ class Office:
 
 
 def definitions() -> list[dict[str, Any]]:
-    """The tools as the chat API takes them."""
+    """Return the tools in the form of the chat API."""
     return [
         {
             "type": "function",

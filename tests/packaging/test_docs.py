@@ -1,4 +1,4 @@
-"""The documents say what is so."""
+"""Documents name tests, dependencies and files that exist."""
 
 import ast
 import re

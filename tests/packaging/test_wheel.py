@@ -1,4 +1,4 @@
-"""What ``pip install spanloop`` puts on somebody's machine."""
+"""The contents of the wheel and of the sdist."""
 
 import subprocess
 import sys
@@ -9,27 +9,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PARTS = (
-    "semconv",
-    "instrumentation",
-    "store",
-    "collector",
-    "converters",
-    "pipeline",
-    "training",
-    "gateway",
-    "dashboard",
-    "cli",
-)
+PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/src/spanloop/*/__init__.py"))
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sdist, and the wheel that was built from it."""
+    """A folder with the sdist and the wheel built from it."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     return folder
 
 
@@ -49,10 +38,14 @@ def test_is_a_namespace_package(wheel_names: list[str]) -> None:
     assert "spanloop/__init__.py" not in wheel_names
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_has_every_part_with_its_types(wheel_names: list[str], part: str) -> None:
-    assert f"spanloop/{part}/__init__.py" in wheel_names
-    assert f"spanloop/{part}/py.typed" in wheel_names
+@pytest.mark.parametrize("package", PACKAGES)
+def test_has_every_package_with_its_types(wheel_names: list[str], package: str) -> None:
+    assert f"spanloop/{package}/__init__.py" in wheel_names
+    assert f"spanloop/{package}/py.typed" in wheel_names
+
+
+def test_has_the_demo_and_its_agent(wheel_names: list[str]) -> None:
+    assert {"spanloop/demo/shop_agent.py", "spanloop/demo/office_agent/agent.py"} <= set(wheel_names)
 
 
 def test_has_the_files_that_are_not_python(wheel_names: list[str]) -> None:
