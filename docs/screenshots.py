@@ -1,9 +1,9 @@
-"""Open every page of the dashboard over a data directory in headless Chromium and save what it shows.
+"""Save a screenshot of every dashboard page over a data directory, with headless Chromium.
 
 ``python docs/screenshots.py --data-dir ~/.spanloop --out docs/screenshots``
 
-A dashboard that runs there is used; else ClickHouse and the dashboard are started for as long as it takes. A page that
-shows an exception, or nothing, is an error: the script then exits with 1 and says which.
+The script uses a running dashboard, else it starts ClickHouse and the dashboard until it ends. It exits with 1 and
+names the pages that show an exception, an error message or another heading.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class Shot:
         name: The file's stem.
         path: Path and query below the dashboard's address; ``{model}`` is the newest version in the registry.
         heading: The title that the page must show.
-        click_first_row: Open the first row of the page's table, and show what that leads to.
+        click_first_row: Whether to click the first row of the page's table first.
     """
 
     name: str
@@ -84,29 +84,31 @@ SHOTS: Final = (
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Take the screenshots; 1 when a page is broken."""
+    """Take the screenshots; return 1 when a page is broken."""
     parser = argparse.ArgumentParser(description="Save a screenshot of every dashboard page.")
-    parser.add_argument("--data-dir", type=Path, default=default_data_dir(), help="what the pages show (%(default)s)")
+    parser.add_argument(
+        "--data-dir", type=Path, default=default_data_dir(), help="data directory (default: %(default)s)"
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/screenshots"), help="folder (default: %(default)s)")
     parser.add_argument("--height", type=int, default=HEIGHT, help="least height of the window, in pixels")
-    parser.add_argument("--dark", action="store_true", help="as a browser with a dark theme sees it")
-    parser.add_argument("--only", nargs="*", default=[], help="names of single screenshots")
-    chosen = parser.parse_args(arguments)
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    directory = DataDir(chosen.data_dir).open()
+    parser.add_argument("--dark", action="store_true", help="use the dark theme")
+    parser.add_argument("--only", nargs="*", default=[], help="names of the only screenshots to take")
+    options = parser.parse_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    directory = DataDir(options.data_dir).open()
     models = Registry(directory).list()
     broken: list[str] = []
     with running_dashboard(directory) as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         context = browser.new_context(
-            viewport={"width": WIDTH, "height": chosen.height}, color_scheme="dark" if chosen.dark else "light"
+            viewport={"width": WIDTH, "height": options.height}, color_scheme="dark" if options.dark else "light"
         )
         for shot in SHOTS:
-            if chosen.only and shot.name not in chosen.only:
+            if options.only and shot.name not in options.only:
                 continue
             page = context.new_page()
             path = shot.path.replace("{model}", models[0].reference if models else "")
-            problem = take(page, f"{url}/{path}", shot, chosen.out)
+            problem = take(page, f"{url}/{path}", shot, options.out)
             print(f"{shot.name}: {problem or 'ok'}", flush=True)
             if problem:
                 broken.append(shot.name)
@@ -119,10 +121,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 @contextmanager
 def running_dashboard(directory: DataDir) -> Generator[str]:
-    """The address of a dashboard over ``directory``: the one that runs, else one that ends with the block."""
-    found = directory.running("dashboard")
-    if found is not None:
-        yield found.url
+    """Yield the URL of the running dashboard over ``directory``, else of one that ends with the block."""
+    service = directory.running("dashboard")
+    if service is not None:
+        yield service.url
         return
     with ExitStack() as stack:
         stack.enter_context(connect(directory, start=True))
@@ -134,15 +136,15 @@ def running_dashboard(directory: DataDir) -> Generator[str]:
         stack.callback(process.wait, START_TIMEOUT_S)
         stack.callback(process.terminate)
         deadline = time.monotonic() + START_TIMEOUT_S
-        while (found := directory.running("dashboard")) is None:
+        while (service := directory.running("dashboard")) is None:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"The dashboard did not start on {directory.path}.")
             time.sleep(0.2)
-        yield found.url
+        yield service.url
 
 
 def take(page: Page, url: str, shot: Shot, out: Path) -> str:
-    """Save one screenshot; returns what is wrong with the page, empty when nothing is."""
+    """Save one screenshot; return the page's problem, empty when it has none."""
     page.goto(url)
     page.locator("h1").first.wait_for(timeout=READY_TIMEOUT_MS)
     wait_until_drawn(page)
@@ -160,8 +162,8 @@ def take(page: Page, url: str, shot: Shot, out: Path) -> str:
     errors = page.locator("[data-testid=stAlertContentError]")
     if errors.count():
         return f"an error message: {errors.first.inner_text()[:300]}"
-    shown = heading.inner_text()
-    return "" if shown == shot.heading else f"heading {shown!r}, expected {shot.heading!r}"
+    actual_heading = heading.inner_text()
+    return "" if actual_heading == shot.heading else f"heading {actual_heading!r}, expected {shot.heading!r}"
 
 
 def wait_until_drawn(page: Page) -> None:
@@ -172,7 +174,7 @@ def wait_until_drawn(page: Page) -> None:
 
 
 def fit(page: Page) -> None:
-    """Make the window as high as the page's content, within reason: the page scrolls inside of it."""
+    """Make the window as high as the page's content, up to MAX_HEIGHT, because the page scrolls inside the window."""
     height = int(page.evaluate(CONTENT_HEIGHT))
     if height > HEIGHT:
         page.set_viewport_size({"width": WIDTH, "height": min(height, MAX_HEIGHT)})

@@ -28,7 +28,7 @@ def _fresh_caches() -> Iterator[None]:
 
 @pytest.fixture
 def environment(data_dir: DataDir, address: Address, store: Store, monkeypatch: pytest.MonkeyPatch) -> DataDir:
-    """The dashboard's environment over an empty store of the test's own."""
+    """The dashboard's environment over an empty store of this test."""
     assert store.database == address.database
     monkeypatch.setenv(DATA_DIR_ENV, str(data_dir.path))
     monkeypatch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(address))
@@ -37,12 +37,12 @@ def environment(data_dir: DataDir, address: Address, store: Store, monkeypatch: 
 
 @pytest.fixture(scope="session")
 def seeded_address(clickhouse: Address) -> tuple[Address, Seeded]:
-    """A seeded database that tests only read, except for metrics of jobs of their own."""
-    own = replace(clickhouse, database=f"t_dashboard_{uuid4().hex[:8]}")
-    with Store.open(own) as store:
-        found = seed(store)
+    """A seeded database that tests only read, except that they add metrics of further jobs."""
+    database = replace(clickhouse, database=f"t_dashboard_{uuid4().hex[:8]}")
+    with Store.open(database) as store:
+        seeded = seed(store)
         seed_metrics(store, TRAINED_JOB)
-    return own, found
+    return database, seeded
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +57,7 @@ def seeded_control(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def seeded_environment(
     seeded_address: tuple[Address, Seeded], seeded_control: Path, data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
 ) -> DataDir:
-    """The dashboard's environment over the seeded store, with control state of the test's own."""
+    """The dashboard's environment over the seeded store, with control state of this test."""
     shutil.copytree(seeded_control, data_dir.path, dirs_exist_ok=True)
     monkeypatch.setenv(DATA_DIR_ENV, str(data_dir.path))
     monkeypatch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(seeded_address[0]))
@@ -66,7 +66,7 @@ def seeded_environment(
 
 @pytest.fixture
 def seeded(seeded_environment: DataDir, seeded_address: tuple[Address, Seeded]) -> Seeded:
-    """What that store holds."""
+    """Ids and counts of the seeded rows."""
     assert seeded_environment.control_db.exists()
     return seeded_address[1]
 
@@ -80,20 +80,20 @@ def seeded_store(seeded_address: tuple[Address, Seeded]) -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def learned_stage(clickhouse: Address, tmp_path_factory: pytest.TempPathFactory) -> tuple[Address, Path, Learned]:
-    """A database and a data directory (to copy) in which a model went from v1 by sft to v2 and by grpo to v3."""
-    own = replace(clickhouse, database=f"t_learned_{uuid4().hex[:8]}")
+    """A database and a data directory (to copy) in which sft made v2 from v1, and grpo v3."""
+    database = replace(clickhouse, database=f"t_learned_{uuid4().hex[:8]}")
     directory = DataDir(tmp_path_factory.mktemp("learned") / "data").open()
-    with Store.open(own) as store:
-        found = seed_learning(store)
+    with Store.open(database) as store:
+        seeded = seed_learning(store)
         seed_learning_control(directory, store, tmp_path_factory.mktemp("learned-folders"))
-    return own, directory.path, found
+    return database, directory.path, seeded
 
 
 @pytest.fixture
 def learned_environment(
     learned_stage: tuple[Address, Path, Learned], data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
 ) -> DataDir:
-    """The dashboard's environment over a model that learned."""
+    """The dashboard's environment over a trained model."""
     shutil.copytree(learned_stage[1], data_dir.path, dirs_exist_ok=True)
     monkeypatch.setenv(DATA_DIR_ENV, str(data_dir.path))
     monkeypatch.setenv(CLICKHOUSE_URL_ENV, clickhouse_url(learned_stage[0]))
@@ -102,7 +102,7 @@ def learned_environment(
 
 @pytest.fixture
 def learned(learned_environment: DataDir, learned_stage: tuple[Address, Path, Learned]) -> Learned:
-    """What that store holds."""
+    """Ids and counts of the seeded rows."""
     assert learned_environment.control_db.exists()
     return learned_stage[2]
 
@@ -116,6 +116,6 @@ def stopped(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> DataDir:
 
 
 def clickhouse_url(address: Address) -> str:
-    """The address with its password, as the environment variable has it."""
+    """Return the address with its password, as in the environment variable."""
     user, password = quote(address.user), quote(address.password, safe="")
     return f"{address.scheme}://{user}:{password}@{address.host}:{address.port}/{address.database}"

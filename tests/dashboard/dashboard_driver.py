@@ -1,4 +1,4 @@
-"""Drives the app without a browser: open a page, read what it says, click a row."""
+"""Drive the app without a browser: open a page, read its text, click a row."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def open_page(page: str, **query: str) -> AppTest:
 
 
 def text_of(app: AppTest) -> str:
-    """All that a page says outside tables and charts."""
+    """Return a page's text outside tables and charts."""
     groups = (
         app.title,
         app.subheader,
@@ -39,9 +39,9 @@ def text_of(app: AppTest) -> str:
 
 
 def table(app: AppTest, number: int = 0) -> pl.DataFrame:
-    """What the page's table of that number shows, with null for every missing value."""
-    shown: Any = app.dataframe[number].value
-    return pl.from_pandas(shown)  # pyright: ignore[reportUnknownVariableType] (polars' overloads over Any)
+    """Return the content of one of the page's tables, with null for every missing value."""
+    content: Any = app.dataframe[number].value
+    return pl.from_pandas(content)  # pyright: ignore[reportUnknownVariableType] (polars' overloads over Any)
 
 
 def click_row(app: AppTest, key: str, row: int) -> AppTest:
@@ -52,5 +52,5 @@ def click_row(app: AppTest, key: str, row: int) -> AppTest:
 
 
 def button(app: AppTest, label: str) -> Button:
-    """The button with that label."""
-    return next(found for found in app.button if found.label == label)
+    """Return the button with the label."""
+    return next(element for element in app.button if element.label == label)

@@ -1,4 +1,4 @@
-"""A model that learned: demo@v1 → (sft) → demo@v2 → (grpo) → demo@v3, each at train and test tasks; without chance."""
+"""Deterministic rows of a trained model: demo@v1 → (sft) → demo@v2 → (grpo) → demo@v3, on train and test tasks."""
 
 import json
 from collections.abc import Iterator
@@ -28,14 +28,14 @@ _CLASSES: Final = (
     ("no_tool_call", "policy", "", "the answer was given without the calculator"),
 )
 _FAILS_BELOW: Final = ((30, 55, 70), (15, 33, 40), (3, 14, 18))
-"""For each version: a task whose number modulo 100 is below one of these fails, by that class."""
+"""For each version, upper limits (task number modulo 100) of the tasks that fail with each class."""
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What was stored."""
+    """Ids of the stored rows."""
 
-    mended_task: str
+    improved_task: str
     """A test task that demo@v1 failed and demo@v3 solves."""
     failed_id: str
     solved_id: str
@@ -47,27 +47,27 @@ def seed_learning(store: Store, *, end: datetime | None = None) -> Learned:
     """Fill the tables with the episodes of three versions, and evaluate each on the test tasks."""
     attempts = list(_attempts(end or datetime.now(UTC)))
     for table in ("episodes", "transitions", "trajectories", "failures", "scores"):
-        insert(store, table, [row for each in attempts for row in each.rows(table)])
+        insert(store, table, [row for attempt in attempts for row in attempt.rows(table)])
     for version in LEARNED:
         evaluate(store, name="test", model=version, task_prefix="test-")
-    by_task = {(each.version, each.task_id): each for each in attempts if each.is_test}
-    mended = next(
+    by_task = {(attempt.version, attempt.task_id): attempt for attempt in attempts if attempt.is_test}
+    improved_task = next(
         task for task in sorted(task for _, task in by_task) if by_task[0, task].cause and not by_task[2, task].cause
     )
     return Learned(
-        mended_task=mended,
-        failed_id=by_task[0, mended].episode_id,
-        solved_id=by_task[2, mended].episode_id,
-        trained_id=next(each.episode_id for each in attempts if not each.is_test),
+        improved_task=improved_task,
+        failed_id=by_task[0, improved_task].episode_id,
+        solved_id=by_task[2, improved_task].episode_id,
+        trained_id=next(attempt.episode_id for attempt in attempts if not attempt.is_test),
     )
 
 
 def seed_learning_control(data_dir: DataDir, store: Store, scratch: Path) -> tuple[str, str]:
-    """Register the three versions and the sft and grpo jobs that made two of them; the jobs' ids."""
+    """Register the three versions and the sft and grpo jobs that made two of them; return the jobs' ids."""
     api, registry = JobApi(data_dir), Registry(data_dir)
     registry.add("demo", model_folder(scratch / "demo-v1", "demo 1"))
     kinds = (JobKind.SFT, JobKind.GRPO)
-    made: list[str] = []
+    job_ids: list[str] = []
     for number, kind in enumerate(kinds, start=1):
         spec = JobSpec(kind=kind, base=LEARNED[number - 1], steps=20, task_prefix="train-", pause_serving=True)
         job = api.submit(spec)
@@ -76,8 +76,8 @@ def seed_learning_control(data_dir: DataDir, store: Store, scratch: Path) -> tup
         )
         _write_manifest(data_dir, store, job.id, spec)
         _metrics(store, job.id, kind)
-        made.append(job.id)
-    return made[0], made[1]
+        job_ids.append(job.id)
+    return job_ids[0], job_ids[1]
 
 
 def _write_manifest(data_dir: DataDir, store: Store, job_id: str, spec: JobSpec) -> None:
@@ -132,18 +132,20 @@ def _metrics(store: Store, job_id: str, kind: JobKind) -> None:
     insert(store, "training_metrics", rows)
 
 
-def _attempts(end: datetime) -> Iterator["_Attempt"]:
+def _attempts(end: datetime) -> Iterator["_EpisodePlan"]:
     number = 0
     for version in range(len(LEARNED)):
         plans = [(f"test-sum-{index:03d}", 0) for index in range(TEST_TASKS)]
         plans += [(f"train-sum-{index:03d}", attempt) for index in range(_TRAIN_TASKS) for attempt in range(_ATTEMPTS)]
         for task_id, attempt in plans:
             number += 1
-            yield _Attempt(version, task_id, attempt, number, end - timedelta(hours=2) + timedelta(seconds=20 * number))
+            yield _EpisodePlan(
+                version, task_id, attempt, number, end - timedelta(hours=2) + timedelta(seconds=20 * number)
+            )
 
 
 @dataclass(frozen=True)
-class _Attempt:
+class _EpisodePlan:
     version: int
     task_id: str
     attempt: int
@@ -166,7 +168,7 @@ class _Attempt:
 
     @property
     def is_recovered(self) -> bool:
-        """A tool call failed and the answer was right all the same."""
+        """Whether a tool call failed and the episode still succeeded."""
         return self.cause is None and self.number % 9 == 0
 
     def rows(self, table: str) -> list[dict[str, Any]]:

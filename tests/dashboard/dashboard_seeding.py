@@ -1,4 +1,4 @@
-"""Realistic rows for every page, made without chance: the same call gives the same rows."""
+"""Deterministic, realistic rows for every page."""
 
 import json
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ INJECTION: Final = '<img src=x onerror="document.title=1"> & <b>not bold</b>'
 
 @dataclass(frozen=True)
 class Seeded:
-    """What the store holds afterwards."""
+    """Ids and counts of the seeded rows."""
 
     episodes: int
     successes: int
     failed_id: str
-    """An episode with a failed tool call, two transitions that must not be trained on, and three scores."""
+    """An episode with a failed tool call, two untrainable transitions, and three scores."""
     success_id: str
     tombstone_id: str
     fingerprint: str
@@ -442,7 +442,7 @@ class _Plan:
 
 
 def model_folder(path: Path, content: str = "weights") -> Path:
-    """A folder that the registry takes for a model: nothing loads it."""
+    """Make a folder that the registry accepts as a model; nothing loads it."""
     path.mkdir(parents=True)
     (path / "config.json").write_text('{"model_type": "llama"}')
     (path / "model.safetensors").write_text(content)
@@ -450,7 +450,7 @@ def model_folder(path: Path, content: str = "weights") -> Path:
 
 
 def seed_control(data_dir: DataDir, scratch: Path) -> list[str]:
-    """Three versions in a line, a job in each state that needs no scheduler, and two schedules; the jobs' ids."""
+    """Register three versions, a job in each state that needs no scheduler, and two schedules; return the jobs' ids."""
     api, registry = JobApi(data_dir), Registry(data_dir)
     registry.add("shop-tiny", model_folder(scratch / "v1", "one"), metadata={"made": "on the spot"})
     spec = JobSpec(kind=JobKind.GRPO, base="shop-tiny@v1", steps=30, learning_rate=1e-5, deploy=True)

@@ -28,13 +28,13 @@ def conversation(examples: int) -> AppTest:
 def test_worked_examples_before_the_question_are_folded() -> None:
     app = conversation(examples=3)
     assert not app.exception
-    assert [each.label for each in app.expander] == ["System prompt", "6 earlier messages"]
+    assert [expander.label for expander in app.expander] == ["System prompt", "6 earlier messages"]
 
 
 def test_a_short_opening_is_shown_as_it_is() -> None:
     app = conversation(examples=1)
     assert not app.exception
-    assert [each.label for each in app.expander] == ["System prompt"]
+    assert [expander.label for expander in app.expander] == ["System prompt"]
 
 
 def test_a_constant_is_drawn_as_one() -> None:

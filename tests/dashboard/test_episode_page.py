@@ -23,8 +23,8 @@ def test_filters_come_from_the_address(seeded: Seeded) -> None:
     failed = table(open_page("episodes", outcome="failure", policy="shop-tiny@v1"))
     assert set(failed["outcome"]) == {"✕ failure"}
     assert set(failed["policy_version"]) == {"shop-tiny@v1"}
-    found = table(open_page("episodes", search="REFUND"))
-    assert set(found["task_id"]) == {"refund-17"}
+    matches = table(open_page("episodes", search="REFUND"))
+    assert set(matches["task_id"]) == {"refund-17"}
     errors = table(open_page("episodes", errors="true"))
     assert set(errors["tool_errors"]) == {"1 / 1"}
     assert 0 < len(errors) < seeded.episodes

@@ -1,4 +1,4 @@
-"""Numbers as a person reads them."""
+"""Formatting of numbers, durations and ids."""
 
 from datetime import UTC, datetime, timedelta
 

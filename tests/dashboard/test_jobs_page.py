@@ -85,9 +85,9 @@ def test_wrong_values_are_named_and_nothing_is_submitted(with_model: DataDir) ->
     app.text_input(key="result_name").set_value("no spaces")
     app.number_input(key="learning_rate").set_value(0.0)
     app.button(key="submit").click().run()
-    said = app.error[0].value.replace("\\", "")
-    assert "- name: only letters, digits" in said
-    assert "- learning_rate: Input should be greater than 0" in said
+    message = app.error[0].value.replace("\\", "")
+    assert "- name: only letters, digits" in message
+    assert "- learning_rate: Input should be greater than 0" in message
     assert JobApi(with_model).list() == ()
 
 

@@ -51,9 +51,9 @@ def test_a_failure_group_has_its_own_shares() -> None:
 
 @pytest.mark.usefixtures("learned")
 def test_failures_of_a_task_set_only() -> None:
-    whole = table(open_page("failures"))["failures"].sum()
+    total = table(open_page("failures"))["failures"].sum()
     parts = [table(open_page("failures", tasks=prefix))["failures"].sum() for prefix in ("test-", "train-")]
-    assert whole == sum(parts)
+    assert total == sum(parts)
     assert min(parts) > 0
 
 
@@ -101,13 +101,13 @@ def test_the_evaluations_compared_can_be_chosen() -> None:
     assert "two different versions" in app.info[0].value
 
 
-def test_a_task_that_was_mended_is_shown_side_by_side(learned: Learned) -> None:
+def test_a_task_that_improved_is_shown_side_by_side(learned: Learned) -> None:
     app = open_page("compare", tasks="test-")
     assert metrics(app)["Better"] == "21"
     assert metrics(app)["Worse"] == "0"
-    assert table(app)["task_id"][0] == learned.mended_task
+    assert table(app)["task_id"][0] == learned.improved_task
     text = text_of(app)
-    assert f"Task {learned.mended_task}" in text
+    assert f"Task {learned.improved_task}" in text
     assert "Before: demo@v1" in text
     assert "After: demo@v3" in text
     assert "They cost 41." in text
@@ -118,10 +118,10 @@ def test_a_task_that_was_mended_is_shown_side_by_side(learned: Learned) -> None:
     assert parts["difference"].to_list() == pytest.approx([0.7, 0.0, 0.7])
 
 
-def test_another_task_is_picked_by_a_row_and_by_the_address(learned: Learned) -> None:
+def test_another_task_is_picked_by_a_row_and_by_the_url(learned: Learned) -> None:
     app = open_page("compare", tasks="test-")
     second = table(app)["task_id"][1]
-    assert second != learned.mended_task
+    assert second != learned.improved_task
     click_row(app, "tasks_compared", 1)
     assert app.query_params["task"] == second
     assert f"Task {second}" in text_of(app)
@@ -185,7 +185,7 @@ def test_tokens_show_text_and_ids(learned: Learned, learned_environment: DataDir
 
 
 @pytest.mark.usefixtures("learned")
-def test_the_lineage_is_a_picture_with_jobs_and_results() -> None:
+def test_the_lineage_is_a_graph_with_jobs_and_results() -> None:
     app = open_page("models", model="demo@v3")
     (drawn,) = app.get("graphviz_chart")
     dot = drawn.proto.spec
@@ -198,7 +198,7 @@ def test_the_lineage_is_a_picture_with_jobs_and_results() -> None:
     assert metrics(app)["Evaluation test"] == "82.5 %"
 
 
-def test_the_picture_does_not_need_clickhouse(learned_environment: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_graph_does_not_need_clickhouse(learned_environment: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     assert learned_environment.control_db.exists()
     monkeypatch.delenv("SPANLOOP_CLICKHOUSE_URL")
     app = open_page("models")

@@ -37,7 +37,7 @@ def test_labels_show_the_depth() -> None:
     assert labels == ["a@v1", "└ a@v2", "\u2003└ a@v3"]
 
 
-def test_the_picture_links_versions_and_jobs_and_quotes_what_it_shows() -> None:
+def test_the_graph_links_versions_and_jobs_and_quotes_its_texts() -> None:
     first = model("a@v1")
     second = replace(model("a@v2", "a@v1", 1), job_id="sft-1")
     notes = {"a@v2": VersionNotes(('said "so"',), ("sft, 20 steps", "9 episodes"))}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spanloop.dashboard.components.markup import escape_md
 
 
-def test_markdown_of_others_is_shown_and_not_obeyed() -> None:
+def test_stored_markdown_is_escaped() -> None:
     assert escape_md("![x](http://evil) **b** $x$") == r"!\[x\](http://evil) \*\*b\*\* \$x\$"
 
 

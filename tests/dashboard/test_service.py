@@ -1,4 +1,4 @@
-"""The dashboard as a process: announced while it answers, gone after SIGTERM, clear when it cannot listen."""
+"""The dashboard as a process: announced once healthy, stopped by SIGTERM, a clear error when it cannot listen."""
 
 import json
 import os
@@ -56,8 +56,8 @@ def dashboard(data_dir: DataDir) -> Generator[tuple[str, "subprocess.Popen[bytes
 
 def test_it_answers_once_announced_and_stops_on_sigterm(stopped: DataDir) -> None:
     with dashboard(stopped) as (url, process):
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            assert answer.status == 200
+        with urllib.request.urlopen(url, timeout=60) as response:
+            assert response.status == 200
         assert json.loads((stopped.run / "dashboard.json").read_text())["pid"] == process.pid
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_TIMEOUT_S) == 0
@@ -73,10 +73,10 @@ def test_a_taken_port_is_one_message_and_exit_code_3(stopped: DataDir, capsys: p
         taken.listen()
         port = taken.getsockname()[1]
         assert main(["--data-dir", str(stopped.path), "--port", str(port)]) == 3
-    said = capsys.readouterr().err
-    assert f"Port {port} on 127.0.0.1 is in use" in said
-    assert "next: Stop what uses it, or choose another: --port" in said
-    assert "Traceback" not in said
+    errors = capsys.readouterr().err
+    assert f"Port {port} on 127.0.0.1 is in use" in errors
+    assert "next: Stop what uses it, or choose another: --port" in errors
+    assert "Traceback" not in errors
 
 
 def test_a_data_directory_of_another_version_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The span tree: nothing lost, nothing doubled, whatever the parent ids say."""
+"""The span tree: every span exactly once, for any parent ids."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,7 +56,7 @@ def test_depth_has_no_limit() -> None:
     )
 )
 def test_every_span_appears_once_and_bars_stay_inside(rows: list[tuple[int, int, int, int]]) -> None:
-    spans = [span(str(own), str(parent), start, took) for own, parent, start, took in rows]
+    spans = [span(str(span_id), str(parent), start, took) for span_id, parent, start, took in rows]
     lines = layout_tree(spans)
     assert sorted(line.span.span_id for line in lines) == sorted(item.span_id for item in spans)
     for line in lines:

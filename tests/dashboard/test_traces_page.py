@@ -35,6 +35,6 @@ def test_filters_narrow_the_list_and_nothing_is_said_when_nothing_matches() -> N
     failed = open_page("traces", failed="true")
     assert 0 < table(failed).height < everything
     assert table(failed)["failed_span_count"].min() == 1
-    nothing = open_page("traces", trace_search="no such trace")
-    assert "No trace matches these filters." in text_of(nothing)
+    empty_page = open_page("traces", trace_search="no such trace")
+    assert "No trace matches these filters." in text_of(empty_page)
     assert "No span of this trace is stored." in text_of(open_page("traces", trace="0" * 32))

@@ -1,4 +1,4 @@
-"""Versions beside each other: shares, intervals, counts."""
+"""Statistics of policy versions: shares, intervals, counts."""
 
 import polars as pl
 import pytest

@@ -1,7 +1,7 @@
 """The dashboard in a real browser, on what the tiny demo stored: every page, and a job from the form to its end.
 
-``SPANLOOP_SCREENSHOTS=folder`` keeps the pictures of the job; ``make screenshots`` makes those of the pages from a data
-directory that exists.
+``SPANLOOP_SCREENSHOTS=folder`` keeps the screenshots of the job; ``make screenshots`` takes those of all pages
+from an existing data directory.
 """
 
 import os
@@ -32,11 +32,11 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def up() -> Iterator[Up]:
-    """A running spanloop on the data of a tiny demo, in a folder whose name may be seen in a picture."""
+    """A running spanloop on the data of a tiny demo, in a folder whose name may appear in screenshots."""
     with tempfile.TemporaryDirectory(prefix="spanloop-") as folder:
         command = [str(SPANLOOP), "demo", "--tiny", "--data-dir", folder]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-        assert done.returncode == 0, done.stderr + done.stdout
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        assert completed.returncode == 0, completed.stderr + completed.stdout
         with everything_up(Path(folder)) as running:
             yield running
 
@@ -50,7 +50,7 @@ def page() -> Iterator[Page]:
 
 
 def test_a_job_is_scheduled_from_the_page_and_seen_to_finish(up: Up, page: Page, tmp_path: Path) -> None:
-    pictures = Path(os.environ.get("SPANLOOP_SCREENSHOTS", tmp_path))
+    screenshots = Path(os.environ.get("SPANLOOP_SCREENSHOTS", tmp_path))
     page.goto(f"http://127.0.0.1:{up.ports['dashboard']}/jobs?jobs_view=New+job")
     page.get_by_role("spinbutton", name="Steps", exact=True).fill("2")
     page.get_by_role("spinbutton", name="Steps", exact=True).press("Enter")
@@ -60,7 +60,7 @@ def test_a_job_is_scheduled_from_the_page_and_seen_to_finish(up: Up, page: Page,
     page.get_by_role("button", name="Start it").click()
     page.get_by_text("running").first.wait_for(timeout=60_000)
     page.wait_for_timeout(3000)
-    page.screenshot(path=pictures / "job-running.png")
+    page.screenshot(path=screenshots / "job-running.png")
 
     api = JobApi(up.data_dir)
     newest = api.list(limit=1)[0]
@@ -68,11 +68,11 @@ def test_a_job_is_scheduled_from_the_page_and_seen_to_finish(up: Up, page: Page,
     assert eventually(lambda: api.get(newest.id).state in ended, JOB_TIMEOUT_S)
     assert api.get(newest.id).state is JobState.SUCCEEDED, api.get(newest.id).error
     page.get_by_text("succeeded").first.wait_for(timeout=30_000)
-    page.screenshot(path=pictures / "job-succeeded.png")
+    page.screenshot(path=screenshots / "job-succeeded.png")
 
 
 def test_every_page_opens_on_the_demos_data(up: Up, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "docs" / "screenshots.py"), "--out", str(tmp_path)]
     command += ["--data-dir", str(up.data_dir)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr

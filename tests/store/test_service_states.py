@@ -1,4 +1,4 @@
-"""Which services a page says are running."""
+"""Service states from run files."""
 
 import json
 from pathlib import Path
