@@ -14,8 +14,7 @@ import traceback
 from pathlib import Path
 
 from spanloop.semconv.enums import JobKind
-from spanloop.semconv.errors import SpanloopError
-from spanloop.training.device import resolve_device
+from spanloop.semconv.errors import JobError, SpanloopError
 from spanloop.training.job_spec import Device
 
 from .train_plan import TrainPlan
@@ -23,6 +22,28 @@ from .train_plan import TrainPlan
 _PR_SET_PDEATHSIG = 1
 """From linux/prctl.h."""
 _CPU_PLATFORM = "spanloop.training.verl_plugin.cpu_platform"
+
+
+def resolve_device(device: Device) -> Device:
+    """Return CPU or CUDA for a requested device, which may be ``auto``.
+
+    One CUDA device runs the whole job, so batches need not divide by a number of ranks and verl adds no padding rows.
+
+    Raises:
+        JobError: CUDA was requested and torch finds none.
+    """
+    if device is Device.CPU:
+        return device
+    import torch  # noqa: PLC0415 - seconds
+
+    if torch.cuda.is_available():
+        return Device.CUDA
+    if device is Device.CUDA:
+        raise JobError(
+            f"The job asks for CUDA and torch {torch.__version__} sees no CUDA device.",
+            next_step="Install a CUDA build of torch, or submit with device auto or cpu.",
+        )
+    return Device.CPU
 
 
 def prepare_environment(plan: TrainPlan) -> None:
