@@ -1,4 +1,4 @@
-"""Fixtures of the control state: a clock that is set, a model folder, a spec, the real tiny runner."""
+"""Fixtures of the control state: a settable clock, a model folder, a job spec, the tiny runner."""
 
 import sys
 from collections.abc import Generator

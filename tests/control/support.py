@@ -1,4 +1,4 @@
-"""Helpers that the tests of the control state name in their signatures."""
+"""Helpers of the control state tests, used in their signatures."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The control database: versions, writers, wrong URLs, and what PostgreSQL would be told."""
+"""Test the control database: schema versions, writers, invalid URLs, PostgreSQL statements."""
 
 import sqlite3
 import subprocess

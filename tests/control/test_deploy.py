@@ -1,4 +1,4 @@
-"""Deployment over HTTP, against a real server that answers as a gateway may."""
+"""Test deployment over HTTP against a stand-in for the gateway."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the control state must not load."""
+"""Test that the control state imports nothing heavy."""
 
 import subprocess
 import sys

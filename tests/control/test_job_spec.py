@@ -1,4 +1,4 @@
-"""A spec that validates names only what its kind uses."""
+"""Test that a valid job spec has only settings that its kind uses."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""The job API: what a person can do to jobs and schedules."""
+"""Test the job API: submit, cancel, retry and schedule jobs."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

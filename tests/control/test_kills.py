@@ -1,4 +1,4 @@
-"""The scheduler as the process it is, killed and stopped at many instants, and its jobs too.
+"""Test that the scheduler process and its jobs survive kills and stops at many points in time.
 
 A ledger in the job's folder shows what was run: each step once, never two runners at a time.
 """

@@ -1,4 +1,4 @@
-"""Who a process is, and ending a job's processes and nobody else's."""
+"""Test process identities and ending the processes of one job only."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The model registry: a version that can be seen is whole, and a job makes one."""
+"""Test the model registry: visible versions are complete, and a job registers one version."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The scheduler in this process, with real runners in processes of their own."""
+"""Test the scheduler in this process, with real runner processes."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Schedules: exactly one job for each firing, whoever looks and however often, and one for all that were missed."""
+"""Test schedules: one job for each firing with any number of schedulers, and one for all missed firings."""
 
 import threading
 from datetime import UTC, datetime, timedelta, timezone

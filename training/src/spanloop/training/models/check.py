@@ -148,28 +148,26 @@ def _check_ending(text: TokenizerInfo, templates: Mapping[str, str]) -> Iterator
             "Pass a template: --chat-template FILE",
         )
         return
-    prompt_text = _render(template, text, [_QUESTION], prompt=True)
-    history_text = _render(template, text, [_QUESTION, _ANSWER, _QUESTION])
-    for problem in (prompt_text, history_text):
+    prompt = _render(template, text, [_QUESTION], prompt=True)
+    history = _render(template, text, [_QUESTION, _ANSWER, _QUESTION])
+    for problem in (prompt, history):
         if isinstance(problem, _RenderError):
             yield _error(
                 f"The chat template cannot be rendered: {problem.reason}.",
                 "Pass another template: --chat-template FILE",
             )
             return
-    assert isinstance(prompt_text, str)  # noqa: S101 - for the type checkers
-    assert isinstance(history_text, str)  # noqa: S101
-    _, answer, remainder = history_text.partition(_ANSWER["content"])
-    if not answer or _QUESTION["content"] not in prompt_text:
+    assert isinstance(prompt, str)  # noqa: S101 - for the type checkers
+    assert isinstance(history, str)  # noqa: S101
+    _, answer, remainder = history.partition(_ANSWER["content"])
+    if not answer or _QUESTION["content"] not in prompt:
         role = "user" if answer else "assistant"
         yield _error(
             f"The chat template leaves out what the {role} says.", "Pass another template: --chat-template FILE"
         )
         return
     yield from _compare_ending(text, remainder.lstrip())
-    if not history_text.startswith(prompt_text.rstrip()) or not history_text[
-        len(prompt_text.rstrip()) :
-    ].lstrip().startswith(answer):
+    if not history.startswith(prompt.rstrip()) or not history[len(prompt.rstrip()) :].lstrip().startswith(answer):
         yield _warning(
             "The chat template changes earlier turns after the model sampled them, so that the steps of an "
             "episode do not continue each other and each becomes a separate training row.",

@@ -1,4 +1,4 @@
-"""The state machine, exhaustively and against a model."""
+"""Test the job state machine exhaustively and against a model."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
