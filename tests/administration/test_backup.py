@@ -1,4 +1,4 @@
-"""A backup is whole or not there, and what is restored of it is what there was."""
+"""A backup is complete or absent, and a restore equals what was backed up."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def fill(data_dir: DataDir, store: Store) -> None:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataDir, Store]]:
-    """A data directory with something of everything, its server running."""
+    """A data directory with data of every kind and a running server."""
     directory = DataDir(tmp_path_factory.mktemp("source")).open()
     with EmbeddedClickHouse(directory, memory_cap_bytes=MEMORY_CAP_BYTES), connect(directory) as store:
         fill(directory, store)
@@ -79,21 +79,21 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DataDir, 
 
 
 @pytest.fixture(scope="module")
-def made(source: tuple[DataDir, Store], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BackupManifest]:
-    """A backup of it, made while a span more came, and one more after it."""
+def stored(source: tuple[DataDir, Store], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, BackupManifest]:
+    """A backup of it; one score arrives during the drain and one afterwards."""
     directory, store = source
     place = tmp_path_factory.mktemp("backups") / "monday"
 
     def drain() -> None:
-        insert(store, "scores", [{"score_id": "while it waited", "name": "reward", "value": 1.0}])
+        insert(store, "scores", [{"score_id": "while draining", "name": "reward", "value": 1.0}])
 
     manifest = backup(directory, store, place, models=True, drain=drain, on_progress=nothing)
     insert(store, "scores", [{"score_id": "later", "name": "reward", "value": 1.0}])
     return place, manifest
 
 
-def test_a_restore_equals_what_was_backed_up(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
-    place, manifest = made
+def test_a_restore_equals_what_was_backed_up(stored: tuple[Path, BackupManifest], tmp_path: Path) -> None:
+    place, manifest = stored
     assert (manifest.tables["otel_traces"], manifest.tables["scores"]) == (3, 5)
     assert place.stat().st_mode & 0o077 == 0
     data_dir = DataDir(tmp_path / "restored")
@@ -103,31 +103,31 @@ def test_a_restore_equals_what_was_backed_up(made: tuple[Path, BackupManifest], 
     with connect(data_dir.open(), start=True) as store:
         spans = store.query("trace_spans", trace_id=f"{20_001:032x}")
         assert spans["SpanAttributes"].to_list() == [{"n": "20001"}]
-        found = store.query("scores_by_id", score_ids=["s0", "while it waited", "later"])
-        assert sorted(found["score_id"]) == ["s0", "while it waited"]
+        scores = store.query("scores_by_id", score_ids=["s0", "while draining", "later"])
+        assert sorted(scores["score_id"]) == ["s0", "while draining"]
         insert(store, "scores", [{"score_id": "new", "name": "reward", "value": 1.0}])
-    kept = {name: content for name, content in FILES.items() if (data_dir.path / name).exists()}
-    assert sorted(set(FILES) - set(kept)) == [
+    restored_files = {name: content for name, content in FILES.items() if (data_dir.path / name).exists()}
+    assert sorted(set(FILES) - set(restored_files)) == [
         "gateway/admin.token", "jobs/j1/checkpoints/global_step_1", "models/tiny/v1.serving/config.json",
     ]  # fmt: skip
-    assert all((data_dir.path / name).read_text() == content for name, content in kept.items())
+    assert all((data_dir.path / name).read_text() == content for name, content in restored_files.items())
     assert [key.name for key in KeyRing(data_dir).list()] == ["laptop"]
     with closing(sqlite3.connect(data_dir.control_db)) as database:
         assert database.execute("SELECT id FROM jobs").fetchall() == [("j1",)]
 
 
-def test_the_destination_must_be_new(made: tuple[Path, BackupManifest], source: tuple[DataDir, Store]) -> None:
-    place, _ = made
+def test_the_destination_must_be_new(stored: tuple[Path, BackupManifest], source: tuple[DataDir, Store]) -> None:
+    place, _ = stored
     directory, store = source
-    for destination, said in ((place, "not empty"), (directory.path / "backups", "within its own data directory")):
-        with pytest.raises(ConfigurationError, match=said):
+    for destination, message in ((place, "not empty"), (directory.path / "backups", "within its own data directory")):
+        with pytest.raises(ConfigurationError, match=message):
             backup(directory, store, destination, models=False, drain=nothing, on_progress=nothing)
     with pytest.raises(ConfigurationError, match="is not empty"):
         restore(place, directory, on_progress=nothing)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("files/keys.json", b"{}", "keys.json has 2 bytes and not the content"),
         ("files/keys.json", None, "lacks files/keys.json"),
@@ -138,24 +138,28 @@ def test_the_destination_must_be_new(made: tuple[Path, BackupManifest], source: 
     ],
 )
 def test_a_damaged_backup_is_not_restored(
-    made: tuple[Path, BackupManifest], tmp_path: Path, name: str, content: bytes | dict[str, object] | None, said: str
+    stored: tuple[Path, BackupManifest],
+    tmp_path: Path,
+    name: str,
+    content: bytes | dict[str, object] | None,
+    message: str,
 ) -> None:
     copy = tmp_path / "copy"
-    subprocess.run(["/bin/cp", "-a", str(made[0]), str(copy)], check=True)
+    subprocess.run(["/bin/cp", "-a", str(stored[0]), str(copy)], check=True)
     if content is None:
         (copy / name).unlink()
     elif isinstance(content, bytes):
         (copy / name).write_bytes(content)
     else:
         (copy / name).write_text(json.dumps(json.loads((copy / name).read_text()) | content))
-    with pytest.raises(DataDirectoryError, match=said):
+    with pytest.raises(DataDirectoryError, match=message):
         restore(copy, DataDir(tmp_path / "restored"), on_progress=nothing)
     assert not (tmp_path / "restored").exists()
 
 
-def test_a_restore_with_missing_rows_fails(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
+def test_a_restore_with_missing_rows_fails(stored: tuple[Path, BackupManifest], tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    subprocess.run(["/bin/cp", "-a", str(made[0]), str(copy)], check=True)
+    subprocess.run(["/bin/cp", "-a", str(stored[0]), str(copy)], check=True)
     manifest = json.loads((copy / NAME).read_text())
     manifest["tables"]["scores"] += 1
     (copy / NAME).write_text(json.dumps(manifest))
@@ -187,7 +191,7 @@ else:
 
 
 def run(step: str, place: Path, data_dir: Path, *, restores: bool) -> int:
-    """One backup or restore in a process of its own, killed where it calls that function."""
+    """Run one backup or restore in a child process, killed when it calls the function ``step``."""
     module = "spanloop.administration.restore" if restores else "spanloop.administration.backup"
     code = KILLED.format(module=module, step=step, place=str(place), data_dir=str(data_dir), restores=restores)
     return subprocess.run([sys.executable, "-c", code], check=False, timeout=200).returncode
@@ -208,12 +212,12 @@ def test_a_killed_backup_leaves_no_backup(source: tuple[DataDir, Store], tmp_pat
 
 
 @pytest.mark.slow
-def test_a_killed_restore_leaves_no_data_directory(made: tuple[Path, BackupManifest], tmp_path: Path) -> None:
+def test_a_killed_restore_leaves_no_data_directory(stored: tuple[Path, BackupManifest], tmp_path: Path) -> None:
     target = tmp_path / "restored"
     for step in ("check_files", "_copy", "linked", "run_in_server", "migrate", "sync_directory"):
-        assert run(step, made[0], target, restores=True) == -signal.SIGKILL
+        assert run(step, stored[0], target, restores=True) == -signal.SIGKILL
         assert not target.exists()
-    assert run("", made[0], target, restores=True) == 0
+    assert run("", stored[0], target, restores=True) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["restored"]
     with connect(DataDir(target), start=True) as store:
         assert store.query("store_counts").filter(pl.col("table_name") == "scores")["row_count"].to_list() == [5]
@@ -236,6 +240,6 @@ def test_a_full_disk_is_reported(
     assert not (tmp_path / "monday").exists()
 
 
-def test_a_backup_holds_no_password(made: tuple[Path, BackupManifest], source: tuple[DataDir, Store]) -> None:
+def test_a_backup_holds_no_password(stored: tuple[Path, BackupManifest], source: tuple[DataDir, Store]) -> None:
     secret = embedded_address(source[0]).password.encode()
-    assert not [path for path in made[0].rglob("*") if path.is_file() and secret in path.read_bytes()]
+    assert not [path for path in stored[0].rglob("*") if path.is_file() and secret in path.read_bytes()]

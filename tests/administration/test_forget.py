@@ -1,4 +1,4 @@
-"""Forgetting: afterwards no table holds a word of it, and everybody else's rows are as they were."""
+"""Forgetting: afterwards no table holds the data, and all other rows are unchanged."""
 
 import base64
 import time
@@ -22,38 +22,38 @@ TRACES = {"erased": "e" * 32, "kept": "a" * 32, "joined": "b" * 32}
 MESSAGES = '[{"role":"user","parts":[{"type":"text","content":"%s"}]}]'
 
 
-def tell(store: Store, frame_of: MakeFrame, who: str, **attributes: str) -> None:
-    """One attempt with everything that spanloop keeps of one; ``who`` is in every text."""
-    trace, response = TRACES[who], f"response-{who}"
+def insert_episode(store: Store, frame_of: MakeFrame, name: str, **attributes: str) -> None:
+    """Insert one episode with rows in every table; ``name`` is in every text."""
+    trace, response = TRACES[name], f"response-{name}"
     span = {
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": "m",
         "gen_ai.response.id": response,
         "gen_ai.response.finish_reasons": '["stop"]',
-        "gen_ai.input.messages": MESSAGES % f"secret of {who}",
-        "gen_ai.output.messages": MESSAGES.replace("user", "assistant") % f"answer to {who}",
+        "gen_ai.input.messages": MESSAGES % f"secret of {name}",
+        "gen_ai.output.messages": MESSAGES.replace("user", "assistant") % f"answer to {name}",
         **attributes,
     }
-    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.result": f"Error: {who}", **attributes}
+    tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.result": f"Error: {name}", **attributes}
     rows = [
-        {"Timestamp": 10**18, "TraceId": trace, "SpanId": "1" * 16, "ServiceName": who, "SpanAttributes": span},
-        {"Timestamp": 10**18, "TraceId": trace, "SpanId": "2" * 16, "ServiceName": who, "SpanAttributes": tool},
+        {"Timestamp": 10**18, "TraceId": trace, "SpanId": "1" * 16, "ServiceName": name, "SpanAttributes": span},
+        {"Timestamp": 10**18, "TraceId": trace, "SpanId": "2" * 16, "ServiceName": name, "SpanAttributes": tool},
     ]
     store.insert("otel_traces", frame_of("otel_traces", rows).drop("IngestedAt"))
-    log = {"Timestamp": 10**18, "TraceId": trace, "Body": f"log of {who}", "EventName": "gen_ai.evaluation.result"}
+    log = {"Timestamp": 10**18, "TraceId": trace, "Body": f"log of {name}", "EventName": "gen_ai.evaluation.result"}
     value = {"gen_ai.evaluation.name": "reward", "gen_ai.evaluation.score.value": "0.5"}
     store.insert("otel_logs", frame_of("otel_logs", [log | {"LogAttributes": value}]).drop("IngestedAt"))
-    scores = [{"score_id": f"s-{who}", "name": "style", "value": 1.0, "comment": who, "response_id": response}]
+    scores = [{"score_id": f"s-{name}", "name": "style", "value": 1.0, "comment": name, "response_id": response}]
     store.insert("scores", frame_of("scores", scores).drop("ingested_at"))
-    captured = [{"generation_id": f"{response}/0", "response_id": response, "model": who, "started_at": 10**18}]
+    captured = [{"generation_id": f"{response}/0", "response_id": response, "model": name, "started_at": 10**18}]
     store.insert("generations", frame_of("generations", captured).drop("ingested_at"))
-    letters = [{"dead_letter_id": who, "detail": who, "trace_ids": [trace], "received_at": time.time_ns()}]
+    letters = [{"dead_letter_id": name, "detail": name, "trace_ids": [trace], "received_at": time.time_ns()}]
     store.insert("dead_letters", frame_of("dead_letters", letters).drop("written_at"))
 
 
 @pytest.fixture
 def everything(store: Store, connection: Connection) -> Any:
-    """Every row of every table that is about somebody, as text."""
+    """All rows of all tables with user data, as text."""
 
     def read() -> dict[str, list[str]]:
         names: list[str] = store.query("store_counts")["table_name"].to_list()
@@ -65,15 +65,15 @@ def everything(store: Store, connection: Connection) -> Any:
 
 
 def test_no_table_holds_forgotten_data(store: Store, frame_of: MakeFrame, everything: Any) -> None:
-    tell(store, frame_of, "kept")
+    insert_episode(store, frame_of, "kept")
     convert(store)
     before = everything()
-    tell(store, frame_of, "erased")
+    insert_episode(store, frame_of, "erased")
     convert(store)
     assert len(everything()["episodes"]) == 2
-    done = forget(store, trace_id=TRACES["erased"])
-    assert (done.spans, done.log_records, done.captures, done.dead_letters) == (2, 1, 0, 1)
-    assert done.episode_ids == (TRACES["erased"],)
+    forgotten = forget(store, trace_id=TRACES["erased"])
+    assert (forgotten.spans, forgotten.log_records, forgotten.captures, forgotten.dead_letters) == (2, 1, 0, 1)
+    assert forgotten.episode_ids == (TRACES["erased"],)
     after = everything()
     assert not [row for rows in after.values() for row in rows if "erased" in row or TRACES["erased"] in row]
     assert {name: sorted(rows) for name, rows in after.items()} == {name: sorted(rows) for name, rows in before.items()}
@@ -85,33 +85,33 @@ def test_no_table_holds_forgotten_data(store: Store, frame_of: MakeFrame, everyt
 def test_a_session_or_a_user_is_all_of_its_traces(
     store: Store, frame_of: MakeFrame, everything: Any, named: str, attribute: str
 ) -> None:
-    tell(store, frame_of, "kept", **{attribute: "somebody else"})
-    tell(store, frame_of, "erased", **{attribute: "her"})
-    tell(store, frame_of, "joined", **{attribute: "her"})
+    insert_episode(store, frame_of, "kept", **{attribute: "somebody else"})
+    insert_episode(store, frame_of, "erased", **{attribute: "her"})
+    insert_episode(store, frame_of, "joined", **{attribute: "her"})
     stray = {"Timestamp": 10**18, "Body": "stray", "LogAttributes": {attribute: "her"}}
     store.insert("otel_logs", frame_of("otel_logs", [stray]).drop("IngestedAt"))
     convert(store)
-    done = forget(store, session_id="her") if named == "session_id" else forget(store, user_id="her")
-    assert set(done.trace_ids) == {TRACES["erased"], TRACES["joined"]}
+    forgotten = forget(store, session_id="her") if named == "session_id" else forget(store, user_id="her")
+    assert set(forgotten.trace_ids) == {TRACES["erased"], TRACES["joined"]}
     words = ("erased", "joined", "her'", "stray")
     assert not [row for rows in everything().values() for row in rows for word in words if word in row]
     assert len(everything()["otel_traces"]) == 2
 
 
 def test_the_rest_of_an_episode_is_converted_again(store: Store, frame_of: MakeFrame, everything: Any) -> None:
-    for who in ("joined", "erased"):
-        tell(store, frame_of, who, **{"spanloop.episode.id": "shared"})
+    for name in ("joined", "erased"):
+        insert_episode(store, frame_of, name, **{"spanloop.episode.id": "shared"})
     judged = [{"score_id": "whole", "name": "reward", "value": 1.0, "episode_key": "shared"}]
     store.insert("scores", frame_of("scores", judged).drop("ingested_at"))
     convert(store)
-    done = forget(store, trace_id=TRACES["erased"])
-    assert done.episode_ids == ("shared",)
+    forgotten = forget(store, trace_id=TRACES["erased"])
+    assert forgotten.episode_ids == ("shared",)
     assert everything()["transitions"] == []
     assert convert(store).episodes == 1
     after = everything()
     assert len(after["transitions"]) == 1
     assert not [row for rows in after.values() for row in rows if "erased" in row]
-    assert len([row for row in after["scores"] if "'shared'" in row]) == 1  # it still judges somebody
+    assert len([row for row in after["scores"] if "'shared'" in row]) == 1  # it still rates the other trace
 
 
 def letter_of(body: bytes, content_type: str) -> dict[str, object]:
@@ -138,30 +138,30 @@ def test_unreadable_bodies_are_searched(store: Store, frame_of: MakeFrame, every
 
 
 def test_the_callback_runs_before_erasing(store: Store, frame_of: MakeFrame, everything: Any) -> None:
-    tell(store, frame_of, "erased", **{"spanloop.episode.id": "hers"})
+    insert_episode(store, frame_of, "erased", **{"spanloop.episode.id": "hers"})
     convert(store)
     before = everything()
-    told: list[set[str]] = []
+    erased_ids: list[set[str]] = []
 
     def refuse(episode_ids: AbstractSet[str]) -> None:
-        told.append(set(episode_ids))
+        erased_ids.append(set(episode_ids))
         raise JobError("a job trains on it")
 
     with pytest.raises(JobError):
         forget(store, trace_id=TRACES["erased"], before=refuse)
-    assert told == [{"hers", TRACES["erased"]}]
+    assert erased_ids == [{"hers", TRACES["erased"]}]
     assert everything() == before
 
 
 def test_every_table_with_an_id_has_a_forget_statement(store: Store, connection: Connection) -> None:
-    found = connection.query(
+    tables = connection.query(
         "SELECT DISTINCT table FROM system.columns WHERE database = currentDatabase() AND default_kind = '' AND "
         "table NOT IN (SELECT name FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%View') AND "
         "lower(name) IN ('traceid', 'trace_id', 'trace_ids', 'episode_id', 'response_id', 'session_id')",
         doing="listing",
     )
     queries = {"otel_traces": "spans", "otel_logs": "logs"}
-    for table in found["table"].to_list():
+    for table in tables["table"].to_list():
         with pytest.raises(Exception, match="wrong parameters"):
             store.execute(f"store_forget_{queries.get(table, table)}", nothing="")
 

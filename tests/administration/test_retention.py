@@ -28,9 +28,9 @@ def test_a_period_is_days(text: str, days: int) -> None:
 def test_an_invalid_period_is_an_error_with_an_example(text: str) -> None:
     with pytest.raises(
         ConfigurationError, match="is not a retention: expected days from 1d to 49709d, or keep"
-    ) as refused:
+    ) as caught:
         read_period(text)
-    assert "retention 90d" in refused.value.next_step
+    assert "retention 90d" in caught.value.next_step
 
 
 def test_rows_expire_by_time_of_arrival(store: Store, connection: Connection, frame_of: MakeFrame) -> None:

@@ -1,4 +1,4 @@
-"""API keys: made, found, revoked, seen by other processes at once, and themselves nowhere."""
+"""API keys: creation, lookup, revocation, visibility to other processes, and no secret on disk."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -43,9 +43,9 @@ def test_other_processes_see_changes_at_once(data_dir: DataDir) -> None:
     assert here.is_required
     assert here.find(made.secret) == made.key
     there.revoke("a")
-    found = here.find(made.secret)
-    assert found is not None
-    assert not found.allows(Scope.INGEST)
+    key = here.find(made.secret)
+    assert key is not None
+    assert not key.allows(Scope.INGEST)
 
 
 def test_revoking_the_last_key_grants_no_access(data_dir: DataDir) -> None:

@@ -165,9 +165,9 @@ def test_a_dead_process_is_not_running(data_dir: DataDir) -> None:
 def test_a_successors_announcement_is_not_removed(data_dir: DataDir) -> None:
     with data_dir.announce("collector", "http://mine"):
         data_dir.write(data_dir.run / "collector.json", json.dumps({"url": "http://theirs", "pid": os.getppid()}))
-    found = data_dir.running("collector")
-    assert found is not None
-    assert found.url == "http://theirs"
+    service = data_dir.running("collector")
+    assert service is not None
+    assert service.url == "http://theirs"
 
 
 def test_an_atomic_write_replaces_and_leaves_no_temporary_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A disk that was full has emptied the definition of a table: what holds no rows is made anew, the rest is refused."""
+"""A full disk has emptied a table's definition: tables without rows are recreated, others are an error."""
 
 from pathlib import Path
 
@@ -24,8 +24,8 @@ def definition(data_dir: DataDir, table: str) -> Path:
 
 
 def score(connection: Connection, score_id: str) -> None:
-    told = f"map('spanloop.score.id', '{score_id}', 'gen_ai.evaluation.score.value', '1')"
-    connection.command(SCORED.format(told), doing="telling a score")
+    attributes = f"map('spanloop.score.id', '{score_id}', 'gen_ai.evaluation.score.value', '1')"
+    connection.command(SCORED.format(attributes), doing="inserting a score")
 
 
 def test_tables_without_rows_are_recreated_and_rows_are_kept(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_tables_without_rows_are_recreated_and_rows_are_kept(tmp_path: Path) -> 
     metric = pl.DataFrame({"job_id": ["a"], "step": [1], "name": ["loss"], "value": [0.5]})
     with EmbeddedClickHouse(data_dir):
         address = embedded_address(data_dir)
-        # Stopped between its migrations, as when the disk fills: the next one changes the view.
+        # Stopped between migrations, as on a full disk: the next migration changes the view.
         migrate(address, migrations()[:3])
         definition(data_dir, VIEW).write_text("")
         with pytest.raises(StoreError, match=r"has lost the definition of 'scores_from_logs', which .* migration 4"):
@@ -48,8 +48,8 @@ def test_tables_without_rows_are_recreated_and_rows_are_kept(tmp_path: Path) -> 
     definition(data_dir, VIEW).write_text("")
     with EmbeddedClickHouse(data_dir), Store.open(address) as store:
         score(connection, "second")
-        found = connection.query("SELECT score_id FROM scores ORDER BY score_id", doing="reading")
-        assert found["score_id"].to_list() == ["first", "second"]
+        scores = connection.query("SELECT score_id FROM scores ORDER BY score_id", doing="reading")
+        assert scores["score_id"].to_list() == ["first", "second"]
         assert store.query("training_metrics", job_id="a")["value"].to_list() == [0.5]
         connection.close()
     torn = definition(data_dir, FULL_TABLE)

@@ -37,7 +37,7 @@ def run_to_its_end(path: Path, *arguments: str) -> subprocess.CompletedProcess[s
 
 
 def wait_until_it_answers(data_dir: DataDir, process: subprocess.Popen[str]) -> None:
-    while (found := data_dir.running("clickhouse")) is None or found.pid != process.pid:
+    while (service := data_dir.running("clickhouse")) is None or service.pid != process.pid:
         assert process.poll() is None, process.stderr and process.stderr.read()
         time.sleep(0.02)
 
@@ -99,11 +99,11 @@ def test_a_port_taken_in_between_gets_one_clear_error(
         "code = embedded.main(['--data-dir', sys.argv[1]])\n"
         "embedded.os._exit(code)"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 3
-    assert done.stderr.startswith(
+    assert completed.returncode == 3
+    assert completed.stderr.startswith(
         f"Port {port} on 127.0.0.1 was taken by another process while the embedded ClickHouse started.\n  next:"
     )
 
@@ -127,9 +127,9 @@ def test_another_program_on_the_data_gets_one_clear_error(tmp_path: Path) -> Non
 
 def test_another_layout_is_refused(tmp_path: Path) -> None:
     (tmp_path / "version.json").write_text(json.dumps({"layout": 99, "spanloop": "9.0"}))
-    done = run_to_its_end(tmp_path)
-    assert done.returncode == 4
-    assert "has layout 99, created by spanloop 9.0" in done.stderr
+    completed = run_to_its_end(tmp_path)
+    assert completed.returncode == 4
+    assert "has layout 99, created by spanloop 9.0" in completed.stderr
     assert not (tmp_path / "clickhouse").exists()
 
 
@@ -291,6 +291,6 @@ def test_sigstop_does_not_end_the_server(tmp_path: Path) -> None:
             process.send_signal(signal.SIGCONT)
             time.sleep(0.2)
         assert process.poll() is None
-        found = data_dir.running("clickhouse")
-        assert found is not None
-        assert found.pid == process.pid
+        service = data_dir.running("clickhouse")
+        assert service is not None
+        assert service.pid == process.pid

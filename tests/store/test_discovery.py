@@ -1,4 +1,4 @@
-"""How a store is found: a given URL, the running embedded server, one that is started for it, or a clear refusal."""
+"""Discovery of the store: a URL, the running embedded server, a server started for it, or a clear error."""
 
 import json
 import os
@@ -56,9 +56,9 @@ def test_an_unusable_url_is_refused_before_anything_is_sent(
     data_dir: DataDir, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv(CLICKHOUSE_URL_ENV, url)
-    with pytest.raises(ConfigurationError, match="ClickHouse URL is invalid") as refused:
+    with pytest.raises(ConfigurationError, match="ClickHouse URL is invalid") as caught:
         connect(data_dir)
-    assert CLICKHOUSE_URL_ENV in refused.value.next_step
+    assert CLICKHOUSE_URL_ENV in caught.value.next_step
 
 
 def test_an_unreachable_url_is_named_in_the_error(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,9 +78,9 @@ def test_parts_of_a_url() -> None:
 
 
 def test_without_a_server_the_next_step_is_up(data_dir: DataDir) -> None:
-    with pytest.raises(NotRunningError) as refused:
+    with pytest.raises(NotRunningError) as caught:
         connect(data_dir)
-    assert str(refused.value).splitlines() == [
+    assert str(caught.value).splitlines() == [
         f"No ClickHouse runs for the data directory {data_dir.path}.",
         f"  next: Start it with: spanloop up --data-dir {data_dir.path}; or set {CLICKHOUSE_URL_ENV}.",
     ]
@@ -161,7 +161,7 @@ def test_the_previous_port_is_chosen_if_it_is_free(data_dir: DataDir) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cause", "said"),
+    ("cause", "message"),
     [
         (
             ValueError("Response ended prematurely"),
@@ -171,6 +171,6 @@ def test_the_previous_port_is_chosen_if_it_is_free(data_dir: DataDir) -> None:
         (ConnectionResetError(104, "Connection reset by peer"), "ClickHouse is unreachable while reading much"),
     ],
 )
-def test_a_truncated_response_is_not_a_lost_connection(cause: Exception | None, said: str) -> None:
-    with pytest.raises(StoreError, match=said), store_errors("reading much"):
+def test_a_truncated_response_is_not_a_lost_connection(cause: Exception | None, message: str) -> None:
+    with pytest.raises(StoreError, match=message), store_errors("reading much"):
         raise OperationalError("Unexpected Http Driver Exception") from cause

@@ -97,8 +97,8 @@ def test_the_exporters_own_insert_of_logs_works(store: Store, connection: Connec
         doing="inserting as the exporter does",
         settings={"async_insert": "0"},
     )
-    found = store.query("scores_list", trace_id="t", response_id="", session_id="", episode_id="", limit=5)
-    assert found["value"].to_list() == [1.0]
+    scores = store.query("scores_list", trace_id="t", response_id="", session_id="", episode_id="", limit=5)
+    assert scores["value"].to_list() == [1.0]
 
 
 @pytest.mark.parametrize("value", ["0.25", "", "not a number"])

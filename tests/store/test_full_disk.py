@@ -88,21 +88,21 @@ def small_disk(tmp_path: Path) -> Path:
 
 
 def test_a_full_disk_is_reported_and_acknowledged_rows_are_kept(small_disk: Path) -> None:
-    done = on_a_small_disk(small_disk, FILL)
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert "ClickHouse rejected inserting 100000 rows into 'training_metrics'" in said["full"]
-    assert "Free space on ClickHouse's disk" in said["full"]
-    assert said["stored"] >= 100_000
-    assert said["counted"] == said["stored"]
-    assert said["written"].startswith("DataDirectoryError: No space is left for the data directory")
+    completed = on_a_small_disk(small_disk, FILL)
+    assert completed.returncode == 0, completed.stderr
+    result = json.loads(completed.stdout)
+    assert "ClickHouse rejected inserting 100000 rows into 'training_metrics'" in result["full"]
+    assert "Free space on ClickHouse's disk" in result["full"]
+    assert result["stored"] >= 100_000
+    assert result["counted"] == result["stored"]
+    assert result["written"].startswith("DataDirectoryError: No space is left for the data directory")
 
 
 def test_a_full_disk_can_be_read_and_a_truncated_response_is_an_error(small_disk: Path) -> None:
-    done = on_a_small_disk(small_disk, READ)
-    assert done.returncode == 0, done.stderr
-    assert "The response to reading much was cut off" in done.stdout
-    assert "Free space on ClickHouse's disk" in done.stdout
+    completed = on_a_small_disk(small_disk, READ)
+    assert completed.returncode == 0, completed.stderr
+    assert "The response to reading much was cut off" in completed.stdout
+    assert "Free space on ClickHouse's disk" in completed.stdout
 
 
 def test_a_server_on_a_full_disk_does_not_start(small_disk: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_server_on_a_full_disk_does_not_start(small_disk: Path) -> None:
         "    except OSError: pass\n"
         "sys.exit(embedded.main(['--data-dir', sys.argv[1]]))"
     )
-    done = on_a_small_disk(small_disk, code)
-    assert done.returncode == 4, done.stderr
-    assert done.stderr.startswith("No space is left for the data directory")
-    assert "next: Free disk space" in done.stderr
+    completed = on_a_small_disk(small_disk, code)
+    assert completed.returncode == 4, completed.stderr
+    assert completed.stderr.startswith("No space is left for the data directory")
+    assert "next: Free disk space" in completed.stderr

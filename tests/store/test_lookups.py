@@ -34,8 +34,8 @@ def insert_spans(store: Store, frame_of: MakeFrame, trace_ids: Sequence[str], **
 
 def insert_logs(store: Store, frame_of: MakeFrame, trace_id: str) -> None:
     """Two records that tell of a span at each of the times, one of them twice, and one that tells of none."""
-    told = {"TraceId": trace_id, "SpanId": "1" * 16, "EventName": "gen_ai.choice"}
-    rows = [told | {"Timestamp": at, "Body": str(at)} for at in (*TIMES, START)]
+    record = {"TraceId": trace_id, "SpanId": "1" * 16, "EventName": "gen_ai.choice"}
+    rows = [record | {"Timestamp": at, "Body": str(at)} for at in (*TIMES, START)]
     store.insert("otel_logs", frame_of("otel_logs", [*rows, rows[0] | {"EventName": "else"}]).drop("IngestedAt"))
 
 
@@ -52,8 +52,8 @@ def test_spans_of_any_time_are_found(store: Store, frame_of: MakeFrame, traces: 
     assert (touched["spans"].sum(), touched["new_spans"].sum()) == (len(TIMES), len(TIMES))
     assert sorted(touched["trace_id"]) == sorted(TRACES[:traces])
     assert store.query("import_known_spans", trace_ids=list(TRACES)).height == traces
-    found = sum(store.query("trace_spans", trace_id=trace_id).height for trace_id in TRACES)
-    assert found == len(TIMES)
+    span_count = sum(store.query("trace_spans", trace_id=trace_id).height for trace_id in TRACES)
+    assert span_count == len(TIMES)
 
 
 def test_the_newest_arrival_is_known_when_nothing_has_come_since(store: Store, frame_of: MakeFrame) -> None:

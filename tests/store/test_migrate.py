@@ -77,9 +77,9 @@ def test_a_newer_schema_is_refused_with_the_version_it_needs(address: Address) -
     migrate(address, [*migrations(), NEXT])
     with pytest.raises(
         StoreError, match=rf"schema version {KNOWN + 1} \(more\).*knows versions up to {KNOWN}\b"
-    ) as refused:
+    ) as caught:
         Store.open(address)
-    assert "pip install 'spanloop>=" in refused.value.next_step
+    assert "pip install 'spanloop>=" in caught.value.next_step
     assert journal(address)[-1] == (KNOWN + 1, "applied")
 
 
@@ -114,10 +114,10 @@ def test_services_that_start_together_migrate_together(address: Address) -> None
 
 
 def test_a_rejected_password_is_reported(address: Address) -> None:
-    with pytest.raises(StoreError, match="code 516") as refused:
+    with pytest.raises(StoreError, match="code 516") as caught:
         migrate(replace(address, password="wrong"))
-    assert "wrong" not in str(refused.value)
-    assert "Check user and password" in refused.value.next_step
+    assert "wrong" not in str(caught.value)
+    assert "Check user and password" in caught.value.next_step
 
 
 def test_an_unreachable_server_is_reported(address: Address) -> None:

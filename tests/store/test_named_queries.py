@@ -1,4 +1,4 @@
-"""Named queries: found by name, called with exactly their parameters, and every one of them runs."""
+"""Named queries: looked up by name, called with exactly their parameters, and all of them run."""
 
 import re
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ def test_parameters_are_those_of_the_text_without_its_comments() -> None:
 
 
 def test_missing_and_unknown_parameters_are_named_with_the_expected_ones() -> None:
-    with pytest.raises(StoreError, match=r"'example' .* missing \['ids', 'at'\], unknown \['b'\]") as refused:
+    with pytest.raises(StoreError, match=r"'example' .* missing \['ids', 'at'\], unknown \['b'\]") as caught:
         QUERY.bind({"a": "x", "b": 1})
-    assert refused.value.next_step == "It takes a: String, ids: Array(String), at: DateTime64(6, 'UTC')."
+    assert caught.value.next_step == "It takes a: String, ids: Array(String), at: DateTime64(6, 'UTC')."
 
 
 class Colour(StrEnum):
@@ -62,9 +62,9 @@ ECHO = parse("echo", "-- Its parameter.\nSELECT {texts:Array(String)} AS texts")
 )
 def test_lists_of_strings_arrive_unchanged(clickhouse: Address, texts: list[str]) -> None:
     connection = Connection(clickhouse, database="default")
-    answer = connection.query(ECHO.sql, doing="echoing", parameters=ECHO.bind({"texts": texts}))
+    response = connection.query(ECHO.sql, doing="echoing", parameters=ECHO.bind({"texts": texts}))
     connection.close()
-    assert answer["texts"].to_list() == [texts]
+    assert response["texts"].to_list() == [texts]
 
 
 @pytest.mark.parametrize("value", [object(), {"a": 1}, {1}, b"bytes"])
@@ -74,10 +74,10 @@ def test_a_value_without_a_clickhouse_format_is_named(value: object) -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(StoreError, match="no query 'nonsense'") as refused:
+    with pytest.raises(StoreError, match="no query 'nonsense'") as caught:
         named_query("nonsense")
-    assert "store_counts" in refused.value.next_step
-    assert "store/queries/nonsense.sql" in refused.value.next_step
+    assert "store_counts" in caught.value.next_step
+    assert "store/queries/nonsense.sql" in caught.value.next_step
 
 
 def test_wrong_parameters_are_rejected_before_the_query(store: Store) -> None:

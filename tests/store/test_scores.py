@@ -14,19 +14,19 @@ TRACE = "4BF92F3577B34DA6A3CE929D0E0E4736"
 
 
 def listed(store: Store, **of: str) -> list[dict[str, object]]:
-    wanted = {"trace_id": "", "response_id": "", "session_id": "", "episode_id": ""} | of
-    found = store.query("scores_list", limit=100, **wanted)
+    filters = {"trace_id": "", "response_id": "", "session_id": "", "episode_id": ""} | of
+    scores = store.query("scores_list", limit=100, **filters)
     if not of:  # here all that was ever written is a candidate
-        assert store.query("scores_newest", limit=100).equals(found)
-    return found.to_dicts()
+        assert store.query("scores_newest", limit=100).equals(scores)
+    return scores.to_dicts()
 
 
 def test_the_last_write_of_a_key_wins_and_a_retry_changes_nothing(store: Store) -> None:
     first = Score(id="k", value=0.5, session_id="s", comment="hm")
     for score in (first, first, Score(id="k", value=1, session_id="s", comment="better")):
         assert add_scores(store, [score]) == ["k"]
-    (found,) = listed(store)
-    assert (found["value"], found["comment"], found["source"], found["name"]) == (1.0, "better", "api", "reward")
+    (scores,) = listed(store)
+    assert (scores["value"], scores["comment"], scores["source"], scores["name"]) == (1.0, "better", "api", "reward")
 
 
 def test_the_default_key_is_derived_from_target_name_and_source(store: Store) -> None:
@@ -75,7 +75,7 @@ def test_ids_times_and_truths_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"value": 1}, "expected one of trace_id, response_id, session_id, episode_id"),
         ({"session_id": "s"}, "value is missing"),
@@ -91,8 +91,8 @@ def test_ids_times_and_truths_are_read() -> None:
         ({"value": 1, "session_id": "half \ud800"}, "unicode"),
     ],
 )
-def test_an_invalid_score_is_an_error_with_the_reason(fields: dict[str, object], said: str) -> None:
-    with pytest.raises(ValidationError, match=re.escape(said)):
+def test_an_invalid_score_is_an_error_with_the_reason(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(message)):
         Score.model_validate(fields)
 
 
@@ -113,9 +113,9 @@ def test_the_newest_scores_are_current_ones(store: Store) -> None:
     delete_scores(store, ["k398"])
     assert listed_newest(store, 5) == ["k10", "k397", "k396", "k395", "k394"]
     delete_scores(store, [f"k{number}" for number in range(100, 398)])
-    kept = [row["score_id"] for row in listed_all(store)]
-    assert kept[:3] == ["k10", "k99", "k98"]
-    assert (found := listed_newest(store, 5)) == kept[: len(found)]
+    keys = [row["score_id"] for row in listed_all(store)]
+    assert keys[:3] == ["k10", "k99", "k98"]
+    assert (newest := listed_newest(store, 5)) == keys[: len(newest)]
 
 
 def listed_newest(store: Store, limit: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a store promises about blocks, tokens, values and errors, held against a real ClickHouse."""
+"""Guarantees of the store about blocks, tokens, values and errors, on a real ClickHouse."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -155,8 +155,8 @@ def test_scores_of_one_instant_for_several_responses_stay_apart(
     for number, log in enumerate(logs):
         log["LogAttributes"] = {**log["LogAttributes"], "gen_ai.response.id": f"response-{number}"}
     store.insert("otel_logs", frame_of("otel_logs", logs))
-    found = connection.query("SELECT response_id FROM scores FINAL ORDER BY response_id", doing="reading scores")
-    assert found["response_id"].to_list() == ["response-0", "response-1", "response-2"]
+    responses = connection.query("SELECT response_id FROM scores FINAL ORDER BY response_id", doing="reading scores")
+    assert responses["response_id"].to_list() == ["response-0", "response-1", "response-2"]
 
 
 def test_a_block_that_the_view_lost_is_filled_in_by_the_retry(

@@ -141,10 +141,10 @@ def insert_rows(store: Store, frame_of: MakeFrame, table: str, rows: Sequence[Ma
 def current(store: Store) -> list[tuple[str, int, int]]:
     """Episodes as the list shows them: id, seconds after the start, steps."""
     filters = {"outcome": "", "policy_version": "", "agent_name": "", "with_tool_errors": 0, "text": ""}
-    found = store.query("dashboard_episodes", since_s=0, max_rows=50, skip_rows=0, **filters)
+    episodes = store.query("dashboard_episodes", since_s=0, max_rows=50, skip_rows=0, **filters)
     return [
         (row["episode_id"], int(row["started_at"].timestamp()) - START // SECOND, row["step_count"])
-        for row in found.iter_rows(named=True)
+        for row in episodes.iter_rows(named=True)
     ]
 
 
@@ -244,12 +244,12 @@ def test_the_column_check_detects_a_message_column(address: Address, connection:
     settings = {"log_queries": "1", "log_comment": f"{address.database} seen"}
     connection.query("SELECT SpanAttributes FROM otel_traces", doing="reading", settings=settings)
     connection.command("SYSTEM FLUSH LOGS query_log", doing="reading the log")
-    found = connection.query(
+    query_log = connection.query(
         "SELECT columns FROM system.query_log WHERE type = 'QueryFinish' AND log_comment = {mark:String}",
         doing="reading the log",
         parameters={"mark": f"{address.database} seen"},
     )
-    assert f"{address.database}.otel_traces.SpanAttributes" in found["columns"][0].to_list()
+    assert f"{address.database}.otel_traces.SpanAttributes" in query_log["columns"][0].to_list()
 
 
 def test_a_policy_version_of_long_ago_is_known(store: Store, connection: Connection) -> None:
