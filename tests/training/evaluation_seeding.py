@@ -1,4 +1,4 @@
-"""Attempts at tasks by several policy versions, with tool calls and failures, as the pipeline stores them."""
+"""Seed attempts at tasks by several policy versions, with tool calls and failures, as the pipeline stores them."""
 
 import json
 from collections.abc import Sequence

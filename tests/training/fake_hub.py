@@ -1,4 +1,4 @@
-"""A hub with a folder's files, as far as downloading a model needs one."""
+"""A fake Hugging Face hub that serves the files of model folders."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A server that notes what the gateway's admin API is asked, and answers as it does."""
+"""A stand-in for the gateway's admin API that records requests."""
 
 import json
 import threading

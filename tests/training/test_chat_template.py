@@ -1,4 +1,4 @@
-"""SmolLM2's template with tools: a turn in the history reads as it was sampled, so prompts continue each other."""
+"""Test SmolLM2's template with tools: earlier turns render as they were sampled, so prompts continue each other."""
 
 import json
 from pathlib import Path

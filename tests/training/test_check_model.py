@@ -1,4 +1,4 @@
-"""What is wrong with a model folder is said before anything starts, with the next step; and how one is overridden."""
+"""Test that problems of a model folder are reported with the next step, and that tokens can be overridden."""
 
 import json
 import shutil

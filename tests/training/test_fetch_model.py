@@ -1,4 +1,4 @@
-"""Models by the name of their source: whole or not there, made once, and an error says what to do."""
+"""Test fetching models: complete or absent, created once, and errors that name the next step."""
 
 import json
 import shutil
