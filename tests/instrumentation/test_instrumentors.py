@@ -91,21 +91,21 @@ def test_a_users_disabled_instrumentation_stays_off(traced_app: App, receiver: R
 
 
 def test_only_the_first_line_is_told(told: list[str]) -> None:
-    assert notice.tell("first\nand its detail")
-    assert not notice.tell("second")
+    assert notice.print_once("first\nand its detail")
+    assert not notice.print_once("second")
     assert told == ["spanloop: first\n"]
 
 
 def test_a_forked_child_tells_nothing(told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notice._notice, "owner_pid", -1)  # pyright: ignore[reportPrivateUsage]
-    assert not notice.tell("from a child")
+    assert not notice.print_once("from a child")
     assert told == []
 
 
 def test_a_closed_stderr_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notice, "_notice", notice.Notice())
     monkeypatch.setattr(sys, "__stderr__", None)
-    assert not notice.tell("into the void")
+    assert not notice.print_once("into the void")
 
 
 def test_the_guard_returns_the_fallback_and_lets_interrupts_pass(told: list[str]) -> None:

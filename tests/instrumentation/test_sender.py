@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from spanloop.instrumentation import exporters
 from spanloop.instrumentation.endpoint import OtlpSettings, Signal, TlsFiles
-from spanloop.instrumentation.exporters import SpanloopSpanExporter, pieces_that_fit
+from spanloop.instrumentation.exporters import SpanloopSpanExporter, encode_in_chunks
 from spanloop.instrumentation.lifetime import EXIT_BUDGET_S, ExitBudget, exit_budget_s
 from spanloop.instrumentation.sender import Rejected, Sender
 from spanloop.instrumentation.transport import Connection
@@ -164,7 +164,7 @@ def test_https_is_verified(receiver: Receiver) -> None:
 @given(sizes=st.lists(st.integers(0, 30), max_size=40), limit=st.integers(1, 60))
 def test_pieces_fit_keep_the_order_and_lose_nothing(sizes: list[int], limit: int) -> None:
     records = [bytes([index]) * size for index, size in enumerate(sizes)]
-    bodies = list(pieces_that_fit(records, b"".join, limit))
+    bodies = list(encode_in_chunks(records, b"".join, limit))
     assert b"".join(bodies) == b"".join(records)
     assert all(len(body) <= limit or len(set(body)) == 1 for body in bodies)
 
@@ -176,7 +176,7 @@ def test_a_record_that_cannot_be_encoded_costs_itself_only(bad: set[int]) -> Non
             raise ValueError("not encodable")
         return bytes(numbers)
 
-    bodies = list(pieces_that_fit(range(20), encode, 1 << 20))
+    bodies = list(encode_in_chunks(range(20), encode, 1 << 20))
     assert b"".join(bodies) == bytes(number for number in range(20) if number not in bad)
 
 

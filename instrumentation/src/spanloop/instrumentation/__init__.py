@@ -1,10 +1,10 @@
-"""What runs inside users' apps: an OpenTelemetry distro, the task context and the reward call.
+"""The code that runs inside users' apps: an OpenTelemetry distro, the task context and the reward call.
 
-Invariant: the app's stdout, exit code and exceptions are the same with and without this package. Whatever goes wrong
-in here is told on one line of stderr at most, and never raised into user code.
+Invariant: the app's stdout, exit code and exceptions are the same with and without this package. Errors
+of this package are reported on at most one line of stderr, and never raised into user code.
 
 ``opentelemetry-instrument python app.py`` needs no import of this package. ``task()`` and ``reward()`` are for apps
-that know which task they attempt and how well it went; without the distro they do nothing harmful.
+that know which task they attempt and how well it went; without the distro they have no effect.
 """
 
 from spanloop.instrumentation.attempts import Attempt

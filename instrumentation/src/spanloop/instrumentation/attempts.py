@@ -1,8 +1,8 @@
-"""Which attempt of which task the current code belongs to.
+"""The attempt of a task that the current code belongs to.
 
-Invariant: the answer comes from OpenTelemetry's context first (``task()``), then from its baggage (a caller that
-propagates it), then from the process (``SPANLOOP_TASK_ID``). A context is immutable and follows asyncio tasks by
-itself; across threads it follows where the threading instrumentation is loaded.
+Invariant: an attempt comes from OpenTelemetry's context first (``task()``), then from its baggage (a caller that
+propagates it), then from the process (``SPANLOOP_TASK_ID``). A context is immutable and follows asyncio
+tasks; across threads it follows where the threading instrumentation is loaded.
 """
 
 import os
@@ -23,11 +23,11 @@ _ATTEMPT_KEY: Final = create_key("spanloop.attempt")
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt of one task: an episode in the making.
+    """One attempt of one task: an unfinished episode.
 
     Attributes:
-        task_id: What is attempted; attempts of one task form a group. Empty when unknown.
-        episode_id: This attempt. Empty when unknown.
+        task_id: The task; its attempts form a group. Empty when unknown.
+        episode_id: The id of this attempt. Empty when unknown.
         session_id: The conversation that it belongs to. Empty when there is none.
         agent_name: The agent that attempts it. Empty when it has no name.
     """
@@ -38,7 +38,7 @@ class Attempt:
     agent_name: str = ""
 
     def attributes(self) -> Mapping[str, str]:
-        """The attributes that spans and log events inside the attempt carry."""
+        """Return the attributes of spans and log events inside the attempt."""
         candidates = {
             names.SPANLOOP_TASK_ID: self.task_id,
             names.SPANLOOP_EPISODE_ID: self.episode_id,
@@ -49,42 +49,42 @@ class Attempt:
 
 
 def new_episode_id() -> str:
-    """A fresh episode id: 32 hex digits."""
+    """Return a new episode id: 32 hex digits."""
     return uuid.uuid4().hex
 
 
 def with_attempt(attempt: Attempt, context: Context | None = None) -> Context:
-    """``context`` (the current one by default) with ``attempt`` in it."""
+    """Return ``context`` (default: the current one) with ``attempt`` in it."""
     return set_value(_ATTEMPT_KEY, attempt, context)
 
 
 def attempt_in(context: Context | None = None) -> Attempt | None:
-    """The attempt that ``context`` (the current one by default) belongs to, or None."""
-    found = get_value(_ATTEMPT_KEY, context)
-    if isinstance(found, Attempt):
-        return found
+    """Return the attempt that ``context`` (default: the current one) belongs to, or None."""
+    attempt = get_value(_ATTEMPT_KEY, context)
+    if isinstance(attempt, Attempt):
+        return attempt
     return _from_baggage(context) or _of_this_process()
 
 
 def _from_baggage(context: Context | None) -> Attempt | None:
-    carried = baggage.get_all(context)
-    if not carried:
+    entries = baggage.get_all(context)
+    if not entries:
         return None
-    found = Attempt(
-        task_id=str(carried.get(names.SPANLOOP_TASK_ID, "")),
-        episode_id=str(carried.get(names.SPANLOOP_EPISODE_ID, "")),
-        session_id=str(carried.get(names.SESSION_ID, "")),
+    attempt = Attempt(
+        task_id=str(entries.get(names.SPANLOOP_TASK_ID, "")),
+        episode_id=str(entries.get(names.SPANLOOP_EPISODE_ID, "")),
+        session_id=str(entries.get(names.SESSION_ID, "")),
     )
-    if not found.attributes():
+    if not attempt.attributes():
         return None
-    if found.task_id or found.episode_id:
-        return found
+    if attempt.task_id or attempt.episode_id:
+        return attempt
     process = _of_this_process()
-    return Attempt(process.task_id, process.episode_id, found.session_id) if process else found
+    return Attempt(process.task_id, process.episode_id, attempt.session_id) if process else attempt
 
 
 def _of_this_process() -> Attempt | None:
-    """The attempt that ``SPANLOOP_TASK_ID`` declares the whole process to be; a forked child is one of its own."""
+    """Return the attempt that ``SPANLOOP_TASK_ID`` declares for the process; a forked child has another."""
     task_id = os.environ.get(TASK_ID_ENV, "").strip()
     return _of_process(task_id, os.getpid()) if task_id else None
 

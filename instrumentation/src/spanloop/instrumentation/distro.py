@@ -1,6 +1,6 @@
 """The entry points through which ``opentelemetry-instrument`` finds spanloop.
 
-Invariant: neither raises. With ``OTEL_SDK_DISABLED=true`` nothing at all is changed.
+Invariant: neither raises. With ``OTEL_SDK_DISABLED=true`` nothing is changed.
 """
 
 import os
@@ -12,7 +12,7 @@ from opentelemetry.util._importlib_metadata import EntryPoint
 
 from spanloop.instrumentation.exception_guard import guard, quiet_logs
 from spanloop.instrumentation.instrumentors import Instrumentors
-from spanloop.instrumentation.notice import claim
+from spanloop.instrumentation.notice import silence_child_processes
 
 _CONFIGURATOR_ENV: Final = "OTEL_PYTHON_CONFIGURATOR"
 _OURS: Final = "spanloop"
@@ -36,25 +36,25 @@ class SpanloopDistro(BaseDistro):  # type: ignore[misc]
         del kwargs
         if not is_disabled():
             quiet_logs()
-            claim()
+            silence_child_processes()
             self._choose_our_configurator()
 
     @classmethod
     def _choose_our_configurator(cls) -> None:
-        """Where another package brings a configurator too, OpenTelemetry would take whichever it finds first."""
+        """Select our configurator: with several installed, OpenTelemetry takes the first that it finds."""
         if _CONFIGURATOR_ENV not in os.environ:
             os.environ[_CONFIGURATOR_ENV] = _OURS
             cls.has_chosen_configurator = True
 
     @guard("an instrumentor was not switched on", None)
     def load_instrumentor(self, entry_point: EntryPoint, **kwargs: Any) -> None:
-        """Switch on what ``entry_point`` names; called for every instrumentor that is installed and fits."""
+        """Switch on the instrumentor of ``entry_point``; called for every instrumentor that is installed and fits."""
         if not is_disabled():
             self._instrumentors.offer(entry_point, kwargs)
 
 
 class SpanloopConfigurator(_OTelSDKConfigurator):
-    """Sets up the providers: exporters to the collector, stamps, and an end at exit."""
+    """Sets up the providers: exporters to the collector, the attempt's attributes, and a flush at exit."""
 
     @guard("telemetry was not set up", None)
     def _configure(self, **kwargs: Any) -> None:
@@ -62,7 +62,7 @@ class SpanloopConfigurator(_OTelSDKConfigurator):
             del os.environ[_CONFIGURATOR_ENV]
         if is_disabled():
             return
-        from spanloop.instrumentation.setup import plan_setup  # noqa: PLC0415  the encoders, only where they are used
+        from spanloop.instrumentation.setup import plan_setup  # noqa: PLC0415  imports the encoders
 
         with plan_setup() as plan:
             super()._configure(**plan.arguments, **kwargs)  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]

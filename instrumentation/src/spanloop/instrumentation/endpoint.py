@@ -1,6 +1,6 @@
-"""Where telemetry goes: the user's ``OTEL_EXPORTER_OTLP_*`` variables, else the spanloop that runs on this machine.
+"""Read OTLP export settings from ``OTEL_EXPORTER_OTLP_*``; the default is the spanloop of this machine.
 
-Invariant: every variable that OpenTelemetry defines for an OTLP/HTTP exporter means here what it means there; only the
+Invariant: every variable that OpenTelemetry defines for an OTLP/HTTP exporter has its specified meaning here; only the
 defaults are ours (the announced collector, gzip).
 """
 
@@ -18,7 +18,7 @@ _DEFAULT_TIMEOUT_S: Final = 10.0
 
 
 class Signal(StrEnum):
-    """What is exported; the value is the path below ``/v1/``."""
+    """A kind of telemetry; the value is the path below ``/v1/``."""
 
     TRACES = "traces"
     LOGS = "logs"
@@ -43,11 +43,11 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class OtlpSettings:
-    """How one signal is exported.
+    """Export settings of one signal.
 
     Attributes:
-        signal: Which one.
-        url: Where the user wants it, path included; empty means the spanloop of this machine.
+        signal: The kind of telemetry.
+        url: The configured URL with its path; empty means the spanloop of this machine.
         headers: Sent with every request, names in lower case.
         timeout_s: For one batch, retries included.
         compression: Of the request body.
@@ -62,15 +62,15 @@ class OtlpSettings:
     tls: TlsFiles = TlsFiles()
 
     def resolve_url(self) -> str:
-        """Where to send now. Asked for each connection: the collector may start, or move, while the app runs."""
+        """Return the current URL. Resolved per request: the collector may start, or move, while the app runs."""
         return self.url or f"{discover_collector()}/v1/{self.signal}"
 
 
 def discover_collector() -> str:
-    """The base URL of the collector that announced itself in the data directory, else the standard port."""
+    """Return the base URL of the collector in the data directory's run file, else of the standard port."""
     try:
         running = read_run_file(default_data_dir(), "collector")
-    except RuntimeError:  # no home directory to look in
+    except RuntimeError:  # there is no home directory
         running = None
     return running.url.rstrip("/") if running else f"http://127.0.0.1:{COLLECTOR_PORT}"
 

@@ -1,7 +1,7 @@
-"""The guard around every entry from user code, and what becomes of OpenTelemetry's own log records.
+"""Contain our exceptions at every entry from user code, and keep OpenTelemetry's log records out of the app's logs.
 
-Invariant: an error of ours (or of OpenTelemetry's) becomes one line on stderr, and a log record for whoever asked for
-it with ``OTEL_LOG_LEVEL``; it is never raised into the app and never reaches the app's log handlers unasked.
+Invariant: an error of ours (or of OpenTelemetry's) becomes one line on stderr, and with
+``OTEL_LOG_LEVEL`` set a log record; it is never raised into the app.
 """
 
 import logging
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
-from spanloop.instrumentation.notice import tell
+from spanloop.instrumentation.notice import print_once
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,16 +24,18 @@ _logger = logging.getLogger(__name__)
 
 
 def report(what: str, error: BaseException) -> None:
-    """Tell that ``what`` failed because of ``error``; the traceback goes to the log."""
+    """Print that ``what`` failed because of ``error``; the traceback goes to the log."""
     _logger.debug("%s", what, exc_info=error)
-    tell(f"{what}: {type(error).__name__}: {error} (the app goes on without it; set {LOG_LEVEL_ENV}=debug for more)")
+    print_once(
+        f"{what}: {type(error).__name__}: {error} (the app goes on without it; set {LOG_LEVEL_ENV}=debug for more)"
+    )
 
 
 @contextmanager
 def guarded(what: str) -> Generator[None]:
     """Report an exception of the block instead of raising it.
 
-    Only our own code may run in the block: an exception of the user's must pass.
+    Only our own code may run in the block: an exception of the user's must propagate.
     """
     try:
         yield
@@ -42,7 +44,7 @@ def guarded(what: str) -> Generator[None]:
 
 
 def guard(what: str, fallback: R) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function of ours return ``fallback`` where it would raise."""
+    """Decorate a function of ours: report its exceptions and return ``fallback`` instead."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
@@ -59,12 +61,12 @@ def guard(what: str, fallback: R) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 class _OneLineHandler(logging.Handler):
-    """Turns the first record that means lost data into the process's one line."""
+    """Prints the first record that means lost data as the process's one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.ERROR or record.name == _BATCH_LOGGER:
             error = record.exc_info[1] if record.exc_info else None
-            tell(record.getMessage() + (f": {type(error).__name__}: {error}" if error else ""))
+            print_once(record.getMessage() + (f": {type(error).__name__}: {error}" if error else ""))
 
 
 def quiet_logs() -> None:

@@ -1,7 +1,7 @@
 """The OTLP/HTTP exporters of spans and log events.
 
 Invariant: a batch is encoded by OpenTelemetry's own encoder and split until each request fits, because processors
-count records and one span can carry a megabyte of messages; a record that cannot be encoded costs itself only.
+count records and one span can carry a megabyte of messages; only a record that cannot be encoded is lost.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,35 +21,35 @@ from spanloop.instrumentation.exception_guard import guard, report
 from spanloop.instrumentation.sender import Rejected, Sender
 
 MAX_REQUEST_BYTES: Final = 16 << 20
-"""Before compression; receivers commonly refuse more than 64 MiB."""
+"""Before compression; receivers commonly reject more than 64 MiB."""
 
 _NONE_REJECTED: Final = Rejected(0, "")
 
 T = TypeVar("T")
 
 
-def pieces_that_fit(batch: Sequence[T], encode: Callable[[Sequence[T]], bytes], limit_bytes: int) -> Iterator[bytes]:
+def encode_in_chunks(batch: Sequence[T], encode: Callable[[Sequence[T]], bytes], limit_bytes: int) -> Iterator[bytes]:
     """Encode ``batch`` as one body, or halve it until every body has at most ``limit_bytes``.
 
-    A single record may be larger: whether that is too much is the receiver's to say. A record that ``encode`` refuses
-    is reported and left out.
+    A single record may be larger: the receiver decides whether it is too large. A record that ``encode`` fails on is
+    reported and left out.
     """
-    waiting: list[Sequence[T]] = [batch] if batch else []
-    while waiting:
-        part = waiting.pop()
-        body = _encoded(part, encode)
-        if len(part) > 1 and (body is None or len(body) > limit_bytes):
-            middle = len(part) // 2
-            waiting += [part[middle:], part[:middle]]
+    pending: list[Sequence[T]] = [batch] if batch else []
+    while pending:
+        chunk = pending.pop()
+        body = _encoded(chunk, encode)
+        if len(chunk) > 1 and (body is None or len(body) > limit_bytes):
+            middle = len(chunk) // 2
+            pending += [chunk[middle:], chunk[:middle]]
         elif body is not None:
             yield body
 
 
-def _encoded(part: Sequence[T], encode: Callable[[Sequence[T]], bytes]) -> bytes | None:
+def _encoded(chunk: Sequence[T], encode: Callable[[Sequence[T]], bytes]) -> bytes | None:
     try:
-        return encode(part)
+        return encode(chunk)
     except Exception as error:  # noqa: BLE001  one bad record in a batch
-        if len(part) == 1:
+        if len(chunk) == 1:
             report("one record cannot be encoded", error)
         return None
 
@@ -68,11 +68,11 @@ class SpanloopSpanExporter(SpanExporter):
     @guard("spans were not exported", SpanExportResult.FAILURE)
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Send one batch; returns when it is acknowledged or lost."""
-        bodies = pieces_that_fit(spans, lambda part: encode_spans(part).SerializeToString(), MAX_REQUEST_BYTES)
+        bodies = encode_in_chunks(spans, lambda chunk: encode_spans(chunk).SerializeToString(), MAX_REQUEST_BYTES)
         return SpanExportResult.SUCCESS if _send_all(self.sender, bodies) else SpanExportResult.FAILURE
 
     def shutdown(self) -> None:
-        """Give up whatever is under way."""
+        """Abort requests in flight."""
         self.sender.close()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
@@ -90,11 +90,11 @@ class SpanloopLogExporter(LogRecordExporter):
     @guard("log events were not exported", LogRecordExportResult.FAILURE)
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
         """Send one batch; returns when it is acknowledged or lost."""
-        bodies = pieces_that_fit(batch, lambda part: encode_logs(part).SerializeToString(), MAX_REQUEST_BYTES)
+        bodies = encode_in_chunks(batch, lambda chunk: encode_logs(chunk).SerializeToString(), MAX_REQUEST_BYTES)
         return LogRecordExportResult.SUCCESS if _send_all(self.sender, bodies) else LogRecordExportResult.FAILURE
 
     def shutdown(self) -> None:
-        """Give up whatever is under way."""
+        """Abort requests in flight."""
         self.sender.close()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
@@ -103,13 +103,13 @@ class SpanloopLogExporter(LogRecordExporter):
         return True
 
 
-@guard("the collector's answer cannot be read", _NONE_REJECTED)
+@guard("the collector's response cannot be read", _NONE_REJECTED)
 def _rejected_spans(body: bytes) -> Rejected:
     partial: Any = ExportTraceServiceResponse.FromString(body).partial_success
     return Rejected(partial.rejected_spans, partial.error_message)
 
 
-@guard("the collector's answer cannot be read", _NONE_REJECTED)
+@guard("the collector's response cannot be read", _NONE_REJECTED)
 def _rejected_logs(body: bytes) -> Rejected:
     partial: Any = ExportLogsServiceResponse.FromString(body).partial_success
     return Rejected(partial.rejected_log_records, partial.error_message)

@@ -1,6 +1,6 @@
-"""Batching that ends with the process, within a bound.
+"""Batch processors whose shutdown has a time limit.
 
-Invariant: at exit all exporters together get ``EXIT_BUDGET_S``, whatever the endpoint does; a forked child never uses
+Invariant: at exit all exporters together take at most ``EXIT_BUDGET_S``; a forked child never uses
 its parent's connection.
 """
 
@@ -20,7 +20,7 @@ _LONGEST_EXIT_BUDGET_S: Final = 3600.0
 
 
 def exit_budget_s(text: str) -> float:
-    """The budget that the environment asks for, in seconds; up to an hour; else one second."""
+    """Return the budget of ``SPANLOOP_EXIT_TIMEOUT_S`` in seconds, at most an hour; the default is one second."""
     try:
         seconds = float(text)
     except ValueError:
@@ -30,20 +30,20 @@ def exit_budget_s(text: str) -> float:
 
 EXIT_BUDGET_S: Final = exit_budget_s(os.environ.get(EXIT_TIMEOUT_ENV, ""))
 _LEAST_JOIN_S: Final = 0.05
-_SCHEDULE_DELAY_MS: Final = 1000  # OpenTelemetry's 5 s for spans is five seconds lost to a SIGKILL
+_SCHEDULE_DELAY_MS: Final = 1000  # with OpenTelemetry's 5 s, SIGKILL loses five seconds of spans
 
 
 class ExitBudget:
-    """One clock for every exporter of the process: it starts with the first one that shuts down.
+    """One deadline for all exporters of the process; it starts at the first shutdown.
 
-    An app may shut one provider down long before it ends; the others then get a clock of their own.
+    An app may shut one provider down long before it ends; the others then get a new deadline.
     """
 
     def __init__(self) -> None:
         self._ends_at: float | None = None
 
     def remaining_s(self) -> float:
-        """What is left of the budget; starts the clock."""
+        """Return the rest of the budget; the first call starts the clock."""
         now = time.monotonic()
         if self._ends_at is None or now > self._ends_at + EXIT_BUDGET_S:
             self._ends_at = now + EXIT_BUDGET_S
@@ -68,37 +68,37 @@ def _shut_down(batches: _Stoppable, exporter: object) -> None:
             exporter.sender.hurry()
         try:
             batches.shutdown(timeout_millis=int(exit_budget.remaining_s() * 1000))
-        except KeyboardInterrupt:  # a second Ctrl-C ends the wait; without us there would have been none
+        except KeyboardInterrupt:  # a second Ctrl-C ends the wait; without spanloop there is none
             return
 
 
-def _keep_apart_after_fork(exporter: object) -> None:
+def _reset_after_fork(exporter: object) -> None:
     if isinstance(exporter, _HasSender):
         os.register_at_fork(after_in_child=exporter.sender.after_fork)
 
 
 class BoundedSpanProcessor(BatchSpanProcessor):
-    """OpenTelemetry's batch processor with an end in sight."""
+    """OpenTelemetry's batch processor with bounded shutdown."""
 
     def __init__(self, span_exporter: SpanExporter) -> None:
         delay_ms = None if "OTEL_BSP_SCHEDULE_DELAY" in os.environ else _SCHEDULE_DELAY_MS
         super().__init__(span_exporter, schedule_delay_millis=delay_ms)
         self._bounded_exporter = span_exporter
-        _keep_apart_after_fork(span_exporter)
+        _reset_after_fork(span_exporter)
 
     def shutdown(self) -> None:
-        """Flush what the exit budget allows and give up the rest."""
+        """Flush within the exit budget and drop the rest."""
         _shut_down(self._batch_processor, self._bounded_exporter)
 
 
 class BoundedLogProcessor(BatchLogRecordProcessor):
-    """OpenTelemetry's batch processor with an end in sight."""
+    """OpenTelemetry's batch processor with bounded shutdown."""
 
     def __init__(self, exporter: LogRecordExporter) -> None:
         super().__init__(exporter)
         self._bounded_exporter = exporter
-        _keep_apart_after_fork(exporter)
+        _reset_after_fork(exporter)
 
     def shutdown(self) -> None:
-        """Flush what the exit budget allows and give up the rest."""
+        """Flush within the exit budget and drop the rest."""
         _shut_down(self._batch_processor, self._bounded_exporter)

@@ -1,7 +1,7 @@
-"""``reward()``: how well an attempt went, as OpenTelemetry's log event ``gen_ai.evaluation.result``.
+"""``reward()``: score an attempt with OpenTelemetry's log event ``gen_ai.evaluation.result``.
 
-Invariant: a reward that cannot be sent is told on stderr, never raised; a value that is no finite number is not sent,
-because a reward of NaN would poison its whole group.
+Invariant: a reward that cannot be sent is reported on stderr, never raised; only finite numbers are sent, because
+one NaN spoils the advantages of its whole group.
 """
 
 import math
@@ -13,7 +13,7 @@ from opentelemetry._logs import LogRecord, SeverityNumber, get_logger
 
 from spanloop.instrumentation.attempts import attempt_in
 from spanloop.instrumentation.exception_guard import guard
-from spanloop.instrumentation.notice import tell
+from spanloop.instrumentation.notice import print_once
 from spanloop.semconv import attributes as names
 
 _SCOPE_NAME: Final = "spanloop.instrumentation"
@@ -23,24 +23,24 @@ _SCOPE_NAME: Final = "spanloop.instrumentation"
 def reward(
     value: float, *, name: str = "reward", label: str = "", explanation: str = "", response_id: str = ""
 ) -> None:
-    """Say how well it went.
+    """Score an attempt, a span or a model response.
 
-    Inside ``task()`` it scores the attempt; elsewhere the current span, or the model response ``response_id``.
+    Inside ``task()`` the score belongs to the attempt; elsewhere to the current span, or to ``response_id``.
 
     Args:
         value: Higher is better; any finite number (``True`` is 1).
-        name: Which reward, where there are several.
-        label: A word for it, such as ``pass``.
-        explanation: Why.
-        response_id: The model response that it is for (``id`` of a chat completion); empty scores the whole attempt.
+        name: The reward's name, where there are several.
+        label: The score as a word, such as ``pass``.
+        explanation: The reason for the score.
+        response_id: The scored model response (``id`` of a chat completion); empty scores the whole attempt.
     """
     score = float(value)
     if not math.isfinite(score):
-        tell(f"reward({value!r}, name={name!r}) was not sent: expected a finite number; check how it is computed")
+        print_once(f"reward({value!r}, name={name!r}) was not sent: expected a finite number; check how it is computed")
         return
     attempt = attempt_in()
     if attempt is None and not response_id and not trace.get_current_span().get_span_context().is_valid:
-        tell(f"reward({value!r}, name={name!r}) belongs to nothing: call it inside task(), or give response_id")
+        print_once(f"reward({value!r}, name={name!r}) belongs to nothing: call it inside task(), or give response_id")
         return
     optional = {
         names.GEN_AI_EVALUATION_SCORE_LABEL: label,

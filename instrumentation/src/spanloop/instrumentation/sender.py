@@ -1,7 +1,7 @@
-"""Gets one signal's encoded batches to the collector, or gives up in time and says so once.
+"""Send one signal's encoded batches to the collector, with retries until a deadline.
 
-Invariant: ``send()`` never raises; it tries nothing again after the configured timeout, which also bounds each single
-wait on the network. While the process is in a hurry (it exits) it does not wait for anything that has already failed.
+Invariant: ``send()`` never raises; it does not retry after the configured timeout, which also bounds each single
+wait on the network. Once the process exits, it does not retry at all. A loss is reported once.
 """
 
 import gzip
@@ -15,8 +15,8 @@ from http.client import HTTPException
 from typing import Final, NamedTuple
 
 from spanloop.instrumentation.endpoint import Compression, OtlpSettings
-from spanloop.instrumentation.notice import tell
-from spanloop.instrumentation.transport import Answer, Connection
+from spanloop.instrumentation.notice import print_once
+from spanloop.instrumentation.transport import Connection, Response
 
 _RETRYABLE: Final = frozenset({429, 502, 503, 504})
 _FIRST_BACKOFF_S: Final = 0.25
@@ -25,7 +25,7 @@ _CLOSE_TIMEOUT_S: Final = 0.1
 
 
 class Rejected(NamedTuple):
-    """OTLP's partial success: how many records of an accepted request were refused, and why."""
+    """OTLP's partial success: how many records of an accepted request were rejected, and why."""
 
     records: int
     reason: str
@@ -41,44 +41,44 @@ class Sender:
     """Sends encoded batches of one signal.
 
     Args:
-        settings: Where to and how.
-        read_rejected: What a successful answer's body says was refused.
+        settings: The export settings.
+        read_rejected: Parses the rejected records from a successful response's body.
     """
 
     def __init__(self, settings: OtlpSettings, read_rejected: Callable[[bytes], Rejected]) -> None:
         self._settings = settings
         self._read_rejected = read_rejected
         self._connection = Connection(settings.tls)
-        self._in_use = threading.Lock()
+        self._lock = threading.Lock()
         self._hurry = threading.Event()
         self._is_closed = False
 
     def send(self, body: bytes) -> bool:
-        """Send one encoded request. False when it is lost, which has then been told."""
-        with self._in_use:
+        """Send one encoded request. Return False when it is lost; the loss is then reported."""
+        with self._lock:
             return self._send(_compressed(body, self._settings.compression))
 
     def hurry(self) -> None:
-        """The process is about to end: from now on a failure is final."""
+        """Stop retrying, because the process is about to end."""
         self._hurry.set()
 
     def relax(self) -> None:
-        """It goes on after all (a forked child, or a signal that did not end it)."""
+        """Retry again: the process goes on (a forked child, or a signal that did not end it)."""
         self._hurry.clear()
 
     def close(self) -> None:
-        """Give up whatever is under way. Callable from any thread."""
+        """Abort the request in flight. Callable from any thread."""
         self._is_closed = True
         self._hurry.set()
         self._connection.abort()
-        if self._in_use.acquire(timeout=_CLOSE_TIMEOUT_S):
+        if self._lock.acquire(timeout=_CLOSE_TIMEOUT_S):
             self._connection.close()
-            self._in_use.release()
+            self._lock.release()
 
     def after_fork(self) -> None:
-        """Leave the parent's connection to the parent."""
-        self._connection.forget()
-        self._in_use = threading.Lock()
+        """Replace the parent's connection and locks in a forked child."""
+        self._connection.detach()
+        self._lock = threading.Lock()
         self._hurry = threading.Event()
 
     def _send(self, data: bytes) -> bool:
@@ -91,7 +91,7 @@ class Sender:
             wait_s = backoff_s * random.uniform(0.8, 1.2) if failure.retry_in_s == 0 else failure.retry_in_s  # noqa: S311
             backoff_s = min(2 * backoff_s, _MAX_BACKOFF_S)
             if self._is_closed or wait_s is None or time.monotonic() + wait_s > deadline or self._hurry.is_set():
-                self._tell_lost(failure)
+                self._report_lost(failure)
                 return False
             self._hurry.wait(wait_s)
 
@@ -101,35 +101,37 @@ class Sender:
             headers["content-encoding"] = self._settings.compression.value
         try:
             url = self._settings.resolve_url()
-            answer = self._connection.post(url, data, headers, max(timeout_s, 0.001))
+            response = self._connection.post(url, data, headers, max(timeout_s, 0.001))
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             return _Failure(reason, 0.0 if isinstance(error, (OSError, HTTPException)) else None, is_unreachable=True)
-        if 200 <= answer.status < 300:
-            self._tell_rejected(answer)
+        if 200 <= response.status < 300:
+            self._report_rejected(response)
             return None
-        reason = f"HTTP {answer.status} {answer.reason}"
-        return _Failure(reason, _retry_after_s(answer.retry_after) if answer.status in _RETRYABLE else None)
+        reason = f"HTTP {response.status} {response.reason}"
+        return _Failure(reason, _retry_after_s(response.retry_after) if response.status in _RETRYABLE else None)
 
-    def _tell_rejected(self, answer: Answer) -> None:
-        rejected = self._read_rejected(answer.body) if answer.body else None
+    def _report_rejected(self, response: Response) -> None:
+        rejected = self._read_rejected(response.body) if response.body else None
         if rejected is not None and rejected.records:
             where, signal = self._settings.resolve_url(), self._settings.signal
-            tell(f"the collector at {where} refused {rejected.records} records ({signal}): {rejected.reason}")
+            print_once(f"the collector at {where} refused {rejected.records} records ({signal}): {rejected.reason}")
 
-    def _tell_lost(self, failure: _Failure) -> None:
+    def _report_lost(self, failure: _Failure) -> None:
         where = self._settings.resolve_url()
         if failure.is_unreachable:
-            tell(
+            print_once(
                 f"no collector answers at {where} ({failure.reason}): telemetry of this run is lost. Start one with "
                 "`spanloop up`, or point OTEL_EXPORTER_OTLP_ENDPOINT at one"
             )
         else:
-            tell(f"the collector at {where} answered {failure.reason}: telemetry of this run is lost. See its log")
+            print_once(
+                f"the collector at {where} answered {failure.reason}: telemetry of this run is lost. See its log"
+            )
 
 
 def _retry_after_s(value: str) -> float:
-    """Seconds that ``Retry-After`` asks for; 0 (our own backoff) where it asks for nothing readable."""
+    """Return the seconds of ``Retry-After``; 0 (our own backoff) when it is absent or unreadable."""
     try:
         return max(float(value), 0.0)
     except ValueError:
@@ -142,5 +144,7 @@ def _retry_after_s(value: str) -> float:
 
 def _compressed(body: bytes, compression: Compression) -> bytes:
     if compression is Compression.GZIP:
-        return gzip.compress(body, compresslevel=1, mtime=0)  # prompts repeat themselves: 1 gets nearly all of it
+        return gzip.compress(
+            body, compresslevel=1, mtime=0
+        )  # prompts are repetitive: level 1 compresses nearly as well as 9
     return zlib.compress(body) if compression is Compression.DEFLATE else body

@@ -1,4 +1,4 @@
-"""What an app is called when nobody named it: its script, never ``unknown_service``."""
+"""Default service name: the app's script instead of ``unknown_service``."""
 
 import os
 import sys
@@ -12,11 +12,11 @@ _MULTIPROCESSING: Final = "from multiprocessing."
 
 
 def default_service_name(command: Sequence[str] | None = None) -> str:
-    """The script's or module's name in ``command`` (default: how this interpreter was started).
+    """Return the script's or module's name in ``command`` (default: this interpreter's command line).
 
-    ``python app/agent.py`` is ``agent``, ``python -m pkg.tool`` is ``pkg.tool``, a folder or ``__main__.py`` is called
-    after the folder, a console script after itself, a ``multiprocessing`` child like its parent, and what has no name
-    (``-c``, standard input) is ``python``.
+    ``python app/agent.py`` is ``agent``, ``python -m pkg.tool`` is ``pkg.tool``, a folder or its ``__main__.py``
+    is the folder's name, a ``multiprocessing`` child has its parent's name, and ``-c`` and standard input are
+    ``python``.
     """
     arguments = iter((sys.orig_argv if command is None else command)[1:])
     for argument in arguments:
@@ -47,7 +47,7 @@ def names_service_itself(environment: Mapping[str, str]) -> bool:
 def _command_of_parent() -> list[str]:
     try:
         command = Path(f"/proc/{os.getppid()}/cmdline").read_bytes()
-    except OSError:  # no such file system here, or the parent is gone: the child goes without its name
+    except OSError:  # no such file system here, or the parent is gone: the name is unknown
         return []
     return [argument.decode(errors="replace") for argument in command.split(b"\0")[:-1]]
 

@@ -1,8 +1,8 @@
-"""What the configurator hands to OpenTelemetry's own set-up.
+"""Arguments for OpenTelemetry's own set-up.
 
 Invariant: a signal that the user configured (``OTEL_TRACES_EXPORTER``, ``OTEL_LOGS_EXPORTER``, ``OTEL_CONFIG_FILE``) is
-set up as the user said, by OpenTelemetry; ours are only the defaults, the OTLP/HTTP exporters, the stamps and the
-bound on the exit. Metrics are the user's alone. The environment that the app sees is not changed.
+set up by OpenTelemetry as configured; ours are only the defaults, the OTLP/HTTP exporters, the attempt's attributes
+and the exit's time limit. Metrics have no default. The environment that the app sees is not changed.
 """
 
 import os
@@ -19,7 +19,7 @@ from opentelemetry._logs import get_logger_provider
 from spanloop.instrumentation.endpoint import Signal, settings_from_environment
 from spanloop.instrumentation.exporters import SpanloopLogExporter, SpanloopSpanExporter
 from spanloop.instrumentation.lifetime import BoundedLogProcessor, BoundedSpanProcessor
-from spanloop.instrumentation.notice import tell
+from spanloop.instrumentation.notice import print_once
 from spanloop.instrumentation.sender import Sender
 from spanloop.instrumentation.service import default_service_name, names_service_itself
 from spanloop.instrumentation.stamping import AttemptLogProcessor, AttemptSpanProcessor
@@ -32,18 +32,18 @@ _METRICS_ENV: Final = "OTEL_METRICS_EXPORTER"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Arguments for OpenTelemetry's configurator, and what is done after it.
+    """Arguments for OpenTelemetry's configurator, and the steps after it.
 
     Attributes:
         arguments: Keyword arguments of the SDK's configurator.
-        senders: Of the exporters that are ours.
+        senders: The senders of our exporters.
     """
 
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     senders: tuple[Sender, ...] = ()
 
     def finish(self) -> None:
-        """Install what belongs to the whole process."""
+        """Install the flush on termination."""
         Termination(self._flush).install()
 
     def _flush(self) -> None:
@@ -59,22 +59,22 @@ class Plan:
 
 @contextmanager
 def plan_setup() -> Generator[Plan]:
-    """The plan for this process; inside, the environment and the warnings are as OpenTelemetry's set-up needs them."""
+    """Yield the plan for this process; the block runs with the environment that OpenTelemetry's set-up needs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if os.environ.get(_CONFIG_FILE_ENV):
             yield Plan()
-            _add_stamps()
+            _add_attempt_processor()
             return
-        yours = {signal: _exporters_left_to_opentelemetry(signal) for signal in Signal}
+        exporters = {signal: _exporters_left_to_opentelemetry(signal) for signal in Signal}
         overrides = {
-            f"OTEL_{signal.upper()}_EXPORTER": ",".join(names) or "none" for signal, (_, names) in yours.items()
+            f"OTEL_{signal.upper()}_EXPORTER": ",".join(names) or "none" for signal, (_, names) in exporters.items()
         }
         overrides[_METRICS_ENV] = ",".join(_metrics_exporters()) or "none"
         if not os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL"):
             overrides["OTEL_EXPORTER_OTLP_PROTOCOL"] = _HTTP
         with _environment(overrides):
-            yield _plan(with_traces=yours[Signal.TRACES][0], with_logs=yours[Signal.LOGS][0])
+            yield _plan(with_traces=exporters[Signal.TRACES][0], with_logs=exporters[Signal.LOGS][0])
 
 
 def _plan(*, with_traces: bool, with_logs: bool) -> Plan:
@@ -100,36 +100,36 @@ def _plan(*, with_traces: bool, with_logs: bool) -> Plan:
 
 
 def _exporters_left_to_opentelemetry(signal: Signal) -> tuple[bool, list[str]]:
-    """Whether our exporter serves ``signal``, and the names of those that OpenTelemetry sets up besides."""
-    names, http = _exporters_wanted(signal) or ["otlp"], _names_of_otlp_http(signal)
+    """Return whether our exporter serves ``signal``, and the exporters that OpenTelemetry sets up beside it."""
+    names, http = _requested_exporters(signal) or ["otlp"], _otlp_http_names(signal)
     return any(name in http for name in names), [name for name in names if name not in {*http, "none"}]
 
 
 def _metrics_exporters() -> list[str]:
-    """Those that the user wants. An OTLP/HTTP exporter that is not installed must not cost the spans."""
-    names, http = _exporters_wanted("metrics"), _names_of_otlp_http("metrics")
+    """Return the configured exporters of metrics. A missing OTLP/HTTP exporter must not cost the spans."""
+    names, http = _requested_exporters("metrics"), _otlp_http_names("metrics")
     if http.isdisjoint(names) or entry_points(group="opentelemetry_metrics_exporter", name="otlp_proto_http"):
         return names
-    tell(
+    print_once(
         f"no metrics are sent by OTLP/HTTP: {_METRICS_ENV} asks for it, and spanloop does not bring the exporter "
         "(pip install opentelemetry-exporter-otlp-proto-http). Spans and log events are sent"
     )
     return [name for name in names if name not in http]
 
 
-def _exporters_wanted(signal: str) -> list[str]:
+def _requested_exporters(signal: str) -> list[str]:
     named = os.environ.get(f"OTEL_{signal.upper()}_EXPORTER", "").split(",")
     return [name.strip() for name in named if name.strip()]
 
 
-def _names_of_otlp_http(signal: str) -> frozenset[str]:
-    """The exporter names that mean OTLP/HTTP: plain ``otlp`` means what the protocol variables say, by default that."""
+def _otlp_http_names(signal: str) -> frozenset[str]:
+    """Return the exporter names that mean OTLP/HTTP; ``otlp`` does unless a variable sets another protocol."""
     specific = os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL")
     protocol = specific or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or _HTTP
     return frozenset({"otlp", "otlp_proto_http"} if protocol.strip() == _HTTP else {"otlp_proto_http"})
 
 
-def _add_stamps() -> None:
+def _add_attempt_processor() -> None:
     add_span_processor = getattr(trace.get_tracer_provider(), "add_span_processor", None)
     if add_span_processor is not None:
         add_span_processor(AttemptSpanProcessor())
@@ -137,12 +137,12 @@ def _add_stamps() -> None:
 
 @contextmanager
 def _environment(overrides: Mapping[str, str]) -> Generator[None]:
-    before = {name: os.environ.get(name) for name in overrides}
+    previous = {name: os.environ.get(name) for name in overrides}
     os.environ.update(overrides)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             if value is None:
                 os.environ.pop(name, None)
             else:

@@ -1,7 +1,7 @@
-"""Processors that stamp the current attempt's ids on every span and log event.
+"""Processors that set the current attempt's attributes on every span and log event.
 
-Invariant: what the app or an instrumentor set itself is never overwritten, and a failure in here costs the stamp, not
-the span. Apps that set up OpenTelemetry themselves can add these processors to their own providers.
+Invariant: attributes that the app or an instrumentor set are never overwritten, and a failure loses these attributes,
+not the span. Apps that set up OpenTelemetry themselves can add these processors to their own providers.
 """
 
 from opentelemetry.context import Context
@@ -13,7 +13,7 @@ from spanloop.instrumentation.exception_guard import guard
 
 
 class AttemptSpanProcessor(SpanProcessor):
-    """Stamps spans when they start."""
+    """Sets the attributes when a span starts."""
 
     @guard("a span was not stamped with its task", None)
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
@@ -28,7 +28,7 @@ class AttemptSpanProcessor(SpanProcessor):
 
 
 class AttemptLogProcessor(LogRecordProcessor):
-    """Stamps log events when they are emitted."""
+    """Sets the attributes when a log event is emitted."""
 
     @guard("a log event was not stamped with its task", None)
     def on_emit(self, log_record: ReadWriteLogRecord) -> None:

@@ -1,6 +1,6 @@
-"""``task()``: everything inside is one attempt of one task.
+"""``task()``: mark a block or function as one attempt of one task.
 
-Invariant: the user's code runs whatever happens in here, its exceptions pass unchanged, and each entry is a fresh
+Invariant: the user's code runs even if this module fails, its exceptions pass unchanged, and each entry is a new
 episode, also when one ``task()`` object decorates a function that is called many times.
 """
 
@@ -36,7 +36,7 @@ class _Entered(NamedTuple):
 
 
 class TaskContext:
-    """What ``task()`` gives: a context manager (``with`` and ``async with``) and a decorator."""
+    """The result of ``task()``: a context manager (``with`` and ``async with``) and a decorator."""
 
     def __init__(self, task_id: str, session_id: str | None, agent_name: str | None) -> None:
         self._task_id = str(task_id)
@@ -75,37 +75,37 @@ class TaskContext:
         self.__exit__(kind, error, traceback)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Make each call of ``function`` (plain or ``async``) an attempt of its own."""
+        """Make each call of ``function`` (plain or ``async``) a separate attempt."""
         if inspect.iscoroutinefunction(function):
-            return cast("Callable[P, R]", self._around_coroutine(function))
+            return cast("Callable[P, R]", self._wrap_coroutine(function))
 
         @wraps(function)
         def attempt(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self._fresh():
+            with self._new_context():
                 return function(*args, **kwargs)
 
         return attempt
 
-    def _around_coroutine(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    def _wrap_coroutine(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         @wraps(function)
         async def attempt(*args: Any, **kwargs: Any) -> Any:
-            with self._fresh():
+            with self._new_context():
                 return await function(*args, **kwargs)
 
         return attempt
 
-    def _fresh(self) -> TaskContext:
+    def _new_context(self) -> TaskContext:
         return TaskContext(self._task_id, self._session_id, self._agent_name)
 
 
 def task(task_id: str, *, session_id: str | None = None, agent_name: str | None = None) -> TaskContext:
     """Declare that the code inside attempts ``task_id``.
 
-    Opens the span ``task <task_id>`` with a fresh ``spanloop.episode.id``; every span and log event inside carries the
+    Opens the span ``task <task_id>`` with a new ``spanloop.episode.id``; every span and log event inside carries the
     ids, also in other asyncio tasks and (under ``opentelemetry-instrument``) in the threads that it starts.
 
     Args:
-        task_id: Names the task. Attempts of one task form a group, which is what group-relative training compares.
+        task_id: The task's name. Group-relative training compares the attempts of one task.
         session_id: The conversation that the attempt belongs to (``session.id``).
         agent_name: The agent that attempts it (``gen_ai.agent.name``).
 

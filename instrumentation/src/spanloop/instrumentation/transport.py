@@ -1,7 +1,7 @@
-"""One HTTP connection for OTLP requests, over the standard library only.
+"""One HTTP connection for OTLP requests, with the standard library only.
 
-Invariant: nothing in here logs; only ``OSError``, ``HTTPException`` and ``ValueError`` leave it; no single wait is
-longer than it was told to be. The standard library, because ``urllib3`` and ``requests`` write to loggers that the app
+Invariant: nothing is logged; only ``OSError``, ``HTTPException`` and ``ValueError`` are raised; no single wait is
+longer than its timeout. The standard library, because ``urllib3`` and ``requests`` write to loggers that the app
 may have pointed at its stdout, and cost their import. ``abort()`` may be called from any thread and unblocks a request
 in flight.
 """
@@ -15,11 +15,11 @@ from urllib.parse import SplitResult, urlsplit
 
 from spanloop.instrumentation.endpoint import TlsFiles
 
-_MAX_ANSWER_BYTES: Final = 1 << 20
+_MAX_RESPONSE_BYTES: Final = 1 << 20
 
 
-class Answer(NamedTuple):
-    """What came back: status, reason, ``Retry-After`` (empty without one) and the body's beginning."""
+class Response(NamedTuple):
+    """Status, reason, ``Retry-After`` (empty without one) and the first MiB of the body."""
 
     status: int
     reason: str
@@ -28,19 +28,19 @@ class Answer(NamedTuple):
 
 
 class Connection:
-    """A connection that is opened when needed and kept for the next request. Used by one thread at a time."""
+    """A connection that is opened when needed and reused for the next request. Used by one thread at a time."""
 
     def __init__(self, tls: TlsFiles) -> None:
         self._tls = tls
         self._http: HTTPConnection | None = None
         self._url = ""
 
-    def post(self, url: str, body: bytes, headers: dict[str, str], timeout_s: float) -> Answer:
-        """Send ``body`` and read the answer; no single wait on the network is longer than ``timeout_s``.
+    def post(self, url: str, body: bytes, headers: dict[str, str], timeout_s: float) -> Response:
+        """Send ``body`` and read the response; no single wait on the network is longer than ``timeout_s``.
 
         Raises:
             OSError: No connection, or it broke or timed out.
-            http.client.HTTPException: The answer is not HTTP.
+            http.client.HTTPException: The response is not HTTP.
             ValueError: No usable URL or header.
         """
         parts = urlsplit(url)
@@ -51,7 +51,7 @@ class Connection:
             self.close()
             if not is_reused:
                 raise
-        # The server may have closed the idle connection: that says nothing about whether it is there.
+        # The server may have closed the idle connection: that does not mean that it is gone.
         self._prepare(url, parts, timeout_s)
         return self._exchange(parts, body, headers)
 
@@ -61,8 +61,8 @@ class Connection:
         if http is not None:
             http.close()
 
-    def forget(self) -> None:
-        """Drop a connection that belongs to the parent process, without a word on the wire."""
+    def detach(self) -> None:
+        """Drop a connection that belongs to the parent process, without sending anything."""
         http, self._http = self._http, None
         if http is not None and http.sock is not None:
             os.close(http.sock.detach())
@@ -74,7 +74,7 @@ class Connection:
         if sock is not None:
             try:
                 sock.shutdown(socket.SHUT_RDWR)
-            except OSError:  # it is down already, which is what was wanted
+            except OSError:  # it is already shut down
                 return
 
     def _prepare(self, url: str, parts: SplitResult, timeout_s: float) -> bool:
@@ -97,7 +97,7 @@ class Connection:
             context.load_cert_chain(self._tls.client_certificate, self._tls.client_key or None)
         return HTTPSConnection(host, parts.port, timeout=timeout_s, context=context)
 
-    def _exchange(self, parts: SplitResult, body: bytes, headers: dict[str, str]) -> Answer:
+    def _exchange(self, parts: SplitResult, body: bytes, headers: dict[str, str]) -> Response:
         http = self._http
         if http is None:
             raise ConnectionAbortedError("the connection was closed")
@@ -105,10 +105,10 @@ class Connection:
         try:
             http.request("POST", target, body=body, headers=headers)
             response = http.getresponse()
-            content = response.read(_MAX_ANSWER_BYTES)
+            content = response.read(_MAX_RESPONSE_BYTES)
             if response.will_close or not response.isclosed():
                 self.close()
         except BaseException:
             self.close()
             raise
-        return Answer(response.status, response.reason, response.headers.get("Retry-After", ""), content)
+        return Response(response.status, response.reason, response.headers.get("Retry-After", ""), content)

@@ -35,7 +35,7 @@ class MessageRange(NamedTuple):
     end: int
     """Offset after the message."""
     span: Span | None
-    others: tuple[AttributeList, ...] = ()
+    lists: tuple[AttributeList, ...] = ()
     """The attribute lists of a resource or scope."""
 
 

@@ -1,6 +1,6 @@
 """Find the attribute values that ClickHouse's statement for spans cannot read, without checking every value.
 
-Invariant: every such value of a request is values. In the bytes that the protobuf runtime writes, each of them follows
+Invariant: every such value of a request is returned. In the bytes that the protobuf runtime writes, each follows
 certain bytes. Ids and texts may contain these bytes by chance, so each match is verified.
 """
 
@@ -62,15 +62,15 @@ def unsupported_values(request: ExportTraceServiceRequest, body: bytes) -> Seque
         return list(_select(attribute_lists(request), _is_unsupported))
     values: list[LocatedValue] = []
     previous_indexes: Sequence[int] = ()
-    for part, count in ranges:
-        if part.span is None:
-            values += _select(part.others, _is_unsupported)
+    for message, count in ranges:
+        if message.span is None:
+            values += _select(message.lists, _is_unsupported)
             continue
         # Most spans of a sender have them at the same index: checking all attributes takes 9 µs.
-        expected = _unsupported_at(previous_indexes, part.span)
+        expected = _unsupported_at(previous_indexes, message.span)
         if len(expected) < count:
-            expected = list(_select(span_lists(part.span), _is_unsupported))
-            previous_indexes = _indexes(part.span)
+            expected = list(_select(span_lists(message.span), _is_unsupported))
+            previous_indexes = _indexes(message.span)
         values += expected
     return values
 
@@ -85,28 +85,28 @@ def compound_values(request: ExportTraceServiceRequest) -> Sequence[LocatedValue
 
 
 def _ranges_with_candidates(
-    candidates: Iterable[int], values: Iterable[MessageRange]
+    candidates: Iterable[int], messages: Iterable[MessageRange]
 ) -> Sequence[tuple[MessageRange, int]]:
     """Return the messages that contain candidates, and the number of candidates in each."""
-    waiting = deque(candidates)
+    remaining = deque(candidates)
     ranges: list[tuple[MessageRange, int]] = []
-    for part in values:
+    for message in messages:
         count = 0
-        while waiting and waiting[0] < part.end:
-            waiting.popleft()
+        while remaining and remaining[0] < message.end:
+            remaining.popleft()
             count += 1
         if count:
-            ranges.append((part, count))
-        if not waiting:
+            ranges.append((message, count))
+        if not remaining:
             break
     return ranges
 
 
-def _select(lists: Iterable[AttributeList], is_unsupported: Callable[[AnyValue], bool]) -> Iterator[LocatedValue]:
+def _select(lists: Iterable[AttributeList], is_selected: Callable[[AnyValue], bool]) -> Iterator[LocatedValue]:
     for path, pairs in lists:
         for pair in pairs:
             # Most values are non-empty strings: checking for one first saves a third of the cost.
-            if not (value := pair.value).string_value and is_unsupported(value):
+            if not (value := pair.value).string_value and is_selected(value):
                 yield value, path
 
 
