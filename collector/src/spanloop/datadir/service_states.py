@@ -9,11 +9,11 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, read_run_file
 
 SERVICES: Final = {
     "clickhouse": "stores everything",
-    "collector": "takes spans in",
-    "pipeline": "makes episodes",
+    "collector": "receives spans",
+    "pipeline": "converts spans into episodes",
     "gateway": "serves the policy",
     "scheduler": "runs jobs",
-    "dashboard": "shows this",
+    "dashboard": "shows these pages",
 }
 
 

@@ -6,7 +6,7 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from spanloop.dashboard.components.markup import AMBER, BLUE, GREEN, GREY, RED
+from spanloop.dashboard.view_models.formatting import AMBER, BLUE, GREEN, GREY, RED
 
 _HEIGHT: Final = 240
 _ROW: Final = alt.Step(30)

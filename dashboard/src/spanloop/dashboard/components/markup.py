@@ -7,15 +7,9 @@ unescaped. Styles are inline and use translucent greys, so that light and dark t
 from html import escape
 from typing import Final
 
-from spanloop.dashboard.view_models.formatting import count, duration, one_line
+from spanloop.dashboard.view_models.formatting import AMBER, BLUE, GREY, RED, count, duration, one_line
 from spanloop.dashboard.view_models.span_tree import SpanKind, SpanLine
 from spanloop.dashboard.view_models.token_cells import TokenCell
-
-RED: Final = "#e5484d"
-GREEN: Final = "#30a46c"
-BLUE: Final = "#3b82f6"
-AMBER: Final = "#d98a1f"
-GREY: Final = "#8b8d98"
 
 _BAR_COLOURS: Final[dict[SpanKind, str]] = {"llm": BLUE, "tool": AMBER, "agent": GREY, "task": GREY, "other": GREY}
 _MARKDOWN: Final = frozenset("\\`*_[]<>#|~$")

@@ -77,7 +77,7 @@ def _percent(shares: pl.Series) -> str:
 
 def _task(store: Store, tasks: pl.DataFrame) -> None:
     changes = [change for change in CHANGES if tasks.filter(pl.col("change") == change).height]
-    # A task that the address names decides which kind is matching_tasks first.
+    # A task in the URL determines which kind of change is selected first.
     linked_task = tasks.filter(pl.col("task_id") == st.query_params.get("task", ""))
     default = Change(linked_task["change"][0]) if linked_task.height else changes[0]
     change = st.segmented_control(

@@ -9,9 +9,9 @@ from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, episode_pair, tables
-from spanloop.dashboard.components.markup import GREEN, escape_md
+from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page
-from spanloop.dashboard.view_models.formatting import DASH, share
+from spanloop.dashboard.view_models.formatting import DASH, GREEN, share
 from spanloop.store import Store
 from spanloop.training.evaluation import (
     Comparison,

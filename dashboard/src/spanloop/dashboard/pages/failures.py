@@ -131,7 +131,7 @@ def _group_columns(versions: list[str]) -> tables.Columns:
         "tool_name": TextColumn("tool", width=80),
         "message": TextColumn("newest message", width=190),
         "failures": NumberColumn("count", width=55),
-        "recovered": NumberColumn("recovered", help="The episodes continued and did not fail by these", width=80),
+        "recovered": NumberColumn("recovered", help="Episodes continued and did not fail because of these", width=80),
         "trend": BarChartColumn(
             "trend", help="Share of each version's episodes that had it, oldest version first", y_min=0, width=75
         ),

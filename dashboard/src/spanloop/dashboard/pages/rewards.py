@@ -7,9 +7,10 @@ from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import charts, tables
-from spanloop.dashboard.components.markup import GREEN, escape_md
+from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix
 from spanloop.dashboard.queries import policy_versions, training_jobs
+from spanloop.dashboard.view_models.formatting import GREEN
 from spanloop.dashboard.view_models.series import choose_metrics
 from spanloop.dashboard.view_models.version_statistics import component_means, with_intervals
 from spanloop.store import Store

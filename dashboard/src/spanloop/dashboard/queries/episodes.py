@@ -197,7 +197,7 @@ def fetch_token_rows(store: Store, episode: Episode) -> pl.DataFrame:
 def fetch_token_window(
     store: Store, episode: Episode, row_number: int, *, first_token: int, max_tokens: int, prompt_tail: int
 ) -> TokenWindow | None:
-    """Return ``max_tokens`` response tokens of a row from ``first_token`` on, and ``prompt_tail`` prompt tokens."""
+    """Return ``max_tokens`` response tokens from ``first_token`` on, and the last ``prompt_tail`` prompt tokens."""
     frame = store.query(
         "dashboard_trajectory_tokens",
         episode_id=episode.episode_id,

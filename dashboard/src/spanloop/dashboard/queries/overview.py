@@ -1,7 +1,4 @@
-"""Counts over the whole store: episodes, outcomes, tokens and spans since a moment.
-
-All moments are seconds since the epoch; 0 includes everything.
-"""
+"""Counts of the whole store since a moment in seconds since the epoch; 0 includes everything."""
 
 from dataclasses import dataclass
 from datetime import datetime

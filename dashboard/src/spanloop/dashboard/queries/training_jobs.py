@@ -39,7 +39,7 @@ def find_jobs_trained_on(episode_id: str, revision: int) -> list[Job]:
 
 
 def find_source_job(job_id: str | None) -> Job | None:
-    """Return the job that made a version; None for an imported version or a job that is no longer stored."""
+    """Return the job that made a version; None for a version added from outside, or a job no longer stored."""
     if not job_id:
         return None
     try:

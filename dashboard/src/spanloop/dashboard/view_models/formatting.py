@@ -1,10 +1,16 @@
-"""Format numbers, durations and ids for pages. Callers pass the current time."""
+"""Format numbers, durations and ids for pages; colours. Callers pass the current time."""
 
 from datetime import datetime
 from typing import Final
 
 DASH: Final = "\N{EN DASH}"
 """Shown for an unknown value; never for zero."""
+
+RED: Final = "#e5484d"
+GREEN: Final = "#30a46c"
+BLUE: Final = "#3b82f6"
+AMBER: Final = "#d98a1f"
+GREY: Final = "#8b8d98"
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
-from spanloop.dashboard.components.markup import BLUE, GREEN, GREY
+from spanloop.dashboard.view_models.formatting import BLUE, GREEN, GREY
 from spanloop.training.registry import ModelVersion
 
 _INDENT: Final = "\u2003"
