@@ -1,4 +1,4 @@
-"""What the fault tests share: a scene for each test, and the ledgers' lines at the end of the run."""
+"""Fixtures of the fault tests: a scene for each test, and the ledgers' lines at the end of the run."""
 
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -17,34 +17,36 @@ _LINES: Final = pytest.StashKey[list[str]]()
 
 
 @pytest.fixture
-def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
+def print_at_end(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Print a line when the run ends."""
     lines: list[str] = request.config.stash.setdefault(_LINES, [])
     return lines.append
 
 
 @pytest.fixture
-def scene(data_dir: DataDir, tmp_path: Path, address: Address, say: Callable[[str], None]) -> Iterator[Scene]:
-    """A data directory whose collectors write to a database of the test's own, on the session's ClickHouse."""
-    yield from _scene(data_dir, tmp_path, address, say)
+def scene(data_dir: DataDir, tmp_path: Path, address: Address, print_at_end: Callable[[str], None]) -> Iterator[Scene]:
+    """A data directory whose collectors write to the test's database on the session's ClickHouse."""
+    yield from _scene(data_dir, tmp_path, address, print_at_end)
 
 
 @pytest.fixture
-def own_scene(data_dir: DataDir, tmp_path: Path, say: Callable[[str], None]) -> Iterator[Scene]:
-    """A data directory whose embedded ClickHouse the test starts and ends itself."""
-    yield from _scene(data_dir, tmp_path, None, say)
+def own_scene(data_dir: DataDir, tmp_path: Path, print_at_end: Callable[[str], None]) -> Iterator[Scene]:
+    """A data directory whose embedded ClickHouse the test starts and stops."""
+    yield from _scene(data_dir, tmp_path, None, print_at_end)
 
 
-def _scene(data_dir: DataDir, tmp_path: Path, address: Address | None, say: Callable[[str], None]) -> Generator[Scene]:
+def _scene(
+    data_dir: DataDir, tmp_path: Path, address: Address | None, print_at_end: Callable[[str], None]
+) -> Generator[Scene]:
     with Ledger(tmp_path / "ledger") as ledger:
-        opened = Scene(data_dir, ledger, address, say)
-        yield opened
-        opened.close()
+        scene_of_test = Scene(data_dir, ledger, address, print_at_end)
+        yield scene_of_test
+        scene_of_test.close()
 
 
 @pytest.fixture(scope="session")
 def times() -> int:
-    """How much longer the slow scenarios are than by default: SPANLOOP_FAULTS."""
+    """Factor for the length of the slow scenarios: SPANLOOP_FAULTS."""
     return int(os.environ.get("SPANLOOP_FAULTS", "1"))
 
 

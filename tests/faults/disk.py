@@ -1,9 +1,9 @@
 """A disk that fails at its n-th operation, and that forgets at a power cut what was not synced.
 
-`Disk` wraps the calls that a spool makes to the operating system, for the files of one directory only. What it holds
-apart is the *durable image*: the bytes of each file as of its last sync, and the names in each directory as of that
-directory's last sync. `power_cut` makes a directory of that image: the least that a disk may keep. The files themselves
-are the most, which is what another process finds after a kill -9.
+`Disk` wraps the system calls of a spool, for the files of one directory only. It tracks the *durable image*: the bytes
+of each file as of its last sync, and the names in the directory as of the directory's last sync. `power_cut` writes
+that image to a directory: the minimum that a disk keeps. The files themselves are the maximum, which another process
+reads after a kill -9.
 """
 
 import errno
@@ -20,15 +20,15 @@ class Fault(StrEnum):
     """What the n-th operation does instead of succeeding."""
 
     NONE = "none"
-    """It succeeds; `Disk.at_nth` was called before."""
+    """It succeeds, after ``at_nth`` was called."""
     NO_SPACE = "ENOSPC"
     IO_ERROR = "EIO"
     SHORT = "short write"
-    """Half of the bytes are written and the call says so; what cannot be short fails with EIO."""
+    """Half of the bytes are written and the call returns that; other calls fail with EIO."""
     TORN = "torn write"
     """Half of the bytes are written, and the call fails with EIO."""
     LOST = "lost pages"
-    """A sync fails with EIO, and what waited for it is gone: the kernel calls lost pages clean."""
+    """A sync fails with EIO, and the unsynced bytes are lost: the kernel marks lost pages clean."""
 
 
 _ERRNO: Final = {Fault.NO_SPACE: errno.ENOSPC}
@@ -52,22 +52,22 @@ class Disk:
         self._fault = Fault.NONE
         self._at_nth: Callable[[], object] = bool
         self.operations: list[str] = []
-        """What was done since `fail_at`, as ``verb file-kind``."""
+        """The operations since `fail_at`, as ``verb file-kind``."""
         self.failed = ""
         """The n-th operation, once it was reached."""
         self._wrap(patch)
 
     def fail_at(self, nth: int, fault: Fault, *, is_lasting: bool = False, at_nth: Callable[[], object] = bool) -> None:
-        """From now on the n-th operation fails, and with ``is_lasting`` every later one until `mend`."""
+        """Make the n-th operation fail, and with ``is_lasting`` every later one until `repair`."""
         self._fail_at, self._fault, self._is_lasting, self._at_nth = nth, fault, is_lasting, at_nth
         self.operations, self.failed = [], ""
 
-    def mend(self) -> None:
-        """From now on everything succeeds."""
+    def repair(self) -> None:
+        """Make every later operation succeed."""
         self._fail_at = 0
 
     def power_cut(self, target: Path) -> None:
-        """Make a directory of what is durable."""
+        """Write the durable image to a directory."""
         target.mkdir()
         for path in self._names:
             (target / path.name).write_bytes(self._contents.get(path, b""))
@@ -82,7 +82,7 @@ class Disk:
         return is_reached and self._fault is not Fault.NONE and self._can_fail(verb)
 
     def _can_fail(self, verb: str) -> bool:
-        """A full disk can still be read, made smaller and synced."""
+        """Return whether the fault affects this operation; a full disk can still be read, truncated and synced."""
         return self._fault is not Fault.NO_SPACE or verb not in {"read", "cut", "delete"}
 
     def _error(self) -> OSError:
@@ -93,14 +93,14 @@ class Disk:
         real_open = os.open
 
         def opening(path: Any, flags: int, mode: int = 0o777, **named: Any) -> int:
-            found = Path(path)
-            is_ours = self._directory in {found, found.parent}
-            is_new = bool(flags & os.O_CREAT) and not found.exists()
-            if is_ours and is_new and self._is_due("create", found):
+            opened_path = Path(path)
+            is_ours = self._directory in {opened_path, opened_path.parent}
+            is_new = bool(flags & os.O_CREAT) and not opened_path.exists()
+            if is_ours and is_new and self._is_due("create", opened_path):
                 raise self._error()
             fd = real_open(path, flags, mode, **named)
             if is_ours:
-                self._paths[fd] = found
+                self._paths[fd] = opened_path
             return fd
 
         patch.setattr(os, "open", opening)
@@ -133,7 +133,7 @@ class Disk:
                         self._forget(path)
                     raise self._error()
                 if is_directory:
-                    self._names = {each for each in self._directory.iterdir() if each.is_file()}
+                    self._names = {entry for entry in self._directory.iterdir() if entry.is_file()}
                 else:
                     self._contents[path] = path.read_bytes()
 
@@ -143,9 +143,9 @@ class Disk:
         around("fdatasync")
 
     def _forget(self, path: Path) -> None:
-        kept = self._contents.get(path, b"")
+        synced = self._contents.get(path, b"")
         size_bytes = path.stat().st_size
-        path.write_bytes(kept.ljust(size_bytes, b"\0"))
+        path.write_bytes(synced.ljust(size_bytes, b"\0"))
 
     def _wrap_writes(self, patch: pytest.MonkeyPatch) -> None:
         def around(name: str, half: Callable[[Any], Any]) -> None:
@@ -166,8 +166,8 @@ class Disk:
 
         around("write", _half_of_bytes)
         around("pwrite", _half_of_bytes)
-        around("writev", _half_of_pieces)
-        around("pwritev", _half_of_pieces)
+        around("writev", _half_of_buffers)
+        around("pwritev", _half_of_buffers)
 
     def _wrap_names(self, patch: pytest.MonkeyPatch) -> None:
         def around(name: str, verb: str, find: Callable[[Any], Path | None]) -> None:
@@ -190,6 +190,6 @@ def _half_of_bytes(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
 
-def _half_of_pieces(pieces: Sequence[bytes | memoryview]) -> list[bytes]:
-    whole = b"".join(pieces)
-    return [whole[: len(whole) // 2]]
+def _half_of_buffers(buffers: Sequence[bytes | memoryview]) -> list[bytes]:
+    joined = b"".join(buffers)
+    return [joined[: len(joined) // 2]]

@@ -1,16 +1,16 @@
-"""What was sent and what became of it: the one account that every fault is measured by.
+"""The ledger of the fault tests: which spans were sent, and with which outcome.
 
-Every span has an id that is sent for the first time once. Each time that a client sends it is an *attempt*, which is
-acknowledged (200), refused (an answer that says that nothing was taken) or unknown (the
-connection ended without an answer). Afterwards the ledger is compared with what can be found: rows and dead letters.
+Every span has its own id. Each time that a client sends it is an *attempt*, which is acknowledged (200), refused (a
+response that states that nothing was accepted) or unknown (the connection ended without a response). Afterwards the
+ledger is compared with the stored rows and dead letters.
 
 - lost: acknowledged, and neither stored nor a dead letter.
 - unexpected: stored, and never attempted, or refused at every attempt.
-- duplicated: stored more often than attempts that may have been taken. OTLP is at-least-once: a client that sends a
-  request again because its answer was lost makes a new attempt, and both may be stored (the converters leave such a
-  copy out as ``duplicate_span``). What the collector itself sends again, to ClickHouse, must never show.
+- duplicated: stored more often than attempts that may have been accepted. OTLP is at-least-once: a client that retries
+  after a lost response makes a new attempt, and both may be stored (the converters leave such a copy out as
+  ``duplicate_span``). A retry of the collector, to ClickHouse, must never be stored twice.
 
-The file is appended to before a request leaves and after its answer came, one line for each: a letter and the ids.
+A line is appended before each request and after its response: a letter and the ids.
 """
 
 import threading
@@ -27,18 +27,18 @@ _UNKNOWN: Final = "~"
 
 
 class Balance(NamedTuple):
-    """Spans, counted by id; an id counts once in each column."""
+    """Counts of span ids; an id counts at most once in each column."""
 
     attempted: int
     acknowledged: int
     refused: int
-    """Attempted, and refused every time."""
+    """Attempted, and refused at every attempt."""
     unknown: int
-    """Attempted, never acknowledged, and at least once without an answer."""
+    """Attempted, never acknowledged, and at least once without a response."""
     stored: int
     """Rows and dead letters, copies included."""
     resent: int
-    """Attempts beyond the first that may have been taken: copies that a client asks for."""
+    """Attempts beyond the first that may have been accepted: copies that a client sends."""
     lost: int
     unexpected: int
     duplicated: int
@@ -48,15 +48,15 @@ class Balance(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing acknowledged is lost, and nothing is there that should not be."""
+        """Whether no acknowledged span is lost, and no span is unexpected or duplicated."""
         return not (self.lost or self.unexpected or self.duplicated)
 
 
 class Ledger:
-    """An append-only account; safe to share between threads.
+    """An append-only ledger; safe to share between threads.
 
     Args:
-        path: The file, made new.
+        path: The file to create.
         first_id: Ids count upwards from here.
     """
 
@@ -67,36 +67,36 @@ class Ledger:
         self.path = path
 
     def new_ids(self, count: int) -> tuple[int, ...]:
-        """Ids that were never given before."""
+        """Return new ids."""
         with self._lock:
             first, self._next_id = self._next_id, self._next_id + count
         return tuple(range(first, first + count))
 
     def attempted(self, ids: Iterable[int]) -> None:
-        """They are about to leave."""
+        """Record ids that are about to be sent."""
         self._note(_ATTEMPTED, ids)
 
     def acknowledged(self, ids: Iterable[int]) -> None:
-        """The answer says that they are kept."""
+        """Record ids whose response acknowledges them."""
         self._note(_ACKNOWLEDGED, ids)
 
     def refused(self, ids: Iterable[int]) -> None:
-        """The answer says that nothing was taken."""
+        """Record ids whose response refuses them."""
         self._note(_REFUSED, ids)
 
     def unknown(self, ids: Iterable[int]) -> None:
-        """They left, and no answer came."""
+        """Record ids that were sent and got no response."""
         self._note(_UNKNOWN, ids)
 
     def snapshot(self, path: Path) -> Path:
-        """The account as it would be if everything ended now: what has no outcome yet is unknown."""
+        """Copy the ledger as if the run ended now: attempts without an outcome are unknown."""
         with self._lock:
             lines = self.path.read_text(encoding="ascii").splitlines(keepends=True)
         open_ids: Counter[int] = Counter()
         for line in lines:
             outcome, *ids = line.split()
             (open_ids.update if outcome == _ATTEMPTED else open_ids.subtract)(map(int, ids))
-        lines.extend(f"{_UNKNOWN} {each}\n" for each in open_ids.elements())
+        lines.extend(f"{_UNKNOWN} {span_id}\n" for span_id in open_ids.elements())
         path.write_text("".join(lines), encoding="ascii")
         return path
 
@@ -117,35 +117,39 @@ class Ledger:
             self._file.flush()
 
 
-def balance(path: Path, found: Mapping[int, int]) -> Balance:
-    """Compare a ledger's file with how often each id was found.
+def balance(path: Path, stored_counts: Mapping[int, int]) -> Balance:
+    """Compare a ledger's file with how often each id is stored.
 
     Raises:
-        ValueError: An outcome without its attempt: the test's own book-keeping is wrong.
+        ValueError: An attempt has no outcome, or an outcome no attempt, which is a bug of the test.
     """
-    outcomes: dict[str, Counter[int]] = {each: Counter() for each in (_ATTEMPTED, _ACKNOWLEDGED, _REFUSED, _UNKNOWN)}
+    outcomes: dict[str, Counter[int]] = {name: Counter() for name in (_ATTEMPTED, _ACKNOWLEDGED, _REFUSED, _UNKNOWN)}
     for line in path.read_text(encoding="ascii").splitlines():
         outcome, *ids = line.split()
         outcomes[outcome].update(map(int, ids))
     attempted, acknowledged, refused, unknown = outcomes.values()
     settled = acknowledged + refused + unknown
     if settled != attempted:
-        wrong = sorted({*(settled - attempted), *(attempted - settled)})
-        raise ValueError(f"ids {wrong[:10]} of {path}: expected one outcome for each attempt")
-    taken = acknowledged + unknown
+        unbalanced_ids = sorted({*(settled - attempted), *(attempted - settled)})
+        raise ValueError(f"ids {unbalanced_ids[:10]} of {path}: expected one outcome for each attempt")
+    maybe_accepted = acknowledged + unknown
     return Balance(
         attempted=len(attempted),
         acknowledged=len(acknowledged),
-        refused=len(set(attempted) - set(taken)),
+        refused=len(set(attempted) - set(maybe_accepted)),
         unknown=len(set(unknown) - set(acknowledged)),
-        stored=sum(found.values()),
-        resent=taken.total() - len(taken),
-        lost=sum(not found.get(each) for each in acknowledged),
-        unexpected=sum(not taken[each] for each in found),
-        duplicated=sum(max(0, copies - taken[each]) for each, copies in found.items() if taken[each]),
+        stored=sum(stored_counts.values()),
+        resent=maybe_accepted.total() - len(maybe_accepted),
+        lost=sum(not stored_counts.get(span_id) for span_id in acknowledged),
+        unexpected=sum(not maybe_accepted[span_id] for span_id in stored_counts),
+        duplicated=sum(
+            max(0, copies - maybe_accepted[span_id])
+            for span_id, copies in stored_counts.items()
+            if maybe_accepted[span_id]
+        ),
     )
 
 
 def total(balances: Iterable[Balance]) -> Balance:
-    """Of many small runs, each with a ledger of its own."""
+    """Sum the balances of many small runs."""
     return Balance(*map(sum, zip(*balances, strict=True)))

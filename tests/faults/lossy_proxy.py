@@ -1,4 +1,4 @@
-"""A TCP proxy before ClickHouse that, when told to, loses the answers of INSERTs or the ends of their requests."""
+"""A TCP proxy for ClickHouse that drops responses of INSERTs, or truncates their requests, on demand."""
 
 import contextlib
 import socket
@@ -12,20 +12,20 @@ _CHUNK_BYTES: Final = 1 << 16
 
 
 class Loss(StrEnum):
-    """What becomes of an INSERT's answer, once ClickHouse has given it."""
+    """What happens to ClickHouse's response to an INSERT."""
 
     NONE = "none"
     CLOSED = "closed"
-    """The connection ends instead."""
+    """The proxy closes the connection instead."""
     SILENT = "silent"
-    """Nothing comes, and the connection stays."""
+    """The proxy sends nothing and keeps the connection open."""
 
 
 class LossyProxy:
-    """Listens on a port of its own for as long as the block lasts.
+    """Listens on its own port until the block ends.
 
     Args:
-        target_port: ClickHouse's, on the loopback; looked up again for each connection.
+        target_port: ClickHouse's port on loopback.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -34,9 +34,9 @@ class LossyProxy:
         self.port = int(self._listener.getsockname()[1])
         self.loss = Loss.NONE
         self.lost = 0
-        """Answers that were lost."""
+        """Number of dropped responses."""
         self.cut_bytes = 0
-        """What is missing at the end of each INSERT; then both connections end, as when the sender dies."""
+        """Bytes to cut from the end of each INSERT; then both connections close, as when the client dies."""
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
 
@@ -47,8 +47,8 @@ class LossyProxy:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._listener.close()
         with self._lock:
-            for each in self._open:
-                _end(each)
+            for connection in self._open:
+                _close(connection)
 
     def _accept(self) -> None:
         while True:
@@ -65,36 +65,36 @@ class LossyProxy:
                 self._open |= {client, server}
             _Pair(self, client, server).start()
 
-    def lose(self) -> Loss:
-        """Decide about one answer."""
+    def next_loss(self) -> Loss:
+        """Return what to do with a response, and count drops."""
         with self._lock:
             self.lost += self.loss is not Loss.NONE
             return self.loss
 
 
 class _Pair:
-    """One connection's two sides."""
+    """The two sides of one connection."""
 
     def __init__(self, proxy: LossyProxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self._is_inserting = False
 
     def start(self) -> None:
-        threading.Thread(target=self._pass_requests, daemon=True).start()
-        threading.Thread(target=self._pass_answers, daemon=True).start()
+        threading.Thread(target=self._forward_requests, daemon=True).start()
+        threading.Thread(target=self._forward_responses, daemon=True).start()
 
-    def _pass_requests(self) -> None:
+    def _forward_requests(self) -> None:
         with contextlib.suppress(OSError):
             while data := self._client.recv(_CHUNK_BYTES):
                 self._is_inserting = self._is_inserting or _INSERT_MARK in data
                 if _INSERT_MARK in data and self._proxy.cut_bytes:
-                    self._pass_cut(data, self._proxy.cut_bytes)
+                    self._forward_truncated(data, self._proxy.cut_bytes)
                     break
                 self._server.sendall(data)
-        _end(self._server)
+        _close(self._server)
 
-    def _pass_cut(self, data: bytes, cut_bytes: int) -> None:
-        """The head and the beginning of the body, and no more."""
+    def _forward_truncated(self, data: bytes, cut_bytes: int) -> None:
+        """Forward the head and the beginning of the body."""
         head = data.partition(b"\r\n\r\n")[0]
         length = next(
             int(value)
@@ -106,24 +106,24 @@ class _Pair:
             self._server.sendall(data[:left])
             left -= len(data)
             data = self._client.recv(_CHUNK_BYTES) if left > 0 else b""
-        _end(self._client)
+        _close(self._client)
 
-    def _pass_answers(self) -> None:
+    def _forward_responses(self) -> None:
         with contextlib.suppress(OSError):
             while data := self._server.recv(_CHUNK_BYTES):
                 if self._is_inserting:
                     self._is_inserting = False
-                    loss = self._proxy.lose()
+                    loss = self._proxy.next_loss()
                     if loss is Loss.SILENT:
                         while self._server.recv(_CHUNK_BYTES):
                             pass
                     if loss is not Loss.NONE:
                         break
                 self._client.sendall(data)
-        _end(self._client)
+        _close(self._client)
 
 
-def _end(connection: socket.socket) -> None:
+def _close(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()

@@ -1,4 +1,4 @@
-"""ClickHouse is killed, stopped, shut down or out of disk while spans come in, for longer than the spool holds them."""
+"""ClickHouse is killed, stopped, shut down or out of disk while spans arrive, until the spool is full."""
 
 import contextlib
 import os
@@ -17,24 +17,24 @@ from spanloop.embedded_clickhouse.config import ensure_secret
 from .support import MEMORY_CAP_BYTES, TINY_SPOOL, Scene, Senders, kill_clickhouse, wait_for
 
 DISK_MIB = 64
-ANSWER_TIMEOUT_S = 2
+RESPONSE_TIMEOUT_S = 2
 
 
 def wait_for_a_full_spool(senders: Senders, refusals: int = 20) -> None:
-    """Until it answers nothing but 503."""
+    """Wait until the collector responds only 503."""
     enough = senders.statuses[503] + refusals
     wait_for(lambda: senders.statuses[503] >= enough, "the spool to be full")
 
 
 def wait_for_acceptance(senders: Senders, requests: int = 20) -> None:
-    """Until it takes spans again."""
+    """Wait until the collector accepts spans again."""
     enough = senders.statuses[200] + requests
-    wait_for(lambda: senders.statuses[200] >= enough, "the spool to take spans")
+    wait_for(lambda: senders.statuses[200] >= enough, "the spool to accept spans")
 
 
 def test_clickhouse_is_unavailable_for_longer_than_the_spool_holds(own_scene: Scene) -> None:
     collector = own_scene.launch(*TINY_SPOOL)
-    with Senders(collector.url, own_scene.ledger, pause_s=0.02, is_stubborn=True) as senders:
+    with Senders(collector.url, own_scene.ledger, pause_s=0.02, is_retrying=True) as senders:
         wait_for_a_full_spool(senders)
         with EmbeddedClickHouse(own_scene.data_dir, memory_cap_bytes=MEMORY_CAP_BYTES):
             wait_for_acceptance(senders)
@@ -43,9 +43,9 @@ def test_clickhouse_is_unavailable_for_longer_than_the_spool_holds(own_scene: Sc
         clickhouse.start()
         wait_for_acceptance(senders)
     collector.finish()
-    counted = own_scene.settle("clickhouse-away-for-longer-than-the-spool-holds")
+    balance_of_run = own_scene.settle("clickhouse-away-for-longer-than-the-spool-holds")
     clickhouse.stop()
-    assert counted.refused == 0, "what was refused was sent again, and taken in the end"
+    assert balance_of_run.refused == 0, "refused requests were sent again and finally accepted"
 
 
 @pytest.mark.slow
@@ -53,7 +53,7 @@ def test_clickhouse_is_killed(own_scene: Scene, times: int) -> None:
     with EmbeddedClickHouse(own_scene.data_dir, memory_cap_bytes=MEMORY_CAP_BYTES) as clickhouse:
         collector = own_scene.launch(*TINY_SPOOL)
         kills = 10 * times
-        with Senders(collector.url, own_scene.ledger, is_stubborn=True) as senders:
+        with Senders(collector.url, own_scene.ledger, is_retrying=True) as senders:
             for at in range(kills):
                 wait_for_acceptance(senders, requests=5 + 7 * at % 50)
                 kill_clickhouse(clickhouse)
@@ -63,11 +63,11 @@ def test_clickhouse_is_killed(own_scene: Scene, times: int) -> None:
 
 @pytest.mark.slow
 def test_clickhouse_is_stopped_for_longer_than_the_timeouts(own_scene: Scene, times: int) -> None:
-    """The collector gives up waiting and sends the block again, while the first INSERT sleeps in the server."""
+    """The collector times out and inserts the block again, while the first INSERT is suspended in the server."""
     with EmbeddedClickHouse(own_scene.data_dir, memory_cap_bytes=MEMORY_CAP_BYTES) as clickhouse:
-        collector = own_scene.launch(*TINY_SPOOL, answer_timeout_s=ANSWER_TIMEOUT_S)
+        collector = own_scene.launch(*TINY_SPOOL, response_timeout_s=RESPONSE_TIMEOUT_S)
         stops = 4 * times
-        with Senders(collector.url, own_scene.ledger, pause_s=0.01, is_stubborn=True) as senders:
+        with Senders(collector.url, own_scene.ledger, pause_s=0.01, is_retrying=True) as senders:
             for _ in range(stops):
                 wait_for_acceptance(senders)
                 pid = clickhouse.pid
@@ -75,7 +75,7 @@ def test_clickhouse_is_stopped_for_longer_than_the_timeouts(own_scene: Scene, ti
                 os.kill(pid, signal.SIGSTOP)
                 try:
                     wait_for_a_full_spool(senders)
-                    time.sleep(3 * ANSWER_TIMEOUT_S)
+                    time.sleep(3 * RESPONSE_TIMEOUT_S)
                 finally:
                     os.kill(pid, signal.SIGCONT)
         collector.finish()
@@ -106,7 +106,7 @@ def clickhouse_on_a_small_disk(scene: Scene) -> Generator[Path]:
 
 
 def fill(ballast: Path) -> None:
-    """Until there is no room for another byte."""
+    """Write until the disk has no free byte."""
     with ballast.open("wb", buffering=0) as file:
         for size_bytes in (1 << 20, 4096, 1):
             with contextlib.suppress(OSError):
@@ -118,15 +118,15 @@ def fill(ballast: Path) -> None:
 def test_clickhouse_is_out_of_disk_for_longer_than_the_spool_holds(own_scene: Scene, times: int) -> None:
     with clickhouse_on_a_small_disk(own_scene) as disk:
         collector = own_scene.launch(*TINY_SPOOL)
-        # A disk that is full before the tables are there is another story.
+        # A disk that is full before the tables exist is not tested here.
         wait_for(lambda: collector.health()["store"] == "ok", "the tables")
         ballast = disk / "ballast"
         floods = 3 * times
-        with Senders(collector.url, own_scene.ledger, pause_s=0.02, is_stubborn=True) as senders:
+        with Senders(collector.url, own_scene.ledger, pause_s=0.02, is_retrying=True) as senders:
             for _ in range(floods):
                 wait_for_acceptance(senders)
                 fill(ballast)
-                wait_for(lambda: "space" in str(collector.health()["store"]), "ClickHouse to say why")
+                wait_for(lambda: "space" in str(collector.health()["store"]), "ClickHouse to report the full disk")
                 wait_for_a_full_spool(senders)
                 time.sleep(2)
                 ballast.unlink()

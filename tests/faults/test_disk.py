@@ -1,8 +1,8 @@
-"""The n-th operation on the spool's disk fails, for every n; and the power goes, at every n.
+"""The n-th operation on the spool's disk fails, for every n; and the power fails, at every n.
 
-Each run is a small history of appends, blocks and commits. Afterwards the same process goes on, and so do two others:
-one that finds the files as they are (after a kill -9), and one that finds only what was synced (after a power cut).
-ClickHouse is a dictionary here: the first delivery of a block id counts, as its deduplication has it.
+Each run is a short history of appends, blocks and commits. Afterwards the same process continues, and so do two others:
+one reads the files as they are (after a kill -9), one reads only synced bytes (after a power cut). A dictionary stands
+for ClickHouse: the first delivery of a block id counts, as with its deduplication.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ EVERYTHING: Final = 10**6
 ROUNDS: Final = 4
 
 
-class World:
-    """One spool, its ledger, and what was delivered of it."""
+class SpoolRun:
+    """One spool, its ledger, and its delivered blocks."""
 
     def __init__(self, root: Path, disk: Disk, *, is_lasting: bool) -> None:
         self.root = root
@@ -37,11 +37,11 @@ class World:
         self.directory = root / "spool"
         self.ledger = Ledger(root / "ledger")
         self.delivered: dict[str, list[int]] = {}
-        # A disk that refuses to cut back what it may have written keeps it, perhaps: nobody can know.
+        # A disk that fails the truncation of a failed write may keep the write: the outcome is unknown.
         self._settle_failed = self.ledger.unknown if is_lasting else self.ledger.refused
 
     async def live(self, spool: Spool) -> None:
-        """Append; drain behind it; be patient with the disk, but not for ever."""
+        """Append and drain; retry a failed disk operation once."""
         for number in range(ROUNDS):
             await asyncio.gather(*(self._append(spool) for _ in range(2)))
             if number % 2:
@@ -51,7 +51,7 @@ class World:
         ids = self.ledger.new_ids(1)
         self.ledger.attempted(ids)
         try:
-            await spool.append_all([("traces", b"%d" % each + b"." * 40) for each in ids])
+            await spool.append_all([("traces", b"%d" % span_id + b"." * 40) for span_id in ids])
         except SpoolDiskError:
             self._settle_failed(ids)
         else:
@@ -59,7 +59,7 @@ class World:
 
     def _drain_one(self, spool: Spool) -> None:
         batch: Batch | None = None
-        for _ in range(2):  # a disk that fails once is asked again
+        for _ in range(2):  # retry a disk that fails once
             try:
                 batch = batch or spool.read(EVERYTHING)
                 if batch is not None:
@@ -70,7 +70,7 @@ class World:
             return
 
     def images(self, name: str) -> tuple[Path, Path]:
-        """The most and the least that another process may find now."""
+        """Return the maximum and the minimum that another process may read now."""
         most, least = self.root / f"{name}-most", self.root / f"{name}-least"
         most.mkdir()
         for path in self.directory.iterdir():
@@ -81,14 +81,14 @@ class World:
 
 
 class Snapshot(NamedTuple):
-    """What there was at one moment."""
+    """The state at one moment."""
 
     ledger: Path
     delivered: dict[str, list[int]]
     images: tuple[Path, Path]
 
     def balances(self) -> Iterator[Balance]:
-        """Go on from each image."""
+        """Continue from each image, and yield its balance."""
         for image in self.images:
             delivered = dict(self.delivered)
             with Spool(image, max_bytes=EVERYTHING) as spool:
@@ -112,70 +112,70 @@ def count(delivered: dict[str, list[int]]) -> Counter[int]:
 
 
 def run(fault: Fault, nth: int, *, is_lasting: bool = False) -> tuple[str, list[Balance]]:
-    """One history with one fault; the operation that it hit, and the ledgers of all that went on from it."""
+    """Run one history with one fault; return the failed operation, and the balances of all continuations."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder, pytest.MonkeyPatch.context() as patch:
         root = Path(folder)
         disk = Disk(patch, root / "spool")
-        world = World(root, disk, is_lasting=is_lasting)
+        spool_run = SpoolRun(root, disk, is_lasting=is_lasting)
         snapshots: list[Snapshot] = []
 
-        def keep(name: str) -> None:
-            ledger = world.ledger.snapshot(root / f"{name}-ledger")
-            snapshots.append(Snapshot(ledger, dict(world.delivered), world.images(name)))
+        def take_snapshot(name: str) -> None:
+            ledger = spool_run.ledger.snapshot(root / f"{name}-ledger")
+            snapshots.append(Snapshot(ledger, dict(spool_run.delivered), spool_run.images(name)))
 
-        disk.fail_at(nth, fault, is_lasting=is_lasting, at_nth=lambda: keep("then"))
+        disk.fail_at(nth, fault, is_lasting=is_lasting, at_nth=lambda: take_snapshot("then"))
         try:
-            spool = Spool(world.directory, max_bytes=EVERYTHING, segment_bytes=SEGMENT_BYTES)
-        except DataDirectoryError:  # it could not be opened: the next attempt can
-            disk.mend()
-            spool = Spool(world.directory, max_bytes=EVERYTHING, segment_bytes=SEGMENT_BYTES)
-        asyncio.run(world.live(spool))
-        keep("now")
-        disk.mend()
-        drain(spool, world.delivered)
+            spool = Spool(spool_run.directory, max_bytes=EVERYTHING, segment_bytes=SEGMENT_BYTES)
+        except DataDirectoryError:  # the next attempt can open it
+            disk.repair()
+            spool = Spool(spool_run.directory, max_bytes=EVERYTHING, segment_bytes=SEGMENT_BYTES)
+        asyncio.run(spool_run.live(spool))
+        take_snapshot("now")
+        disk.repair()
+        drain(spool, spool_run.delivered)
         assert spool.stats.records == 0
         spool.close()
-        world.ledger.close()
-        balances = [balance(world.ledger.path, count(world.delivered))]
+        spool_run.ledger.close()
+        balances = [balance(spool_run.ledger.path, count(spool_run.delivered))]
         for snapshot in snapshots:
             balances.extend(snapshot.balances())
         return disk.failed, balances
 
 
-def for_every_n(one: Callable[[int], tuple[str, list[Balance]]]) -> tuple[list[str], Balance]:
-    """Until there is no n-th operation any more; the operations, and all ledgers together."""
+def for_every_n(run_once: Callable[[int], tuple[str, list[Balance]]]) -> tuple[list[str], Balance]:
+    """Run for n = 1, 2, … until there is no n-th operation; return the operations and the total balance."""
     operations: list[str] = []
     balances: list[Balance] = []
     for nth in itertools.count(1):
-        operation, found = one(nth)
+        operation, run_balances = run_once(nth)
         if not operation:
             break
         operations.append(operation)
-        for at, each in enumerate(found):
-            assert each.is_clean, f"operation {nth}, {operation}: {each} (the image {at} of what went on from it)"
-        balances.extend(found)
+        for at, result in enumerate(run_balances):
+            assert result.is_clean, f"operation {nth}, {operation}: {result} (continuation {at})"
+        balances.extend(run_balances)
     return operations, total(balances)
 
 
 @pytest.mark.parametrize("is_lasting", [False, True], ids=["once", "from-then-on"])
-@pytest.mark.parametrize("fault", [fault for fault in Fault if fault is not Fault.NONE], ids=lambda each: each.name)
-def test_the_nth_disk_operation_fails(say: Callable[[str], None], fault: Fault, *, is_lasting: bool) -> None:
-    operations, counted = for_every_n(lambda nth: run(fault, nth, is_lasting=is_lasting))
+@pytest.mark.parametrize("fault", [fault for fault in Fault if fault is not Fault.NONE], ids=lambda fault: fault.name)
+def test_the_nth_disk_operation_fails(print_at_end: Callable[[str], None], fault: Fault, *, is_lasting: bool) -> None:
+    operations, balance_of_run = for_every_n(lambda nth: run(fault, nth, is_lasting=is_lasting))
     how = "from then on" if is_lasting else "once"
-    say(f"ledger disk-operation-n-fails ({fault}, {how}, n=1..{len(operations)}): {counted}")
+    print_at_end(f"ledger disk-operation-n-fails ({fault}, {how}, n=1..{len(operations)}): {balance_of_run}")
     assert {"create segment", "write segment", "sync segment", "sync directory", "write cursor", "sync cursor",
             "read segment", "delete segment"} <= set(operations)  # fmt: skip
-    assert counted.acknowledged > 0
+    assert balance_of_run.acknowledged > 0
 
 
-def test_the_power_fails_at_the_nth_disk_operation(say: Callable[[str], None]) -> None:
-    operations, counted = for_every_n(lambda nth: run(Fault.NONE, nth))
-    say(f"ledger power-goes-at-disk-operation-n (n=1..{len(operations)}): {counted}")
-    assert counted.unknown > 0
+def test_the_power_fails_at_the_nth_disk_operation(print_at_end: Callable[[str], None]) -> None:
+    operations, balance_of_run = for_every_n(lambda nth: run(Fault.NONE, nth))
+    print_at_end(f"ledger power-goes-at-disk-operation-n (n=1..{len(operations)}): {balance_of_run}")
+    assert balance_of_run.unknown > 0
 
 
 def test_after_a_failed_sync_the_segment_is_not_trusted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second fdatasync of the same file would succeed, and prove nothing: the kernel has dropped the pages."""
+    """A second fdatasync of the file would succeed without proof: the kernel has dropped the pages."""
     disk = Disk(monkeypatch, tmp_path / "spool")
 
     async def live(spool: Spool) -> None:

@@ -27,19 +27,19 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 
 from ..ports import free_port
 from .ledger import Ledger
-from .support import PATIENCE_S, Scene, Trapped, wait_for
+from .support import TIMEOUT_S, FailpointCollector, Scene, wait_for
 
 JS: Final = Path(__file__).with_name("js")
 NO_REGISTRY: Final = ("ENOTFOUND", "ECONNREFUSED", "EAI_AGAIN", "ETIMEDOUT", "ENETUNREACH", "E401", "E403", "E404")
 UNSENT: Final = "No connection established"
-"""What gRPC says when a request has not left."""
+"""gRPC's error for a request that was not sent."""
 SPANS: Final = 600
 BATCH: Final = 25
 PROTOCOLS: Final = ("http/protobuf", "http/json", "grpc")
 
 
 class Export(NamedTuple):
-    """One batch, from the moment it left to the moment its outcome was known; wall clock, milliseconds."""
+    """One batch, with the times when it was sent and when its outcome was known; wall clock, milliseconds."""
 
     ids: tuple[int, ...]
     left_ms: float
@@ -48,34 +48,34 @@ class Export(NamedTuple):
     error: str = ""
 
 
-class Deaths:
-    """A collector on the same ports through several lives."""
+class RestartingCollector:
+    """A collector that is killed and restarted on the same ports."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._port, self._grpc_port = free_port(), free_port()
         self.kills: list[tuple[float, float]] = []
         self.collector = self._launch()
-        assert self.collector.answers(), self.collector.log.read_text()
+        assert self.collector.is_listening(), self.collector.log.read_text()
 
     def url(self, protocol: str) -> str:
-        """Where an exporter sends spans."""
+        """Return the URL for an exporter."""
         if protocol == "grpc":
             return f"http://127.0.0.1:{self._grpc_port}"
         return f"http://127.0.0.1:{self._port}/v1/traces"
 
     def kill(self) -> None:
-        """kill -9, and start another one at once."""
+        """Send kill -9, and start another collector at once."""
         before_ms = time.time() * 1000
         self.collector.kill()
         self.kills.append((before_ms, time.time() * 1000))
         self.collector = self._launch()
 
-    def _launch(self) -> Trapped:
+    def _launch(self) -> FailpointCollector:
         return self._scene.launch("--grpc-port", str(self._grpc_port), port=self._port)
 
-    def note(self, ledger: Ledger, exports: Sequence[Export]) -> None:
-        """Enter what the exporters did."""
+    def record_exports(self, ledger: Ledger, exports: Sequence[Export]) -> None:
+        """Record the exporters' batches in the ledger."""
         for export in exports:
             for before_ms, after_ms in self.kills:
                 if export.is_delivered and export.left_ms <= after_ms and export.known_ms >= before_ms:
@@ -90,8 +90,8 @@ class Deaths:
                 ledger.unknown(export.ids)
 
 
-class Telling(SpanExporter):
-    """Passes batches on, and keeps what became of them."""
+class RecordingExporter(SpanExporter):
+    """Forwards batches, and records their outcomes."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
@@ -122,39 +122,39 @@ class CountingIds(IdGenerator):
 
 
 PYTHON: Final[dict[str, Callable[[str], SpanExporter]]] = {
-    "http/protobuf": lambda url: ProtoExporter(url, compression=Compression.Gzip, timeout=PATIENCE_S),
-    "http/json": lambda url: JsonExporter(url, timeout=PATIENCE_S),
-    "grpc": lambda url: GrpcExporter(url, insecure=True, compression=GrpcCompression.Gzip, timeout=PATIENCE_S),
+    "http/protobuf": lambda url: ProtoExporter(url, compression=Compression.Gzip, timeout=TIMEOUT_S),
+    "http/json": lambda url: JsonExporter(url, timeout=TIMEOUT_S),
+    "grpc": lambda url: GrpcExporter(url, insecure=True, compression=GrpcCompression.Gzip, timeout=TIMEOUT_S),
 }
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_python_exporter_delivers_every_span_across_a_kill(scene: Scene, protocol: str) -> None:
-    deaths = Deaths(scene)
-    telling = Telling(PYTHON[protocol](deaths.url(protocol)))
+    collector_runs = RestartingCollector(scene)
+    recording_exporter = RecordingExporter(PYTHON[protocol](collector_runs.url(protocol)))
     provider = TracerProvider(
         resource=Resource.create({"service.name": "python"}), id_generator=CountingIds(), shutdown_on_exit=False
     )
     processor = BatchSpanProcessor(
-        telling, max_queue_size=2 * SPANS, max_export_batch_size=BATCH, schedule_delay_millis=20
+        recording_exporter, max_queue_size=2 * SPANS, max_export_batch_size=BATCH, schedule_delay_millis=20
     )
     provider.add_span_processor(processor)
     tracer = provider.get_tracer("test")
     for at in range(SPANS):
         tracer.start_span(f"span {at}", attributes={"at": at, "list": ["a", "b"], "text": "é" * 50}).end()
         if at == SPANS // 2:
-            wait_for(lambda: len(telling.exports) > 1, "the first batches")
-            deaths.kill()
-    assert provider.force_flush(int(PATIENCE_S * 1000))
+            wait_for(lambda: len(recording_exporter.exports) > 1, "the first batches")
+            collector_runs.kill()
+    assert provider.force_flush(int(TIMEOUT_S * 1000))
     provider.shutdown()
-    settle(scene, deaths, telling.exports, f"python-exporter-{protocol}")
+    settle(scene, collector_runs, recording_exporter.exports, f"python-exporter-{protocol}")
 
 
-def settle(scene: Scene, deaths: Deaths, exports: Sequence[Export], scenario: str) -> None:
-    deaths.note(scene.ledger, exports)
-    deaths.collector.finish()
-    counted = scene.settle(f"{scenario} (kills={len(deaths.kills)})")
-    assert counted.acknowledged == SPANS, {export.error for export in exports}
+def settle(scene: Scene, collector_runs: RestartingCollector, exports: Sequence[Export], scenario: str) -> None:
+    collector_runs.record_exports(scene.ledger, exports)
+    collector_runs.collector.finish()
+    balance_of_run = scene.settle(f"{scenario} (kills={len(collector_runs.kills)})")
+    assert balance_of_run.acknowledged == SPANS, {export.error for export in exports}
 
 
 @pytest.fixture(scope="session")
@@ -165,31 +165,31 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("js") / "js"
     shutil.copytree(JS, folder, ignore=shutil.ignore_patterns("node_modules"))
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=1"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode and any(sign in done.stderr for sign in NO_REGISTRY):
-        pytest.skip(f"no npm registry that has the packages can be reached: {done.stderr.strip()[:300]}")
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=600)
+    if completed.returncode and any(sign in completed.stderr for sign in NO_REGISTRY):
+        pytest.skip(f"no npm registry that has the packages can be reached: {completed.stderr.strip()[:300]}")
+    assert completed.returncode == 0, completed.stderr
     return folder
 
 
 def read_exports(process: "subprocess.Popen[str]") -> Iterator[Export]:
-    """What ``send.mjs`` says, line by line."""
+    """Read the lines that ``send.mjs`` prints."""
     assert process.stdout is not None
     for line in process.stdout:
-        said = json.loads(line)
-        yield Export(tuple(said["ids"]), said["left"], said["known"], said["ok"], said["error"])
+        fields = json.loads(line)
+        yield Export(tuple(fields["ids"]), fields["left"], fields["known"], fields["ok"], fields["error"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_the_javascript_exporter_delivers_every_span_across_kills(scene: Scene, packages: Path, protocol: str) -> None:
-    deaths = Deaths(scene)
-    command = ["node", "send.mjs", protocol, deaths.url(protocol), "1", str(SPANS)]
+    collector_runs = RestartingCollector(scene)
+    command = ["node", "send.mjs", protocol, collector_runs.url(protocol), "1", str(SPANS)]
     exports: list[Export] = []
     with subprocess.Popen(command, cwd=packages, stdout=subprocess.PIPE, text=True) as process:
         for export in read_exports(process):
             exports.append(export)
             if len(exports) in {4, 14}:
-                deaths.kill()
+                collector_runs.kill()
     assert process.returncode == 0
-    settle(scene, deaths, exports, f"javascript-exporter-{protocol}")
+    settle(scene, collector_runs, exports, f"javascript-exporter-{protocol}")

@@ -1,4 +1,4 @@
-"""The ledger itself: it must see every kind of mistake, or the tests that lean on it prove nothing."""
+"""The ledger detects every kind of error; the fault tests rely on it."""
 
 import time
 from collections import Counter
@@ -21,7 +21,7 @@ CLEAN = Balance(
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Path:
+def ledger_path(tmp_path: Path) -> Path:
     """Ids 1 and 2 are acknowledged, 3 is refused, 4 is unknown."""
     with Ledger(tmp_path / "ledger") as ledger:
         ids = ledger.new_ids(4)
@@ -34,7 +34,7 @@ def kept(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("stored_ids", "expected"),
     [
         ([1, 2], CLEAN),
         ([1, 2, 4], CLEAN._replace(stored=3)),
@@ -45,10 +45,10 @@ def kept(tmp_path: Path) -> Path:
         ([1, 2, 99], CLEAN._replace(stored=3, unexpected=1)),
     ],
 )
-def test_each_error_is_counted_in_its_column(kept: Path, found: list[int], expected: Balance) -> None:
-    counted = balance(kept, Counter(found))
-    assert counted == expected
-    assert counted.is_clean == (expected[-3:] == (0, 0, 0))
+def test_each_error_is_counted_in_its_column(ledger_path: Path, stored_ids: list[int], expected: Balance) -> None:
+    result = balance(ledger_path, Counter(stored_ids))
+    assert result == expected
+    assert result.is_clean == (expected[-3:] == (0, 0, 0))
 
 
 def test_a_client_retry_is_another_attempt(tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_a_client_retry_is_another_attempt(tmp_path: Path) -> None:
             ledger.attempted(ids)
             settle(ids)
     for copies, duplicated in ((1, 0), (2, 0), (3, 1)):
-        counted = balance(ledger.path, {1: copies})
-        assert (counted.attempted, counted.acknowledged, counted.unknown) == (1, 1, 0)
-        assert (counted.resent, counted.lost, counted.duplicated) == (1, 0, duplicated)
+        result = balance(ledger.path, {1: copies})
+        assert (result.attempted, result.acknowledged, result.unknown) == (1, 1, 0)
+        assert (result.resent, result.lost, result.duplicated) == (1, 0, duplicated)
     assert balance(ledger.path, {}).lost == 1
 
 

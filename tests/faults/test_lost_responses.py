@@ -1,4 +1,4 @@
-"""The INSERT is made and its answer is lost: the same block goes again, at once or after somebody was restarted."""
+"""ClickHouse runs an INSERT and its response is lost: the same block is inserted again, at once or after a restart."""
 
 from collections import Counter
 from dataclasses import replace
@@ -17,9 +17,9 @@ from .lossy_proxy import Loss, LossyProxy
 from .support import (
     MEMORY_CAP_BYTES,
     SMALL_SPOOL,
+    FailpointCollector,
     Scene,
     Senders,
-    Trapped,
     find_ids,
     kill_clickhouse,
     url_of,
@@ -29,15 +29,15 @@ from .support import (
 ROUNDS: Final = pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.slow)])
 
 
-def lose_answers(proxy: LossyProxy, loss: Loss, count: int) -> None:
-    """Until so many more answers were lost."""
+def lose_responses(proxy: LossyProxy, loss: Loss, count: int) -> None:
+    """Wait until ``count`` more responses are lost."""
     enough = proxy.lost + count
     proxy.loss = loss
-    wait_for(lambda: proxy.lost >= enough, "answers to lose")
+    wait_for(lambda: proxy.lost >= enough, "responses to lose")
 
 
-def wait_for_inserts(collector: Trapped) -> None:
-    """Until nothing that is in the spool now waits any more."""
+def wait_for_inserts(collector: FailpointCollector) -> None:
+    """Wait for the next confirmed insert."""
     before = collector.health()["last_insert"]
     wait_for(lambda: collector.health()["last_insert"] != before, "an insert")
 
@@ -48,7 +48,7 @@ def test_a_response_is_lost_and_the_block_is_inserted_again(scene: Scene, times:
         collector = scene.launch(*SMALL_SPOOL, url=url_of(scene.address, proxy.port))
         with Senders(collector.url, scene.ledger, pause_s=0.02):
             for _ in range(rounds * times):
-                lose_answers(proxy, Loss.CLOSED, 2)
+                lose_responses(proxy, Loss.CLOSED, 2)
                 proxy.loss = Loss.NONE
                 wait_for_inserts(collector)
         collector.finish()
@@ -63,14 +63,14 @@ def test_a_response_is_lost_and_the_collector_is_restarted(scene: Scene, times: 
             collector = scene.launch(*SMALL_SPOOL, url=url_of(scene.address, proxy.port))
             with Senders(collector.url, scene.ledger, pause_s=0.02):
                 wait_for_inserts(collector)
-                lose_answers(proxy, Loss.SILENT, 1)
+                lose_responses(proxy, Loss.SILENT, 1)
                 collector.kill()
     scene.launch().finish()
     assert scene.settle(f"answer-lost-collector-restarted (rounds={rounds * times})").acknowledged > 0
 
 
 def test_a_request_that_ends_between_two_records_stores_none_of_them(scene: Scene) -> None:
-    """What came of it is a whole request to protobuf; only HTTP can tell. The block goes again, and is stored once."""
+    """The truncated body is a valid protobuf request; only HTTP detects it. The retried block is stored once."""
     bodies = [trace_request(each).SerializeToString() for each in scene.ledger.new_ids(10)]
     assert len({len(body) for body in bodies}) <= 2, "ids of one and of two digits"
     batch = Batch("ab" * 16, tuple(Record("traces", body, at, 0) for at, body in enumerate(bodies, 1)))
@@ -96,7 +96,7 @@ def test_a_response_is_lost_and_clickhouse_is_restarted(own_scene: Scene, times:
             with Senders(collector.url, own_scene.ledger, pause_s=0.02):
                 for _ in range(5 * times):
                     wait_for_inserts(collector)
-                    lose_answers(proxy, Loss.CLOSED, 1)
+                    lose_responses(proxy, Loss.CLOSED, 1)
                     kill_clickhouse(clickhouse)
                     proxy.loss = Loss.NONE
             collector.finish()

@@ -1,6 +1,6 @@
-"""A segment that is cut at every byte, or flipped at every bit: what is whole is delivered, all else is set aside.
+"""Truncate a segment at every byte, and flip every bit: complete records are delivered, the rest is quarantined.
 
-In the ledger a record that the damage hit is of unknown outcome: the spool counts it and keeps what is left of it.
+In the ledger a damaged record has an unknown outcome: the spool counts it and keeps its remaining bytes.
 """
 
 import shutil
@@ -21,7 +21,7 @@ SIZE_BYTES: Final = ENDS[-1]
 
 @contextmanager
 def damages() -> Generator[Callable[[Callable[[bytes], bytes]], tuple[list[bytes], int]]]:
-    """Damages one copy after the other of the same spool, and drains it: (bodies, quarantined)."""
+    """Yield a function that damages a copy of the spool, drains it, and returns (bodies, quarantined)."""
     with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
         intact, copied = Path(folder, "intact"), Path(folder, "copy")
         fill(intact, BODIES)
@@ -30,9 +30,9 @@ def damages() -> Generator[Callable[[Callable[[bytes], bytes]], tuple[list[bytes
             shutil.copytree(intact, copied)
             segment = the_segment(copied)
             segment.write_bytes(change(segment.read_bytes()))
-            found = drain(copied)
+            drained = drain(copied)
             shutil.rmtree(copied)
-            return found
+            return drained
 
         yield damage
 
@@ -47,39 +47,39 @@ def flip(content: bytes, *, offset: int, bit: int) -> bytes:
     return bytes(changed)
 
 
-def account(whole: Sequence[bytes], found: Sequence[bytes]) -> Balance:
-    """Of one damaged copy."""
+def balance_of_copy(complete: Sequence[bytes], drained: Sequence[bytes]) -> Balance:
+    """Return the balance of one damaged copy."""
     return Balance(
         attempted=len(BODIES),
-        acknowledged=len(whole),
+        acknowledged=len(complete),
         refused=0,
-        unknown=len(BODIES) - len(whole),
-        stored=len(found),
+        unknown=len(BODIES) - len(complete),
+        stored=len(drained),
         resent=0,
-        lost=len(set(whole) - set(found)),
-        unexpected=len(set(found) - set(BODIES)),
-        duplicated=len(found) - len(set(found)),
+        lost=len(set(complete) - set(drained)),
+        unexpected=len(set(drained) - set(BODIES)),
+        duplicated=len(drained) - len(set(drained)),
     )
 
 
-def test_truncation_at_every_byte_keeps_every_complete_record(say: Callable[[str], None]) -> None:
+def test_truncation_at_every_byte_keeps_every_complete_record(print_at_end: Callable[[str], None]) -> None:
     balances: list[Balance] = []
     with damages() as damage:
         for size in range(SIZE_BYTES):
             bodies, quarantined = damage(partial(cut, size=size))
-            whole = list(BODIES[: sum(end <= size for end in ENDS[1:])])
-            assert (bodies, quarantined) == (whole, 0 if size in ENDS else 1), f"truncated at byte {size}"
-            balances.append(account(whole, bodies))
-    say(f"ledger segment-truncated-at-each-of-{SIZE_BYTES}-bytes: {total(balances)}")
+            complete = list(BODIES[: sum(end <= size for end in ENDS[1:])])
+            assert (bodies, quarantined) == (complete, 0 if size in ENDS else 1), f"truncated at byte {size}"
+            balances.append(balance_of_copy(complete, bodies))
+    print_at_end(f"ledger segment-truncated-at-each-of-{SIZE_BYTES}-bytes: {total(balances)}")
 
 
-def test_every_flipped_bit_loses_at_most_one_record(say: Callable[[str], None]) -> None:
+def test_every_flipped_bit_loses_at_most_one_record(print_at_end: Callable[[str], None]) -> None:
     balances: list[Balance] = []
     with damages() as damage:
         for offset, bit in product(range(SIZE_BYTES), range(8)):
             bodies, quarantined = damage(partial(flip, offset=offset, bit=bit))
             hit = sum(end <= offset for end in ENDS[1:])
-            whole = [body for number, body in enumerate(BODIES) if number != hit]
-            assert (bodies, quarantined) == (whole, 1), f"flipped bit {bit} of byte {offset}"
-            balances.append(account(whole, bodies))
-    say(f"ledger segment-flipped-at-{len(balances)}-bits-of-{SIZE_BYTES}-bytes: {total(balances)}")
+            complete = [body for number, body in enumerate(BODIES) if number != hit]
+            assert (bodies, quarantined) == (complete, 1), f"flipped bit {bit} of byte {offset}"
+            balances.append(balance_of_copy(complete, bodies))
+    print_at_end(f"ledger segment-flipped-at-{len(balances)}-bits-of-{SIZE_BYTES}-bytes: {total(balances)}")
