@@ -11,12 +11,15 @@ from spanloop.collector.otlp.envelope import EVENT, LINK, RESOURCE, SCOPE, SPAN
 from spanloop.collector.otlp.schema import insert_statement, messages
 
 INSERT_SPANS = (files("spanloop.store") / "queries" / "collector_insert_spans.sql").read_text(encoding="utf-8")
-OUR_NAMES = {"ExportTraceServiceRequest": "Request", "KeyValue": "Pair", "AnyValue": "Value"}
-OUR_NAMES |= {"InstrumentationScope": "Scope"}
+OUR_NAMES = {
+    "ExportTraceServiceRequest": "Request", "KeyValue": "Pair", "AnyValue": "Value", "InstrumentationScope": "Scope"
+}  # fmt: skip
 SHALLOW = {"array_value": "bytes"}
 SAME_ON_THE_WIRE = {"enum": "int32"}
-TYPES = {1: "double", 3: "int64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool", 9: "string", 12: "bytes"}
-TYPES |= {13: "uint32", 14: "enum"}
+TYPES = {
+    1: "double", 3: "int64", 5: "int32", 6: "fixed64", 7: "fixed32", 8: "bool", 9: "string", 12: "bytes", 13: "uint32",
+    14: "enum",
+}  # fmt: skip
 
 
 def compare(ours: str, descriptor: Descriptor) -> set[str]:
