@@ -2,7 +2,6 @@
 SELECT
     toString(status) AS status,
     error,
-    num_files AS files,
     total_size AS size_bytes,
     bytes_read AS read_bytes
 FROM system.backups
