@@ -52,7 +52,7 @@ class CollectorProcess:
 
     @property
     def url(self) -> str:
-        """Where it answers; waits until it does."""
+        """The collector's URL; waits until it listens."""
         deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline and self.process.poll() is None:
             running = self._data_dir.running("collector")
@@ -68,7 +68,7 @@ class CollectorProcess:
         return report
 
     def post(self, body: bytes, path: str = "/v1/traces", **headers: str) -> httpx.Response:
-        """``authorization`` and the like as keywords."""
+        """Post a body; keywords are headers, such as ``authorization``."""
         return httpx.post(
             f"{self.url}{path}", content=body, headers={"content-type": PROTOBUF} | headers, timeout=TIMEOUT_S
         )
@@ -101,11 +101,11 @@ class App:
         return await self.client.post(path, content=body, headers={"content-type": "application/x-protobuf"} | named)
 
     def spooled(self) -> list[tuple[str, bytes]]:
-        """What was accepted."""
+        """The accepted requests in the spool."""
         return [(signal_of(kind), body) for kind, body in self._records() if kind != dead_letters.KIND]
 
     def dead_letters(self) -> list[DeadLetter]:
-        """What was not."""
+        """The dead letters in the spool."""
         bodies = [body for kind, body in self._records() if kind == dead_letters.KIND]
         return [letter for body in bodies for letter in dead_letters.decode(body)]
 

@@ -1,4 +1,4 @@
-"""The HTTP face: what OTLP demands of a server, and what is on disk when it answers."""
+"""The HTTP app: OTLP's requirements for a server, and the spool's content when a request is acknowledged."""
 
 import asyncio
 import gzip
@@ -240,7 +240,7 @@ async def test_a_full_spool_sends_retry_after(app: App) -> None:
 
 
 async def test_a_full_spool_reads_a_body_to_its_end_and_stores_nothing(app: App) -> None:
-    """A sender hears why it is refused only when it could send everything."""
+    """Many clients read the response only after they sent the whole body."""
     await app.spool.append("traces", bytes(2**21 - 4096))
     sent = 0
 

@@ -1,4 +1,4 @@
-"""Keys at the collector's doors."""
+"""API keys and scopes on every route of the collector."""
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
 

@@ -1,4 +1,4 @@
-"""Dead letters from the door to the table and back: nothing that was refused is gone."""
+"""Dead letters from the request to the table and back: no rejected item is lost."""
 
 import subprocess
 import sys
@@ -91,7 +91,10 @@ def test_a_dead_letter_is_stored_listed_and_replayed(
 
     assert spanloop("replay").returncode == 2
     again = spanloop("replay", "--all")
-    assert (again.returncode, again.stdout) == (1, b"1 replayed, 2 refused again\n")  # ClickHouse says no only later
+    assert (again.returncode, again.stdout) == (
+        1,
+        b"1 replayed, 2 refused again\n",
+    )  # ClickHouse refuses it only at the insert
     wait_for(lambda: len(spanloop("list").stdout.splitlines()) == 4, "the one to be refused again, unmarked")
     connection.command(f"ALTER TABLE {table} DROP CONSTRAINT c", doing="being lenient")
     secret = KeyRing(data_dir).create("sender", [Scope.INGEST]).secret

@@ -1,4 +1,4 @@
-"""OTLP over gRPC: the road of HTTP, with gRPC's own answers, and OpenTelemetry's own exporter."""
+"""OTLP over gRPC: HTTP's request pipeline, gRPC's status codes, and OpenTelemetry's exporter."""
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
 

@@ -1,4 +1,4 @@
-"""Requests that nobody should send: each is accepted or refused by name, and what is accepted ClickHouse takes."""
+"""Hostile requests: each is accepted or refused with a reason, and ClickHouse stores every accepted item."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Rows that ClickHouse refuses for good: found, kept as dead letters, and never in their neighbours' way."""
+"""Rows that ClickHouse refuses permanently become dead letters, and the other rows are stored."""
 
 import base64
 import os
@@ -84,10 +84,10 @@ def test_a_crash_at_any_insert_stores_nothing_twice(
     *,
     address: Address,
 ) -> None:
-    """The n-th insert ends with its answer lost; then the table takes everything, and the block goes again."""
+    """The n-th insert loses its response; then the table accepts everything, and the block is inserted again."""
     with Faults.open(address) as store:
         store.plan, store.log = [*([""] * (attempts - 1)), "answer lost"], []
-        with suppress(StoreError):  # an insert that is refused has no answer to lose: then the block is done
+        with suppress(StoreError):  # a refused insert has no response to lose: then the block is done
             strategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).insert(store)
         connection.command(f"ALTER TABLE {strict} DROP CONSTRAINT c", doing="being lenient")
         strategy(RefusedRanges(tmp_path / "refused")).prepare(BLOCK).insert(store)

@@ -1,4 +1,4 @@
-"""Writing a request again takes no fresh pages from the kernel once the allocator was told to keep some."""
+"""A repeated write takes no new pages from the kernel when malloc keeps freed memory."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Whole collectors: ClickHouse comes late, a port that is taken, a sender that goes away, a clean stop."""
+"""Collector processes: a late ClickHouse, a used port, a client that disconnects, a clean stop."""
 # pyright: reportPrivateUsage=false
 
 import os
@@ -169,7 +169,7 @@ def test_sigterm_while_clickhouse_hangs_stops_in_time(launch: Launcher, data_dir
         assert data_dir.running("collector") is None
         again: CollectorProcess = launch()
         wait_for(lambda: embedded_ids(data_dir) == [1], "the span")
-        assert again.url  # it answers, so it has its signal handlers
+        assert again.url  # it listens, so its signal handlers are set
         assert again.terminate() == 0
         assert embedded_ids(data_dir) == [1], "the retry doubled it"
 

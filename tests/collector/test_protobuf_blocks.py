@@ -1,4 +1,4 @@
-"""Spans that ClickHouse parses itself: exactly the rows that Python makes, exactly once."""
+"""Spans that ClickHouse parses: the same rows as from Python, stored once."""
 
 import json
 import struct
@@ -188,7 +188,7 @@ def test_a_block_that_is_inserted_again_is_stored_once(store: Store, connection:
 
 
 async def test_a_block_of_the_spool_is_sent_from_disk(tmp_path: Path) -> None:
-    """However large a block is, no more than a piece of it is in memory."""
+    """At most one chunk of a block is in memory."""
     with Spool(tmp_path / "spool", max_bytes=64 * MIB) as spool:
         bodies = [bytes([at]) * (MIB // 8) for at in range(128)]
         await spool.append_all([("traces 1", body) for body in bodies])
@@ -230,7 +230,7 @@ def test_a_server_that_cannot_read_protobuf_gets_rows(
         store.execute("pipeline_nonsense")
 
     monkeypatch.setattr(store, "insert_from", nonsense)
-    with pytest.raises(StoreError, match="pipeline_nonsense"):  # no word of ClickHouse: nothing to conclude from it
+    with pytest.raises(StoreError, match="pipeline_nonsense"):  # not ClickHouse's error: no conclusion
         prepared.insert(store)
     monkeypatch.undo()
     spoiled = prepared._replace(request=Bodies([Record("traces", b"\xff", 1, 0), *prepared.traces.records]))

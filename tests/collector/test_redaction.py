@@ -1,4 +1,4 @@
-"""What nobody may store gets past no door, whatever it is wrapped in, and the rest stays what it was."""
+"""Redaction on every route and in every encoding; everything else is unchanged."""
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
 
@@ -349,7 +349,7 @@ def test_bytes_that_cannot_be_parsed_are_withheld(escaped: str) -> None:
 
 
 async def test_every_route_redacts(data_dir: DataDir, address: Address, launch: Launcher, clickhouse_url: str) -> None:
-    """A real collector: HTTP, gRPC, JSON, scores, what is refused; and what it says of it."""
+    """A real collector: HTTP, gRPC, JSON, scores, dead letters, and the health report."""
     rules_file(data_dir.path, 'builtin = ["emails"]')
     collector = launch(clickhouse_url)
     body = request_with("span", text("k", f"mail {EMAIL}")).SerializeToString()

@@ -1,4 +1,4 @@
-"""``POST /v1/scores``: each score for itself, on disk before the answer, and the last write of a key in the store."""
+"""``POST /v1/scores``: scores are validated alone and on disk when acknowledged; the last write of a key counts."""
 
 import json
 from collections.abc import Mapping

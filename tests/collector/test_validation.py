@@ -1,4 +1,4 @@
-"""The door: one bad item never costs its neighbours, and everything is counted."""
+"""Validation: an invalid item is rejected alone, and every item is counted."""
 
 from collections.abc import Callable
 
@@ -218,7 +218,7 @@ def test_any_bytes_are_validated_or_malformed(body: bytes, signal: Signal) -> No
 
 @given(st.data())
 def test_any_flipped_request_keeps_its_count(data: st.DataObject) -> None:
-    """Whatever a flipped bit does, what is accepted parses again and nothing is counted twice."""
+    """After any bit flip, the accepted body parses again and no item is counted twice."""
     request = ExportTraceServiceRequest()
     spans = request.resource_spans.add().scope_spans.add().spans
     for at in range(1, 4):

@@ -1,4 +1,4 @@
-"""The writer between a real spool and a real store, with the faults that only the moment between them knows."""
+"""The writer between a real spool and a real store, with faults between insert and commit."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ SETTINGS = Settings(linger_s=0.01, block_bytes=300, drain_timeout_s=60)
 
 
 class Faults(Store):
-    """A real store whose inserts fail as the test says: before they are made, or after, with the answer lost."""
+    """A real store whose inserts fail as planned: before they run, or after, with the response lost."""
 
     plan: list[str]
     log: list[tuple[str, str]]
@@ -52,7 +52,7 @@ class Faults(Store):
 
 
 class Rig:
-    """One spool, one writer, and what became of it."""
+    """One spool and one writer, with the writer's state."""
 
     def __init__(
         self, directory: Path, address: Address, plan: list[str], *, strategy: BlockStrategy | None = None
