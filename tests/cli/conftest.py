@@ -1,4 +1,4 @@
-"""Runs the ``spanloop`` command as a person does: as a process."""
+"""Run the ``spanloop`` command as a process."""
 
 import os
 import subprocess
@@ -14,13 +14,13 @@ from .support import SPANLOOP, Run
 
 @pytest.fixture
 def spanloop(tmp_path: Path) -> Run:
-    """``spanloop ARGUMENTS`` on a data directory of the test's own."""
+    """``spanloop ARGUMENTS`` on a data directory of the test."""
 
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         command = [str(SPANLOOP), *arguments]
-        own = {"SPANLOOP_DATA_DIR": str(tmp_path / "data"), "COLUMNS": "200", **environment}
+        variables = {"SPANLOOP_DATA_DIR": str(tmp_path / "data"), "COLUMNS": "200", **environment}
         return subprocess.run(
-            command, env={**os.environ, **own}, capture_output=True, text=True, timeout=200, check=False
+            command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=200, check=False
         )
 
     return run
@@ -28,7 +28,7 @@ def spanloop(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def spanloop_on_store(spanloop: Run, address: Address) -> Run:
-    """The same on a database of the test's own, instead of a server that each command starts and stops."""
+    """The same on a database of the test, instead of a server that each command starts and stops."""
     user = f"{address.user}:{address.password}"
     url = f"{address.scheme}://{user}@{address.host}:{address.port}/{address.database}"
 

@@ -1,4 +1,4 @@
-"""What the tests of the whole command share."""
+"""Helpers for tests that run the whole command."""
 
 import signal
 import subprocess
@@ -46,8 +46,8 @@ class Up:
         )
 
     def pid_of(self, service: str) -> int | None:
-        found = read_run_file(self.data_dir, service)
-        return None if found is None else found.pid
+        running = read_run_file(self.data_dir, service)
+        return None if running is None else running.pid
 
     def is_ready(self) -> bool:
         assert self.process.poll() is None, self.process.communicate()

@@ -1,4 +1,4 @@
-"""What a person sees who types a command: help that teaches, errors with a next step, exit codes."""
+"""Errors, help and exit codes of the command line."""
 
 import errno
 import os
@@ -49,11 +49,11 @@ DOCS = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_explains_itself(spanloop: Run, command: list[str]) -> None:
-    done = spanloop(*command, "--help")
-    assert done.returncode == 0
-    assert "Usage" in done.stdout
-    assert len(done.stdout.splitlines()) > 5
-    assert "Example: spanloop" in done.stdout
+    completed = spanloop(*command, "--help")
+    assert completed.returncode == 0
+    assert "Usage" in completed.stdout
+    assert len(completed.stdout.splitlines()) > 5
+    assert "Example: spanloop" in completed.stdout
 
 
 def test_help_imports_no_heavy_part() -> None:
@@ -62,8 +62,8 @@ def test_help_imports_no_heavy_part() -> None:
         "heavy = {'torch', 'ray', 'verl', 'polars', 'pyarrow', 'clickhouse_connect', 'streamlit', 'sqlalchemy'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == "[]"
 
 
 def test_docs_show_the_help_as_it_is() -> None:
@@ -77,9 +77,9 @@ def test_version(spanloop: Run) -> None:
 
 
 def test_status_without_anything_running_says_how_to_start(spanloop: Run) -> None:
-    done = spanloop("status")
-    assert done.returncode == 3
-    assert "spanloop up" in done.stdout
+    completed = spanloop("status")
+    assert completed.returncode == 3
+    assert "spanloop up" in completed.stdout
 
 
 def test_lists_are_empty_with_a_hint(spanloop: Run) -> None:
@@ -89,21 +89,21 @@ def test_lists_are_empty_with_a_hint(spanloop: Run) -> None:
 
 
 def test_an_unknown_model_is_one_message_and_no_traceback(spanloop: Run) -> None:
-    done = spanloop("train", "nobody")
-    assert done.returncode != 0
-    assert "nobody" in done.stderr
-    assert "next:" in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = spanloop("train", "nobody")
+    assert completed.returncode != 0
+    assert "nobody" in completed.stderr
+    assert "next:" in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 def test_settings_that_do_not_fit_are_named(spanloop: Run) -> None:
-    done = spanloop("train", "tiny", "--steps", "0", "--min-reward", "1")
-    assert done.returncode == 2
-    assert "steps" in done.stderr
+    completed = spanloop("train", "tiny", "--steps", "0", "--min-reward", "1")
+    assert completed.returncode == 2
+    assert "steps" in completed.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["train", "tiny", "--at", "2020-01-01"], "has passed"),
         (["train", "tiny", "--at", "2099-01-01", "--cron", "0 3 * * *"], "not both"),
@@ -114,26 +114,26 @@ def test_settings_that_do_not_fit_are_named(spanloop: Run) -> None:
     ],
     ids=["past", "two times", "wait for later", "port too high", "port zero", "open quote"],
 )
-def test_arguments_that_make_no_sense_are_refused(spanloop: Run, arguments: list[str], said: str) -> None:
-    done = spanloop(*arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+def test_arguments_that_make_no_sense_are_refused(spanloop: Run, arguments: list[str], message: str) -> None:
+    completed = spanloop(*arguments)
+    assert completed.returncode == 2
+    assert message in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 def test_one_port_for_two_services_is_refused_before_anything_starts(spanloop: Run) -> None:
     port = str(free_port())
-    done = spanloop("up", "--collector-port", port, "--gateway-port", port)
-    assert done.returncode == 3
-    assert "requested twice" in done.stderr
-    assert "starting" not in done.stderr
+    completed = spanloop("up", "--collector-port", port, "--gateway-port", port)
+    assert completed.returncode == 3
+    assert "requested twice" in completed.stderr
+    assert "starting" not in completed.stderr
 
 
 def test_up_with_an_unknown_model_starts_nothing(spanloop: Run) -> None:
-    done = spanloop("up", "--model", "nobody")
-    assert done.returncode == 1
-    assert "nobody" in done.stderr
-    assert "starting" not in done.stderr
+    completed = spanloop("up", "--model", "nobody")
+    assert completed.returncode == 1
+    assert "nobody" in completed.stderr
+    assert "starting" not in completed.stderr
 
 
 def test_a_full_disk_is_one_message(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,37 +151,37 @@ def test_a_data_directory_of_another_layout_is_refused(spanloop: Run, tmp_path: 
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "version.json").write_text('{"layout": 999, "spanloop": "9.9"}')
-    done = spanloop("up", "--no-dashboard")
-    assert done.returncode == 4
-    assert "999" in done.stderr
-    assert "next:" in done.stderr
+    completed = spanloop("up", "--no-dashboard")
+    assert completed.returncode == 4
+    assert "999" in completed.stderr
+    assert "next:" in completed.stderr
 
 
 def test_doctor_names_the_command_that_mends_a_missing_serving_environment(spanloop: Run, tmp_path: Path) -> None:
-    done = spanloop("doctor", SPANLOOP_SERVING_VENV=str(tmp_path / "nowhere"))
-    assert done.returncode == 1
-    assert "spanloop doctor --fix" in done.stdout
+    completed = spanloop("doctor", SPANLOOP_SERVING_VENV=str(tmp_path / "nowhere"))
+    assert completed.returncode == 1
+    assert "spanloop doctor --fix" in completed.stdout
 
 
 def test_convert_on_an_empty_store_starts_one_and_says_what_to_do(spanloop: Run) -> None:
-    done = spanloop("convert")
-    assert done.returncode == 0, done.stderr
-    assert "opentelemetry-instrument" in done.stderr
+    completed = spanloop("convert")
+    assert completed.returncode == 0, completed.stderr
+    assert "opentelemetry-instrument" in completed.stderr
 
 
 def test_the_demo_needs_a_serving_environment_before_it_starts_anything(spanloop: Run, tmp_path: Path) -> None:
-    done = spanloop("demo", "--tiny", SPANLOOP_SERVING_VENV=str(tmp_path / "nowhere"))
-    assert done.returncode == 2
-    assert "spanloop doctor --fix" in done.stderr
-    assert "services up" not in done.stderr
+    completed = spanloop("demo", "--tiny", SPANLOOP_SERVING_VENV=str(tmp_path / "nowhere"))
+    assert completed.returncode == 2
+    assert "spanloop doctor --fix" in completed.stderr
+    assert "services up" not in completed.stderr
 
 
 def test_installing_shows_each_line_and_a_failure_the_last_ones() -> None:
-    said: list[str] = []
-    run_command([sys.executable, "-c", "print('one'); print('two')"], said.append)
-    assert said == ["one", "two"]
+    lines: list[str] = []
+    run_command([sys.executable, "-c", "print('one'); print('two')"], lines.append)
+    assert lines == ["one", "two"]
     with pytest.raises(ConfigurationError, match="no such package") as caught:
-        run_command([sys.executable, "-c", "import sys; sys.exit('no such package')"], said.append)
+        run_command([sys.executable, "-c", "import sys; sys.exit('no such package')"], lines.append)
     assert "spanloop doctor --fix" in caught.value.next_step
 
 
@@ -196,14 +196,14 @@ def test_installing_shows_each_line_and_a_failure_the_last_ones() -> None:
 )
 def test_a_missing_extra_is_named(tmp_path: Path, missing: str, extra: str, command: str) -> None:
     hide = f"import sys; sys.modules[{missing!r}] = None; from spanloop.cli import main; main()"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", hide, *command.split()],
         capture_output=True,
         text=True,
         env={**os.environ, "SPANLOOP_DATA_DIR": str(tmp_path / "data"), "TMPDIR": str(tmp_path)},
         check=False,
     )
-    assert done.returncode == 2, done.stderr
-    assert f"{missing!r}" in done.stderr
-    assert f"pip install 'spanloop[{extra}]'" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert completed.returncode == 2, completed.stderr
+    assert f"{missing!r}" in completed.stderr
+    assert f"pip install 'spanloop[{extra}]'" in completed.stderr
+    assert "Traceback" not in completed.stderr

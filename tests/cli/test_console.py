@@ -1,4 +1,4 @@
-"""What is printed survives markup, pipes and narrow terminals."""
+"""Printing of markup, in pipes and on narrow terminals."""
 
 import subprocess
 import sys
@@ -26,8 +26,8 @@ def test_doctor_names_the_extra_to_install(capsys: pytest.CaptureFixture[str]) -
 def test_a_piped_table_has_whole_rows() -> None:
     long = "word " * 60
     code = f"from spanloop.cli.console import print_table; print_table(('id', 'text'), [('[a]', {long!r})])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    title, row = done.stdout.splitlines()
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    title, row = completed.stdout.splitlines()
     assert title.split() == ["id", "text"]
     assert row.split() == ["[a]", *long.split()]
 

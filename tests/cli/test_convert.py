@@ -1,4 +1,4 @@
-"""``spanloop convert``: what is new, what came since a moment, and what did not fit."""
+"""``spanloop convert``: new spans, spans since a time, and episodes that do not fit into memory."""
 
 from collections.abc import Iterator
 

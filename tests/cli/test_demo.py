@@ -1,4 +1,4 @@
-"""What can be checked of the demo without running it: its finished stages, its agent, and rejected settings."""
+"""The demo without running it: its finished stages, its agent, and rejected settings."""
 # pyright: reportPrivateUsage=false
 
 import json
@@ -97,7 +97,7 @@ def test_too_many_tasks_are_refused(tmp_path: Path) -> None:
 
 def test_fresh_leaves_a_directory_alone_that_is_no_demo(spanloop: Run, tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("keep me")
-    done = spanloop("demo", "--fresh", "--no-serve", "--data-dir", str(tmp_path))
-    assert done.returncode != 0
-    assert "holds no demo" in done.stderr
+    completed = spanloop("demo", "--fresh", "--no-serve", "--data-dir", str(tmp_path))
+    assert completed.returncode != 0
+    assert "holds no demo" in completed.stderr
     assert (tmp_path / "precious.txt").read_text() == "keep me"

@@ -54,8 +54,8 @@ def episodes(store: Store, model: str, rewards: str) -> None:
         for row in rows
         if row["error_class"]
     ]
-    for table, found in (("episodes", rows), ("transitions", steps), ("failures", failures)):
-        store.insert(table, pl.DataFrame(found, schema=store.schema(table)))
+    for table, frame in (("episodes", rows), ("transitions", steps), ("failures", failures)):
+        store.insert(table, pl.DataFrame(frame, schema=store.schema(table)))
 
 
 @pytest.fixture

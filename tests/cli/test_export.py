@@ -25,12 +25,12 @@ def feed(store: Store, address: Address, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv(CLICKHOUSE_URL_ENV, f"{address.scheme}://{login}/{address.database}")
     connection = Connection(address)
     made = Feed(store, connection)
-    for number, (said, reward) in enumerate((("Sunny.", 1.0), ("Rain.", 0.0), ("Fog.", 0.5))):
+    for number, (answer, reward) in enumerate((("Sunny.", 1.0), ("Rain.", 0.0), ("Fog.", 0.5))):
         trace, task = trace_id(f"e{number}"), {"spanloop.task.id": "weather-1"}
         world = made.world
         world.call(OPENING, asks("c1"), trace=trace, attributes=task, response_id=f"r{number}-0")
         seen = [*OPENING, asks("c1"), answers("c1", "42")]
-        world.call(seen, text("assistant", said), trace=trace, attributes=task, response_id=f"r{number}-1")
+        world.call(seen, text("assistant", answer), trace=trace, attributes=task, response_id=f"r{number}-1")
         world.capture([1, 2], [3], response_id=f"r{number}-0")
         world.capture([1, 2, 3, 4], [5, number], response_id=f"r{number}-1")
         world.score(reward, trace_id=trace)

@@ -1,4 +1,4 @@
-"""Watching a job: its log from the first line, its end, and a Ctrl-C that leaves it alone."""
+"""Watching a job: its whole log, its end, and a Ctrl-C that leaves it running."""
 
 import signal
 import threading

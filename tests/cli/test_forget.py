@@ -1,4 +1,4 @@
-"""``spanloop forget``: asks, waits for what is on its way, erases, names what it does not touch."""
+"""``spanloop forget``: ask, wait for spooled data, erase, and name what is not erased."""
 
 import json
 from pathlib import Path
@@ -18,9 +18,9 @@ def test_it_asks_first_and_then_erases(spanloop_on_store: Run, tmp_path: Path) -
     refused = spanloop_on_store("forget", "--trace", trace)
     assert refused.returncode == 1
     assert f"Erase trace {trace} for good?" in refused.stderr
-    done = spanloop_on_store("forget", "--trace", trace, "--yes")
-    assert done.returncode == 0
-    assert done.stdout.split()[:6] == ["erased", "count", "traces", "1", "spans", "2"]
+    completed = spanloop_on_store("forget", "--trace", trace, "--yes")
+    assert completed.returncode == 0
+    assert completed.stdout.split()[:6] == ["erased", "count", "traces", "1", "spans", "2"]
     assert spanloop_on_store("scores", "list").stderr.strip() == "no scores"
     assert spanloop_on_store("forget", "--trace", TRACE, "--yes").stdout.split()[:6] == [
         "erased", "count", "traces", "1", "spans", "0",
@@ -28,6 +28,6 @@ def test_it_asks_first_and_then_erases(spanloop_on_store: Run, tmp_path: Path) -
 
 
 def test_nobody_is_said(spanloop: Run) -> None:
-    done = spanloop("forget", "--yes")
-    assert done.returncode == 2
-    assert "No data to forget" in done.stderr
+    completed = spanloop("forget", "--yes")
+    assert completed.returncode == 2
+    assert "No data to forget" in completed.stderr

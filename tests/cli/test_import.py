@@ -1,4 +1,4 @@
-"""``spanloop import`` as a person types it."""
+"""``spanloop import`` as a process."""
 
 import json
 from pathlib import Path
@@ -11,10 +11,10 @@ GOOD = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "c
 def test_what_is_good_is_imported_and_what_is_not_is_said(spanloop: Run, tmp_path: Path) -> None:
     path, rejects = tmp_path / "episodes.jsonl", tmp_path / "rejects.jsonl"
     path.write_text("\n".join([json.dumps(GOOD), "{no json", json.dumps({"messages": []})]))
-    done = spanloop("import", str(path), "--rejects", str(rejects))
-    assert done.returncode == 1
-    assert f"{path}:2: not_json" in done.stderr
-    assert "3 items: 1 accepted, 2 rejected" in done.stderr
+    completed = spanloop("import", str(path), "--rejects", str(rejects))
+    assert completed.returncode == 1
+    assert f"{path}:2: not_json" in completed.stderr
+    assert "3 items: 1 accepted, 2 rejected" in completed.stderr
     assert [json.loads(line)["line"] for line in rejects.read_text().splitlines()] == [2, 3]
     path.write_text(json.dumps(GOOD))
     again = spanloop("import", str(path))
@@ -25,6 +25,6 @@ def test_what_is_good_is_imported_and_what_is_not_is_said(spanloop: Run, tmp_pat
 
 
 def test_a_path_that_is_not_there_is_said(spanloop: Run, tmp_path: Path) -> None:
-    done = spanloop("import", str(tmp_path / "nothing.jsonl"))
-    assert done.returncode == 2
-    assert f"The file {tmp_path / 'nothing.jsonl'} to import does not exist." in done.stderr
+    completed = spanloop("import", str(tmp_path / "nothing.jsonl"))
+    assert completed.returncode == 2
+    assert f"The file {tmp_path / 'nothing.jsonl'} to import does not exist." in completed.stderr

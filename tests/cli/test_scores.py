@@ -1,4 +1,4 @@
-"""``spanloop scores``: given, corrected, listed, taken back."""
+"""``spanloop scores``: add, correct, list and delete."""
 
 from .support import Run
 
@@ -18,8 +18,8 @@ def test_a_score_is_given_corrected_and_taken_back(spanloop_on_store: Run) -> No
 
 
 def test_what_is_no_score_is_said(spanloop_on_store: Run) -> None:
-    done = spanloop_on_store("scores", "add", "nan", "--session", "s")
-    assert done.returncode == 2
-    assert "value" in done.stderr
+    completed = spanloop_on_store("scores", "add", "nan", "--session", "s")
+    assert completed.returncode == 2
+    assert "value" in completed.stderr
     assert "expected one of trace_id" in spanloop_on_store("scores", "add", "1").stderr
     assert "There is no score x" in spanloop_on_store("scores", "delete", "x").stderr

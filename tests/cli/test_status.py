@@ -1,4 +1,4 @@
-"""``spanloop status`` and a store out of reach: what a person sees when nothing is there."""
+"""``spanloop status`` and an unreachable store: what the command prints when nothing runs."""
 
 import json
 from pathlib import Path
@@ -10,28 +10,28 @@ from spanloop.cli.app import app
 from spanloop.datadir import DataDir
 
 from .support import Run
-from .test_health import service
+from .test_service_health import service
 
 
 def test_looking_makes_no_data_directory(spanloop: Run, tmp_path: Path) -> None:
-    done = spanloop("status", "--data-dir", str(tmp_path / "nowhere"))
-    assert done.returncode == 3
-    assert f"there is no data directory {tmp_path / 'nowhere'}" in done.stdout
-    assert f"spanloop up --data-dir {tmp_path / 'nowhere'}" in done.stdout
+    completed = spanloop("status", "--data-dir", str(tmp_path / "nowhere"))
+    assert completed.returncode == 3
+    assert f"there is no data directory {tmp_path / 'nowhere'}" in completed.stdout
+    assert f"spanloop up --data-dir {tmp_path / 'nowhere'}" in completed.stdout
     assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.parametrize(
-    ("host", "said"), [("127.0.0.1:1", "Connection refused"), ("nowhere.invalid:8123", "not known")]
+    ("host", "reason"), [("127.0.0.1:1", "Connection refused"), ("nowhere.invalid:8123", "not known")]
 )
-def test_a_clickhouse_out_of_reach_is_one_sentence(spanloop: Run, host: str, said: str) -> None:
-    done = spanloop("convert", SPANLOOP_CLICKHOUSE_URL=f"http://me:secret@{host}/db")
-    assert done.returncode == 5
-    what, step = done.stderr.strip().splitlines()[-2:]
+def test_a_clickhouse_out_of_reach_is_one_sentence(spanloop: Run, host: str, reason: str) -> None:
+    completed = spanloop("convert", SPANLOOP_CLICKHOUSE_URL=f"http://me:secret@{host}/db")
+    assert completed.returncode == 5
+    what, step = completed.stderr.strip().splitlines()[-2:]
     assert what.startswith(f"error: ClickHouse is unreachable while connecting to http://me@{host}/db: ")
-    assert what.endswith(f"{said}.")
+    assert what.endswith(f"{reason}.")
     assert "SPANLOOP_CLICKHOUSE_URL" in step
-    assert "secret" not in done.stderr
+    assert "secret" not in completed.stderr
 
 
 COLLECTOR = {
@@ -53,9 +53,9 @@ COLLECTOR = {
 
 def test_what_the_collector_did_is_said_to_people_and_programs(data_dir: DataDir) -> None:
     with service(data_dir, "collector", COLLECTOR):
-        said = CliRunner().invoke(app, ["status", "--data-dir", str(data_dir.path)])
-        found = CliRunner().invoke(app, ["status", "--data-dir", str(data_dir.path), "--json"])
-    assert (said.exit_code, found.exit_code) == (0, 0)
+        printed = CliRunner().invoke(app, ["status", "--data-dir", str(data_dir.path)])
+        as_json = CliRunner().invoke(app, ["status", "--data-dir", str(data_dir.path), "--json"])
+    assert (printed.exit_code, as_json.exit_code) == (0, 0)
     inserts = "a block takes 0.20 s (half up to 0.25 s, 99 % above 300 s), 2 attempts failed"
     for line in (
         "accepted 7 (logs 2, traces 5), since the collector's start",
@@ -66,17 +66,17 @@ def test_what_the_collector_did_is_said_to_people_and_programs(data_dir: DataDir
         "spans waiting 12 bytes, the oldest for 4 s",
         "spool 1 damaged ranges were set aside",
     ):
-        assert line in said.stdout.splitlines()
-    answer = json.loads(found.stdout)
-    own = {name: value for name, value in COLLECTOR.items() if name not in {"status", "grpc"}}
-    assert answer["collector"] == own | {"last_insert": COLLECTOR["last_insert"]}
-    assert answer["stored"] is None
-    assert "No ClickHouse runs" in answer["store_error"]
-    assert [each["name"] for each in answer["services"] if each["is_running"]] == ["collector"]
+        assert line in printed.stdout.splitlines()
+    status = json.loads(as_json.stdout)
+    expected = {name: value for name, value in COLLECTOR.items() if name not in {"status", "grpc"}}
+    assert status["collector"] == expected | {"last_insert": COLLECTOR["last_insert"]}
+    assert status["stored"] is None
+    assert "No ClickHouse runs" in status["store_error"]
+    assert [each["name"] for each in status["services"] if each["is_running"]] == ["collector"]
 
 
 def test_nothing_is_said_to_programs_too(data_dir: DataDir, tmp_path: Path) -> None:
     for place, exists in ((data_dir.path, True), (tmp_path / "nowhere", False)):
-        done = CliRunner().invoke(app, ["status", "--data-dir", str(place), "--json"])
-        assert done.exit_code == 3
-        assert json.loads(done.stdout)["exists"] is exists
+        completed = CliRunner().invoke(app, ["status", "--data-dir", str(place), "--json"])
+        assert completed.exit_code == 3
+        assert json.loads(completed.stdout)["exists"] is exists

@@ -68,12 +68,12 @@ def test_a_service_that_dies_is_started_again(up: Up) -> None:
     assert eventually(lambda: json.load(urllib.request.urlopen(health_url, timeout=60))["status"] == "ok")
 
 
-@pytest.mark.parametrize("said", ["starting ClickHouse", "the store is ready", "starting collector"])
-def test_ctrl_c_while_it_starts_ends_it_at_once(tmp_path: Path, said: str) -> None:
+@pytest.mark.parametrize("message", ["starting ClickHouse", "the store is ready", "starting collector"])
+def test_ctrl_c_while_it_starts_ends_it_at_once(tmp_path: Path, message: str) -> None:
     running = Up(tmp_path / "data")
     assert running.process.stderr is not None
     for line in running.process.stderr:
-        if said in line:
+        if message in line:
             break
     children = running.descendants()
     running.process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Backup, copy and forget by command, around a collector that goes on."""
+"""``spanloop backup``, ``restore``, ``copy`` and ``forget`` beside a running collector."""
 
 import json
 from pathlib import Path
@@ -49,26 +49,26 @@ def test_what_was_acknowledged_is_backed_up_copied_and_restored(
         try:
             for at in range(0, SPANS, 50):
                 post(collector.url, 1 + at, 50)
-            done = spanloop("backup", str(tmp_path / "monday"))
-            assert done.returncode == 0, done.stderr
-            assert f"backed up to {tmp_path / 'monday'}" in done.stdout
+            completed = spanloop("backup", str(tmp_path / "monday"))
+            assert completed.returncode == 0, completed.stderr
+            assert f"backed up to {tmp_path / 'monday'}" in completed.stdout
             post(collector.url, 1 + SPANS, 1)
             assert eventually(lambda: collector.health()["inserted"] == SPANS + 1)
             for sent in (SPANS + 1, 0):
-                done = spanloop("copy", SPANLOOP_COPY_URL=url)
-                assert done.returncode == 0, done.stderr
-                row = next(line.split() for line in done.stdout.splitlines() if line.startswith("otel_traces "))
+                completed = spanloop("copy", SPANLOOP_COPY_URL=url)
+                assert completed.returncode == 0, completed.stderr
+                row = next(line.split() for line in completed.stdout.splitlines() if line.startswith("otel_traces "))
                 assert row == ["otel_traces", str(SPANS + 1), str(SPANS + 1), str(sent)]
-                assert address.password not in done.stdout + done.stderr
-            said = json.loads(spanloop("status", "--json").stdout)
-            assert said["collector"]["accepted"] == {"traces": SPANS + 1}
-            assert said["stored"]["spans"] == SPANS + 1
+                assert address.password not in completed.stdout + completed.stderr
+            status = json.loads(spanloop("status", "--json").stdout)
+            assert status["collector"]["accepted"] == {"traces": SPANS + 1}
+            assert status["stored"]["spans"] == SPANS + 1
         finally:
             if collector.process.poll() is None:
                 collector.kill()
     assert count_of(store) == SPANS + 1
-    done = spanloop("restore", str(tmp_path / "monday"), "--data-dir", str(tmp_path / "restored"))
-    assert done.returncode == 0, done.stderr
+    completed = spanloop("restore", str(tmp_path / "monday"), "--data-dir", str(tmp_path / "restored"))
+    assert completed.returncode == 0, completed.stderr
     with connect(DataDir(tmp_path / "restored"), start=True) as restored:
         assert count_of(restored) == SPANS
 
@@ -81,14 +81,14 @@ def test_what_a_dead_collector_left_on_disk_is_backed_up(spanloop: Run, tmp_path
         post(collector.url, 1, 20)
     finally:
         collector.kill()
-    done = spanloop("backup", str(tmp_path / "monday"))
-    assert done.returncode == 0, done.stderr
+    completed = spanloop("backup", str(tmp_path / "monday"))
+    assert completed.returncode == 0, completed.stderr
     manifest = json.loads((tmp_path / "monday" / "manifest.json").read_text())
     assert manifest["tables"]["otel_traces"] == 20
 
 
 def test_a_store_elsewhere_is_not_backed_up(spanloop: Run, tmp_path: Path) -> None:
-    done = spanloop("backup", str(tmp_path / "monday"), SPANLOOP_CLICKHOUSE_URL="http://me:secret@h/db")
-    assert done.returncode == 2
-    assert "its own BACKUP statement" in done.stderr
-    assert "secret" not in done.stderr
+    completed = spanloop("backup", str(tmp_path / "monday"), SPANLOOP_CLICKHOUSE_URL="http://me:secret@h/db")
+    assert completed.returncode == 2
+    assert "its own BACKUP statement" in completed.stderr
+    assert "secret" not in completed.stderr

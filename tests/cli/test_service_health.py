@@ -1,4 +1,4 @@
-"""What the command line reads off the services' health pages."""
+"""Reading the services' health pages."""
 
 import json
 import threading
@@ -13,12 +13,12 @@ from spanloop.runtime import service_health
 
 
 @contextmanager
-def service(data_dir: DataDir, name: str, said: dict[str, Any]) -> Generator[None]:
+def service(data_dir: DataDir, name: str, health: dict[str, Any]) -> Generator[None]:
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(json.dumps(said).encode())
+            self.wfile.write(json.dumps(health).encode())
 
         def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 (the base names it so)
 
@@ -43,9 +43,9 @@ def test_what_is_served_and_what_waits(tmp_path: Path) -> None:
     with service(data_dir, "gateway", gateway):
         assert service_health.gateway_health(data_dir) == service_health.GatewayHealth("serving", "tiny@v2", "", 7, 1.5)
     with service(data_dir, "gateway", gateway | {"model": "", "version": ""}):
-        found = service_health.gateway_health(data_dir)
-        assert found is not None
-        assert not found.model
+        gateway_health = service_health.gateway_health(data_dir)
+        assert gateway_health is not None
+        assert not gateway_health.model
     collector = {"spool": {"bytes": 12, "oldest_age_s": 3.5}, "store": "down"}
     with service(data_dir, "collector", collector):
         assert service_health.spool_health(data_dir) == service_health.SpoolHealth(12, 3.5, "down")
