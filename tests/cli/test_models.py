@@ -75,7 +75,7 @@ def test_a_turn_that_never_ends_is_fixed_in_the_copy(spanloop: Run, model: Path,
 def test_a_source_that_is_none_is_one_message(spanloop: Run) -> None:
     completed = spanloop("models", "add", "mine", "./nowhere")
     assert completed.returncode == 2
-    assert "'./nowhere' is no folder" in completed.stderr
+    assert "'./nowhere' is not a folder" in completed.stderr
     assert "next:" in completed.stderr
 
 
