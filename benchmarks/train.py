@@ -35,9 +35,9 @@ import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from spanloop.cpu_features import computes_bfloat16
 from spanloop.demo.tiny_model import build_tiny_model
 from spanloop.semconv.enums import JobKind
-from spanloop.semconv.processor import computes_bfloat16
 from spanloop.training.job_spec import Device
 from spanloop.training.metrics import MetricsTail
 from spanloop.training.planning import MICRO_BATCH_TOKENS, training_threads

@@ -6,8 +6,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanloop.cpu_features import computes_bfloat16
 from spanloop.semconv.enums import JobKind
-from spanloop.semconv.processor import computes_bfloat16
 from spanloop.training.job_spec import Device
 from spanloop.training.planning import batch_size, save_interval
 from spanloop.training.recipes.common import quoted

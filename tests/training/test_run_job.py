@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
+from spanloop.cpu_features import computes_bfloat16
 from spanloop.semconv.enums import JobKind
-from spanloop.semconv.processor import computes_bfloat16
 from spanloop.store import Store
 from spanloop.training.checkpoints import latest_checkpoint
 from spanloop.training.control.job_processes import find_job_processes

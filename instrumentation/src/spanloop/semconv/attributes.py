@@ -1,4 +1,4 @@
-"""Attribute names, spelled once.
+"""Attribute names, each defined once.
 
 Everything that OpenTelemetry has a name for uses that name (semantic conventions for generative AI, 1.37 and
 later; legacy spellings live in the converters' dialects). Names of our own start with ``spanloop.``.
@@ -51,13 +51,13 @@ SPANLOOP_SCORE_ID: Final = "spanloop.score.id"
 """On an evaluation event: the key by which the score is corrected and deleted."""
 
 SPANLOOP_SCORE_SOURCE: Final = "spanloop.score.source"
-"""On an evaluation event: who says so."""
+"""On an evaluation event: the source of the score."""
 
 SPANLOOP_SCORE_DELETED: Final = "spanloop.score.deleted"
-"""On an evaluation event: ``true`` takes the score of that key back."""
+"""On an evaluation event: ``true`` deletes the score of that key."""
 
 SPANLOOP_REDACTED: Final = "spanloop.redacted"
-"""Which redaction rules took something out of a span, log record, resource or scope: names, separated by commas."""
+"""Which redaction rules changed a span, log record, resource or scope: names, separated by commas."""
 
 SPANLOOP_EPISODE_ID: Final = "spanloop.episode.id"
-"""Identifies one attempt. ``task()`` makes a fresh one each time it is entered."""
+"""Identifies one attempt. ``task()`` creates a new one on each entry."""

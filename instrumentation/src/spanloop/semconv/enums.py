@@ -25,7 +25,7 @@ class TokenSource(StrEnum):
 
 
 class UntrainableReason(StrEnum):
-    """Why a transition must not be trained on. The empty string in the store means that it may be."""
+    """Why a transition must not be trained on. The empty string in the store means that it may be trained on."""
 
     MISSING_CONTENT = "missing_content"
     REDACTED_CONTENT = "redacted_content"
@@ -45,15 +45,15 @@ class RowStart(StrEnum):
     FIRST = "first"
     """The first step of its agent in the episode."""
     BRANCH = "branch"
-    """It goes back to an earlier point: a retry, or another sample from the same prompt."""
+    """It continues from an earlier point: a retry, or another sample from the same prompt."""
     HISTORY_EDITED = "history_edited"
-    """The program changed messages that the model had seen or said."""
+    """The program changed messages that the model had read or written."""
     CONTEXT_TRUNCATED = "context_truncated"
-    """A stretch of the history is missing and the rest came back: it was cut to fit."""
+    """Part of the history is missing: it was cut to fit the context."""
     TEMPLATE_CHANGED = "template_changed"
-    """Same messages; the chat template wrote the earlier ones otherwise (left reasoning out, put a mark in)."""
+    """Same messages; the chat template renders the earlier ones differently (without reasoning, or with a mark)."""
     RETOKENISED = "retokenised"
-    """Same messages; what was sampled came back as other token ids."""
+    """Same messages; the sampled text has other token ids in the next prompt."""
     PROMPT_DIVERGED = "prompt_diverged"
     """Another conversation of the same agent, or one whose messages were not recorded."""
     NO_TOKENS = "no_tokens"

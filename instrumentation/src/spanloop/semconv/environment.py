@@ -1,7 +1,7 @@
-"""Where a process on this machine finds spanloop: environment variables, default ports and the run files.
+"""Environment variables, default ports and run files by which processes on this machine find spanloop.
 
 Standard library only, because the distro inside a user's app uses it. A service writes ``run/<service>.json``
-into the data directory when it answers and removes it when it stops; whoever wants to talk to it reads that file.
+into the data directory when it is ready and removes it when it stops; clients on this machine read that file.
 """
 
 import json
@@ -16,16 +16,16 @@ CLICKHOUSE_URL_ENV: Final = "SPANLOOP_CLICKHOUSE_URL"
 """``http(s)://user:password@host:port/database``; unset means the embedded ClickHouse."""
 
 CONVERT_MEMORY_ENV: Final = "SPANLOOP_CONVERT_MEMORY_MIB"
-"""About how much memory a conversion may need, MiB."""
+"""Approximate memory limit of a conversion, MiB."""
 
 REWARDS_ENV: Final = "SPANLOOP_REWARDS"
-"""Reward functions that every conversion asks, by name or as ``module:function``, with commas between them."""
+"""Reward functions of every conversion, by name or as ``module:function``, separated by commas."""
 
 TASK_ID_ENV: Final = "SPANLOOP_TASK_ID"
 """The task that the whole process attempts, for apps that do not call ``task()``."""
 
 EXIT_TIMEOUT_ENV: Final = "SPANLOOP_EXIT_TIMEOUT_S"
-"""How long an instrumented app may wait at its end for its last spans to be taken, in seconds; 1 when unset."""
+"""How long an instrumented app may wait at exit until its last spans are sent, in seconds; 1 when unset."""
 
 COLLECTOR_PORT: Final = 4318
 GATEWAY_PORT: Final = 8010
@@ -41,18 +41,18 @@ class RunningService(NamedTuple):
 
 
 def default_data_dir() -> Path:
-    """The data directory that the environment names, else ``~/.spanloop``."""
+    """Return the data directory of the environment, else ``~/.spanloop``."""
     return Path(os.environ.get(DATA_DIR_ENV) or Path.home() / ".spanloop").expanduser().absolute()
 
 
 def read_run_file(data_dir: Path, service: str) -> RunningService | None:
-    """The announced ``service``, or None when there is no run file or its process is gone."""
+    """Return the announced ``service``, or None when it has no run file or its process is gone."""
     try:
         content = json.loads((data_dir / "run" / f"{service}.json").read_text())
-        found = RunningService(service, str(content["url"]), int(content["pid"]))
+        running_service = RunningService(service, str(content["url"]), int(content["pid"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return found if _is_alive(found.pid) else None
+    return running_service if _is_alive(running_service.pid) else None
 
 
 def _is_alive(pid: int) -> bool:

@@ -4,17 +4,17 @@
 
     SpanloopError
     ├── ConfigurationError      a setting, a path or a missing extra
-    ├── ServiceError            a process of ours cannot start, or went away
+    ├── ServiceError            a process of ours cannot start, or ended
     │   ├── PortInUseError
     │   ├── AlreadyRunningError
     │   └── NotRunningError
     ├── DataDirectoryError      another version, not writable, disk full
-    ├── StoreError              ClickHouse refused or is out of reach
+    ├── StoreError              ClickHouse rejected a statement or is unreachable
     ├── ConversionError         spans that cannot become transitions
     └── JobError                a training job that cannot run or failed
 
-An error says what happened, what was got and expected, and the next step. Text for a person is ``str(error)``;
-the command line prints exactly that and exits with ``exit_code``.
+An error says what happened, what was got and expected, and the next step. The command line prints ``str(error)``
+and exits with ``exit_code``.
 """
 
 
@@ -23,7 +23,7 @@ class SpanloopError(Exception):
 
     Args:
         what: One sentence that says what went wrong and where (ids, paths, ports).
-        next_step: One sentence, or a command, that mends it; empty when there is none.
+        next_step: One sentence, or a command, that fixes it; empty when there is none.
     """
 
     exit_code: int = 1
@@ -44,13 +44,13 @@ class ConfigurationError(SpanloopError):
 
 
 class ServiceError(SpanloopError):
-    """A process of ours could not start, or went away."""
+    """A process of ours cannot start, or ended."""
 
     exit_code = 3
 
 
 class PortInUseError(ServiceError):
-    """Another process listens where we wanted to."""
+    """Another process listens on the port."""
 
 
 class AlreadyRunningError(ServiceError):
@@ -58,7 +58,7 @@ class AlreadyRunningError(ServiceError):
 
 
 class NotRunningError(ServiceError):
-    """The command needs a running service and found none."""
+    """The command needs a service that is not running."""
 
 
 class DataDirectoryError(SpanloopError):
@@ -68,7 +68,7 @@ class DataDirectoryError(SpanloopError):
 
 
 class StoreError(SpanloopError):
-    """ClickHouse refused a statement or is out of reach."""
+    """ClickHouse rejected a statement or is unreachable."""
 
     exit_code = 5
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from spanloop.cpu_features import computes_bfloat16
 from spanloop.semconv.errors import ConfigurationError
-from spanloop.semconv.processor import computes_bfloat16
 
 from .settings import SERVED_NAME, EngineSettings
 

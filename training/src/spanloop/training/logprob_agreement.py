@@ -44,7 +44,7 @@ def logprob_agreement(
         rows: ``prompt_token_ids``, ``response_token_ids`` and ``logprobs`` (parallel to the response), of transitions
             or trajectories; with a column ``loss_mask`` only tokens where it is 1 count.
         temperature: Sampling temperature; no other parameter may change the distribution (top-p, penalties, …).
-        bfloat16: Compute as a trainer does on a CPU with bfloat16 instructions (``semconv.processor``) or on
+        bfloat16: Compute as a trainer does on a CPU with bfloat16 instructions (``spanloop.cpu_features``) or on
             a GPU; else in float32.
 
     Raises:

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from spanloop.cpu_features import computes_bfloat16
 from spanloop.semconv.enums import JobKind
-from spanloop.semconv.processor import computes_bfloat16
 
 from .base_model import BaseModelFacts
 from .checkpoints import latest_checkpoint
