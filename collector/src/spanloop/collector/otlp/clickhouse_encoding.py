@@ -1,4 +1,4 @@
-"""Encode trace requests so that ClickHouse parses them to the rows that `trace_rows` would make.
+"""Encode trace requests so that ClickHouse parses them to the rows that `span_rows` would make.
 
 ClickHouse's statement reads no kvlists and no arrays except those of one plain string. It keeps duplicate keys, and
 formats very large, very small and special doubles differently. Such values become text here; most bodies have none.
