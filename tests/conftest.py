@@ -1,4 +1,4 @@
-"""Fixtures that every part shares: a fresh data directory, and a fresh database on one real ClickHouse."""
+"""Fixtures shared by all tests: a fresh data directory, and a fresh database on one real ClickHouse."""
 # pyright: reportMissingTypeStubs=false
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ MIGRATED = "t_migrated"
 Rows: TypeAlias = Sequence[Mapping[str, object]]
 MakeFrame: TypeAlias = Callable[[str, Rows], pl.DataFrame]
 
-# A slow machine is no reason to fail, and what `make test` says must not depend on the examples of the day:
-# `--hypothesis-profile explore` (`make test-slow`) looks for new ones.
+# A slow machine must not fail a test, and `make test` must be deterministic: only
+# `--hypothesis-profile explore` (`make test-slow`) generates new examples.
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("explore", settings.get_profile("steady"), derandomize=False)
 settings.load_profile("steady")
@@ -46,18 +46,18 @@ class ByFile(LoadFileScheduling):  # type: ignore[misc] # it has no type informa
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
-    """How `make test` spreads the tests over its processes."""
+    """Schedule tests of `make test` over its processes by file."""
     return ByFile(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The heavy files first, so that no process is left with them at the end; the rest as they come."""
+    """Run the heavy files first, so that they do not prolong the end of the run; keep the order of the rest."""
     items.sort(key=lambda item: item.nodeid.partition("::")[0] not in HEAVY)
 
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep a developer's own spanloop, and its data, out of every test."""
+    """Isolate every test from the developer's spanloop settings and data directory."""
     monkeypatch.delenv(CLICKHOUSE_URL_ENV, raising=False)
     monkeypatch.setenv(DATA_DIR_ENV, str(tmp_path / "default-data-dir"))
 
@@ -78,17 +78,17 @@ def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
 
 @pytest.fixture
 def address(clickhouse: Address) -> Iterator[Address]:
-    """A database name of the test's own; nothing is in it, and it goes afterwards."""
-    own = replace(clickhouse, database=f"t_{uuid4().hex[:12]}")
-    yield own
-    connection = Connection(own, database="default")
-    connection.command(f"DROP DATABASE IF EXISTS `{own.database}`", doing="cleaning up")
+    """The address of an empty database for one test; it is dropped afterwards."""
+    database = replace(clickhouse, database=f"t_{uuid4().hex[:12]}")
+    yield database
+    connection = Connection(database, database="default")
+    connection.command(f"DROP DATABASE IF EXISTS `{database.database}`", doing="cleaning up")
     connection.close()
 
 
 @pytest.fixture(scope="session")
 def schema(clickhouse: Address) -> Sequence[str]:
-    """Statements that make what the migrations make, in a fraction of their time, of a database named `MIGRATED`."""
+    """Statements that create the migrated schema as database `MIGRATED`, faster than the migrations do."""
     migrated = replace(clickhouse, database=MIGRATED)
     migrate(migrated)
     connection = Connection(migrated, database="default")
@@ -104,11 +104,11 @@ def schema(clickhouse: Address) -> Sequence[str]:
 
 @pytest.fixture
 def store(address: Address, schema: Sequence[str]) -> Iterator[Store]:
-    """A migrated store in a database of the test's own."""
+    """A migrated store in a database for one test."""
     connection = Connection(address, database="default")
     for statement in schema:
-        own = statement.replace(f" {MIGRATED}", f" {address.database}")
-        connection.command(own, doing="making a store", settings={"fsync_metadata": "0"})
+        renamed = statement.replace(f" {MIGRATED}", f" {address.database}")
+        connection.command(renamed, doing="making a store", settings={"fsync_metadata": "0"})
     connection.close()
     with Store(address) as opened:
         yield opened
