@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
-from spanloop.pipeline.settings import memory_bytes as memory_from_environment
+from spanloop.pipeline.run import memory_from_environment
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address

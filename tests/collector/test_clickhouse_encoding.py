@@ -11,8 +11,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from spanloop.collector.otlp.attribute_values import attributes
-from spanloop.collector.otlp.clickhouse_encoding import encode_body
-from spanloop.collector.otlp.unique_keys import has_unique_keys
+from spanloop.collector.otlp.clickhouse_encoding import encode_body, has_unique_keys
 from spanloop.collector.otlp.wire import MalformedError, encode_field, parse, serialize
 
 from .collectors import trace_request

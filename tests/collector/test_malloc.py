@@ -8,7 +8,7 @@ import pytest
 SCRIPT = """
 import resource, sys
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from spanloop.collector.malloc import keep_freed_memory
+from spanloop.collector.server import keep_freed_memory
 if sys.argv[1] == "keep" and not keep_freed_memory():
     sys.exit(3)
 request = ExportTraceServiceRequest()

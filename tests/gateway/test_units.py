@@ -16,8 +16,7 @@ from spanloop.gateway import sse
 from spanloop.gateway.admission import AdmissionControl, EngineEndpoint
 from spanloop.gateway.api_errors import ApiError, UnavailableError
 from spanloop.gateway.capture import CaptureBuilder, CaptureContext, decode_captures, encode_captures
-from spanloop.gateway.chat_request import ChatRequest, TraceContext
-from spanloop.gateway.chat_response import for_client
+from spanloop.gateway.chat_request import ChatRequest, TraceContext, for_client
 from spanloop.gateway.deployment import Deployment, DeploymentFile, ModelFolder
 from spanloop.gateway.recorder import to_frame
 from spanloop.gateway.serving_environment import ServingEnvironment, find_serving_environment, launch_command

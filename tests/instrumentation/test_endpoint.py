@@ -13,7 +13,7 @@ from spanloop.instrumentation.endpoint import (
     discover_collector,
     settings_from_environment,
 )
-from spanloop.instrumentation.service import default_service_name
+from spanloop.instrumentation.setup import default_service_name
 
 from .support import announce
 

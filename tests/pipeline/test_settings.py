@@ -1,7 +1,7 @@
 import pytest
 
 from spanloop.pipeline import run
-from spanloop.pipeline.settings import memory_bytes, options_from_environment
+from spanloop.pipeline.run import memory_from_environment, options_from_environment
 from spanloop.semconv.environment import CONVERT_MEMORY_ENV, REWARDS_ENV
 from spanloop.semconv.errors import ConfigurationError
 
@@ -49,10 +49,10 @@ def test_a_run_asks_them_and_a_score_that_comes_later_is_the_reward(
     ("said", "mib"), [({}, 2_048), ({CONVERT_MEMORY_ENV: ""}, 2_048), ({CONVERT_MEMORY_ENV: "512"}, 512)]
 )
 def test_the_environment_says_how_much_memory(said: dict[str, str], mib: int) -> None:
-    assert memory_bytes(said) == mib << 20
+    assert memory_from_environment(said) == mib << 20
 
 
 @pytest.mark.parametrize("said", ["2 GiB", "-1", "0", "1e3"])
 def test_what_is_no_number_of_mebibytes_is_refused(said: str) -> None:
     with pytest.raises(ConfigurationError, match=CONVERT_MEMORY_ENV):
-        memory_bytes({CONVERT_MEMORY_ENV: said})
+        memory_from_environment({CONVERT_MEMORY_ENV: said})

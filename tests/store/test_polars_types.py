@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
 from spanloop.store.client import Connection
-from spanloop.store.polars_types import polars_type
+from spanloop.store.store import polars_type
 
 
 @pytest.mark.parametrize(

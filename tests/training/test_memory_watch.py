@@ -4,14 +4,14 @@ import sys
 
 import pytest
 
-from spanloop.training import memory_watch
-from spanloop.training.memory_watch import MemoryUse, MemoryWatch
+from spanloop.training import verl_process
+from spanloop.training.verl_process import MemoryUse, MemoryWatch
 
 MEBIBYTE = 2**20
 
 
 def test_the_most_that_was_used_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_watch, "_EVERY_S", 0.0)
+    monkeypatch.setattr(verl_process, "_EVERY_S", 0.0)
     code = "data = bytearray(64 * 2**20); print(flush=True); input(); del data; print(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None

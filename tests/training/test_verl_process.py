@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.training.memory_watch import MemoryWatch
-from spanloop.training.verl_process import VerlProcess, failure_of, ray_folder
+from spanloop.training.verl_process import MemoryWatch, VerlProcess, failure_of, ray_folder
 
 from .training_running import a_plan
 

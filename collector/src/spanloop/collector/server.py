@@ -6,6 +6,7 @@ flight, remove the run file, drain the spool for `Settings.drain_timeout_s`, and
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import gc
 import ipaddress
@@ -30,7 +31,6 @@ from .authentication import Authenticator
 from .connections import raise_open_file_limit, uvicorn_config
 from .health import Health
 from .insert_errors import RefusedRanges
-from .malloc import keep_freed_memory
 from .metrics import Metrics
 from .otlp_grpc import serve_grpc
 from .protobuf_blocks import ProtobufStrategy
@@ -206,3 +206,24 @@ def _listen(host: str, port: int, option: str) -> socket.socket:
             next_step=f"Choose another address with --host, or another port with {option}.",
         ) from error
     return listener
+
+
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
+"""M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of ``malloc.h``, mallopt(3)."""
+_RETAINED_BYTES: Final = 16 * 2**20
+"""Per arena: one for the event loop, one for each validation or writer thread."""
+_MMAP_BYTES: Final = 8 * 2**20
+"""Larger buffers are still mapped separately and returned, so that one large body does not keep its memory."""
+
+
+def keep_freed_memory() -> bool:
+    """Let malloc keep some freed memory for the next request; False when the C library has no such setting.
+
+    By default malloc returns buffers of a few megabytes to the kernel, and a new page costs more than writing into it.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    return bool(mallopt(_TRIM_THRESHOLD, _RETAINED_BYTES)) and bool(mallopt(_MMAP_THRESHOLD, _MMAP_BYTES))

@@ -5,13 +5,17 @@ the next run completes a run that died, and a second run changes nothing. Only t
 rows that it read are never written after another run has written newer ones.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
 import polars as pl
 
 from spanloop.converters import Options, convert
+from spanloop.converters.rewards import reward_functions
+from spanloop.semconv.environment import CONVERT_MEMORY_ENV, REWARDS_ENV
+from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
 
 from . import run_lease, watermark
@@ -19,8 +23,6 @@ from .affected_traces import AffectedTraces, affected_traces
 from .batches import batches, windows
 from .load import load
 from .report import Report
-from .settings import memory_bytes as memory_from_environment
-from .settings import options_from_environment
 from .write import write
 
 BATCH_SPANS: Final = 50_000
@@ -149,3 +151,31 @@ def _convert_one(
     )
     lease.renew()
     return write(store, converted, loaded, full=full) + Report(spans=affected.batch.new_spans)
+
+
+MEMORY_MIB: Final = 2_048
+
+
+def options_from_environment(environment: Mapping[str, str] = os.environ) -> Options:
+    """Return the conversion options of the environment.
+
+    Raises:
+        ConfigurationError: A reward function is unknown.
+    """
+    references = [reference for reference in environment.get(REWARDS_ENV, "").split(",") if reference.strip()]
+    return Options(reward_functions=reward_functions(references))
+
+
+def memory_from_environment(environment: Mapping[str, str] = os.environ) -> int:
+    """Return the memory limit of a conversion, in bytes.
+
+    Raises:
+        ConfigurationError: The variable is not a number.
+    """
+    mebibytes = environment.get(CONVERT_MEMORY_ENV, "") or str(MEMORY_MIB)
+    if not mebibytes.isdecimal() or int(mebibytes) < 1:
+        raise ConfigurationError(
+            f"{CONVERT_MEMORY_ENV} is {mebibytes!r}, expected a number of MiB.",
+            next_step=f"Set it to {MEMORY_MIB}, or unset it.",
+        )
+    return int(mebibytes) << 20

@@ -21,8 +21,7 @@ from .admission import AdmissionControl, Lease
 from .api_errors import ApiError, UnavailableError
 from .cancel_on import ClientGoneError, PreemptedError, cancel_on
 from .capture import CaptureBuilder, CaptureContext
-from .chat_request import ChatRequest
-from .chat_response import for_client, to_json
+from .chat_request import ChatRequest, for_client, to_json
 from .metrics import Metrics
 from .recorder import Recorder
 from .vllm_api import VllmApi

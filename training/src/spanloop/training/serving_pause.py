@@ -14,8 +14,7 @@ import httpx
 
 from spanloop.semconv.errors import JobError, NotRunningError, SpanloopError
 
-from .deploy import pause_holder
-from .gateway_admin import GatewayAdmin, response_text
+from .deploy import GatewayAdmin, pause_holder, response_text
 
 RENEW_S: Final = 5.0
 TTL_S: Final = 30.0
