@@ -26,15 +26,7 @@ from spanloop.semconv.errors import AlreadyRunningError, ConfigurationError, Dat
 from spanloop.store.store import Store
 
 from . import TransferProgress
-from .backup_manifest import (
-    FILES,
-    FORMAT,
-    STORE,
-    BackupManifest,
-    describe_files,
-    rows_by_table,
-    write_manifest,
-)
+from .backup_manifest import FILES, FORMAT, STORE, BackupManifest, describe_files, rows_by_table, write_manifest
 
 LINK: Final = "current"
 """Name of the link to the backup in the statements ``queries/store_backup_*.sql``."""

@@ -26,10 +26,7 @@ _MEMORY_SHARE: Final = 0.25
 _MEMORY_CAP_MAX_BYTES: Final = 4 * 2**30
 _MEMORY_CAP_MIN_BYTES: Final = 512 * 2**20
 
-_CGROUP_LIMITS: Final = (
-    Path("/sys/fs/cgroup/memory.max"),
-    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-)
+_CGROUP_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 # The engine is clickhouse-local, which ignores logger.level: only log-level stops it from tracing every query.
 # shutdown_wait_unfinished: the default waits 5 s at shutdown for idle connections of clients.

@@ -62,11 +62,7 @@ class Segment:
             raise ValueError(f"{path} is not a spool segment: expected a name like {_NAME.pattern}")
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         return cls(
-            path,
-            fd,
-            marker=bytes.fromhex(match[2]),
-            durable_bytes=os.fstat(fd).st_size,
-            last_seq=int(match[1]) - 1,
+            path, fd, marker=bytes.fromhex(match[2]), durable_bytes=os.fstat(fd).st_size, last_seq=int(match[1]) - 1
         )
 
     def append(self, records: Sequence[Record]) -> None:

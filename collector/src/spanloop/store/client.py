@@ -136,11 +136,7 @@ class _Driver(Protocol):
     def server_settings(self) -> Mapping[str, object]: ...
 
     def command(
-        self,
-        cmd: str,
-        parameters: Mapping[str, object] | None = None,
-        *,
-        settings: Mapping[str, str] | None = None,
+        self, cmd: str, parameters: Mapping[str, object] | None = None, *, settings: Mapping[str, str] | None = None
     ) -> object: ...
 
     def raw_query(
@@ -220,10 +216,7 @@ class Connection:
         with store_errors(doing):
             response = self._driver.raw_query(sql, parameters, settings=all_settings, fmt="ArrowStream")
         if not response.endswith(_ARROW_END):
-            raise StoreError(
-                f"The response to {doing} was cut off after {len(response)} bytes.",
-                next_step=_CUT_OFF,
-            )
+            raise StoreError(f"The response to {doing} was cut off after {len(response)} bytes.", next_step=_CUT_OFF)
         try:
             return pl.read_ipc_stream(response)
         except pl.exceptions.PolarsError as error:

@@ -152,8 +152,7 @@ def delete_scores(store: Store, score_ids: Sequence[str]) -> None:
     missing = sorted(set(score_ids) - set(scores["score_id"].to_list()))
     if missing:
         raise ConfigurationError(
-            f"There is no score {', '.join(missing)}.",
-            next_step="spanloop scores list shows all ids.",
+            f"There is no score {', '.join(missing)}.", next_step="spanloop scores list shows all ids."
         )
     # Insert the complete row again: its targets determine the episodes that are converted again.
     store.insert("scores", scores.with_columns(pl.lit(1, pl.UInt8).alias("is_deleted")))

@@ -267,11 +267,7 @@ def _rejection(spans: int) -> dict[str, int]:
 def _select_neighbours(
     store: Store, batch: Batch, required: _RequiredTraces, near: Sequence[str], free_bytes: int
 ) -> tuple[frozenset[str], pl.DataFrame, pl.DataFrame]:
-    """Select traces near in time that fit into memory, whole stored episodes at a time.
-
-    Returns:
-        The trace ids, their stored episodes, and their sizes.
-    """
+    """Return traces near in time that fit into memory, whole stored episodes at a time; the episodes; the sizes."""
     stored = stored_episodes(store, trace_ids=near)
     episode_of = {
         str(trace_id): (str(episode_id), [str(member) for member in members])

@@ -1,8 +1,7 @@
 """The lease of a pipeline run: one run converts at a time, across all processes and machines that share the store.
 
-Two concurrent runs would each decide from rows that it read before the other wrote, and the slower one would restore
-episodes that the faster one has joined. ClickHouse has no compare-and-set, so the lease is a row that the last writer
-owns. A run writes it, reads it back, and renews it after every batch.
+The slower of two concurrent runs would restore episodes that the faster one has joined. ClickHouse has no
+compare-and-set, so the lease is a row that the last writer owns. A run writes it, reads it back, and renews it.
 
 Invariant: a run that lost its lease (it did not renew for ``LEASE_TIMEOUT_S``, or two runs took a free lease at the
 same instant) notices before it saves a watermark, waits for the other run and repeats its work.

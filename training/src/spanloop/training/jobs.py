@@ -168,13 +168,7 @@ class JobApi:
             schedules.delete_schedule(session, schedule_id)
 
 
-def report_progress(
-    data_dir: str | os.PathLike[str] | HasPath,
-    job_id: str,
-    token: int,
-    step: int,
-    total: int,
-) -> None:
+def report_progress(data_dir: str | os.PathLike[str] | HasPath, job_id: str, token: int, step: int, total: int) -> None:
     """Store that ``step`` of ``total`` optimiser steps are completed; called by the runner process.
 
     Args:

@@ -129,7 +129,7 @@ def _load(body: bytes) -> object:
 
 def _with_base64_ids(item: Json) -> Json:
     ids = {name: _base64_id(name, item[name]) for name in _IDS if item.get(name)}
-    links = [_with_base64_ids(_object(item)) for item in _list(item, "links")]
+    links = [_with_base64_ids(_object(link)) for link in _list(item, "links")]
     return {**item, **ids, "links": links} if links else {**item, **ids}
 
 

@@ -1,10 +1,9 @@
 """OTLP's trace schema, stated once, and what is generated from it.
 
-`TRACE_SCHEMA` holds the fields that become rows. From it come the field paths of attribute lists, the types of the
-duplicate-key check (`unique_keys`) and both schema texts of ``store/queries/collector_insert_spans.sql``, which
-``python -m spanloop.collector.otlp.schema`` writes. `SHALLOW_REQUEST` is opentelemetry-proto's own request type with
-arrays and kvlists as bytes. Invariant: a body that `SHALLOW_REQUEST` serialises unchanged has the fields and values
-that the runtime finds when it reads everything. In any other body a field may occur twice, and part of it is lost here.
+From `TRACE_SCHEMA` come the field paths of attribute lists, the types of the duplicate-key check and both schema texts
+of ``store/queries/collector_insert_spans.sql``, which ``python -m spanloop.collector.otlp.schema`` writes.
+`SHALLOW_REQUEST` is opentelemetry-proto's request type with arrays and kvlists as bytes. Invariant: a body that it
+serialises unchanged has the values that a full parse finds. In any other body a field may occur twice, and part is lost.
 """
 
 import re

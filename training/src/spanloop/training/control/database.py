@@ -114,7 +114,7 @@ def _open_engine(url: str) -> Engine:
         parsed = make_url(url)
         if parsed.get_backend_name() not in {"sqlite", "postgresql"}:
             raise ConfigurationError(
-                f"{CONTROL_URL_ENV} names a {parsed.get_backend_name()} database; supported: sqlite and postgresql.",
+                f"{CONTROL_URL_ENV} names a {parsed.get_backend_name()} database; supported: sqlite and postgresql."
             )
         is_sqlite = parsed.get_backend_name() == "sqlite"
         engine = create_engine(parsed, poolclass=NullPool) if is_sqlite else create_engine(parsed, pool_pre_ping=True)
@@ -135,8 +135,7 @@ def _open_engine(url: str) -> Engine:
 def _open_sqlite(paths: ControlPaths) -> Engine:
     if not paths.root.is_dir():
         raise DataDirectoryError(
-            f"The data directory {paths.root} does not exist.",
-            next_step=f"spanloop up --data-dir {paths.root}",
+            f"The data directory {paths.root} does not exist.", next_step=f"spanloop up --data-dir {paths.root}"
         )
     return _open_engine(f"sqlite:///{paths.database}")
 

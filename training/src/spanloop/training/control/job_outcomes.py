@@ -63,13 +63,7 @@ def requeue_interrupted(session: Session, lease: Lease, *, now: datetime, error:
 
 
 def _record(
-    session: Session,
-    lease: Lease,
-    target: JobState,
-    *,
-    now: datetime,
-    error: str,
-    interruptions: int | None = None,
+    session: Session, lease: Lease, target: JobState, *, now: datetime, error: str, interruptions: int | None = None
 ) -> JobState:
     values: dict[str, object] = {"lease_owner": "", "lease_until": None, "runner": ""}
     ended: dict[str, object] = {"error": error, "finished_at": now if target in FINAL_STATES else None}

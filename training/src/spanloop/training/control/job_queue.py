@@ -19,12 +19,7 @@ from spanloop.training.job_spec import JobSpec
 
 
 def insert_job(
-    session: Session,
-    spec: JobSpec,
-    *,
-    now: datetime,
-    schedule_id: str | None = None,
-    fired_for: datetime | None = None,
+    session: Session, spec: JobSpec, *, now: datetime, schedule_id: str | None = None, fired_for: datetime | None = None
 ) -> JobRow:
     """Insert a queued job; the database rejects a second one for the same firing of a schedule."""
     row = JobRow(

@@ -48,8 +48,7 @@ def next_firing(cron: str, after: datetime) -> datetime:
         firing: datetime = croniter(cron, after.astimezone(UTC), ret_type=datetime).get_next()
     except CroniterError as error:
         raise ConfigurationError(
-            f"The cron expression {cron!r} never fires: {error}.",
-            next_step="Choose a day that exists.",
+            f"The cron expression {cron!r} never fires: {error}.", next_step="Choose a day that exists."
         ) from error
     return firing.astimezone(UTC)
 
@@ -62,8 +61,7 @@ def check_instant(at: datetime) -> datetime:
     """
     if at.tzinfo is None:
         raise ConfigurationError(
-            f"The time {at.isoformat()} has no time zone.",
-            next_step=f"Write {at.isoformat()}+00:00 for UTC.",
+            f"The time {at.isoformat()} has no time zone.", next_step=f"Write {at.isoformat()}+00:00 for UTC."
         )
     return at.astimezone(UTC)
 

@@ -117,8 +117,7 @@ def _next_revision(store: Store, name: str, model: str, now: datetime) -> int:
 
 def _insert(store: Store, evaluation: Evaluation, episodes: pl.DataFrame) -> None:
     rows = episodes.select(_STORED_COLUMNS).with_columns(
-        evaluation_id=pl.lit(evaluation.evaluation_id),
-        evaluation_revision=pl.lit(evaluation.revision, pl.UInt64),
+        evaluation_id=pl.lit(evaluation.evaluation_id), evaluation_revision=pl.lit(evaluation.revision, pl.UInt64)
     )
     store.insert("evaluation_episodes", rows)
     row = evaluation._asdict()

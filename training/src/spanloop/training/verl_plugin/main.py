@@ -68,11 +68,7 @@ def prepare_environment(plan: TrainPlan) -> None:
         "TORCH_LOGS": "-torch.fx._symbolic_trace",
     }
     if plan.device is Device.CPU:
-        settings |= {
-            "VERL_PLATFORM": "cpu",
-            "VERL_USE_EXTERNAL_MODULES": _CPU_PLATFORM,
-            "CUDA_VISIBLE_DEVICES": "",
-        }
+        settings |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": _CPU_PLATFORM, "CUDA_VISIBLE_DEVICES": ""}
     if not plan.ray_address:
         settings |= {
             "RAY_ADDRESS": "local",
