@@ -3,7 +3,7 @@
 From `TRACE_SCHEMA` come the field paths of attribute lists, the types of the duplicate-key check and both schema texts
 of ``store/queries/collector_insert_spans.sql``, which ``python -m spanloop.collector.otlp.schema`` writes.
 `SHALLOW_REQUEST` is opentelemetry-proto's request type with arrays and kvlists as bytes. Invariant: a body that it
-serialises unchanged has the values that a full parse finds. In any other body a field may occur twice, and part is lost.
+serialises unchanged has the values that a full parse finds. In another body a field may occur twice and be lost.
 """
 
 import re
