@@ -10,7 +10,7 @@ from uuid import uuid4
 import polars as pl
 import pytest
 
-from spanloop.importing import RemoteLogs, RemoteTraces
+from spanloop.importing import ForeignLogs, ForeignTable
 from spanloop.pipeline import run as convert
 from spanloop.semconv.errors import ConfigurationError, StoreError
 from spanloop.store import Store
@@ -83,7 +83,7 @@ def test_an_exporters_table_is_read_completely_and_once(store: Store, remote: Re
     remote.export(1, CHAT)
     remote.export(2, {})
     remote.export(3, {"http.method": "GET"}, trace=2)
-    with RemoteTraces(remote.url, "otel_traces") as table:
+    with ForeignTable(remote.url, "otel_traces") as table:
         first = table.read_new(store)
         assert (first.input, first.new["spans"], first.rejected.total()) == (2, 2, 0)
         remote.export(4, CHAT, trace=3)
@@ -117,7 +117,7 @@ def test_a_model_call_without_genai_attributes_is_imported_and_marked(
     remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
     remote.export(1, {key: value})
     remote.export(2, {key: "tool"})
-    with RemoteTraces(remote.url, "otel_traces") as table:
+    with ForeignTable(remote.url, "otel_traces") as table:
         assert table.read_new(store).new["spans"] == 2
     ours = Connection(address)
     marked = ours.query("SELECT SpanId, IsModelCall FROM otel_traces ORDER BY SpanId", doing="looking")
@@ -128,7 +128,7 @@ def test_a_model_call_without_genai_attributes_is_imported_and_marked(
 def test_a_late_span_is_read_and_since_reads_again(store: Store, remote: RemoteDatabase) -> None:
     remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
     remote.export(1, CHAT)
-    with RemoteTraces(remote.url, "otel_traces") as table:
+    with ForeignTable(remote.url, "otel_traces") as table:
         table.read_new(store)
         remote.export(2, CHAT, trace=2, moment="2026-01-02 02:00:00")
         assert table.read_new(store).new["spans"] == 1
@@ -146,8 +146,8 @@ def test_a_large_hour_is_read_in_batches_and_bad_rows_are_counted(
         remote.export(number, CHAT, trace=number)
     remote.export(9, CHAT, trace=2**130)
     seen: list[tuple[int, int]] = []
-    with RemoteTraces(remote.url, "otel_traces") as table:
-        report = table.read_new(store, on_progress=lambda rows, total: seen.append((rows, total)))
+    with ForeignTable(remote.url, "otel_traces") as table:
+        report = table.read_new(store, progress=lambda rows, total: seen.append((rows, total)))
     assert (report.input, report.new["spans"], dict(report.rejected)) == (8, 7, {"bad_trace_id": 1})
     assert len(seen) > 1
     assert seen[-1] == (8, 8)
@@ -160,7 +160,7 @@ def test_enum_values_of_an_older_exporter_are_read(store: Store, remote: RemoteD
         "ALTER TABLE otel_traces UPDATE SpanKind = 'SPAN_KIND_CLIENT', StatusCode = 'STATUS_CODE_OK', Duration = -3 "
         "WHERE 1 SETTINGS mutations_sync = 1"
     )
-    with RemoteTraces(remote.url, "otel_traces") as table:
+    with ForeignTable(remote.url, "otel_traces") as table:
         table.read_new(store)
     row = store.query("trace_spans", trace_id=f"{1:032x}").row(0, named=True)
     assert (row["SpanKind"], row["StatusCode"], row["Duration"]) == ("Client", "Ok", 0)
@@ -169,7 +169,7 @@ def test_enum_values_of_an_older_exporter_are_read(store: Store, remote: RemoteD
 def test_the_json_variant_is_rejected_with_the_next_step(remote: RemoteDatabase) -> None:
     remote.make(EXPORTER_TABLE.format(map="JSON"))
     with pytest.raises(ConfigurationError, match=r"JSON variant: .*SpanAttributes") as refused:
-        RemoteTraces(remote.url, "otel_traces")
+        ForeignTable(remote.url, "otel_traces")
     assert "send a copy" in refused.value.next_step
 
 
@@ -185,15 +185,15 @@ def test_another_table_is_rejected_by_name(remote: RemoteDatabase, sql: str, mes
     if sql:
         remote.make(sql)
     with pytest.raises(ConfigurationError, match=message) as refused:
-        RemoteTraces(remote.url, "otel_traces")
+        ForeignTable(remote.url, "otel_traces")
     assert "--table" in refused.value.next_step
 
 
 def test_an_unreachable_server_is_reported(clickhouse: Address) -> None:
     with pytest.raises(StoreError, match="unreachable"):
-        RemoteTraces("http://127.0.0.1:1/otel", "otel_traces")
+        ForeignTable("http://127.0.0.1:1/otel", "otel_traces")
     with pytest.raises(StoreError, match="rejected"):
-        RemoteTraces(f"http://nobody:wrong@{clickhouse.host}:{clickhouse.port}", "otel_traces")
+        ForeignTable(f"http://nobody:wrong@{clickhouse.host}:{clickhouse.port}", "otel_traces")
 
 
 # --- traces that are read again
@@ -206,16 +206,16 @@ def test_only_traces_whose_fingerprint_changed_are_read_again(
     for number in range(1, 5):
         remote.export(number, CHAT, trace=number)
     queried_trace_ids: list[list[str]] = []
-    original = RemoteTraces.query
+    original = ForeignTable.query
 
-    def query(self: RemoteTraces, query_name: str, **parameters: Any) -> pl.DataFrame:
+    def query(self: ForeignTable, query_name: str, **parameters: Any) -> pl.DataFrame:
         if query_name == "remote_spans":
             queried_trace_ids.append(parameters["trace_ids"])
         return original(self, query_name, **parameters)
 
-    monkeypatch.setattr(RemoteTraces, "query", query)
+    monkeypatch.setattr(ForeignTable, "query", query)
     monkeypatch.setattr("spanloop.importing.remote_traces._PAGE_TRACES", 2)
-    with RemoteTraces(remote.url, "otel_traces") as table:
+    with ForeignTable(remote.url, "otel_traces") as table:
         assert table.read_new(store).new["spans"] == 4
         queried_trace_ids.clear()
         again = table.read_new(store)
@@ -278,7 +278,7 @@ def test_messages_and_rewards_in_a_logs_table_are_imported(
     remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
     remote.export(1, {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"})
     logs(remote, named=named)
-    with RemoteTraces(remote.url, "otel_traces") as table, RemoteLogs(remote.url, "otel_logs") as log_table:
+    with ForeignTable(remote.url, "otel_traces") as table, ForeignLogs(remote.url, "otel_logs") as log_table:
         table.read_new(store)
         assert convert(store).untrainable == {"request_failed": 1}
         first = log_table.read_new(store)
@@ -295,5 +295,5 @@ def test_messages_and_rewards_in_a_logs_table_are_imported(
 def test_another_logs_table_is_rejected_with_the_option_that_names_it(remote: RemoteDatabase) -> None:
     remote.make("CREATE TABLE otel_logs (Timestamp DateTime64(9), LogAttributes String) ENGINE = Memory")
     with pytest.raises(ConfigurationError, match=r"missing .*'SpanId'.*'LogAttributes String'") as refused:
-        RemoteLogs(remote.url, "otel_logs")
+        ForeignLogs(remote.url, "otel_logs")
     assert "--logs-table" in refused.value.next_step

@@ -230,11 +230,11 @@ def test_a_comparison_is_paired_by_task(store: Store) -> None:
     assert found.success.value == found.reward.value == 0.5
     assert 0.25 <= found.success.low < 0.5 < found.success.high <= 0.75
     assert found.success.excludes_zero
-    assert found.improved == tuple(
+    assert found.mended == tuple(
         EpisodePair(f"test-{number:02}", f"m@v1-test-{number:02}-0", f"m@v2-test-{number:02}-0")
         for number in range(5, 15)
     )
-    assert found.regressed == ()
+    assert found.broken == ()
     calculate, lookup = found.tools
     assert (calculate.tool, calculate.before.failed_calls, calculate.after.failed_calls) == ("calculate", 15, 5)
     assert (lookup.before.success, lookup.after.success) == (0.25, 16 / 21)
@@ -242,7 +242,7 @@ def test_a_comparison_is_paired_by_task(store: Store) -> None:
     assert (error.error_class, error.before.episodes, error.after.episodes) == ("tool_raised", 15, 5)
     back = compare(store, "test:m@v2", "test:m@v1")
     assert back.success.value == -found.success.value
-    assert [pair.task_id for pair in back.regressed] == [pair.task_id for pair in found.improved]
+    assert [pair.task_id for pair in back.broken] == [pair.task_id for pair in found.mended]
 
 
 def test_a_paired_difference_is_surer_than_two_intervals(store: Store) -> None:
@@ -266,8 +266,8 @@ def test_of_several_attempts_the_pair_is_one_that_failed_and_one_that_succeeds(s
     for model in outcomes:
         evaluate(store, name="test", model=model)
     found = compare(store, "test:m@v1", "test:m@v2")
-    assert found.improved == (EpisodePair("a", "m@v1-a-1", "m@v2-a-0"),)
-    assert found.regressed == (EpisodePair("b", "m@v1-b-0", "m@v2-b-0"),)
+    assert found.mended == (EpisodePair("a", "m@v1-a-1", "m@v2-a-0"),)
+    assert found.broken == (EpisodePair("b", "m@v1-b-0", "m@v2-b-0"),)
 
 
 def test_what_cannot_be_compared_is_refused(store: Store) -> None:

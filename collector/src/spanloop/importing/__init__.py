@@ -5,8 +5,8 @@ is inserted into ClickHouse directly, not through the collector's spool, because
 """
 
 from .importer import import_paths
-from .remote_logs import RemoteLogs
-from .remote_traces import RemoteTraces
+from .remote_logs import ForeignLogs
+from .remote_traces import ForeignTable
 from .report import Place, Reject, Report
 
-__all__ = ["Place", "Reject", "RemoteLogs", "RemoteTraces", "Report", "import_paths"]
+__all__ = ["ForeignLogs", "ForeignTable", "Place", "Reject", "Report", "import_paths"]

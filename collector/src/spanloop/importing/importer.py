@@ -53,7 +53,7 @@ def import_paths(
     paths: Sequence[Path],
     *,
     on_reject: OnReject,
-    on_progress: ProgressCallback | None = None,
+    progress: ProgressCallback | None = None,
     redactor: Redactor | None = None,
 ) -> Report:
     """Import files, and folders of files.
@@ -66,14 +66,14 @@ def import_paths(
         paths: OTLP requests as JSON (one a file, or one a line) or protobuf (one a file, or framed), spans and
             log records as printed by the SDK, conversations as JSONL; each may be gzipped.
         on_reject: Called with each rejection.
-        on_progress: Called after each document with the bytes read, and the bytes of all files.
+        progress: Called after each document with the bytes read, and the bytes of all files.
         redactor: The redaction rules; default: the attributes known to leak secrets.
 
     Raises:
         ConfigurationError: A path does not exist, or a folder holds no file to read.
         StoreError: ClickHouse is unreachable or rejected a request. Items imported before stay.
     """
-    return _Importer(store, on_reject, redactor or Redactor()).run(files.find(paths), on_progress)
+    return _Importer(store, on_reject, redactor or Redactor()).run(files.find(paths), progress)
 
 
 class _Importer:

@@ -26,7 +26,7 @@ _REQUIRED_COLUMNS: Final = (
 )  # fmt: skip
 
 
-class RemoteLogs(RemoteTable):
+class ForeignLogs(RemoteTable):
     """A logs table of the OpenTelemetry ClickHouse exporter; see `RemoteTable`."""
 
     option = "--logs-table"
@@ -36,10 +36,10 @@ class RemoteLogs(RemoteTable):
         store: Store,
         *,
         since: datetime | None = None,
-        on_progress: ProgressCallback | None = None,
+        progress: ProgressCallback | None = None,
         redactor: Redactor | None = None,
     ) -> Report:
-        """Insert the records written since the last call; see `RemoteTraces.read_new`.
+        """Insert the records written since the last call; see `ForeignTable.read_new`.
 
         Raises:
             StoreError: A ClickHouse is unreachable or rejected a request. A retry misses and duplicates nothing.
@@ -59,8 +59,8 @@ class RemoteLogs(RemoteTable):
                     parts=parts,
                 )
                 _insert(store, redact_log_rows(rows, active_redactor), report)
-                if on_progress is not None:
-                    on_progress(report.input, total)
+                if progress is not None:
+                    progress(report.input, total)
             self.remember(store, from_ns)
         return report
 

@@ -54,7 +54,7 @@ _REQUIRED_COLUMNS: Final = (
 _MAPS: Final = ("ResourceAttributes", "SpanAttributes", "Events.Attributes", "Links.Attributes")
 
 
-class RemoteTraces(RemoteTable):
+class ForeignTable(RemoteTable):
     """A traces table of the OpenTelemetry ClickHouse exporter; see `RemoteTable`."""
 
     def read_new(
@@ -62,7 +62,7 @@ class RemoteTraces(RemoteTable):
         store: Store,
         *,
         since: datetime | None = None,
-        on_progress: ProgressCallback | None = None,
+        progress: ProgressCallback | None = None,
         redactor: Redactor | None = None,
     ) -> Report:
         """Insert the spans written since the last call.
@@ -71,7 +71,7 @@ class RemoteTraces(RemoteTable):
             store: The store to insert into.
             since: Read spans that start at or after this time, even if read before; default: where the last call
                 stopped, or the beginning.
-            on_progress: Called after each block with the rows read, and the rows to read.
+            progress: Called after each block with the rows read, and the rows to read.
             redactor: The redaction rules; default: the attributes known to leak secrets.
 
         Returns:
@@ -91,11 +91,11 @@ class RemoteTraces(RemoteTable):
                 report.known[SPANS] += unchanged
                 for trace_ids in _batches(changed):
                     _insert(store, redact_rows(self._spans(from_ns, trace_ids), active_redactor), report)
-                    if on_progress is not None:
-                        on_progress(report.input, total)
+                    if progress is not None:
+                        progress(report.input, total)
             self.remember(store, from_ns)
-            if on_progress is not None:
-                on_progress(report.input, total)
+            if progress is not None:
+                progress(report.input, total)
         return report
 
     def check(self) -> None:

@@ -139,8 +139,8 @@ def compare(
         numbers=("",),
     )
     _print_changes(comparison)
-    _print_pairs("failed before and succeed now", comparison.improved)
-    _print_pairs("succeeded before and fail now", comparison.regressed)
+    _print_pairs("failed before and succeed now", comparison.mended)
+    _print_pairs("succeeded before and fail now", comparison.broken)
 
 
 def _print_changes(comparison: "Comparison") -> None:

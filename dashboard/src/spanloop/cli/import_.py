@@ -61,7 +61,7 @@ def import_(paths: PathsArgument, data_dir: DataDirOption = None, rejects: Rejec
         def progress(done_bytes: int, all_bytes: int) -> None:
             bar.update(task, completed=done_bytes // _KIB, total=max(1, all_bytes // _KIB))
 
-        report = import_paths(store, paths, on_reject=on_reject, on_progress=progress, redactor=redactor)
+        report = import_paths(store, paths, on_reject=on_reject, progress=progress, redactor=redactor)
     if reject_count > _MAX_PRINTED:
         hint = "all are in " + str(rejects) if rejects else "--rejects FILE writes them all to a file"
         err.print(f"… and {reject_count - _MAX_PRINTED:,} more; {hint}", markup=False)

@@ -14,7 +14,7 @@ from .options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
     from spanloop.collector.redaction import Redactor
-    from spanloop.importing import RemoteLogs, RemoteTraces, Report
+    from spanloop.importing import ForeignLogs, ForeignTable, Report
     from spanloop.store import Store
 
 app = typer.Typer(help="Read spans from an existing ClickHouse, and set how long spans are kept.", no_args_is_help=True)
@@ -56,16 +56,16 @@ def attach(
     """
     from spanloop.collector.redaction import Redactor
     from spanloop.collector.redaction_rules import load_rules
-    from spanloop.importing import RemoteLogs, RemoteTraces
+    from spanloop.importing import ForeignLogs, ForeignTable
     from spanloop.store import connect
 
     directory = data_directory(data_dir)
     redactor = Redactor(load_rules(directory))
     start = None if since is None else since.replace(tzinfo=UTC) if since.tzinfo is None else since
     with ExitStack() as stack:
-        sources: list[RemoteTraces | RemoteLogs] = [stack.enter_context(RemoteTraces(url, table))]
+        sources: list[ForeignTable | ForeignLogs] = [stack.enter_context(ForeignTable(url, table))]
         if logs_table is not None:
-            sources.append(stack.enter_context(RemoteLogs(url, logs_table)))
+            sources.append(stack.enter_context(ForeignLogs(url, logs_table)))
         store = stack.enter_context(connect(directory, start=True))
         for source in sources:
             report = _read_new(source, store, redactor, start)
@@ -112,13 +112,13 @@ def retention(
 
 
 def _read_new(
-    source: "RemoteTraces | RemoteLogs", store: "Store", redactor: "Redactor", since: datetime | None
+    source: "ForeignTable | ForeignLogs", store: "Store", redactor: "Redactor", since: datetime | None
 ) -> "Report":
     with progress_bar() as bar:
         task = bar.add_task("reading", total=None, note="")
         return source.read_new(
             store,
             since=since,
-            on_progress=lambda done, total: bar.update(task, completed=done, total=total),
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
             redactor=redactor,
         )

@@ -115,10 +115,10 @@ def _print_change(change: "Comparison") -> None:
 def _print_episodes(store: "Store", change: "Comparison") -> None:
     """Print episodes that failed before and succeed now, of different tools where possible."""
     pairs_by_tool: dict[str, list[Any]] = {}
-    for pair in change.improved:
+    for pair in change.mended:
         pairs_by_tool.setdefault(_tool(pair.task_id), []).append(pair)
     chosen = [pairs[0] for pairs in pairs_by_tool.values()][:_SHOWN_EPISODES]
-    chosen += [pair for pair in change.improved if pair not in chosen][: _SHOWN_EPISODES - len(chosen)]
+    chosen += [pair for pair in change.mended if pair not in chosen][: _SHOWN_EPISODES - len(chosen)]
     for pair in chosen:
         out.print(f"\n[bold]{escape(pair.task_id)}[/bold] [dim]failed before and succeeds now[/dim]")
         for version, episode_id in (

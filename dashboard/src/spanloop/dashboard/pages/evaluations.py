@@ -146,8 +146,8 @@ def _differences(comparison: Comparison) -> None:
     columns[1].caption(_interval_text(comparison.success, 100, "points"))
     columns[2].metric("Reward, after less before", f"{comparison.reward.value:+.3f}")
     columns[2].caption(_interval_text(comparison.reward, 1, ""))
-    columns[3].metric(_IMPROVED, f"{len(comparison.improved):,}", help="Tasks that succeed more often than before")
-    columns[3].caption(f"{len(comparison.regressed):,} the other way round")
+    columns[3].metric(_IMPROVED, f"{len(comparison.mended):,}", help="Tasks that succeed more often than before")
+    columns[3].caption(f"{len(comparison.broken):,} the other way round")
 
 
 def _interval_text(interval: Interval, scale: float, unit: str) -> str:
@@ -211,7 +211,7 @@ def _tool_row(change: ToolChange) -> dict[str, object]:
 
 def _changed_tasks(store: Store, comparison: Comparison) -> None:
     st.subheader("Tasks that changed", anchor=False)
-    kinds = {_IMPROVED: comparison.improved, _REGRESSED: comparison.regressed}
+    kinds = {_IMPROVED: comparison.mended, _REGRESSED: comparison.broken}
     present = [kind for kind, pairs in kinds.items() if pairs]
     if not present:
         st.caption("No task changed from failure to success or from success to failure.")

@@ -58,9 +58,9 @@ class Comparison(NamedTuple):
     tools: tuple[ToolChange, ...]
     errors: tuple[ErrorChange, ...]
     """Sorted by frequency before, most frequent first."""
-    improved: tuple[EpisodePair, ...]
+    mended: tuple[EpisodePair, ...]
     """Tasks with a higher success rate than before: an attempt that failed before, and one that succeeds after."""
-    regressed: tuple[EpisodePair, ...]
+    broken: tuple[EpisodePair, ...]
     """Tasks with a lower success rate than before: an attempt that succeeded before, and one that fails after."""
 
 
@@ -106,8 +106,8 @@ def compare(store: Store, before_id: str, after_id: str, *, seed: int = 0) -> Co
             )
             for name in (*before_errors, *(name for name in after_errors if name not in before_errors))
         ),
-        improved=_pairs(common.filter(pl.col("success_after") > pl.col("success")), "failed", "succeeded_after"),
-        regressed=_pairs(common.filter(pl.col("success_after") < pl.col("success")), "succeeded", "failed_after"),
+        mended=_pairs(common.filter(pl.col("success_after") > pl.col("success")), "failed", "succeeded_after"),
+        broken=_pairs(common.filter(pl.col("success_after") < pl.col("success")), "succeeded", "failed_after"),
     )
 
 
