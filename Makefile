@@ -6,8 +6,8 @@ STAMP := .setup/main-$(shell cksum < pyproject.toml | cut -d' ' -f1)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := instrumentation collector converters training dashboard tests examples benchmarks docs
 
-# Two processes, because most tests wait for one process or another; tests/conftest.py says who runs what.
-SIDE_BY_SIDE := --numprocesses 2 --no-loadscope-reorder
+# Three processes on two cores, because most tests wait for other processes. tests/conftest.py distributes them.
+SIDE_BY_SIDE := --numprocesses 3 --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots clean
@@ -28,7 +28,7 @@ demo: setup ## See an agent fail, be trained on its own traces, and do better (2
 	$(BIN)/spanloop demo $(DEMO)
 
 test: setup check ## All checks and tests except the slow ones
-	$(BIN)/python -m pytest -m "not slow" --ignore tests/packaging $(SIDE_BY_SIDE)
+	$(BIN)/python -m pytest -m "not slow" --ignore tests/packaging $(SIDE_BY_SIDE) --durations 10
 
 test-slow: setup ## Fault storms and long training
 	$(BIN)/python -m pytest -m slow --timeout 1800 --hypothesis-profile explore
