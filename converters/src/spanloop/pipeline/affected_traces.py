@@ -147,12 +147,11 @@ def _traces_of_scored_sessions(store: Store, batch: Batch) -> set[str]:
 
 
 class _SharedIds(NamedTuple):
+    """Traces that share an id with given ones; the limit is that of `_RequiredTraces`."""
+
     trace_ids: frozenset[str]
-    """Traces that share an id with the given ones."""
     over_limit: frozenset[str]
-    """Traces that start after the first ``EPISODE_SPANS`` spans of their id."""
     may_exceed_limit: bool
-    """Whether an id has so many spans that traces outside the given ones may start after the limit."""
 
 
 def _traces_sharing_ids(store: Store, batch: Batch, trace_ids: Collection[str], *, by_session: bool) -> _SharedIds:

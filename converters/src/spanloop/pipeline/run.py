@@ -25,6 +25,7 @@ from .load import load
 from .report import Report
 from .write import write
 
+MEMORY_MIB: Final = 2_048
 BATCH_SPANS: Final = 50_000
 """Spans that are converted at once."""
 
@@ -68,11 +69,10 @@ def run(
         full: Convert everything again, regardless of the watermark.
         since: Convert again what was ingested since then (without a zone: UTC), besides what is new.
         progress: Called after each batch.
-        options: How to convert; None takes the options from the environment (``settings``).
+        options: How to convert; None takes the options from the environment.
         batch_spans: Spans converted at once.
-        memory_bytes: Approximate peak memory of this process; None takes the limit from the environment. A batch with
-            more text is divided. Of an episode with more text, the earliest spans are converted and the others
-            rejected.
+        memory_bytes: Approximate peak memory of this process; None takes the limit from the environment. A larger
+            batch is divided. Of a larger episode, the earliest spans are converted and the others rejected.
 
     Raises:
         StoreError: ClickHouse refused or is unreachable; the next run continues where this one stopped.
@@ -151,9 +151,6 @@ def _convert_one(
     )
     lease.renew()
     return write(store, converted, loaded, full=full) + Report(spans=affected.batch.new_spans)
-
-
-MEMORY_MIB: Final = 2_048
 
 
 def options_from_environment(environment: Mapping[str, str] = os.environ) -> Options:

@@ -67,7 +67,6 @@ class SchemaField(NamedTuple):
     name: str
     number: int
     type_name: str
-    """A scalar of protobuf or a message of this schema."""
     is_repeated: bool
 
 
