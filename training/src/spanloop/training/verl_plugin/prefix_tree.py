@@ -1,10 +1,9 @@
 # pyright: basic
 """Pack rows of tokens as a tree of common prefixes, each prefix once.
 
-The rows of a job share most of their prompts: system prompt and tools with every row, the question with the rows of
-the same group. In sorted order, rows with a common prefix are neighbours. The tokens that each row adds to the previous
-one form the prefix tree in depth-first order. A packed token stands for the same token with the same past in every row
-that contains it, so a causal model computes the same for all of them.
+The rows of a job share most of their prompts. In sorted order, rows with a common prefix are neighbours, and the tokens
+that each row adds to the previous one form the prefix tree in depth-first order. A packed token stands for the same
+token with the same past in every row that contains it, so a causal model computes the same for all of them.
 
 Invariant: a token's descendants lie in one contiguous range after its segment. Attention over the tree
 (:mod:`.tree_attention`) relies on nothing else.

@@ -2,9 +2,8 @@
 """Causal attention over :class:`~.prefix_tree.PackedRows`, on a CPU.
 
 A token attends causally to its own segment, and to every token of each segment above it. Both parts call torch's flash
-kernel, which also returns each query's log-sum-exp, so partial results merge exactly (as in ring attention and flash
-decoding). In the backward pass each part gets the merged output and log-sum-exp, from which the kernel rebuilds the
-probabilities, so the parts' gradients add up.
+kernel, which also returns each query's log-sum-exp, so partial results merge exactly, as in ring attention. In the
+backward pass each part gets the merged output and log-sum-exp, so the parts' gradients add up.
 
 Keys and values are not copied per row or padded: memory is that of the packed tokens. The kernel runs in float32 for
 any model precision, because its bfloat16 form is four times slower on short segments.
