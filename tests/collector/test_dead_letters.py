@@ -85,8 +85,8 @@ def test_a_dead_letter_is_stored_listed_and_replayed(
     letter = next(line.split()[0] for line in listed.splitlines() if "bad_trace_id" in line)
     shown = spanloop("show", letter).stdout.decode()
     assert all(text in shown for text in (b"short".hex(), "span 1", "got 5 bytes", "service.name"))
-    whole = next(line.split()[0] for line in listed.splitlines() if "malformed_body" in line)
-    assert spanloop("show", "--raw", whole).stdout == b"\xff\xfe"
+    malformed_body = next(line.split()[0] for line in listed.splitlines() if "malformed_body" in line)
+    assert spanloop("show", "--raw", malformed_body).stdout == b"\xff\xfe"
     assert spanloop("show", "nothing").returncode == 2
 
     assert spanloop("replay").returncode == 2

@@ -96,9 +96,9 @@ def test_an_invalid_span_is_rejected_alone(spoil: Callable[[Span], None], reason
     spans = spans_of(request)
     spoil(spans[1])
     spoil(spans[3])
-    validation, kept = admitted(request.SerializeToString())
+    validation, accepted_spans = admitted(request.SerializeToString())
     assert (validation.accepted, validation.rejected) == (2, {reason: 2})
-    assert [span.name for span in kept] == ["span 1", "span 3"]
+    assert [span.name for span in accepted_spans] == ["span 1", "span 3"]
 
 
 def test_the_last_representable_second_is_accepted() -> None:
@@ -113,16 +113,16 @@ def test_bad_utf8_is_replaced_in_the_one_span_that_has_it() -> None:
     pair = spans_of(request)[1].attributes.add()
     pair.key, pair.value.array_value.values.add().string_value = "k", "MARK"
     body = request.SerializeToString().replace(b"MARK", b"a\xff\xc3b")
-    validation, kept = admitted(body)
+    validation, accepted_spans = admitted(body)
     assert (validation.accepted, validation.rejected, validation.repaired) == (3, {}, 1)
-    assert [span.name for span in kept] == ["span 1", "a\ufffd\ufffdb", "span 3"]
-    assert kept[1].attributes[0].value.string_value == '["a\ufffd\ufffdb"]'
+    assert [span.name for span in accepted_spans] == ["span 1", "a\ufffd\ufffdb", "span 3"]
+    assert accepted_spans[1].attributes[0].value.string_value == '["a\ufffd\ufffdb"]'
 
 
 def test_bad_utf8_in_the_resource_keeps_every_span() -> None:
     body = trace_request(1, 2).SerializeToString().replace(b"test", b"te\xfft")
-    validation, kept = admitted(body)
-    assert (validation.accepted, validation.repaired, len(kept)) == (2, 1, 2)
+    validation, accepted_spans = admitted(body)
+    assert (validation.accepted, validation.repaired, len(accepted_spans)) == (2, 1, 2)
 
 
 def nested(depth: int) -> AnyValue:
@@ -140,18 +140,18 @@ def test_a_value_nested_too_deeply_rejects_only_its_span(depth: int) -> None:
     pair = spans_of(request)[1].attributes.add()
     pair.key = "deep"
     pair.value.CopyFrom(nested(depth))
-    validation, kept = admitted(request.SerializeToString())
+    validation, accepted_spans = admitted(request.SerializeToString())
     assert (validation.accepted, validation.rejected) == (2, {RejectReason.UNDECODABLE: 1})
-    assert [span.name for span in kept] == ["span 1", "span 3"]
+    assert [span.name for span in accepted_spans] == ["span 1", "span 3"]
 
 
 def test_a_corrupt_span_is_rejected_alone() -> None:
     request = trace_request(1, 2, 3)
     spans_of(request)[1].trace_state = "MARK"
     body = request.SerializeToString().replace(b"\x1a\x04MARK", b"\x1a\x7fMARK")
-    validation, kept = admitted(body)
+    validation, accepted_spans = admitted(body)
     assert (validation.accepted, validation.rejected) == (2, {RejectReason.UNDECODABLE: 1})
-    assert [span.name for span in kept] == ["span 1", "span 3"]
+    assert [span.name for span in accepted_spans] == ["span 1", "span 3"]
 
 
 @pytest.mark.parametrize(
@@ -200,10 +200,10 @@ def test_headers_with_secrets_do_not_pass() -> None:
         for key, value in (("gen_ai.headers", "Authorization: hunter2"), ("gen_ai.request.model", "m")):
             pair = attributes.add()
             pair.key, pair.value.string_value = key, value
-    validation, kept = admitted(request.SerializeToString())
+    validation, accepted_spans = admitted(request.SerializeToString())
     assert (validation.accepted, validation.redacted) == (2, {"known_leaks": 2})
     assert b"hunter2" not in validation.body
-    assert [pair.key for pair in kept[0].attributes] == ["gen_ai.request.model", "spanloop.redacted"]
+    assert [pair.key for pair in accepted_spans[0].attributes] == ["gen_ai.request.model", "spanloop.redacted"]
 
 
 @given(st.binary(max_size=200), st.sampled_from(list(Signal)))
@@ -229,8 +229,8 @@ def test_any_flipped_request_keeps_its_count(data: st.DataObject) -> None:
     for at in data.draw(st.lists(st.integers(0, len(body) - 1), max_size=4)):
         body[at] ^= 1 << data.draw(st.integers(0, 7))
     try:
-        validation, kept = admitted(bytes(body))
+        validation, accepted_spans = admitted(bytes(body))
     except MalformedError:
         return
-    assert len(kept) == validation.accepted
+    assert len(accepted_spans) == validation.accepted
     assert validation.accepted + validation.rejected_total <= 4

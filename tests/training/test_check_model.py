@@ -256,13 +256,13 @@ def test_a_mended_copy_is_fine_and_the_folder_is_as_before(model: Path, tmp_path
     before = {path.name: path.read_bytes() for path in model.iterdir()}
     chosen = tmp_path / "mine.jinja"
     chosen.write_text(packaged_template("smollm2_tools"))
-    with folder_with_overrides(model, chat_template=chosen, eos="<|im_end|>", pad="<|endoftext|>") as whole:
-        assert check_model(whole) == []
-        assert folder_templates(whole) == {"default": chosen.read_text()}
-        assert json.loads((whole / "generation_config.json").read_text())["eos_token_id"] == 2
-        assert json.loads((whole / "config.json").read_text())["pad_token_id"] == 0
-        assert (whole / "model.safetensors").resolve() == (model / "model.safetensors").resolve()
-    assert not whole.exists()
+    with folder_with_overrides(model, chat_template=chosen, eos="<|im_end|>", pad="<|endoftext|>") as model_folder:
+        assert check_model(model_folder) == []
+        assert folder_templates(model_folder) == {"default": chosen.read_text()}
+        assert json.loads((model_folder / "generation_config.json").read_text())["eos_token_id"] == 2
+        assert json.loads((model_folder / "config.json").read_text())["pad_token_id"] == 0
+        assert (model_folder / "model.safetensors").resolve() == (model / "model.safetensors").resolve()
+    assert not model_folder.exists()
     assert {path.name: path.read_bytes() for path in model.iterdir()} == before
 
 

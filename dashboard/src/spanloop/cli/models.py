@@ -84,11 +84,11 @@ def add(
     download = directory.path / "downloads" / re.sub(r"[^\w.-]+", "--", source)
     with err.status("fetching the model"):
         folder = fetch_model(source, download, lambda line: err.print(line, markup=False))
-    with folder_with_overrides(folder, chat_template=chat_template, eos=eos, pad=pad) as whole:
+    with folder_with_overrides(folder, chat_template=chat_template, eos=eos, pad=pad) as model_folder:
         with err.status("checking the model"):
-            warnings = require_model(f"{name} ({source})", whole)
+            warnings = require_model(f"{name} ({source})", model_folder)
         with err.status("copying the model's files"):
-            version = Registry(directory).add(name, whole, metadata={"source": source})
+            version = Registry(directory).add(name, model_folder, metadata={"source": source})
     if folder == download:
         shutil.rmtree(download)
     out.print(version.reference, markup=False)
