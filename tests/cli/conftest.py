@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.store import Store
 from spanloop.store.client import Address
 
 from .support import SPANLOOP, Run
@@ -27,8 +28,9 @@ def spanloop(tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def spanloop_on_store(spanloop: Run, address: Address) -> Run:
-    """The same on a database of the test, instead of a server that each command starts and stops."""
+def spanloop_on_store(spanloop: Run, address: Address, store: Store) -> Run:
+    """The same on a migrated database of the test, instead of a server that each command starts and stops."""
+    assert store.database == address.database
     user = f"{address.user}:{address.password}"
     url = f"{address.scheme}://{user}@{address.host}:{address.port}/{address.database}"
 

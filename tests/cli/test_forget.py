@@ -27,7 +27,7 @@ def test_it_asks_first_and_then_erases(spanloop_on_store: Run, tmp_path: Path) -
     ]  # fmt: skip
 
 
-def test_nobody_is_said(spanloop: Run) -> None:
-    completed = spanloop("forget", "--yes")
+def test_nobody_is_said(spanloop_on_store: Run) -> None:
+    completed = spanloop_on_store("forget", "--yes")
     assert completed.returncode == 2
     assert "No data to forget" in completed.stderr

@@ -30,6 +30,13 @@ def up(tmp_path: Path) -> Iterator[Up]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def shared_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """For tests after which everything still runs."""
+    with everything_up(tmp_path_factory.mktemp("up") / "data") as running:
+        yield running
+
+
 def test_everything_answers_and_one_ctrl_c_ends_it_all(up: Up) -> None:
     health_url = f"http://127.0.0.1:{up.ports['collector']}/healthz"
     # The collector answers before it has met ClickHouse.
@@ -46,7 +53,8 @@ def test_everything_answers_and_one_ctrl_c_ends_it_all(up: Up) -> None:
     assert not any(up.pid_of(service) for service in SERVICES)
 
 
-def test_a_second_up_and_a_taken_port_are_refused(up: Up, spanloop: Run, tmp_path: Path) -> None:
+def test_a_second_up_and_a_taken_port_are_refused(shared_up: Up, spanloop: Run, tmp_path: Path) -> None:
+    up = shared_up
     second = spanloop("up", "--data-dir", str(up.data_dir))
     assert second.returncode == 3
     assert str(up.process.pid) in second.stderr
@@ -58,7 +66,8 @@ def test_a_second_up_and_a_taken_port_are_refused(up: Up, spanloop: Run, tmp_pat
     assert "--collector-port" in taken.stderr
 
 
-def test_a_service_that_dies_is_started_again(up: Up) -> None:
+def test_a_service_that_dies_is_started_again(shared_up: Up) -> None:
+    up = shared_up
     for service in ("collector", "clickhouse"):
         before = up.pid_of(service)
         assert before is not None

@@ -197,8 +197,12 @@ def test_swapped_weights_respond_like_freshly_loaded_ones(served: Process, model
 
 
 def test_a_disconnect_stores_an_incomplete_capture_and_leaves_a_working_engine(served: Process) -> None:
-    # Without tools: the parser of tool calls holds text back, and the fifth chunk may be the last.
-    stream = ask(served, stream=True, tools=None, max_tokens=800, extra_body={"ignore_eos": True})
+    # Without tools: the parser of tool calls holds text back, and the fifth chunk may be the last. Four choices with
+    # twenty alternatives a token are more than sockets buffer, so the engine cannot finish before the client leaves.
+    stream = ask(
+        served, stream=True, tools=None, max_tokens=800, n=4, temperature=1.0, logprobs=True, top_logprobs=20,
+        extra_body={"ignore_eos": True},
+    )  # fmt: skip
     for count, _chunk in enumerate(stream):
         if count == 5:
             stream.close()

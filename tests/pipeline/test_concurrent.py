@@ -71,8 +71,8 @@ def test_two_services_and_manual_runs_end_where_one_would(
     try:
         # One that is asked to stop while it still imports just dies.
         assert eventually(lambda: all(each.running("pipeline") for each in directories))
-        for position in order:
-            feed.send([position])
+        for start in range(0, len(order), 2):
+            feed.send(order[start : start + 2])
             run(store)
         assert eventually(lambda: is_converted(feed))
     finally:

@@ -28,7 +28,7 @@ def fill(world: World, chance: random.Random) -> None:
         )
         opening = [OPENING[0], text("user", chance.choice(["same", name]))]
         loops.append((name, chance.choice(["", trace_id(name)]), marks, opening))
-    for step in range(30):
+    for step in range(20):
         name, trace, marks, seen = chance.choice(loops)
         identity = f"{name}-{step}"
         said = chance.choice([asks(identity), asks(identity), text("assistant", "done"), None])
@@ -53,7 +53,7 @@ def test_any_order_of_arrival_ends_in_the_same_store(store: Store, feed: Feed, s
         feed.send(order[:size])
         order = order[size:]
         if chance.random() < 0.4:
-            response_id = f"r-l{chance.randrange(6)}-{chance.randrange(30)}"
+            response_id = f"r-l{chance.randrange(6)}-{chance.randrange(20)}"
             feed.world.capture([1, 2], [3], response_id=response_id, generation_id=response_id)
         if chance.random() < 0.4:
             ids = chance.choice([{"session_id": "s0"}, {"episode_key": "e1"}, {"trace_id": trace_id("l2")}])
