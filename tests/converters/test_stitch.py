@@ -1,11 +1,15 @@
 import json
+from typing import Any
 
 import polars as pl
 import pytest
 
 from spanloop.converters import Converted, Options, convert
+from spanloop.converters.stitch.identity import is_unique
 
 from .converters_world import OPENING, World, answers, asks, loop, text, trace_id
+
+THREAD = "6f1d9c52-0b7e-4a38-9d24-c8e5a1f07b36"
 
 
 def shape(converted: Converted) -> list[list[str]]:
@@ -51,12 +55,20 @@ def test_the_same_words_in_two_services_are_two_episodes() -> None:
     assert world.convert().episodes.height == 2
 
 
-def test_tool_calls_join_a_history_that_the_harness_edited() -> None:
+@pytest.mark.parametrize(
+    ("identifier", "counts"),
+    [("call_4vNQ0bLw8mZr2kTqXfHs9dYc", [2]), ("call_0001", [1, 1])],
+    ids=["unique", "counted"],
+)
+def test_only_a_unique_id_joins_a_history_that_the_harness_edited(identifier: str, counts: list[int]) -> None:
     world = World()
-    world.call(OPENING, asks("call-1"), trace=trace_id("t1"))
-    edited = [OPENING[0], text("user", "(summary)"), asks("call-1"), answers("call-1", "ok")]
+    world.call(OPENING, asks(identifier), trace=trace_id("t1"))
+    edited = [OPENING[0], text("user", "(summary)"), asks(identifier), answers(identifier, "ok")]
     world.call(edited, text("assistant", "done"), trace=trace_id("t2"))
-    assert world.convert().episodes["step_count"].to_list() == [2]
+    converted = world.convert()
+    assert converted.episodes["step_count"].to_list() == counts
+    open_joins = converted.open_joins.select("trace_id", "other_trace_id").rows()
+    assert open_joins == ([(trace_id("t2"), trace_id("t1"))] if len(counts) > 1 else [])
 
 
 def test_named_episodes_are_never_joined_even_within_one_trace() -> None:
@@ -86,7 +98,7 @@ def test_a_named_episode_may_have_many_traces() -> None:
 
 def test_a_conversation_id_joins_traces_until_the_conversation_starts_over() -> None:
     world = World()
-    ids = {"gen_ai.conversation.id": "thread-1"}
+    ids = {"gen_ai.conversation.id": THREAD}
     world.call(OPENING, text("assistant", "Sunny."), trace=trace_id("a1"), attributes=ids)
     world.call(
         [text("user", "(history kept by the server) And tomorrow?")],
@@ -96,6 +108,110 @@ def test_a_conversation_id_joins_traces_until_the_conversation_starts_over() -> 
     )
     world.call(OPENING, text("assistant", "Windy."), trace=trace_id("b1"), attributes=ids)
     assert sorted(world.convert().episodes["step_count"].to_list()) == [1, 2]
+
+
+def questions(conversation: str, *, minutes: float = 0, overlap: bool = False) -> World:
+    """Two questions in traces of their own under one conversation id."""
+    world = World()
+    for number in range(2):
+        asked = [OPENING[0], text("user", f"question {number}")]
+        start_s = number * (0.2 if overlap else 60 * minutes + 1)
+        ids = {"gen_ai.conversation.id": conversation}
+        world.call(asked, text("assistant", "x"), attributes=ids, trace=trace_id(f"t{number}"), start_s=start_s)
+    return world
+
+
+@pytest.mark.parametrize("conversation", ["thread-1", "1", "session2026", "run-0000-0000", "user_42"])
+def test_a_conversation_id_that_may_repeat_joins_nothing_by_itself(conversation: str) -> None:
+    converted = questions(conversation).convert()
+    assert converted.episodes["step_count"].to_list() == [1, 1]
+    (detail,) = converted.open_joins["detail"].to_list()
+    assert repr(conversation) in detail
+
+
+def test_a_conversation_id_of_two_runs_at_once_is_the_id_of_a_process() -> None:
+    assert questions(THREAD).convert().episodes["step_count"].to_list() == [2]
+    converted = questions(THREAD, overlap=True).convert()
+    assert converted.episodes["step_count"].to_list() == [1, 1]
+    assert converted.open_joins.height == 1
+
+
+@pytest.mark.parametrize(("minutes", "counts"), [(20, [2]), (40, [1, 1])])
+def test_a_short_conversation_id_joins_what_repeats_the_conversation_soon(minutes: float, counts: list[int]) -> None:
+    world = World()
+    ids = {"gen_ai.conversation.id": "thread-1"}
+    world.call(OPENING, text("assistant", "Sunny."), trace=trace_id("a1"), attributes=ids)
+    edited = [*OPENING, text("assistant", "(shortened)"), text("user", "And tomorrow?")]
+    world.call(edited, text("assistant", "Rain."), trace=trace_id("a2"), attributes=ids, start_s=60 * minutes)
+    assert world.convert().episodes["step_count"].to_list() == counts
+
+
+@pytest.mark.parametrize("identifier", ["call_0001", "c1", ""])
+@pytest.mark.parametrize("place", ["service", "scope", "time", "content"])
+def test_ids_that_repeat_join_no_other_loop(identifier: str, place: str) -> None:
+    """The end of a loop whose beginning is missing does not continue another loop that used the same id."""
+    world = World()
+    asked = asks(identifier, arguments={"query": "x"})
+    world.call(OPENING, asked, trace=trace_id("a1"))
+    opening = [OPENING[0], text("user", "another question")] if place == "content" else list(OPENING)
+    elsewhere: dict[str, dict[str, Any]] = {
+        "service": {"service": "other"},
+        "scope": {"scope": "other"},
+        "time": {"start_s": 3600.0},
+        "content": {},
+    }
+    history = [*opening, asked, answers(identifier, "ok")]
+    world.call(history, text("assistant", "done"), trace=trace_id("b2"), **elsewhere[place])
+    assert world.convert().episodes["step_count"].to_list() == [1, 1]
+
+
+def test_equal_calls_with_other_ids_are_not_continued_across_traces() -> None:
+    world = World()
+    world.call(OPENING, asks("call_0001", arguments={"query": "x"}), trace=trace_id("a1"))
+    history = [*OPENING, asks("call_0002", arguments={"query": "x"}), answers("call_0002", "ok")]
+    world.call(history, text("assistant", "done"), trace=trace_id("b2"))
+    assert world.convert().episodes["step_count"].to_list() == [1, 1]
+
+
+def test_an_id_that_the_store_contradicts_is_not_unique() -> None:
+    world = World()
+    identifier = "call_4vNQ0bLw8mZr2kTqXfHs9dYc"
+    world.call(OPENING, asks(identifier, arguments={"query": "x"}), trace=trace_id("a1"))
+    world.call(OPENING, asks(identifier, arguments={"query": "y"}), trace=trace_id("b1"))
+    edited = [
+        OPENING[0],
+        text("user", "(summary)"),
+        asks(identifier, arguments={"query": "x"}),
+        answers(identifier, "ok"),
+    ]
+    world.call(edited, text("assistant", "done"), trace=trace_id("c2"))
+    assert world.convert().episodes["step_count"].to_list() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("identifier", "expected"),
+    [
+        ("59d80ea0-5ee3-4d1d-94eb-f35ff32b0bc3", True),
+        ("run--59d80ea0-5ee3-4d1d-94eb-f35ff32b0bc3-0", True),
+        ("chatcmpl-tool-1c9d6f0e2b7a4853a1d0c3b5e7f92468", True),
+        ("call_4vNQ0bLw8mZr2kTqXfHs9dYc", True),
+        ("toolu_01A09q90qw90lq917835lq9", True),
+        ("0f3a9c1b7d2e4856", True),
+        ("00000000-0000-0000-0000-000000000001", False),
+        ("0000000000000001", False),
+        ("call_0001", False),
+        ("call_abc1", False),
+        ("call_tqeeer2c", False),
+        ("tooluse_17", False),
+        ("1763876422512345678", False),
+        ("2026-11-23T07:01:29.123456Z", False),
+        ("weather-assistant-session-2026", False),
+        ("a-very-long-conversation-name-without-digits", False),
+        ("", False),
+    ],
+)
+def test_random_ids_are_told_from_counted_ones(identifier: str, *, expected: bool) -> None:
+    assert is_unique(identifier) is expected
 
 
 @pytest.mark.parametrize(("joins", "episodes"), [(False, 2), (True, 1)])

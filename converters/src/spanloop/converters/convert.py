@@ -58,6 +58,9 @@ class Converted(NamedTuple):
     failures: pl.DataFrame
     rejected: pl.DataFrame
     """Rows of input that became no transition: trace_id, span_id, reason, detail."""
+    open_joins: pl.DataFrame
+    """Traces that one id names and that stay separate episodes, because nothing else says that they belong together:
+    trace_id, span_id (of the call that answers the id; empty for a conversation id), other_trace_id, detail."""
 
 
 def convert(
@@ -151,7 +154,8 @@ def _convert(
         *(found for episode in episodes for found in _context(episode)),
         *joined.rejected,
     ]
-    converted = _frames(judged, rejected, tokens)
+    open_joins = [found for found in stitched.open_joins if traces is None or found.trace_id in traces]
+    converted = _frames(judged, rejected, tokens, frames.build(open_joins, frames.OPEN_JOINS))
     if plain is None or plain.episodes.is_empty():
         return converted
     rewards = [joined.rewards.get(episode_id, NO_REWARDS) for episode_id in plain.episodes["episode_id"].to_list()]
@@ -190,6 +194,7 @@ def _joined(converted: Converted, plain: PlainTables) -> Converted:
         trajectories=_in_order(converted.trajectories, plain.trajectories, "row_number"),
         failures=converted.failures,
         rejected=pl.concat([converted.rejected, context]).sort(pl.all()),
+        open_joins=converted.open_joins,
     )
 
 
@@ -270,7 +275,9 @@ def _context(episode: Episode) -> list[Rejected]:
     ]
 
 
-def _frames(judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame) -> Converted:
+def _frames(
+    judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame, open_joins: pl.DataFrame
+) -> Converted:
     rejections = frames.build(sorted(rejected), frames.REJECTED)
     if not judged:
         return Converted(
@@ -279,6 +286,7 @@ def _frames(judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame
             trajectories=frames.empty(frames.TRAJECTORIES),
             failures=frames.empty(frames.FAILURES),
             rejected=rejections,
+            open_joins=open_joins,
         )
     transitions: list[Values] = []
     trajectories: list[Values] = []
@@ -294,6 +302,7 @@ def _frames(judged: list[Judged], rejected: list[Rejected], tokens: pl.DataFrame
         trajectories=frames.build(trajectories, frames.TRAJECTORIES, token_columns(token_rows, tokens)),
         failures=frames.build(failures, frames.FAILURES),
         rejected=rejections,
+        open_joins=open_joins,
     )
 
 

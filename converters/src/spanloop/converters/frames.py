@@ -218,6 +218,15 @@ REJECTED: Final = pl.Schema(
     }
 )
 
+OPEN_JOINS: Final = pl.Schema(
+    {
+        "trace_id": pl.String(),
+        "span_id": pl.String(),
+        "other_trace_id": pl.String(),
+        "detail": pl.String(),
+    }
+)
+
 
 def empty(schema: pl.Schema) -> pl.DataFrame:
     """A frame of ``schema`` without rows."""

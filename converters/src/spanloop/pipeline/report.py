@@ -30,6 +30,8 @@ class Report:
     """Reason → transitions that may not be trained on."""
     rejected: Mapping[str, int] = field(default_factory=dict[str, int])
     """Reason → rejected spans and scores, without the context spans of episodes."""
+    open_joins: int = 0
+    """Traces that share an id with another one and stay separate episodes for want of other evidence."""
 
     def __add__(self, other: "Report") -> "Report":
         return Report(
@@ -43,6 +45,7 @@ class Report:
             trainable=self.trainable + other.trainable,
             untrainable=_sum(self.untrainable, other.untrainable),
             rejected=_sum(self.rejected, other.rejected),
+            open_joins=self.open_joins + other.open_joins,
         )
 
 

@@ -61,7 +61,7 @@ def write(store: Store, converted: Converted, loaded: Loaded, *, full: bool) -> 
         store.insert(table, written[table])
     episodes = _renumber(converted.episodes, plan.revisions).with_columns(pl.lit(0, dtype=pl.UInt8).alias("is_deleted"))
     store.insert("episodes", pl.concat([episodes, plan.tombstones]))
-    return _report(written, plan, converted.rejected, loaded.affected)
+    return _report(written, plan, converted, loaded.affected)
 
 
 def _renumber(rows: pl.DataFrame, revisions: pl.DataFrame) -> pl.DataFrame:
@@ -168,11 +168,12 @@ def _tombstones(
     return pl.DataFrame(rows, schema={**EPISODES, "is_deleted": pl.UInt8})
 
 
-def _report(written: dict[str, pl.DataFrame], plan: _Plan, rejected: pl.DataFrame, affected: AffectedTraces) -> Report:
+def _report(written: dict[str, pl.DataFrame], plan: _Plan, converted: Converted, affected: AffectedTraces) -> Report:
     reasons = written["transitions"]["untrainable_reason"]
     # A score without a trace and without an episode may belong to an episode outside this batch.
     names_no_trace = (pl.col("trace_id") == "") & (pl.col("reason") != "score_without_episode")
-    converted_episodes = rejected.filter(pl.col("trace_id").is_in(sorted(affected.batch.trace_ids)) | names_no_trace)
+    is_of_batch = pl.col("trace_id").is_in(sorted(affected.batch.trace_ids))
+    converted_episodes = converted.rejected.filter(is_of_batch | names_no_trace)
     return Report(
         episodes=plan.revisions.height,
         tombstones=plan.tombstones.height,
@@ -183,4 +184,5 @@ def _report(written: dict[str, pl.DataFrame], plan: _Plan, rejected: pl.DataFram
         trainable=int((reasons == "").sum()),
         untrainable=count_reasons(reasons),
         rejected={**count_reasons(converted_episodes["reason"]), **affected.rejected},
+        open_joins=converted.open_joins.filter(is_of_batch)["trace_id"].n_unique(),
     )

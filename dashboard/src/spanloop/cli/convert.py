@@ -52,6 +52,8 @@ def convert(
     sections = (("token row begins", row_starts), ("untrainable", report.untrainable), ("rejected", report.rejected))
     for title, reasons in sections:
         rows += [(f"{title}: {reason}", f"{count:,}") for reason, count in sorted(reasons.items())]
+    if report.open_joins:
+        rows.append(("traces that share an id and stay separate", f"{report.open_joins:,}"))
     print_table(("converted", "count"), rows, numbers=("count",))
     if not report.spans:
         err.print("no new spans; run an app under opentelemetry-instrument while spanloop is up")

@@ -6,20 +6,22 @@ holds many attempts; ``Options.session_is_episode`` says that it does not.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ..spans import Rejected, Span, SpanKind
+from .base import answered_ids
 from .conversation import conversations
 from .homes import homes, inherit
+from .identity import contradicted_ids, is_unique
 from .message_prefix import MESSAGE_PREFIX
 from .sub_agent import sub_agents
 from .sweep import Continuations, SpanKey, roots_first
-from .tool_call import TOOL_CALL, TOOL_CALL_AND_PREFIX
+from .tool_call import TOOL_CALL, TOOL_CALL_AND_PREFIX, UNRECORDED_TOOL_CALL
 from .union import UnionFind
 from .untold import UNTOLD
 
-RULES: Final = (TOOL_CALL_AND_PREFIX, TOOL_CALL, MESSAGE_PREFIX, UNTOLD)
+RULES: Final = (TOOL_CALL_AND_PREFIX, TOOL_CALL, MESSAGE_PREFIX, UNRECORDED_TOOL_CALL, UNTOLD)
 """In order of precedence: what an earlier rule has decided, a later one does not touch."""
 
 
@@ -39,37 +41,69 @@ class Group(NamedTuple):
         return [*self.calls, *self.context]
 
 
+class OpenJoin(NamedTuple):
+    """Two traces that an id names both, and that stay two episodes for want of other evidence."""
+
+    trace_id: str
+    span_id: str
+    """The call that answers the id; empty where the id is a conversation's."""
+    other_trace_id: str
+    detail: str
+
+
 class Stitched(NamedTuple):
     """Episodes by id, who continues whom, and the spans of traces without a model call."""
 
     groups: list[Group]
     parents: dict[SpanKey, SpanKey]
     rejected: list[Rejected]
+    open_joins: list[OpenJoin]
 
 
 def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitched:
     """Group ``spans`` (in the order of start and id) into episodes."""
     home = homes(spans)
     calls = [span for span in spans if span.kind is SpanKind.LLM]
+    contradicted = contradicted_ids(calls)
+
+    def is_identity(identifier: str) -> bool:
+        return identifier not in contradicted and is_unique(identifier)
+
     found = Continuations()
-
-    def within_a_home(span: Span) -> str:
-        return home[span.key]
-
-    def across_traces(span: Span) -> str:
-        return "*" if home[span.key].startswith("t:") else ""
-
     for rule in RULES:
-        found.match(rule, calls, (within_a_home, across_traces))
+        found.match(rule, calls, home, is_identity)
     sets = UnionFind(home.values())
     for child, parent in found.parents.items():
         if home[child] != home[parent]:
             sets.union(home[child], home[parent])
     for root, asker in sub_agents([call for call in calls if home[call.key].startswith("t:")], found.parents):
         sets.union(home[root.key], home[asker.key])
-    for one, other in conversations(spans, home, session_is_episode=session_is_episode):
+    named = conversations(spans, home, is_unique, session_is_episode=session_is_episode)
+    for one, other in named.joined:
         sets.union(one, other)
-    return _groups(spans, home, sets, found.parents)
+    open_joins = [
+        OpenJoin(other[2:], "", one[2:], f"both have the conversation id {identifier!r}, which may not be unique")
+        for (one, other), identifier in named.open.items()
+        if sets.find(one) != sets.find(other)
+    ]
+    open_joins += _open_answers([call for call in calls if home[call.key].startswith("t:")], home, sets, found.parents)
+    return _groups(spans, home, sets, found.parents)._replace(open_joins=sorted(open_joins))
+
+
+def _open_answers(
+    calls: Sequence[Span], home: dict[SpanKey, str], sets: UnionFind, parents: dict[SpanKey, SpanKey]
+) -> Iterator[OpenJoin]:
+    """Calls that continue no other one though the id that they answer was asked for in another trace before."""
+    asked: dict[str, Span] = {}
+    for call in calls:
+        for identity in answered_ids(call) if call.key not in parents else ():
+            other = asked.get(identity)
+            if other is not None and sets.find(home[other.key]) != sets.find(home[call.key]):
+                detail = f"both have a tool call with the id {identity!r}, which may not be unique"
+                yield OpenJoin(call.trace_id, call.span_id, other.trace_id, detail)
+                break
+        for message in call.output:
+            asked.update((request.id, call) for request in message.tool_calls if request.id)
 
 
 def _groups(
@@ -99,7 +133,7 @@ def _groups(
                 context=[span for span in found if span.kind is not SpanKind.LLM],
             )
         )
-    return Stitched(sorted(groups), parents, rejected)
+    return Stitched(sorted(groups), parents, rejected, [])
 
 
-__all__ = ["RULES", "Group", "SpanKey", "Stitched", "inherit", "stitch"]
+__all__ = ["RULES", "Group", "OpenJoin", "SpanKey", "Stitched", "inherit", "stitch"]

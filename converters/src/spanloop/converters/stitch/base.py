@@ -1,15 +1,27 @@
 """What a stitch rule is: keys under which a model call's output and a later call's input meet.
 
 Invariant: rules only name keys. Which call continues which is decided in one place (``sweep``), the same way for
-every rule, in the order of time and ids, never in the order of arrival.
+every rule, in the order of time and ids, never in the order of arrival. A join across traces needs evidence of
+identity: an id that is unique by construction, or the same service, nearness in time and agreeing content.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from ..spans import Span
 
 Key = tuple[str | bytes, ...]
+KeysOf = Callable[[Span], Iterable[Key]]
+IsUnique = Callable[[str], bool]
+AcrossTraces = Callable[[Span, IsUnique], Iterable[Key]]
+
+LONGEST_NS: Final = 30 * 60 * 1_000_000_000
+"""Most time between two calls of different traces that are joined without an id that is unique by construction. The
+pipeline loads other traces that are so near."""
+
+UNIQUE: Final = ""
+"""First element of a key that holds an id which is unique by construction; others begin with `source`."""
 
 
 @dataclass(frozen=True)
@@ -18,14 +30,19 @@ class StitchRule:
 
     Attributes:
         name: As it is called in documentation.
-        produced: Keys that a call's output leaves behind.
-        awaited: Keys that a call's input asks for, best first.
+        produced: Keys that a call's output leaves behind, for calls of its own trace or named episode.
+        awaited: Keys that a call's input asks for there, best first.
+        produced_across: Keys for calls of other traces. Keys with ``UNIQUE`` hold at any distance in time, others
+            for half an hour.
+        awaited_across: Keys that a call's input asks for in other traces, best first.
         needs_only_one: Whether the rule says nothing where several calls that nobody continues could be meant.
     """
 
     name: str
-    produced: Callable[[Span], Iterable[Key]]
-    awaited: Callable[[Span], Iterable[Key]]
+    produced: KeysOf
+    awaited: KeysOf
+    produced_across: AcrossTraces
+    awaited_across: AcrossTraces
     needs_only_one: bool = False
 
 
@@ -35,6 +52,19 @@ def last_assistant(span: Span) -> int | None:
         if span.input[position].role == "assistant":
             return position
     return None
+
+
+def source(span: Span) -> str:
+    """What recorded the call: its service and instrumentation scope. Loops of one process have one."""
+    return f"service {span.service_name}, scope {span.scope}"
+
+
+def opening(span: Span) -> bytes:
+    """The running digest of the input up to its first user message; of all of it where there is none."""
+    for message, digest in zip(span.input, span.input_chain, strict=True):
+        if message.role == "user":
+            return digest
+    return span.input_chain[-1] if span.input_chain else b""
 
 
 def answered_ids(span: Span) -> list[str]:

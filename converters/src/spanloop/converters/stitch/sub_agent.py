@@ -34,7 +34,11 @@ def sub_agents(calls: Sequence[Span], parents: Mapping[SpanKey, SpanKey]) -> Ite
         root = roots[leaf.key]
         question = next((message.text for message in root.input if message.role == "user"), "")
         candidates = askers.get((question.strip(), leaf.output[0].text.strip()), ())
-        within = [asker for asker, until_ns in candidates if asker.end_ns <= root.start_ns and leaf.end_ns <= until_ns]
+        within = [
+            asker
+            for asker, until_ns in candidates
+            if asker.service_name == root.service_name and asker.end_ns <= root.start_ns and leaf.end_ns <= until_ns
+        ]
         if within:
             yield root, within[-1]
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ..spans import Span
-from .base import Key, StitchRule
+from .base import LONGEST_NS, UNIQUE, IsUnique, Key, KeysOf, StitchRule
 
 SpanKey = tuple[str, str]
 
 _SEVERAL: Final = 2
 
-_LONGEST_NS: Final = 30 * 60 * 1_000_000_000
-"""How long ago a call may have ended that can still be the only one: what a pipeline sees of others' calls."""
+_MOST_SKEW_NS: Final = 2 * 60 * 1_000_000_000
+"""How much later a call may have started than one of another trace that continues it, where clocks disagree."""
 
 
 class Continuations:
@@ -27,44 +27,61 @@ class Continuations:
         self.parents: dict[SpanKey, SpanKey] = {}
         self._claimed: set[SpanKey] = set()
 
-    def match(self, rule: StitchRule, calls: Sequence[Span], scopes: Sequence[Callable[[Span], str]]) -> None:
-        """Find a predecessor, by one rule, for every call that has none yet.
+    def match(self, rule: StitchRule, calls: Sequence[Span], home: Mapping[SpanKey, str], is_unique: IsUnique) -> None:
+        """Find a predecessor, by one rule, for every call that has none yet: in its home, else in another trace.
 
         Args:
             rule: Names the keys.
             calls: In the order of start and id.
-            scopes: One sweep each, in this order. Calls meet only within one scope; an empty scope takes no part.
+            home: Span key → home.
+            is_unique: Whether an id names one thing in the whole store.
         """
-        waiting = [
-            (call, keys) for call in calls if call.key not in self.parents and (keys := list(rule.awaited(call)))
-        ]
+
+        def within_a_home(span: Span) -> str:
+            return home[span.key]
+
+        self._match(calls, rule.produced, rule.awaited, within_a_home, needs_only_one=rule.needs_only_one)
+        self._match(
+            [call for call in calls if home[call.key].startswith("t:")],
+            lambda span: rule.produced_across(span, is_unique),
+            lambda span: rule.awaited_across(span, is_unique),
+            None,
+            needs_only_one=rule.needs_only_one,
+        )
+
+    def _match(
+        self,
+        calls: Sequence[Span],
+        produced_by: KeysOf,
+        awaited_by: KeysOf,
+        scope: Callable[[Span], str] | None,
+        *,
+        needs_only_one: bool,
+    ) -> None:
+        """One sweep. Calls meet only within one scope; without scopes, in all traces, and not long after each other."""
+        waiting = [(call, keys) for call in calls if call.key not in self.parents and (keys := list(awaited_by(call)))]
         wanted = {key for _, keys in waiting for key in keys}
-        if not wanted:
-            return
-        produced = [(call, key) for call in calls for key in dict.fromkeys(rule.produced(call)) if key in wanted]
-        for scope in scopes:
-            self._sweep(waiting, produced, scope, needs_only_one=rule.needs_only_one)
-            waiting = [(call, keys) for call, keys in waiting if call.key not in self.parents]
-            if not waiting:
-                return
+        if wanted:
+            produced = [(call, key) for call in calls for key in dict.fromkeys(produced_by(call)) if key in wanted]
+            self._sweep(waiting, produced, scope, needs_only_one=needs_only_one)
 
     def _sweep(
         self,
         waiting: Iterable[tuple[Span, Sequence[Key]]],
         produced: Iterable[tuple[Span, Key]],
-        scope: Callable[[Span], str],
+        scope: Callable[[Span], str] | None,
         *,
         needs_only_one: bool,
     ) -> None:
         producers: dict[tuple[str, Key], list[Span]] = defaultdict(list)
         for call, key in produced:
-            if room := scope(call):
-                producers[room, key].append(call)
-        buckets = {key: _Bucket(found) for key, found in producers.items()}
+            producers["" if scope is None else scope(call), key].append(call)
+        buckets = {
+            (room, key): _Bucket(found, longest_ns=LONGEST_NS if scope is None and key[0] != UNIQUE else None)
+            for (room, key), found in producers.items()
+        }
         for call, keys in waiting:
-            room = scope(call)
-            if not room:
-                continue
+            room = "" if scope is None else scope(call)
             for key in keys:
                 bucket = buckets.get((room, key))
                 if bucket is None:
@@ -79,7 +96,8 @@ class Continuations:
 class _Bucket:
     """The producers of one key; one of ``take`` and ``take_only`` must be called, in the order of start."""
 
-    def __init__(self, producers: Iterable[Span]) -> None:
+    def __init__(self, producers: Iterable[Span], *, longest_ns: int | None) -> None:
+        self._longest_ns = longest_ns
         waiting = list(producers)
         self._waiting = sorted(waiting, key=lambda span: (span.end_ns, span.key)) if len(waiting) > 1 else waiting
         self._position = 0
@@ -91,13 +109,21 @@ class _Bucket:
             self._free.append(self._waiting[self._position])
             self._position += 1
 
+    def _is_skewed(self, found: Span, call: Span) -> bool:
+        """Whether clocks that disagree a little explain that ``found`` ended after ``call`` had started."""
+        return self._longest_ns is None or found.start_ns - call.start_ns < _MOST_SKEW_NS
+
+    def _is_near(self, found: Span, call: Span) -> bool:
+        """Whether ``found`` did not end too long before ``call`` started."""
+        return self._longest_ns is None or found.end_ns > call.start_ns - self._longest_ns
+
     def take_only(self, call: Span, claimed: set[SpanKey]) -> Span | None:
         """The one that had ended, not too long ago, and that nobody continued; None where there are several."""
         self._advance(call)
         found: list[Span] = []
         while self._free and len(found) < _SEVERAL:
             candidate = self._free.pop()
-            if candidate.key not in claimed and candidate.end_ns > call.start_ns - _LONGEST_NS:
+            if candidate.key not in claimed and candidate.end_ns > call.start_ns - LONGEST_NS:
                 found.append(candidate)
         self._free += reversed(found)
         return found[0] if len(found) == 1 and found[0].key != call.key else None
@@ -109,15 +135,17 @@ class _Bucket:
             if found.key != call.key:
                 self._newest = found
                 if found.key not in claimed:
-                    return found
+                    return found if self._is_near(found, call) else None
         if self._newest is not None and self._newest.key != call.key:
-            return self._newest
+            return self._newest if self._is_near(self._newest, call) else None
         return self._earliest_other(call, claimed)
 
     def _earliest_other(self, call: Span, claimed: set[SpanKey]) -> Span | None:
         """Clocks disagree: a producer that ended late, provided that its input is shorter (it cannot follow)."""
         for found in self._waiting[self._position : self._position + 8]:
-            if found.key != call.key and found.key not in claimed and len(found.input) < len(call.input):
+            if found.key in claimed or found.key == call.key or not self._is_skewed(found, call):
+                continue
+            if len(found.input) < len(call.input):
                 return found
         return None
 

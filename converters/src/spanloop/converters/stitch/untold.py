@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Final
 
 from ..spans import Span
-from .base import Key, StitchRule, last_assistant
+from .base import IsUnique, Key, StitchRule, last_assistant, source
 
 _ANY_WORDS: Final = "*"
 _UNRECORDED: Final = "?"
@@ -79,4 +79,14 @@ def _is_unnamed(span: Span, position: int) -> bool:
     return bool(answers) and not any(answer.id for answer in answers)
 
 
-UNTOLD: Final = StitchRule("untold", _produced, _awaited, needs_only_one=True)
+def _produced_across(span: Span, _: IsUnique) -> Iterator[Key]:
+    for key in _produced(span):
+        yield (source(span), *key)
+
+
+def _awaited_across(span: Span, _: IsUnique) -> Iterator[Key]:
+    for key in _awaited(span):
+        yield (source(span), *key)
+
+
+UNTOLD: Final = StitchRule("untold", _produced, _awaited, _produced_across, _awaited_across, needs_only_one=True)
