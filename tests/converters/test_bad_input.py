@@ -16,12 +16,13 @@ TRACE = trace_id("t")
 
 def test_nothing_makes_nothing() -> None:
     converted = World().convert()
-    assert [frame.height for frame in converted] == [0] * 5
+    assert [frame.height for frame in converted] == [0] * 6
     assert converted.episodes.schema == frames.EPISODES
     assert converted.transitions.schema == frames.TRANSITIONS
     assert converted.trajectories.schema == frames.TRAJECTORIES
     assert converted.failures.schema == frames.FAILURES
     assert converted.rejected.schema == frames.REJECTED
+    assert converted.open_joins.schema == frames.OPEN_JOINS
 
 
 @pytest.mark.parametrize("is_on", [True, False])

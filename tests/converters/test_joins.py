@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from spanloop.converters import Converted, convert, frames
 
@@ -123,3 +124,12 @@ def test_a_bare_loop_is_one_episode_whatever_its_ids_are() -> None:
     assert loops
     for name in loops:
         assert episodes(colliding_alone()[name]) == episodes(original_alone()[name]), name
+
+
+def test_recordings_without_scopes_give_the_same_rows() -> None:
+    """The SDK's ``to_json`` leaves scopes out."""
+    for name, rows in original().items():
+        bare = rows._replace(spans=rows.spans.with_columns(ScopeName=pl.lit("")))
+        converted, expected = bare.convert(), original_alone()[name]
+        for table in ("episodes", "transitions", "trajectories", "failures"):
+            assert_frame_equal(getattr(converted, table), getattr(expected, table))

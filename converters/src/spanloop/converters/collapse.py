@@ -95,11 +95,11 @@ def _unlinked(calls: Iterable[Span]) -> dict[SpanKey, Span]:
     buckets: dict[tuple[str, str, bytes], list[Span]] = defaultdict(list)
     scopes: dict[tuple[str, str, bytes], set[str]] = defaultdict(set)
     for call in calls:
-        # Without content only the response id tells; a scope that nobody named may be the same one.
+        # Without content only the response id tells.
         place = (call.service_name, "" if call.input else call.response_id, call.input_chain[-1] if call.input else b"")
-        if call.scope and (call.input or call.response_id):
+        if call.input or call.response_id:
             buckets[place].append(call)
-            scopes[place].add(call.scope)
+            scopes[place].add(call.recorder)
     dropped: dict[SpanKey, Span] = {}
     for place, members in buckets.items():
         if len(scopes[place]) > 1:
@@ -140,11 +140,11 @@ def _unnamed(calls: Iterable[Span]) -> dict[SpanKey, Span]:
     """
     places: dict[tuple[str, str], list[Span]] = defaultdict(list)
     for call in calls:
-        if call.scope and call.request_model:
+        if call.request_model:
             places[call.service_name, call.request_model].append(call)
     dropped: dict[SpanKey, Span] = {}
     for members in places.values():
-        if len({call.scope for call in members}) < 2:
+        if len({call.recorder for call in members}) < 2:
             continue
         waiting: list[Span] = []
         for call in sorted(members, key=lambda span: (span.start_ns, -span.end_ns, span.key)):
@@ -166,7 +166,7 @@ def _may_know(outer: Span, inner: Span) -> bool:
             (outer.output_tokens, inner.output_tokens),
         )
     )
-    is_within = inner.end_ns <= outer.end_ns and outer.scope != inner.scope
+    is_within = inner.end_ns <= outer.end_ns and outer.recorder != inner.recorder
     is_open = not (outer.response_id and inner.response_id)
     return is_within and is_open and agrees and outer.has_failed == inner.has_failed
 
@@ -178,12 +178,12 @@ def _within(members: Iterable[Span]) -> dict[SpanKey, Span]:
     for inner in sorted(members, key=lambda span: (span.start_ns, -span.end_ns, span.key)):
         waiting = [(outer, scopes) for outer, scopes in waiting if outer.end_ns > inner.start_ns]
         for outer, scopes in waiting:
-            if inner.end_ns <= outer.end_ns and inner.scope not in scopes and _is_equal(outer, inner):
+            if inner.end_ns <= outer.end_ns and inner.recorder not in scopes and _is_equal(outer, inner):
                 found[inner.key] = outer
-                scopes.add(inner.scope)
+                scopes.add(inner.recorder)
                 break
         else:
-            waiting.append((inner, {inner.scope}))
+            waiting.append((inner, {inner.recorder}))
     return found
 
 

@@ -87,6 +87,14 @@ class Span(NamedTuple):
         return self.start_ns + self.duration_ns
 
     @property
+    def recorder(self) -> str:
+        """What wrote the span: its scope; without one (exports may lack them) its name, which tells tracers apart.
+
+        A tracer may put the model into the name: two models that were asked the same are no two tracers.
+        """
+        return self.scope or f"span {self.name.replace(self.request_model, '')}"
+
+    @property
     def has_failed(self) -> bool:
         """Whether the span itself says that it failed."""
         return self.is_error or bool(self.error_type)

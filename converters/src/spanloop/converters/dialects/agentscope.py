@@ -163,10 +163,14 @@ def _first_call(given: Fields, metadata: Fields, output: str) -> dict[str, str]:
     }
 
 
+_REPLY: Final = "agentscope.agent.reply_id"
+_HAS_NO_SCOPE_AND_AN_AGENT: Final = (pl.col("ScopeName") == "") & attr(_REPLY).is_not_null().any().over("TraceId")
+"""Exports may lack scopes (the SDK's ``to_json``); then an agent's span tells whose trace it is."""
+
 AGENTSCOPE: Final = RowDialect(
     name="agentscope",
-    attributes=frozenset({names.GEN_AI_OPERATION_NAME, _FIRST_KIND}),
-    matches=pl.col("ScopeName").str.starts_with("agentscope")
+    attributes=frozenset({names.GEN_AI_OPERATION_NAME, _FIRST_KIND, _REPLY}),
+    matches=(pl.col("ScopeName").str.starts_with("agentscope") | _HAS_NO_SCOPE_AND_AN_AGENT)
     & (attr(names.GEN_AI_OPERATION_NAME).is_not_null() | attr(_FIRST_KIND).is_not_null()),
     read=read,
 )

@@ -307,7 +307,7 @@ def _has_content(family: Family) -> pl.Expr:
 
 _HAS_REFUSED: Final = (
     (pl.col("SpanName") == "call_llm")
-    & pl.col("ScopeName").is_in(["gcp.vertex.agent", "openinference.instrumentation.google_adk"])
+    & pl.col("ScopeName").is_in(["", "gcp.vertex.agent", "openinference.instrumentation.google_adk"])
     & (pl.col("StatusCode").str.to_lowercase().str.ends_with("error"))
     & attr(names.GEN_AI_OPERATION_NAME).is_null()
 ).fill_null(value=False)

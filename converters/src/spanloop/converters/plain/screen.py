@@ -182,8 +182,9 @@ def _shared(rows: pl.DataFrame, column: str) -> pl.Series:
 
 def _twice_recorded(rows: pl.DataFrame) -> pl.Series:
     """Traces with a call of a service in which several instrumentors record calls: see ``collapse``."""
-    calls = rows.filter(IS_CALL).select("trace", "ServiceName", "ScopeName")
-    scopes = calls.filter(pl.col("ScopeName") != "").select("ServiceName", "ScopeName").unique()
+    recorder = pl.when(pl.col("ScopeName") != "").then("ScopeName").otherwise("SpanName")
+    calls = rows.filter(IS_CALL).select("trace", "ServiceName", recorder.alias("recorder"))
+    scopes = calls.unique(["ServiceName", "recorder"])
     services = scopes.filter(pl.col("ServiceName").is_duplicated())["ServiceName"]
     return calls.filter(pl.col("ServiceName").is_in(services.implode()))["trace"]
 
