@@ -1,0 +1,38 @@
+"""All the cases, by whose failure they show."""
+
+from . import (
+    answers,
+    calls,
+    code,
+    harness,
+    machines,
+    model_requests,
+    model_service,
+    network,
+    recovered,
+    services,
+    sound,
+    streams,
+    tools,
+    untold,
+    users,
+)
+from .model import Case
+
+CASES: tuple[Case, ...] = (
+    *network.CASES,
+    *services.CASES,
+    *machines.CASES,
+    *model_service.CASES,
+    *streams.CASES,
+    *model_requests.CASES,
+    *harness.CASES,
+    *tools.CASES,
+    *users.CASES,
+    *calls.CASES,
+    *code.CASES,
+    *answers.CASES,
+    *untold.CASES,
+    *sound.CASES,
+    *recovered.CASES,
+)
