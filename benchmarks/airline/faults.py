@@ -228,7 +228,8 @@ FATAL: Final[Mapping[str, Fault]] = {
         "To change the reservation I will first look up",
         "Let me see. The first",
     ),
-    "stream breaks": output_fault("incomplete_stream", "environment", "", "One moment, I am loo", is_streaming=True),
+    # Nothing recorded tells a broken connection from an app that stopped reading.
+    "stream breaks": output_fault("incomplete_stream", "unknown", "", "One moment, I am loo", is_streaming=True),
     "tool call as plain text": output_fault(
         "malformed_output",
         "policy",

@@ -45,7 +45,7 @@ def tool_says(content: str, arguments: object = None, name: str = "search") -> C
         ("Unable to locate credentials", "NoCredentialsError", "authentication", "harness"),
         ("[Errno -2] Name or service not known", "gaierror", "connection_error", "environment"),
         ("certificate verify failed", "SSLError", "connection_error", "environment"),
-        ("strange", "SomethingElse", "model_call_error", "environment"),
+        ("strange", "SomethingElse", "model_call_error", "unknown"),
         ("exceed context limit: 195000 + 8192 > 200000", "BadRequestError", "context_overflow", "harness"),
         ("400 The input token count exceeds the maximum number of tokens", "X", "context_overflow", "harness"),
         ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 512", "X", "context_overflow", "harness"),
@@ -283,8 +283,36 @@ def test_a_stream_without_a_finish_reason_is_incomplete() -> None:
         {"key": i["key"], "value": i["value"].replace('"stop"', '""')} for i in world.spans[0]["SpanAttributes"]
     ]
     converted = world.convert()
-    assert failure(converted)["error_class"] == "incomplete_stream"
+    row = failure(converted)
+    assert (row["error_class"], row["fault_owner"]) == ("incomplete_stream", "unknown")
     assert converted.transitions["untrainable_reason"].to_list() == ["incomplete_stream"]
+
+
+@pytest.mark.parametrize(("reward", "outcome"), [(1.0, "success"), (None, "unknown")])
+def test_a_stream_whose_answer_nobody_recorded_has_not_failed(reward: float | None, outcome: str) -> None:
+    world = World()
+    world.call(OPENING, asks("c1"), trace=TRACE)
+    history = [*OPENING, asks("c1"), answers("c1", "ok")]
+    world.call(history, None, trace=TRACE, attributes={"gen_ai.is_streaming": "true"})
+    if reward is not None:
+        world.score(reward, trace_id=TRACE)
+    converted = world.convert()
+    assert converted.failures.is_empty()
+    assert converted.episodes["outcome"].to_list() == [outcome]
+    assert converted.transitions.sort("step")["untrainable_reason"].to_list() == ["", "missing_content"]
+
+
+def test_a_failure_that_nothing_attributes_trains_nobody() -> None:
+    world = World()
+    world.call(OPENING, asks("c1"), trace=TRACE)
+    history = [*OPENING, asks("c1"), answers("c1", "ok")]
+    world.call(history, None, trace=TRACE, exception=("AppError", "operation did not complete"))
+    world.score(0.0, trace_id=TRACE)
+    converted = world.convert()
+    row = failure(converted)
+    assert (row["error_class"], row["fault_owner"]) == ("model_call_error", "unknown")
+    reasons = converted.transitions.sort("step")["untrainable_reason"].to_list()
+    assert reasons == ["unattributed_failure", "request_failed"]
 
 
 def test_a_tool_call_that_the_service_could_not_read_is_malformed_output() -> None:

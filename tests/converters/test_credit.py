@@ -78,7 +78,7 @@ def test_only_the_policys_own_mistakes_cost(
 ) -> None:
     found = attributed_rewards(reward, faults, decided_by=decided_by, cost=0.1, costs={"loop": 0.5})
     assert len(found) == len(faults)
-    others = {FaultOwner.ENVIRONMENT, FaultOwner.HARNESS}
+    others = {FaultOwner.ENVIRONMENT, FaultOwner.HARNESS, FaultOwner.UNKNOWN}
     for index, (each, here) in enumerate(zip(found, faults, strict=True)):
         own = [0.5 if fault.error_class == "loop" else 0.1 for fault in here if fault.owner is FaultOwner.POLICY]
         assert each.reward == pytest.approx((reward if index == len(faults) - 1 else 0.0) - sum(own))

@@ -12,7 +12,7 @@ import pytest
 
 from spanloop.converters import Converted, convert, frames
 
-from .converters_world import OPENING, World, text, trace_id
+from .converters_world import OPENING, World, asks, text, trace_id
 from .test_recordings import convert_recording
 
 MODEL = "gpt-4o-2024-08-06"
@@ -284,6 +284,32 @@ def test_equal_calls_that_ran_for_themselves_stay_apart(scope: str, start: float
         response_id="" if answer == "Sunny." else "other",
     )  # fmt: skip
     assert world.convert().transitions.height == 2
+
+
+RESPONSE = "chatcmpl-BvX2kq9Zt4LwN7sRfYc1HdJm83Qe"
+
+
+@pytest.mark.parametrize("scope", ["one", "two"])
+def test_spans_of_one_response_are_one_step_whatever_they_wrote_of_the_input(scope: str) -> None:
+    world = World()
+    said = text("assistant", "Sunny.")
+    place: dict[str, Any] = {"trace": trace_id("a"), "response_id": RESPONSE}
+    world.call(OPENING, said, scope="one", start_s=0, duration_s=1, **place)
+    world.call(OPENING[1:], said, scope=scope, start_s=0.1, duration_s=1, **place)
+    assert world.convert().transitions.height == 1
+
+
+@pytest.mark.parametrize(
+    ("identifier", "trace", "steps"), [("c1", "a", 1), ("c1", "b", 2), ("call_4vNQ0bLw8mZr2kTqXfHs9dYc", "b", 1)]
+)
+def test_equal_outputs_with_equal_call_ids_are_one_step(identifier: str, trace: str, steps: int) -> None:
+    """A framework's tracer and a client's, where only one of them writes the system prompt down."""
+    world = World()
+    said = asks(identifier)
+    where: dict[str, Any] = {"start_s": 0, "duration_s": 1, "attributes": {"gen_ai.response.id": ""}}
+    world.call(OPENING, said, trace=trace_id("a"), scope="one", **where)
+    world.call(OPENING[1:], said, trace=trace_id(trace), scope="two", **where)
+    assert world.convert().transitions.height == steps
 
 
 def test_agentscopes_first_release() -> None:

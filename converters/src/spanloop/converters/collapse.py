@@ -2,9 +2,10 @@
 
 Invariant: two spans are one call when one ran within the other's time and lies under it, or (the instrumentors know
 nothing of each other: siblings, or roots of traces of their own) comes from another scope of the same service; and
-their response ids or else their inputs and outputs agree. One of them may have captured nothing. Of
-a nested pair the richer stays (output, input, token counts, then the inner one), of the others the outer one, whose
-trace tells of agents and tools; what only the other knows is taken over. The other is rejected by name.
+their response ids, their inputs, or else their outputs with the ids of the tool calls agree. One of them may have
+captured nothing. Of a nested pair the richer stays (output, input, token counts, then the inner one), of the others the
+outer one, whose trace tells of agents and tools; what only the other knows is taken over. The other is rejected by
+name.
 """
 
 from bisect import bisect_left
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from .spans import Rejected, Span, SpanKind
 from .stitch.homes import inherit
+from .stitch.identity import is_unique
 
 SpanKey = tuple[str, str]
 
@@ -91,20 +93,43 @@ def _inherit(kept: Span, gone: Iterable[Span]) -> Span:
 
 
 def _unlinked(calls: Iterable[Span]) -> dict[SpanKey, Span]:
-    """The calls that another scope recorded within the time of an equal one: dropped → kept."""
-    buckets: dict[tuple[str, str, bytes], list[Span]] = defaultdict(list)
-    scopes: dict[tuple[str, str, bytes], set[str]] = defaultdict(set)
-    for call in calls:
-        # Without content only the response id tells.
-        place = (call.service_name, "" if call.input else call.response_id, call.input_chain[-1] if call.input else b"")
-        if call.input or call.response_id:
-            buckets[place].append(call)
-            scopes[place].add(call.recorder)
+    """The calls that another tracer recorded at the time of an equal one: dropped → kept.
+
+    Equal are calls with one input, with one response id, or with one output whose tool calls have equal ids.
+    """
+    waiting = list(calls)
     dropped: dict[SpanKey, Span] = {}
-    for place, members in buckets.items():
-        if len(scopes[place]) > 1:
-            dropped.update(_within(members))
+    for evidence in (_by_input, _by_response_id, _by_output):
+        buckets: dict[Evidence, list[Span]] = defaultdict(list)
+        for call in waiting:
+            if call.key not in dropped and (place := evidence(call)):
+                buckets[place].append(call)
+        for members in buckets.values():
+            if len(members) > 1:
+                dropped.update(_at_once(members, needs_containment=evidence is _by_input))
     return dropped
+
+
+Evidence = tuple[str | bytes, ...]
+
+
+def _by_input(call: Span) -> Evidence:
+    return (call.service_name, call.input_chain[-1]) if call.input else ()
+
+
+def _by_response_id(call: Span) -> Evidence:
+    if not call.response_id:
+        return ()
+    seen = b"" if is_unique(call.response_id) or not call.input else call.input_chain[-1]
+    return (call.service_name, call.response_id, seen)
+
+
+def _by_output(call: Span) -> Evidence:
+    ids = [request.id for message in call.output for request in message.tool_calls]
+    if not ids or not all(ids):
+        return ()
+    trace_id = "" if all(map(is_unique, ids)) else call.trace_id
+    return (call.service_name, trace_id, *(message.digest for message in call.output), *ids)
 
 
 def _bare(calls: Iterable[Span]) -> dict[SpanKey, Span]:
@@ -171,23 +196,29 @@ def _may_know(outer: Span, inner: Span) -> bool:
     return is_within and is_open and agrees and outer.has_failed == inner.has_failed
 
 
-def _within(members: Iterable[Span]) -> dict[SpanKey, Span]:
-    """Each call that ran within an earlier one of another scope, and the one that it ran in; one for one a scope."""
+def _at_once(members: Iterable[Span], *, needs_containment: bool) -> dict[SpanKey, Span]:
+    """Each call that ran during an earlier one of another tracer, and the one that it ran in; one for one a tracer."""
     waiting: list[tuple[Span, set[str]]] = []
     found: dict[SpanKey, Span] = {}
     for inner in sorted(members, key=lambda span: (span.start_ns, -span.end_ns, span.key)):
-        waiting = [(outer, scopes) for outer, scopes in waiting if outer.end_ns > inner.start_ns]
-        for outer, scopes in waiting:
-            if inner.end_ns <= outer.end_ns and inner.recorder not in scopes and _is_equal(outer, inner):
+        waiting = [(outer, recorders) for outer, recorders in waiting if outer.end_ns > inner.start_ns]
+        for outer, recorders in waiting:
+            is_contained = inner.end_ns <= outer.end_ns or not needs_containment
+            is_other = inner.recorder not in recorders or _is_one_response(outer, inner)
+            if is_contained and is_other and _may_be_equal(outer, inner):
                 found[inner.key] = outer
-                scopes.add(inner.recorder)
+                recorders.add(inner.recorder)
                 break
         else:
             waiting.append((inner, {inner.recorder}))
     return found
 
 
-def _is_equal(outer: Span, inner: Span) -> bool:
+def _is_one_response(outer: Span, inner: Span) -> bool:
+    return outer.response_id == inner.response_id and is_unique(outer.response_id)
+
+
+def _may_be_equal(outer: Span, inner: Span) -> bool:
     if outer.response_id and inner.response_id and outer.response_id != inner.response_id:
         return False
     said = [tuple(message.digest for message in span.output) for span in (outer, inner)]
@@ -217,7 +248,9 @@ def _is_same(outer: Span, inner: Span) -> bool:
         return False
     if outer.response_id and inner.response_id:
         return outer.response_id == inner.response_id
-    return not outer.input or not inner.input or outer.input_chain[-1] == inner.input_chain[-1]
+    if not outer.input or not inner.input or outer.input_chain[-1] == inner.input_chain[-1]:
+        return True
+    return bool(_by_output(outer)) and _by_output(outer) == _by_output(inner)
 
 
 def _is_its_own(outer: Span, inner: Span) -> bool:

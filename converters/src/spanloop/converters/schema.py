@@ -129,6 +129,7 @@ _REASONS: Final = {
     UntrainableReason.MISSING_LOGPROBS: "the span carries ids and no log-probabilities",
     UntrainableReason.MALFORMED_MESSAGES: "messages or tools that are none",
     UntrainableReason.ENVIRONMENT_FAULT: "the environment or the harness decided the episode",
+    UntrainableReason.UNATTRIBUTED_FAILURE: "a failure decided the episode, and nothing shows whose fault it is",
 }
 
 _SOURCES: Final = {

@@ -24,7 +24,8 @@ def untrainable(
 
     Args:
         step: The step.
-        decided_by: The failure that decided its episode; an environment's or harness's fault masks all its steps.
+        decided_by: The failure that decided its episode; a fault of the environment, of the harness or of nobody known
+            masks all its steps.
         after: The one that continues it.
         before: The one before it in its thread.
     """
@@ -44,6 +45,12 @@ def untrainable(
         fault = decided_by.finding
         detail = f"span {decided_by.span_id}: {fault.error_class} ({fault.owner}) decided the episode"
         return Problem(UntrainableReason.ENVIRONMENT_FAULT, detail)
+    if decided_by is not None and decided_by.finding.owner is FaultOwner.UNKNOWN:
+        fault = decided_by.finding
+        detail = (
+            f"span {decided_by.span_id}: {fault.error_class} decided the episode, and nothing shows whose fault it is"
+        )
+        return Problem(UntrainableReason.UNATTRIBUTED_FAILURE, detail)
     return None
 
 

@@ -11,6 +11,8 @@ class FaultOwner(StrEnum):
     ENVIRONMENT = "environment"
     HARNESS = "harness"
     USER = "user"
+    UNKNOWN = "unknown"
+    """A fault was recorded, and nothing in the record shows whose it is."""
 
 
 class TokenSource(StrEnum):
@@ -37,6 +39,7 @@ class UntrainableReason(StrEnum):
     MISSING_LOGPROBS = "missing_logprobs"
     MALFORMED_MESSAGES = "malformed_messages"
     ENVIRONMENT_FAULT = "environment_fault"
+    UNATTRIBUTED_FAILURE = "unattributed_failure"
 
 
 class RowStart(StrEnum):

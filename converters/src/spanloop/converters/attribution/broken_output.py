@@ -17,10 +17,13 @@ from .failed_request import error_text
 
 
 def is_incomplete(step: Step) -> bool:
-    """Whether the answer broke off: a stream without a finish reason, one that says so, or a capture that saw it."""
+    """Whether the answer broke off: a stream without a finish reason, one that says so, or a capture that saw it.
+
+    Of a stream without any recorded answer nothing is known: instrumentors leave out the finish reason, too.
+    """
     span = step.span
     if span.finish_reason in {ERROR, MALFORMED_CALL} or (
-        span.is_streaming and not span.finish_reason and not span.has_failed
+        span.is_streaming and span.output and not span.finish_reason and not span.has_failed
     ):
         return True
     problem = step.capture.problem
@@ -31,11 +34,13 @@ def _incomplete(step: Step) -> Finding | None:
     if (not is_incomplete(step) and not _broke_off(step)) or step.span.finish_reason == MALFORMED_CALL:
         return None
     said = step.span.output[0].text if step.span.output else ""
+    # Without an error, the service may have broken off, and the app may have stopped reading.
+    has_error = step.span.finish_reason == ERROR or _broke_off(step)
     return Finding(
         ErrorClass.INCOMPLETE_STREAM,
-        FaultOwner.ENVIRONMENT,
-        0.9,
-        "the stream broke off before a finish reason",
+        FaultOwner.ENVIRONMENT if has_error else FaultOwner.UNKNOWN,
+        0.9 if has_error else 0.5,
+        "the stream broke off before a finish reason" if has_error else "the stream has no finish reason",
         {"finish_reason": step.span.finish_reason, "text_so_far": said[-200:]},
     )
 

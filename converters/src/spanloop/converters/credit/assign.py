@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, cast
 
 import polars as pl
 
-from spanloop.semconv.enums import FaultOwner
+from spanloop.semconv.enums import FaultOwner, UntrainableReason
 
 from ..attribution import ErrorClass
 from .attributed import NOT_THE_POLICYS, StepFault, attributed_rewards
@@ -23,6 +23,8 @@ COLUMNS: Final = (
 )  # fmt: skip
 """What is read of ``transitions``."""
 
+
+_MASKING: Final = frozenset({UntrainableReason.ENVIRONMENT_FAULT, UntrainableReason.UNATTRIBUTED_FAILURE})
 
 _COSTS: Final[dict[str, float]] = {ErrorClass.WRONG_ANSWER: 0.0}
 """A wrong answer costs what the reward says and no more."""
@@ -129,7 +131,7 @@ def _groups(transitions: pl.DataFrame) -> dict[str, list[_Attempt]]:
             state=row["state"],
             reward=cast("float | None", row["reward"]),
             fault=StepFault(row["error_class"], owner) if owner else None,
-            is_masked=row["untrainable_reason"] == "environment_fault" or owner in NOT_THE_POLICYS,
+            is_masked=row["untrainable_reason"] in _MASKING or owner in NOT_THE_POLICYS,
         )
         episodes[row["group_id"], row["episode_id"]].append(step)
     groups: dict[str, list[_Attempt]] = defaultdict(list)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from spanloop.semconv.enums import FaultOwner
 
-NOT_THE_POLICYS: Final = frozenset({FaultOwner.ENVIRONMENT, FaultOwner.HARNESS})
+NOT_THE_POLICYS: Final = frozenset({FaultOwner.ENVIRONMENT, FaultOwner.HARNESS, FaultOwner.UNKNOWN})
 """Whose faults say nothing about the policy: a step that meets one is masked."""
 
 
@@ -35,9 +35,9 @@ def attributed_rewards(
 ) -> list[AttributedReward]:
     """Step rewards, ``r_t = [t = T-1]·R - Σ_{f at t, owner(f) = policy} c(class(f))``, with a mask.
 
-    Masked are the steps at which the environment or the harness failed, and all steps of an episode that one of them
-    decided. Only the policy's own mistakes cost; those of tools and users cost nothing and mask nothing. The scheme
-    is ours; the sum of rewards of an episode without mistakes is ``R``, as with a reward at the end.
+    Masked are the steps at which the environment, the harness or nobody known failed, and all steps of an episode that
+    one of them decided. Only the policy's own mistakes cost; those of tools and users cost nothing and mask nothing.
+    The scheme is ours; the sum of rewards of an episode without mistakes is ``R``, as with a reward at the end.
 
     Args:
         reward: ``R``, the episode's reward.

@@ -186,7 +186,9 @@ def _twice_recorded(rows: pl.DataFrame) -> pl.Series:
     calls = rows.filter(IS_CALL).select("trace", "ServiceName", recorder.alias("recorder"))
     scopes = calls.unique(["ServiceName", "recorder"])
     services = scopes.filter(pl.col("ServiceName").is_duplicated())["ServiceName"]
-    return calls.filter(pl.col("ServiceName").is_in(services.implode()))["trace"]
+    named = rows.filter(IS_CALL & (pl.col("response_id") != "")).select("trace", "ServiceName", "response_id")
+    repeated = named.filter(pl.struct("ServiceName", "response_id").is_duplicated())["trace"]
+    return pl.concat([calls.filter(pl.col("ServiceName").is_in(services.implode()))["trace"], repeated])
 
 
 def with_captures(calls: pl.DataFrame, captured: Generations, carried: Carried) -> pl.DataFrame:

@@ -10,7 +10,14 @@ from spanloop.dashboard.view_models.formatting import AMBER, BLUE, GREEN, GREY, 
 
 _HEIGHT: Final = 240
 _ROW: Final = alt.Step(30)
-_OWNER_COLOURS: Final = {"policy": RED, "tool": AMBER, "environment": BLUE, "harness": "#8e4ec6", "user": GREY}
+_OWNER_COLOURS: Final = {
+    "policy": RED,
+    "tool": AMBER,
+    "environment": BLUE,
+    "harness": "#8e4ec6",
+    "user": GREY,
+    "unknown": GREY,
+}
 
 AnyChart = alt.Chart | alt.LayerChart | alt.FacetChart
 
