@@ -1,1 +1,1 @@
-"""Failures in four languages, written by someone who had not read the rules that are to name their owners."""
+"""A blind set of failures in several languages: its author had not read the attribution rules. Not scored yet."""

@@ -9,12 +9,12 @@ from . import (
     model_requests,
     model_service,
     network,
+    no_failure,
     recovered,
     services,
-    sound,
     streams,
     tools,
-    untold,
+    unattributed,
     users,
 )
 from .model import Case
@@ -32,7 +32,7 @@ CASES: tuple[Case, ...] = (
     *calls.CASES,
     *code.CASES,
     *answers.CASES,
-    *untold.CASES,
-    *sound.CASES,
+    *unattributed.CASES,
+    *no_failure.CASES,
     *recovered.CASES,
 )

@@ -53,7 +53,7 @@ CASES: tuple[Case, ...] = (
             user("查询 B 栋 1203 室的物业费缴纳情况。"),
             asks("property_fee", building="B", room="1203"),
             gives(
-                '工具内部错误：Traceback (most recent call last):\n  File "/opt/wuye/tools/fee.py", '
+                '工具内部错误：Traceback (most recent call last):\n  File "tools/fee.py", '
                 "line 63, in run\n    return record.last.amount\nAttributeError: 'NoneType' object has "
                 "no attribute 'amount'"
             ),
@@ -198,7 +198,7 @@ CASES: tuple[Case, ...] = (
                 "UnicodeDecodeError",
                 (
                     "'utf-8' codec can't decode byte 0x93 in position 0: invalid start byte "
-                    "(/opt/roster/toban.csv, roster.py 21行目)"
+                    "(toban.csv, roster.py 21行目)"
                 ),
             ),
             says("当番表を表示できませんでした。"),

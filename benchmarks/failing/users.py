@@ -18,7 +18,7 @@ CASES: tuple[Case, ...] = (
             "de",
             "The user breaks off a search with Ctrl-C.",
             user("Durchsuche alle Ordner nach doppelten Bildern."),
-            asks("doppelte_bilder", pfad="/home/ida/Bilder"),
+            asks("doppelte_bilder", pfad="Bilder/Urlaub"),
             raises("KeyboardInterrupt", "Abbruch durch den Benutzer (Strg+C)"),
         ),
         told(

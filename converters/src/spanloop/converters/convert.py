@@ -154,7 +154,7 @@ def _convert(
         *(found for episode in episodes for found in _context(episode)),
         *joined.rejected,
     ]
-    open_joins = [found for found in stitched.open_joins if traces is None or found.trace_id in traces]
+    open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
     converted = _frames(judged, rejected, tokens, frames.build(open_joins, frames.OPEN_JOINS))
     if plain is None or plain.episodes.is_empty():
         return converted

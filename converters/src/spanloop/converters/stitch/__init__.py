@@ -69,14 +69,14 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
     def is_identity(identifier: str) -> bool:
         return identifier not in contradicted and is_unique(identifier)
 
-    found = Continuations()
+    continuations = Continuations()
     for rule in RULES:
-        found.match(rule, calls, home, is_identity)
+        continuations.match(rule, calls, home, is_identity)
     sets = UnionFind(home.values())
-    for child, parent in found.parents.items():
+    for child, parent in continuations.parents.items():
         if home[child] != home[parent]:
             sets.union(home[child], home[parent])
-    for root, asker in sub_agents([call for call in calls if home[call.key].startswith("t:")], found.parents):
+    for root, asker in sub_agents([call for call in calls if home[call.key].startswith("t:")], continuations.parents):
         sets.union(home[root.key], home[asker.key])
     named = conversations(spans, home, is_unique, session_is_episode=session_is_episode)
     for one, other in named.joined:
@@ -86,8 +86,10 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
         for (one, other), identifier in named.open.items()
         if sets.find(one) != sets.find(other)
     ]
-    open_joins += _open_answers([call for call in calls if home[call.key].startswith("t:")], home, sets, found.parents)
-    return _groups(spans, home, sets, found.parents)._replace(open_joins=sorted(open_joins))
+    open_joins += _open_answers(
+        [call for call in calls if home[call.key].startswith("t:")], home, sets, continuations.parents
+    )
+    return _groups(spans, home, sets, continuations.parents)._replace(open_joins=sorted(open_joins))
 
 
 def _open_answers(

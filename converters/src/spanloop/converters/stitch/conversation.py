@@ -48,45 +48,45 @@ def conversations(
         is_unique: Whether an id names one thing in the whole store.
         session_is_episode: Whether ``session.id`` joins traces, whatever the id looks like.
     """
-    found = Conversations([], {})
+    joins = Conversations([], {})
     in_traces = [span for span in spans if home[span.key].startswith("t:")]
     named = _homes_by((span.service_name, span.conversation_id, home[span.key]) for span in in_traces)
     sessions = _homes_by(
         (span.service_name, span.session_id, home[span.key]) for span in in_traces if session_is_episode
     )
     if not named and not sessions:
-        return found
+        return joins
     traces = _traces(in_traces, home)
     for (_, identifier), homes in named.items():
         if is_unique(identifier) and not _run_at_once([traces[own] for own in homes if own in traces]):
-            found.joined.extend(_until_it_starts_over(homes, traces))
+            joins.joined.extend(_until_it_starts_over(homes, traces))
             continue
         for one, other in pairwise(homes):
             if one in traces and other in traces and _agree(traces[one], traces[other]):
-                found.joined.append((one, other))
+                joins.joined.append((one, other))
             else:
-                found.open[one, other] = identifier
+                joins.open[one, other] = identifier
     for homes in sessions.values():
-        found.joined.extend(_until_it_starts_over(homes, traces))
-    return found
+        joins.joined.extend(_until_it_starts_over(homes, traces))
+    return joins
 
 
 def _homes_by(named: Iterable[tuple[str, str, str]]) -> dict[tuple[str, str], dict[str, None]]:
     """(service, id) → homes, in the order of their first spans."""
-    found: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    homes: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for service, identifier, own in named:
         if identifier:
-            found[service, identifier][own] = None
-    return found
+            homes[service, identifier][own] = None
+    return homes
 
 
 def _traces(spans: Iterable[Span], home: Mapping[SpanKey, str]) -> dict[str, _Trace]:
-    found: dict[str, _Trace] = {}
+    traces: dict[str, _Trace] = {}
     for span in spans:
         if span.kind is SpanKind.LLM:
-            known = found.get(home[span.key], _Trace(span, span.end_ns))
-            found[home[span.key]] = known._replace(end_ns=max(known.end_ns, span.end_ns))
-    return found
+            known = traces.get(home[span.key], _Trace(span, span.end_ns))
+            traces[home[span.key]] = known._replace(end_ns=max(known.end_ns, span.end_ns))
+    return traces
 
 
 def _until_it_starts_over(homes: Mapping[str, None], traces: Mapping[str, _Trace]) -> Iterator[tuple[str, str]]:

@@ -52,4 +52,4 @@ def contradicted_ids(calls: Iterable[Span]) -> frozenset[str]:
             for asked in message.tool_calls:
                 if asked.id:
                     contents[asked.id].add((asked.name, asked.arguments))
-    return frozenset(identifier for identifier, found in contents.items() if len(found) > 1)
+    return frozenset(identifier for identifier, calls_of_id in contents.items() if len(calls_of_id) > 1)

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - Chinese and Japanese texts have their own punctuation
-"""Failures that are recorded, and of which nothing in the record shows whose they are."""
+"""Recorded failures whose owner nothing in the record shows."""
 
 from .model import Case, Expected, asks, fails, gives, kind, raised, raises, says, told, user
 

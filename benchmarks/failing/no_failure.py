@@ -271,7 +271,7 @@ CASES: tuple[Case, ...] = (
             "es",
             "That a file is not there was the question.",
             user("Comprueba que ya no existe el archivo secreto.txt."),
-            asks("existe", ruta="/home/ana/secreto.txt"),
+            asks("existe", ruta="secreto.txt"),
             gives("No existe el archivo o el directorio"),
             says("Correcto: el archivo ya no existe."),
         ),
