@@ -5,7 +5,8 @@
 For every profile on its standard input it answers with spans per CPU-second, from lists of its own ``Span`` objects in
 memory to triplets with rewards. ``tokens`` and ``messages`` are the traces of ``carried_traces``, value for value;
 ``captured_tokens`` and ``captured_messages`` those of ``agent_traces`` as its tracer would give them: token ids as
-tuples of integers, and in the latter every message as ``gen_ai.prompt.N.*``.
+tuples of integers, and in the latter every message as ``gen_ai.prompt.N.*``. ``success``, ``failure`` and ``mix`` are
+the episodes of ``mixed_episodes``, with messages, and token ids where they were captured (``mixed_traces``).
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -17,9 +18,9 @@ import sys
 import time
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from converting import carried_traces
+from converting import carried_traces, mixed_episodes, mixed_traces
 from converting.agent_traces import PROFILES, SPANS, TURNS, Turn, turns
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -43,19 +44,35 @@ def measure(profile: str, traces: int) -> float:
     given = prepared(profile, traces)
     gc.collect()
     before = time.process_time()
-    triplets = sum(len(adapter.adapt(trace)) for trace in given)
+    triplets = sum(len(adapter.adapt(trace)) for trace in given.traces)
     spent = time.process_time() - before
-    if triplets != TURNS * traces:
-        raise SystemExit(f"expected {TURNS * traces} triplets, got {triplets}")
-    return SPANS * traces / spent
+    if triplets != given.calls:
+        raise SystemExit(f"expected {given.calls} triplets, got {triplets}")
+    return given.spans / spent
+
+
+class Given(NamedTuple):
+    """What the adapter reads, and how much that is."""
+
+    traces: list[list[Any]]
+    calls: int
+    spans: int
+    """Of ours."""
 
 
 @cache
-def prepared(profile: str, traces: int) -> list[list[Any]]:
+def prepared(profile: str, traces: int) -> Given:
     """The spans of all traces."""
+    if profile in mixed_episodes.PROFILES:
+        episodes = mixed_episodes.of_profile(profile, traces)
+        found = [spans(episode.number, mixed_traces.rows(episode)) for episode in episodes]
+        calls, own = (sum(each) for each in zip(*((len(one.calls), one.spans) for one in episodes), strict=True))
+        return Given(found, calls, own)
     if profile in carried_traces.PROFILES:
-        return [spans(number, carried_traces.rows(number, profile)) for number in range(traces)]
-    return [spans(number, captured(number, profile.removeprefix("captured_"))) for number in range(traces)]
+        found = [spans(number, carried_traces.rows(number, profile)) for number in range(traces)]
+    else:
+        found = [spans(number, captured(number, profile.removeprefix("captured_"))) for number in range(traces)]
+    return Given(found, TURNS * traces, SPANS * traces)
 
 
 def spans(number: int, rows: Iterable[carried_traces.Row]) -> list[Any]:
