@@ -2,10 +2,10 @@
 
 Every third episode fails, in one of the ways of ``FAULTS``; one in six of the others gets over a tool's error. Three to
 fifteen model calls an episode; texts of 40 to 2,000 characters; five services with an agent and tools each. A fifth are
-bare loops, of which every call is a trace of its own. Of two fifths the tokens were captured. A sixth of the histories
-were edited by the harness: old results are cut out of them, or all but the last exchange becomes a summary. Nine
-tenths have a reward, except where a request failed: nobody judges a crash. Needs nothing but Python, because a peer's
-environment imports it too.
+bare loops, of which every call is a trace of its own; where their histories are edited, tool-call ids join them. Of two
+fifths the tokens were captured. A sixth of the histories were edited by the harness: old results are cut out of them,
+or all but the last exchange becomes a summary. Nine tenths have a reward, except where a request failed: nobody judges
+a crash. Needs nothing but Python, because a peer's environment imports it too.
 """
 
 import json
@@ -162,7 +162,7 @@ class _Attempt:
         """Mostly tool calls, with an error among the results or without; at times words to the user, who goes on."""
         if has_slip:
             self._use((self._broken(),))
-        elif self.random.random() < 0.08:
+        elif self.random.random() < 0.08 and not (self.episode.is_bare and self.episode.edit):
             self._say(text(self.random))
             self.history.append(Message("user", text(self.random)))
         else:
