@@ -62,11 +62,11 @@ def facts(converted: Converted) -> dict[str, int]:
         "rewarded": sum("reward" in found for found in breakdowns),
         "rewards": int(sum(found.get("reward", 0.0) for found in breakdowns)),
         "judged by the user's function": sum(_REWARD in found for found in breakdowns),
-        "spans": episodes["span_count"].sum(),
+        "spans": int(episodes["span_count"].sum()),
         "steps": steps.height,
         "messages": sum(len(json.loads(state)) for state in steps["state"].to_list()),
-        "prompt tokens": steps["prompt_token_ids"].list.len().sum(),
-        "sampled tokens": steps["response_token_ids"].list.len().sum(),
+        "prompt tokens": int(steps["prompt_token_ids"].list.len().sum()),
+        "sampled tokens": int(steps["response_token_ids"].list.len().sum()),
     }
 
 
