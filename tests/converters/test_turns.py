@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from .converters_world import OPENING, World, answers, text, trace_id
-from .test_plain import insist_on
 
 Message = dict[str, Any]
 
@@ -60,7 +59,7 @@ LACKING: dict[str, tuple[str, list[Message]]] = {
 def test_a_history_that_may_be_whole_is_trained_on(name: str) -> None:
     world = World()
     world.call([*OPENING, *WHOLE[name]], say("Done."), trace=trace_id(name))
-    assert insist_on(world).transitions["untrainable_reason"].to_list() == [""]
+    assert world.convert().transitions["untrainable_reason"].to_list() == [""]
 
 
 @pytest.mark.parametrize("name", LACKING)
@@ -68,7 +67,7 @@ def test_a_history_with_a_gap_is_not(name: str) -> None:
     world = World()
     what, seen = LACKING[name]
     span = world.call([*OPENING, *seen], say("Done."), trace=trace_id(name))
-    row = insist_on(world).transitions.row(0, named=True)
+    row = world.convert().transitions.row(0, named=True)
     assert row["untrainable_reason"] == "missing_content"
     assert row["untrainable_detail"] == f"span {span}, attribute gen_ai.input.messages: {what}"
 
@@ -81,7 +80,7 @@ def test_a_gap_stays_one_however_long_the_conversation_goes_on(name: str) -> Non
     for turn in range(4):
         world.call(shown, say(f"So {turn}."), trace=trace_id("long"))
         shown = [*shown, say(f"So {turn}."), user(f"And {turn}?")]
-    reasons = insist_on(world).transitions["untrainable_reason"].to_list()
+    reasons = world.convert().transitions["untrainable_reason"].to_list()
     # A model that goes on before the user asks again leaves no doubt that the answer is lost.
     assert reasons == ["missing_content"] * 4, what
 
@@ -92,7 +91,7 @@ def test_words_are_no_action_where_tools_answered_them() -> None:
     shown = [*OPENING, say("Let me look."), answers("", "rain")]
     second = world.call(shown, say("Rain."), trace=trace_id("t2"))
     world.call([*shown, say("Rain."), user("Thanks.")], say("Gladly."), trace=trace_id("t3"))
-    steps = insist_on(world).transitions.sort("step")
+    steps = world.convert().transitions.sort("step")
     assert steps["untrainable_reason"].to_list() == ["missing_content"] * 3
     assert f"span {first}" in steps["untrainable_detail"][0]
     assert second in steps["untrainable_detail"][0]
@@ -104,7 +103,7 @@ def test_a_call_whose_arguments_only_the_history_tells_is_no_action(arguments: d
     said = {"role": "assistant", "parts": [{**call("a")["parts"][0], "arguments": arguments}]}
     world.call([*OPENING], said, trace=trace_id("t"))
     world.call([*OPENING, call("a"), answers("a", "x")], say("Done."), trace=trace_id("t"))
-    reasons = insist_on(world).transitions.sort("step")["untrainable_reason"].to_list()
+    reasons = world.convert().transitions.sort("step")["untrainable_reason"].to_list()
     assert reasons == ["" if arguments else "missing_content", ""]
 
 
@@ -113,7 +112,7 @@ def test_words_to_which_the_history_adds_a_call_are_no_action() -> None:
     world.call([*OPENING], say("Let me look."), trace=trace_id("t1"))
     whole = {"role": "assistant", "parts": [*say("Let me look.")["parts"], *call("a")["parts"]]}
     world.call([*OPENING, whole, answers("a", "x")], say("Done."), trace=trace_id("t2"))
-    converted = insist_on(world)
+    converted = world.convert()
     assert converted.episodes["step_count"].to_list() == [2]
     assert converted.transitions.sort("step")["untrainable_reason"].to_list() == ["missing_content", ""]
 
@@ -123,7 +122,7 @@ def test_an_answer_that_ends_for_a_call_and_holds_none_was_not_recorded_nor_was_
     world.call([*OPENING], say("Let me look."), trace=trace_id("t1"), finish="tool_call")
     shown = [*OPENING, say("Let me look."), user("rain")]
     world.call(shown, say("Rain."), trace=trace_id("t2"))
-    converted = insist_on(world)
+    converted = world.convert()
     assert converted.transitions.sort("step")["untrainable_reason"].to_list() == ["missing_content"] * 2
     assert converted.failures.is_empty()
 
@@ -134,7 +133,7 @@ def test_an_answer_without_a_word_counts_where_its_end_is_told(finish: str, reas
     nothing: dict[str, Any] = {"gen_ai.response.finish_reasons": [finish] if finish else []}
     nothing["gen_ai.output.messages"] = [{**say(""), "finish_reason": finish}]
     world.call([*OPENING], say(""), trace=trace_id("t"), attributes=nothing)
-    assert insist_on(world).transitions["untrainable_reason"].to_list() == [reason]
+    assert world.convert().transitions["untrainable_reason"].to_list() == [reason]
 
 
 @pytest.mark.parametrize("where", ["below_words", "in_a_tools_text"])
@@ -142,4 +141,4 @@ def test_what_a_tool_says_in_plain_text_answers_a_call_too(where: str) -> None:
     world = World()
     said = say("Let me look.") if where == "below_words" else call("a")
     world.call([*OPENING, said, text("tool", "rain")], say("Rain."), trace=trace_id("t"))
-    assert insist_on(world).transitions["is_trainable"].to_list() == [where != "below_words"]
+    assert world.convert().transitions["is_trainable"].to_list() == [where != "below_words"]

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from .converters_world import OPENING, World, answers, text, trace_id
-from .test_plain import insist_on
 from .test_stitch import shape
 
 Message = dict[str, Any]
@@ -53,7 +52,7 @@ def test_a_loop_is_one_episode_whatever_of_its_words_is_left(said: Message | Non
         add(world, f"t{turn}", seen, said)
         seen = history(seen, words, f"rain {turn}", f"sun {turn}")
     add(world, "t3", seen, text("assistant", "Rain and sun."))
-    converted = insist_on(world)
+    converted = world.convert()
     assert shape(converted) == joined(("t0", "t1", "t2", "t3"))
     reasons = converted.transitions.sort("step")["untrainable_reason"].to_list()
     assert reasons == ["missing_content" if said is None else "", *["missing_content"] * 3]
@@ -64,7 +63,7 @@ def test_runs_of_one_task_one_after_another_are_episodes_of_their_own() -> None:
     for run in range(3):
         add(world, f"{run}a", [*OPENING], asks_for("Paris", words="I look."))
         add(world, f"{run}b", history([*OPENING], None, "rain"), text("assistant", "Rain."))
-    assert shape(insist_on(world)) == joined(*((f"{run}a", f"{run}b") for run in range(3)))
+    assert shape(world.convert()) == joined(*((f"{run}a", f"{run}b") for run in range(3)))
 
 
 def test_interleaved_loops_that_begin_alike_stay_apart() -> None:
@@ -73,7 +72,7 @@ def test_interleaved_loops_that_begin_alike_stay_apart() -> None:
         add(world, f"{name}1", [*OPENING], asks_for("Paris", words="I look."))
     for name in "ab":
         add(world, f"{name}2", history([*OPENING], None, "rain"), text("assistant", "Rain."))
-    assert shape(insist_on(world)) == joined(("a1",), ("b1",), ("a2",), ("b2",))
+    assert shape(world.convert()) == joined(("a1",), ("b1",), ("a2",), ("b2",))
 
 
 def test_interleaved_loops_that_begin_otherwise_are_told_apart() -> None:
@@ -83,7 +82,7 @@ def test_interleaved_loops_that_begin_otherwise_are_told_apart() -> None:
         add(world, f"{name}1", seen[name], asks_for("Paris", words="I look."))
     for name in "ba":
         add(world, f"{name}2", history(seen[name], None, "rain"), text("assistant", "Rain."))
-    assert shape(insist_on(world)) == joined(("a1", "a2"), ("b1", "b2"))
+    assert shape(world.convert()) == joined(("a1", "a2"), ("b1", "b2"))
 
 
 @pytest.mark.parametrize("other", ["count", "words", "service", "later", "failed"])
@@ -97,7 +96,7 @@ def test_what_does_not_fit_stays_apart(other: str) -> None:
     add(world, "t1", [*OPENING], None if other == "failed" else asks_for("Paris", words="I look."), **first)
     start_s = 40 if other == "later" else 200
     add(world, "t2", seen, text("assistant", "Rain."), service=service, start_s=start_s)
-    assert shape(insist_on(world)) == joined(("t1",), ("t2",))
+    assert shape(world.convert()) == joined(("t1",), ("t2",))
 
 
 def test_a_call_whose_answer_was_lost_is_continued_by_the_one_that_repeats_it() -> None:
@@ -106,7 +105,7 @@ def test_a_call_whose_answer_was_lost_is_continued_by_the_one_that_repeats_it() 
     said = asks_for("Paris")
     add(world, "t2", [*OPENING, said, answers("call-Paris", "rain")], text("assistant", "Rain."))
     add(world, "t3", [*OPENING, text("assistant", "Who knows?"), text("user", "You.")], text("assistant", "No."))
-    converted = insist_on(world)
+    converted = world.convert()
     assert shape(converted) == joined(("t1", "t2"), ("t3",))
 
 
@@ -117,4 +116,4 @@ def test_a_loop_that_broke_off_long_ago_leaves_no_doubt(hours: float) -> None:
     add(world, "t1", [*OPENING], asks_for("Paris", words="I look."), start_s=3600 * hours)
     add(world, "t2", history([*OPENING], None, "rain"), text("assistant", "Rain."))
     expected = (("broken",), ("t1", "t2")) if hours == 1 else (("broken",), ("t1",), ("t2",))
-    assert shape(insist_on(world)) == joined(*expected)
+    assert shape(world.convert()) == joined(*expected)

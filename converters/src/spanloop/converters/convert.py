@@ -16,10 +16,9 @@ from . import frames
 from .attributes import Attributes
 from .attribution import attribute, decisive
 from .captures import Capture, Generations, join_captures, read_generations
-from .collapse import Collapsed, collapse
+from .collapse import collapse
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
-from .plain import Plain, PlainTables, read_plain, tables, touched
 from .rewards import NO_REWARDS, Rewards, add_computed, join_scores, read_scores, scores_in_spans
 from .rows import (
     Judged,
@@ -34,7 +33,7 @@ from .rows import (
 )
 from .span_events import with_event_tokens
 from .span_tokens import Carried, join_carried, tokens_in_spans
-from .spans import Rejected, SpanKind
+from .spans import Rejected
 from .steps import Episode, Step, build_episode, repeats
 from .stitch import Stitched, stitch
 from .together import reached
@@ -119,31 +118,19 @@ def _convert(
     together: Sequence[Collection[str]],
 ) -> Converted:
     captured, carried = sampled
-    told = normalised.told
-    plain = None
-    if options.takes_plain:
-        bad = scores.filter(_may_say_failure(options))
-        plain = read_plain(normalised, captured, carried, bad, session_is_episode=options.session_is_episode)
-    collapsed, stitched = _stitched(told, plain, options)
-    if plain is not None and (found := touched(plain, collapsed.spans, stitched.parents)):
-        plain = plain.without(found)
-        collapsed, stitched = _stitched(told, plain, options)
+    collapsed = collapse(read_spans(normalised.told))
+    stitched = stitch(collapsed.spans, session_is_episode=options.session_is_episode)
     if traces is not None:
         twice = ({gone[0], kept[0]} for gone, kept in collapsed.kept.items())
         groups = ({span.trace_id for span in group.spans} for group in stitched.groups)
         traces = reached(traces, chain(together, twice, groups))
         wanted = [group for group in stitched.groups if any(s.trace_id in traces for s in group.spans)]
         stitched = stitched._replace(groups=wanted)
-        plain = None if plain is None else plain.only(traces)
-    generations = captured.rows
-    if plain is not None:
-        generations = generations.filter(~pl.col("row").is_in(plain.captures.implode()))
-    captures = join_captures(collapsed.spans, captured._replace(rows=generations).found)
+    captures = join_captures(collapsed.spans, captured.found)
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
     episodes = _episodes(stitched, captures)
     goes_on = extensions((episode.steps for episode in episodes), tokens)
-    places = None if plain is None else plain.places()
-    joined = add_computed(join_scores(episodes, read_scores(scores), places), episodes, options.reward_functions)
+    joined = add_computed(join_scores(episodes, read_scores(scores)), episodes, options.reward_functions)
     judged = [
         judge(episode, joined.rewards.get(episode.episode_id, NO_REWARDS), options, goes_on) for episode in episodes
     ]
@@ -155,54 +142,7 @@ def _convert(
         *joined.rejected,
     ]
     open_joins = [join for join in stitched.open_joins if traces is None or join.trace_id in traces]
-    converted = _frames(judged, rejected, tokens, frames.build(open_joins, frames.OPEN_JOINS))
-    if plain is None or plain.episodes.is_empty():
-        return converted
-    rewards = [joined.rewards.get(episode_id, NO_REWARDS) for episode_id in plain.episodes["episode_id"].to_list()]
-    outcomes = [_scored_outcome(found, options) or "unknown" for found in rewards]
-    return _joined(converted, tables(plain, tokens, rewards, outcomes))
-
-
-def _stitched(told: pl.DataFrame, plain: Plain | None, options: Options) -> tuple[Collapsed, Stitched]:
-    """The episodes that take the long way."""
-    rest = told if plain is None else told.filter(~pl.col("TraceId").is_in(plain.episodes["TraceId"].implode()))
-    collapsed = collapse(read_spans(rest))
-    return collapsed, stitch(collapsed.spans, session_is_episode=options.session_is_episode)
-
-
-def _may_say_failure(options: Options) -> pl.Expr:
-    value, label = pl.col("value"), pl.col("label").fill_null("").str.strip_chars().str.to_lowercase()
-    reaches = (value.is_finite() & (value >= options.success_threshold)).fill_null(value=False)
-    return ~reaches | label.is_in(list(_FAILURE_LABELS))
-
-
-def _joined(converted: Converted, plain: PlainTables) -> Converted:
-    """Both kinds of episodes, in one order."""
-    context = plain.context.select(
-        pl.col("TraceId").alias("trace_id"),
-        pl.col("SpanId").alias("span_id"),
-        pl.lit(CONTEXT).alias("reason"),
-        pl.format(
-            "{} span of episode {}",
-            pl.when(pl.col("kind") == "").then(pl.lit(SpanKind.OTHER.value)).otherwise("kind"),
-            "episode_id",
-        ).alias("detail"),
-    )
-    return Converted(
-        episodes=_in_order(converted.episodes, plain.episodes, "episode_key"),
-        transitions=_in_order(converted.transitions, plain.transitions, "step"),
-        trajectories=_in_order(converted.trajectories, plain.trajectories, "row_number"),
-        failures=converted.failures,
-        rejected=pl.concat([converted.rejected, context]).sort(pl.all()),
-        open_joins=converted.open_joins,
-    )
-
-
-def _in_order(one: pl.DataFrame, other: pl.DataFrame, number: str) -> pl.DataFrame:
-    """The rows of both, by episode; nothing is moved where they are in order already, because tokens are heavy."""
-    both = pl.concat([one, other]) if one.height else other
-    places = both.select(pl.arg_sort_by("episode_id", number)).to_series()
-    return both if places.is_sorted() else both[places]
+    return _frames(judged, rejected, tokens, frames.build(open_joins, frames.OPEN_JOINS))
 
 
 def _episodes(stitched: Stitched, captures: Mapping[tuple[str, str], Capture]) -> list[Episode]:

@@ -25,8 +25,3 @@ class Options:
 
     rules: Rules = RULES
     """What failures are attributed by."""
-
-    @property
-    def takes_plain(self) -> bool:
-        """Whether plain episodes may be converted in columns: rules and rewards of a caller's own ask for objects."""
-        return self.rules is RULES and not self.reward_functions

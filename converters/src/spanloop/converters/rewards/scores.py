@@ -11,7 +11,7 @@ counts.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -52,18 +52,14 @@ def read_scores(frame: pl.DataFrame) -> list[Score]:
     return [Score(*values) for values in rows.iter_rows()]
 
 
-def join_scores(episodes: Sequence[Episode], scores: Sequence[Score], more: pl.DataFrame | None = None) -> Joined:
+def join_scores(episodes: Sequence[Episode], scores: Sequence[Score]) -> Joined:
     """Give every score to its episode or step.
 
     Args:
         episodes: All episodes that a score may judge.
         scores: By (time, id): of one name and target the last counts.
-        more: Spans of further episodes: ``trace_id``, ``span_id``, ``response_id``, ``session_id``,
-            ``conversation_id``, ``episode_id``, ``episode_key`` and ``step`` (null for what is no step).
     """
     index = _Index(episodes)
-    if more is not None:
-        index.add_rows(more, scores)
     found: dict[str, list[tuple[_Target, Score]]] = defaultdict(list)
     rejected: list[Rejected] = []
     for score in scores:
@@ -115,27 +111,6 @@ class _Index:
         named = {span.session_id for span in episode.spans} | {span.conversation_id for span in episode.spans}
         for session in named - {""}:
             self._sessions[session].add(episode.episode_id)
-
-    def add_rows(self, rows: pl.DataFrame, scores: Sequence[Score]) -> None:
-        """Add what ``scores`` name among the spans of further episodes: see ``join_scores``."""
-
-        def named(column: str, asked: set[str]) -> Iterator[tuple[str, str, int | None, str]]:
-            wanted = rows.filter(pl.col(column).is_in(list(asked - {""}))) if asked != {""} else rows.clear()
-            return wanted.select(pl.col(column).alias("name"), "episode_id", "step", "trace_id").iter_rows()
-
-        for key, episode_id, *_ in named("episode_key", {score.episode_key for score in scores}):
-            self._keys[key] = _Target(episode_id, None)
-        for span_id, episode_id, step, trace_id in named("span_id", {score.span_id for score in scores}):
-            self._spans[trace_id, span_id] = _Target(episode_id, step)
-        for response_id, episode_id, step, trace_id in named("response_id", {s.response_id for s in scores}):
-            if step is not None:
-                self._responses[response_id].append((_Target(episode_id, step), trace_id))
-        traces = {score.trace_id for score in scores if (score.trace_id, score.span_id) not in self._spans}
-        for trace_id, episode_id, *_ in named("trace_id", traces or {""}):
-            self._traces[trace_id].add(episode_id)
-        for column in ("session_id", "conversation_id"):
-            for session, episode_id, *_ in named(column, {score.session_id for score in scores}):
-                self._sessions[session].add(episode_id)
 
     def locate(self, score: Score) -> _Target | str:
         """What the score judges, or the reason why that cannot be told."""
