@@ -143,7 +143,11 @@ def test_a_value_that_the_policy_made_up_is_the_policys_fault(
     content: str, arguments: dict[str, Any], confidence: float
 ) -> None:
     row = refused(content, arguments)
-    assert (row["error_class"], row["fault_owner"], row["rule"]) == ("invalid_arguments", "policy", "made_up")
+    assert (row["error_class"], row["fault_owner"], row["rule"]) == (
+        "invalid_arguments",
+        "policy",
+        "hallucinated_arguments",
+    )
     assert 0.8 * confidence < float(str(row["confidence"])) <= confidence
     assert json.loads(str(row["evidence"]))["not_given"]
 
@@ -214,7 +218,11 @@ def test_what_only_the_tools_span_says_tells_whose_fault_it_is() -> None:
     shown = answers("c1", "The tool could not be used.")
     world.call([*OPENING, said, shown], text("assistant", "x"), trace=TRACE)
     row = failure(world.convert())
-    assert (row["error_class"], row["fault_owner"], row["rule"]) == ("invalid_arguments", "policy", "made_up")
+    assert (row["error_class"], row["fault_owner"], row["rule"]) == (
+        "invalid_arguments",
+        "policy",
+        "hallucinated_arguments",
+    )
 
 
 def test_a_tool_span_without_an_id_is_found_by_its_name() -> None:

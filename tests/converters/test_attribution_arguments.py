@@ -87,7 +87,7 @@ def test_what_does_not_is_not(content: str, error_class: str, owner: str) -> Non
 @pytest.mark.parametrize("content", ["Error: user not found", "UserNotFoundError: no such user", "Error: unknown user"])
 def test_a_sort_of_thing_that_is_missing_is_the_argument_of_that_name(content: str) -> None:
     made_up = GIVEN | {"user_id": "tom_voss_9"}
-    assert first(world_of((made_up, content)).convert()) == ("invalid_arguments", "policy", "made_up")
+    assert first(world_of((made_up, content)).convert()) == ("invalid_arguments", "policy", "hallucinated_arguments")
     assert first(world_of((GIVEN, content)).convert())[1] == "tool"
     assert first(world_of((GIVEN | {"seats": 7}, content)).convert())[1] == "tool"
 
@@ -95,7 +95,7 @@ def test_a_sort_of_thing_that_is_missing_is_the_argument_of_that_name(content: s
 def test_arguments_that_were_put_right_had_been_wrong() -> None:
     wrong, right = GIVEN | {"date": "booking"}, GIVEN
     converted = world_of((wrong, "Error: no matching record"), (right, "booked")).convert()
-    assert first(converted) == ("invalid_arguments", "policy", "corrected")
+    assert first(converted) == ("invalid_arguments", "policy", "corrected_arguments")
     row = converted.failures.row(0, named=True)
     assert row["is_recovered"]
     assert json.loads(json.loads(row["evidence"])["worked_later"]) == right

@@ -14,11 +14,11 @@ from spanloop.converters.attribution import (
     ErrorClass,
     Finding,
     Rules,
+    ToolCallContext,
     ToolCallRule,
-    ToolScene,
     judged_ending,
 )
-from spanloop.converters.attribution.echo import is_echo
+from spanloop.converters.attribution.failure_dedup import is_same_error
 from spanloop.semconv.enums import FaultOwner
 
 from .converters_world import OPENING, World, answers, asks, text, trace_id
@@ -156,7 +156,7 @@ def test_a_call_that_says_nothing_of_its_error_speaks_in_the_words_of_the_span_t
     ],
 )
 def test_two_errors_are_one_when_the_same_words_end_them(one: str, other: str, *, is_same: bool) -> None:
-    assert is_echo(one, other) is is_echo(other, one) is is_same
+    assert is_same_error(one, other) is is_same_error(other, one) is is_same
 
 
 def behind_a_tool(inner: str, outer: str, *, is_cycle: bool = False) -> World:
@@ -410,8 +410,8 @@ def test_the_last_thing_that_was_not_mended_decides() -> None:
 
 
 def test_a_rule_of_ones_own_may_name_a_class_of_its_own() -> None:
-    def see(scene: ToolScene) -> Finding | None:
-        if scene.result and "rm -rf" in scene.call.arguments:
+    def see(context: ToolCallContext) -> Finding | None:
+        if context.result and "rm -rf" in context.call.arguments:
             return Finding("danger", FaultOwner.POLICY, 1.0, "deletes files", {})
         return None
 

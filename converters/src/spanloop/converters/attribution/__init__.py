@@ -17,22 +17,32 @@ from ..messages import parse_json
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
 from .bad_call import MALFORMED_ARGUMENTS, REFUSED_ARGUMENTS, UNKNOWN_TOOL
-from .base import EndingRule, EpisodeRule, ErrorClass, Finding, ModelCallRule, Rules, Sighting, ToolCallRule, ToolScene
+from .base import (
+    EndingRule,
+    EpisodeRule,
+    ErrorClass,
+    Finding,
+    LocatedFinding,
+    ModelCallRule,
+    Rules,
+    ToolCallContext,
+    ToolCallRule,
+)
 from .broken_output import FILTERED_OUTPUT, INCOMPLETE_STREAM, MALFORMED_OUTPUT, TRUNCATED_OUTPUT, is_incomplete
 from .causes import deciding_chain, decisive, with_chains
-from .circling import CIRCLING
-from .corrected import CORRECTED
-from .course import Course, course_of, made_progress
+from .corrected_arguments import CORRECTED_ARGUMENTS
 from .crash import CRASH
-from .echo import in_words_from_above, without_echoes
 from .ending import DECLINED, STOPPED, WRONG_ANSWER
 from .failed_request import FAILED_REQUEST
 from .failure import Failure
+from .failure_dedup import deduplicated, in_words_from_above
+from .hallucinated_arguments import HALLUCINATED_ARGUMENTS, WRONGLY_GIVEN
 from .invented import INVENTED_DATA
 from .judge import Ask, AskedJudge, judged_ending
 from .loop import LOOP
-from .made_up import MADE_UP, WRONGLY_GIVEN
 from .poor_result import POOR_RESULT
+from .recovery import RecoveryFacts, made_progress, recovery_facts
+from .repeated_actions import REPEATED_ACTIONS
 from .team import TEAM_ANSWER
 from .tool_failure import BROKEN_CODE, CANNOT_BE, TOOL_ENVIRONMENT, TOOL_RAISED, UNANSWERED
 
@@ -43,21 +53,21 @@ RULES: Final = Rules(
         MALFORMED_ARGUMENTS,
         REFUSED_ARGUMENTS,
         TOOL_ENVIRONMENT,
-        MADE_UP,
+        HALLUCINATED_ARGUMENTS,
         WRONGLY_GIVEN,
         BROKEN_CODE,
         CANNOT_BE,
-        CORRECTED,
+        CORRECTED_ARGUMENTS,
         TOOL_RAISED,
         UNANSWERED,
     ),
     episodes=(LOOP, CRASH),
-    endings=(CIRCLING, STOPPED, DECLINED, POOR_RESULT, INVENTED_DATA, TEAM_ANSWER, WRONG_ANSWER),
+    endings=(REPEATED_ACTIONS, STOPPED, DECLINED, POOR_RESULT, INVENTED_DATA, TEAM_ANSWER, WRONG_ANSWER),
 )
 """In order of precedence. A rule of your own: ``RULES._replace(tool_calls=(MINE, *RULES.tool_calls))``."""
 
 
-VALUE_RULES: Final = frozenset({MADE_UP.name, CORRECTED.name})
+VALUE_RULES: Final = frozenset({HALLUCINATED_ARGUMENTS.name, CORRECTED_ARGUMENTS.name})
 """Rules of arguments that have the right form and the wrong content."""
 
 
@@ -70,18 +80,20 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
         reward: The episode's reward, for the evidence.
         rules: What is looked for.
     """
-    course = course_of(episode, has_failed=has_failed)
+    recovery = recovery_facts(episode, has_failed=has_failed)
     tools = {span.key: span for span in episode.context if span.kind is SpanKind.TOOL}
     found: list[Failure] = []
     of_tools: dict[tuple[str, str], Failure] = {}
     for step in episode.steps:
-        found += _of_call(step, course, rules)
-        for scene in _scenes(step, episode, tools, course):
-            for failure in _of_tool(scene, course, rules):
+        found += _of_call(step, recovery, rules)
+        for context in _tool_calls(step, episode, tools, recovery):
+            for failure in _of_tool(context, recovery, rules):
                 found.append(failure)
-                of_tools |= {scene.tool.key: failure} if scene.tool is not None else {}
-    found = in_words_from_above(without_echoes(found, of_tools, episode), episode)
-    found += _of_episode(episode, course, rules, {(*failure.culprit, failure.finding.error_class) for failure in found})
+                of_tools |= {context.tool.key: failure} if context.tool is not None else {}
+    found = in_words_from_above(deduplicated(found, of_tools, episode), episode)
+    found += _of_episode(
+        episode, recovery, rules, {(*failure.culprit, failure.finding.error_class) for failure in found}
+    )
     found.sort(key=lambda failure: failure.step.index)
     if has_failed:
         found += _of_ending(episode, reward, rules, found)
@@ -89,15 +101,17 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
     return with_chains(episode, found, reward)
 
 
-def _of_call(step: Step, course: Course, rules: Rules) -> Iterator[Failure]:
+def _of_call(step: Step, recovery: RecoveryFacts, rules: Rules) -> Iterator[Failure]:
     for rule in rules.model_calls:
         finding = rule.see(step)
         if finding is not None:
-            yield _failure(step, rule.name, finding, is_recovered=course.got_over_call(step, finding))
+            yield _failure(step, rule.name, finding, is_recovered=recovery.recovered_call(step, finding))
             return
 
 
-def _scenes(step: Step, episode: Episode, tools: Mapping[tuple[str, str], Span], course: Course) -> Iterator[ToolScene]:
+def _tool_calls(
+    step: Step, episode: Episode, tools: Mapping[tuple[str, str], Span], recovery: RecoveryFacts
+) -> Iterator[ToolCallContext]:
     calls = step.span.output[0].tool_calls if step.span.output else ()
     if not calls or step.span.has_failed or is_incomplete(step):
         return
@@ -109,18 +123,18 @@ def _scenes(step: Step, episode: Episode, tools: Mapping[tuple[str, str], Span],
         result = results.get(position)
         tool = tools.get((result.trace_id, result.span_id)) if result else None
         is_error = result is not None and result.is_error
-        put_right = course.put_right(step, call.name, call.arguments) if is_error else ""
+        corrected_arguments = recovery.corrected_arguments(step, call.name, call.arguments) if is_error else ""
         is_continued = result is None and _is_continued(step, episode)
-        yield ToolScene(step, call, result, tool, offered, is_continued, put_right)
+        yield ToolCallContext(step, call, result, tool, offered, is_continued, corrected_arguments)
 
 
-def _of_tool(scene: ToolScene, course: Course, rules: Rules) -> Iterator[Failure]:
+def _of_tool(context: ToolCallContext, recovery: RecoveryFacts, rules: Rules) -> Iterator[Failure]:
     for rule in rules.tool_calls:
-        finding = rule.see(scene)
+        finding = rule.see(context)
         if finding is not None:
-            is_known = not scene.offered or scene.call.name in scene.offered
-            recovered = course.got_over_tool(scene.step, scene.call.name, finding, is_known=is_known)
-            yield _failure(scene.step, rule.name, finding, is_recovered=recovered, scene=scene)
+            is_known = not context.offered or context.call.name in context.offered
+            recovered = recovery.recovered_tool(context.step, context.call.name, finding, is_known=is_known)
+            yield _failure(context.step, rule.name, finding, is_recovered=recovered, context=context)
             return
 
 
@@ -135,22 +149,22 @@ def _is_continued(step: Step, episode: Episode) -> bool:
 
 
 def _of_episode(
-    episode: Episode, course: Course, rules: Rules, known: AbstractSet[tuple[str, str, str]]
+    episode: Episode, recovery: RecoveryFacts, rules: Rules, known: AbstractSet[tuple[str, str, str]]
 ) -> Iterator[Failure]:
     """What the episode's rules see but what a call's rule has told of the same span: (trace, span, class) are known."""
     newest_ns = max(step.span.start_ns for step in episode.steps)
-    seen = [(rule.name, sighting) for rule in rules.episodes for sighting in rule.see(episode)]
-    is_of_tools = any(sighting.culprit.kind is SpanKind.TOOL for _, sighting in seen)
+    seen = [(rule.name, located) for rule in rules.episodes for located in rule.see(episode)]
+    is_of_tools = any(located.culprit.kind is SpanKind.TOOL for _, located in seen)
     worked_ns = _last_worked(episode) if is_of_tools else {}
-    for rule, sighting in seen:
-        culprit = sighting.culprit
-        if (*culprit.key, sighting.finding.error_class) in known:
+    for rule, located in seen:
+        culprit = located.culprit
+        if (*culprit.key, located.finding.error_class) in known:
             continue
-        went_on = newest_ns >= culprit.end_ns and course.went_on(sighting.step)
+        went_on = newest_ns >= culprit.end_ns and recovery.went_on(located.step)
         is_broken = culprit.kind is SpanKind.TOOL and worked_ns.get(culprit.tool_name, -1) < culprit.end_ns
-        is_lasting = is_broken or sighting.finding.owner is FaultOwner.POLICY
-        recovered = went_on and not (course.has_failed and is_lasting)
-        yield _sighted(sighting, rule, is_recovered=recovered)
+        is_lasting = is_broken or located.finding.owner is FaultOwner.POLICY
+        recovered = went_on and not (recovery.has_failed and is_lasting)
+        yield _located_failure(located, rule, is_recovered=recovered)
 
 
 def _last_worked(episode: Episode) -> dict[str, int]:
@@ -170,10 +184,10 @@ def _of_ending(episode: Episode, reward: float | None, rules: Rules, found: Sequ
     for rule in rules.endings:
         if known and not (rule.is_choice or (rule.is_event and had_worked)):
             continue
-        sighting = rule.see(episode, reward)
-        if sighting is None or sighting.finding.error_class in known or sighting.step.index < since:
+        located = rule.see(episode, reward)
+        if located is None or located.finding.error_class in known or located.step.index < since:
             continue
-        return [_sighted(sighting, rule.name, is_recovered=False)]
+        return [_located_failure(located, rule.name, is_recovered=False)]
     return []
 
 
@@ -182,27 +196,29 @@ def _step_of_fault(failure: Failure) -> int:
     return -1 if failure.finding.error_class == ErrorClass.STEP_LIMIT else failure.step.index
 
 
-def _sighted(sighting: Sighting, rule: str, *, is_recovered: bool) -> Failure:
+def _located_failure(located: LocatedFinding, rule: str, *, is_recovered: bool) -> Failure:
     return Failure(
-        step=sighting.step,
-        trace_id=sighting.culprit.trace_id,
-        span_id=sighting.culprit.span_id,
-        tool_name=sighting.tool_name,
+        step=located.step,
+        trace_id=located.culprit.trace_id,
+        span_id=located.culprit.span_id,
+        tool_name=located.tool_name,
         rule=rule,
-        finding=sighting.finding,
+        finding=located.finding,
         is_recovered=is_recovered,
-        occurred_ns=sighting.culprit.end_ns,
+        occurred_ns=located.culprit.end_ns,
     )
 
 
-def _failure(step: Step, rule: str, finding: Finding, *, is_recovered: bool, scene: ToolScene | None = None) -> Failure:
-    result = scene.result if scene else None
+def _failure(
+    step: Step, rule: str, finding: Finding, *, is_recovered: bool, context: ToolCallContext | None = None
+) -> Failure:
+    result = context.result if context else None
     in_tool = result is not None and bool(result.span_id) and finding.owner is not FaultOwner.POLICY
     return Failure(
         step=step,
         trace_id=result.trace_id if result and in_tool else step.span.trace_id,
         span_id=result.span_id if result and in_tool else step.span.span_id,
-        tool_name=scene.call.name if scene else "",
+        tool_name=context.call.name if context else "",
         rule=rule,
         finding=finding,
         is_recovered=is_recovered,
@@ -233,11 +249,11 @@ __all__ = [
     "ErrorClass",
     "Failure",
     "Finding",
+    "LocatedFinding",
     "ModelCallRule",
     "Rules",
-    "Sighting",
+    "ToolCallContext",
     "ToolCallRule",
-    "ToolScene",
     "attribute",
     "deciding_chain",
     "decisive",

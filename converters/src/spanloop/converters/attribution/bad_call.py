@@ -7,7 +7,7 @@ from typing import Final, cast
 from spanloop.semconv.enums import FaultOwner
 
 from ..messages import parse_json
-from .base import ErrorClass, Finding, ToolCallRule, ToolScene, own_words
+from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule, own_words
 from .environment import environment_fault
 from .running_code import runs_code
 
@@ -48,60 +48,60 @@ _DEMANDED: Final = re.compile(
 """What says so of an argument that it names."""
 
 
-def _unknown(scene: ToolScene) -> Finding | None:
-    name = scene.call.name
-    evidence: dict[str, object] = {"tool": name, "offered": ", ".join(sorted(scene.offered))}
+def _unknown(context: ToolCallContext) -> Finding | None:
+    name = context.call.name
+    evidence: dict[str, object] = {"tool": name, "offered": ", ".join(sorted(context.offered))}
     message = f"the action calls {name!r}, which it was not offered"
     # What answers is there: smolagents leaves the agents that an agent may ask out of its tools.
-    answers = scene.result is not None and not scene.result.is_error and not _UNKNOWN.search(scene.result.content)
-    if scene.offered and name not in scene.offered and not answers:
+    answers = context.result is not None and not context.result.is_error and not _UNKNOWN.search(context.result.content)
+    if context.offered and name not in context.offered and not answers:
         return Finding(ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, 0.97, message, evidence)
-    if not scene.offered and scene.result and scene.result.is_error and _UNKNOWN.search(scene.error):
+    if not context.offered and context.result and context.result.is_error and _UNKNOWN.search(context.error):
         return Finding(
-            ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, 0.85, message, evidence | {"result": scene.result.content}
+            ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, 0.85, message, evidence | {"result": context.result.content}
         )
     return None
 
 
-def _malformed(scene: ToolScene) -> Finding | None:
-    if scene.call.is_valid:
+def _malformed(context: ToolCallContext) -> Finding | None:
+    if context.call.is_valid:
         return None
-    evidence: dict[str, object] = {"arguments": scene.call.arguments, "expected": "a JSON object"}
-    message = f"the arguments of {scene.call.name!r} are not a JSON object"
+    evidence: dict[str, object] = {"arguments": context.call.arguments, "expected": "a JSON object"}
+    message = f"the arguments of {context.call.name!r} are not a JSON object"
     return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.95, message, evidence)
 
 
-def _refused(scene: ToolScene) -> Finding | None:
+def _refused(context: ToolCallContext) -> Finding | None:
     """Only where the tool failed: a tool that puts up with odd arguments has not been misused."""
-    result = scene.result
-    if result is None or not result.is_error or not scene.call.is_valid:
+    result = context.result
+    if result is None or not result.is_error or not context.call.is_valid:
         return None
-    schema = scene.offered.get(scene.call.name, {})
-    wrong = schema_violation(scene.call.arguments, schema)
-    if not _REFUSED.search(scene.error):
+    schema = context.offered.get(context.call.name, {})
+    wrong = schema_violation(context.call.arguments, schema)
+    if not _REFUSED.search(context.error):
         said = wrong or (
-            not runs_code(scene.call) and (_UNFIT.search(scene.error) is not None or _demands(scene, schema))
+            not runs_code(context.call) and (_UNFIT.search(context.error) is not None or _demands(context, schema))
         )
-        if not said or environment_fault(scene.error) is not None:
+        if not said or environment_fault(context.error) is not None:
             return None
     evidence: dict[str, object] = {
-        "arguments": scene.call.arguments,
+        "arguments": context.call.arguments,
         "violation": wrong,
         "result": result.content[:500],
     }
-    message = wrong or scene.message
+    message = wrong or context.message
     return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.9 if wrong else 0.8, message, evidence)
 
 
-def _demands(scene: ToolScene, schema: Mapping[str, object]) -> bool:
+def _demands(context: ToolCallContext, schema: Mapping[str, object]) -> bool:
     """Whether the error demands something of an argument, by the name that the schema or the call has for it."""
-    result = scene.result
-    if result is None or not _DEMANDED.search(scene.told[:_MOST_TEXT]):
+    result = context.result
+    if result is None or not _DEMANDED.search(context.told[:_MOST_TEXT]):
         return False
     properties = schema.get("properties")
     known = cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
-    names = {*cast("dict[str, object]", parse_json(scene.call.arguments)), *known}
-    said = own_words(scene.told, result.error_type)[:_MOST_TEXT]
+    names = {*cast("dict[str, object]", parse_json(context.call.arguments)), *known}
+    said = own_words(context.told, result.error_type)[:_MOST_TEXT]
     return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said) for name in names if len(name) > _SHORT)
 
 

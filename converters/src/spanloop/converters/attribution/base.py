@@ -84,7 +84,7 @@ class Finding(NamedTuple):
     """What the rule saw, as JSON values."""
 
 
-class Sighting(NamedTuple):
+class LocatedFinding(NamedTuple):
     """A finding that a rule placed by itself."""
 
     step: Step
@@ -94,7 +94,7 @@ class Sighting(NamedTuple):
     tool_name: str = ""
 
 
-class ToolScene(NamedTuple):
+class ToolCallContext(NamedTuple):
     """One tool call with what surrounds it."""
 
     step: Step
@@ -106,7 +106,7 @@ class ToolScene(NamedTuple):
     """Tool name → JSON schema of its parameters; empty when definitions were not captured."""
     is_continued: bool
     """Whether a call without a result is part of a later step's input, message for message."""
-    put_right: str = ""
+    corrected_arguments: str = ""
     """Arguments of the next call of the same tool that worked; empty without one, or where these very ones did too."""
 
     @property
@@ -154,7 +154,7 @@ class ToolCallRule:
     """Looks at one tool call."""
 
     name: str
-    see: Callable[[ToolScene], Finding | None]
+    see: Callable[[ToolCallContext], Finding | None]
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class EpisodeRule:
     """Looks at an episode as a whole, for what no single call shows."""
 
     name: str
-    see: Callable[[Episode], Iterable[Sighting]]
+    see: Callable[[Episode], Iterable[LocatedFinding]]
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class EndingRule:
     """
 
     name: str
-    see: Callable[[Episode, float | None], Sighting | None]
+    see: Callable[[Episode, float | None], LocatedFinding | None]
     is_event: bool = False
     """Whether it sees something that happened: then it is asked where others are open too, if tools worked since."""
     is_choice: bool = False

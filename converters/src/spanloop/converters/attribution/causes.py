@@ -15,9 +15,9 @@ from spanloop.semconv.enums import FaultOwner
 
 from ..steps import Episode
 from .base import ErrorClass
-from .course import made_progress
 from .crash import CRASH
 from .failure import Failure
+from .recovery import made_progress
 
 _MOST_LINKS: Final = 10
 

@@ -14,9 +14,9 @@ from spanloop.semconv.enums import FaultOwner
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
 from ..stitch import SpanKey, inherit
-from .base import EpisodeRule, ErrorClass, Finding, Sighting
-from .echo import is_echo, is_last_call, nearest_above, said
+from .base import EpisodeRule, ErrorClass, Finding, LocatedFinding
 from .environment import environment_fault, was_stopped
+from .failure_dedup import is_last_call, is_same_error, nearest_above, said
 
 _LIMIT: Final = re.compile(
     r"MaxTurns|max(?:imum)?[ _]?(?:number of )?(?:turns|iterations|steps)|RecursionError|recursion limit"
@@ -30,7 +30,7 @@ _UNREADABLE: Final = re.compile(
 )
 
 
-def _see(episode: Episode) -> Iterator[Sighting]:
+def _see(episode: Episode) -> Iterator[LocatedFinding]:
     failed = [span for span in episode.context if span.has_failed]
     if not failed:
         return
@@ -45,7 +45,7 @@ def _see(episode: Episode) -> Iterator[Sighting]:
         place = (span.trace_id, span.parent_span_id, span.name)
         is_told_of = span.key in asked or place in repeated or within.get(f"{span.trace_id}/{span.parent_span_id}", "")
         if not is_told_of and span.key not in came_from_below:
-            yield _sighting(span, _step_of(span, begun))
+            yield _located(span, _step_of(span, begun))
 
 
 def _within_calls(spans: Sequence[Span]) -> dict[str, str]:
@@ -66,7 +66,7 @@ def _came_from_below(spans: Sequence[Span]) -> set[SpanKey]:
         if key in failed:
             one, other = said(failed[key]), said(failed[above])
             is_near = failed[key].parent_span_id == above[1] or is_last_call(failed[key], failed[above], spans)
-            if is_echo(one, other) if one and other else is_near:
+            if is_same_error(one, other) if one and other else is_near:
                 found.add(above)
     return found
 
@@ -80,14 +80,14 @@ def _start(step: Step) -> int:
     return step.span.start_ns
 
 
-def _sighting(span: Span, step: Step) -> Sighting:
+def _located(span: Span, step: Step) -> LocatedFinding:
     message = said(span) or span.error_type or f"span {span.name!r} failed"
     told = {"span": span.name, "error.type": span.error_type, "exception.type": span.exception.type}
     evidence: dict[str, object] = {key: value for key, value in told.items() if value}
     text = f"{span.error_type} {span.exception.type} {message}"
     error_class, owner, confidence = _classify(text, is_tool=span.kind is SpanKind.TOOL)
     culprit = step.span if owner is FaultOwner.POLICY else span
-    return Sighting(step, Finding(error_class, owner, confidence, message, evidence), culprit, span.tool_name)
+    return LocatedFinding(step, Finding(error_class, owner, confidence, message, evidence), culprit, span.tool_name)
 
 
 def _classify(text: str, *, is_tool: bool) -> tuple[ErrorClass, FaultOwner, float]:

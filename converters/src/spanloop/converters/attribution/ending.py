@@ -11,8 +11,8 @@ from spanloop.semconv.enums import FaultOwner
 
 from ..steps import Episode, Step
 from .answer import is_farewell, origin_of_answer
-from .asking import does_something, ends
-from .base import EndingRule, ErrorClass, Finding, Sighting
+from .base import EndingRule, ErrorClass, Finding, LocatedFinding
+from .tool_kinds import does_something, ends
 
 _DECLINED: Final = re.compile(
     r"\b(?:i(?:'m| am)|we(?:'re| are)) "
@@ -30,7 +30,7 @@ _DECLINES_WITHIN: Final = 300
 """Characters from the start of an answer within which a refusal is said."""
 
 
-def _stopped(episode: Episode, reward: float | None) -> Sighting | None:
+def _stopped(episode: Episode, reward: float | None) -> LocatedFinding | None:
     """The last action is a tool call: nobody asked the policy for an answer, and the tool is none that ends things."""
     last = episode.steps[-1]
     calls = last.span.output[0].tool_calls if last.span.output else ()
@@ -44,10 +44,10 @@ def _stopped(episode: Episode, reward: float | None) -> Sighting | None:
         "answered": len(last.results),
     }
     message = "the episode stopped after a tool call, before an answer"
-    return Sighting(last, Finding(ErrorClass.STEP_LIMIT, FaultOwner.POLICY, 0.4, message, evidence), last.span)
+    return LocatedFinding(last, Finding(ErrorClass.STEP_LIMIT, FaultOwner.POLICY, 0.4, message, evidence), last.span)
 
 
-def _declined(episode: Episode, reward: float | None) -> Sighting | None:
+def _declined(episode: Episode, reward: float | None) -> LocatedFinding | None:
     last = episode.steps[-1]
     said = last.span.output[0].text if last.span.output else ""
     found = _DECLINED.search(said[:_DECLINES_WITHIN].replace("\u2019", "'"))
@@ -55,10 +55,10 @@ def _declined(episode: Episode, reward: float | None) -> Sighting | None:
         return None
     evidence: dict[str, object] = {"reward": repr(reward), "said": found.group(0), "answer": said[:500]}
     message = "the policy declined to do the task"
-    return Sighting(last, Finding(ErrorClass.REFUSAL, FaultOwner.POLICY, 0.7, message, evidence), last.span)
+    return LocatedFinding(last, Finding(ErrorClass.REFUSAL, FaultOwner.POLICY, 0.7, message, evidence), last.span)
 
 
-def _wrong(episode: Episode, reward: float | None) -> Sighting | None:
+def _wrong(episode: Episode, reward: float | None) -> LocatedFinding | None:
     if reward is None:
         return None
     last = episode.steps[-1]
@@ -70,7 +70,9 @@ def _wrong(episode: Episode, reward: float | None) -> Sighting | None:
         confidence = 0.4
     elif origin is not None:
         last, evidence["value"] = origin
-    return Sighting(last, Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, confidence, message, evidence), last.span)
+    return LocatedFinding(
+        last, Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, confidence, message, evidence), last.span
+    )
 
 
 _REPORT: Final = re.compile(

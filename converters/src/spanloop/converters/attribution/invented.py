@@ -11,7 +11,7 @@ from typing import Final
 from spanloop.semconv.enums import FaultOwner
 
 from ..steps import Episode
-from .base import EndingRule, ErrorClass, Finding, Sighting
+from .base import EndingRule, ErrorClass, Finding, LocatedFinding
 
 _DATA: Final = r"(?:data(?:set)?|values?|numbers?|figures?|entries|records?|results?|responses?|lists?|contents?|ids?)"
 _SAYS_SO: Final = re.compile(
@@ -32,7 +32,7 @@ _HINTS: Final = (
 """No message without one of these says so; looked for first, being quicker found."""
 
 
-def _see(episode: Episode, reward: float | None) -> Sighting | None:
+def _see(episode: Episode, reward: float | None) -> LocatedFinding | None:
     for step in episode.steps:
         said = step.span.output[0] if step.span.output else None
         if said is None:
@@ -44,7 +44,7 @@ def _see(episode: Episode, reward: float | None) -> Sighting | None:
         if found is not None:
             evidence: dict[str, object] = {"reward": repr(reward), "said": found.group(0), "message": said.text[:500]}
             message = "the policy says that it goes on with data of its own making"
-            return Sighting(
+            return LocatedFinding(
                 step, Finding(ErrorClass.INVENTED_DATA, FaultOwner.POLICY, 0.5, message, evidence), step.span
             )
     return None

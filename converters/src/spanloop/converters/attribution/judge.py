@@ -15,7 +15,7 @@ from spanloop.semconv.enums import FaultOwner
 
 from ..messages import MalformedMessagesError, parse_json
 from ..steps import Episode, Step
-from .base import EndingRule, ErrorClass, Finding, Sighting
+from .base import EndingRule, ErrorClass, Finding, LocatedFinding
 
 Ask = Callable[[str], str]
 """From a prompt to a model's answer."""
@@ -71,9 +71,9 @@ def json_object_in(text: str) -> dict[str, object] | None:
 def judged_ending(judge: AskedJudge) -> EndingRule:
     """The rule that asks ``judge``: ``RULES._replace(endings=(judged_ending(judge), *RULES.endings))``."""
 
-    def see(episode: Episode, reward: float | None) -> Sighting | None:
+    def see(episode: Episode, reward: float | None) -> LocatedFinding | None:
         answer = judge.answer(question(episode, reward))
-        return None if answer is None else _sighting(episode, answer, judge.name)
+        return None if answer is None else _located(episode, answer, judge.name)
 
     return EndingRule("llm_judge", see)
 
@@ -113,7 +113,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:half]} … {text[-half:]}"
 
 
-def _sighting(episode: Episode, answer: dict[str, object], judge: str) -> Sighting | None:
+def _located(episode: Episode, answer: dict[str, object], judge: str) -> LocatedFinding | None:
     index, confidence, error_class = answer.get("step"), answer.get("confidence", 0.5), answer.get("error_class")
     if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(episode.steps):
         return None
@@ -125,4 +125,4 @@ def _sighting(episode: Episode, answer: dict[str, object], judge: str) -> Sighti
     finding = Finding(
         error_class, FaultOwner(str(answer["owner"])), min(max(sure, 0.0), 1.0), reason, {"judge": judge, **answer}
     )
-    return Sighting(step, finding, step.span)
+    return LocatedFinding(step, finding, step.span)

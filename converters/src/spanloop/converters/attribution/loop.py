@@ -11,13 +11,13 @@ from typing import Final
 from spanloop.semconv.enums import FaultOwner
 
 from ..steps import Episode, Step, Thread
-from .base import EpisodeRule, ErrorClass, Finding, Sighting
+from .base import EpisodeRule, ErrorClass, Finding, LocatedFinding
 
 MOST_STEPS_A_ROUND: Final = 3
 LEAST_ROUNDS: Final = 3
 
 
-def _see(episode: Episode) -> Iterator[Sighting]:
+def _see(episode: Episode) -> Iterator[LocatedFinding]:
     threads: dict[Thread, list[Step]] = defaultdict(list)
     for step in episode.steps:
         threads[step.thread].append(step)
@@ -27,7 +27,7 @@ def _see(episode: Episode) -> Iterator[Sighting]:
             yield from _circles(steps)
 
 
-def _circles(steps: Sequence[Step]) -> Iterator[Sighting]:
+def _circles(steps: Sequence[Step]) -> Iterator[LocatedFinding]:
     signs = [_sign(step) for step in steps]
     start = 0
     while start < len(steps):
@@ -35,7 +35,7 @@ def _circles(steps: Sequence[Step]) -> Iterator[Sighting]:
         if rounds < LEAST_ROUNDS:
             start += 1
             continue
-        yield _sighting(steps, start, length, rounds)
+        yield _located(steps, start, length, rounds)
         start += length * rounds
 
 
@@ -53,7 +53,7 @@ def _longest(signs: Sequence[bytes], start: int) -> tuple[int, int]:
     return 1, 0
 
 
-def _sighting(steps: Sequence[Step], start: int, length: int, rounds: int) -> Sighting:
+def _located(steps: Sequence[Step], start: int, length: int, rounds: int) -> LocatedFinding:
     first_again = steps[start + length]
     calls = first_again.span.output[0].tool_calls
     evidence: dict[str, object] = {
@@ -64,7 +64,7 @@ def _sighting(steps: Sequence[Step], start: int, length: int, rounds: int) -> Si
     }
     message = f"{length} step(s) done {rounds} times with the same answers"
     finding = Finding(ErrorClass.LOOP, FaultOwner.POLICY, 0.9, message, evidence)
-    return Sighting(first_again, finding, first_again.span, calls[0].name if calls else "")
+    return LocatedFinding(first_again, finding, first_again.span, calls[0].name if calls else "")
 
 
 def _sign(step: Step) -> bytes:

@@ -14,10 +14,10 @@ from spanloop.semconv.enums import FaultOwner
 
 from ..messages import ToolCall
 from ..steps import Episode
-from .asking import is_asked, is_note, is_void
-from .base import EndingRule, ErrorClass, Finding, Sighting
-from .complaint import complaint_after
+from .acknowledged_failure import acknowledgement_after
+from .base import EndingRule, ErrorClass, Finding, LocatedFinding
 from .running_code import runs_code
+from .tool_kinds import is_asked, is_note, is_void
 
 _CUT_MARK: Final = re.compile(
     r"(?:\s*(?:\.\.\.|\u2026|[\[(<]\s*(?:output |response |result )?truncated\b[^\])>]*[\])>]"
@@ -28,7 +28,7 @@ _CUT_MARK: Final = re.compile(
 _CUT_NUMBER: Final = re.compile(r"-|\.|[eE][+-]?")
 
 
-def _see(episode: Episode, _: float | None) -> Sighting | None:
+def _see(episode: Episode, _: float | None) -> LocatedFinding | None:
     whole: set[tuple[str, str]] = set()
     telling = {
         result.name
@@ -43,7 +43,7 @@ def _see(episode: Episode, _: float | None) -> Sighting | None:
             what = "" if result.is_error else _lack(call, result.content)
             said = ""
             if what and not (call.name in telling or is_asked(call.name)):
-                said = complaint_after(step, episode)
+                said = acknowledgement_after(step, episode)
                 what = what if said and not is_note(call.name) else ""
             if not what or (call.name, call.arguments) in whole:
                 whole.add((call.name, call.arguments))
@@ -55,7 +55,7 @@ def _see(episode: Episode, _: float | None) -> Sighting | None:
             confidence = 0.35 if said else 0.45
             finding = Finding(ErrorClass.INCOMPLETE_RESULT, FaultOwner.TOOL, confidence, message, evidence)
             culprit = spans.get((result.trace_id, result.span_id), step.span)
-            return Sighting(step, finding, culprit, call.name)
+            return LocatedFinding(step, finding, culprit, call.name)
     return None
 
 

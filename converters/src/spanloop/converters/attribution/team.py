@@ -12,13 +12,13 @@ from spanloop.semconv.enums import FaultOwner
 
 from ..steps import Episode, Step
 from .answer import origin_of_answer
-from .base import EndingRule, ErrorClass, Finding, Sighting
+from .base import EndingRule, ErrorClass, Finding, LocatedFinding
 
 _FEW_WORDS: Final = 3
 """A message of so many ("TERMINATE", "I agree.") does nothing."""
 
 
-def _see(episode: Episode, reward: float | None) -> Sighting | None:
+def _see(episode: Episode, reward: float | None) -> LocatedFinding | None:
     if reward is None:
         return None
     acts = [step for step in episode.steps if _is_substantive(step)]
@@ -40,7 +40,9 @@ def _see(episode: Episode, reward: float | None) -> Sighting | None:
     if origin is not None:
         evidence["value"] = origin[1]
     message = f"the episode ended in order with reward {reward:g}"
-    return Sighting(first, Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, 0.35, message, evidence), first.span)
+    return LocatedFinding(
+        first, Finding(ErrorClass.WRONG_ANSWER, FaultOwner.POLICY, 0.35, message, evidence), first.span
+    )
 
 
 def _is_substantive(step: Step) -> bool:

@@ -1,7 +1,7 @@
 """A tool that was called properly and failed: its surroundings are to blame when the text says so, else the tool.
 
 Three kinds are the policy's all the same: code of its own that does not run, an action that a working tool says
-cannot be done, and what ``bad_call`` and ``made_up`` see.
+cannot be done, and what ``bad_call`` and ``hallucinated_arguments`` see.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final
 from spanloop.semconv.enums import FaultOwner
 
 from ..error_texts import CALL_FAILED
-from .base import ErrorClass, Finding, ToolCallRule, ToolScene
+from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule
 from .environment import environment_fault, was_stopped
 from .running_code import runs_code
 
@@ -39,30 +39,30 @@ _CANNOT_BE: Final = re.compile(
 _RAISED: Final = re.compile(r"Traceback|panic(?:ked)?\b|[Ii]nternal error|\b[A-Z]\w*(?:Error|Exception)\b")
 
 
-def _environment(scene: ToolScene) -> Finding | None:
-    result = scene.result
+def _environment(context: ToolCallContext) -> Finding | None:
+    result = context.result
     if result is None or not result.is_error:
         return None
-    if was_stopped(scene.error):
-        return Finding(ErrorClass.CANCELLED, FaultOwner.USER, 0.7, scene.message, _evidence(scene))
-    error_class = environment_fault(scene.error)
+    if was_stopped(context.error):
+        return Finding(ErrorClass.CANCELLED, FaultOwner.USER, 0.7, context.message, _evidence(context))
+    error_class = environment_fault(context.error)
     if error_class is None:
         return None
-    return Finding(error_class, FaultOwner.ENVIRONMENT, 0.9 * result.confidence, scene.message, _evidence(scene))
+    return Finding(error_class, FaultOwner.ENVIRONMENT, 0.9 * result.confidence, context.message, _evidence(context))
 
 
-def _broken_code(scene: ToolScene) -> Finding | None:
+def _broken_code(context: ToolCallContext) -> Finding | None:
     """Code that the policy wrote raised in the tool that ran it."""
-    result, call = scene.result, scene.call
-    if result is None or not result.is_error or not runs_code(call) or not _BROKEN_CODE.search(scene.error):
+    result, call = context.result, context.call
+    if result is None or not result.is_error or not runs_code(call) or not _BROKEN_CODE.search(context.error):
         return None
     confidence = 0.85 * result.confidence
-    return Finding(ErrorClass.INVALID_CODE, FaultOwner.POLICY, confidence, scene.message, _evidence(scene))
+    return Finding(ErrorClass.INVALID_CODE, FaultOwner.POLICY, confidence, context.message, _evidence(context))
 
 
-def _cannot_be(scene: ToolScene) -> Finding | None:
+def _cannot_be(context: ToolCallContext) -> Finding | None:
     """The tool did not break: it says in words, without an exception, that the action cannot be done."""
-    result = scene.result
+    result = context.result
     if result is None or not result.is_error or result.evidence == "span status" or result.error_type:
         return None
     begun = CALL_FAILED.pattern.match(result.content)  # "the tool cannot be used" is no word about the action
@@ -70,37 +70,37 @@ def _cannot_be(scene: ToolScene) -> Finding | None:
     if _RAISED.search(said) or not _CANNOT_BE.search(said):
         return None
     confidence = 0.65 * result.confidence
-    return Finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, confidence, scene.message, _evidence(scene))
+    return Finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, confidence, context.message, _evidence(context))
 
 
-def _raised(scene: ToolScene) -> Finding | None:
-    result = scene.result
+def _raised(context: ToolCallContext) -> Finding | None:
+    result = context.result
     if result is None or not result.is_error:
         return None
-    return Finding(ErrorClass.TOOL_ERROR, FaultOwner.TOOL, 0.7 * result.confidence, scene.message, _evidence(scene))
+    return Finding(ErrorClass.TOOL_ERROR, FaultOwner.TOOL, 0.7 * result.confidence, context.message, _evidence(context))
 
 
-def _unanswered(scene: ToolScene) -> Finding | None:
+def _unanswered(context: ToolCallContext) -> Finding | None:
     """The model was asked again without an answer to its call: whoever runs the tools lost it."""
-    if scene.result is not None or not scene.is_continued:
+    if context.result is not None or not context.is_continued:
         return None
-    evidence: dict[str, object] = {"arguments": scene.call.arguments, "tool_call_id": scene.call.id}
-    message = f"nobody answered the call of {scene.call.name!r}"
+    evidence: dict[str, object] = {"arguments": context.call.arguments, "tool_call_id": context.call.id}
+    message = f"nobody answered the call of {context.call.name!r}"
     return Finding(ErrorClass.MISSING_RESULT, FaultOwner.HARNESS, 0.6, message, evidence)
 
 
-def _evidence(scene: ToolScene) -> dict[str, object]:
-    result = scene.result
+def _evidence(context: ToolCallContext) -> dict[str, object]:
+    result = context.result
     if result is None:
         return {}
     evidence: dict[str, object] = {
-        "arguments": scene.call.arguments,
+        "arguments": context.call.arguments,
         "error_type": result.error_type,
         "result": result.content[:500],
         "seen_by": result.evidence,
     }
-    if scene.tool is not None and scene.tool.exception.message:
-        evidence["exception"] = scene.tool.exception.message[:500]
+    if context.tool is not None and context.tool.exception.message:
+        evidence["exception"] = context.tool.exception.message[:500]
     return evidence
 
 

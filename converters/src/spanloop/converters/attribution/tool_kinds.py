@@ -1,7 +1,7 @@
-"""What tools are called for, told by their names, and answers that hold nothing.
+"""Classify tools by name as query, mutation, note or submit, and recognise empty results.
 
-A tool that does something may well answer nothing; of one that is asked for something that is strange. Of one that only
-takes a thought down nobody waits for an answer, and one that hands in the result ends an episode.
+An empty result of a query is suspicious; a mutation may return nothing. A note needs no result, and a submit ends the
+episode.
 """
 
 import re

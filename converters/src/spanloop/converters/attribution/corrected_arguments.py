@@ -10,7 +10,7 @@ from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
 
-from .base import ErrorClass, Finding, ToolCallRule, ToolScene
+from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule
 
 _OF_THE_ASKED: Final = re.compile(
     r"not[ -]?found|does ?n[o']t exist|no such|\bunknown\b|unrecognized"
@@ -21,19 +21,19 @@ _OF_THE_ASKED: Final = re.compile(
 )
 
 
-def _corrected(scene: ToolScene) -> Finding | None:
-    result = scene.result
-    if result is None or not result.is_error or not _OF_THE_ASKED.search(scene.told):
+def _corrected(context: ToolCallContext) -> Finding | None:
+    result = context.result
+    if result is None or not result.is_error or not _OF_THE_ASKED.search(context.told):
         return None
-    if not scene.put_right:
+    if not context.corrected_arguments:
         return None
     evidence: dict[str, object] = {
-        "arguments": scene.call.arguments,
-        "worked_later": scene.put_right[:500],
+        "arguments": context.call.arguments,
+        "worked_later": context.corrected_arguments[:500],
         "result": result.content[:500],
     }
     confidence = 0.7 * result.confidence
-    return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, scene.message, evidence)
+    return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, context.message, evidence)
 
 
-CORRECTED: Final = ToolCallRule("corrected", _corrected)
+CORRECTED_ARGUMENTS: Final = ToolCallRule("corrected_arguments", _corrected)

@@ -21,7 +21,7 @@ from spanloop.semconv.enums import FaultOwner
 
 from ..messages import Message, parse_json
 from ..spans import Span
-from .base import ErrorClass, Finding, ToolCallRule, ToolScene, own_words
+from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule, own_words
 
 _MISSING: Final = re.compile(
     r"not[ -]?found|(?:does|did) ?n[o']t exist|no such|\bno \w+ ['\"`]|unknown|unrecognized|KeyError|IndexError"
@@ -50,10 +50,10 @@ _IDENTIFIER: Final = re.compile(r"(?=.*\d)(?:(?=.*[A-Za-z])[\w#-]{4,}|\d{6,})")
 _READABLE_PARTS: Final = frozenset({"text", "tool_call", "tool_call_response"})
 
 
-def _made_up(scene: ToolScene) -> Finding | None:
-    named = _named(scene) or _of_sort(scene)
-    given = _given(scene.step.span) if named else None
-    if given is None or scene.result is None:
+def _hallucinated(context: ToolCallContext) -> Finding | None:
+    named = _named(context) or _of_sort(context)
+    given = _given(context.step.span) if named else None
+    if given is None or context.result is None:
         return None
     for name, value in named:
         strange = [word for word in _WORD.findall(str(value).casefold()) if word not in given]
@@ -63,25 +63,25 @@ def _made_up(scene: ToolScene) -> Finding | None:
                 "argument": name,
                 "value": str(value),
                 "not_given": ", ".join(strange),
-                "arguments": scene.call.arguments,
-                "result": scene.result.content[:500],
+                "arguments": context.call.arguments,
+                "result": context.result.content[:500],
             }
             return Finding(
                 ErrorClass.INVALID_ARGUMENTS,
                 FaultOwner.POLICY,
-                confidence * scene.result.confidence,
-                scene.message,
+                confidence * context.result.confidence,
+                context.message,
                 evidence,
             )
     return None
 
 
-def _wrongly_given(scene: ToolScene) -> Finding | None:
+def _wrongly_given(context: ToolCallContext) -> Finding | None:
     """An identifier that is not there, and that only the user ever named."""
-    result, span = scene.result, scene.step.span
-    if result is None or not _MISSING.search(f"{result.error_type}: {scene.told}"):
+    result, span = context.result, context.step.span
+    if result is None or not _MISSING.search(f"{result.error_type}: {context.told}"):
         return None
-    for name, value in _named(scene):
+    for name, value in _named(context):
         text = str(value)
         if not _IDENTIFIER.fullmatch(text.strip()):
             continue
@@ -98,7 +98,7 @@ def _wrongly_given(scene: ToolScene) -> Finding | None:
                 "result": result.content[:500],
             }
             confidence = 0.7 * result.confidence
-            return Finding(ErrorClass.INVALID_USER_INPUT, FaultOwner.USER, confidence, scene.message, evidence)
+            return Finding(ErrorClass.INVALID_USER_INPUT, FaultOwner.USER, confidence, context.message, evidence)
     return None
 
 
@@ -106,21 +106,21 @@ def _says(message: Message, role: str, value: str) -> bool:
     return message.role == role and _names(message.text, value)
 
 
-def _named(scene: ToolScene) -> list[tuple[str, str | int | float]]:
+def _named(context: ToolCallContext) -> list[tuple[str, str | int | float]]:
     """(argument, value) of those values that an error about something missing or unacceptable names."""
-    result, span = scene.result, scene.step.span
-    if result is None or not result.is_error or not scene.call.is_valid or not span.input or span.problem is not None:
+    result, span = context.result, context.step.span
+    if result is None or not result.is_error or not context.call.is_valid or not span.input or span.problem is not None:
         return []
-    kind = f"{result.error_type}: {scene.told}"
+    kind = f"{result.error_type}: {context.told}"
     is_missing = _MISSING.search(kind) is not None
     if not is_missing and not _REFUSED.search(kind):
         return []
     return [
         (name, value)
-        for name, value in _values(scene.call.arguments)
+        for name, value in _values(context.call.arguments)
         if (is_missing or isinstance(value, str))
         and not _is_any_word(value)
-        and _names(own_words(scene.told, result.error_type), str(value))
+        and _names(own_words(context.told, result.error_type), str(value))
     ]
 
 
@@ -132,19 +132,19 @@ def _is_any_word(value: object) -> bool:
 _SHORTEST: Final = 3
 
 
-def _of_sort(scene: ToolScene) -> list[tuple[str, str | int | float]]:
+def _of_sort(context: ToolCallContext) -> list[tuple[str, str | int | float]]:
     """(argument, value) of those arguments whose name is of the sort of thing that an error says is not there."""
-    result, span = scene.result, scene.step.span
-    if result is None or not result.is_error or not scene.call.is_valid or not span.input or span.problem is not None:
+    result, span = context.result, context.step.span
+    if result is None or not result.is_error or not context.call.is_valid or not span.input or span.problem is not None:
         return []
-    said = own_words(scene.told, result.error_type)
+    said = own_words(context.told, result.error_type)
     found = _SORT_MISSING.search(said[:_MOST_TEXT])
     if found is None:
         return []
     sort = {word.casefold().removesuffix("s") for word in _WORD.findall(found.group(1) or found.group(2))}
     return [
         (name, value)
-        for name, value in _values(scene.call.arguments)
+        for name, value in _values(context.call.arguments)
         if isinstance(value, str)
         and not sort.isdisjoint(word.removesuffix("s") for word in _WORD.findall(name.casefold()))
     ]
@@ -185,5 +185,5 @@ def _is_readable(message: Message) -> bool:
     return _READABLE_PARTS.issuperset(kinds)
 
 
-MADE_UP: Final = ToolCallRule("made_up", _made_up)
+HALLUCINATED_ARGUMENTS: Final = ToolCallRule("hallucinated_arguments", _hallucinated)
 WRONGLY_GIVEN: Final = ToolCallRule("wrongly_given", _wrongly_given)

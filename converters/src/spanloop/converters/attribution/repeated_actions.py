@@ -14,15 +14,15 @@ from typing import Final
 from spanloop.semconv.enums import FaultOwner
 
 from ..steps import Episode, Step, Thread
-from .asking import is_asked
-from .base import EndingRule, ErrorClass, Finding, Sighting
+from .base import EndingRule, ErrorClass, Finding, LocatedFinding
+from .tool_kinds import is_asked
 
 _FOUND_NOTHING: Final = re.compile(r"\[\s*\]|\bno\b|\bnot\b|\bnothing\b|\bnone\b|\bempty\b|\b0\b", re.IGNORECASE)
 _LEAST_SAME: Final = 3
 _LEAST_ALIKE: Final = 4
 
 
-def _see(episode: Episode, _: float | None) -> Sighting | None:
+def _see(episode: Episode, _: float | None) -> LocatedFinding | None:
     threads: dict[Thread, list[Step]] = defaultdict(list)
     for step in episode.steps:
         threads[step.thread].append(step)
@@ -39,7 +39,7 @@ def _see(episode: Episode, _: float | None) -> Sighting | None:
             }
             message = f"{calls[0][0].name!r} was called {len(run)} times in succession and answered the same each time"
             finding = Finding(ErrorClass.LOOP, FaultOwner.POLICY, 0.8 if is_same else 0.6, message, evidence)
-            return Sighting(run[1], finding, run[1].span, calls[0][0].name)
+            return LocatedFinding(run[1], finding, run[1].span, calls[0][0].name)
     return None
 
 
@@ -71,4 +71,4 @@ def _sign(step: Step) -> tuple[tuple[str, str], ...]:
     return tuple((result.name, result.content.strip()) for result in step.results)
 
 
-CIRCLING: Final = EndingRule("circling", _see, is_event=True)
+REPEATED_ACTIONS: Final = EndingRule("repeated_actions", _see, is_event=True)

@@ -19,7 +19,7 @@ _WITHIN: Final = 500
 """Characters from the start of a message within which it is said."""
 
 
-def complaint_after(step: Step, episode: Episode) -> str:
+def acknowledgement_after(step: Step, episode: Episode) -> str:
     """The words in which the next message of the same conversation says so; empty without any, or where it acts on."""
     after = episode.steps[step.following].span if step.following is not None else None
     if after is None or not after.output or after.output[0].tool_calls:

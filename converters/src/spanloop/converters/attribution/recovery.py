@@ -24,7 +24,7 @@ _SEEN_BY_ALL: Final = frozenset({ErrorClass.INVALID_CODE, ErrorClass.MALFORMED_O
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class RecoveryFacts:
     """The facts that recovery depends on."""
 
     last_index: int
@@ -45,14 +45,14 @@ class Course:
     told_user: dict[Thread, int]
     """Thread → the last step that was words to somebody who then said something."""
 
-    def got_over_call(self, step: Step, finding: Finding) -> bool:
+    def recovered_call(self, step: Step, finding: Finding) -> bool:
         """Whether the episode got over what was wrong with a model call."""
         if not self.has_failed or (self.is_team and finding.error_class in _SEEN_BY_ALL):
             return self.went_on(step)
         is_own = finding.owner is FaultOwner.POLICY
         return not is_own and self.answered.get(step.thread, -1) > step.index
 
-    def got_over_tool(self, step: Step, tool_name: str, finding: Finding, *, is_known: bool) -> bool:
+    def recovered_tool(self, step: Step, tool_name: str, finding: Finding, *, is_known: bool) -> bool:
         """Whether the episode got over a failed tool call; for a tool that does not exist, another one has to work."""
         if self.is_team and finding.error_class in _SEEN_BY_ALL:
             return self.went_on(step)
@@ -62,7 +62,7 @@ class Course:
         worked = own if is_known else self.any_tool_worked.get(step.thread, -1)
         return self.went_on(step) and (not self.has_failed or worked > step.index)
 
-    def put_right(self, step: Step, tool_name: str, arguments: str) -> str:
+    def corrected_arguments(self, step: Step, tool_name: str, arguments: str) -> str:
         """The arguments with which a tool worked next after ``step``; empty where ``arguments`` did so too."""
         if self.worked_with.get((tool_name, arguments), -1) > step.index:
             return ""
@@ -75,8 +75,8 @@ class Course:
         return self.last_index > step.index and self.ended_well
 
 
-def course_of(episode: Episode, *, has_failed: bool) -> Course:
-    """The course of ``episode``."""
+def recovery_facts(episode: Episode, *, has_failed: bool) -> RecoveryFacts:
+    """The recovery of ``episode``."""
     last = episode.steps[-1]
     ended_well = not last.span.has_failed and not is_incomplete(last) and bool(last.span.output)
     tool_worked: dict[str, list[tuple[int, str]]] = defaultdict(list)
@@ -97,7 +97,7 @@ def course_of(episode: Episode, *, has_failed: bool) -> Course:
         if step.results and not any(result.is_error for result in step.results):
             any_tool_worked[step.thread] = step.index
     is_team = len({step.agent_name for step in episode.steps}) > 1
-    return Course(
+    return RecoveryFacts(
         last_index=last.index,
         ended_well=ended_well,
         has_failed=has_failed,

@@ -21,7 +21,7 @@ _LEAST_WORDS: Final = 3
 _MOST_TEXT: Final = 4_000
 
 
-def is_echo(one: str, other: str) -> bool:
+def is_same_error(one: str, other: str) -> bool:
     """Whether two errors are the same in words: one holds the other, or both end alike, for half of the shorter one."""
     if one in other or other in one:
         return True
@@ -83,7 +83,7 @@ def nearest_above(spans: Sequence[Span], chosen: Collection[SpanKey]) -> dict[Sp
     return {key: keys[name] for key, name in above.items() if name and keys[name] != key}
 
 
-def without_echoes(failures: Sequence[Failure], of_tools: Mapping[SpanKey, Failure], episode: Episode) -> list[Failure]:
+def deduplicated(failures: Sequence[Failure], of_tools: Mapping[SpanKey, Failure], episode: Episode) -> list[Failure]:
     """``failures`` less those of tools that only hand on what failed behind them; what got over one got over the other.
 
     Args:
@@ -99,7 +99,7 @@ def without_echoes(failures: Sequence[Failure], of_tools: Mapping[SpanKey, Failu
     echoes: dict[SpanKey, SpanKey] = {}  # tool → where what it hands on was raised, as far as is known
     for failure, place in zip(failures, places, strict=True):
         tool, root = above.get(place), echoes.get(place, place)
-        if tool is not None and tool != root and is_echo(of_tools[tool].finding.message, failure.finding.message):
+        if tool is not None and tool != root and is_same_error(of_tools[tool].finding.message, failure.finding.message):
             echoes[tool] = root
     found: list[Failure] = []
     for failure, place in zip(failures, places, strict=True):
