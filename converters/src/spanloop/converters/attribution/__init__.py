@@ -7,12 +7,12 @@ unrecovered.
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, cast
 
 from spanloop.semconv.enums import FaultOwner
 
-from ..finish_reasons import LENGTH
+from ..finish_reasons import LENGTH, STOP, TOOL_CALL
 from ..messages import parse_json
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
@@ -80,20 +80,27 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
         reward: The episode's reward, for the evidence.
         rules: What is looked for.
     """
-    recovery = recovery_facts(episode, has_failed=has_failed)
-    tools = {span.key: span for span in episode.context if span.kind is SpanKind.TOOL}
+    facts = _Facts(episode, has_failed=has_failed)
     found: list[Failure] = []
     of_tools: dict[tuple[str, str], Failure] = {}
-    for step in episode.steps:
-        found += _of_call(step, recovery, rules)
-        for context in _tool_calls(step, episode, tools, recovery):
-            for failure in _of_tool(context, recovery, rules):
-                found.append(failure)
-                of_tools |= {context.tool.key: failure} if context.tool is not None else {}
-    found = in_words_from_above(deduplicated(found, of_tools, episode), episode)
-    found += _of_episode(
-        episode, recovery, rules, {(*failure.culprit, failure.finding.error_class) for failure in found}
+    rules_without_sign = Rules(
+        tuple(rule for rule in rules.model_calls if not rule.needs_sign),
+        tuple(rule for rule in rules.tool_calls if not rule.needs_sign),
+        (),
+        (),
     )
+    for step in episode.steps:
+        has_sign = not _is_in_order(step)
+        if has_sign or rules_without_sign.model_calls:
+            found += _of_call(step, facts, rules if has_sign else rules_without_sign)
+        if step.span.output and step.span.output[0].tool_calls:
+            for context, is_suspect in _tool_calls(step, facts, asks_all=bool(rules_without_sign.tool_calls)):
+                for failure in _of_tool(context, facts, rules if is_suspect else rules_without_sign):
+                    found.append(failure)
+                    of_tools |= {context.tool.key: failure} if context.tool is not None else {}
+    if found:
+        found = in_words_from_above(deduplicated(found, of_tools, episode), episode)
+    found += _of_episode(facts, rules, {(*failure.culprit, failure.finding.error_class) for failure in found})
     found.sort(key=lambda failure: failure.step.index)
     if has_failed:
         found += _of_ending(episode, reward, rules, found)
@@ -101,39 +108,71 @@ def attribute(episode: Episode, *, has_failed: bool, reward: float | None, rules
     return with_chains(episode, found, reward)
 
 
-def _of_call(step: Step, recovery: RecoveryFacts, rules: Rules) -> Iterator[Failure]:
+class _Facts:
+    """What rules need to know of an episode as a whole, computed when the first of them asks."""
+
+    def __init__(self, episode: Episode, *, has_failed: bool) -> None:
+        self.episode: Final = episode
+        self._has_failed = has_failed
+
+    @cached_property
+    def recovery(self) -> RecoveryFacts:
+        return recovery_facts(self.episode, has_failed=self._has_failed)
+
+    @cached_property
+    def tools(self) -> dict[tuple[str, str], Span]:
+        return {span.key: span for span in self.episode.context if span.kind is SpanKind.TOOL}
+
+
+def _is_in_order(step: Step) -> bool:
+    """Whether nothing about a model call needs a look: it called tools, without an error and with a finish reason."""
+    span = step.span
+    has_calls = bool(span.output) and bool(span.output[0].tool_calls)
+    is_usual = span.finish_reason in _USUAL_FINISH or (not span.finish_reason and not span.is_streaming)
+    return has_calls and is_usual and not span.has_failed and step.capture.problem is None
+
+
+_USUAL_FINISH: Final = frozenset({STOP, TOOL_CALL})
+
+
+def _of_call(step: Step, facts: _Facts, rules: Rules) -> Iterator[Failure]:
     for rule in rules.model_calls:
         finding = rule.see(step)
         if finding is not None:
-            yield _failure(step, rule.name, finding, is_recovered=recovery.recovered_call(step, finding))
+            yield _failure(step, rule.name, finding, is_recovered=facts.recovery.recovered_call(step, finding))
             return
 
 
-def _tool_calls(
-    step: Step, episode: Episode, tools: Mapping[tuple[str, str], Span], recovery: RecoveryFacts
-) -> Iterator[ToolCallContext]:
-    calls = step.span.output[0].tool_calls if step.span.output else ()
-    if not calls or step.span.has_failed or is_incomplete(step):
-        return
-    results = {result.position: result for result in step.results}
+def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[ToolCallContext, bool]]:
+    """The tool calls that a rule looks at, and whether something about each shows that it may have failed."""
+    calls = step.span.output[0].tool_calls
     offered = offered_tools(step.span.tools)
+    results = {result.position: result for result in step.results}
+    is_looked_at = False
     for position, call in enumerate(calls):
+        result = results.get(position)
+        is_known = not offered or call.name in offered
+        is_suspect = result is None or result.is_error or not call.is_valid or not is_known
+        if not (is_suspect or asks_all):
+            continue
+        if not is_looked_at and (step.span.has_failed or is_incomplete(step)):
+            return
+        is_looked_at = True
         if not call.is_valid and step.span.finish_reason == LENGTH:
             continue  # what cut the answer cut the arguments
-        result = results.get(position)
-        tool = tools.get((result.trace_id, result.span_id)) if result else None
+        tool = facts.tools.get((result.trace_id, result.span_id)) if result else None
         is_error = result is not None and result.is_error
-        corrected_arguments = recovery.corrected_arguments(step, call.name, call.arguments) if is_error else ""
-        is_continued = result is None and _is_continued(step, episode)
-        yield ToolCallContext(step, call, result, tool, offered, is_continued, corrected_arguments)
+        corrected = facts.recovery.corrected_arguments(step, call.name, call.arguments) if is_error else ""
+        is_continued = result is None and _is_continued(step, facts.episode)
+        yield ToolCallContext(step, call, result, tool, offered, is_continued, corrected), is_suspect
 
 
-def _of_tool(context: ToolCallContext, recovery: RecoveryFacts, rules: Rules) -> Iterator[Failure]:
+def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[Failure]:
     for rule in rules.tool_calls:
         finding = rule.see(context)
         if finding is not None:
             is_known = not context.offered or context.call.name in context.offered
-            recovered = recovery.recovered_tool(context.step, context.call.name, finding, is_known=is_known)
+            recovered = facts.recovery.recovered_tool(context.step, context.call.name, finding, is_known=is_known)
             yield _failure(context.step, rule.name, finding, is_recovered=recovered, context=context)
             return
 
@@ -148,12 +187,14 @@ def _is_continued(step: Step, episode: Episode) -> bool:
     return after.input[count].digest == call.output[0].digest
 
 
-def _of_episode(
-    episode: Episode, recovery: RecoveryFacts, rules: Rules, known: AbstractSet[tuple[str, str, str]]
-) -> Iterator[Failure]:
+def _of_episode(facts: _Facts, rules: Rules, known: AbstractSet[tuple[str, str, str]]) -> Iterator[Failure]:
     """What the episode's rules see but what a call's rule has told of the same span: (trace, span, class) are known."""
-    newest_ns = max(step.span.start_ns for step in episode.steps)
+    episode = facts.episode
     seen = [(rule.name, located) for rule in rules.episodes for located in rule.see(episode)]
+    if not seen:
+        return
+    recovery = facts.recovery
+    newest_ns = max(step.span.start_ns for step in episode.steps)
     is_of_tools = any(located.culprit.kind is SpanKind.TOOL for _, located in seen)
     worked_ns = _last_worked(episode) if is_of_tools else {}
     for rule, located in seen:

@@ -155,6 +155,6 @@ def _value_violation(name: str, value: object, schema: object) -> str:
     return ""
 
 
-UNKNOWN_TOOL: Final = ToolCallRule("unknown_tool", _unknown)
-MALFORMED_ARGUMENTS: Final = ToolCallRule("malformed_arguments", _malformed)
-REFUSED_ARGUMENTS: Final = ToolCallRule("refused_arguments", _refused)
+UNKNOWN_TOOL: Final = ToolCallRule("unknown_tool", _unknown, needs_sign=True)
+MALFORMED_ARGUMENTS: Final = ToolCallRule("malformed_arguments", _malformed, needs_sign=True)
+REFUSED_ARGUMENTS: Final = ToolCallRule("refused_arguments", _refused, needs_sign=True)

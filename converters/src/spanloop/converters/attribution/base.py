@@ -147,6 +147,8 @@ class ModelCallRule:
 
     name: str
     see: Callable[[Step], Finding | None]
+    needs_sign: bool = False
+    """Whether it is silent about a call that ended in order: no error, a usual finish reason, calls of tools."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,8 @@ class ToolCallRule:
 
     name: str
     see: Callable[[ToolCallContext], Finding | None]
+    needs_sign: bool = False
+    """Whether it is silent about a call that has a result without an error, valid arguments and an offered tool."""
 
 
 @dataclass(frozen=True)

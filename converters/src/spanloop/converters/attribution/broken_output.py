@@ -134,7 +134,7 @@ def has_parts(message: Message) -> bool:
     return any(kind not in {"text", "reasoning"} for kind in kinds)
 
 
-INCOMPLETE_STREAM: Final = ModelCallRule("incomplete_stream", _incomplete)
-TRUNCATED_OUTPUT: Final = ModelCallRule("truncated_output", _truncated)
-FILTERED_OUTPUT: Final = ModelCallRule("filtered_output", _filtered)
-MALFORMED_OUTPUT: Final = ModelCallRule("malformed_output", _malformed)
+INCOMPLETE_STREAM: Final = ModelCallRule("incomplete_stream", _incomplete, needs_sign=True)
+TRUNCATED_OUTPUT: Final = ModelCallRule("truncated_output", _truncated, needs_sign=True)
+FILTERED_OUTPUT: Final = ModelCallRule("filtered_output", _filtered, needs_sign=True)
+MALFORMED_OUTPUT: Final = ModelCallRule("malformed_output", _malformed, needs_sign=True)

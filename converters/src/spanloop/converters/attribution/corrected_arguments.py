@@ -36,4 +36,4 @@ def _corrected(context: ToolCallContext) -> Finding | None:
     return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, context.message, evidence)
 
 
-CORRECTED_ARGUMENTS: Final = ToolCallRule("corrected_arguments", _corrected)
+CORRECTED_ARGUMENTS: Final = ToolCallRule("corrected_arguments", _corrected, needs_sign=True)

@@ -126,4 +126,4 @@ def _see(step: Step) -> Finding | None:
     return Finding(error_class, owner, confidence, message, evidence)
 
 
-FAILED_REQUEST: Final = ModelCallRule("failed_request", _see)
+FAILED_REQUEST: Final = ModelCallRule("failed_request", _see, needs_sign=True)

@@ -79,7 +79,7 @@ def _hallucinated(context: ToolCallContext) -> Finding | None:
 def _wrongly_given(context: ToolCallContext) -> Finding | None:
     """An identifier that is not there, and that only the user ever named."""
     result, span = context.result, context.step.span
-    if result is None or not _MISSING.search(f"{result.error_type}: {context.told}"):
+    if result is None or not result.is_error or not _MISSING.search(f"{result.error_type}: {context.told}"):
         return None
     for name, value in _named(context):
         text = str(value)
@@ -185,5 +185,5 @@ def _is_readable(message: Message) -> bool:
     return _READABLE_PARTS.issuperset(kinds)
 
 
-HALLUCINATED_ARGUMENTS: Final = ToolCallRule("hallucinated_arguments", _hallucinated)
-WRONGLY_GIVEN: Final = ToolCallRule("wrongly_given", _wrongly_given)
+HALLUCINATED_ARGUMENTS: Final = ToolCallRule("hallucinated_arguments", _hallucinated, needs_sign=True)
+WRONGLY_GIVEN: Final = ToolCallRule("wrongly_given", _wrongly_given, needs_sign=True)

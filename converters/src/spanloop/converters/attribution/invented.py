@@ -33,14 +33,13 @@ _HINTS: Final = (
 
 
 def _see(episode: Episode, reward: float | None) -> LocatedFinding | None:
-    for step in episode.steps:
-        said = step.span.output[0] if step.span.output else None
-        if said is None:
-            continue
-        words = "\n".join([said.text, *(call.arguments for call in said.tool_calls)])
-        folded = words.casefold()
-        is_possible = any(hint in folded for hint in _HINTS)
-        found = _SAYS_SO.search(words.replace("\u2019", "'")) if is_possible else None
+    outputs = [(step, step.span.output[0]) for step in episode.steps if step.span.output]
+    words = ["\n".join([said.text, *(call.arguments for call in said.tool_calls)]) for _, said in outputs]
+    folded = "\n".join(words).casefold()
+    if not any(hint in folded for hint in _HINTS):
+        return None
+    for (step, said), text in zip(outputs, words, strict=True):
+        found = _SAYS_SO.search(text.replace("\u2019", "'"))
         if found is not None:
             evidence: dict[str, object] = {"reward": repr(reward), "said": found.group(0), "message": said.text[:500]}
             message = "the policy says that it goes on with data of its own making"

@@ -24,7 +24,7 @@ _LEAST_ALIKE: Final = 4
 
 def _see(episode: Episode, _: float | None) -> LocatedFinding | None:
     threads: dict[Thread, list[Step]] = defaultdict(list)
-    for step in episode.steps:
+    for step in episode.steps if len(episode.steps) >= _LEAST_SAME else ():
         threads[step.thread].append(step)
     runs = [run for steps in threads.values() for run in _runs(steps)]
     for run in runs:

@@ -104,8 +104,8 @@ def _evidence(context: ToolCallContext) -> dict[str, object]:
     return evidence
 
 
-TOOL_ENVIRONMENT: Final = ToolCallRule("tool_environment", _environment)
-BROKEN_CODE: Final = ToolCallRule("broken_code", _broken_code)
-CANNOT_BE: Final = ToolCallRule("cannot_be", _cannot_be)
-TOOL_RAISED: Final = ToolCallRule("tool_raised", _raised)
-UNANSWERED: Final = ToolCallRule("unanswered", _unanswered)
+TOOL_ENVIRONMENT: Final = ToolCallRule("tool_environment", _environment, needs_sign=True)
+BROKEN_CODE: Final = ToolCallRule("broken_code", _broken_code, needs_sign=True)
+CANNOT_BE: Final = ToolCallRule("cannot_be", _cannot_be, needs_sign=True)
+TOOL_RAISED: Final = ToolCallRule("tool_raised", _raised, needs_sign=True)
+UNANSWERED: Final = ToolCallRule("unanswered", _unanswered, needs_sign=True)
