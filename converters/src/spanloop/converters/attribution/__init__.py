@@ -5,7 +5,7 @@ sees one; what no single call shows is added by the rules that look at the episo
 unrecovered.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
 from typing import Final, cast

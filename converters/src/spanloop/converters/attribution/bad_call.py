@@ -6,45 +6,20 @@ from typing import Final, cast
 
 from spanloop.semconv.enums import FaultOwner
 
+from ..failure_patterns import failure_pattern
 from ..messages import parse_json
 from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule, own_words
 from .environment import environment_fault
 from .running_code import runs_code
 
-_UNKNOWN: Final = re.compile(
-    r"(?:unknown|no such|unsupported|undefined|unavailable) (?:tool|function)|tool_?not_?found|MCP error -32601"
-    r"|\bno (?:tool|function) (?:named|called|with (?:the )?name)|could not find (?:the )?(?:tool|function)\b"
-    r"|(?:tool|function) [`'\"]?(?!is\b|was\b)[\w.-]+[`'\"]? is not defined"
-    r"|(?:tool|function) [`'\"]?(?!is\b|was\b)[\w.-]+[`'\"]? (?:is )?(?:not found|does not exist|not available)"
-    r"|is not a (?:valid|known|registered|recognized) (?:tool|function)|not a registered tool",
-    re.IGNORECASE,
-)
-_SORT: Final = r"(?:arguments?|parameters?|params?|fields?|inputs?|propert(?:y|ies)|keys?|options?)\b"
-_REFUSED: Final = re.compile(
-    r"unexpected keyword argument|extra inputs are not permitted|additional properties"
-    r"|missing \d+ required (?:positional|keyword)|validation errors? for|field required"
-    r"|invalid (?:tool )?arguments?|not valid json|invalid json|json ?decode|is a required property"
-    r"|missing required (?:argument|parameter)|input should be|is not of type",
-    re.IGNORECASE,
-)
+_UNKNOWN: Final = failure_pattern("unknown_tool")
+_REFUSED: Final = failure_pattern("arguments_refused")
 """What frameworks say of arguments that they do not take."""
 
-_UNFIT: Final = re.compile(
-    rf"(?:invalid|missing|unknown|unexpected|unrecognized|unsupported|illegal|bad) (?:\w+ ){{0,2}}{_SORT}"
-    r"|\bno (?:such )?(?:argument|parameter|field|property) (?:named|called)\b"
-    rf"|{_SORT}.{{0,60}}\b(?:is|are|was|were) (?:missing|required|invalid|not (?:valid|allowed|recognized|expected))"
-    r"|\b(?:HTTP|status|code)\D{0,8}4(?:00|22)\b|unprocessable entity|INVALID_ARGUMENT"
-    r"|(?:wrong|invalid|incorrect) (?:data )?type\b",
-    re.IGNORECASE,
-)
+_UNFIT: Final = failure_pattern("arguments_unfit")
 """What tools say of arguments, whichever; a service that is down may say it too."""
 
-_DEMANDED: Final = re.compile(
-    r"is required|are required|is missing|\bmissing\b|must (?:not )?be\b|has to be|should (?:not )?be|\binvalid\b"
-    r"|is not (?:a )?valid|\bmandatory\b|not provided|must specify|provide a value|\bmismatch\b|expected"
-    r"|cannot be (?:empty|null|none)|not one of|out of range|\bformat\b",
-    re.IGNORECASE,
-)
+_DEMANDED: Final = failure_pattern("argument_demanded")
 """What says so of an argument that it names."""
 
 

@@ -5,20 +5,14 @@ other arguments worked, so the tool was in order and the first arguments were wr
 same arguments worked later (it was the tool that changed), and where the error speaks of the tool's own state.
 """
 
-import re
 from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
 
+from ..failure_patterns import failure_pattern
 from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule
 
-_OF_THE_ASKED: Final = re.compile(
-    r"not[ -]?found|does ?n[o']t exist|no such|\bunknown\b|unrecognized"
-    r"|\binvalid\b|not (?:a )?valid|\bmust\b|expected|required|missing|cannot parse|could not (?:parse|convert)"
-    r"|ValidationError|bad request|unsupported|out of range"
-    r"|\bno (?:results?|match(?:es|ing)?|records?|entr(?:y|ies))\b",
-    re.IGNORECASE,
-)
+_OF_THE_ASKED: Final = failure_pattern("of_the_asked")
 
 
 def _corrected(context: ToolCallContext) -> Finding | None:

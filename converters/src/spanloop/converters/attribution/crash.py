@@ -4,13 +4,13 @@ An exception on its way up marks the spans that it passes; the innermost one is 
 one that was raised in no model call and in no tool call of an action: those have rules of their own.
 """
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
 
+from ..failure_patterns import failure_pattern
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
 from ..stitch import SpanKey, inherit
@@ -18,16 +18,8 @@ from .base import EpisodeRule, ErrorClass, Finding, LocatedFinding
 from .environment import environment_fault, was_stopped
 from .failure_dedup import is_last_call, is_same_error, nearest_above, said
 
-_LIMIT: Final = re.compile(
-    r"MaxTurns|max(?:imum)?[ _]?(?:number of )?(?:turns|iterations|steps)|RecursionError|recursion limit"
-    r"|UsageLimitExceeded|request_limit"
-    r"|(?:iteration|step|turn)s? limit",
-    re.IGNORECASE,
-)
-_UNREADABLE: Final = re.compile(
-    r"OutputParser|JSONDecodeError|could not parse (?:the )?(?:llm|model|output)|ModelBehaviorError"
-    r"|UnexpectedModelBehavior"
-)
+_LIMIT: Final = failure_pattern("limit")
+_UNREADABLE: Final = failure_pattern("unreadable")
 
 
 def _see(episode: Episode) -> Iterator[LocatedFinding]:

@@ -9,23 +9,13 @@ from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
 
+from ..failure_patterns import failure_pattern
 from ..steps import Episode, Step
 from .answer import is_farewell, origin_of_answer
 from .base import EndingRule, ErrorClass, Finding, LocatedFinding
 from .tool_kinds import does_something, ends
 
-_DECLINED: Final = re.compile(
-    r"\b(?:i(?:'m| am)|we(?:'re| are)) "
-    r"(?:(?:sorry|afraid)\b.{0,40}?\b(?:can't|cannot|unable|not able|won't|will not)|unable|not able)\b.{0,40}?"
-    r"\b(?:assist|help|comply|fulfil|do (?:that|this)\b|(?:complete|process) (?:this|that|the|your) (?:task|request))"
-    r"|\bi (?:can(?:'t|not)|won't(?: be able to)?|will not|must decline to|am unable to|am not able to) "
-    r"(?:assist|help|comply|do (?:that|this)\b|fulfil|(?:complete|process) (?:this|that|the|your) (?:task|request)"
-    r"|provide (?:that|this|assistance))"
-    r"|\bi (?:(?:must|have to|will|would have to) )?(?:decline|refuse)\b|\bi (?:do not|don't) feel comfortable\b"
-    r"|\bi(?:'m| am) not (?:comfortable|willing|allowed|permitted)\b"
-    r"|\bnot something (?:that )?i(?:'m| am)? (?:can|could|able to|allowed to) (?:help|assist|do)\b",
-    re.IGNORECASE | re.DOTALL,
-)
+_DECLINED: Final = failure_pattern("declined")
 _DECLINES_WITHIN: Final = 300
 """Characters from the start of an answer within which a refusal is said."""
 

@@ -19,29 +19,14 @@ from typing import Final, cast
 
 from spanloop.semconv.enums import FaultOwner
 
+from ..failure_patterns import failure_pattern
 from ..messages import Message, parse_json
 from ..spans import Span
 from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule, own_words
 
-_MISSING: Final = re.compile(
-    r"not[ -]?found|(?:does|did) ?n[o']t exist|no such|\bno \w+ ['\"`]|unknown|unrecognized|KeyError|IndexError"
-    r"|LookupError"
-    r"|DoesNotExist|\bNotFound|\bno (?:\w+ ){1,3}(?:with|for|named|called|matching|matches|exists?)\b|\bno records?\b"
-    r"|(?:could(?: not|n't)|can(?:not|'t)|unable to) (?:be )?(?:find|found|locate)|could not be located"
-    r"|\bno rows (?:returned|found)"
-    r"|\bnot in (?:our|the) (?:\w+ )?(?:system|database|records?|list|catalog\w*|index)\b",
-    re.IGNORECASE,
-)
-_REFUSED: Final = re.compile(
-    r"invalid|not (?:a )?valid|unsupported|must be|expected|cannot parse|could not (?:parse|convert)|ValueError"
-    r"|ValidationError",
-    re.IGNORECASE,
-)
-_SORT_MISSING: Final = re.compile(
-    r"((?:[a-z]+ ){1,3})(?:was |is |were )?(?:not[ -]?found|does ?n[o']t exist)"
-    r"|(?:no such|unknown) ([a-z]+(?: [a-z]+)?)",
-    re.IGNORECASE,
-)
+_MISSING: Final = failure_pattern("missing")
+_REFUSED: Final = failure_pattern("value_refused")
+_SORT_MISSING: Final = failure_pattern("sort_missing")
 """The error's words for what is not there, before or behind."""
 
 _MOST_TEXT: Final = 2_000

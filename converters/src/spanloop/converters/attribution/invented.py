@@ -5,25 +5,15 @@ The first such message is named. It rests on the policy's own words, in its mess
 up without a word cannot be seen.
 """
 
-import re
 from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
 
+from ..failure_patterns import failure_pattern
 from ..steps import Episode
 from .base import EndingRule, ErrorClass, Finding, LocatedFinding
 
-_DATA: Final = r"(?:data(?:set)?|values?|numbers?|figures?|entries|records?|results?|responses?|lists?|contents?|ids?)"
-_SAYS_SO: Final = re.compile(
-    rf"\bsimulat(?:e|ed|es|ing) (?:\w+ ){{0,4}}{_DATA}\b"
-    rf"|\b(?:hypothetical|placeholder|mock(?:ed)?|dummy|made[- ]up|fictitious|fake|sample|illustrative|invented)"
-    rf" (?:\w+ ){{0,2}}{_DATA}\b"
-    rf"|\bassum(?:e|ed|ing) (?:the|these|some|a|an) (?:\w+ )?(?:following|{_DATA})\b"
-    r"|\bfor (?:the sake of )?(?:illustration|demonstration)\b"
-    r"|\b(?:i|we|let)(?:'ll| will| shall| am going to|'s| us| me) (?:just |simply |now )?"
-    r"(?:make up (?!for)|fabricate|pretend\b|guess (?:the|some|these)\b)",
-    re.IGNORECASE,
-)
+_SAYS_SO: Final = failure_pattern("invented_data")
 
 _HINTS: Final = (
     *("simulat", "hypothetical", "placeholder", "mock", "dummy", "made", "fictitious", "fake", "sample", "illustrat"),

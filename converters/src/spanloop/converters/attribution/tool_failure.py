@@ -4,39 +4,20 @@ Three kinds are the policy's all the same: code of its own that does not run, an
 cannot be done, and what ``bad_call`` and ``hallucinated_arguments`` see.
 """
 
-import re
 from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
 
 from ..error_texts import CALL_FAILED
+from ..failure_patterns import failure_pattern
 from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule
 from .environment import environment_fault, was_stopped
 from .running_code import runs_code
 
-_BROKEN_CODE: Final = re.compile(
-    r"\b(?:SyntaxError|IndentationError|NameError|TypeError|AttributeError|KeyError|IndexError|ValueError"
-    r"|ZeroDivisionError|UnboundLocalError|ImportError|ModuleNotFoundError|AssertionError|RecursionError)\b"
-    r"|Traceback \(most recent call last\)|syntax error|no such (?:column|table|function)|unknown column"
-    r"|command not found|exit ?code:? ?[1-9]",
-    re.IGNORECASE,
-)
+_BROKEN_CODE: Final = failure_pattern("broken_code")
 
-_CANNOT_BE: Final = re.compile(
-    r"\bnot enough\b|\binsufficient\b|does not add up|do(?:es)? not match|\bcannot be\b|\bcan't be\b"
-    r"|not (?:allowed|permitted)|\balready (?:been |exists|cancel|book|closed|used)|\bexceeds\b"
-    r"|not (?:currently )?available\b|\bout of stock\b|not eligible|must (?:be|have|not)\b|no longer\b|has expired"
-    r"|can not be\b|may not\b|does(?: not|n't) (?:permit|allow)|\balready (?:taken|paid|sold|full|\w+ed)\b"
-    r"|\bnon-?refundable\b"
-    r"|(?:fully|over)[ -]?booked|\bsold out\b|\bdeclined\b|\bpolicy violation\b"
-    r"|\bviolat(?:es|ion of) (?:the |our )?(?:\w+ )?(?:policy|rules?|terms)\b|\bprohibited\b"
-    r"|\b(?:reached|over|above|below) the (?:\w+ )?(?:maximum|minimum|limit)\b"
-    r"|\btoo (?:low|high|late|early|few|many(?! (?:clients|connections|open|redirects|files)))\b"
-    r"|\b(?:window|period|deadline|sale|offer|booking|account|order) (?:has |is |was )(?:now )?"
-    r"(?:closed|ended|passed|over)\b",
-    re.IGNORECASE,
-)
-_RAISED: Final = re.compile(r"Traceback|panic(?:ked)?\b|[Ii]nternal error|\b[A-Z]\w*(?:Error|Exception)\b")
+_CANNOT_BE: Final = failure_pattern("cannot_be")
+_RAISED: Final = failure_pattern("raised")
 
 
 def _environment(context: ToolCallContext) -> Finding | None:
@@ -65,7 +46,7 @@ def _cannot_be(context: ToolCallContext) -> Finding | None:
     result = context.result
     if result is None or not result.is_error or result.evidence == "span status" or result.error_type:
         return None
-    begun = CALL_FAILED.pattern.match(result.content)  # "the tool cannot be used" is no word about the action
+    begun = CALL_FAILED.match(result.content)  # "the tool cannot be used" is no word about the action
     said = result.content[begun.end() :] if begun else result.content
     if _RAISED.search(said) or not _CANNOT_BE.search(said):
         return None

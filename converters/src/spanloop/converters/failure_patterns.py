@@ -1,0 +1,76 @@
+"""The table of words by which failures are told: ``attribution/patterns.toml``, read and compiled once.
+
+Invariant: a pattern reads at most ``MOST_TEXT`` characters, and takes time about linear in them: no unbounded repeat
+stands within another one.
+"""
+
+import re
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Final, NamedTuple, cast
+
+from spanloop.semconv.enums import FaultOwner
+
+MOST_TEXT: Final = 20_000
+"""Characters from the start of a text that patterns look at."""
+
+
+class FailurePattern(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    regex: re.Pattern[str]
+    error_class: str
+    """What a match shows, unless the rule that asks knows better."""
+    owner: FaultOwner
+    confidence: float
+    """0 to 1."""
+    example: str
+    """A text that matches."""
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """The first match anywhere in ``text``."""
+        return self.regex.search(text, 0, MOST_TEXT)
+
+    def match(self, text: str) -> re.Match[str] | None:
+        """The match at the start of ``text``."""
+        return self.regex.match(text, 0, MOST_TEXT)
+
+
+@cache
+def _table() -> dict[str, dict[str, FailurePattern]]:
+    text = (files("spanloop.converters") / "attribution" / "patterns.toml").read_text("utf-8")
+    groups = cast("dict[str, dict[str, dict[str, object]]]", tomllib.loads(text))
+    fragments = cast("dict[str, str]", groups.pop("fragments"))
+    return {
+        group: {name: _pattern(name, fields, fragments) for name, fields in entries.items()}
+        for group, entries in groups.items()
+    }
+
+
+def _pattern(name: str, fields: dict[str, object], fragments: dict[str, str]) -> FailurePattern:
+    regex = str(fields["regex"])
+    for fragment, value in fragments.items():
+        regex = regex.replace(f"<<{fragment}>>", value)
+    flags = re.RegexFlag(0)
+    for letter in str(fields.get("flags", "i")):
+        flags |= re.RegexFlag[letter.upper()]
+    error_class, owner, confidence = cast("tuple[str, str, float]", fields["shows"])
+    compiled = re.compile(regex.replace("\n", ""), flags)
+    return FailurePattern(name, compiled, error_class, FaultOwner(owner), confidence, str(fields["example"]))
+
+
+def failure_patterns(group: str) -> tuple[FailurePattern, ...]:
+    """The patterns of a group of the table, in order of precedence."""
+    return tuple(_table()[group].values())
+
+
+def failure_pattern(group: str, name: str = "") -> FailurePattern:
+    """One pattern of a group; without a name, the one that is called as its group."""
+    return _table()[group][name or group]
+
+
+def all_patterns() -> tuple[FailurePattern, ...]:
+    """Every pattern of the table."""
+    return tuple(pattern for entries in _table().values() for pattern in entries.values())
