@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Final
 
@@ -18,6 +19,7 @@ from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import NotRunningError, SpanloopError, StoreError
 from spanloop.store import connect
 
+from .conversion_settings import Conversion, conversion_settings
 from .run import run
 
 SERVICE: Final = "pipeline"
@@ -26,30 +28,32 @@ INTERVAL_S: Final = 5.0
 _log: Final = logging.getLogger(SERVICE)
 
 
-def serve(data_dir: DataDir, *, interval_s: float, stop: threading.Event) -> None:
+def serve(data_dir: DataDir, *, interval_s: float, stop: threading.Event, config: Path | None = None) -> None:
     """Convert every ``interval_s`` seconds until ``stop`` is set.
 
     Args:
         data_dir: An opened data directory. The function waits for its store.
+        config: The configuration file; None looks for ``spanloop.toml``.
         interval_s: Pause between two rounds, in seconds.
         stop: Event that ends the loop after the current round.
 
     Raises:
         SpanloopError: An error that waiting does not resolve, such as a store of a newer version.
     """
+    conversion = conversion_settings(data_dir.path, config)
     with data_dir.announce(SERVICE, ""):
         while not stop.is_set():
             try:
-                _rounds(data_dir, interval_s, stop)
+                _rounds(data_dir, conversion, interval_s, stop)
             except (NotRunningError, StoreError) as error:
                 _log.warning("%s; trying again in %.0f s", error, interval_s)
                 stop.wait(interval_s)
 
 
-def _rounds(data_dir: DataDir, interval_s: float, stop: threading.Event) -> None:
+def _rounds(data_dir: DataDir, conversion: Conversion, interval_s: float, stop: threading.Event) -> None:
     with connect(data_dir) as store:
         while not stop.is_set():
-            report = run(store)
+            report = run(store, options=conversion.options)
             if report.spans or report.episodes:
                 _log.info(
                     "%d spans, %d episodes, %d transitions (%d trainable), %d failures",
@@ -59,6 +63,8 @@ def _rounds(data_dir: DataDir, interval_s: float, stop: threading.Event) -> None
                     report.trainable,
                     report.failures,
                 )
+                if conversion.judge_counts:
+                    _log.info("judge so far: %s", dict(conversion.judge_counts))
             stop.wait(interval_s)
 
 
@@ -67,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m spanloop.pipeline", description=__doc__)
     parser.add_argument("--data-dir", default=str(default_data_dir()), help="the data directory (%(default)s)")
     parser.add_argument("--interval-s", type=float, default=INTERVAL_S, help="seconds between rounds (%(default)s)")
+    parser.add_argument("--config", type=Path, help="configuration file (default: spanloop.toml, where there is one)")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     stop = threading.Event()
@@ -77,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, request_stop)
     try:
-        serve(DataDir(options.data_dir).open(), interval_s=options.interval_s, stop=stop)
+        serve(DataDir(options.data_dir).open(), interval_s=options.interval_s, stop=stop, config=options.config)
     except SpanloopError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

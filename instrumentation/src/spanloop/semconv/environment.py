@@ -27,6 +27,9 @@ TASK_ID_ENV: Final = "SPANLOOP_TASK_ID"
 EXIT_TIMEOUT_ENV: Final = "SPANLOOP_EXIT_TIMEOUT_S"
 """How long an instrumented app may wait at exit until its last spans are sent, in seconds; 1 when unset."""
 
+CONFIG_ENV: Final = "SPANLOOP_CONFIG"
+"""The configuration file; default: `spanloop.toml` in the working directory, else in the data directory."""
+
 COLLECTOR_PORT: Final = 4318
 GATEWAY_PORT: Final = 8010
 DASHBOARD_PORT: Final = 8501

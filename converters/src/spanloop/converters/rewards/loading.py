@@ -4,13 +4,12 @@ A package offers one with an entry point in the group ``spanloop.rewards``; ``mo
 callable, such as ``my_rewards:exact_answers``, made there with the settings that it needs.
 """
 
-import importlib
 from collections.abc import Iterable
-from importlib.metadata import entry_points
 from typing import Final, cast
 
 from spanloop.semconv.errors import ConfigurationError
 
+from ..extensions import find_extension
 from .agent import AgentReward
 from .attempt import NamedReward, RewardFunction
 from .measures import Latency
@@ -42,7 +41,7 @@ def reward_functions(references: Iterable[str]) -> tuple[NamedReward, ...]:
 
 def _named(reference: str) -> NamedReward:
     given, separator, target = reference.rpartition("=")
-    function = _find(target)
+    function = find_extension(target, group=GROUP, what="reward function", built_in=BUILT_IN)
     if not callable(function):
         raise ConfigurationError(
             f"Reward {target!r} is {type(function).__name__}, expected a callable from an attempt to a reward.",
@@ -50,37 +49,3 @@ def _named(reference: str) -> NamedReward:
         )
     name = given if separator else target.rpartition(":")[2]
     return NamedReward(name, cast("RewardFunction", function))
-
-
-def _find(target: str) -> object:
-    if target in BUILT_IN:
-        return BUILT_IN[target]
-    if ":" in target:
-        return _imported(target)
-    offered = {point.name: point for point in entry_points(group=GROUP)}
-    if target not in offered:
-        raise ConfigurationError(
-            f"No reward function is called {target!r}.",
-            next_step=f"Known: {', '.join(sorted({*BUILT_IN, *offered}))}; or give module:function.",
-        )
-    try:
-        return cast("object", offered[target].load())
-    except (ImportError, AttributeError) as error:
-        raise ConfigurationError(
-            f"Entry point {target!r} of group {GROUP} cannot be loaded: {error}.",
-            next_step="Install what it needs, or update the package that offers it.",
-        ) from error
-
-
-def _imported(target: str) -> object:
-    module_name, _, path = target.partition(":")
-    try:
-        found: object = importlib.import_module(module_name)
-        for name in path.split("."):
-            found = getattr(found, name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(
-            f"Reward function {target!r} cannot be imported: {error}.",
-            next_step="Name it as module:function, from a module on the Python path.",
-        ) from error
-    return found

@@ -1,0 +1,101 @@
+"""``spanloop.toml``: what a user configures once for the service and the command line.
+
+Invariant: a key that is not known is refused with its place in the file, before anything starts.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from spanloop.semconv.environment import CONFIG_ENV
+from spanloop.semconv.errors import ConfigurationError
+
+FILE_NAME: Final = "spanloop.toml"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Attribution(_Section):
+    """``[attribution]``: how failures are attributed."""
+
+    rules: tuple[str, ...] = ("default",)
+    """Rules in order of precedence: ``default`` for all built-in ones, names of entry points in the group
+    ``spanloop.rules``, or ``module:rule``."""
+    judge: str = ""
+    """A model of ``[models]``, an entry point in the group ``spanloop.judges``, or ``module:function``; asked about a
+    failed episode before the built-in rules of its end. Empty asks nobody."""
+
+
+class Model(_Section):
+    """``[models.NAME]``: a language model behind an OpenAI-compatible URL."""
+
+    url: str
+    """The base URL, such as ``http://127.0.0.1:8000/v1``."""
+    model: str
+    """The model's name at that URL."""
+    api_key_env: str = ""
+    """The environment variable that holds the API key; empty sends none."""
+    prompt_price: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Price of 1,000,000 prompt tokens, in any currency."""
+    completion_price: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Price of 1,000,000 completion tokens, in the same currency."""
+    max_calls: int = Field(default=1_000, ge=0)
+    """Calls that may be made from this data directory in all; cached answers are free."""
+    max_cost: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Money that the calls from this data directory may cost in all; None sets no limit."""
+    timeout_s: float = Field(default=60.0, gt=0)
+    """Seconds until a call is given up."""
+
+
+class Rewards(_Section):
+    """``[rewards]``: which reward functions every conversion asks."""
+
+    functions: tuple[str, ...] = ()
+    """Names or ``module:function``; ``SPANLOOP_REWARDS`` replaces them."""
+
+
+class Configuration(_Section):
+    """The whole file."""
+
+    attribution: Attribution = Attribution()
+    models: dict[str, Model] = Field(default_factory=dict[str, Model])
+    rewards: Rewards = Rewards()
+
+
+def find_configuration(data_dir: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The file that applies: ``$SPANLOOP_CONFIG``, else ``spanloop.toml`` here, else in the data directory."""
+    if environment.get(CONFIG_ENV):
+        return Path(environment[CONFIG_ENV]).expanduser()
+    return next((path for path in (Path(FILE_NAME), data_dir / FILE_NAME) if path.is_file()), None)
+
+
+def load_configuration(data_dir: Path, file: Path | None = None) -> Configuration:
+    """Read the configuration; the defaults where there is no file.
+
+    Args:
+        data_dir: Where a file is looked for last.
+        file: The file to read; None looks for one.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or holds what is not known.
+    """
+    path = file or find_configuration(data_dir)
+    if path is None:
+        return Configuration()
+    try:
+        return Configuration.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(
+            f"{path} cannot be read: {error}.", next_step="Correct the file, or name another with --config."
+        ) from error
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors())
+        raise ConfigurationError(
+            f"{path}: {problems}.", next_step="See docs/reference/configuration.md for all sections and keys."
+        ) from error

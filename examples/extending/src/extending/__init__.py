@@ -1,0 +1,1 @@
+"""Extensions of spanloop in a package of one's own."""
