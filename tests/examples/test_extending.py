@@ -1,0 +1,60 @@
+"""``examples/extending``: a package of its own adds a rule, a judge and a reward function by entry points."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from spanloop.pipeline.conversion_settings import conversion_settings
+
+from ..converters.converters_world import OPENING, World, answers, asks, text, trace_id
+
+PACKAGE = Path(__file__).parents[2] / "examples" / "extending"
+CONFIGURATION = """
+[attribution]
+rules = ["stale_quote", "default"]
+judge = "first_step"
+
+[rewards]
+functions = ["short_answer"]
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    wheels, target = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("installed")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
+    subprocess.run(build, cwd=PACKAGE, check=True, capture_output=True)
+    (wheel,) = wheels.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(target)
+    return target
+
+
+@pytest.fixture
+def world(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.syspath_prepend(str(installed))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spanloop.toml").write_text(CONFIGURATION)
+    return World()
+
+
+def test_the_rule_and_the_reward_function_are_asked(world: World, tmp_path: Path) -> None:
+    seen, asked = list(OPENING), asks("c1", "buy", {"quote": "q1"})
+    world.call(seen, asked, trace=trace_id("t"))
+    seen += [asked, answers("c1", "Error: quote expired")]
+    world.call(seen, text("assistant", "x" * 100), trace=trace_id("t"))
+    converted = world.convert(conversion_settings(tmp_path, environment={}).options)
+    (failure,) = converted.failures.to_dicts()
+    assert (failure["error_class"], failure["fault_owner"], failure["rule"]) == ("stale_quote", "policy", "stale_quote")
+    assert "short_answer" in str(converted.episodes.to_dicts())
+
+
+def test_the_judge_explains_a_failed_episode(world: World, tmp_path: Path) -> None:
+    world.call(list(OPENING), text("assistant", "It is 12."), trace=trace_id("t"))
+    world.score(0.0, trace_id=trace_id("t"))
+    conversion = conversion_settings(tmp_path, environment={})
+    (failure,) = world.convert(conversion.options).failures.to_dicts()
+    assert (failure["error_class"], failure["rule"]) == ("wrong_plan", "llm_judge")
+    assert conversion.judge_counts == {"answered": 1}
