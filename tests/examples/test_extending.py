@@ -34,7 +34,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def world(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.syspath_prepend(str(installed))
+    monkeypatch.setattr(sys, "path", [str(installed), *sys.path])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spanloop.toml").write_text(CONFIGURATION)
     return World()

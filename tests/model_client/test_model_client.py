@@ -33,7 +33,7 @@ class Server:
                 self.end_headers()
                 self.wfile.write(json.dumps(server.answer).encode())
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, format: str, *_: object) -> None:  # noqa: A002 - the base names it so
                 pass
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -107,3 +107,12 @@ def test_a_refusal_and_a_closed_port_are_errors(server: Server, tmp_path: Path) 
     nobody = ModelClient(Model(url="http://127.0.0.1:1/v1", model="m", timeout_s=2), tmp_path)
     with pytest.raises(ModelCallError):
         nobody.ask("hi")
+
+
+def test_a_call_that_the_endpoint_refused_does_not_count_against_the_budget(server: Server, tmp_path: Path) -> None:
+    server.status = 503
+    client = ModelClient(model(server, max_calls=1), tmp_path)
+    with pytest.raises(ModelCallError):
+        client.ask("hi")
+    server.status = 200
+    assert client.ask("hi") == "hello"

@@ -52,7 +52,11 @@ class ModelClient:
             ModelCallError: The endpoint cannot be reached, refuses, or answers in another form.
         """
         settings = self._settings
-        body = {"model": settings.model, "messages": [{"role": "user", "content": prompt}], "temperature": 0}
+        body: dict[str, object] = {
+            "model": settings.model,
+            "messages": [{"role": "user", "content": prompt}],
+            "temperature": 0,
+        }
         key = sha256(json.dumps([settings.url, body], sort_keys=True).encode("utf-8", "replace")).hexdigest()
         with closing(self._connect()) as database:
             row = cast(
@@ -67,6 +71,8 @@ class ModelClient:
                 text, cost = self._post(body)
             except (httpx.HTTPError, httpx.InvalidURL, ValueError, LookupError, TypeError, AttributeError) as error:
                 self.counts["failed"] += 1
+                if isinstance(error, (httpx.ConnectError, httpx.HTTPStatusError)):
+                    self._refund(database)  # nothing was generated
                 raise ModelCallError(
                     f"Model {settings.model!r} at {settings.url} gave no answer: {type(error).__name__}: {error}.",
                     next_step="Check url, model and api_key_env of the model in spanloop.toml.",
@@ -101,6 +107,10 @@ class ModelClient:
                 next_step="Raise max_calls or max_cost of the model in spanloop.toml.",
             )
 
+    def _refund(self, database: sqlite3.Connection) -> None:
+        with database:
+            database.execute("UPDATE spending SET calls = calls - 1 WHERE endpoint = ?", (self._endpoint,))
+
     def _post(self, body: dict[str, object]) -> tuple[str, float]:
         """The answer's text and its cost."""
         settings = self._settings
@@ -113,9 +123,9 @@ class ModelClient:
         )
         response.raise_for_status()
         answer = response.json()
-        usage = answer.get("usage") or {}
+        usage = cast("dict[str, int | None]", answer.get("usage") or {})
         prices = (("prompt_tokens", settings.prompt_price), ("completion_tokens", settings.completion_price))
-        cost = sum(int(usage.get(name) or 0) * price / 1e6 for name, price in prices)
+        cost = sum((usage.get(name) or 0) * price / 1e6 for name, price in prices)
         text = answer["choices"][0]["message"]["content"]
         if not isinstance(text, str):
             raise TypeError(f"content is {type(text).__name__}, expected text")
