@@ -56,9 +56,10 @@ def _pattern(name: str, fields: dict[str, object], fragments: dict[str, str]) ->
     flags = re.RegexFlag(0)
     for letter in str(fields.get("flags", "i")):
         flags |= re.RegexFlag[letter.upper()]
-    error_class, owner, confidence = cast("tuple[str, str, float]", fields["shows"])
+    shows = cast("dict[str, str]", fields["shows"])
     compiled = re.compile(regex.replace("\n", ""), flags)
-    return FailurePattern(name, compiled, error_class, FaultOwner(owner), confidence, str(fields["example"]))
+    owner, confidence = FaultOwner(shows["owner"]), float(shows["confidence"])
+    return FailurePattern(name, compiled, shows["class"], owner, confidence, shows["example"])
 
 
 def failure_patterns(group: str) -> tuple[FailurePattern, ...]:
