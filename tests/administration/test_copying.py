@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from spanloop.administration.copying import CopiedTable, check_copy, copy_store
+from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.errors import ConfigurationError, StoreError
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
@@ -36,7 +37,10 @@ def insert(store: Store, table: str, rows: Rows) -> None:
     for row in rows:
         frame = pl.DataFrame([row], schema={name: kind for name, kind in store.schema(table).items() if name in row})
         rest = [pl.lit(None, kind).alias(name) for name, kind in store.schema(table).items() if name not in row]
-        store.insert(table, frame.with_columns(rest))
+        if table == "transitions":
+            insert_transitions(store, frame.with_columns(rest))
+        else:
+            store.insert(table, frame.with_columns(rest))
 
 
 def span(number: int, day: int, **attributes: str) -> Mapping[str, object]:
@@ -61,7 +65,8 @@ def fill(store: Store) -> None:
     )  # fmt: skip
     insert(store, "scores", [{"score_id": "a", "name": "reward", "value": value} for value in (0.0, 1.0)])
     insert(store, "episodes", [{"episode_id": "e", "revision": n, "reward": None, "trace_ids": ["1"]} for n in (1, 2)])
-    insert(store, "transitions", [{"transition_id": "e/0", "episode_id": "e", "revision": 2, "logprobs": [0.5, -1.0]}])
+    step = {"transition_id": "e/0", "episode_id": "e", "revision": 2, "step": 0, "state": '["a","b"]', "agent_name": ""}
+    insert(store, "transitions", [step | {"logprobs": [0.5, -1.0]}])
 
 
 def dump(store: Store, address: Address) -> dict[str, list[int]]:
@@ -89,6 +94,7 @@ def test_all_rows_are_copied_and_a_second_copy_sends_nothing(store: Store, targe
     here = dump(store, address)
     assert dump(target, address) == here
     assert here["scores"]
+    assert (len(here["episode_messages"]), len(here["transition_rows"])) == (2, 1)
     summed = [each.query("store_copy_trace_summaries").row(0) for each in (store, target)]
     assert summed[0] == summed[1]
     assert sent(copy_store(store, target, on_progress=nothing)) == {}

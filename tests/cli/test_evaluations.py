@@ -12,6 +12,7 @@ import pytest
 from spanloop.cli import console
 from spanloop.cli.app import app
 from spanloop.datadir import DataDir
+from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import SpanloopError
 from spanloop.store import Store
@@ -55,7 +56,11 @@ def episodes(store: Store, model: str, rewards: str) -> None:
         if row["error_class"]
     ]
     for table, frame in (("episodes", rows), ("transitions", steps), ("failures", failures)):
-        store.insert(table, pl.DataFrame(frame, schema=store.schema(table)))
+        rows_of_table = pl.DataFrame(frame, schema=store.schema(table))
+        if table == "transitions":
+            insert_transitions(store, rows_of_table)
+        else:
+            store.insert(table, rows_of_table)
 
 
 @pytest.fixture

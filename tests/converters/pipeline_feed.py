@@ -66,6 +66,10 @@ class Feed:
         """The answer of a statement of the test's own."""
         return self._connection.query(statement, doing="looking at what a test left behind")
 
+    def execute(self, statement: str) -> None:
+        """Run a statement of the test's own."""
+        self._connection.command(statement, doing="preparing a test")
+
     def episodes(self) -> list[dict[str, Any]]:
         """Current episodes, by start."""
         statement = "SELECT * FROM episodes FINAL WHERE is_deleted = 0 ORDER BY started_at, episode_id"

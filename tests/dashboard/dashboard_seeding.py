@@ -9,6 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from spanloop.datadir import DataDir
+from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.enums import JobKind
 from spanloop.store import Store
 from spanloop.training.jobs import JobApi, JobSpec
@@ -95,7 +96,11 @@ def seed_metrics(store: Store, job_id: str, *, steps: int = 30, learns: bool = T
 
 def insert(store: Store, table: str, rows: list[dict[str, Any]]) -> None:
     """Insert rows given as dicts; a column that the table does not have is an error of the store."""
-    store.insert(table, pl.DataFrame(rows, schema=store.schema(table)))
+    frame = pl.DataFrame(rows, schema=store.schema(table))
+    if table == "transitions":
+        insert_transitions(store, frame)
+    else:
+        store.insert(table, frame)
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def test_versions_run_from_one_without_a_gap() -> None:
 @pytest.mark.parametrize("migration", migrations(), ids=lambda migration: str(migration.version))
 def test_every_statement_can_run_twice(migration: Migration) -> None:
     idempotent = re.compile(
-        r"(CREATE [A-Z ]+ IF NOT EXISTS|DROP [A-Z ]+ IF EXISTS"
+        r"(RENAME TABLE|CREATE [A-Z ]+ IF NOT EXISTS|DROP [A-Z ]+ IF EXISTS"
         r"|ALTER TABLE \w+ (\w+ \w+ IF (NOT )?EXISTS|MODIFY QUERY)"
         # Tables whose rows say the same when they are there twice.
         r"|INSERT INTO (trace|episode|failure|log|metric)_summaries)\b"

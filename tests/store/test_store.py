@@ -245,7 +245,7 @@ def test_counts_of_all_tables(store: Store, frame_of: Any) -> None:
     store.insert("otel_traces", frame_of("otel_traces", span_rows(4)))
     counts = dict(store.query("store_counts").select("table_name", "row_count").iter_rows())
     assert counts["otel_traces"] == 4
-    assert counts["transitions"] == 0
+    assert counts["transition_rows"] == 0
 
 
 def test_the_url_shows_no_password(store: Store) -> None:

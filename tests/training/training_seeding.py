@@ -12,6 +12,7 @@ import polars as pl
 import torch
 from transformers import AutoModelForCausalLM
 
+from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.store import Store
 
 STARTED_AT = datetime(2026, 11, 1, tzinfo=UTC)
@@ -106,7 +107,11 @@ def episode_row(episode: str, group: str, number: int, reward: float | None) -> 
 
 def insert(store: Store, table: str, rows: list[dict[str, object]]) -> None:
     """Insert dictionaries with the table's own column types; what they leave out has the column's default."""
-    store.insert(table, pl.DataFrame(rows, schema=store.schema(table)))
+    frame = pl.DataFrame(rows, schema=store.schema(table))
+    if table == "transitions":
+        insert_transitions(store, frame)
+    else:
+        store.insert(table, frame)
 
 
 def transition_row(episode: str, group: str, step: int, sampling: Mapping[str, str]) -> dict[str, object]:

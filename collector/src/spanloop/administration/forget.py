@@ -18,7 +18,11 @@ _LONG_STRING_BYTES: Final = 128
 """Length in bytes from which a string's length takes more than one byte in protobuf."""
 _HEX_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
 _DERIVED_TABLES: Final = (
-    "transitions",
+    "episode_messages",
+    "transition_rows",
+    "legacy_transitions",
+    "replaced_revisions",
+    "pinned_revisions",
     "trajectories",
     "failures",
     "failure_summaries",

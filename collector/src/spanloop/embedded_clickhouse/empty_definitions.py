@@ -1,7 +1,7 @@
 """Remove empty table definitions, which a full disk can leave and which stop the embedded server from starting.
 
 ClickHouse stores each table's definition in a file of its own, apart from the rows. This module removes the empty
-definition of a table without rows; `migrate` recreates the table. A materialized view stores no rows itself.
+definition of a table without rows; `migrate` recreates the table. A view stores no rows itself.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Final
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import DataDirectoryError
 
-_VIEW: Final = re.compile(r"^CREATE MATERIALIZED VIEW IF NOT EXISTS (\w+)", re.MULTILINE)
+_VIEW: Final = re.compile(r"^CREATE (?:MATERIALIZED )?VIEW IF NOT EXISTS (\w+)", re.MULTILINE)
 _TABLE: Final = re.compile(r"^CREATE TABLE IF NOT EXISTS (\w+)", re.MULTILINE)
 _UUID: Final = re.compile(r"UUID '([0-9a-f-]{36})'")
 _NO_PARTS: Final = frozenset({"detached"})
@@ -33,6 +33,7 @@ def remove_empty_definitions(data_dir: DataDir) -> list[Path]:
         return []
     texts = [file.read_text(encoding="utf-8") for file in (files("spanloop.store") / "migrations").iterdir()]
     views, tables = ({name for text in texts for name in kind.findall(text)} for kind in (_VIEW, _TABLE))
+    views -= tables  # a view can have the name of an older table, which has rows
     without_rows = views if any(_orphaned_parts(data_dir.clickhouse)) else views | tables
     for path in empty:
         if path.stem not in without_rows:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version as package_version
 from importlib.resources import files
+from itertools import chain
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -23,9 +24,12 @@ _FILE_NAME: Final = re.compile(r"(\d{4})_(\w+)\.sql")
 _END_OF_STATEMENT: Final = re.compile(r";[ \t]*(?:\n|$)")
 _COMMENT_LINE: Final = re.compile(r"^\s*--.*$", re.MULTILINE)
 _SUBJECT: Final = re.compile(
-    r"(?:CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS|DROP (?:TABLE|VIEW) IF EXISTS|ALTER TABLE|INSERT INTO) (\w+)"
+    r"(CREATE )?"
+    r"(?:(?:TABLE|(?:MATERIALIZED )?VIEW) IF NOT EXISTS|DROP (?:TABLE|VIEW) IF EXISTS|ALTER TABLE|INSERT INTO) (\w+)"
 )
-"""The table that a statement creates, changes or fills."""
+"""Whether a statement creates a table, and the table that it creates, changes or fills."""
+_RENAME: Final = re.compile(r"RENAME TABLE (\w+) TO (\w+)")
+"""Skipped when the new name exists, so that it can run again, and in two processes at once."""
 _EMPTY_DEFINITION: Final = "Empty query (in file"
 _STATEMENT_TIMEOUT_S: Final = 6 * 3_600
 """Long, because a statement may read all spans."""
@@ -173,16 +177,24 @@ def _reject_foreign_tables(address: Address, tables: set[str], known: Sequence[M
 
 
 def _recreate(connection: Connection, tables: set[str], applied: Sequence[Migration]) -> None:
-    """Run the statements of missing tables again; see `spanloop.embedded_clickhouse.empty_definitions`."""
+    """Run the statements of missing tables again; see `spanloop.embedded_clickhouse.empty_definitions`.
+
+    A name that several migrations create is the last one's.
+    """
+    pending: dict[str, list[tuple[Migration, int, str]]] = {}
     for migration in applied:
         for number, statement in enumerate(migration.statements, start=1):
             subject = _SUBJECT.match(statement)
-            if subject is not None and subject[1] not in tables:
-                _run(connection, migration, number, statement)
+            if subject is not None and subject[2] not in tables:
+                if subject[1]:
+                    pending.pop(subject[2], None)
+                pending.setdefault(subject[2], []).append((migration, number, statement))
+    for migration, number, statement in sorted(chain.from_iterable(pending.values()), key=lambda item: item[:2]):
+        _run(connection, migration, number, statement)
 
 
 def _created(statement: str) -> Sequence[str]:
-    return re.findall(r"^CREATE (?:TABLE|MATERIALIZED VIEW) IF NOT EXISTS (\w+)", statement)
+    return re.findall(r"^CREATE (?:TABLE|(?:MATERIALIZED )?VIEW) IF NOT EXISTS (\w+)", statement)
 
 
 def _apply(connection: Connection, migration: Migration) -> None:
@@ -194,14 +206,18 @@ def _apply(connection: Connection, migration: Migration) -> None:
 
 def _run(connection: Connection, migration: Migration, number: int, statement: str) -> None:
     doing = f"statement {number} of migration {migration.version} ({migration.name})"
+    rename = _RENAME.match(statement)
     try:
-        connection.command(statement, doing=doing)
+        if rename is None or rename[2] not in _tables(connection, doing):
+            connection.command(statement, doing=doing)
     except StoreError as error:
+        if rename is not None and rename[2] in _tables(connection, doing):
+            return  # another process was faster
         subject = _SUBJECT.match(statement)
         if _EMPTY_DEFINITION not in str(error) or subject is None:
             raise
         raise StoreError(
-            f"ClickHouse has lost the definition of {subject[1]!r}, which {doing} changes: {error.what}",
+            f"ClickHouse has lost the definition of {subject[2]!r}, which {doing} changes: {error.what}",
             next_step="Free disk space and start spanloop again: its own server drops a table without rows, and the "
             "migration recreates it. On your own server, for a view: DROP VIEW, then start spanloop again.",
         ) from error

@@ -6,9 +6,11 @@ stays, and the next round continues there.
 
 import argparse
 import logging
+import math
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
@@ -17,13 +19,19 @@ from typing import Final
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import NotRunningError, SpanloopError, StoreError
-from spanloop.store import connect
+from spanloop.store import Store, connect
 
 from .conversion_settings import Conversion, conversion_settings
+from .legacy_transitions import move_legacy
+from .replaced_revisions import erase_replaced, pin_manifests
 from .run import run
 
 SERVICE: Final = "pipeline"
 INTERVAL_S: Final = 5.0
+ERASE_INTERVAL_S: Final = 600.0
+"""Seconds between two clean-ups of replaced revisions."""
+MOVE_S: Final = 5.0
+"""Seconds that moving the rows of an older version may take between two conversions."""
 
 _log: Final = logging.getLogger(SERVICE)
 
@@ -44,28 +52,34 @@ def serve(data_dir: DataDir, *, interval_s: float, stop: threading.Event, config
     with data_dir.announce(SERVICE, ""):
         while not stop.is_set():
             try:
-                _rounds(data_dir, conversion, interval_s, stop)
+                with connect(data_dir) as store:
+                    pin_manifests(store, data_dir.jobs)
+                    _rounds(store, conversion, interval_s, stop)
             except (NotRunningError, StoreError) as error:
                 _log.warning("%s; trying again in %.0f s", error, interval_s)
                 stop.wait(interval_s)
 
 
-def _rounds(data_dir: DataDir, conversion: Conversion, interval_s: float, stop: threading.Event) -> None:
-    with connect(data_dir) as store:
-        while not stop.is_set():
-            report = run(store, options=conversion.options)
-            if report.spans or report.episodes:
-                _log.info(
-                    "%d spans, %d episodes, %d transitions (%d trainable), %d failures",
-                    report.spans,
-                    report.episodes,
-                    report.transitions,
-                    report.trainable,
-                    report.failures,
-                )
-                if conversion.judge_counts:
-                    _log.info("judge so far: %s", dict(conversion.judge_counts))
-            stop.wait(interval_s)
+def _rounds(store: Store, conversion: Conversion, interval_s: float, stop: threading.Event) -> None:
+    erased_s = -math.inf
+    while not stop.is_set():
+        report = run(store, options=conversion.options)
+        if report.spans or report.episodes:
+            _log.info(
+                "%d spans, %d episodes, %d transitions (%d trainable), %d failures",
+                report.spans,
+                report.episodes,
+                report.transitions,
+                report.trainable,
+                report.failures,
+            )
+            if conversion.judge_counts:
+                _log.info("judge so far: %s", dict(conversion.judge_counts))
+        legacy_rows = move_legacy(store, max_s=MOVE_S)
+        if time.monotonic() - erased_s > ERASE_INTERVAL_S:
+            erase_replaced(store)
+            erased_s = time.monotonic()
+        stop.wait(0 if legacy_rows else interval_s)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

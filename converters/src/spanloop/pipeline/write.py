@@ -1,9 +1,9 @@
 """Write converted episodes as new revisions.
 
-Invariant: an episode's row is written after all rows of its revision, so a reader of current revisions never sees
-part of one. Writing the same conversion again writes nothing, or the same rows under the same keys. A revision has one
-content: when spans or outcome change without a newer span (another batch, a withdrawn score, another converter
-version), the revision is the stored one plus one.
+Invariant: messages are written before the rows that refer to them, and an episode's row after all rows of its revision,
+so a reader of current revisions never sees part of one. Writing the same conversion again writes nothing, or the same
+rows under the same keys. A revision has one content: when spans or outcome change without a newer span (another batch,
+a withdrawn score, another converter version), the revision is the stored one plus one.
 """
 
 from typing import Final, NamedTuple, cast
@@ -17,8 +17,10 @@ from spanloop.store import Store
 from .affected_traces import AffectedTraces, stored_episodes
 from .load import Loaded
 from .report import Report, count_reasons
+from .stored_transitions import insert_transitions
 
 _ROW_TABLES: Final = ("transitions", "trajectories", "failures")
+_REVISIONS: Final = pl.Schema({"episode_id": pl.String(), "revision": pl.UInt64()})
 
 
 class _Content(NamedTuple):
@@ -42,6 +44,8 @@ class _Plan(NamedTuple):
     """Columns episode_id, revision: the episodes to write and their new revisions."""
     tombstones: pl.DataFrame
     """Rows of ``episodes`` with ``is_deleted`` = 1."""
+    replaced: pl.DataFrame
+    """Columns episode_id, revision: the stored revisions that these replace."""
 
 
 def write(store: Store, converted: Converted, loaded: Loaded, *, full: bool) -> Report:
@@ -58,7 +62,11 @@ def write(store: Store, converted: Converted, loaded: Loaded, *, full: bool) -> 
     for table in _ROW_TABLES:
         rows = cast("pl.DataFrame", getattr(converted, table))
         written[table] = _renumber(rows, plan.revisions)
-        store.insert(table, written[table])
+        if table == "transitions":
+            insert_transitions(store, written[table])
+        else:
+            store.insert(table, written[table])
+    store.insert("replaced_revisions", plan.replaced)
     episodes = _renumber(converted.episodes, plan.revisions).with_columns(pl.lit(0, dtype=pl.UInt8).alias("is_deleted"))
     store.insert("episodes", pl.concat([episodes, plan.tombstones]))
     return _report(written, plan, converted, loaded.affected)
@@ -108,11 +116,17 @@ def _plan(
         revision = _revision(int(data_revision), content, stored.get(str(episode_id)), full=full)
         if revision is not None:
             revisions[str(episode_id)] = revision
-    frame = pl.DataFrame(
-        {"episode_id": list(revisions), "revision": list(revisions.values())},
-        schema={"episode_id": pl.String, "revision": pl.UInt64},
+    tombstones = _tombstones(converted_episodes, stored, recorded_elsewhere)
+    replaced = [
+        (episode_id, stored[episode_id].revision)
+        for episode_id in (*revisions, *tombstones["episode_id"])
+        if episode_id in stored and stored[episode_id].revision != revisions.get(episode_id)
+    ]
+    return _Plan(
+        pl.DataFrame(list(revisions.items()), schema=_REVISIONS, orient="row"),
+        tombstones,
+        pl.DataFrame(replaced, schema=_REVISIONS, orient="row"),
     )
-    return _Plan(frame, _tombstones(converted_episodes, stored, recorded_elsewhere))
 
 
 def _revision(data_revision: int, content: _Content, stored: _Stored | None, *, full: bool) -> int | None:

@@ -73,11 +73,13 @@ def export(
     from spanloop.converters.exports import KINDS, ExportOptions
     from spanloop.converters.exports import export as write_export
     from spanloop.store import connect
+    from spanloop.store.pinned_revisions import pin
 
     options = ExportOptions(min_reward=min_reward, margin=margin, credit=credit or "", gamma=gamma)
     query = _Query(sorted(task or []), task_prefix, policy_version, _utc(since, _EARLIEST), _utc(until, _LATEST))
     with connect(data_directory(data_dir), start=True) as store:
         groups = _query_batches(store, query)
+        pin(store, [episode for group in groups for episode in group])
         manifest = write_export(
             kind,
             KINDS[kind],

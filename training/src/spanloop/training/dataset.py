@@ -15,6 +15,7 @@ from pydantic import JsonValue
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 from spanloop.store import Store
+from spanloop.store.pinned_revisions import pin
 
 from .base_model import BaseModelFacts
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
@@ -70,6 +71,7 @@ def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id:
         "max_episodes": spec.max_episodes,
     }
     manifest = _manifest(selection, spec, base, job_id=job_id, parameters=parameters, data_sha256=sha256_of(data_path))
+    pin(store, [(episode.episode_id, episode.revision) for episode in manifest.pinned])
     write_durably(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
     return manifest
 

@@ -7,5 +7,5 @@ SELECT
     arraySlice(prompt_token_ids, greatest(1, toInt64(length(prompt_token_ids)) - {prompt_tail:UInt32} + 1)) AS prompt_tail,
     arraySlice(response_token_ids, 1, {max_tokens:UInt32}) AS response,
     arraySlice(logprobs, 1, {max_tokens:UInt32}) AS logprobs
-FROM transitions FINAL
-PREWHERE episode_id = {episode_id:String} AND revision = {revision:UInt64} AND step = {step:UInt32}
+FROM transitions
+WHERE episode_id = {episode_id:String} AND revision = {revision:UInt64} AND step = {step:UInt32}

@@ -4,6 +4,6 @@ SELECT
     finish_reason, token_source, capture_join, length(prompt_token_ids) AS prompt_tokens,
     length(response_token_ids) AS response_tokens, is_trainable, untrainable_reason, untrainable_detail,
     tool_error_count, error_class, fault_owner, is_terminated, is_truncated, duration_ns
-FROM transitions FINAL
-PREWHERE episode_id = {episode_id:String} AND revision = {revision:UInt64}
+FROM transitions
+WHERE episode_id = {episode_id:String} AND revision = {revision:UInt64}
 ORDER BY step

@@ -5,6 +5,6 @@ SELECT
     (SELECT count() FROM otel_traces WHERE GenAiOperation = 'chat') AS model_calls,
     (SELECT count() FROM generations FINAL) AS captures,
     (SELECT count() FROM episodes FINAL WHERE is_deleted = 0) AS episodes,
-    (SELECT count() FROM transitions FINAL WHERE (episode_id, revision) IN current) AS transitions,
-    (SELECT countIf(is_trainable) FROM transitions FINAL WHERE (episode_id, revision) IN current) AS trainable,
+    (SELECT count() FROM transitions WHERE (episode_id, revision) IN current) AS transitions,
+    (SELECT countIf(is_trainable) FROM transitions WHERE (episode_id, revision) IN current) AS trainable,
     (SELECT count() FROM trajectories FINAL WHERE (episode_id, revision) IN current) AS token_rows

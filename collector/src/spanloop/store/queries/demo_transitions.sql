@@ -5,7 +5,7 @@ SELECT
     t.tool_results AS tool_results, t.prompt_token_ids AS prompt_token_ids,
     t.response_token_ids AS response_token_ids, t.logprobs AS logprobs, t.is_trainable AS is_trainable,
     e.reward AS episode_reward
-FROM transitions AS t FINAL
+FROM transitions AS t
 INNER JOIN (SELECT episode_id, revision, reward FROM episodes FINAL WHERE is_deleted = 0) AS e
     ON t.episode_id = e.episode_id AND t.revision = e.revision
 ORDER BY episode_id, step

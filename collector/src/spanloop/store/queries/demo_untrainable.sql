@@ -1,6 +1,6 @@
 -- Number of current transitions that are not trainable, by reason.
 SELECT untrainable_reason AS reason, count() AS transitions
-FROM transitions FINAL
+FROM transitions
 WHERE NOT is_trainable
     AND (episode_id, revision) IN (SELECT episode_id, revision FROM episodes FINAL WHERE is_deleted = 0)
 GROUP BY reason

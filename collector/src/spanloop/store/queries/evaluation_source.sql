@@ -23,8 +23,8 @@ WITH
             groupArrayArray(arrayMap(result -> result.2, arrayFilter(
                 result -> result.1 = 'error', JSONExtract(tool_results, 'Array(Tuple(status String, name String))')
             ))) AS failed_tools
-        FROM transitions FINAL
-        PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
+        FROM transitions
+        WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
         GROUP BY episode_id, revision
     ),
     unrecovered AS (

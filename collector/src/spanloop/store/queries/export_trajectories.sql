@@ -30,8 +30,8 @@ INNER JOIN (
     SELECT episode_id, revision, service_name FROM episodes FINAL PREWHERE episode_id IN ({episode_ids:Array(String)})
 ) AS e ON e.episode_id = t.episode_id AND e.revision = t.revision
 LEFT JOIN (
-    SELECT episode_id, revision, step, state FROM transitions FINAL
-    PREWHERE episode_id IN ({episode_ids:Array(String)})
+    SELECT episode_id, revision, step, state FROM transitions
+    WHERE episode_id IN ({episode_ids:Array(String)})
         AND (episode_id, revision) IN (SELECT episode_id, revision FROM given)
 ) AS s ON s.episode_id = t.episode_id AND s.revision = t.revision AND s.step = t.first_step
 ORDER BY group_id, episode_id, row_number

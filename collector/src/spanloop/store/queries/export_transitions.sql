@@ -5,8 +5,8 @@ WITH pinned AS (
 )
 SELECT t.* EXCEPT converted_at, e.outcome AS outcome
 FROM (
-    SELECT * FROM transitions FINAL
-    PREWHERE episode_id IN ({episode_ids:Array(String)})
+    SELECT * FROM transitions
+    WHERE episode_id IN ({episode_ids:Array(String)})
         AND (episode_id, revision) IN (SELECT episode_id, revision FROM pinned)
 ) AS t
 INNER JOIN (

@@ -4,7 +4,9 @@ SELECT
         SELECT groupUniqArray(episode_id) FROM (
             SELECT episode_id FROM episodes WHERE hasAny(trace_ids, {trace_ids:Array(String)})
             UNION ALL
-            SELECT episode_id FROM transitions WHERE trace_id IN {trace_ids:Array(String)}
+            SELECT episode_id FROM transition_rows WHERE trace_id IN {trace_ids:Array(String)}
+            UNION ALL
+            SELECT episode_id FROM legacy_transitions WHERE trace_id IN {trace_ids:Array(String)}
             UNION ALL
             SELECT episode_id FROM failures WHERE trace_id IN {trace_ids:Array(String)}
         )

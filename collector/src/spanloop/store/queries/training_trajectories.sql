@@ -44,8 +44,8 @@ LEFT JOIN (
 ) AS t ON t.episode_id = selected.episode_id AND t.revision = selected.revision
 LEFT JOIN (
     SELECT episode_id, revision, agent_name, groupArray((step, toJSONString(sampling))) AS steps
-    FROM transitions FINAL
-    PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
+    FROM transitions
+    WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
     GROUP BY episode_id, revision, agent_name
 ) AS s ON s.episode_id = t.episode_id AND s.revision = t.revision AND s.agent_name = t.agent_name
 ORDER BY group_id, started_at, episode_id, row_number

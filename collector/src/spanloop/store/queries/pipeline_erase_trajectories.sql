@@ -1,0 +1,4 @@
+-- Erase the given revisions (two parallel lists) from trajectories; the files shrink with the next merge.
+DELETE FROM trajectories
+WHERE episode_id IN {episode_ids:Array(String)}
+    AND (episode_id, revision) IN arrayZip({episode_ids:Array(String)}, {revisions:Array(UInt64)})

@@ -1,0 +1,2 @@
+-- Number of rows in legacy_transitions.
+SELECT count() AS rows FROM legacy_transitions
