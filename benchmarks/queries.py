@@ -29,8 +29,8 @@ from spanloop.store.named_queries import named_query
 
 FILLED: Final = Path(__file__).parent / "filled"
 TABLES: Final = (
-    "spans", "logs", "generations", "transitions", "trajectories", "failures", "episodes", "training_metrics",
-    "evaluations", "evaluation_episodes", "dead_letters",
+    "spans", "logs", "generations", "episode_messages", "transition_rows", "trajectories", "failures", "episodes",
+    "training_metrics", "evaluations", "evaluation_episodes", "dead_letters",
 )  # fmt: skip
 STEP_NS: Final = 8_640_000_000
 """From one episode's start to the next one's: ten thousand a day."""
@@ -45,8 +45,8 @@ DAY_S: Final = 86_400
 ROUNDS: Final = 9
 MESSAGE_COLUMNS: Final = frozenset({
     "otel_traces.SpanAttributes", "otel_traces.Events.Attributes", "otel_logs.Body", "otel_logs.LogAttributes",
-    "transitions.state", "transitions.next_state", "transitions.action", "transitions.tools",
-    "transitions.tool_results", "dead_letters.raw_base64",
+    "episode_messages.message", "transition_rows.action", "transition_rows.tools", "transition_rows.tool_results",
+    "dead_letters.raw_base64",
 })  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from spanloop.administration.restore import restore
 from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
 from spanloop.store import Store, connect
 from spanloop.store.discovery import embedded_address
@@ -57,6 +58,9 @@ def fill(data_dir: DataDir, store: Store) -> None:
         ],
     )
     insert(store, "scores", [{"score_id": f"s{n}", "name": "reward", "value": 0.5, "label": "é"} for n in range(4)])
+    step = {"episode_id": "e", "revision": 1, "step": 0, "state": '["a","é"]', "prompt_token_ids": [1]}
+    insert_transitions(store, pl.DataFrame([step], schema=store.schema("transitions")))
+    insert(store, "legacy_transitions", [{"episode_id": "old", "revision": 1, "step": 0, "state": '["b"]'}])
     for name, content in FILES.items():
         path = data_dir.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,6 +99,7 @@ def stored(source: tuple[DataDir, Store], tmp_path_factory: pytest.TempPathFacto
 def test_a_restore_equals_what_was_backed_up(stored: tuple[Path, BackupManifest], tmp_path: Path) -> None:
     place, manifest = stored
     assert (manifest.tables["otel_traces"], manifest.tables["scores"]) == (3, 5)
+    assert (manifest.tables["episode_messages"], manifest.tables["transition_rows"]) == (2, 1)
     assert place.stat().st_mode & 0o077 == 0
     data_dir = DataDir(tmp_path / "restored")
     data_dir.path.mkdir()
@@ -105,6 +110,9 @@ def test_a_restore_equals_what_was_backed_up(stored: tuple[Path, BackupManifest]
         assert spans["SpanAttributes"].to_list() == [{"n": "20001"}]
         scores = store.query("scores_by_id", score_ids=["s0", "while draining", "later"])
         assert sorted(scores["score_id"]) == ["s0", "while draining"]
+        for episode_id, state in (("e", '["a","é"]'), ("old", '["b"]')):
+            steps = {"episode_id": episode_id, "revision": 1, "first_step": 0, "last_step": 0}
+            assert store.query("dashboard_messages", **steps)["state"].to_list() == [state]
         insert(store, "scores", [{"score_id": "new", "name": "reward", "value": 1.0}])
     restored_files = {name: content for name, content in FILES.items() if (data_dir.path / name).exists()}
     assert sorted(set(FILES) - set(restored_files)) == [

@@ -12,6 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from spanloop.administration.forget import forget
 from spanloop.importing import import_paths
 from spanloop.pipeline import run as convert
+from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.errors import ConfigurationError, JobError
 from spanloop.store import Store
 from spanloop.store.client import Connection
@@ -79,6 +80,27 @@ def test_no_table_holds_forgotten_data(store: Store, frame_of: MakeFrame, everyt
     assert {name: sorted(rows) for name, rows in after.items()} == {name: sorted(rows) for name, rows in before.items()}
     assert convert(store).episodes == 0
     assert forget(store, trace_id=TRACES["erased"]).spans == 0
+
+
+def test_all_revisions_of_an_episode_are_forgotten(store: Store, frame_of: MakeFrame, everything: Any) -> None:
+    """Those of an older version of spanloop, replaced ones and pinned ones too."""
+    for name in ("kept", "erased"):
+        rows = [
+            {"episode_id": TRACES[name], "revision": 1, "step": 0, "trace_id": TRACES[name], "state": f'["{name}"]'},
+            {"episode_id": f"only {name}", "revision": 1, "step": 0, "trace_id": TRACES[name], "state": f'["{name}"]'},
+        ]
+        store.insert("legacy_transitions", frame_of("legacy_transitions", rows).drop("converted_at"))
+        insert_transitions(store, frame_of("transitions", [row | {"revision": 2} for row in rows]))
+        revision = frame_of("pinned_revisions", [{"episode_id": TRACES[name], "revision": 1}]).drop("pinned_at")
+        store.insert("pinned_revisions", revision)
+        store.insert("replaced_revisions", revision)
+    before = everything()
+    forgotten = forget(store, trace_id=TRACES["erased"])
+    assert set(forgotten.episode_ids) == {TRACES["erased"], "only erased"}
+    after = everything()
+    assert not [row for rows in after.values() for row in rows if "erased" in row or TRACES["erased"] in row]
+    tables = ("legacy_transitions", "transition_rows", "episode_messages", "pinned_revisions", "replaced_revisions")
+    assert all(2 * len(after[table]) == len(before[table]) > 0 for table in tables)
 
 
 @pytest.mark.parametrize(("named", "attribute"), [("session_id", "session.id"), ("user_id", "enduser.id")])

@@ -7,6 +7,7 @@ import pytest
 
 from spanloop.administration.retention import FOR_EVER, read_period, retention, set_retention
 from spanloop.datadir import DataDir
+from spanloop.pipeline.stored_transitions import insert_transitions
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store, connect
@@ -43,6 +44,8 @@ def test_rows_expire_by_time_of_arrival(store: Store, connection: Connection, fr
     ]
     store.insert("otel_traces", frame_of("otel_traces", rows))
     store.insert("otel_logs", frame_of("otel_logs", rows))
+    step = {"episode_id": "e", "state": '["a"]', "converted_at": datetime.now(UTC) - timedelta(days=40)}
+    insert_transitions(store, frame_of("transitions", [step]))
     assert retention(store) == FOR_EVER
     set_retention(store, 30)
     assert retention(store) == 30
@@ -54,6 +57,7 @@ def test_rows_expire_by_time_of_arrival(store: Store, connection: Connection, fr
         while (found := ids(connection, table, column)) != expected and time.monotonic() < deadline:
             time.sleep(0.1)
         assert found == expected, table
+    assert connection.query("SELECT state FROM transitions", doing="looking").rows() == [('["a"]',)]
 
 
 def ids(connection: Connection, table: str, column: str) -> set[str]:

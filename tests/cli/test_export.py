@@ -44,8 +44,7 @@ def spanloop(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-@pytest.mark.usefixtures("feed")
-def test_every_kind_writes_what_the_store_holds(tmp_path: Path) -> None:
+def test_every_kind_writes_what_the_store_holds(feed: Feed, tmp_path: Path) -> None:
     rows = {"openai": 2, "preferences": 1, "parquet": 6, "verl": 3}
     for kind, count in rows.items():
         result = spanloop("export", kind, tmp_path / kind)
@@ -54,6 +53,8 @@ def test_every_kind_writes_what_the_store_holds(tmp_path: Path) -> None:
         assert (manifest["kind"], manifest["rows"]) == (kind, count)
         assert manifest["accepted"] + sum(manifest["rejected"].values()) == (3 if kind == "verl" else 6)
         assert len(manifest["episodes"]) == 3
+        pinned = feed.sql("SELECT episode_id, revision FROM pinned_revisions FINAL ORDER BY ALL").rows()
+        assert pinned == [tuple(episode) for episode in manifest["episodes"]]
     (line, _) = (tmp_path / "openai" / "data" / "train-00000.jsonl").read_text().splitlines()
     assert json.loads(line)["messages"][-1] == {"role": "assistant", "content": "Sunny.", "weight": 1}
     verl = pl.read_parquet(tmp_path / "verl" / "data" / "train-00000.parquet")

@@ -172,8 +172,8 @@ def test_an_episode_is_listed_where_its_newest_revision_lies(store: Store, frame
 
 MESSAGES = {
     "otel_traces.SpanAttributes", "otel_traces.Events.Attributes", "otel_logs.Body", "otel_logs.LogAttributes",
-    "transitions.state", "transitions.next_state", "transitions.action", "transitions.tools",
-    "transitions.tool_results", "failures.message", "failures.evidence", "dead_letters.raw_base64",
+    "episode_messages.message", "transition_rows.action", "transition_rows.tools", "transition_rows.tool_results",
+    "failures.message", "failures.evidence", "dead_letters.raw_base64",
 }  # fmt: skip
 """Columns whose size has no limit; lists read none of them."""
 

@@ -8,6 +8,7 @@ import pytest
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 from spanloop.store import Store
+from spanloop.store.client import Connection
 from spanloop.training.base_model import BaseModelFacts, read_base_model
 from spanloop.training.dataset import COLUMNS, export_dataset
 from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, load_manifest
@@ -23,7 +24,9 @@ def base(tiny_model: Path) -> BaseModelFacts:
     return read_base_model("tiny@v1", tiny_model)
 
 
-def test_an_export_is_pinned_and_counted(store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path) -> None:
+def test_an_export_is_pinned_and_counted(
+    store: Store, connection: Connection, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
     seed_groups(store, tiny_model)
     manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
     assert (manifest.groups.accepted, manifest.groups.rejected) == (4, {"reward_constant": 1})
@@ -31,6 +34,8 @@ def test_an_export_is_pinned_and_counted(store: Store, tiny_model: Path, base: B
     assert (manifest.rows.accepted, manifest.rows.rejected) == (24, {"reward_constant": 6})
     assert {episode.revision for episode in manifest.pinned} == {REVISION}
     assert len(manifest.pinned) == 16
+    pinned = connection.query("SELECT episode_id, revision FROM pinned_revisions ORDER BY ALL", doing="looking")
+    assert pinned.rows() == [(episode.episode_id, episode.revision) for episode in manifest.pinned]
     data = pl.read_parquet(tmp_path / DATA_NAME)
     assert tuple(data.columns) == COLUMNS
     assert data.height == 24
