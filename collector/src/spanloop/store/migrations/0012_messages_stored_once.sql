@@ -47,6 +47,7 @@ CREATE TABLE IF NOT EXISTS legacy_transitions (
 ) ENGINE = ReplacingMergeTree(converted_at)
 ORDER BY (episode_id, revision, step);
 
+-- Small granules: rows of an episode are read through the view, which reads whole granules of wide columns.
 CREATE TABLE IF NOT EXISTS episode_messages (
     episode_id String,
     revision UInt64,
@@ -54,7 +55,8 @@ CREATE TABLE IF NOT EXISTS episode_messages (
     message String COMMENT 'JSON: one canonical message' CODEC(ZSTD(1)),
     converted_at DateTime64(6, 'UTC') DEFAULT now64(6, 'UTC')
 ) ENGINE = ReplacingMergeTree(converted_at)
-ORDER BY (episode_id, revision, number);
+ORDER BY (episode_id, revision, number)
+SETTINGS index_granularity = 256;
 
 CREATE TABLE IF NOT EXISTS transition_rows (
     transition_id String COMMENT 'episode_id, slash, step',
@@ -99,7 +101,8 @@ CREATE TABLE IF NOT EXISTS transition_rows (
     prompt_length UInt32 COMMENT 'number of this step''s prompt tokens',
     converted_at DateTime64(6, 'UTC') DEFAULT now64(6, 'UTC')
 ) ENGINE = ReplacingMergeTree(converted_at)
-ORDER BY (episode_id, revision, step);
+ORDER BY (episode_id, revision, step)
+SETTINGS index_granularity = 256;
 
 -- Revisions with a successor; they are erased after a while, unless a dataset names them (spanloop.pipeline.replaced_revisions).
 CREATE TABLE IF NOT EXISTS replaced_revisions (
