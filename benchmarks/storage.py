@@ -48,6 +48,7 @@ class Conversation:
     def __init__(self, name: str) -> None:
         self._name = name
         self._random = random.Random(name)
+        self._trace_id = f"{self._random.getrandbits(128):032x}"
         self._messages = [self._message("user")]
         self._tokens = self._ids()
         self._step = 0
@@ -74,13 +75,12 @@ class Conversation:
         }
         span = {
             "Timestamp": started_at,
-            "TraceId": f"{self._random.getrandbits(128):032x}" if self._step == 0 else self._trace_id,
+            "TraceId": self._trace_id,
             "SpanId": f"{self._random.getrandbits(64):016x}",
             "SpanName": "chat",
             "SpanAttributes": attributes,
             "Duration": 500_000_000,
         }
-        self._trace_id = span["TraceId"]
         generation = {
             "generation_id": f"{response_id}/0", "response_id": response_id, "model": "m", "policy_version": "m@v1",
             "prompt_token_ids": self._tokens, "response_token_ids": sampled, "logprobs": [-0.5] * len(sampled),
