@@ -34,8 +34,10 @@ TABLES: Final = (
 START: Final = datetime(2026, 11, 1, tzinfo=UTC)
 SHORT_STEPS: Final = 10
 CONVERSIONS: Final = 50
-MESSAGE_WORDS: Final = 60
-TOKENS: Final = 40
+MESSAGE_WORDS: Final = 20
+TOKENS: Final = 10
+MEMORY_BYTES: Final = 4 << 30
+"""Of a conversion; with the default, the spans of the long episode would be too large to be one episode."""
 BYTES: Final = """
 SELECT sum(data_compressed_bytes) AS bytes FROM system.parts
 WHERE active AND database = currentDatabase() AND table = {table:String}
@@ -114,7 +116,7 @@ def measure(episodes: Mapping[str, int], conversions: int) -> float:
                 ]
                 insert(store, "otel_traces", [span for span, _ in made])
                 insert(store, "generations", [generation for _, generation in made])
-                run(store)
+                run(store, memory_bytes=MEMORY_BYTES)
             erase_replaced(store, grace_s=-60)
             connection = Connection(embedded_address(directory))
             sizes = {table: size_bytes(connection, table) for table in TABLES}
