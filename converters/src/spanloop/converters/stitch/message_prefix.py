@@ -8,16 +8,8 @@ across traces the ids of the answer's tool calls must agree as well, where both 
 from collections.abc import Iterator
 from typing import Final
 
-from ..messages import extend
 from ..spans import Span
 from .base import IsUnique, Key, StitchRule, last_assistant, source
-
-
-def after(span: Span) -> Iterator[bytes]:
-    """The running digest after the call's input and each of its choices."""
-    running = span.input_chain[-1] if span.input_chain else b""
-    for message in span.output:
-        yield extend(running, message)
 
 
 def before(span: Span) -> bytes:
@@ -27,7 +19,7 @@ def before(span: Span) -> bytes:
 
 
 def _produced(span: Span) -> Iterator[Key]:
-    for digest in after(span):
+    for digest in span.output_chain:
         yield (span.service_name, digest)
 
 
@@ -43,7 +35,7 @@ _NO_ID: Final = ""
 
 def _produced_across(span: Span, _: IsUnique) -> Iterator[Key]:
     ids = [call.id for message in span.output for call in message.tool_calls if call.id] or [_NO_ID]
-    for digest in after(span):
+    for digest in span.output_chain:
         for identifier in (_ANY_ID, *ids):
             yield (source(span), digest, identifier)
 

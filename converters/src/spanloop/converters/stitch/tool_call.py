@@ -11,7 +11,7 @@ from typing import Final
 
 from ..spans import Span
 from .base import UNIQUE, IsUnique, Key, StitchRule, answered_ids, last_assistant, opening, source
-from .message_prefix import after, before
+from .message_prefix import before
 
 
 def _emitted(span: Span) -> Iterator[str]:
@@ -23,7 +23,7 @@ def _emitted(span: Span) -> Iterator[str]:
 
 def _emitted_after(span: Span) -> Iterator[Key]:
     identities = list(_emitted(span))
-    for digest in after(span) if identities else ():
+    for digest in span.output_chain if identities else ():
         for identity in identities:
             yield (identity, digest)
 
