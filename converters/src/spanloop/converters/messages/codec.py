@@ -26,7 +26,7 @@ def dump(value: object) -> str:
     return _READABLE.encode(value) if b"null" in data and not _is_finite(value) else data.decode()
 
 
-def parse_json(text: str) -> object:
+def parse_json(text: str | bytes) -> object:
     """The decoded JSON value.
 
     Raises:
@@ -39,7 +39,11 @@ def parse_json(text: str) -> object:
     try:
         return cast("object", json.loads(text))
     except (ValueError, RecursionError) as error:
-        raise MalformedMessagesError(f"not JSON: {error}; got {text[:80]!r}") from error
+        raise MalformedMessagesError(f"not JSON: {error}; got {_shown(text)!r}") from error
+
+
+def _shown(text: str | bytes) -> str:
+    return (text if isinstance(text, str) else text.decode("utf-8", "replace"))[:80]
 
 
 def _is_finite(value: object) -> bool:

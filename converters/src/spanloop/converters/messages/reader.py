@@ -78,7 +78,7 @@ class MessageReader:
         return before
 
     def _new(self, piece: bytes) -> Message:
-        message = self._known[piece] = read_message(parse_json(piece.decode()))
+        message = self._known[piece] = read_message(parse_json(piece))
         if message.finish_reason:
             self._expect(message, piece)
         return message
