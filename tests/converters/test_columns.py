@@ -1,7 +1,6 @@
-"""Attributes in columns: the quick reading of all rows at once says what reading one by one says."""
+"""Attributes in columns: what a row says does not depend on the rows that are read with it."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -12,12 +11,10 @@ from polars.testing import assert_frame_equal
 
 from spanloop.converters import canonical, frames
 from spanloop.converters.attributes import Attributes
-from spanloop.converters.dialects import DIALECTS, RowDialect, column_of
+from spanloop.converters.dialects import DIALECTS, Dialect, column_of
 from spanloop.converters.messages import Facts, MessageReader, chain, read_message
 
 from .converters_recordings import OWN, load, span_frame
-
-ONE_BY_ONE = tuple(replace(d, spread=None, lists={}) if isinstance(d, RowDialect) else d for d in DIALECTS)
 
 PATHS = ".role .content .finish_reason .tool_calls.0.name .tool_calls.0.arguments .tool_call_id .0 .parameters .name ."
 FLATTENED = ".message.role .message.content .message.tool_calls.0.tool_call.function.name .message.tool_call_id"
@@ -77,24 +74,22 @@ def spans(attributes: list[list[tuple[str, str | None]]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=frames.SPANS)
 
 
-def both(frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> tuple[pl.DataFrame, pl.DataFrame]:
-    at_once = canonical.canonical_columns(frame)
-    with monkeypatch.context() as patch:
-        patch.setattr(canonical, "DIALECTS", ONE_BY_ONE)
-        return at_once, canonical.canonical_columns(frame)
+def one_by_one(frame: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat(canonical.canonical_columns(frame[row : row + 1]) for row in range(frame.height))
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(SPAN, max_size=6))
-def test_all_at_once_is_one_by_one(attributes: list[list[tuple[str, str | None]]]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        assert_frame_equal(*both(spans(attributes), patch))
+@given(st.lists(SPAN, min_size=1, max_size=6))
+def test_rows_are_read_as_each_is_alone(attributes: list[list[tuple[str, str | None]]]) -> None:
+    whole = spans(attributes)
+    assert_frame_equal(canonical.canonical_columns(whole), one_by_one(whole))
 
 
-def test_all_at_once_is_one_by_one_in_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_rows_are_read_as_each_program_is_alone() -> None:
     recorded = [span_frame(load(path.stem)["spans"]) for path in sorted(OWN.glob("*.json"))]
     assert recorded
-    assert_frame_equal(*both(pl.concat(recorded), monkeypatch))
+    alone = pl.concat(canonical.canonical_columns(frame) for frame in recorded)
+    assert_frame_equal(canonical.canonical_columns(pl.concat(recorded)), alone)
 
 
 def test_a_history_that_grows_is_a_text_that_grows_at_its_end() -> None:
@@ -131,8 +126,6 @@ def test_attributes_keep_their_rows_and_their_order() -> None:
     assert found.column("a").to_list() == ["3", None, None, None]
     assert found.column("b").to_list() == ["2", None, None, None]
     assert found.column("c").to_list() == [None] * 4
-    assert found.repeated.tolist() == [True, False, False, False]
-    assert found.lacking.tolist() == [False, False, False, True]
     texts = list(found.texts(pl.Series([0, 2, 3]).to_numpy()))
     assert texts == [{"a": "3", "b": "2"}, {}, {"b": ""}]
     assert "a" in found
@@ -140,7 +133,7 @@ def test_attributes_keep_their_rows_and_their_order() -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-def test_no_dialect_takes_a_span_for_what_it_lacks(dialect: RowDialect) -> None:
+def test_no_dialect_takes_a_span_for_what_it_lacks(dialect: Dialect) -> None:
     """Dialects of which no attribute is there are not asked: this is why that may be."""
     nothing = spans([[]]).with_columns(
         pl.lit(None, dtype=pl.String).alias(column_of(key)) for key in sorted(dialect.attributes)

@@ -120,8 +120,9 @@ def _tool_call(part: Fields) -> tuple[ToolCall, Fields | None]:
         found = parse_json(arguments)
     except MalformedMessagesError:
         found = None
-    held = cast("Fields", found) if isinstance(found, dict) else None
-    return ToolCall(identity, name, arguments, is_valid=held is not None), held
+    if not isinstance(found, dict):
+        return ToolCall(identity, name, arguments, is_valid=False), None
+    return ToolCall(identity, name, dump(cast("Fields", found)), is_valid=True), cast("Fields", found)
 
 
 def _canonical(arguments: Fields) -> str:

@@ -7,10 +7,12 @@ identity: an id that is unique by construction, or the same service, nearness in
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ..messages import ToolCall
 from ..spans import Span
+
+if TYPE_CHECKING:
+    from ..messages import ToolCall
 
 Key = tuple[str | bytes, ...]
 IsUnique = Callable[[str], bool]
