@@ -43,11 +43,8 @@ class Message(NamedTuple):
 
 def digest(pieces: Iterable[str]) -> bytes:
     """16 bytes that stand for the pieces in their order."""
-    found: list[bytes] = []
-    for piece in pieces:
-        data = piece.encode("utf-8", "surrogatepass")
-        found += (len(data).to_bytes(8, "big"), data)
-    return blake2b(b"".join(found), digest_size=16).digest()
+    told = [piece.encode("utf-8", "surrogatepass") for piece in pieces]
+    return blake2b(b"".join([len(data).to_bytes(8, "big") + data for data in told]), digest_size=16).digest()
 
 
 def chain(messages: Iterable[Message], running: bytes = b"") -> tuple[bytes, ...]:

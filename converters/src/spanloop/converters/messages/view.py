@@ -82,16 +82,11 @@ def _view(fields: Fields, role: str, parts: list[object]) -> Message:
             seen.append(_SORTED.encode(found))
     text = texts[0] if len(texts) == 1 else "".join(texts)
     seen.append(f"text:{text.strip()}")
-    return Message(
-        role,
-        text,
-        tuple(calls),
-        tuple(responses),
-        _text(fields.get("finish_reason")),
-        dump(fields),
-        digest(seen),
-        _is_redacted(text) or any(_is_redacted(response.content) for response in responses),
-    )
+    whole = dump(fields)
+    is_redacted = "REDACTED" in whole and any(map(_is_redacted, (text, *(response.content for response in responses))))
+    reason = fields.get("finish_reason")
+    told = (tuple(calls), tuple(responses), _text(reason) if reason else "", whole, digest(seen), is_redacted)
+    return Message(role, text, *told)
 
 
 def _replaced(fields: Fields, parts: list[object], position: int, part: Fields) -> tuple[list[object], Fields]:
@@ -136,4 +131,4 @@ def _canonical(arguments: Fields) -> str:
 
 
 def _is_redacted(text: str) -> bool:
-    return "REDACTED" in text and any(marker in text for marker in REDACTED_MARKERS)
+    return any(marker in text for marker in REDACTED_MARKERS)
