@@ -175,8 +175,8 @@ TOOL_FAILURES = {
             "Une erreur inattendue s'est produite lors de l'exécution de l'outil",
             "工具执行时发生异常",
             "ツールの実行中に予期しないエラーが発生しました",
-            "NullPointerException: Cannot invoke \"Fare.price()\" because \"fare\" is null",
-            'Traceback (most recent call last):\n  File "tool.py", line 3, in run\nKeyError: \'precio\'',
+            'NullPointerException: Cannot invoke "Fare.price()" because "fare" is null',
+            "Traceback (most recent call last):\n  File \"tool.py\", line 3, in run\nKeyError: 'precio'",
         ),
     ),
 }

@@ -236,7 +236,9 @@ def _spelled(rows: pl.DataFrame, told: Mapping[str, pl.Expr]) -> pl.DataFrame:
             own = pl.col(column_of(key)).fill_null("")
             chosen[name] = pl.when(own != "").then(own).otherwise(chosen[name]) if name in chosen else own
     if status := status_columns(rows.columns, column_of("")):
-        is_told = (chosen["error_type"] != "") | ~pl.col("StatusCode").fill_null("").str.to_lowercase().str.ends_with("error")
+        is_told = (chosen["error_type"] != "") | ~pl.col("StatusCode").fill_null("").str.to_lowercase().str.ends_with(
+            "error"
+        )
         chosen["error_type"] = pl.when(is_told).then(chosen["error_type"]).otherwise(error_status(status))
     return rows.select(
         "_row",

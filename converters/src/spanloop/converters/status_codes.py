@@ -44,7 +44,7 @@ def class_of_status(code: str) -> str:
 def is_error_status(value: object) -> bool:
     """Whether a value is the number of an HTTP status of failure."""
     number = int(value) if isinstance(value, str) and len(value) == _DIGITS and value.isdecimal() else value
-    return isinstance(number, int) and 400 <= number < 600  # noqa: PLR2004 - the range of HTTP's errors
+    return isinstance(number, int) and 400 <= number < 600
 
 
 def error_objects(found: object) -> Iterator[dict[str, object]]:
