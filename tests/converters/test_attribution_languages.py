@@ -87,3 +87,21 @@ def test_an_error_object_shows_the_class(content: str, error_class: str, owner: 
 
 def test_kinds_have_a_text_in_at_least_four_languages() -> None:
     assert all(isinstance(kind, Kind) and len(kind.texts) > 4 for kind in TOOL_FAILURES.values())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I could not look that up, the weather service is currently unavailable.",
+        "Der Wetterdienst ist derzeit leider nicht verfügbar.",
+        "Lo siento, el servicio no está disponible en este momento.",
+        "Désolé, le délai d'attente du service a été dépassé.",
+        "抱歉,天气服务请求超时。",
+    ],
+)
+def test_an_outage_that_only_the_answer_reports_blames_nobody_and_trains_nobody(answer: str) -> None:
+    converted = told("{}", last=answer)
+    assert [owner for _, owner in verdicts(converted)] in (["unknown"], ["tool"])
+    converted = told("see attachment 3", last=answer)
+    assert [owner for _, owner in verdicts(converted)] == ["unknown"]
+    assert set(converted.transitions["untrainable_reason"]) == {"unattributed_failure"}

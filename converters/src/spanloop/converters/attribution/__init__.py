@@ -33,7 +33,7 @@ from .broken_output import FILTERED_OUTPUT, INCOMPLETE_STREAM, MALFORMED_OUTPUT,
 from .causes import deciding_chain, decisive, with_chains
 from .corrected_arguments import CORRECTED_ARGUMENTS
 from .crash import CRASH
-from .ending import DECLINED, STOPPED, WRONG_ANSWER
+from .ending import DECLINED, REPORTED_FAILURE, STOPPED, WRONG_ANSWER
 from .failed_request import FAILED_REQUEST
 from .failure import Failure
 from .failure_dedup import deduplicated, in_words_from_above, nearest_above
@@ -63,7 +63,16 @@ RULES: Final = Rules(
         UNANSWERED,
     ),
     episodes=(LOOP, CRASH),
-    endings=(REPEATED_ACTIONS, STOPPED, DECLINED, POOR_RESULT, INVENTED_DATA, TEAM_ANSWER, WRONG_ANSWER),
+    endings=(
+        REPEATED_ACTIONS,
+        STOPPED,
+        DECLINED,
+        POOR_RESULT,
+        INVENTED_DATA,
+        REPORTED_FAILURE,
+        TEAM_ANSWER,
+        WRONG_ANSWER,
+    ),
 )
 """In order of precedence. A rule of your own: ``RULES._replace(tool_calls=(MINE, *RULES.tool_calls))``."""
 
