@@ -20,6 +20,7 @@ from .attributes import Attributes, Mask
 from .chat_forms import Fields
 from .dialects import ASKED, CANONICAL, DIALECTS, Dialect, RawSpan, column_of, keys_of, lists_of, of_keys
 from .messages import dump
+from .status_codes import STATUS_ATTRIBUTES, error_status, status_columns
 
 _COMMON: Final = {
     "error_type": names.ERROR_TYPE,
@@ -69,7 +70,7 @@ def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
         frame: The columns of ``frames.SPANS``.
         attributes: Of ``frame``.
     """
-    keys = {key for dialect in DIALECTS for key in dialect.attributes} | {*_COMMON.values()}
+    keys = {key for dialect in DIALECTS for key in dialect.attributes} | {*_COMMON.values(), *STATUS_ATTRIBUTES}
     wide = (
         frame.drop("SpanAttributes")
         .with_row_index("_row")
@@ -198,6 +199,11 @@ def _spelled(rows: pl.DataFrame, told: Mapping[str, pl.Expr]) -> pl.DataFrame:
         if column_of(key) in rows.columns:
             own = pl.col(column_of(key)).fill_null("")
             chosen[name] = pl.when(own != "").then(own).otherwise(chosen[name]) if name in chosen else own
+    if status := status_columns(rows.columns, column_of("")):
+        is_told = (chosen["error_type"] != "") | ~pl.col("StatusCode").fill_null("").str.to_lowercase().str.ends_with(
+            "error"
+        )
+        chosen["error_type"] = pl.when(is_told).then(chosen["error_type"]).otherwise(error_status(status))
     return rows.select(
         "_row",
         *(name for name in frames.SPANS if name not in {"SpanAttributes", "Events.Name", "Events.Attributes"}),
