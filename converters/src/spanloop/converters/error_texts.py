@@ -8,7 +8,7 @@ request, the server), at the beginning of the text. That nothing was found is an
 import re
 from typing import Final, NamedTuple, cast
 
-from .failure_patterns import MOST_TEXT, failure_pattern, failure_patterns, first_letters
+from .failure_patterns import failure_pattern, failure_patterns, first_letters
 from .messages import MalformedMessagesError, dump, parse_json
 from .status_codes import STATUS_KEYS, is_error_status
 
@@ -21,12 +21,6 @@ ERROR_TEXTS: Final = failure_patterns("tool_error")
 _LANGUAGES: Final = failure_patterns("language")
 _SHORT: Final = 400
 """Characters: a longer answer in another language tells of other things than an error."""
-
-_ANY_ERROR: Final = re.compile(
-    "|".join(f"(?{'i' if rule.regex.flags & re.IGNORECASE else ''}:{rule.regex.pattern})" for rule in ERROR_TEXTS),
-    re.ASCII,
-)
-"""All of them in one: most answers tell of none."""
 
 _HEAD: Final = 160
 """Characters from the start of an answer within which a sign of an error stands."""
@@ -71,10 +65,11 @@ def error_in_text(content: str) -> Verdict | None:
     head = stripped[:_HEAD].lower()
     starts = [word[:4] for word in head.split()]
     has_sign = head[:1] in _DIGITS_OF_STATUS or any(sign in head for sign in _SIGN_TEXTS)
-    if (has_sign or not _SIGN_STARTS.isdisjoint(starts)) and _ANY_ERROR.match(stripped, 0, MOST_TEXT) is not None:
-        rule = next(rule for rule in ERROR_TEXTS if rule.match(stripped))
-        found = _TYPE_IN_TEXT.search(content[:2_000])
-        return Verdict(rule.name, found.group(1) if found else "", rule.confidence)
+    if has_sign or not _SIGN_STARTS.isdisjoint(starts):
+        rule = next((rule for rule in ERROR_TEXTS if rule.match(stripped)), None)
+        if rule is not None:
+            found = _TYPE_IN_TEXT.search(content[:2_000])
+            return Verdict(rule.name, found.group(1) if found else "", rule.confidence)
     if len(stripped) > _SHORT or not (
         any(sign in head for sign in _LANGUAGE_SIGNS)
         or not _LANGUAGE_STARTS.isdisjoint(starts)
