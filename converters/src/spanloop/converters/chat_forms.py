@@ -199,6 +199,8 @@ _NOISE: Final = frozenset(
 )
 """What a chat API says about a message beside its content: nothing that a model is shown."""
 
+_NOT_EXTRA: Final = _CONTENT_KEYS | _NOISE
+
 
 def _from_content(role: str, fields: Fields) -> Fields:
     content = next((fields[key] for key in ("content", "contents", "blocks", "_content") if key in fields), None)
@@ -210,11 +212,7 @@ def _from_content(role: str, fields: Fields) -> Fields:
         refusal = fields.get("refusal")
         if isinstance(refusal, str) and refusal:
             found.append({"type": "refusal", "content": refusal})
-    extra = {
-        key: value
-        for key, value in fields.items()
-        if key not in _CONTENT_KEYS | _NOISE and value not in (None, "", [], {})
-    }
+    extra = {key: value for key, value in fields.items() if key not in _NOT_EXTRA and value not in (None, "", [], {})}
     return {"role": _role_of_parts(role, found), "parts": found, **extra}
 
 

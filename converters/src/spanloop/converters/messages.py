@@ -12,11 +12,14 @@ from hashlib import blake2b
 from json.encoder import encode_basestring_ascii
 from typing import Final, NamedTuple, cast
 
+import msgspec
+
 from . import chat_forms, usual
 from .turns import Course
 
 REDACTED_MARKERS: Final = ("__REDACTED__", "[REDACTED]", "<REDACTED>")
 _DECODER: Final = json.JSONDecoder()
+_DECODER_OF_VALUES: Final = msgspec.json.Decoder()
 _READABLE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ESCAPED: Final = json.JSONEncoder(separators=(",", ":"))
 _SORTED: Final = json.JSONEncoder(sort_keys=True)
@@ -72,12 +75,16 @@ def dump(value: object) -> str:
     return text
 
 
-def parse_json(text: str) -> object:
+def parse_json(text: str | bytes) -> object:
     """The decoded JSON value.
 
     Raises:
         MalformedMessagesError: When ``text`` is not JSON, or is nested deeper than the decoder goes.
     """
+    try:
+        return cast("object", _DECODER_OF_VALUES.decode(text))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        pass  # Numbers out of range, lone surrogates and greater depths are Python's to read.
     try:
         return cast("object", json.loads(text))
     except (ValueError, RecursionError) as error:

@@ -17,7 +17,6 @@ from . import frames
 from .attributes import Attributes
 from .canonical import MARK, by_dialect
 from .chat_forms import tool_definitions
-from .dialects import COUNTED
 from .finish_reasons import TOOL_CALL, canonical_finish_reason
 from .messages import (
     Conversation,
@@ -47,8 +46,6 @@ class Normalised(NamedTuple):
 
     told: pl.DataFrame
     rejected: list[Rejected]
-    entries: pl.DataFrame
-    """What the columns ``dialects.COUNTED`` of ``told`` count."""
 
 
 def normalise(
@@ -76,8 +73,7 @@ def normalise(
         Rejected(trace_id, span_id, "duplicate_span", "delivered more than once; the first delivery counts")
         for trace_id, span_id in duplicates.iter_rows()
     ]
-    found = by_dialect(unique, attributes)
-    canonical = found.rows.drop("_row")
+    canonical = by_dialect(unique, attributes).drop("_row")
     is_foreign = pl.col(MARK).is_not_null()
     foreign = canonical.filter(is_foreign).select("TraceId", "SpanId", "ScopeName", MARK)
     rejected += [
@@ -91,7 +87,7 @@ def normalise(
     ]
     places = canonical.select(pl.arg_sort_by("Timestamp", "TraceId", "SpanId")).to_series()
     ordered = canonical if places.is_sorted() else canonical.rechunk()[places]
-    return Normalised(_told(ordered.filter(~is_foreign) if len(foreign) else ordered), rejected, found.entries)
+    return Normalised(_told(ordered.filter(~is_foreign) if len(foreign) else ordered), rejected)
 
 
 def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -124,7 +120,7 @@ def _told(frame: pl.DataFrame) -> pl.DataFrame:
         pl.col(_SAMPLING).fill_null("").replace({"null": "", "None": ""}),
         pl.col("Timestamp", "IngestedAt").cast(pl.Int64),
         pl.col("DroppedAttributesCount").fill_null(0),
-        pl.col("event_names", "event_attributes", *COUNTED),
+        pl.col("event_names", "event_attributes"),
         _duration().alias("Duration"),
         (_is_marked_failed() & ~_worked()).alias("is_error"),
         (pl.col("is_streaming").fill_null("").str.to_lowercase() == "true").alias("streams"),
@@ -137,7 +133,7 @@ def read_spans(told: pl.DataFrame) -> list[Span]:
     """Spans out of ``Normalised.told``: column by column, and row by row only what has content to be read."""
     if told.is_empty():
         return []
-    columns: dict[str, list[Any]] = {name: told[name].to_list() for name in told.columns if name not in COUNTED}
+    columns: dict[str, list[Any]] = {name: told[name].to_list() for name in told.columns}
     kinds = [_KINDS[kind] for kind in columns["kind"]]
     seen, chains, said, tools, problems = zip(*_contents(columns, kinds), strict=True)
     answers = [open_answer(text) if text else _NO_ANSWER for text in columns["tool_result"]]

@@ -4,31 +4,30 @@ from typing import Final
 
 from .agentscope import AGENTSCOPE
 from .autogen import AUTOGEN
-from .base import CANONICAL, COUNTED, Dialect, attr, column_of
+from .base import BODY, CANONICAL, Dialect, IndexedList, RawSpan, attr, column_of
 from .claude_code import CLAUDE_CODE
 from .decorated import DECORATED
+from .indexed_attributes import keys_of, lists_of
 from .laminar import LAMINAR
-from .legacy import ASKED
-from .legacy_columns import LEGACY
+from .legacy import ASKED, LEGACY
 from .litellm import LITELLM
 from .llama_index import LLAMA_INDEX
 from .logfire import LOGFIRE, LOGFIRE_STREAM
 from .mastra import MASTRA
 from .monocle import MONOCLE
 from .neatlogs import NEATLOGS
-from .numbered import ENTRIES, Numbered, listed
 from .openai_agents import OPENAI_AGENTS
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
 from .other_names import OTHER_NAMES, SERVER
-from .rows import BODY, RawSpan, RowDialect, Spread
+from .rows import of_keys
 from .traceai import TRACEAI
 from .uneven import UNEVEN
 from .vercel_ai import VERCEL_AI
 from .wrapped import WRAPPED
 
-DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
+DIALECTS: Final[tuple[Dialect, ...]] = (
     OPENINFERENCE,
     TRACEAI,
     LAMINAR,
@@ -59,15 +58,13 @@ __all__ = [
     "ASKED",
     "BODY",
     "CANONICAL",
-    "COUNTED",
     "DIALECTS",
-    "ENTRIES",
     "Dialect",
-    "Numbered",
+    "IndexedList",
     "RawSpan",
-    "RowDialect",
-    "Spread",
     "attr",
     "column_of",
-    "listed",
+    "keys_of",
+    "lists_of",
+    "of_keys",
 ]

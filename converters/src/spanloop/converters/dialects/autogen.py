@@ -15,7 +15,6 @@ _TEAM: Final = r"\(([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 
 AUTOGEN: Final = Dialect(
     name="autogen",
-    attributes=frozenset({_DESTINATION}),
     matches=attr(_DESTINATION).is_not_null() & pl.col("SpanName").str.starts_with("autogen "),
     columns={
         "kind": pl.lit(SpanKind.OTHER.value),
