@@ -39,6 +39,8 @@ ROLES: Final = {
 }
 """Role names and message types, in lower case, that stand for one of OpenTelemetry's four roles."""
 
+_ROLE_AND_CONTENT: Final = {"role", "content"}
+_SPEAKERS: Final = ("system", "user", "assistant")
 _KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 _TEXT_TYPES: Final = frozenset({"input_text", "output_text"})
 _CALL_TYPES: Final = frozenset({"tool_use", "tool-call", "function_call", "functionCall", "toolUse", "toolCall"})
@@ -129,7 +131,10 @@ def message(item: object, role: str = "user") -> Fields:
     """One canonical message: ``role``, ``parts``, and whatever else the message carried."""
     if not isinstance(item, dict):
         return {"role": role, "parts": [part(item)]}
-    fields = opened(cast("Fields", item))
+    fields = cast("Fields", item)
+    if fields.keys() == _ROLE_AND_CONTENT and fields["role"] in _SPEAKERS and type(fields["content"]) is str:
+        return {"role": fields["role"], "parts": parts(fields["content"])}
+    fields = opened(fields)
     kind = str(fields.get("type") or "")
     own = fields.get("role")
     name = own if isinstance(own, str) and own else _role_of_type(kind, role)
@@ -407,9 +412,8 @@ def split_answers(found: Iterable[Fields]) -> list[Fields]:
     """Messages whose calls and answers stand in one assistant message, taken apart; empty ones are left out."""
     split: list[Fields] = []
     for item in found:
-        own = item.get("parts")
-        pieces = cast("list[object]", own) if isinstance(own, list) else []
-        if item.get("role") != "assistant":
+        pieces = as_list(item.get("parts"))
+        if item.get("role") != "assistant" or (pieces and not any(map(_is_response, pieces))):
             split.append(item)
             continue
         rest = {key: value for key, value in item.items() if key not in {"role", "parts"}}
