@@ -104,7 +104,7 @@ def test_a_history_that_grows_is_a_text_that_grows_at_its_end() -> None:
     assert second.startswith(first.removesuffix("]"))
 
 
-LISTS = IndexedList(("messages", "older"), dict)
+INDEXED = IndexedList(("messages", "older"), dict)
 
 
 @pytest.mark.parametrize(
@@ -123,14 +123,14 @@ LISTS = IndexedList(("messages", "older"), dict)
 )
 def test_entries_of_indexed_attributes(attributes: list[tuple[str, str | None]], entries: list[object]) -> None:
     frame = spans([[("messages.0.b", "x")], attributes, [("older.0.b", "y")]])
-    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), LISTS)
+    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), INDEXED)
     assert found is not None
     assert found.of(1) == entries
 
 
 def test_gaps_in_indexed_attributes_are_known() -> None:
     frame = spans([[("messages.0.a", "x"), ("messages.2.a", "x")], [("messages.0.a", "x")], [("messages.7.a", "x")]])
-    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), LISTS)
+    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), INDEXED)
     assert found is not None
     assert found.is_gapless.tolist() == [False, True, False]
     assert len(found.read) == 1, "a distinct entry is read once"

@@ -1,7 +1,14 @@
-"""Dialects: how each family of instrumentors spells its spans. One module each, one line in the registry."""
+"""Dialects: how each family of instrumentors writes its spans. One module each, one line in the registry.
 
+An installed package adds a dialect with an entry point in the group ``spanloop.dialects``.
+"""
+
+from functools import cache
 from typing import Final
 
+from spanloop.semconv.errors import ConfigurationError
+
+from ..extensions import offered_extensions
 from .agentscope import AGENTSCOPE
 from .autogen import AUTOGEN
 from .base import BODY, CANONICAL, Dialect, IndexedList, RawSpan, attr, column_of
@@ -54,6 +61,26 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
 )
 """In order of precedence: what says more about where a span comes from comes first."""
 
+GROUP: Final = "spanloop.dialects"
+
+
+@cache
+def registered_dialects() -> tuple[Dialect, ...]:
+    """The dialects of installed packages, which come first, and the built-in ones.
+
+    Raises:
+        ConfigurationError: An entry point cannot be imported, or is no dialect.
+    """
+    offered = offered_extensions(group=GROUP, what="dialect")
+    for found in offered:
+        if not isinstance(found, Dialect):
+            raise ConfigurationError(
+                f"An entry point of group {GROUP} is {found!r}; expected a Dialect.",
+                next_step="Point it at an instance of spanloop.converters.dialects.Dialect.",
+            )
+    return (*(found for found in offered if isinstance(found, Dialect)), *DIALECTS)
+
+
 __all__ = [
     "ASKED",
     "BODY",
@@ -67,4 +94,5 @@ __all__ = [
     "keys_of",
     "lists_of",
     "of_keys",
+    "registered_dialects",
 ]
