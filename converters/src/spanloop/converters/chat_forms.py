@@ -152,8 +152,11 @@ def _from_parts(role: str, fields: Fields) -> Fields:
     identity = fields.get("tool_call_id")
     if role == "tool" and identity and not any(_is_response(item) for item in found):
         found = _responses(fields["parts"], identity, fields)
-    rest = {key: fields[key] for key in fields if key not in {"role", "parts", "tool_calls", "tool_call_id"}}
+    rest = {key: fields[key] for key in fields if key not in _BESIDE_PARTS}
     return {"role": _role_of_parts(role, found), "parts": found, **rest}
+
+
+_BESIDE_PARTS: Final = frozenset({"role", "parts", "tool_calls", "tool_call_id", "function_call", "invalid_tool_calls"})
 
 
 def opened(fields: Fields) -> Fields:
@@ -250,7 +253,10 @@ def _calls(fields: Mapping[str, object]) -> list[object]:
         found += [tool_call(call) for call in cast("list[object]", calls)]
     elif isinstance(fields.get("function_call"), dict):
         found.append(tool_call(fields["function_call"]))
-    return found
+    # LangChain lists calls whose arguments are no JSON apart from the others.
+    known = {as_fields(call).get("id") for call in found}
+    invalid = [tool_call(call) for call in as_list(fields.get("invalid_tool_calls"))]
+    return [*found, *(call for call in invalid if as_fields(call).get("id") not in known)]
 
 
 def parts(content: object) -> list[object]:

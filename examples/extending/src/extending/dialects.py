@@ -27,5 +27,4 @@ ACME = Dialect(
         "tool_name": ("acme.tool",),
     },
     read=read,
-    calls=("SpanAttributes['acme.kind'] = 'model'",),
 )

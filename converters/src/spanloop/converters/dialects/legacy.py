@@ -142,6 +142,7 @@ def _content(span: RawSpan) -> dict[str, str]:
         _flat(span.lists.get("said", ()), "assistant")
         or _event_outputs(events)
         or _whole(attributes, "gen_ai.completion", "assistant")
+        or response_messages(_entity(attributes, "output"))
     )
     response = fields_of(attributes.get("response", "")) if EVENTS in attributes else {}
     seen = columns.get("input_messages") or _seen_text(span.lists.get("seen", ()))
@@ -150,6 +151,7 @@ def _content(span: RawSpan) -> dict[str, str]:
             _flat(span.lists.get("seen", ()), "user")
             or _event_inputs(events)
             or _whole(attributes, "gen_ai.prompt", "user")
+            or request_messages(_entity(attributes, "input"))
         )
         if not said and response:
             listed, said = _without_answer(listed)
@@ -173,6 +175,12 @@ def _content(span: RawSpan) -> dict[str, str]:
             if not found.get(column) and not columns.get(column) and detail.get(SOURCES[column]):
                 found[column] = as_text(detail[SOURCES[column]])
     return found
+
+
+def _entity(attributes: Mapping[str, str], end: str) -> object:
+    """What traceloop's decorators and callbacks wrote of a call: its request or response, as an object."""
+    fields = fields_of(attributes.get(f"traceloop.entity.{end}", ""))
+    return fields.get(f"{end}s", cast("object", fields)) or None
 
 
 class _Entry(NamedTuple):
@@ -283,9 +291,9 @@ def _with_thoughts(found: Sequence[Fields]) -> list[Fields]:
 def flat_message(fields: Fields, role: str) -> Fields:
     """One message out of the nested object that its numbered attributes make."""
     content = fields.get("content")
-    if isinstance(fields.get("tool_calls"), str):
-        # Respan writes them as one JSON attribute.
-        fields = {**fields, "tool_calls": decoded(as_text(fields["tool_calls"]))}
+    # Respan writes tool calls as one JSON attribute, others the parts.
+    whole = {key: decoded(as_text(fields[key])) for key in ("tool_calls", "parts") if isinstance(fields.get(key), str)}
+    fields = {key: value for key, value in (fields | whole).items() if key != "parts" or as_list(value)}
     if fields.get("role") == "assistant" and fields.get("tool_call_id"):
         asked = as_fields(decoded(as_text(content)))
         if "name" in asked and "arguments" in asked:

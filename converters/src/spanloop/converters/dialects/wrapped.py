@@ -242,11 +242,11 @@ AGENTOPS: Final = Family(
     name="agentops",
     kind="agentops.span.kind",
     kinds={"tool": _TOOL, "agent": _AGENT},
-    input=("agentops.tool.input",),
-    output=("agentops.tool.output",),
+    input=("agentops.tool.input", "agentops.entity.input"),
+    output=("agentops.tool.output", "agentops.entity.output"),
     columns={
-        "tool_name": ("agentops.tool.name", "operation.name"),
-        "agent_name": ("agentops.agent.name", "agent.name"),
+        "tool_name": ("agentops.tool.name", "operation.name", "agentops.entity.name"),
+        "agent_name": ("agentops.agent.name", "agent.name", "agentops.entity.name"),
     },
     agent=lambda span: span.attributes.get("operation.name", "") or span.name.removesuffix(".agent"),
 )
@@ -337,7 +337,9 @@ _MATCHES: Final = (
     ),
     (
         AGENTOPS,
-        attr(AGENTOPS.kind).is_not_null() & attr("gen_ai.request.type").is_null(),
+        attr(AGENTOPS.kind).is_not_null()
+        & attr("gen_ai.request.type").is_null()
+        & attr(names.GEN_AI_REQUEST_MODEL).is_null(),
     ),
     (JUDGMENT, attr(JUDGMENT.kind).is_not_null()),
     (CONFIDENT, attr(CONFIDENT.kind).is_not_null() & _has_content(CONFIDENT)),
