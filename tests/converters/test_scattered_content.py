@@ -1,6 +1,7 @@
 """Content that a span has in another place than its dialect's usual one is read before it counts as missing."""
 
 import json
+from typing import Any
 
 from .converters_world import World, trace_id
 
@@ -10,7 +11,7 @@ CALL = {"gen_ai.request.model": "tiny", "llm.request.type": "chat"}
 
 def test_a_list_of_invalid_tool_calls_is_what_the_model_asked_for() -> None:
     world = World()
-    said = {"content": "", "type": "ai", "tool_calls": [{"id": "a", "name": "search", "args": {}}]}
+    said: dict[str, Any] = {"content": "", "type": "ai", "tool_calls": [{"id": "a", "name": "search", "args": {}}]}
     said["invalid_tool_calls"] = [{"id": "b", "name": "search", "args": '{"q": ', "error": "no JSON"}]
     attributes = {
         "gen_ai.operation.name": "chat",
@@ -46,7 +47,7 @@ def test_an_indexed_function_call_beside_empty_parts_is_a_tool_call() -> None:
 
 def test_messages_in_a_frameworks_entity_attributes_are_a_calls() -> None:
     world = World()
-    asked = {"inputs": {"messages": [[{"role": "user", "content": "Hi"}]]}, "tags": []}
+    asked: dict[str, Any] = {"inputs": {"messages": [[{"role": "user", "content": "Hi"}]]}, "tags": []}
     message = {"lc": 1, "id": ["AIMessage"], "kwargs": {"content": "", "tool_calls": [{"id": "a", "name": "search"}]}}
     answered = {"outputs": {"generations": [[{"text": "", "message": message}]]}, "kwargs": {}}
     entity = {"traceloop.entity.input": json.dumps(asked), "traceloop.entity.output": json.dumps(answered)}

@@ -37,7 +37,8 @@ _COLUMNS: Final = {
 def read(span: RawSpan) -> dict[str, str]:
     """The canonical columns of one model call."""
     seen, said, calls, tools = (span.lists.get(name, ()) for name in _LISTS)
-    answers = [*said[:1], *([] if said else [{}])]
+    nothing: Fields = {}
+    answers: list[Fields] = [*said[:1]] or [nothing]
     asked: list[object] = [tool_call(call) for call in calls if call.get("choice_index", "0") == "0"]
     told = [_with_calls(message(item, "assistant"), asked) for item in answers]
     told = [item for item in told if item["parts"]]

@@ -271,9 +271,14 @@ def _tool(span: RawSpan) -> dict[str, str]:
 
 _VERCEL: Final = "ai.operationId"
 
+
+def _said_entry(fields: Fields) -> Fields:
+    return _flattened(fields, "assistant")
+
+
 LISTS: Final = {
     "seen": IndexedList(("llm.input_messages",), _entry),
-    "said": IndexedList(("llm.output_messages",), lambda fields: _flattened(fields, "assistant")),
+    "said": IndexedList(("llm.output_messages",), _said_entry),
     "tools": IndexedList(("llm.tools",), _offered),
     "functions": FUNCTIONS,
 }
