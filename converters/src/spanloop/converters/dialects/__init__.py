@@ -9,27 +9,27 @@ from typing import Final
 from spanloop.semconv.errors import ConfigurationError
 
 from ..extensions import offered_extensions
-from .agentscope import AGENTSCOPE
-from .autogen import AUTOGEN
 from .base import BODY, CANONICAL, Dialect, IndexedList, RawSpan, attr, column_of
-from .claude_code import CLAUDE_CODE
-from .decorated import DECORATED
+from .contrib.agentscope import AGENTSCOPE
+from .contrib.autogen import AUTOGEN
+from .contrib.claude_code import CLAUDE_CODE
+from .contrib.decorated import DECORATED
+from .contrib.laminar import LAMINAR
+from .contrib.litellm import LITELLM
+from .contrib.llama_index import LLAMA_INDEX
+from .contrib.mastra import MASTRA
+from .contrib.monocle import MONOCLE
+from .contrib.neatlogs import NEATLOGS
+from .contrib.other_names import OTHER_NAMES, SERVER
+from .contrib.traceai import TRACEAI
 from .indexed_attributes import keys_of, lists_of
-from .laminar import LAMINAR
 from .legacy import ASKED, LEGACY
-from .litellm import LITELLM
-from .llama_index import LLAMA_INDEX
 from .logfire import LOGFIRE, LOGFIRE_STREAM
-from .mastra import MASTRA
-from .monocle import MONOCLE
-from .neatlogs import NEATLOGS
 from .openai_agents import OPENAI_AGENTS
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
-from .other_names import OTHER_NAMES, SERVER
 from .rows import of_keys
-from .traceai import TRACEAI
 from .uneven import UNEVEN
 from .vercel_ai import VERCEL_AI
 from .wrapped import WRAPPED

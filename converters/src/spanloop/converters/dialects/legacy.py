@@ -27,9 +27,9 @@ from ..chat_forms import (
 from ..messages import dump
 from ..spans import SpanKind
 from .base import Dialect, IndexedList, RawSpan, attr
-from .exchange import request_messages, request_tools, response_columns, response_messages
 from .legacy_events import event_inputs, event_message, event_outputs, listed_events, payload_of
 from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES, sources
+from .provider_payloads import request_messages, request_tools, response_columns, response_messages
 from .rows import as_text, decoded, fields_of, first, is_set, known, of_keys, parameters
 
 PROMPTS: Final = ("gen_ai.prompt", "llm.prompts")

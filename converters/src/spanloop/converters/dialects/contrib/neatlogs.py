@@ -11,12 +11,12 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_list, message, tool_call
-from ..messages import dump
-from ..spans import SpanKind
-from .base import Dialect, IndexedList, RawSpan, attr
-from .legacy import flat_message, tool_definition
-from .rows import known
+from ...chat_forms import Fields, as_list, message, tool_call
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, IndexedList, RawSpan, attr
+from ..legacy import flat_message, tool_definition
+from ..rows import known
 
 _KIND: Final = "neatlogs.span.kind"
 _PREFIX: Final = "neatlogs.llm."
