@@ -1,8 +1,9 @@
-"""Attributes in columns: what a row says does not depend on the rows that are read with it."""
+"""Attributes in columns: what is read of a row does not depend on the rows beside it."""
 
 import json
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -11,10 +12,8 @@ from polars.testing import assert_frame_equal
 
 from spanloop.converters import canonical, frames
 from spanloop.converters.attributes import Attributes
-from spanloop.converters.dialects import DIALECTS, Dialect, column_of
+from spanloop.converters.dialects import DIALECTS, Dialect, IndexedList, column_of, lists_of
 from spanloop.converters.messages import Facts, MessageReader, chain, read_message
-
-from .converters_recordings import OWN, load, span_frame
 
 PATHS = ".role .content .finish_reason .tool_calls.0.name .tool_calls.0.arguments .tool_call_id .0 .parameters .name ."
 FLATTENED = ".message.role .message.content .message.tool_calls.0.tool_call.function.name .message.tool_call_id"
@@ -75,21 +74,14 @@ def spans(attributes: list[list[tuple[str, str | None]]]) -> pl.DataFrame:
 
 
 def one_by_one(frame: pl.DataFrame) -> pl.DataFrame:
-    return pl.concat(canonical.canonical_columns(frame[row : row + 1]) for row in range(frame.height))
+    return pl.concat(canonical.canonical_columns(frame[number]) for number in range(frame.height))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(SPAN, min_size=1, max_size=6))
-def test_rows_are_read_as_each_is_alone(attributes: list[list[tuple[str, str | None]]]) -> None:
-    whole = spans(attributes)
-    assert_frame_equal(canonical.canonical_columns(whole), one_by_one(whole))
-
-
-def test_recorded_rows_are_read_as_each_program_is_alone() -> None:
-    recorded = [span_frame(load(path.stem)["spans"]) for path in sorted(OWN.glob("*.json"))]
-    assert recorded
-    alone = pl.concat(canonical.canonical_columns(frame) for frame in recorded)
-    assert_frame_equal(canonical.canonical_columns(pl.concat(recorded)), alone)
+def test_a_row_is_read_the_same_whatever_stands_beside_it(attributes: list[list[tuple[str, str | None]]]) -> None:
+    frame = spans(attributes)
+    assert_frame_equal(canonical.canonical_columns(frame), one_by_one(frame))
 
 
 def test_a_history_that_grows_is_a_text_that_grows_at_its_end() -> None:
@@ -112,6 +104,38 @@ def test_a_history_that_grows_is_a_text_that_grows_at_its_end() -> None:
     assert second.startswith(first.removesuffix("]"))
 
 
+INDEXED = IndexedList(("messages", "older"), dict)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "entries"),
+    [
+        ([("messages.0.role", "user"), ("messages.1.role", "tool")], [{"role": "user"}, {"role": "tool"}]),
+        ([("messages.10.a", "2"), ("messages.9.a", "1")], [{"a": "1"}, {"a": "2"}]),
+        ([("messages.0.calls.1.id", "b"), ("messages.0.calls.0.id", "a")], [{"calls": [{"id": "a"}, {"id": "b"}]}]),
+        ([("messages.0.a", "1"), ("messages.0.a", "2")], [{"a": "2"}]),
+        ([("messages.0.a", None)], [{"a": ""}]),
+        ([("messages.0", "text"), ("messages.x.a", "1"), ("other.0.a", "1")], []),
+        ([("messages.0.a.b", "1"), ("messages.0.a", "2")], [{"a": {"b": "1", "": "2"}}]),
+        ([("messages.0.a", "1"), ("older.0.a", "2")], [{"a": "1"}]),
+        ([("older.0.a", "2")], [{"a": "2"}]),
+    ],
+)
+def test_entries_of_indexed_attributes(attributes: list[tuple[str, str | None]], entries: list[object]) -> None:
+    frame = spans([[("messages.0.b", "x")], attributes, [("older.0.b", "y")]])
+    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), INDEXED)
+    assert found is not None
+    assert found.of(1) == entries
+
+
+def test_gaps_in_indexed_attributes_are_known() -> None:
+    frame = spans([[("messages.0.a", "x"), ("messages.2.a", "x")], [("messages.0.a", "x")], [("messages.7.a", "x")]])
+    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), INDEXED)
+    assert found is not None
+    assert found.is_gapless.tolist() == [False, True, False]
+    assert len(found.read) == 1, "a distinct entry is read once"
+
+
 def test_attributes_keep_their_rows_and_their_order() -> None:
     column = pl.Series(
         [
@@ -128,6 +152,8 @@ def test_attributes_keep_their_rows_and_their_order() -> None:
     assert found.column("c").to_list() == [None] * 4
     texts = list(found.texts(pl.Series([0, 2, 3]).to_numpy()))
     assert texts == [{"a": "3", "b": "2"}, {}, {"b": ""}]
+    without = list(found.texts(pl.Series([0, 3]).to_numpy(), np.array([key == "b" for key in found.keys])))
+    assert without == [{"a": "3"}, {}]
     assert "a" in found
     assert "c" not in found
 

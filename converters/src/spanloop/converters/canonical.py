@@ -18,7 +18,7 @@ from spanloop.semconv import attributes as names
 from . import frames
 from .attributes import Attributes, Mask
 from .chat_forms import Fields
-from .dialects import ASKED, CANONICAL, DIALECTS, Dialect, RawSpan, column_of, keys_of, lists_of, of_keys
+from .dialects import ASKED, CANONICAL, Dialect, RawSpan, column_of, keys_of, lists_of, of_keys, registered_dialects
 from .messages import dump
 from .status_codes import STATUS_ATTRIBUTES, error_status, status_columns
 
@@ -70,7 +70,8 @@ def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
         frame: The columns of ``frames.SPANS``.
         attributes: Of ``frame``.
     """
-    keys = {key for dialect in DIALECTS for key in dialect.attributes} | {*_COMMON.values(), *STATUS_ATTRIBUTES}
+    told = (key for dialect in registered_dialects() for key in dialect.attributes)
+    keys = {*told, *_COMMON.values(), *STATUS_ATTRIBUTES}
     wide = (
         frame.drop("SpanAttributes")
         .with_row_index("_row")
@@ -94,7 +95,9 @@ def _completed(wide: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
 
 def _dialects(wide: pl.DataFrame, attributes: Attributes) -> Numbers:
     """The number of each row's dialect; ``_NO_DIALECT`` where none matches."""
-    told = [(number, dialect) for number, dialect in enumerate(DIALECTS) if _may_match(dialect, attributes)]
+    told = [
+        (number, dialect) for number, dialect in enumerate(registered_dialects()) if _may_match(dialect, attributes)
+    ]
     whole = _completed(wide, {key for _, dialect in told for key in dialect.attributes})
     matches = whole.select("_row", *(dialect.matches.fill_null(value=False).alias(str(n)) for n, dialect in told))
     found = np.full(wide.height, _NO_DIALECT, dtype=np.uint8)
@@ -112,7 +115,8 @@ def _may_match(dialect: Dialect, attributes: Attributes) -> bool:
 
 def _of_dialect(rows: pl.DataFrame, number: int, given: _Given) -> pl.DataFrame:
     """The canonical columns of rows of one dialect."""
-    dialect = DIALECTS[number] if number < len(DIALECTS) else None
+    dialects = registered_dialects()
+    dialect = dialects[number] if number < len(dialects) else None
     if dialect is None:
         return _spelled(rows, {})
     whole = _completed(rows, dialect.attributes)

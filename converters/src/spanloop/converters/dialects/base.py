@@ -86,8 +86,6 @@ class Dialect:
             be given, too; they count where the span has none.
         reads: True for the spans that ``read`` has more to say of; null for all.
         lists: Name → a list in indexed attributes, which ``read`` finds in ``RawSpan.lists``.
-        calls: ClickHouse conditions; one of them holds for each model call (and for few other spans).
-        kind: An attribute that is ``llm``, ``chat``, ``generation`` or the like of each model call, in any case.
     """
 
     name: str
@@ -96,8 +94,6 @@ class Dialect:
     read: Callable[[RawSpan], Mapping[str, str]] | None = None
     reads: pl.Expr | None = None
     lists: Mapping[str, IndexedList] = field(default_factory=dict[str, IndexedList])
-    calls: tuple[str, ...] = ()
-    kind: str = ""
 
     @cached_property
     def attributes(self) -> frozenset[str]:

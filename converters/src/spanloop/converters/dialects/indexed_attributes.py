@@ -78,8 +78,12 @@ def _either(first: Lists, other: Lists) -> Lists:
     rows = np.concatenate([np.repeat(np.arange(len(one.starts) - 1), np.diff(one.starts)) for one in (first, other)])
     order = np.argsort(rows, kind="stable")
     entries = np.concatenate([first.entries, other.entries + len(first.read)])[order]
-    starts = [one + two for one, two in zip(first.starts, other.starts, strict=True)]
-    return Lists(starts, entries, [*first.read, *other.read], first.is_gapless & other.is_gapless)
+    return Lists(
+        np.add(first.starts, other.starts).tolist(),
+        entries,
+        [*first.read, *other.read],
+        first.is_gapless & other.is_gapless,
+    )
 
 
 def _lists(attributes: Attributes, wanted: Mask, prefix: str, indexed: IndexedList) -> Lists | None:

@@ -26,9 +26,10 @@ from ..chat_forms import (
 )
 from ..messages import dump
 from ..spans import SpanKind
-from .base import BODY, Dialect, IndexedList, RawSpan, attr
-from .exchange import request_messages, request_tools, response_columns, response_messages
+from .base import Dialect, IndexedList, RawSpan, attr
+from .legacy_events import event_inputs, event_message, event_outputs, listed_events, payload_of
 from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES, sources
+from .provider_payloads import request_messages, request_tools, response_columns, response_messages
 from .rows import as_text, decoded, fields_of, first, is_set, known, of_keys, parameters
 
 PROMPTS: Final = ("gen_ai.prompt", "llm.prompts")
@@ -57,13 +58,6 @@ ALTERNATIVES: Final = {
     "conversation_id": ("traceloop.association.properties.thread_id",),
     "tool_arguments": ("tool_arguments", "tool.arguments", "gen_ai.tool.arguments", "traceloop.entity.input"),
     "tool_result": ("tool_response", "tool.result", "gen_ai.tool.result", "traceloop.entity.output"),
-}
-_ROLE_OF_EVENT: Final = {
-    "gen_ai.system.message": "system",
-    "gen_ai.user.message": "user",
-    "gen_ai.assistant.message": "assistant",
-    "gen_ai.tool.message": "tool",
-    "gen_ai.choice": "assistant",
 }
 DETAILS: Final = "gen_ai.client.inference.operation.details"
 
@@ -137,19 +131,21 @@ KIND: Final = pl.coalesce(
 
 def _content(span: RawSpan) -> dict[str, str]:
     attributes, columns = span.attributes, span.columns
-    events = [*_listed_events(attributes.get(EVENTS, "")), *((name, _payload(found)) for name, found in span.events)]
+    events = [*listed_events(attributes.get(EVENTS, "")), *((name, payload_of(found)) for name, found in span.events)]
     said = (
         _flat(span.lists.get("said", ()), "assistant")
-        or _event_outputs(events)
+        or event_outputs(events)
         or _whole(attributes, "gen_ai.completion", "assistant")
+        or response_messages(_entity(attributes, "output"))
     )
     response = fields_of(attributes.get("response", "")) if EVENTS in attributes else {}
     seen = columns.get("input_messages") or _seen_text(span.lists.get("seen", ()))
     if not seen or (response and not said):
         listed = (
             _flat(span.lists.get("seen", ()), "user")
-            or _event_inputs(events)
+            or event_inputs(events)
             or _whole(attributes, "gen_ai.prompt", "user")
+            or request_messages(_entity(attributes, "input"))
         )
         if not said and response:
             listed, said = _without_answer(listed)
@@ -173,6 +169,12 @@ def _content(span: RawSpan) -> dict[str, str]:
             if not found.get(column) and not columns.get(column) and detail.get(SOURCES[column]):
                 found[column] = as_text(detail[SOURCES[column]])
     return found
+
+
+def _entity(attributes: Mapping[str, str], end: str) -> object:
+    """What traceloop's decorators and callbacks wrote of a call: its request or response, as an object."""
+    fields = fields_of(attributes.get(f"traceloop.entity.{end}", ""))
+    return fields.get(f"{end}s", cast("object", fields)) or None
 
 
 class _Entry(NamedTuple):
@@ -283,9 +285,9 @@ def _with_thoughts(found: Sequence[Fields]) -> list[Fields]:
 def flat_message(fields: Fields, role: str) -> Fields:
     """One message out of the nested object that its numbered attributes make."""
     content = fields.get("content")
-    if isinstance(fields.get("tool_calls"), str):
-        # Respan writes them as one JSON attribute.
-        fields = {**fields, "tool_calls": decoded(as_text(fields["tool_calls"]))}
+    # Respan writes tool calls as one JSON attribute, others the parts.
+    whole = {key: decoded(as_text(fields[key])) for key in ("tool_calls", "parts") if isinstance(fields.get(key), str)}
+    fields = {key: value for key, value in (fields | whole).items() if key != "parts" or as_list(value)}
     if fields.get("role") == "assistant" and fields.get("tool_call_id"):
         asked = as_fields(decoded(as_text(content)))
         if "name" in asked and "arguments" in asked:
@@ -308,105 +310,6 @@ def _whole(attributes: Mapping[str, str], key: str, role: str) -> list[Fields]:
         return messages(found, role)
     whole = request_messages(request) if role == "user" else response_messages(request)
     return whole or messages(request, role)
-
-
-def _payload(values: Mapping[str, str]) -> Fields:
-    """What an event says: its attributes, and the JSON objects that stand in its body or content."""
-    found: Fields = {key: value for key, value in values.items() if key != BODY}
-    for key in ("gen_ai.event.content", BODY):
-        body = decoded(values.get(key, ""))
-        if isinstance(body, dict):
-            found |= cast("Fields", body)
-        elif isinstance(body, str) and body and "content" not in found:
-            found["content"] = body
-    for key in ("content", "message", "tool_calls"):
-        text = found.get(key)
-        if isinstance(text, str) and text.lstrip()[:1] in {"{", "["} and not (key == "content" and "id" in found):
-            found[key] = decoded(text)
-    return found
-
-
-def _listed_events(text: str) -> list[tuple[str, Fields]]:
-    listed = decoded(text) if text else None
-    if not isinstance(listed, list):
-        return []
-    found = [cast("Fields", item) for item in cast("list[object]", listed) if isinstance(item, dict)]
-    return [(as_text(item.get("event.name")), item) for item in found]
-
-
-def _event_inputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
-    found: list[Fields] = []
-    for name, payload in events:
-        if name == "gen_ai.content.prompt":
-            # Langtrace puts a list of empty ids where the model's calls were: no message.
-            listed = decoded(as_text(payload.get("gen_ai.prompt")))
-            found += messages([item for item in as_list(listed) if not isinstance(item, list)] or listed)
-        elif name in _ROLE_OF_EVENT and name != "gen_ai.choice":
-            found.append(_event_message(_ROLE_OF_EVENT[name], payload))
-    return _without_repeats(found)
-
-
-def _event_outputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
-    found: list[tuple[int, Fields]] = []
-    for name, payload in events:
-        if name == "gen_ai.content.completion":
-            listed = decoded(as_text(payload.get("gen_ai.completion")))
-            said = messages(list(map(_with_told_calls, as_list(listed))) or listed, "assistant")
-            found += [(len(found) + number, item) for number, item in enumerate(said)]
-        elif name == "gen_ai.choice":
-            index = as_text(payload.get("index"))
-            own = payload.get("message")
-            inner = {**payload, **cast("Fields", own)} if isinstance(own, dict) else {"content": own, **payload}
-            if not _has_arguments(inner):
-                continue
-            item = _event_message("assistant", inner)
-            reason = payload.get("finish_reason")
-            number = int(index) if index.isascii() and index.isdigit() else len(found)
-            found.append((number, item | ({"finish_reason": as_text(reason)} if reason else {})))
-    return [item for _, item in sorted(found, key=lambda pair: pair[0]) if item["parts"]]
-
-
-def _with_told_calls(item: object) -> object:
-    """In JavaScript Langtrace puts the model's calls, as JSON, where its words would be."""
-    fields = as_fields(item)
-    text = fields.get("content")
-    if not isinstance(text, str) or not text.startswith('[{"id":'):
-        return item
-    calls = as_list(decoded(text))
-    is_told = bool(calls) and all(as_fields(as_fields(call).get("function")).get("name") for call in calls)
-    return {**fields, "content": None, "tool_calls": calls} if is_told else item
-
-
-def _has_arguments(payload: Fields) -> bool:
-    """Whether the tool calls of a choice have them: with content capture off they are left out."""
-    calls = [as_fields(call) for call in as_list(payload.get("tool_calls"))]
-    return all("arguments" in (as_fields(call.get("function")) or call) for call in calls)
-
-
-def _without_repeats(found: Sequence[Fields]) -> list[Fields]:
-    """Botocore tells a tool's answer twice: as what the tool said, and within what the user said then."""
-    kept: list[Fields] = []
-    answers: dict[str, Fields] = {}
-    for item in found:
-        own = {as_text(part.get("id")): part for part in map(as_fields, as_list(item["parts"]))}
-        if item["role"] != "tool" or "" in own or not own.keys() <= answers.keys():
-            kept.append(item)
-            answers |= own if item["role"] == "tool" else {}
-            continue
-        for identity, part in own.items():
-            if part.get("is_error") is True:
-                answers[identity]["is_error"] = True
-    return kept
-
-
-def _event_message(role: str, payload: Fields) -> Fields:
-    body = {key: payload[key] for key in ("content", "tool_calls", "name", "refusal") if payload.get(key) is not None}
-    if "content" not in body and isinstance(payload.get("parts"), list):
-        body["parts"] = payload["parts"]
-    if role == "tool":
-        body["tool_call_id"] = payload.get("id") or payload.get("tool_call_id") or ""
-        body.setdefault("content", "")
-    return message({"role": role, **body}, role)
 
 
 def offered_tools(span: RawSpan) -> str:
@@ -446,21 +349,23 @@ def tool_definition(fields: Fields) -> Fields:
 _SCHEMAS: Final = ("parameters", "input_schema")
 
 
-FUNCTIONS: Final = IndexedList(
-    ("llm.request.functions", "gen_ai.request.functions"), lambda fields: dump(tool_definition(fields))
-)
+def _function_entry(fields: Fields) -> str:
+    return dump(tool_definition(fields))
+
+
+FUNCTIONS: Final = IndexedList(("llm.request.functions", "gen_ai.request.functions"), _function_entry)
 
 
 def _tool_events(span: RawSpan) -> dict[str, str]:
     """What a tool span's events tell: the call as ``gen_ai.tool.message``, its answer as ``gen_ai.choice``."""
     found: dict[str, str] = {}
     for name, values in span.events:
-        payload = _payload(values)
+        payload = payload_of(values)
         if name == "gen_ai.tool.message" and "tool_arguments" not in span.columns:
             found["tool_arguments"] = as_text(payload.get("content"))
             found["tool_call_id"] = span.columns.get("tool_call_id") or as_text(payload.get("id"))
         elif name == "gen_ai.choice" and "tool_result" not in span.columns:
-            said = _event_message("assistant", {"content": payload.get("message")})
+            said = event_message("assistant", {"content": payload.get("message")})
             parts = [cast("Fields", part) for part in cast("list[object]", said["parts"]) if isinstance(part, dict)]
             found["tool_result"] = "".join(as_text(part.get("content")) for part in parts if part.get("type") == "text")
     return found

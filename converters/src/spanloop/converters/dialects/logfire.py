@@ -13,8 +13,8 @@ from spanloop.semconv import attributes as names
 from ..chat_forms import as_fields
 from ..spans import SpanKind
 from .base import Dialect, RawSpan, attr
-from .exchange import request_columns, response_columns
 from .otel_genai import sources
+from .provider_payloads import request_columns, response_columns
 from .rows import as_text, decoded, fields_of, first, known, parameters
 
 _TEMPLATE: Final = "logfire.msg_template"

@@ -14,9 +14,9 @@ from ..messages import dump
 from ..reprs import value_of_repr
 from ..spans import SpanKind
 from .base import Dialect, RawSpan, attr
-from .exchange import reason_said, response_columns, response_messages
 from .legacy import KIND
 from .otel_genai import AGENT_OPERATIONS, sources
+from .provider_payloads import reason_said, response_columns, response_messages
 from .rows import decoded
 
 _NOBODY: Final = "OpenAI Agent"

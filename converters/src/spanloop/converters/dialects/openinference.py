@@ -15,7 +15,9 @@ from ..chat_forms import Fields, as_fields, as_list, joined_turns, message, spli
 from ..messages import dump
 from ..spans import SpanKind
 from .base import Dialect, IndexedList, RawSpan, attr
-from .exchange import (
+from .legacy import FUNCTIONS, offered_tools
+from .otel_genai import RESPONSE_ID
+from .provider_payloads import (
     finish_reason,
     joined,
     opened,
@@ -25,8 +27,6 @@ from .exchange import (
     response_id,
     response_messages,
 )
-from .legacy import FUNCTIONS, offered_tools
-from .otel_genai import RESPONSE_ID
 from .rows import as_text, decoded, decoded_except, fields_of, first, known, parameters
 
 SPAN_KIND: Final = "openinference.span.kind"
@@ -271,9 +271,14 @@ def _tool(span: RawSpan) -> dict[str, str]:
 
 _VERCEL: Final = "ai.operationId"
 
+
+def _said_entry(fields: Fields) -> Fields:
+    return _flattened(fields, "assistant")
+
+
 LISTS: Final = {
     "seen": IndexedList(("llm.input_messages",), _entry),
-    "said": IndexedList(("llm.output_messages",), lambda fields: _flattened(fields, "assistant")),
+    "said": IndexedList(("llm.output_messages",), _said_entry),
     "tools": IndexedList(("llm.tools",), _offered),
     "functions": FUNCTIONS,
 }

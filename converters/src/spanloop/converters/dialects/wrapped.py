@@ -1,8 +1,8 @@
 """Tracers that wrap functions: what went in and what came out, each whole, and what kind of thing it was.
 
 Langfuse, LangWatch, LangSmith, MLflow, Genkit, Haystack, AgentOps, Judgment, DeepEval, the tools of Spring AI, Google's
-ADK before 1.17 and MCP differ in the names of attributes only: a ``Family`` has those, ``exchange`` reads the requests
-and responses. A new tracer of this kind is a new ``Family``.
+ADK before 1.17 and MCP differ in the names of attributes only: a ``Family`` has those, ``provider_payloads`` reads the
+requests and responses. A new tracer of this kind is a new ``Family``.
 """
 
 import re
@@ -19,8 +19,8 @@ from ..chat_forms import Fields, as_fields
 from ..messages import dump
 from ..spans import SpanKind
 from .base import Dialect, RawSpan, attr
-from .exchange import request_columns, request_tools, response_columns
 from .otel_genai import sources
+from .provider_payloads import request_columns, request_tools, response_columns
 from .rows import as_text, decoded, fields_of, first, known, parameters
 
 _LLM, _TOOL, _AGENT, _OTHER = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT, SpanKind.OTHER
@@ -242,11 +242,11 @@ AGENTOPS: Final = Family(
     name="agentops",
     kind="agentops.span.kind",
     kinds={"tool": _TOOL, "agent": _AGENT},
-    input=("agentops.tool.input",),
-    output=("agentops.tool.output",),
+    input=("agentops.tool.input", "agentops.entity.input"),
+    output=("agentops.tool.output", "agentops.entity.output"),
     columns={
-        "tool_name": ("agentops.tool.name", "operation.name"),
-        "agent_name": ("agentops.agent.name", "agent.name"),
+        "tool_name": ("agentops.tool.name", "operation.name", "agentops.entity.name"),
+        "agent_name": ("agentops.agent.name", "agent.name", "agentops.entity.name"),
     },
     agent=lambda span: span.attributes.get("operation.name", "") or span.name.removesuffix(".agent"),
 )
@@ -337,7 +337,9 @@ _MATCHES: Final = (
     ),
     (
         AGENTOPS,
-        attr(AGENTOPS.kind).is_not_null() & attr("gen_ai.request.type").is_null(),
+        attr(AGENTOPS.kind).is_not_null()
+        & attr("gen_ai.request.type").is_null()
+        & attr(names.GEN_AI_REQUEST_MODEL).is_null(),
     ),
     (JUDGMENT, attr(JUDGMENT.kind).is_not_null()),
     (CONFIDENT, attr(CONFIDENT.kind).is_not_null() & _has_content(CONFIDENT)),

@@ -15,13 +15,13 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, as_list
-from ..reprs import value_of_repr
-from ..spans import SpanKind
-from .base import Dialect, RawSpan, attr
-from .exchange import request_columns, response_columns
-from .otel_genai import sources
-from .rows import as_text, decoded, fields_of
+from ...chat_forms import Fields, as_fields, as_list
+from ...reprs import value_of_repr
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..otel_genai import sources
+from ..provider_payloads import request_columns, response_columns
+from ..rows import as_text, decoded, fields_of
 
 _LLM, _TOOL, _AGENT, _OTHER = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT, SpanKind.OTHER
 

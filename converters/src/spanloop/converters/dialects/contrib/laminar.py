@@ -9,9 +9,9 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..spans import SpanKind
-from .base import Dialect, attr
-from .otel_genai import OTEL_GENAI
+from ...spans import SpanKind
+from ..base import Dialect, attr
+from ..otel_genai import OTEL_GENAI
 
 _TYPE: Final = "lmnr.span.type"
 _INPUT: Final = "lmnr.span.input"

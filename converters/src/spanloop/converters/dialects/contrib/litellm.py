@@ -9,11 +9,11 @@ from typing import Final, cast
 
 import polars as pl
 
-from ..chat_forms import Fields, messages
-from ..messages import dump
-from ..spans import SpanKind
-from .base import Dialect, RawSpan
-from .rows import as_text, decoded, known, parameters
+from ...chat_forms import Fields, messages
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan
+from ..rows import as_text, decoded, known, parameters
 
 _KEY: Final = re.compile(r"llm\.[^.]+\.(\w+)$")
 

@@ -11,12 +11,12 @@ from typing import Final
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, as_list, messages, parts
-from ..messages import dump
-from ..spans import SpanKind
-from .base import Dialect, RawSpan, attr
-from .otel_genai import sources
-from .rows import as_text, decoded, fields_of
+from ...chat_forms import Fields, as_fields, as_list, messages, parts
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..otel_genai import sources
+from ..rows import as_text, decoded, fields_of
 
 _TYPE: Final = "mastra.span.type"
 _STEP: Final = "model_step"

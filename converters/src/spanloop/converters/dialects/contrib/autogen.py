@@ -7,8 +7,8 @@ from typing import Final
 
 import polars as pl
 
-from ..spans import SpanKind
-from .base import Dialect, attr
+from ...spans import SpanKind
+from ..base import Dialect, attr
 
 _DESTINATION: Final = "messaging.destination"
 _TEAM: Final = r"\(([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\)-[AT]$"

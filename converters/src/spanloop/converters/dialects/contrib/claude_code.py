@@ -9,11 +9,11 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import message
-from ..messages import dump
-from ..spans import SpanKind
-from .base import Dialect, RawSpan, attr
-from .rows import known
+from ...chat_forms import message
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..rows import known
 
 _TYPE: Final = "span.type"
 _KINDS: Final = {"llm_request": SpanKind.LLM, "tool": SpanKind.TOOL, "interaction": SpanKind.AGENT}

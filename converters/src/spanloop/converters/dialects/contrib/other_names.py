@@ -11,13 +11,13 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, as_list, tool_call, tool_definitions
-from ..messages import dump
-from ..spans import SpanKind
-from .base import Dialect, RawSpan, attr
-from .exchange import request_columns, response_columns
-from .otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, sources
-from .rows import decoded, first, known
+from ...chat_forms import Fields, as_fields, as_list, tool_call, tool_definitions
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, sources
+from ..provider_payloads import request_columns, response_columns
+from ..rows import decoded, first, known
 
 _REQUESTS: Final = ("gen_ai.request.messages", "gen_ai.prompt_json", "llm.prompts", "gen_ai.prompt.messages")
 _ANSWERS: Final = ("gen_ai.completion_json", "llm.responses", "gen_ai.response.text", "gen_ai.completion.choices")

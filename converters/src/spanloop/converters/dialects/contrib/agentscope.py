@@ -13,12 +13,12 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, messages, split_answers, text_of_repr
-from ..messages import dump
-from ..spans import SpanKind
-from .base import Dialect, RawSpan, attr
-from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, sources
-from .rows import as_text, decoded, fields_of, known
+from ...chat_forms import Fields, messages, split_answers, text_of_repr
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, sources
+from ..rows import as_text, decoded, fields_of, known
 
 _FIRST_KIND: Final = "span.kind"
 _UNKNOWN: Final = frozenset({"[no_session_id]", "unknown_id", "unknown_agent", "unknown"})

@@ -11,12 +11,12 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_list, message, tool_call
-from ..messages import dump
-from ..spans import SpanKind
-from .base import Dialect, IndexedList, RawSpan, attr
-from .legacy import flat_message, tool_definition
-from .rows import known
+from ...chat_forms import Fields, as_list, message, tool_call
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, IndexedList, RawSpan, attr
+from ..legacy import flat_message, tool_definition
+from ..rows import known
 
 _KIND: Final = "neatlogs.span.kind"
 _PREFIX: Final = "neatlogs.llm."
@@ -37,7 +37,8 @@ _COLUMNS: Final = {
 def read(span: RawSpan) -> dict[str, str]:
     """The canonical columns of one model call."""
     seen, said, calls, tools = (span.lists.get(name, ()) for name in _LISTS)
-    answers = [*said[:1], *([] if said else [{}])]
+    nothing: Fields = {}
+    answers: list[Fields] = [*said[:1]] or [nothing]
     asked: list[object] = [tool_call(call) for call in calls if call.get("choice_index", "0") == "0"]
     told = [_with_calls(message(item, "assistant"), asked) for item in answers]
     told = [item for item in told if item["parts"]]

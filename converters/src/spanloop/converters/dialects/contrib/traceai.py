@@ -10,9 +10,9 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from .base import Dialect, IndexedList, RawSpan, attr
-from .openinference import LISTS, SPAN_KIND
-from .openinference import read as read_openinference
+from ..base import Dialect, IndexedList, RawSpan, attr
+from ..openinference import LISTS, SPAN_KIND
+from ..openinference import read as read_openinference
 
 _KIND: Final = "gen_ai.span.kind"
 _FIRST_KIND: Final = "fi.span.kind"

@@ -10,13 +10,13 @@ from typing import Final
 
 import polars as pl
 
-from ..chat_forms import Fields, as_fields, as_list, messages, text_of_repr, tool_definitions
-from ..messages import dump
-from ..reprs import value_of_repr
-from ..spans import SpanKind
-from .base import Dialect, RawSpan, attr
-from .exchange import response_columns, response_messages
-from .rows import as_text, decoded, known, parameters
+from ...chat_forms import Fields, as_fields, as_list, messages, text_of_repr, tool_definitions
+from ...messages import dump
+from ...reprs import value_of_repr
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..provider_payloads import response_columns, response_messages
+from ..rows import as_text, decoded, known, parameters
 
 _RUN: Final = "llamaindex.run_id"
 _STEP: Final = "llamaindex.step.input_event"
