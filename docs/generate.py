@@ -156,13 +156,14 @@ def tables() -> str:
 def dialects() -> str:
     """Return what each recording of an instrumented program gives, from the golden files of the converters' tests."""
     rows = (_recording(path) for path in sorted((RECORDINGS / "golden").glob("*.json")))
-    header = ("recording", "instrumentation scopes", "episodes", "model calls", "trainable", "tool results", "agents",
-              "tool definitions", "response ids", "sampling parameters", "untrainable because")  # fmt: skip
+    header = ("recording", "instrumentation scopes", "episodes", "model calls", "trainable", "tool calls",
+              "tool results", "failures", "agents", "tokens", "tool definitions", "response ids", "sampling parameters",
+              "untrainable because")  # fmt: skip
     return "\n".join(
         [
             "# Recorded instrumentors\n",
             NOTICE,
-            'Each line is a recorded program of the tests. "no" means that the instrumentor did not record it.\n',
+            'Each line is a recorded program of the tests. "no" means that it was not read from this recording.\n',
             table(header, rows),
         ]
     )
@@ -182,8 +183,11 @@ def _recording(path: Path) -> tuple[object, ...]:
         len(episodes),
         len(steps),
         sum(bool(step.get("is_trainable")) for step in steps),
+        sum(episode.get("tool_call_count", 0) for episode in episodes),
         sum(len(step.get("tool_results") or ()) for step in steps),
+        sum(len(episode.get("failures") or ()) for episode in episodes),
         has("agent_name"),
+        has("input_tokens"),
         has("tools"),
         has("response_id"),
         has("sampling"),

@@ -15,11 +15,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from spanloop.cli.up import use_configuration
+from spanloop.configuration import find_configuration
 from spanloop.datadir import DataDir
 from spanloop.gateway.__main__ import parse_arguments
 from spanloop.runtime.services import Ports, services
 from spanloop.runtime.stack import check_free_space
-from spanloop.semconv.errors import DataDirectoryError
+from spanloop.semconv.environment import CONFIG_ENV
+from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
 
 from .support import SERVICES, Run, Up, eventually, everything_up, none_alive
 
@@ -134,3 +137,18 @@ def test_a_full_disk_is_refused_before_anything_starts(tmp_path: Path, monkeypat
     monkeypatch.setattr(shutil, "disk_usage", _almost_full)
     with pytest.raises(DataDirectoryError, match="0 MiB are free"):
         check_free_space(data_dir)
+
+
+def test_a_configuration_file_reaches_every_service_and_an_invalid_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CONFIG_ENV, "")
+    file = tmp_path / "own.toml"
+    file.write_text("[attribution]\njugde = 1\n")
+    with pytest.raises(ConfigurationError, match="jugde"):
+        use_configuration(tmp_path, file)
+    assert not os.environ[CONFIG_ENV]
+    file.write_text('[attribution]\nrules = ["default"]\n')
+    monkeypatch.chdir(tmp_path)
+    use_configuration(tmp_path, Path("own.toml"))
+    assert find_configuration(tmp_path / "data", os.environ) == file

@@ -440,7 +440,7 @@ def test_finish_reasons_of_all_spellings(spelled: str, canonical: str) -> None:
 def test_text_rules_name_the_exception() -> None:
     verdict = error_in_text("Error: openai.RateLimitError: slow down")
     assert verdict is not None
-    assert (verdict.rule, verdict.error_type) == ("error_word", "RateLimitError")
+    assert (verdict.rule, verdict.error_type) == ("error_label", "RateLimitError")
 
 
 def test_failures_are_located_in_time_and_step() -> None:

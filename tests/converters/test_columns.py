@@ -1,9 +1,9 @@
-"""Attributes in columns: the quick reading of all rows at once says what reading one by one says."""
+"""Attributes in columns: what is read of a row does not depend on the rows beside it."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -12,12 +12,8 @@ from polars.testing import assert_frame_equal
 
 from spanloop.converters import canonical, frames
 from spanloop.converters.attributes import Attributes
-from spanloop.converters.dialects import DIALECTS, RowDialect, column_of
+from spanloop.converters.dialects import DIALECTS, Dialect, IndexedList, column_of, lists_of
 from spanloop.converters.messages import Facts, MessageReader, chain, read_message
-
-from .converters_recordings import OWN, load, span_frame
-
-ONE_BY_ONE = tuple(replace(d, spread=None, lists={}) if isinstance(d, RowDialect) else d for d in DIALECTS)
 
 PATHS = ".role .content .finish_reason .tool_calls.0.name .tool_calls.0.arguments .tool_call_id .0 .parameters .name ."
 FLATTENED = ".message.role .message.content .message.tool_calls.0.tool_call.function.name .message.tool_call_id"
@@ -77,24 +73,15 @@ def spans(attributes: list[list[tuple[str, str | None]]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=frames.SPANS)
 
 
-def both(frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> tuple[pl.DataFrame, pl.DataFrame]:
-    at_once = canonical.canonical_columns(frame)
-    with monkeypatch.context() as patch:
-        patch.setattr(canonical, "DIALECTS", ONE_BY_ONE)
-        return at_once, canonical.canonical_columns(frame)
+def one_by_one(frame: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat(canonical.canonical_columns(frame[number]) for number in range(frame.height))
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(SPAN, max_size=6))
-def test_all_at_once_is_one_by_one(attributes: list[list[tuple[str, str | None]]]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        assert_frame_equal(*both(spans(attributes), patch))
-
-
-def test_all_at_once_is_one_by_one_in_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded = [span_frame(load(path.stem)["spans"]) for path in sorted(OWN.glob("*.json"))]
-    assert recorded
-    assert_frame_equal(*both(pl.concat(recorded), monkeypatch))
+@given(st.lists(SPAN, min_size=1, max_size=6))
+def test_a_row_is_read_the_same_whatever_stands_beside_it(attributes: list[list[tuple[str, str | None]]]) -> None:
+    frame = spans(attributes)
+    assert_frame_equal(canonical.canonical_columns(frame), one_by_one(frame))
 
 
 def test_a_history_that_grows_is_a_text_that_grows_at_its_end() -> None:
@@ -117,6 +104,38 @@ def test_a_history_that_grows_is_a_text_that_grows_at_its_end() -> None:
     assert second.startswith(first.removesuffix("]"))
 
 
+INDEXED = IndexedList(("messages", "older"), dict)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "entries"),
+    [
+        ([("messages.0.role", "user"), ("messages.1.role", "tool")], [{"role": "user"}, {"role": "tool"}]),
+        ([("messages.10.a", "2"), ("messages.9.a", "1")], [{"a": "1"}, {"a": "2"}]),
+        ([("messages.0.calls.1.id", "b"), ("messages.0.calls.0.id", "a")], [{"calls": [{"id": "a"}, {"id": "b"}]}]),
+        ([("messages.0.a", "1"), ("messages.0.a", "2")], [{"a": "2"}]),
+        ([("messages.0.a", None)], [{"a": ""}]),
+        ([("messages.0", "text"), ("messages.x.a", "1"), ("other.0.a", "1")], []),
+        ([("messages.0.a.b", "1"), ("messages.0.a", "2")], [{"a": {"b": "1", "": "2"}}]),
+        ([("messages.0.a", "1"), ("older.0.a", "2")], [{"a": "1"}]),
+        ([("older.0.a", "2")], [{"a": "2"}]),
+    ],
+)
+def test_entries_of_indexed_attributes(attributes: list[tuple[str, str | None]], entries: list[object]) -> None:
+    frame = spans([[("messages.0.b", "x")], attributes, [("older.0.b", "y")]])
+    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), INDEXED)
+    assert found is not None
+    assert found.of(1) == entries
+
+
+def test_gaps_in_indexed_attributes_are_known() -> None:
+    frame = spans([[("messages.0.a", "x"), ("messages.2.a", "x")], [("messages.0.a", "x")], [("messages.7.a", "x")]])
+    found = lists_of(Attributes(frame["SpanAttributes"]), np.array([True] * 3), INDEXED)
+    assert found is not None
+    assert found.is_gapless.tolist() == [False, True, False]
+    assert len(found.read) == 1, "a distinct entry is read once"
+
+
 def test_attributes_keep_their_rows_and_their_order() -> None:
     column = pl.Series(
         [
@@ -131,16 +150,16 @@ def test_attributes_keep_their_rows_and_their_order() -> None:
     assert found.column("a").to_list() == ["3", None, None, None]
     assert found.column("b").to_list() == ["2", None, None, None]
     assert found.column("c").to_list() == [None] * 4
-    assert found.repeated.tolist() == [True, False, False, False]
-    assert found.lacking.tolist() == [False, False, False, True]
     texts = list(found.texts(pl.Series([0, 2, 3]).to_numpy()))
     assert texts == [{"a": "3", "b": "2"}, {}, {"b": ""}]
+    without = list(found.texts(pl.Series([0, 3]).to_numpy(), np.array([key == "b" for key in found.keys])))
+    assert without == [{"a": "3"}, {}]
     assert "a" in found
     assert "c" not in found
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-def test_no_dialect_takes_a_span_for_what_it_lacks(dialect: RowDialect) -> None:
+def test_no_dialect_takes_a_span_for_what_it_lacks(dialect: Dialect) -> None:
     """Dialects of which no attribute is there are not asked: this is why that may be."""
     nothing = spans([[]]).with_columns(
         pl.lit(None, dtype=pl.String).alias(column_of(key)) for key in sorted(dialect.attributes)

@@ -1,12 +1,14 @@
-"""``examples/extending``: a package of its own adds a rule, a judge and a reward function by entry points."""
+"""``examples/extending``: a package of its own adds a dialect, rule, judge and reward function by entry points."""
 
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from spanloop.converters.dialects import registered_dialects
 from spanloop.pipeline.conversion_settings import conversion_settings
 
 from ..converters.converters_world import OPENING, World, answers, asks, text, trace_id
@@ -33,11 +35,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def world(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(sys, "path", [str(installed), *sys.path])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spanloop.toml").write_text(CONFIGURATION)
-    return World()
+    registered_dialects.cache_clear()
+    yield World()
+    registered_dialects.cache_clear()
 
 
 def test_the_rule_and_the_reward_function_are_asked(world: World, tmp_path: Path) -> None:
@@ -58,3 +62,12 @@ def test_the_judge_explains_a_failed_episode(world: World, tmp_path: Path) -> No
     (failure,) = world.convert(conversion.options).failures.to_dicts()
     assert (failure["error_class"], failure["rule"]) == ("wrong_plan", "llm_judge")
     assert conversion.judge_counts == {"answered": 1}
+
+
+def test_the_dialect_reads_its_spans(world: World) -> None:
+    seen = '[{"role": "user", "parts": [{"type": "text", "content": "Hi"}]}]'
+    attributes = {"acme.kind": "model", "acme.deployment": "tiny", "acme.messages": seen, "acme.stop": "stop"}
+    world.span("call", {**attributes, "acme.answer": "Hello"}, trace=trace_id("t"))
+    (step,) = world.convert().transitions.to_dicts()
+    assert "Hi" in step["state"]
+    assert "Hello" in step["action"]

@@ -2,13 +2,15 @@
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from spanloop.converters import Options
-from spanloop.converters.attribution import RULES, Finding, ToolCallContext, ToolCallRule
-from spanloop.pipeline.conversion_settings import conversion_settings
+from spanloop.converters.attribution import RULES, EndingRule, Finding, ToolCallContext, ToolCallRule
+from spanloop.converters.steps import Episode
+from spanloop.pipeline.conversion_settings import MOST_FAILURES, PAUSE_S, conversion_settings, guarded_judge
 from spanloop.semconv.enums import FaultOwner
 from spanloop.semconv.errors import ConfigurationError
 
@@ -79,6 +81,26 @@ def test_where_the_judge_fails_the_rules_decide_and_it_is_counted(tmp_path: Path
     (row,) = failed_episode().convert(conversion.options).failures.to_dicts()
     assert row["error_class"] == "wrong_answer"
     assert conversion.judge_counts == {count: 1}
+
+
+def test_a_judge_that_is_down_is_not_asked_again_until_the_pause_is_over(caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[float | None] = []
+    now_s = 0.0
+
+    def dead(_episode: Episode, reward: float | None) -> None:
+        asked.append(reward)
+        raise ConnectionError("refused")
+
+    counts: Counter[str] = Counter()
+    judge = guarded_judge(EndingRule("llm_judge", dead), counts, clock=lambda: now_s)
+    options = Options(rules=RULES._replace(endings=(judge, *RULES.endings)))
+    for _ in range(10):
+        assert failed_episode().convert(options).failures["error_class"].to_list() == ["wrong_answer"]
+    assert (len(asked), counts) == (MOST_FAILURES, {"failed": MOST_FAILURES, "skipped": 10 - MOST_FAILURES})
+    assert len(caplog.records) == 1
+    now_s = PAUSE_S
+    failed_episode().convert(options)
+    assert len(asked) == MOST_FAILURES + 1
 
 
 @pytest.mark.parametrize(

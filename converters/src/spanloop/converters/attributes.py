@@ -76,35 +76,25 @@ class Attributes:
         found[self.rows[places]] = True
         return found
 
-    def texts(self, rows: npt.NDArray[Any]) -> Iterator[dict[str, str]]:
-        """The attributes of each of ``rows`` (ascending) as text: empty for null, of a repeated key the last."""
+    def texts(self, rows: npt.NDArray[Any], without: Mask | None = None) -> Iterator[dict[str, str]]:
+        """The attributes of each of ``rows`` (ascending) as text: empty for null, of a repeated key the last.
+
+        Args:
+            rows: Which rows are meant.
+            without: Whether each of ``keys`` is left out; none is if absent.
+        """
         wanted = rows.astype(np.int64)
         mask = np.zeros(self.height, dtype=np.bool_)
         mask[wanted] = True
-        places = np.flatnonzero(mask[self.rows])
+        places = np.flatnonzero(mask[self.rows] if without is None else mask[self.rows] & ~without[self.codes])
         values: list[str | None] = self.values.gather(pl.Series(places, dtype=pl.UInt32)).to_list()
         codes: list[int] = self.codes[places].tolist()
         keys, start = self.keys, 0
-        lengths: list[int] = self.lengths[wanted].tolist()
+        lengths: list[int] = np.bincount(self.rows[places], minlength=self.height)[wanted].tolist()
         for length in lengths:
             end = start + length
             yield {keys[code]: value or "" for code, value in zip(codes[start:end], values[start:end], strict=True)}
             start = end
-
-    @cached_property
-    def repeated(self) -> Mask:
-        """Which rows have a key more than once."""
-        order, _ = self._by_key
-        rows, codes = self.rows[order], self.codes[order]
-        again = rows[1:][(rows[1:] == rows[:-1]) & (codes[1:] == codes[:-1])]
-        found = np.zeros(self.height, dtype=np.bool_)
-        found[again] = True
-        return found
-
-    @cached_property
-    def lacking(self) -> Mask:
-        """Which rows have an attribute without a value."""
-        return self.rows_with(self.values.is_null().to_numpy())
 
     @cached_property
     def _values_and_null(self) -> pl.Series:

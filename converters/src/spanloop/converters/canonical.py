@@ -5,10 +5,9 @@ just the rows that are theirs.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,22 +18,9 @@ from spanloop.semconv import attributes as names
 from . import frames
 from .attributes import Attributes, Mask
 from .chat_forms import Fields
-from .dialects import (
-    ASKED,
-    CANONICAL,
-    COUNTED,
-    DIALECTS,
-    ENTRIES,
-    Dialect,
-    Numbered,
-    RawSpan,
-    RowDialect,
-    Spread,
-    column_of,
-    listed,
-)
-from .frames import clean_text
+from .dialects import ASKED, CANONICAL, Dialect, RawSpan, column_of, keys_of, lists_of, of_keys, registered_dialects
 from .messages import dump
+from .status_codes import STATUS_ATTRIBUTES, error_status, status_columns
 
 _COMMON: Final = {
     "error_type": names.ERROR_TYPE,
@@ -46,7 +32,6 @@ _DIALECT: Final = "dialect"
 MARK: Final = "mark"
 """The column with the attribute that gives away a model call which no dialect reads; null elsewhere."""
 
-_READ: Final = "read:"
 _READ_TOO: Final = ("error_type", "session_id")
 """Attributes that all dialects share, and that some find out otherwise."""
 
@@ -56,7 +41,6 @@ _ONLY_COMMON: Final = ("episode_key", "task_id")
 Numbers = npt.NDArray[np.uint8]
 
 _NO_DIALECT: Final = 255
-_ROW_DIALECTS: Final = [number for number, dialect in enumerate(DIALECTS) if isinstance(dialect, RowDialect)]
 
 _MODEL_CALL_KEY: Final = (
     r"^gen_ai\.(?:request\.model|prompt|completion|usage)|^llm\.|^ai\.(?:model|prompt|response)\."
@@ -72,31 +56,22 @@ class _Given(NamedTuple):
     attributes: Attributes
     asked: Mapping[tuple[str, str], Sequence[Fields]]
     """See ``_asked``."""
-    entries: list[pl.DataFrame]
-    """What ``COUNTED`` columns count, one behind the other, as far as it has been found."""
-
-
-class Canonical(NamedTuple):
-    """What all rows say, and with which messages."""
-
-    rows: pl.DataFrame
-    entries: pl.DataFrame
-    """What the columns ``COUNTED`` count: see ``dialects.numbered``."""
 
 
 def canonical_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """One text column for each canonical field, by the first dialect that matches; ``mark`` where none reads a call."""
-    return by_dialect(frame, Attributes(frame["SpanAttributes"])).rows.sort("_row").drop("_row", *COUNTED)
+    return by_dialect(frame, Attributes(frame["SpanAttributes"])).sort("_row").drop("_row")
 
 
-def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> Canonical:
+def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
     """``canonical_columns`` of all rows in another order, with the number of each, ``_row``.
 
     Args:
         frame: The columns of ``frames.SPANS``.
         attributes: Of ``frame``.
     """
-    keys = {key for dialect in DIALECTS for key in _keys(dialect)} | {*_COMMON.values()}
+    told = (key for dialect in registered_dialects() for key in dialect.attributes)
+    keys = {*told, *_COMMON.values(), *STATUS_ATTRIBUTES}
     wide = (
         frame.drop("SpanAttributes")
         .with_row_index("_row")
@@ -104,20 +79,11 @@ def by_dialect(frame: pl.DataFrame, attributes: Attributes) -> Canonical:
     )
     numbers = _dialects(wide, attributes)
     wide = wide.with_columns(_marks(attributes, numbers == _NO_DIALECT), pl.Series(_DIALECT, numbers))
-    asked = _asked(wide, attributes)
-    given = _Given(attributes, asked, [pl.DataFrame(schema=ENTRIES)])
-    present: list[int] = np.unique(numbers).tolist()
-    if len(present) <= 1:
-        rows = _of_dialect(wide, present[0] if present else _NO_DIALECT, given)
-    else:
-        rows = pl.concat(_of_dialect(wide.filter(pl.col(_DIALECT) == number), number, given) for number in present)
-    return Canonical(rows, pl.concat(given.entries))
-
-
-def _keys(dialect: Dialect | RowDialect) -> AbstractSet[str]:
-    """The attributes that the dialect has expressions of."""
-    spread = dialect.spread if isinstance(dialect, RowDialect) else None
-    return dialect.attributes | spread.attributes if spread else dialect.attributes
+    given = _Given(attributes, _asked(wide, attributes))
+    present: list[int] = np.unique(numbers).tolist() or [_NO_DIALECT]
+    if len(present) == 1:
+        return _of_dialect(wide, present[0], given)
+    return pl.concat(_of_dialect(wide.filter(pl.col(_DIALECT) == number), number, given) for number in present)
 
 
 def _completed(wide: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
@@ -129,7 +95,9 @@ def _completed(wide: pl.DataFrame, keys: Iterable[str]) -> pl.DataFrame:
 
 def _dialects(wide: pl.DataFrame, attributes: Attributes) -> Numbers:
     """The number of each row's dialect; ``_NO_DIALECT`` where none matches."""
-    told = [(number, dialect) for number, dialect in enumerate(DIALECTS) if _may_match(dialect, attributes)]
+    told = [
+        (number, dialect) for number, dialect in enumerate(registered_dialects()) if _may_match(dialect, attributes)
+    ]
     whole = _completed(wide, {key for _, dialect in told for key in dialect.attributes})
     matches = whole.select("_row", *(dialect.matches.fill_null(value=False).alias(str(n)) for n, dialect in told))
     found = np.full(wide.height, _NO_DIALECT, dtype=np.uint8)
@@ -138,7 +106,7 @@ def _dialects(wide: pl.DataFrame, attributes: Attributes) -> Numbers:
     return found
 
 
-def _may_match(dialect: Dialect | RowDialect, attributes: Attributes) -> bool:
+def _may_match(dialect: Dialect, attributes: Attributes) -> bool:
     """Whether there is anything that the dialect tells its spans by."""
     roots = dialect.matches.meta.root_names()
     keys = [root.removeprefix(column_of("")) for root in roots if root.startswith(column_of(""))]
@@ -147,83 +115,84 @@ def _may_match(dialect: Dialect | RowDialect, attributes: Attributes) -> bool:
 
 def _of_dialect(rows: pl.DataFrame, number: int, given: _Given) -> pl.DataFrame:
     """The canonical columns of rows of one dialect."""
-    dialect = DIALECTS[number] if number < len(DIALECTS) else None
+    dialects = registered_dialects()
+    dialect = dialects[number] if number < len(dialects) else None
     if dialect is None:
         return _spelled(rows, {})
-    if isinstance(dialect, Dialect):
-        return _spelled(_completed(rows, dialect.attributes), dialect.columns)
-    if dialect.spread is None:
-        return _read(rows, dialect, given)
-    whole, is_simple = _spread(rows, dialect.spread, given)
-    columns = dialect.spread.columns(set(whole.columns))
-    if is_simple.all():
+    whole = _completed(rows, dialect.attributes)
+    columns = {name: told if isinstance(told, pl.Expr) else of_keys(told) for name, told in dialect.columns.items()}
+    if dialect.read is None:
         return _spelled(whole, columns)
-    rest = _read(rows.filter(~is_simple), dialect, given)
-    return pl.concat([_spelled(whole.filter(is_simple), columns), rest])
+    if dialect.reads is not None:
+        is_read = whole.select(pl.lit(value=True) & dialect.reads).to_series()
+        if not is_read.all():
+            told = _spelled(whole.filter(~is_read), columns)
+            return pl.concat([told, _of_reader(whole.filter(is_read), dialect, columns, given)])
+    return _of_reader(whole, dialect, columns, given)
 
 
-def _spread(rows: pl.DataFrame, spread: Spread, given: _Given) -> tuple[pl.DataFrame, pl.Series]:
-    """``rows`` with the lists that stand in numbered attributes, and which of them the columns tell of."""
-    attributes, own, known = given.attributes, rows["_row"], set(rows.columns)
-    keys = pl.Series([f"{trace_id}/{span_id}" for trace_id, span_id in given.asked], dtype=pl.String)
-    is_asked = pl.concat_str("TraceId", "SpanId", separator="/").is_in(keys.implode()) if given.asked else _FALSE
-    has_events = pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_ai.")).list.any()
-    is_bare = ~_FALSE if _have_no_events(rows) else ~has_events.fill_null(value=False)
-    told = rows.select(
-        (pl.lit(value=True) & spread.is_simple(known) & is_bare & ~is_asked).alias("is_simple"),
-        (pl.lit(value=True) & spread.has_lists(known)).alias("has_lists"),
-    )
-    wanted = np.zeros(attributes.height, dtype=np.bool_)
-    wanted[own.to_numpy()] = told.select(pl.col("is_simple") & pl.col("has_lists")).to_series().to_numpy()
-    is_odd = attributes.lacking.copy()
-    columns: list[pl.Series] = []
-    for name, numbered in spread.lists.items():
-        found = listed(attributes, wanted, numbered, sum(entries.height for entries in given.entries))
-        if found is not None:
-            columns += [found.text.gather(own).alias(name), found.note.gather(own).alias(f"{name}:note")]
-            columns.append(found.numbers.gather(own).alias(f"{name}:numbers"))
-            given.entries.append(found.entries)
-            is_odd |= found.is_odd
-    return rows.with_columns(columns), told["is_simple"] & ~pl.Series(is_odd).gather(own)
+def _of_reader(rows: pl.DataFrame, dialect: Dialect, columns: Mapping[str, pl.Expr], given: _Given) -> pl.DataFrame:
+    found = _read(rows, rows.select(expr.alias(name) for name, expr in columns.items()), dialect, given)
+    read = [_texts(_READ + name, values) for name, values in found.items()]
+    return _spelled(rows.with_columns(read), {name: pl.col(_READ + name) for name in found})
 
 
-_FALSE: Final = pl.lit(value=False)
+_READ: Final = "read:"
+
+
+def _texts(name: str, values: Sequence[str | None]) -> pl.Series:
+    try:
+        return pl.Series(name, values, dtype=pl.String)
+    except UnicodeEncodeError:
+        return pl.Series(name, [frames.clean_text(value) for value in values], dtype=pl.String)
 
 
 def _have_no_events(rows: pl.DataFrame) -> bool:
     return not rows["Events.Name"].list.len().sum()
 
 
-def _read(rows: pl.DataFrame, dialect: RowDialect, given: _Given) -> pl.DataFrame:
-    """The canonical columns of rows that are read one by one."""
-    columns = ("TraceId", "SpanId", "SpanName", "ScopeName", "Events.Name", "Events.Attributes")
+def _read(rows: pl.DataFrame, told: pl.DataFrame, dialect: Dialect, given: _Given) -> dict[str, list[str | None]]:
+    """The canonical columns of rows that are read one by one, over what their attributes told."""
+    values: dict[str, list[str | None]] = {name: told[name].to_list() for name in told.columns}
+    assert dialect.read is not None  # noqa: S101 - asked by the only caller
+    for number, span in enumerate(_raw_spans(rows, values, dialect, given)):
+        for name, text in dialect.read(span).items():
+            if name not in values:
+                values[name] = [None] * rows.height
+            values[name][number] = text
+    return values
+
+
+def _raw_spans(
+    rows: pl.DataFrame, values: Mapping[str, Sequence[str | None]], dialect: Dialect, given: _Given
+) -> Iterator[RawSpan]:
     places = rows["_row"].to_numpy()
-    lists = _lists(places, dialect.lists, given.attributes)
-    found = [
-        dialect.read(_raw(rest, own, given.asked.get((trace_id, span_id), ()), told))
-        for (trace_id, span_id, *rest), own, told in zip(
-            rows.select(columns).iter_rows(), given.attributes.texts(places), lists, strict=True
-        )
-    ]
-    read = [
-        pl.Series(_READ + name, [clean_text(item.get(name)) for item in found], dtype=pl.String) for name in _COLUMNS
-    ]
-    return _spelled(rows.with_columns(read), {name: pl.col(_READ + name) for name in _COLUMNS})
-
-
-def _lists(places: npt.NDArray[Any], lists: Mapping[str, Numbered], attributes: Attributes) -> list[dict[str, str]]:
-    """Of each row at ``places`` its lists: see ``RawSpan.lists``."""
-    told: list[dict[str, str]] = [{} for _ in places]
-    wanted = np.zeros(attributes.height, dtype=np.bool_)
+    wanted = np.zeros(given.attributes.height, dtype=np.bool_)
     wanted[places] = True
-    for name, numbered in lists.items():
-        found = listed(attributes, wanted, numbered)
-        if found is not None:
-            is_told = wanted & ~(found.is_odd | attributes.lacking) & (found.text != "").to_numpy()
-            rows = np.flatnonzero(is_told[places]).tolist()
-            for row, text in zip(rows, found.text.filter(pl.Series(is_told)).to_list(), strict=True):
-                told[row][name] = text
-    return told
+    found = {name: lists_of(given.attributes, wanted, indexed) for name, indexed in dialect.lists.items()}
+    lists = [(name, one) for name, one in found.items() if one is not None]
+    is_listed = np.zeros(len(given.attributes.keys), dtype=np.bool_)
+    for indexed in dialect.lists.values():
+        is_listed |= keys_of(given.attributes, indexed)
+    columns = ("TraceId", "SpanId", "SpanName", "ScopeName", "Events.Name", "Events.Attributes")
+    numbers: list[int] = places.tolist()
+    stored = zip(numbers, rows.select(columns).iter_rows(), given.attributes.texts(places, is_listed), strict=True)
+    for place, (row, (trace_id, span_id, name, scope, event_names, event_attributes), attributes) in enumerate(stored):
+        events = [
+            (str(event or ""), _dict(items))
+            for event, items in zip(event_names or (), event_attributes or (), strict=False)
+        ]
+        if asked := given.asked.get((trace_id, span_id)):
+            events.append((ASKED, {"calls": dump(list(asked))}))
+        yield RawSpan(
+            name=name or "",
+            scope=scope or "",
+            attributes=attributes,
+            events=events,
+            columns={name: text for name, texts in values.items() if (text := texts[place])},
+            lists={name: one.of(row) for name, one in lists},
+            gaps=[name for name, one in lists if not one.is_gapless[row]],
+        )
 
 
 def _spelled(rows: pl.DataFrame, told: Mapping[str, pl.Expr]) -> pl.DataFrame:
@@ -234,11 +203,15 @@ def _spelled(rows: pl.DataFrame, told: Mapping[str, pl.Expr]) -> pl.DataFrame:
         if column_of(key) in rows.columns:
             own = pl.col(column_of(key)).fill_null("")
             chosen[name] = pl.when(own != "").then(own).otherwise(chosen[name]) if name in chosen else own
+    if status := status_columns(rows.columns, column_of("")):
+        is_told = (chosen["error_type"] != "") | ~pl.col("StatusCode").fill_null("").str.to_lowercase().str.ends_with(
+            "error"
+        )
+        chosen["error_type"] = pl.when(is_told).then(chosen["error_type"]).otherwise(error_status(status))
     return rows.select(
         "_row",
         *(name for name in frames.SPANS if name not in {"SpanAttributes", "Events.Name", "Events.Attributes"}),
         *(chosen.get(name, nothing).cast(pl.String).alias(name) for name in (*_COLUMNS, *_ONLY_COMMON)),
-        *(told.get(name, pl.lit(None)).cast(pl.List(pl.UInt32)).alias(name) for name in COUNTED),
         *_exception_columns(rows),
         MARK,
     )
@@ -249,7 +222,7 @@ def _asked(rows: pl.DataFrame, attributes: Attributes) -> dict[tuple[str, str], 
     found: dict[tuple[str, str], list[Fields]] = defaultdict(list)
     if "agentops.span.kind" not in attributes:
         return found
-    calls = rows.filter(pl.col(_DIALECT).is_in(_ROW_DIALECTS) & pl.col("SpanName").str.starts_with("tool_call."))
+    calls = rows.filter(pl.col("SpanName").str.starts_with("tool_call."))
     told = zip(
         calls.select("Timestamp", "SpanId", "TraceId", "ParentSpanId").iter_rows(),
         attributes.texts(calls["_row"].to_numpy()),
@@ -260,17 +233,6 @@ def _asked(rows: pl.DataFrame, attributes: Attributes) -> dict[tuple[str, str], 
         if "agentops.span.kind" in own:
             found[trace_id, parent].append({key: own.get(name, "") for key, name in names.items()})
     return found
-
-
-def _raw(row: Sequence[Any], own: Mapping[str, str], asked: Sequence[Fields], lists: Mapping[str, str]) -> RawSpan:
-    name, scope, event_names, event_attributes = row
-    events = [
-        (str(event or ""), _dict(found))
-        for event, found in zip(event_names or (), event_attributes or (), strict=False)
-    ]
-    if asked:
-        events.append((ASKED, {"calls": dump(list(asked))}))
-    return RawSpan(name=name or "", scope=scope or "", attributes=own, events=events, lists=lists)
 
 
 def _dict(items: list[dict[str, str | None]] | None) -> dict[str, str]:

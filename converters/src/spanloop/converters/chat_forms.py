@@ -39,6 +39,8 @@ ROLES: Final = {
 }
 """Role names and message types, in lower case, that stand for one of OpenTelemetry's four roles."""
 
+_ROLE_AND_CONTENT: Final = {"role", "content"}
+_SPEAKERS: Final = ("system", "user", "assistant")
 _KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 _TEXT_TYPES: Final = frozenset({"input_text", "output_text"})
 _CALL_TYPES: Final = frozenset({"tool_use", "tool-call", "function_call", "functionCall", "toolUse", "toolCall"})
@@ -129,7 +131,10 @@ def message(item: object, role: str = "user") -> Fields:
     """One canonical message: ``role``, ``parts``, and whatever else the message carried."""
     if not isinstance(item, dict):
         return {"role": role, "parts": [part(item)]}
-    fields = opened(cast("Fields", item))
+    fields = cast("Fields", item)
+    if fields.keys() == _ROLE_AND_CONTENT and fields["role"] in _SPEAKERS and type(fields["content"]) is str:
+        return {"role": fields["role"], "parts": parts(fields["content"])}
+    fields = opened(fields)
     kind = str(fields.get("type") or "")
     own = fields.get("role")
     name = own if isinstance(own, str) and own else _role_of_type(kind, role)
@@ -147,8 +152,11 @@ def _from_parts(role: str, fields: Fields) -> Fields:
     identity = fields.get("tool_call_id")
     if role == "tool" and identity and not any(_is_response(item) for item in found):
         found = _responses(fields["parts"], identity, fields)
-    rest = {key: fields[key] for key in fields if key not in {"role", "parts", "tool_calls", "tool_call_id"}}
+    rest = {key: fields[key] for key in fields if key not in _BESIDE_PARTS}
     return {"role": _role_of_parts(role, found), "parts": found, **rest}
+
+
+_BESIDE_PARTS: Final = frozenset({"role", "parts", "tool_calls", "tool_call_id", "function_call", "invalid_tool_calls"})
 
 
 def opened(fields: Fields) -> Fields:
@@ -199,6 +207,8 @@ _NOISE: Final = frozenset(
 )
 """What a chat API says about a message beside its content: nothing that a model is shown."""
 
+_NOT_EXTRA: Final = _CONTENT_KEYS | _NOISE
+
 
 def _from_content(role: str, fields: Fields) -> Fields:
     content = next((fields[key] for key in ("content", "contents", "blocks", "_content") if key in fields), None)
@@ -210,11 +220,7 @@ def _from_content(role: str, fields: Fields) -> Fields:
         refusal = fields.get("refusal")
         if isinstance(refusal, str) and refusal:
             found.append({"type": "refusal", "content": refusal})
-    extra = {
-        key: value
-        for key, value in fields.items()
-        if key not in _CONTENT_KEYS | _NOISE and value not in (None, "", [], {})
-    }
+    extra = {key: value for key, value in fields.items() if key not in _NOT_EXTRA and value not in (None, "", [], {})}
     return {"role": _role_of_parts(role, found), "parts": found, **extra}
 
 
@@ -247,7 +253,10 @@ def _calls(fields: Mapping[str, object]) -> list[object]:
         found += [tool_call(call) for call in cast("list[object]", calls)]
     elif isinstance(fields.get("function_call"), dict):
         found.append(tool_call(fields["function_call"]))
-    return found
+    # LangChain lists calls whose arguments are no JSON apart from the others.
+    known = {as_fields(call).get("id") for call in found}
+    invalid = [tool_call(call) for call in as_list(fields.get("invalid_tool_calls"))]
+    return [*found, *(call for call in invalid if as_fields(call).get("id") not in known)]
 
 
 def parts(content: object) -> list[object]:
@@ -409,9 +418,8 @@ def split_answers(found: Iterable[Fields]) -> list[Fields]:
     """Messages whose calls and answers stand in one assistant message, taken apart; empty ones are left out."""
     split: list[Fields] = []
     for item in found:
-        own = item.get("parts")
-        pieces = cast("list[object]", own) if isinstance(own, list) else []
-        if item.get("role") != "assistant":
+        pieces = as_list(item.get("parts"))
+        if item.get("role") != "assistant" or (pieces and not any(map(_is_response, pieces))):
             split.append(item)
             continue
         rest = {key: value for key, value in item.items() if key not in {"role", "parts"}}

@@ -39,6 +39,16 @@ def find_extension(target: str, *, group: str, what: str, built_in: Mapping[str,
         ) from error
 
 
+def offered_extensions(*, group: str, what: str) -> list[object]:
+    """The objects of all entry points of ``group``, by name.
+
+    Raises:
+        ConfigurationError: One cannot be imported.
+    """
+    offered = sorted({point.name for point in entry_points(group=group)})
+    return [find_extension(name, group=group, what=what, built_in={}) for name in offered]
+
+
 def _imported(target: str, what: str) -> object:
     module_name, _, path = target.partition(":")
     try:

@@ -39,14 +39,25 @@ class FailurePattern(NamedTuple):
 
 
 @cache
-def _table() -> dict[str, dict[str, FailurePattern]]:
+def _file() -> dict[str, dict[str, dict[str, object]]]:
     text = (files("spanloop.converters") / "attribution" / "patterns.toml").read_text("utf-8")
-    groups = cast("dict[str, dict[str, dict[str, object]]]", tomllib.loads(text))
-    fragments = cast("dict[str, str]", groups.pop("fragments"))
+    return cast("dict[str, dict[str, dict[str, object]]]", tomllib.loads(text))
+
+
+@cache
+def _table() -> dict[str, dict[str, FailurePattern]]:
+    groups = _file()
+    fragments = cast("dict[str, str]", groups["fragments"])
     return {
         group: {name: _pattern(name, fields, fragments) for name, fields in entries.items()}
         for group, entries in groups.items()
+        if group not in {"fragments", "first_letters"}
     }
+
+
+def first_letters(name: str) -> frozenset[str]:
+    """How the words begin, in lower case, without one of which no pattern can match a text of that kind."""
+    return frozenset(cast("dict[str, str]", cast("object", _file()["first_letters"]))[name].split())
 
 
 def _pattern(name: str, fields: dict[str, object], fragments: dict[str, str]) -> FailurePattern:

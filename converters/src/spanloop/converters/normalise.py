@@ -17,18 +17,15 @@ from . import frames
 from .attributes import Attributes
 from .canonical import MARK, by_dialect
 from .chat_forms import tool_definitions
-from .dialects import COUNTED
 from .finish_reasons import TOOL_CALL, canonical_finish_reason
 from .messages import (
-    Conversation,
     Facts,
     MalformedMessagesError,
     Message,
     MessageReader,
-    chain,
     dump,
+    extend,
     parse_json,
-    parse_system_instructions,
 )
 from .span_events import with_logs
 from .spans import ExceptionInfo, Problem, Rejected, Span, SpanKind
@@ -47,8 +44,6 @@ class Normalised(NamedTuple):
 
     told: pl.DataFrame
     rejected: list[Rejected]
-    entries: pl.DataFrame
-    """What the columns ``dialects.COUNTED`` of ``told`` count."""
 
 
 def normalise(
@@ -76,8 +71,7 @@ def normalise(
         Rejected(trace_id, span_id, "duplicate_span", "delivered more than once; the first delivery counts")
         for trace_id, span_id in duplicates.iter_rows()
     ]
-    found = by_dialect(unique, attributes)
-    canonical = found.rows.drop("_row")
+    canonical = by_dialect(unique, attributes).drop("_row")
     is_foreign = pl.col(MARK).is_not_null()
     foreign = canonical.filter(is_foreign).select("TraceId", "SpanId", "ScopeName", MARK)
     rejected += [
@@ -91,7 +85,7 @@ def normalise(
     ]
     places = canonical.select(pl.arg_sort_by("Timestamp", "TraceId", "SpanId")).to_series()
     ordered = canonical if places.is_sorted() else canonical.rechunk()[places]
-    return Normalised(_told(ordered.filter(~is_foreign) if len(foreign) else ordered), rejected, found.entries)
+    return Normalised(_told(ordered.filter(~is_foreign) if len(foreign) else ordered), rejected)
 
 
 def _collapse(frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -124,7 +118,7 @@ def _told(frame: pl.DataFrame) -> pl.DataFrame:
         pl.col(_SAMPLING).fill_null("").replace({"null": "", "None": ""}),
         pl.col("Timestamp", "IngestedAt").cast(pl.Int64),
         pl.col("DroppedAttributesCount").fill_null(0),
-        pl.col("event_names", "event_attributes", *COUNTED),
+        pl.col("event_names", "event_attributes"),
         _duration().alias("Duration"),
         (_is_marked_failed() & ~_worked()).alias("is_error"),
         (pl.col("is_streaming").fill_null("").str.to_lowercase() == "true").alias("streams"),
@@ -137,9 +131,9 @@ def read_spans(told: pl.DataFrame) -> list[Span]:
     """Spans out of ``Normalised.told``: column by column, and row by row only what has content to be read."""
     if told.is_empty():
         return []
-    columns: dict[str, list[Any]] = {name: told[name].to_list() for name in told.columns if name not in COUNTED}
+    columns: dict[str, list[Any]] = {name: told[name].to_list() for name in told.columns}
     kinds = [_KINDS[kind] for kind in columns["kind"]]
-    seen, chains, said, tools, problems = zip(*_contents(columns, kinds), strict=True)
+    seen, chains, said, after, tools, problems = zip(*_contents(columns, kinds), strict=True)
     answers = [open_answer(text) if text else _NO_ANSWER for text in columns["tool_result"]]
     results, answered, have_failed = zip(*answers, strict=True)
     reasons = [
@@ -186,6 +180,7 @@ def read_spans(told: pl.DataFrame) -> list[Span]:
         seen,
         said,
         chains,
+        after,
         problems,
         columns["tool_name"],
         [text or identity for text, identity in zip(columns["tool_call_id"], answered, strict=True)],
@@ -215,6 +210,7 @@ class _Content(NamedTuple):
     input: tuple[Message, ...]
     chain: tuple[bytes, ...]
     output: tuple[Message, ...]
+    output_chain: tuple[bytes, ...]
     tools: str
     problem: Problem | None
 
@@ -253,39 +249,33 @@ def _contents(columns: dict[str, list[Any]], kinds: list[SpanKind]) -> list[_Con
     ]
 
 
-_NO_CONTENT: Final = _Content((), (), (), "[]", None)
+_NO_CONTENT: Final = _Content((), (), (), (), "[]", None)
 
 
 def _content(reader: MessageReader, told: _Told) -> _Content:
-    where = f"span {told.span_id}"
     attribute = names.GEN_AI_INPUT_MESSAGES
     try:
-        seen, digests, facts = reader.read_conversation(told.input, told.trace_id) if told.input else _NOTHING_SAID
-        if told.system and not facts.has_system:
-            seen = (parse_system_instructions(told.system), *seen)
-            digests, facts = chain(seen), Facts().further(seen)
+        seen, digests, facts = reader.read_conversation(told.input, told.trace_id, told.system)
         attribute = names.GEN_AI_OUTPUT_MESSAGES
         said = reader.read(told.output) if told.output else ()
         attribute = names.GEN_AI_TOOL_DEFINITIONS
         tools = canonical_tools(told.tools)
     except (MalformedMessagesError, RecursionError) as error:
-        detail = f"{where}, attribute {attribute}: {error}"
-        return _Content((), (), (), "[]", Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
-    problem: Problem | None = None
+        detail = f"span {told.span_id}, attribute {attribute}: {error}"
+        return _NO_CONTENT._replace(problem=Problem(UntrainableReason.MALFORMED_MESSAGES, detail))
+    before = digests[-1] if digests else b""
+    after = tuple([extend(before, message) for message in said])
+    return _Content(seen, digests, said, after, tools, _problem(told, seen, facts, said))
+
+
+def _problem(told: _Told, seen: tuple[Message, ...], facts: Facts, said: tuple[Message, ...]) -> Problem | None:
     what = _said_wrong(seen, facts, said, canonical_finish_reason(told.finish_reasons))
-    if what is not None and what[0] is UntrainableReason.REDACTED_CONTENT:
-        problem = Problem(what[0], f"{where}, attribute {what[1]}")
-    elif told.dropped_attributes:
-        problem = Problem(
+    if told.dropped_attributes and (what is None or what[0] is not UntrainableReason.REDACTED_CONTENT):
+        return Problem(
             UntrainableReason.DROPPED_ATTRIBUTES,
-            f"{where}: {told.dropped_attributes} attributes dropped by the SDK's limit (expected 0)",
+            f"span {told.span_id}: {told.dropped_attributes} attributes dropped by the SDK's limit (expected 0)",
         )
-    elif what is not None:
-        problem = Problem(what[0], f"{where}, attribute {what[1]}")
-    return _Content(seen, digests, said, tools, problem)
-
-
-_NOTHING_SAID: Final = Conversation((), (), Facts())
+    return None if what is None else Problem(what[0], f"span {told.span_id}, attribute {what[1]}")
 
 
 def _said_wrong(

@@ -37,23 +37,6 @@ def as_bytes(lists: pl.Series) -> pl.Series:
     return binary(np.ascontiguousarray(values), offsets * values.itemsize)
 
 
-def compact(texts: pl.Series) -> pl.Series:
-    """The same texts, one behind the other in memory: what is looked at more than once is found there faster."""
-    return pl.Series(_large(texts))
-
-
-def joined(texts: pl.Series, counts: npt.NDArray[np.int64]) -> pl.Series:
-    """Texts that are the next ``counts`` of ``texts`` each, which has no nulls; written once."""
-    array = _large(texts)
-    _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets, dtype=np.int64)[np.concatenate([[0], np.cumsum(counts)])]
-    return pl.Series(pa.LargeStringArray.from_buffers(len(counts), pa.py_buffer(ends), data))
-
-
-def _large(texts: pl.Series) -> Any:
-    return texts.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-
-
 _INLINE: Final = 12
 """Texts up to this stand in their view itself."""
 _FAR: Final = 2**31

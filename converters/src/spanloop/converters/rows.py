@@ -21,7 +21,6 @@ from .spans import Problem
 from .steps import Episode, Step
 from .tool_results import ToolResult
 from .trajectories import Row, exact_tokens
-from .usual import encoded
 
 Values = tuple[object, ...]
 
@@ -195,11 +194,7 @@ def _transition(judged: Judged, step: Step, failure: Failure | None, shared: _Sh
 
 
 def _written(results: Sequence[ToolResult]) -> str:
-    fields = [result.as_json() for result in results]
-    try:
-        return encoded(fields)
-    except UnicodeEncodeError:
-        return dump(fields)
+    return dump([result.as_json() for result in results])
 
 
 @lru_cache(maxsize=256)

@@ -75,6 +75,8 @@ class Span(NamedTuple):
     """One message a choice; empty when the call failed or content was not captured."""
     input_chain: tuple[bytes, ...]
     """Running digest of ``input``, parallel to it."""
+    output_chain: tuple[bytes, ...]
+    """Digest of ``input`` and each choice of ``output``."""
     problem: Problem | None
     tool_name: str
     tool_call_id: str

@@ -85,9 +85,9 @@ def _is_part(asked: Collection[str], seen: Iterable[Message], news: Iterable[Mes
             break
         calls.update(call.id for call in message.tool_calls)
         answers.update(answer.id for answer in message.tool_responses)
-    known = {"", *asked}.union(call.id for message in seen for call in message.tool_calls)
     # Some tracers give the answers other ids than the calls: those that are asked for must be among them.
-    return any(told.issuperset(asked) and not told <= known for told in (calls, answers))
+    further = set[str]().union(*(told for told in (calls, answers) if told.issuperset(asked))).difference(asked, ("",))
+    return bool(further) and not further <= {call.id for message in seen for call in message.tool_calls}
 
 
 def _lost_history(step: Step, before: Step | None) -> Problem | None:

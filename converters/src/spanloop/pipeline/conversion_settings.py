@@ -1,10 +1,13 @@
 """How the service converts: ``spanloop.toml`` and the environment as conversion options.
 
-Invariant: a judge that fails never fails a conversion. The rules after it speak instead, and the failure is counted.
+Invariant: a judge that fails never fails a conversion. The rules after it decide instead, and the failure is counted.
+After ``MOST_FAILURES`` failures in a row a judge is not asked for ``PAUSE_S`` seconds: a dead endpoint costs a few
+timeouts, not one for each episode.
 """
 
 import logging
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +26,9 @@ from spanloop.semconv.errors import ConfigurationError
 
 JUDGES: Final = "spanloop.judges"
 
+MOST_FAILURES: Final = 3
+PAUSE_S: Final = 300.0
+
 _log: Final = logging.getLogger("pipeline.judge")
 
 
@@ -31,7 +37,7 @@ class Conversion(NamedTuple):
 
     options: Options
     judge_counts: Counter[str]
-    """``answered``, ``unusable`` (no verdict in the answer), ``over_budget`` and ``failed``."""
+    """``answered``, ``unusable`` (no verdict in the answer), ``over_budget``, ``failed`` and ``skipped`` (paused)."""
 
 
 def conversion_settings(
@@ -55,7 +61,7 @@ def conversion_settings(
     if configuration.attribution.judge:
         ask = _judge(configuration, data_dir)
         judge = AskedJudge(ask, configuration.attribution.judge)
-        rules = rules._replace(endings=(_counted(judged_ending(judge), counts), *rules.endings))
+        rules = rules._replace(endings=(guarded_judge(judged_ending(judge), counts), *rules.endings))
     return Conversion(Options(reward_functions=functions, rules=rules), counts)
 
 
@@ -71,20 +77,43 @@ def _judge(configuration: Configuration, data_dir: Path) -> Callable[[str], str]
     return cast("Callable[[str], str]", found)
 
 
-def _counted(rule: EndingRule, counts: Counter[str]) -> EndingRule:
-    """``rule``, silent where it fails."""
+class _CircuitBreaker:
+    """Asks a rule, counts what became of it, and pauses it after failures in a row."""
 
-    def see(episode: Episode, reward: float | None) -> LocatedFinding | None:
+    def __init__(self, rule: EndingRule, counts: Counter[str], clock: Callable[[], float]) -> None:
+        self._rule: Final = rule
+        self._counts: Final = counts
+        self._clock: Final = clock
+        self._failures_in_a_row = 0
+        self._paused_until_s = float("-inf")
+
+    def see(self, episode: Episode, reward: float | None) -> LocatedFinding | None:
+        """What the rule sees; None where it fails or is paused."""
+        if self._clock() < self._paused_until_s:
+            self._counts["skipped"] += 1
+            return None
         try:
-            found = rule.see(episode, reward)
+            found = self._rule.see(episode, reward)
         except BudgetExceededError:
-            counts["over_budget"] += 1
+            self._counts["over_budget"] += 1
             return None
         except Exception as error:  # noqa: BLE001 - a judge is anybody's code, and the rules can do without it
-            counts["failed"] += 1
-            _log.warning("the judge failed, rules decide: %s", error)
+            self._failed(error)
             return None
-        counts["unusable" if found is None else "answered"] += 1
+        self._failures_in_a_row = 0
+        self._counts["unusable" if found is None else "answered"] += 1
         return found
 
-    return EndingRule(rule.name, see)
+    def _failed(self, error: Exception) -> None:
+        self._counts["failed"] += 1
+        self._failures_in_a_row += 1
+        if self._failures_in_a_row < MOST_FAILURES:
+            return
+        self._failures_in_a_row = 0
+        self._paused_until_s = self._clock() + PAUSE_S
+        _log.warning("the judge failed %d times in a row, rules decide for %.0f s: %s", MOST_FAILURES, PAUSE_S, error)
+
+
+def guarded_judge(rule: EndingRule, counts: Counter[str], clock: Callable[[], float] = time.monotonic) -> EndingRule:
+    """``rule``, silent where it fails."""
+    return EndingRule(rule.name, _CircuitBreaker(rule, counts, clock).see)

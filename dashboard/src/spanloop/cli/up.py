@@ -1,5 +1,6 @@
 """``spanloop up``: run every service on this machine until Ctrl-C."""
 
+import os
 import shlex
 import signal
 import threading
@@ -14,7 +15,7 @@ from rich.markup import escape
 
 from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
-from spanloop.semconv.environment import COLLECTOR_PORT, DASHBOARD_PORT, GATEWAY_PORT
+from spanloop.semconv.environment import COLLECTOR_PORT, CONFIG_ENV, DASHBOARD_PORT, GATEWAY_PORT
 
 from .console import err, out
 from .models import deploy_with_progress
@@ -36,6 +37,9 @@ def up(
     vllm_args: Annotated[
         str, typer.Option(help="Further arguments for vLLM in one quoted string, such as '--tool-call-parser NAME'.")
     ] = "",
+    config: Annotated[
+        Path | None, typer.Option(envvar=CONFIG_ENV, help="Configuration file; default: spanloop.toml, if it exists.")
+    ] = None,
 ) -> None:
     """Start ClickHouse, collector, pipeline, gateway, scheduler and dashboard; Ctrl-C stops them all.
 
@@ -49,6 +53,8 @@ def up(
         raise typer.BadParameter(f"{vllm_args!r}: {error}", param_hint="--vllm-args") from None
     stop = _StopRequest()
     directory = data_directory(data_dir)
+    if config is not None:
+        use_configuration(directory.path, config)
     if model:
         from spanloop.training.registry import Registry
 
@@ -68,6 +74,14 @@ def up(
     except KeyboardInterrupt:
         err.print("stopped before everything was up")
         raise typer.Exit(_INTERRUPTED) from None
+
+
+def use_configuration(data_dir: Path, file: Path) -> None:
+    """Refuse an invalid file before anything starts, and hand a valid one to every service."""
+    from spanloop.configuration import load_configuration
+
+    load_configuration(data_dir, file)
+    os.environ[CONFIG_ENV] = str(file.absolute())
 
 
 class _StopRequest:

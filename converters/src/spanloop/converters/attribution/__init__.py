@@ -16,6 +16,7 @@ from ..finish_reasons import LENGTH, STOP, TOOL_CALL
 from ..messages import parse_json
 from ..spans import Span, SpanKind
 from ..steps import Episode, Step
+from ..stitch import SpanKey
 from .bad_call import MALFORMED_ARGUMENTS, REFUSED_ARGUMENTS, UNKNOWN_TOOL
 from .base import (
     EndingRule,
@@ -32,10 +33,10 @@ from .broken_output import FILTERED_OUTPUT, INCOMPLETE_STREAM, MALFORMED_OUTPUT,
 from .causes import deciding_chain, decisive, with_chains
 from .corrected_arguments import CORRECTED_ARGUMENTS
 from .crash import CRASH
-from .ending import DECLINED, STOPPED, WRONG_ANSWER
+from .ending import DECLINED, REPORTED_FAILURE, STOPPED, WRONG_ANSWER
 from .failed_request import FAILED_REQUEST
 from .failure import Failure
-from .failure_dedup import deduplicated, in_words_from_above
+from .failure_dedup import deduplicated, in_words_from_above, nearest_above
 from .hallucinated_arguments import HALLUCINATED_ARGUMENTS, WRONGLY_GIVEN
 from .invented import INVENTED_DATA
 from .judge import Ask, AskedJudge, judged_ending
@@ -62,7 +63,16 @@ RULES: Final = Rules(
         UNANSWERED,
     ),
     episodes=(LOOP, CRASH),
-    endings=(REPEATED_ACTIONS, STOPPED, DECLINED, POOR_RESULT, INVENTED_DATA, TEAM_ANSWER, WRONG_ANSWER),
+    endings=(
+        REPEATED_ACTIONS,
+        STOPPED,
+        DECLINED,
+        POOR_RESULT,
+        INVENTED_DATA,
+        REPORTED_FAILURE,
+        TEAM_ANSWER,
+        WRONG_ANSWER,
+    ),
 )
 """In order of precedence. A rule of your own: ``RULES._replace(tool_calls=(MINE, *RULES.tool_calls))``."""
 
@@ -120,6 +130,17 @@ class _Facts:
         return recovery_facts(self.episode, has_failed=self._has_failed)
 
     @cached_property
+    def failed_within(self) -> dict[SpanKey, tuple[Span, ...]]:
+        """Tool → the failed spans below it that are no calls of their own."""
+        failed = [span for span in self.episode.context if span.has_failed and span.kind is SpanKind.OTHER]
+        above = nearest_above(self.episode.spans, self.tools) if failed else {}
+        found: dict[SpanKey, tuple[Span, ...]] = {}
+        for span in failed:
+            if span.key in above:
+                found[above[span.key]] = (*found.get(above[span.key], ()), span)
+        return found
+
+    @cached_property
     def tools(self) -> dict[tuple[str, str], Span]:
         return {span.key: span for span in self.episode.context if span.kind is SpanKind.TOOL}
 
@@ -164,7 +185,8 @@ def _tool_calls(step: Step, facts: _Facts, *, asks_all: bool) -> Iterator[tuple[
         is_error = result is not None and result.is_error
         corrected = facts.recovery.corrected_arguments(step, call.name, call.arguments) if is_error else ""
         is_continued = result is None and _is_continued(step, facts.episode)
-        yield ToolCallContext(step, call, result, tool, offered, is_continued, corrected), is_suspect
+        within = facts.failed_within.get(tool.key, ()) if is_error and tool is not None else ()
+        yield ToolCallContext(step, call, result, tool, offered, is_continued, corrected, within), is_suspect
 
 
 def _of_tool(context: ToolCallContext, facts: _Facts, rules: Rules) -> Iterator[Failure]:

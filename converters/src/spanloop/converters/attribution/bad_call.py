@@ -8,6 +8,7 @@ from spanloop.semconv.enums import FaultOwner
 
 from ..failure_patterns import failure_pattern
 from ..messages import parse_json
+from ..status_codes import class_of_status
 from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule, own_words
 from .environment import environment_fault
 from .running_code import runs_code
@@ -54,10 +55,12 @@ def _refused(context: ToolCallContext) -> Finding | None:
     schema = context.offered.get(context.call.name, {})
     wrong = schema_violation(context.call.arguments, schema)
     if not _REFUSED.search(context.error):
+        is_refusal = class_of_status(context.status) == ErrorClass.INVALID_ARGUMENTS
         said = wrong or (
-            not runs_code(context.call) and (_UNFIT.search(context.error) is not None or _demands(context, schema))
+            not runs_code(context.call)
+            and (is_refusal or _UNFIT.search(context.error) is not None or _demands(context, schema))
         )
-        if not said or environment_fault(context.error) is not None:
+        if not said or (environment_fault(context.error, context.status) is not None and not (wrong and is_refusal)):
             return None
     evidence: dict[str, object] = {
         "arguments": context.call.arguments,

@@ -13,6 +13,7 @@ from spanloop.semconv.enums import FaultOwner
 
 from ..messages import ToolCall
 from ..spans import Span
+from ..status_codes import status_in_text
 from ..steps import Episode, Step
 from ..tool_results import ToolResult
 
@@ -108,6 +109,8 @@ class ToolCallContext(NamedTuple):
     """Whether a call without a result is part of a later step's input, message for message."""
     corrected_arguments: str = ""
     """Arguments of the next call of the same tool that worked; empty without one, or where these very ones did too."""
+    failed_within: tuple[Span, ...] = ()
+    """Failed spans below the tool's own: a request to a service, say."""
 
     @property
     def message(self) -> str:
@@ -124,7 +127,18 @@ class ToolCallContext(NamedTuple):
         said = [self.result.error_type, self.result.content]
         if self.tool is not None:
             said[1:1] = [self.tool.exception.message, self.tool.status_message]
+        for span in self.failed_within:
+            said += [span.error_type, *span.exception, span.status_message]
         return " ".join(dict.fromkeys(text for text in said if text))
+
+    @property
+    def status(self) -> str:
+        """The status code that came with the error: of a span's, or in a JSON error envelope; empty without one."""
+        if self.result is None or not self.result.is_error:
+            return ""
+        spans = (self.tool, *self.failed_within) if self.tool is not None else self.failed_within
+        codes = (status_in_text(text) for text in (*(span.error_type for span in spans), self.result.content.lstrip()))
+        return next(filter(None, codes), "")
 
     @property
     def told(self) -> str:

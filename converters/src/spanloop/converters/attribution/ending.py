@@ -13,11 +13,12 @@ from ..failure_patterns import failure_pattern
 from ..steps import Episode, Step
 from .answer import is_farewell, origin_of_answer
 from .base import EndingRule, ErrorClass, Finding, LocatedFinding
+from .environment import environment_fault
 from .tool_kinds import does_something, ends
 
 _DECLINED: Final = failure_pattern("declined")
 _DECLINES_WITHIN: Final = 300
-"""Characters from the start of an answer within which a refusal is said."""
+"""Characters from the start of an answer within which a refusal, or a report of a failure, is said."""
 
 
 def _stopped(episode: Episode, reward: float | None) -> LocatedFinding | None:
@@ -46,6 +47,18 @@ def _declined(episode: Episode, reward: float | None) -> LocatedFinding | None:
     evidence: dict[str, object] = {"reward": repr(reward), "said": found.group(0), "answer": said[:500]}
     message = "the policy declined to do the task"
     return LocatedFinding(last, Finding(ErrorClass.REFUSAL, FaultOwner.POLICY, 0.7, message, evidence), last.span)
+
+
+def _reported(episode: Episode, reward: float | None) -> LocatedFinding | None:
+    """The last answer reports an outage that nothing else recorded: the policy may be right, so nobody is to blame."""
+    last = episode.steps[-1]
+    said = last.span.output[0].text[:_DECLINES_WITHIN] if last.span.output else ""
+    error_class = environment_fault(said) if said and any(step.results for step in episode.steps) else None
+    if error_class is None:
+        return None
+    evidence: dict[str, object] = {"reward": repr(reward), "answer": said}
+    message = f"the answer reports a failure ({error_class}) that nothing else recorded"
+    return LocatedFinding(last, Finding(error_class, FaultOwner.UNKNOWN, 0.35, message, evidence), last.span)
 
 
 def _wrong(episode: Episode, reward: float | None) -> LocatedFinding | None:
@@ -102,4 +115,5 @@ def _last_words(last: Step) -> str:
 
 STOPPED: Final = EndingRule("stopped_in_action", _stopped, is_event=True)
 DECLINED: Final = EndingRule("declined", _declined, is_event=True)
+REPORTED_FAILURE: Final = EndingRule("reported_failure", _reported)
 WRONG_ANSWER: Final = EndingRule("wrong_answer", _wrong)

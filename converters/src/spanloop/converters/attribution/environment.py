@@ -1,20 +1,44 @@
-"""Faults of the surroundings, told by the text of an error: time, load, network, rights, or somebody who stopped it.
+"""Faults of the environment: time, load, network, rights, or somebody who stopped the program.
 
-Nobody who calls can help them, and the same call may work at another time.
+Nobody who calls can help them, and the same call may work at another time. A status code decides first, in any
+language; the words of the error decide where it names none, or only that access is denied (a service that limits the
+rate may answer 403).
 """
 
+from functools import lru_cache
 from typing import Final
 
+from spanloop.semconv.enums import FaultOwner
+
 from ..failure_patterns import failure_pattern, failure_patterns
+from ..status_codes import class_of_status
 from .base import ErrorClass
 
-_ENVIRONMENT: Final = failure_patterns("environment")
+_STATUS_DECIDES: Final = frozenset({ErrorClass.TIMEOUT, ErrorClass.RATE_LIMIT, ErrorClass.SERVER_ERROR})
+_ENVIRONMENT: Final = tuple(
+    pattern
+    for pattern in (*failure_patterns("environment"), *failure_patterns("language"))
+    if pattern.owner is FaultOwner.ENVIRONMENT
+)
 """In order of precedence."""
 
 
-def environment_fault(text: str) -> ErrorClass | None:
-    """The class of a fault of the surroundings that an error's text tells of."""
-    return next((ErrorClass(pattern.name) for pattern in _ENVIRONMENT if pattern.search(text)), None)
+@lru_cache(maxsize=256)
+def environment_fault(text: str, status: str = "") -> ErrorClass | None:
+    """The class of a fault of the environment.
+
+    Args:
+        text: All that is said of the error.
+        status: The code of ``status_codes`` that came with it; empty without one.
+    """
+    shown = class_of_status(status)
+    if shown in _STATUS_DECIDES:
+        return ErrorClass(shown)
+    if text:
+        found = next((ErrorClass(pattern.error_class) for pattern in _ENVIRONMENT if pattern.search(text)), None)
+        if found is not None:
+            return found
+    return ErrorClass.PERMISSION_DENIED if shown == ErrorClass.PERMISSION_DENIED else None
 
 
 _STOPPED: Final = failure_pattern("stopped")

@@ -14,9 +14,19 @@ from ..steps import Step
 from .base import ErrorClass, Finding, ModelCallRule
 from .environment import was_stopped
 
-_PATTERNS: Final = failure_patterns("request")
+_REQUEST: Final = {pattern.name: pattern for pattern in failure_patterns("request")}
+_SERVICE: Final = {pattern.name: pattern for pattern in failure_patterns("environment")}
+_PATTERNS: Final = (
+    *(_REQUEST["context_overflow"], _REQUEST["content_filter"], _REQUEST["rate_limit"], _SERVICE["rate_limit"]),
+    *(failure_pattern("of_time"), _SERVICE["timeout"], _REQUEST["authentication"], _REQUEST["server_error"]),
+    *(_SERVICE["server_error"], _REQUEST["connection_error"], _SERVICE["connection_error"]),
+    *(pattern for pattern in failure_patterns("language") if pattern.owner is FaultOwner.ENVIRONMENT),
+    _REQUEST["invalid_request"],
+)
 """In order of precedence."""
 
+_OF_SERVICE: Final = {ErrorClass.PERMISSION_DENIED: (ErrorClass.AUTHENTICATION, FaultOwner.HARNESS)}
+"""What a fault of the environment is called where the model's service tells of it."""
 
 _CANCELLED: Final = failure_pattern("request_cancelled")
 """Words that of a request can only mean that its caller gave it up; a tool may say them of what it was asked for."""
@@ -28,7 +38,8 @@ def classify(text: str) -> tuple[ErrorClass, FaultOwner, float] | None:
         return ErrorClass.CANCELLED, FaultOwner.USER, 0.7
     for pattern in _PATTERNS:
         if pattern.search(text):
-            return ErrorClass(pattern.error_class), pattern.owner, pattern.confidence
+            error_class = ErrorClass(pattern.error_class)
+            return (*_OF_SERVICE.get(error_class, (error_class, pattern.owner)), pattern.confidence)
     return None
 
 

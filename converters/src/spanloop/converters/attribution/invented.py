@@ -18,6 +18,7 @@ _SAYS_SO: Final = failure_pattern("invented_data")
 _HINTS: Final = (
     *("simulat", "hypothetical", "placeholder", "mock", "dummy", "made", "fictitious", "fake", "sample", "illustrat"),
     *("invented", "assum", "demonstration", "make up", "fabricate", "pretend", "guess"),
+    *("fiktiv", "beispieldaten", "datos", "données", "数据", "データ"),
 )
 """No message without one of these says so; looked for first, being quicker found."""
 

@@ -26,7 +26,7 @@ def _environment(context: ToolCallContext) -> Finding | None:
         return None
     if was_stopped(context.error):
         return Finding(ErrorClass.CANCELLED, FaultOwner.USER, 0.7, context.message, _evidence(context))
-    error_class = environment_fault(context.error)
+    error_class = environment_fault(context.error, context.status)
     if error_class is None:
         return None
     return Finding(error_class, FaultOwner.ENVIRONMENT, 0.9 * result.confidence, context.message, _evidence(context))

@@ -1,34 +1,40 @@
-"""Dialects: how each family of instrumentors spells its spans. One module each, one line in the registry."""
+"""Dialects: how each family of instrumentors writes its spans. One module each, one line in the registry.
 
+An installed package adds a dialect with an entry point in the group ``spanloop.dialects``.
+"""
+
+from functools import cache
 from typing import Final
 
-from .agentscope import AGENTSCOPE
-from .autogen import AUTOGEN
-from .base import CANONICAL, COUNTED, Dialect, attr, column_of
-from .claude_code import CLAUDE_CODE
-from .decorated import DECORATED
-from .laminar import LAMINAR
-from .legacy import ASKED
-from .legacy_columns import LEGACY
-from .litellm import LITELLM
-from .llama_index import LLAMA_INDEX
+from spanloop.semconv.errors import ConfigurationError
+
+from ..extensions import offered_extensions
+from .base import BODY, CANONICAL, Dialect, IndexedList, RawSpan, attr, column_of
+from .contrib.agentscope import AGENTSCOPE
+from .contrib.autogen import AUTOGEN
+from .contrib.claude_code import CLAUDE_CODE
+from .contrib.decorated import DECORATED
+from .contrib.laminar import LAMINAR
+from .contrib.litellm import LITELLM
+from .contrib.llama_index import LLAMA_INDEX
+from .contrib.mastra import MASTRA
+from .contrib.monocle import MONOCLE
+from .contrib.neatlogs import NEATLOGS
+from .contrib.other_names import OTHER_NAMES, SERVER
+from .contrib.traceai import TRACEAI
+from .indexed_attributes import keys_of, lists_of
+from .legacy import ASKED, LEGACY
 from .logfire import LOGFIRE, LOGFIRE_STREAM
-from .mastra import MASTRA
-from .monocle import MONOCLE
-from .neatlogs import NEATLOGS
-from .numbered import ENTRIES, Numbered, listed
 from .openai_agents import OPENAI_AGENTS
 from .openinference import OPENINFERENCE
 from .openllmetry import OPENLLMETRY
 from .otel_genai import OTEL_GENAI
-from .other_names import OTHER_NAMES, SERVER
-from .rows import BODY, RawSpan, RowDialect, Spread
-from .traceai import TRACEAI
+from .rows import of_keys
 from .uneven import UNEVEN
 from .vercel_ai import VERCEL_AI
 from .wrapped import WRAPPED
 
-DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
+DIALECTS: Final[tuple[Dialect, ...]] = (
     OPENINFERENCE,
     TRACEAI,
     LAMINAR,
@@ -55,19 +61,38 @@ DIALECTS: Final[tuple[Dialect | RowDialect, ...]] = (
 )
 """In order of precedence: what says more about where a span comes from comes first."""
 
+GROUP: Final = "spanloop.dialects"
+
+
+@cache
+def registered_dialects() -> tuple[Dialect, ...]:
+    """The dialects of installed packages, which come first, and the built-in ones.
+
+    Raises:
+        ConfigurationError: An entry point cannot be imported, or is no dialect.
+    """
+    offered = offered_extensions(group=GROUP, what="dialect")
+    for found in offered:
+        if not isinstance(found, Dialect):
+            raise ConfigurationError(
+                f"An entry point of group {GROUP} is {found!r}; expected a Dialect.",
+                next_step="Point it at an instance of spanloop.converters.dialects.Dialect.",
+            )
+    return (*(found for found in offered if isinstance(found, Dialect)), *DIALECTS)
+
+
 __all__ = [
     "ASKED",
     "BODY",
     "CANONICAL",
-    "COUNTED",
     "DIALECTS",
-    "ENTRIES",
     "Dialect",
-    "Numbered",
+    "IndexedList",
     "RawSpan",
-    "RowDialect",
-    "Spread",
     "attr",
     "column_of",
-    "listed",
+    "keys_of",
+    "lists_of",
+    "of_keys",
+    "registered_dialects",
 ]

@@ -1,14 +1,17 @@
-"""What a dialect is: a rule that recognises its spans, and one expression a canonical column.
+"""What a dialect is: a rule that recognises its spans, a table of attribute names, and perhaps a reader.
 
-Invariant: every dialect yields the same canonical columns, as text; reading messages out of that text happens once,
-in ``normalise``. Expressions see the attributes in columns named by ``attr``.
+Invariant: every dialect yields the same canonical columns, as text; reading messages out of that text happens once, in
+``normalise``. Expressions see the attributes in columns named by ``attr``.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
 import polars as pl
+
+from ..chat_forms import Fields
 
 CANONICAL: Final = (
     "kind",
@@ -36,27 +39,72 @@ CANONICAL: Final = (
 )
 """Columns that a dialect fills; one that it does not name is empty."""
 
-SEEN: Final = "seen"
-SAID: Final = "said"
-COUNTED: Final = (SEEN, SAID)
-"""The messages of input and output by their numbers; null where nobody counted them."""
+BODY: Final = "event.body"
+"""Under this key an event that came as a log record has its body, next to its attributes."""
+
+_PREFIX: Final = "attr:"
+
+
+class RawSpan(NamedTuple):
+    """A span as it was sent."""
+
+    name: str
+    scope: str
+    attributes: Mapping[str, str]
+    """Without those of ``lists``."""
+    events: Sequence[tuple[str, Mapping[str, str]]]
+    """(name, attributes), in order; log records of the span are among them."""
+    columns: Mapping[str, str]
+    """What the dialect's table of attribute names found; nothing is empty."""
+    lists: Mapping[str, Sequence[Any]]
+    """The entries of each of ``Dialect.lists``, in order, as ``IndexedList.read`` gave them."""
+    gaps: Container[str] = ()
+    """The lists whose indexes do not run from 0 without a gap."""
+
+
+class IndexedList(NamedTuple):
+    """A list in attributes ``prefix.N.…``, one or more for each entry.
+
+    An agent sends its history with every call, so each distinct entry of a batch is read once.
+    """
+
+    prefixes: tuple[str, ...]
+    """The first of which a span has entries counts."""
+    read: Callable[[Fields], object]
+    """An entry out of the nested object that its attributes make."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one family of instrumentors spells its spans.
+    """How one family of instrumentors writes its spans.
 
     Attributes:
         name: As it is called in documentation and rejections.
-        attributes: Span attributes that the expressions read.
         matches: True for the spans that the dialect reads. The first dialect of the registry that matches wins.
-        columns: A text expression for each canonical column that the dialect has.
+        columns: Canonical column → its attributes, of which the first that is not empty counts, or a text expression.
+        read: Canonical column → text, of one span, over what ``columns`` found. ``error_type`` and ``session_id`` may
+            be given, too; they count where the span has none.
+        reads: True for the spans that ``read`` has more to say of; null for all.
+        lists: Name → a list in indexed attributes, which ``read`` finds in ``RawSpan.lists``.
     """
 
     name: str
-    attributes: frozenset[str]
     matches: pl.Expr
-    columns: Mapping[str, pl.Expr]
+    columns: Mapping[str, pl.Expr | tuple[str, ...]] = field(default_factory=dict[str, pl.Expr | tuple[str, ...]])
+    read: Callable[[RawSpan], Mapping[str, str]] | None = None
+    reads: pl.Expr | None = None
+    lists: Mapping[str, IndexedList] = field(default_factory=dict[str, IndexedList])
+
+    @cached_property
+    def attributes(self) -> frozenset[str]:
+        """The span attributes that ``matches`` and ``columns`` read."""
+        told = self.columns.values()
+        expressions = [one for one in (self.matches, self.reads, *told) if isinstance(one, pl.Expr)]
+        roots = (root for one in expressions for root in one.meta.root_names() if root.startswith(_PREFIX))
+        return frozenset(
+            {root.removeprefix(_PREFIX) for root in roots}
+            | {key for one in told if isinstance(one, tuple) for key in one}
+        )
 
 
 def attr(key: str) -> pl.Expr:
@@ -66,4 +114,4 @@ def attr(key: str) -> pl.Expr:
 
 def column_of(key: str) -> str:
     """The name of the column that holds the span attribute ``key``."""
-    return f"attr:{key}"
+    return _PREFIX + key

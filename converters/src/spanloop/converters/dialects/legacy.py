@@ -7,7 +7,9 @@ events as JSON, and spans that only ``traceloop.*`` describes. What is structure
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
+
+import polars as pl
 
 from spanloop.semconv import attributes as names
 
@@ -24,13 +26,15 @@ from ..chat_forms import (
 )
 from ..messages import dump
 from ..spans import SpanKind
-from .exchange import request_messages, request_tools, response_columns, response_messages
-from .numbered import unflatten
-from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES
-from .rows import BODY, RawSpan, as_text, decoded, fields_of, first, known, parameters
+from .base import Dialect, IndexedList, RawSpan, attr
+from .legacy_events import event_inputs, event_message, event_outputs, listed_events, payload_of
+from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES, sources
+from .provider_payloads import request_messages, request_tools, response_columns, response_messages
+from .rows import as_text, decoded, fields_of, first, is_set, known, of_keys, parameters
 
 PROMPTS: Final = ("gen_ai.prompt", "llm.prompts")
 COMPLETIONS: Final = ("gen_ai.completion", "llm.completions")
+_FLAT_MARKS: Final = tuple(f"{prefix}.0.{end}" for prefix in (*PROMPTS, *COMPLETIONS) for end in ("role", "content"))
 REQUEST_TYPES: Final = ("llm.request.type", "gen_ai.request.type")
 TRACELOOP_KIND: Final = "traceloop.span.kind"
 EVENTS: Final = "events"
@@ -55,75 +59,42 @@ ALTERNATIVES: Final = {
     "tool_arguments": ("tool_arguments", "tool.arguments", "gen_ai.tool.arguments", "traceloop.entity.input"),
     "tool_result": ("tool_response", "tool.result", "gen_ai.tool.result", "traceloop.entity.output"),
 }
-_ROLE_OF_EVENT: Final = {
-    "gen_ai.system.message": "system",
-    "gen_ai.user.message": "user",
-    "gen_ai.assistant.message": "assistant",
-    "gen_ai.tool.message": "tool",
-    "gen_ai.choice": "assistant",
-}
 DETAILS: Final = "gen_ai.client.inference.operation.details"
 
 
 def read(span: RawSpan) -> dict[str, str]:
-    """The canonical columns of one span in a legacy form."""
-    attributes = span.attributes
-    columns = {column: first(attributes, key, *ALTERNATIVES.get(column, ())) for column, key in SOURCES.items()}
-    columns |= {column: first(attributes, *keys) for column, keys in ALTERNATIVES.items() if column not in SOURCES}
-    columns["session_id"] = first(attributes, "traceloop.association.properties.session_id")
-    kind = kind_of(span)
-    columns["kind"] = str(kind)
-    if kind is SpanKind.LLM:
-        columns |= _content(span, columns)
-    elif kind is SpanKind.TOOL:
-        columns["tool_name"] = columns["tool_name"] or first(attributes, "traceloop.entity.name") or span.name
-        columns |= _tool_events(span, columns)
-    elif kind is SpanKind.AGENT and not columns["agent_name"]:
-        columns["agent_name"] = first(attributes, "traceloop.entity.name")
-    if RESPAN in attributes and not columns["finish_reasons"]:
+    """What the table does not tell of one span in a legacy form."""
+    kind = span.columns["kind"]
+    if kind == SpanKind.TOOL.value:
+        return _tool_events(span)
+    if kind != SpanKind.LLM.value:
+        return {}
+    found = _content(span)
+    if RESPAN in span.attributes and not (found.get("finish_reasons") or span.columns.get("finish_reasons")):
         # It never records why an answer ended: that this is missing says nothing about a stream.
-        columns["is_streaming"] = ""
-    return known(columns)
+        found["is_streaming"] = ""
+    return found
 
 
 RESPAN: Final = "respan.entity.log_type"
 """On the spans of Respan's own instrumentors, which write numbered attributes with JSON in them."""
 
-
-def kind_of(span: RawSpan) -> SpanKind:
-    """What the span stands for, by operation, else by what it has."""
-    attributes = span.attributes
-    operation, traceloop = attributes.get(names.GEN_AI_OPERATION_NAME, ""), attributes.get(TRACELOOP_KIND, "")
-    requested = first(attributes, *REQUEST_TYPES)
-    told = KIND_OF_OPERATION.get(operation) or KIND_OF_TRACELOOP.get(traceloop) or KIND_OF_REQUEST.get(requested)
-    if told is not None:
-        return told
-    if _has_messages(span):
-        return SpanKind.LLM
-    if attributes.get(names.GEN_AI_TOOL_NAME):
-        return SpanKind.TOOL
-    if first(attributes, "agent_name", names.GEN_AI_AGENT_NAME):
-        return SpanKind.AGENT
-    is_call = attributes.get(names.GEN_AI_REQUEST_MODEL) and not operation
-    return SpanKind.LLM if is_call and any(key in attributes for key in ANSWERED) else SpanKind.OTHER
-
-
-KIND_OF_OPERATION: Final = {
+_KIND_OF_OPERATION: Final = {
     **dict.fromkeys(LLM_OPERATIONS, SpanKind.LLM),
     **dict.fromkeys(AGENT_OPERATIONS, SpanKind.AGENT),
     "execute_tool": SpanKind.TOOL,
     "embeddings": SpanKind.OTHER,
     "invoke_workflow": SpanKind.OTHER,
 }
-KIND_OF_TRACELOOP: Final = {"tool": SpanKind.TOOL, "agent": SpanKind.AGENT}
-KIND_OF_REQUEST: Final = {
+_KIND_OF_TRACELOOP: Final = {"tool": SpanKind.TOOL, "agent": SpanKind.AGENT}
+_KIND_OF_REQUEST: Final = {
     "chat": SpanKind.LLM,
     "completion": SpanKind.LLM,
     "embedding": SpanKind.OTHER,
     "embeddings": SpanKind.OTHER,
     "rerank": SpanKind.OTHER,
 }
-ANSWERED: Final = (
+_ANSWERED: Final = (
     names.GEN_AI_RESPONSE_ID,
     names.GEN_AI_RESPONSE_FINISH_REASONS,
     names.GEN_AI_USAGE_OUTPUT_TOKENS,
@@ -132,47 +103,105 @@ ANSWERED: Final = (
 )
 
 
-def _has_messages(span: RawSpan) -> bool:
-    keys = span.attributes.keys()
-    if any(f"{prefix}.0.{end}" in keys for prefix in (*PROMPTS, *COMPLETIONS) for end in ("role", "content")):
-        return True
-    if all(span.attributes.get(key) for key in ("gen_ai.prompt", "gen_ai.completion", names.GEN_AI_REQUEST_MODEL)):
-        return not span.attributes.get(names.GEN_AI_OPERATION_NAME)
-    return any(name == "gen_ai.choice" for name, _ in span.events) and bool(
-        span.attributes.get(names.GEN_AI_REQUEST_MODEL)
-    )
+def _kind_of(keys: Sequence[str], kinds: Mapping[str, SpanKind]) -> pl.Expr:
+    values = {name: kind.value for name, kind in kinds.items()}
+    return of_keys(keys).replace_strict(values, default=None, return_dtype=pl.String)
 
 
-def _content(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
-    attributes = span.attributes
-    events = [*_listed_events(attributes.get(EVENTS, "")), *((name, _payload(found)) for name, found in span.events)]
-    details = [found for name, found in events if name == DETAILS]
-    seen = _flat(attributes, PROMPTS) or _event_inputs(events) or _whole(attributes, "gen_ai.prompt", "user")
+_is_requested: Final = is_set(names.GEN_AI_REQUEST_MODEL)
+_has_no_operation: Final = ~is_set(names.GEN_AI_OPERATION_NAME)
+_has_messages: Final = (
+    pl.any_horizontal(attr(key).is_not_null() for key in _FLAT_MARKS)
+    | (is_set("gen_ai.prompt") & is_set("gen_ai.completion") & _is_requested & _has_no_operation)
+    | (pl.col("Events.Name").list.contains("gen_ai.choice").fill_null(value=False) & _is_requested)
+)
+KIND: Final = pl.coalesce(
+    _kind_of((names.GEN_AI_OPERATION_NAME,), _KIND_OF_OPERATION),
+    _kind_of((TRACELOOP_KIND,), _KIND_OF_TRACELOOP),
+    _kind_of(REQUEST_TYPES, _KIND_OF_REQUEST),
+    pl.when(_has_messages).then(pl.lit(SpanKind.LLM.value)),
+    pl.when(is_set(names.GEN_AI_TOOL_NAME)).then(pl.lit(SpanKind.TOOL.value)),
+    pl.when(is_set("agent_name") | is_set(names.GEN_AI_AGENT_NAME)).then(pl.lit(SpanKind.AGENT.value)),
+    pl.when(_is_requested & _has_no_operation & pl.any_horizontal(attr(key).is_not_null() for key in _ANSWERED))
+    .then(pl.lit(SpanKind.LLM.value))
+    .otherwise(pl.lit(SpanKind.OTHER.value)),
+)
+"""What a span stands for: by its operation, else by what it has."""
+
+
+def _content(span: RawSpan) -> dict[str, str]:
+    attributes, columns = span.attributes, span.columns
+    events = [*listed_events(attributes.get(EVENTS, "")), *((name, payload_of(found)) for name, found in span.events)]
     said = (
-        _flat(attributes, COMPLETIONS) or _event_outputs(events) or _whole(attributes, "gen_ai.completion", "assistant")
+        _flat(span.lists.get("said", ()), "assistant")
+        or event_outputs(events)
+        or _whole(attributes, "gen_ai.completion", "assistant")
+        or response_messages(_entity(attributes, "output"))
     )
     response = fields_of(attributes.get("response", "")) if EVENTS in attributes else {}
-    if not said and response:
-        seen, said = _without_answer(seen)
+    seen = columns.get("input_messages") or _seen_text(span.lists.get("seen", ()))
+    if not seen or (response and not said):
+        listed = (
+            _flat(span.lists.get("seen", ()), "user")
+            or event_inputs(events)
+            or _whole(attributes, "gen_ai.prompt", "user")
+            or request_messages(_entity(attributes, "input"))
+        )
+        if not said and response:
+            listed, said = _without_answer(listed)
+        seen = columns.get("input_messages") or (dump(split_answers(listed)) if listed else "")
     said = _with_asked(
         said,
         [call for name, payload in events if name == ASKED for call in as_list(decoded(as_text(payload.get("calls"))))],
     )
     reason = next((as_text(item["finish_reason"]) for item in said if item.get("finish_reason")), "")
-    reason, tools = columns["finish_reasons"] or reason, columns["tools"] or offered_tools(attributes)
+    reason, tools = columns.get("finish_reasons") or reason, columns.get("tools") or offered_tools(span)
     if not reason and attributes.get("gen_ai.request.stream", "").lower() == "true" and _are_arguments(said, tools):
         said = []
     found = {
         **(_beside(attributes, response) if response else {}),
         **known({"finish_reasons": reason, "tools": tools}),
-        "input_messages": columns["input_messages"] or (dump(split_answers(seen)) if seen else ""),
-        "output_messages": columns["output_messages"] or (dump(said) if said else ""),
+        "input_messages": seen,
+        "output_messages": columns.get("output_messages") or (dump(said) if said else ""),
     }
-    for detail in details:
+    for detail in (payload for name, payload in events if name == DETAILS):
         for column in ("input_messages", "output_messages", "system_instructions", "tools"):
             if not found.get(column) and not columns.get(column) and detail.get(SOURCES[column]):
                 found[column] = as_text(detail[SOURCES[column]])
     return found
+
+
+def _entity(attributes: Mapping[str, str], end: str) -> object:
+    """What traceloop's decorators and callbacks wrote of a call: its request or response, as an object."""
+    fields = fields_of(attributes.get(f"traceloop.entity.{end}", ""))
+    return fields.get(f"{end}s", cast("object", fields)) or None
+
+
+class _Entry(NamedTuple):
+    """A message as indexed attributes list it."""
+
+    message: Fields
+    text: str
+    """The JSON of the messages that it is in an input: answers of tools stand by themselves."""
+    is_whole: bool
+    """Whether it is a message by itself, whatever stands beside it."""
+
+
+def _seen_entry(fields: Fields) -> _Entry:
+    item = flat_message(fields, "user")
+    is_whole = not _is_thought(item) and SPLIT not in item and (bool(item["parts"]) or not item.get("finish_reason"))
+    return _Entry(item, ",".join(map(dump, split_answers([item]))) if is_whole else "", is_whole)
+
+
+def _said_entry(fields: Fields) -> _Entry:
+    return _Entry(flat_message(fields, "assistant"), "", is_whole=False)
+
+
+def _seen_text(entries: Sequence[_Entry]) -> str:
+    """The messages of an input as JSON; empty where there are none, or one that is no message by itself."""
+    if not entries or not all(entry.is_whole for entry in entries):
+        return ""
+    return "[" + ",".join([entry.text for entry in entries if entry.text]) + "]"
 
 
 def _without_answer(seen: list[Fields]) -> tuple[list[Fields], list[Fields]]:
@@ -211,15 +240,13 @@ def _with_asked(said: list[Fields], calls: Sequence[object]) -> list[Fields]:
     return [{**first_said, "parts": [*as_list(first_said["parts"]), *map(tool_call, calls)]}, *said[1:]]
 
 
-def _flat(attributes: Mapping[str, str], prefixes: tuple[str, ...]) -> list[Fields]:
-    role = "user" if prefixes is PROMPTS else "assistant"
-    for prefix in prefixes:
-        found = [flat_message(item, role) for item in unflatten(attributes, prefix)]
-        if found:
-            turns = joined_turns(found) if any(SPLIT in item for item in found) else _with_reason(found)
-            turns = [{key: value for key, value in item.items() if key != SPLIT} for item in turns]
-            return [item for item in _with_thoughts(turns) if item["parts"] or role == "user"]
-    return []
+def _flat(entries: Sequence[_Entry], role: str) -> list[Fields]:
+    found = [entry.message for entry in entries]
+    if not found:
+        return []
+    turns = joined_turns(found) if any(SPLIT in item for item in found) else _with_reason(found)
+    turns = [{key: value for key, value in item.items() if key != SPLIT} for item in turns]
+    return [item for item in _with_thoughts(turns) if item["parts"] or role == "user"]
 
 
 SPLIT: Final = "_split"
@@ -234,7 +261,7 @@ def _with_reason(found: list[Fields]) -> list[Fields]:
     return [*before[:-1], {**before[-1], "finish_reason": last["finish_reason"]}]
 
 
-def is_thought(item: Fields) -> bool:
+def _is_thought(item: Fields) -> bool:
     """Whether a listed message is what a model thought to itself."""
     return item["role"] in {"thinking", "reasoning"}
 
@@ -246,7 +273,7 @@ def _with_thoughts(found: Sequence[Fields]) -> list[Fields]:
     beside: Fields = {}
     for item in found:
         parts = as_list(item["parts"])
-        if is_thought(item):
+        if _is_thought(item):
             thoughts += [{"type": "reasoning", "content": as_fields(part).get("content", part)} for part in parts]
             beside |= item
         else:
@@ -258,9 +285,9 @@ def _with_thoughts(found: Sequence[Fields]) -> list[Fields]:
 def flat_message(fields: Fields, role: str) -> Fields:
     """One message out of the nested object that its numbered attributes make."""
     content = fields.get("content")
-    if isinstance(fields.get("tool_calls"), str):
-        # Respan writes them as one JSON attribute.
-        fields = {**fields, "tool_calls": decoded(as_text(fields["tool_calls"]))}
+    # Respan writes tool calls as one JSON attribute, others the parts.
+    whole = {key: decoded(as_text(fields[key])) for key in ("tool_calls", "parts") if isinstance(fields.get(key), str)}
+    fields = {key: value for key, value in (fields | whole).items() if key != "parts" or as_list(value)}
     if fields.get("role") == "assistant" and fields.get("tool_call_id"):
         asked = as_fields(decoded(as_text(content)))
         if "name" in asked and "arguments" in asked:
@@ -285,110 +312,11 @@ def _whole(attributes: Mapping[str, str], key: str, role: str) -> list[Fields]:
     return whole or messages(request, role)
 
 
-def _payload(values: Mapping[str, str]) -> Fields:
-    """What an event says: its attributes, and the JSON objects that stand in its body or content."""
-    found: Fields = {key: value for key, value in values.items() if key != BODY}
-    for key in ("gen_ai.event.content", BODY):
-        body = decoded(values.get(key, ""))
-        if isinstance(body, dict):
-            found |= cast("Fields", body)
-        elif isinstance(body, str) and body and "content" not in found:
-            found["content"] = body
-    for key in ("content", "message", "tool_calls"):
-        text = found.get(key)
-        if isinstance(text, str) and text.lstrip()[:1] in {"{", "["} and not (key == "content" and "id" in found):
-            found[key] = decoded(text)
-    return found
-
-
-def _listed_events(text: str) -> list[tuple[str, Fields]]:
-    listed = decoded(text) if text else None
-    if not isinstance(listed, list):
-        return []
-    found = [cast("Fields", item) for item in cast("list[object]", listed) if isinstance(item, dict)]
-    return [(as_text(item.get("event.name")), item) for item in found]
-
-
-def _event_inputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
-    found: list[Fields] = []
-    for name, payload in events:
-        if name == "gen_ai.content.prompt":
-            # Langtrace puts a list of empty ids where the model's calls were: no message.
-            listed = decoded(as_text(payload.get("gen_ai.prompt")))
-            found += messages([item for item in as_list(listed) if not isinstance(item, list)] or listed)
-        elif name in _ROLE_OF_EVENT and name != "gen_ai.choice":
-            found.append(_event_message(_ROLE_OF_EVENT[name], payload))
-    return _without_repeats(found)
-
-
-def _event_outputs(events: Sequence[tuple[str, Fields]]) -> list[Fields]:
-    found: list[tuple[int, Fields]] = []
-    for name, payload in events:
-        if name == "gen_ai.content.completion":
-            listed = decoded(as_text(payload.get("gen_ai.completion")))
-            said = messages(list(map(_with_told_calls, as_list(listed))) or listed, "assistant")
-            found += [(len(found) + number, item) for number, item in enumerate(said)]
-        elif name == "gen_ai.choice":
-            index = as_text(payload.get("index"))
-            own = payload.get("message")
-            inner = {**payload, **cast("Fields", own)} if isinstance(own, dict) else {"content": own, **payload}
-            if not _has_arguments(inner):
-                continue
-            item = _event_message("assistant", inner)
-            reason = payload.get("finish_reason")
-            number = int(index) if index.isascii() and index.isdigit() else len(found)
-            found.append((number, item | ({"finish_reason": as_text(reason)} if reason else {})))
-    return [item for _, item in sorted(found, key=lambda pair: pair[0]) if item["parts"]]
-
-
-def _with_told_calls(item: object) -> object:
-    """In JavaScript Langtrace puts the model's calls, as JSON, where its words would be."""
-    fields = as_fields(item)
-    text = fields.get("content")
-    if not isinstance(text, str) or not text.startswith('[{"id":'):
-        return item
-    calls = as_list(decoded(text))
-    is_told = bool(calls) and all(as_fields(as_fields(call).get("function")).get("name") for call in calls)
-    return {**fields, "content": None, "tool_calls": calls} if is_told else item
-
-
-def _has_arguments(payload: Fields) -> bool:
-    """Whether the tool calls of a choice have them: with content capture off they are left out."""
-    calls = [as_fields(call) for call in as_list(payload.get("tool_calls"))]
-    return all("arguments" in (as_fields(call.get("function")) or call) for call in calls)
-
-
-def _without_repeats(found: Sequence[Fields]) -> list[Fields]:
-    """Botocore tells a tool's answer twice: as what the tool said, and within what the user said then."""
-    kept: list[Fields] = []
-    answers: dict[str, Fields] = {}
-    for item in found:
-        own = {as_text(part.get("id")): part for part in map(as_fields, as_list(item["parts"]))}
-        if item["role"] != "tool" or "" in own or not own.keys() <= answers.keys():
-            kept.append(item)
-            answers |= own if item["role"] == "tool" else {}
-            continue
-        for identity, part in own.items():
-            if part.get("is_error") is True:
-                answers[identity]["is_error"] = True
-    return kept
-
-
-def _event_message(role: str, payload: Fields) -> Fields:
-    body = {key: payload[key] for key in ("content", "tool_calls", "name", "refusal") if payload.get(key) is not None}
-    if "content" not in body and isinstance(payload.get("parts"), list):
-        body["parts"] = payload["parts"]
-    if role == "tool":
-        body["tool_call_id"] = payload.get("id") or payload.get("tool_call_id") or ""
-        body.setdefault("content", "")
-    return message({"role": role, **body}, role)
-
-
-def offered_tools(attributes: Mapping[str, str]) -> str:
-    """The tools that older spans list: numbered, or as one."""
-    found = unflatten(attributes, "llm.request.functions") or unflatten(attributes, "gen_ai.request.functions")
-    if found:
-        return dump([tool_definition(item) for item in found])
+def offered_tools(span: RawSpan) -> str:
+    """The tools that older spans list: indexed, or as one."""
+    attributes = span.attributes
+    if found := span.lists.get("functions"):
+        return "[" + ",".join(found) + "]"
     listed = fields_of(first(attributes, "model_request_parameters")).get("function_tools")
     if not isinstance(listed, list):
         asked = listed_tools(first(attributes, *WHOLE_TOOLS))
@@ -421,16 +349,61 @@ def tool_definition(fields: Fields) -> Fields:
 _SCHEMAS: Final = ("parameters", "input_schema")
 
 
-def _tool_events(span: RawSpan, columns: Mapping[str, str]) -> dict[str, str]:
+def _function_entry(fields: Fields) -> str:
+    return dump(tool_definition(fields))
+
+
+FUNCTIONS: Final = IndexedList(("llm.request.functions", "gen_ai.request.functions"), _function_entry)
+
+
+def _tool_events(span: RawSpan) -> dict[str, str]:
     """What a tool span's events tell: the call as ``gen_ai.tool.message``, its answer as ``gen_ai.choice``."""
     found: dict[str, str] = {}
     for name, values in span.events:
-        payload = _payload(values)
-        if name == "gen_ai.tool.message" and not columns["tool_arguments"]:
+        payload = payload_of(values)
+        if name == "gen_ai.tool.message" and "tool_arguments" not in span.columns:
             found["tool_arguments"] = as_text(payload.get("content"))
-            found["tool_call_id"] = columns["tool_call_id"] or as_text(payload.get("id"))
-        elif name == "gen_ai.choice" and not columns["tool_result"]:
-            said = _event_message("assistant", {"content": payload.get("message")})
+            found["tool_call_id"] = span.columns.get("tool_call_id") or as_text(payload.get("id"))
+        elif name == "gen_ai.choice" and "tool_result" not in span.columns:
+            said = event_message("assistant", {"content": payload.get("message")})
             parts = [cast("Fields", part) for part in cast("list[object]", said["parts"]) if isinstance(part, dict)]
             found["tool_result"] = "".join(as_text(part.get("content")) for part in parts if part.get("type") == "text")
     return found
+
+
+_PYDANTIC_AGENT: Final = ("all_messages_events", "pydantic_ai.all_messages")
+"""What Pydantic AI's agent runs carry; before version 2 they have no operation, and the tokens of all their calls."""
+
+_ENTITY: Final = of_keys(("traceloop.entity.name",))
+_COLUMNS: Final = sources(behind=ALTERNATIVES)
+_WHOLE_MARKS: Final = ("gen_ai.prompt", "gen_ai.completion", *REQUEST_TYPES)
+_has_events = pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_ai.")).list.any()
+_is_marked = pl.any_horizontal(attr(key).is_not_null() for key in (*_FLAT_MARKS, *_WHOLE_MARKS))
+_is_bare = attr(names.GEN_AI_OPERATION_NAME).is_null() & pl.any_horizontal(
+    attr(key).is_not_null()
+    for key in (TRACELOOP_KIND, names.GEN_AI_REQUEST_MODEL, names.GEN_AI_TOOL_NAME, *_PYDANTIC_AGENT)
+)
+_has_listed = attr(EVENTS).is_not_null() & attr(names.GEN_AI_REQUEST_MODEL).is_not_null()
+
+LEGACY: Final = Dialect(
+    name="legacy",
+    matches=attr(names.GEN_AI_INPUT_MESSAGES).is_null()
+    & (_is_marked | _has_events.fill_null(value=False) | _is_bare | _has_listed),
+    columns={
+        **_COLUMNS,
+        "kind": KIND,
+        "session_id": ("traceloop.association.properties.session_id",),
+        "tool_name": pl.coalesce(
+            of_keys(_COLUMNS["tool_name"]),
+            pl.when(SpanKind.TOOL.value == KIND).then(pl.coalesce(_ENTITY, "SpanName")),
+        ),
+        "agent_name": pl.coalesce(of_keys(_COLUMNS["agent_name"]), pl.when(SpanKind.AGENT.value == KIND).then(_ENTITY)),
+    },
+    read=read,
+    reads=(SpanKind.LLM.value == KIND) | ((SpanKind.TOOL.value == KIND) & _has_events.fill_null(value=False)),
+    lists={
+        "seen": IndexedList(PROMPTS, _seen_entry),
+        "said": IndexedList(COMPLETIONS, _said_entry),
+        "functions": FUNCTIONS,
+    },
+)

@@ -12,10 +12,10 @@ from spanloop.semconv import attributes as names
 
 from ..chat_forms import as_fields
 from ..spans import SpanKind
-from .base import Dialect, attr
-from .exchange import request_columns, response_columns
-from .otel_genai import SOURCES
-from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known, parameters
+from .base import Dialect, RawSpan, attr
+from .otel_genai import sources
+from .provider_payloads import request_columns, response_columns
+from .rows import as_text, decoded, fields_of, first, known, parameters
 
 _TEMPLATE: Final = "logfire.msg_template"
 _REQUEST: Final = "request_data"
@@ -26,11 +26,9 @@ def read(span: RawSpan) -> dict[str, str]:
     """The canonical columns of one of Logfire's own spans."""
     attributes = span.attributes
     template = attributes[_TEMPLATE]
-    columns = {column: attributes.get(key, "") for column, key in SOURCES.items()}
     if template.startswith("Function: "):
         return known(
             {
-                **columns,
                 "kind": str(SpanKind.TOOL),
                 "tool_name": attributes.get("name", ""),
                 "tool_arguments": attributes.get("input", ""),
@@ -38,14 +36,14 @@ def read(span: RawSpan) -> dict[str, str]:
             }
         )
     if template.startswith("Agent run: "):
-        return known({"kind": str(SpanKind.AGENT), "agent_name": attributes.get("name", "")})
+        return {"kind": str(SpanKind.AGENT), "agent_name": attributes.get("name", "")}
     if attributes.get("error") and _REQUEST not in attributes:
-        return known({**columns, "kind": str(SpanKind.LLM)})
+        return {"kind": str(SpanKind.LLM)}
     answer = first(attributes, _RESPONSE, "output")
     request, response = fields_of(attributes.get(_REQUEST, "")), None if answer == "null" else decoded(answer)
     asked = request_columns(decoded(attributes["input"]) if attributes.get("input") else request)
     answered = response_columns(response)
-    if not asked.get("input_messages") or not columns["request_model"]:
+    if not asked.get("input_messages") or not span.columns.get("request_model"):
         return known({"kind": str(SpanKind.OTHER)})
     settings = {**fields_of(attributes.get("model_config", "")), **request}
     usage = as_fields(decoded(attributes.get("usage", "")))
@@ -56,27 +54,15 @@ def read(span: RawSpan) -> dict[str, str]:
             **asked,
             **response_columns({"usage": usage}),
             **answered,
-            **known(columns),
+            **span.columns,
             "kind": str(SpanKind.LLM),
             "is_streaming": as_text(request.get("stream")),
         }
     )
 
 
-LOGFIRE: Final = RowDialect(
+LOGFIRE: Final = Dialect(
     name="logfire",
-    attributes=frozenset(
-        {
-            _TEMPLATE,
-            _REQUEST,
-            names.GEN_AI_INPUT_MESSAGES,
-            names.GEN_AI_OPERATION_NAME,
-            names.GEN_AI_REQUEST_MODEL,
-            "events",
-            "error",
-            "response_data",
-        }
-    ),
     matches=attr(_TEMPLATE).is_not_null()
     & attr(names.GEN_AI_INPUT_MESSAGES).is_null()
     & attr("events").is_null()
@@ -85,6 +71,7 @@ LOGFIRE: Final = RowDialect(
         | attr(_TEMPLATE).str.contains(r"^(?:Function: |Agent run: )")
         | (attr("error").is_not_null() & attr(names.GEN_AI_REQUEST_MODEL).is_not_null())
     ),
+    columns=sources(),
     read=read,
 )
 
@@ -99,7 +86,6 @@ _ANSWERS: Final = (
 
 LOGFIRE_STREAM: Final = Dialect(
     name="logfire_stream",
-    attributes=frozenset({_TEMPLATE, _REQUEST, *_ANSWERS}),
     matches=attr(_TEMPLATE)
     .str.contains(r"^(?:Chat Completion|Completion|Message|Responses API) with ")
     .fill_null(value=False)

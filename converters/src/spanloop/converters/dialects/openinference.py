@@ -6,16 +6,18 @@ writes none) the messages are read out of ``input.value`` and ``output.value``. 
 """
 
 import re
-from collections.abc import Mapping
-from typing import Final, cast
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, cast
 
 from spanloop.semconv import attributes as names
 
 from ..chat_forms import Fields, as_fields, as_list, joined_turns, message, split_answers, tool_definitions
 from ..messages import dump
 from ..spans import SpanKind
-from .base import attr
-from .exchange import (
+from .base import Dialect, IndexedList, RawSpan, attr
+from .legacy import FUNCTIONS, offered_tools
+from .otel_genai import RESPONSE_ID
+from .provider_payloads import (
     finish_reason,
     joined,
     opened,
@@ -25,17 +27,13 @@ from .exchange import (
     response_id,
     response_messages,
 )
-from .legacy import offered_tools
-from .numbered import Entry, Numbered, unflatten
-from .otel_genai import RESPONSE_ID
-from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known, parameters
+from .rows import as_text, decoded, decoded_except, fields_of, first, known, parameters
 
 SPAN_KIND: Final = "openinference.span.kind"
 _KINDS: Final = {"LLM": SpanKind.LLM, "TOOL": SpanKind.TOOL, "AGENT": SpanKind.AGENT}
 _INPUT: Final = "input.value"
 _OUTPUT: Final = "output.value"
 _FAILED: Final = re.compile(r'"is_error"\s*:\s*true')
-_NUMBERED: Final = re.compile(r"llm\.input_messages\.(\d+)\.")
 
 
 def read(span: RawSpan) -> dict[str, str]:
@@ -86,27 +84,24 @@ def _is_notice(span: RawSpan) -> bool:
     return (
         not span.events
         and _OUTPUT not in span.attributes
+        and not any(span.lists.values())
         and not any(key.startswith("llm.") for key in span.attributes)
     )
 
 
 def _call(span: RawSpan) -> dict[str, str]:
-    attributes = span.attributes
-    asked, answered = decoded(attributes.get(_INPUT, "")), decoded(attributes.get(_OUTPUT, ""))
-    request, response = as_fields(asked), opened(answered)
+    attributes, seen = span.attributes, span.lists.get("seen", ())
+    given_text = attributes.get(_INPUT, "")
+    request, answered = decoded_except(given_text, _SAID), decoded(attributes.get(_OUTPUT, ""))
+    response = opened(answered)
     given = request | fields_of(attributes.get("llm.invocation_parameters", ""))
     identity = response_id(response) or attributes.get(names.GEN_AI_RESPONSE_ID, "")
     has_failed = any(name == names.EXCEPTION_EVENT_NAME for name, _ in span.events)
-    said = _said(attributes, answered, has_failed=has_failed)
-    if _has_old_calls(attributes, said):
+    said = _said(span, answered, has_failed=has_failed)
+    if _has_old_calls(seen, said):
         said = response_messages(answered) or said
     model = attributes.get("llm.model_name", "")
     reason = first(attributes, "llm.finish_reason") or as_text(finish_reason(response))
-    seen = span.lists.get(_SEEN, "")
-    tells_more = _tells_more(attributes, request)
-    if not seen or identity.startswith(RESPONSE_ID) or tells_more:
-        items = _seen(attributes, asked, tells_more=tells_more)
-        seen = dump(joined_turns(items) if identity.startswith(RESPONSE_ID) else items)
     return {
         **parameters(given),
         "request_model": as_text(given.get("model") or given.get("model_name")) or model,
@@ -117,54 +112,65 @@ def _call(span: RawSpan) -> dict[str, str]:
         "finish_reasons": reason_said(reason, said) if reason else "",
         "input_tokens": attributes.get("llm.token_count.prompt", ""),
         "output_tokens": attributes.get("llm.token_count.completion", ""),
-        "tools": _tools(attributes, given),
-        "input_messages": "" if seen == "[]" else seen,
+        "tools": _tools(span, given),
+        "input_messages": _seen(span, request, is_response=identity.startswith(RESPONSE_ID)),
         "output_messages": dump(said) if said else "",
     }
 
 
-_SEEN: Final = "seen"
+_SAID: Final = frozenset({"messages", "input", "contents"})
+"""Where a request has what was said: as long as the conversation, and mostly beside indexed attributes that tell it."""
 
 
-def _entry(fields: Fields) -> Entry:
-    return Entry(",".join(dump(item) for item in split_answers([_flattened(fields)])))
+class _Entry(NamedTuple):
+    """A message of an input."""
+
+    message: Fields
+    text: str
+    """The JSON of the messages that it is: answers of tools stand by themselves."""
+    role: object
+    answers: object
+    """The id of the tool call that it answers, as an attribute of its own says."""
 
 
-def _tells_more(attributes: Mapping[str, str], request: Fields) -> bool:
-    """Whether the request says what the numbered attributes do not: that a tool failed, or the system prompt.
+def _entry(fields: Fields) -> _Entry:
+    item, inner = _flattened(fields), as_fields(fields.get("message"))
+    text = ",".join(map(dump, split_answers([item])))
+    return _Entry(item, text, inner.get("role"), inner.get("tool_call_id"))
+
+
+def _tells_more(span: RawSpan, request: Mapping[str, object]) -> bool:
+    """Whether the request says what the indexed attributes do not: that a tool failed, or the system prompt.
 
     JavaScript's instrumentors for Anthropic and Bedrock keep one of several answers of tools, in the user's message.
     """
-    if _FAILED.search(attributes.get(_INPUT, "")):
+    seen: Sequence[_Entry] = span.lists.get("seen", ())
+    if _FAILED.search(span.attributes.get(_INPUT, "")):
         return True
-    if request.get("system") and attributes.get("llm.input_messages.0.message.role") != "system":
+    if request.get("system") and not (seen and seen[0].role == "system"):
         return True
-    return any(
-        key.endswith(_ANSWERED) and attributes.get(key.removesuffix(_ANSWERED) + ".message.role") == "user"
-        for key in attributes
-    )
+    return any(entry.answers is not None and entry.role == "user" for entry in seen)
 
 
-_ANSWERED: Final = ".message.tool_call_id"
+def _seen(span: RawSpan, request: Mapping[str, object], *, is_response: bool) -> str:
+    """The messages of the input as JSON."""
+    seen: Sequence[_Entry] = span.lists.get("seen", ())
+    tells_more = _tells_more(span, request)
+    found: list[Fields] = []
+    if tells_more or not seen or "seen" in span.gaps:
+        found = split_answers(request_messages(decoded(span.attributes.get(_INPUT, ""))))
+    if seen and not found:
+        if not is_response:
+            texts = [entry.text for entry in seen if entry.text]
+            return "[" + ",".join(texts) + "]" if texts else ""
+        found = split_answers(entry.message for entry in seen)
+    if not found:
+        return ""
+    return dump(joined_turns(found) if is_response else found)
 
 
-def _seen(attributes: Mapping[str, str], asked: object, *, tells_more: bool) -> list[Fields]:
-    if tells_more:
-        whole = request_messages(asked)
-        if whole:
-            return split_answers(whole)
-    numbers = {int(found.group(1)) for key in attributes if (found := _NUMBERED.match(key))}
-    if numbers and len(numbers) == max(numbers) + 1:
-        return split_answers(_flattened(item) for item in unflatten(attributes, "llm.input_messages"))
-    whole = request_messages(asked)
-    if whole or not numbers:
-        return split_answers(whole)
-    return split_answers(_flattened(item) for item in unflatten(attributes, "llm.input_messages"))
-
-
-def _said(attributes: Mapping[str, str], answered: object, *, has_failed: bool) -> list[Fields]:
-    flat = [_flattened(item, "assistant") for item in unflatten(attributes, "llm.output_messages")]
-    found = [item for item in flat if item["parts"]]
+def _said(span: RawSpan, answered: object, *, has_failed: bool) -> list[Fields]:
+    found = [item for item in span.lists.get("said", ()) if item["parts"]]
     if not found:
         # Of a call that failed, text is the error's.
         return [] if has_failed and isinstance(answered, str) else response_messages(answered)
@@ -175,14 +181,11 @@ def _said(attributes: Mapping[str, str], answered: object, *, has_failed: bool) 
     return found if response.get("generations") else [joined(found)]
 
 
-def _has_old_calls(attributes: Mapping[str, str], said: list[Fields]) -> bool:
+def _has_old_calls(seen: Sequence[_Entry], said: list[Fields]) -> bool:
     """Whether the answer asks with ids that were answered: two calls wrote to one span (ADK's instrumentor does)."""
     parts = [as_fields(part) for item in said for part in as_list(item["parts"])]
     asked = {part["id"] for part in parts if part.get("type") == "tool_call" and part.get("id")}
-    return bool(asked) and any(
-        value in asked and key.startswith("llm.input_messages.") and key.endswith(".message.tool_call_id")
-        for key, value in attributes.items()
-    )
+    return bool(asked) and any(isinstance(entry.answers, str) and entry.answers in asked for entry in seen)
 
 
 def _flattened(fields: Fields, role: str = "user") -> Fields:
@@ -229,10 +232,18 @@ def _content(item: object) -> object:
     return fields
 
 
-def _tools(attributes: Mapping[str, str], given: Mapping[str, object]) -> str:
-    found = [_definition(as_fields(item.get("tool"))) for item in unflatten(attributes, "llm.tools") if "tool" in item]
-    listed = tool_definitions(found) or request_tools(dict(given)) or as_list(decoded(offered_tools(attributes)))
-    return dump([fields for item in listed if (fields := as_fields(item))]) if listed else ""
+def _tools(span: RawSpan, given: Mapping[str, object]) -> str:
+    listed = [item for item in span.lists.get("tools", ()) if item]
+    if listed:
+        return "[" + ",".join(listed) + "]"
+    found = request_tools(dict(given)) or as_list(decoded(offered_tools(span)))
+    return dump([fields for item in found if (fields := as_fields(item))]) if found else ""
+
+
+def _offered(fields: Fields) -> str:
+    """The JSON of a tool's definition; empty where there is none."""
+    found = tool_definitions([_definition(as_fields(fields["tool"]))] if "tool" in fields else [])
+    return ",".join(dump(item) for item in found if as_fields(item))
 
 
 def _definition(tool: Fields) -> object:
@@ -260,9 +271,20 @@ def _tool(span: RawSpan) -> dict[str, str]:
 
 _VERCEL: Final = "ai.operationId"
 
-OPENINFERENCE: Final = RowDialect(
+
+def _said_entry(fields: Fields) -> Fields:
+    return _flattened(fields, "assistant")
+
+
+LISTS: Final = {
+    "seen": IndexedList(("llm.input_messages",), _entry),
+    "said": IndexedList(("llm.output_messages",), _said_entry),
+    "tools": IndexedList(("llm.tools",), _offered),
+    "functions": FUNCTIONS,
+}
+
+OPENINFERENCE: Final = Dialect(
     name="openinference",
-    attributes=frozenset({SPAN_KIND, names.GEN_AI_OPERATION_NAME, names.GEN_AI_INPUT_MESSAGES, _VERCEL}),
     # What has OpenTelemetry's messages, too (Pydantic AI's spans), says more in those, and Vercel's in its own.
     matches=attr(SPAN_KIND).is_not_null()
     & attr(_VERCEL).is_null()
@@ -270,5 +292,5 @@ OPENINFERENCE: Final = RowDialect(
         attr(names.GEN_AI_OPERATION_NAME).is_not_null() & attr(names.GEN_AI_INPUT_MESSAGES).str.starts_with("[")
     ).fill_null(value=False),
     read=read,
-    lists={_SEEN: Numbered("llm.input_messages", _entry, is_gapless=True)},
+    lists=LISTS,
 )

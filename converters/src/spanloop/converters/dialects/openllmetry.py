@@ -17,7 +17,6 @@ API_BASE: Final = "gen_ai.openai.api_base"
 
 OPENLLMETRY: Final = Dialect(
     name="openllmetry",
-    attributes=OTEL_GENAI.attributes | {IS_STREAMING, API_BASE},
     matches=attr(IS_STREAMING).is_not_null()
     | attr(API_BASE).is_not_null()
     | pl.col("ScopeName").str.starts_with("opentelemetry.instrumentation.openai.v"),

@@ -5,6 +5,7 @@ for and messages are there. Messages in events are read by ``legacy``. AutoGen's
 tools with their call ids; its model calls are the model library's spans.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import polars as pl
@@ -73,6 +74,17 @@ SOURCES: Final = {
 }
 """Canonical column → the attribute that holds it."""
 
+
+def sources(
+    before: Mapping[str, Sequence[str]] | None = None, behind: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, tuple[str, ...]]:
+    """``SOURCES`` as a table of a dialect, with further attributes of its own before and behind them."""
+    more, less = before or {}, behind or {}
+    columns = dict.fromkeys((*SOURCES, *more, *less))
+    own = {column: (SOURCES[column],) if column in SOURCES else () for column in columns}
+    return {column: (*more.get(column, ()), *own[column], *less.get(column, ())) for column in columns}
+
+
 _AG2_TYPE: Final = "ag2.span.type"
 """AG2 counts tokens in spans of their own, which have no operation and are no call."""
 
@@ -130,16 +142,6 @@ _IS_SILENT: Final = (
 
 OTEL_GENAI: Final = Dialect(
     name="otel_genai",
-    attributes=frozenset(SOURCES.values())
-    | {
-        names.GEN_AI_OPERATION_NAME,
-        _AG2_TYPE,
-        _ANTHROPIC_REASON,
-        _MIRASCOPE,
-        _PYDANTIC_REQUEST,
-        PROMPT_TOKENS,
-        COMPLETION_TOKENS,
-    },
     matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null() | attr(_AG2_TYPE).is_not_null(),
     columns={
         "kind": KIND,

@@ -1,75 +1,30 @@
-"""Dialects that take reading: spans whose messages stand scattered over attributes and events, one span at a time.
+"""What readers of spans share: values out of attributes' text, and tables of attribute names.
 
-Invariant: a ``RowDialect`` gives the same canonical columns, as text, as a ``Dialect`` does with expressions, and
-leaves out what it does not find. Reading never raises: text that should be JSON and is not counts as plain text.
+Invariant: reading never raises: text that should be JSON and is not counts as plain text.
 """
 
 import re
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, cast
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, cast
 
+import msgspec
 import polars as pl
 
 from ..chat_forms import Fields, python_object
 from ..messages import MalformedMessagesError, dump, parse_json
-from .numbered import Numbered
+from .base import attr
 
-BODY: Final = "event.body"
-"""Under this key an event that came as a log record has its body, next to its attributes."""
-
-
-class RawSpan(NamedTuple):
-    """A span as it was sent."""
-
-    name: str
-    scope: str
-    attributes: Mapping[str, str]
-    events: Sequence[tuple[str, Mapping[str, str]]]
-    """(name, attributes), in order; log records of the span are among them."""
-    lists: Mapping[str, str]
-    """``RowDialect.lists`` as JSON, of those that this span has and that could be told."""
+_OBJECT_OF_RAW: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-@dataclass(frozen=True)
-class Spread:
-    """How the rows of a ``RowDialect`` are read at once, where most are of a form that allows it.
-
-    Attributes:
-        lists: Column → the numbered list that stands in it, as JSON; ``name:note`` has the notes.
-        has_lists: Out of the columns that there are: true for the rows whose lists count; of others they are empty.
-        is_simple: Out of the same: true for the rows that ``columns`` tells of.
-        columns: As ``Dialect.columns``, out of the columns that there are, lists included.
-        attributes: What they read beside ``RowDialect.attributes``.
-    """
-
-    lists: Mapping[str, Numbered]
-    has_lists: Callable[[Container[str]], pl.Expr]
-    is_simple: Callable[[Container[str]], pl.Expr]
-    columns: Callable[[Container[str]], Mapping[str, pl.Expr]]
-    attributes: frozenset[str]
+def of_keys(keys: Sequence[str]) -> pl.Expr:
+    """The first of the attributes that is there and not empty; null without one."""
+    return pl.coalesce(pl.when(attr(key) != "").then(attr(key)) for key in keys)
 
 
-@dataclass(frozen=True)
-class RowDialect:
-    """How one family of instrumentors spells its spans, where that takes more than an expression a column.
-
-    Attributes:
-        name: As it is called in documentation and rejections.
-        attributes: Span attributes that ``matches`` reads.
-        matches: True for the spans that the dialect reads.
-        read: Canonical column → text, of one span. Beside those of ``CANONICAL``, ``error_type`` and ``session_id``
-            may be given; they count where the span has none.
-    """
-
-    name: str
-    attributes: frozenset[str]
-    matches: pl.Expr
-    read: Callable[[RawSpan], dict[str, str]]
-    spread: Spread | None = None
-    """The same for all rows at once, of those that can be told so."""
-    lists: Mapping[str, Numbered] = field(default_factory=dict[str, Numbered])
-    """Name → a numbered list that is put together before ``read``, for all rows at once."""
+def is_set(key: str) -> pl.Expr:
+    """Whether the attribute is there and not empty."""
+    return (attr(key) != "").fill_null(value=False)
 
 
 def decoded(text: str) -> object:
@@ -82,6 +37,15 @@ def decoded(text: str) -> object:
     except MalformedMessagesError:
         found = python_object(stripped)
         return text if found is None else found
+
+
+def decoded_except(text: str, keys: Collection[str]) -> Fields:
+    """As ``fields_of``, without the values of ``keys``, which are null."""
+    try:
+        found = _OBJECT_OF_RAW.decode(text) if text.lstrip()[:1] == "{" else {}
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return fields_of(text)
+    return {key: None if key in keys else parse_json(bytes(value)) for key, value in found.items()}
 
 
 def fields_of(text: str) -> Fields:
@@ -118,10 +82,12 @@ def parameters(given: Mapping[str, object]) -> dict[str, str]:
         ("seed", ("seed",)),
         ("is_streaming", ("stream",)),
     )
-    return known({name: next((as_text(given[k]) for k in keys if _is_set(given.get(k))), "") for name, keys in spelled})
+    return known(
+        {name: next((as_text(given[k]) for k in keys if _is_given(given.get(k))), "") for name, keys in spelled}
+    )
 
 
-def _is_set(value: object) -> bool:
+def _is_given(value: object) -> bool:
     return value not in _UNSET and not (isinstance(value, str) and _OBJECT.match(value))
 
 

@@ -12,12 +12,12 @@ from spanloop.semconv import attributes as names
 
 from ..chat_forms import Fields, as_fields, as_list, messages
 from ..messages import dump
-from .base import attr
-from .legacy import kind_of
-from .otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, SOURCES
-from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known
+from .base import Dialect, RawSpan, attr
+from .legacy import KIND
+from .otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, sources
+from .rows import as_text, decoded, fields_of
 
-_ALTERNATIVES: Final = {"input_tokens": PROMPT_TOKENS, "output_tokens": COMPLETION_TOKENS}
+_ALTERNATIVES: Final = {"input_tokens": (PROMPT_TOKENS,), "output_tokens": (COMPLETION_TOKENS,)}
 _UNEVEN: Final = r"""^\s*(?:"|\{|\[\s*(?:"|'|\{\s*(?:'|"role":\s*"developer")))"""
 """How a text, an object, a list of texts and a repr begin, and messages with a role that is another name of system."""
 
@@ -27,10 +27,8 @@ _ECHO: Final = r"\"type\": \"function_call\""
 
 def read(span: RawSpan) -> dict[str, str]:
     """The canonical columns of one span."""
-    columns = {column: first(span.attributes, key, _ALTERNATIVES.get(column, "")) for column, key in SOURCES.items()}
-    for column, role in (("input_messages", "user"), ("output_messages", "assistant")):
-        columns[column] = _evened(columns[column], role)
-    return known({**columns, "kind": str(kind_of(span))})
+    roles = {"input_messages": "user", "output_messages": "assistant"}
+    return {column: _evened(span.columns.get(column, ""), role) for column, role in roles.items()}
 
 
 def _evened(text: str, role: str) -> str:
@@ -61,13 +59,13 @@ def _repeated(piece: Fields) -> str | None:
     return as_text(said.get("call_id")) if said.get("type") == "function_call" else None
 
 
-UNEVEN: Final = RowDialect(
+UNEVEN: Final = Dialect(
     name="uneven",
-    attributes=frozenset({names.GEN_AI_OPERATION_NAME, names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES}),
     matches=attr(names.GEN_AI_OPERATION_NAME).is_not_null()
     & pl.any_horizontal(
         (attr(key).str.contains(_UNEVEN) | attr(key).str.contains(_ECHO, literal=True)).fill_null(value=False)
         for key in (names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES)
     ),
+    columns={**sources(behind=_ALTERNATIVES), "kind": KIND},
     read=read,
 )

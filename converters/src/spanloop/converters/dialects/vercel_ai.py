@@ -10,8 +10,8 @@ from spanloop.semconv import attributes as names
 from ..chat_forms import Fields, messages, parts, plain
 from ..messages import dump
 from ..spans import SpanKind
-from .base import attr
-from .rows import RawSpan, RowDialect, as_text, decoded, first, known
+from .base import Dialect, RawSpan, attr
+from .rows import as_text, decoded, first, known
 
 _OPERATION: Final = "ai.operationId"
 _CALLS: Final = (".doGenerate", ".doStream")
@@ -77,6 +77,4 @@ def _tool(fields: Fields) -> Fields:
     return found if schema is None else {**found, "parameters": schema}
 
 
-VERCEL_AI: Final = RowDialect(
-    name="vercel_ai", attributes=frozenset({_OPERATION}), matches=attr(_OPERATION).is_not_null(), read=read
-)
+VERCEL_AI: Final = Dialect(name="vercel_ai", matches=attr(_OPERATION).is_not_null(), read=read)

@@ -1,15 +1,15 @@
 """Tracers that wrap functions: what went in and what came out, each whole, and what kind of thing it was.
 
 Langfuse, LangWatch, LangSmith, MLflow, Genkit, Haystack, AgentOps, Judgment, DeepEval, the tools of Spring AI, Google's
-ADK before 1.17 and MCP differ in the names of attributes only: a ``Family`` has those, ``exchange`` reads the requests
-and responses. A new tracer of this kind is a new ``Family``.
+ADK before 1.17 and MCP differ in the names of attributes only: a ``Family`` has those, ``provider_payloads`` reads the
+requests and responses. A new tracer of this kind is a new ``Family``.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 import polars as pl
 
@@ -18,10 +18,10 @@ from spanloop.semconv import attributes as names
 from ..chat_forms import Fields, as_fields
 from ..messages import dump
 from ..spans import SpanKind
-from .base import attr
-from .exchange import request_columns, request_tools, response_columns
-from .otel_genai import SOURCES
-from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known, parameters
+from .base import Dialect, RawSpan, attr
+from .otel_genai import sources
+from .provider_payloads import request_columns, request_tools, response_columns
+from .rows import as_text, decoded, fields_of, first, known, parameters
 
 _LLM, _TOOL, _AGENT, _OTHER = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT, SpanKind.OTHER
 
@@ -63,28 +63,24 @@ def read(family: Family, span: RawSpan) -> dict[str, str]:
     told = as_text(decoded(attributes.get(family.kind, ""))).lower()
     kind = family.kinds.get(told) or family.other(span)
     columns = {
-        column: first(attributes, *family.columns.get(column, ()), SOURCES.get(column, ""))
-        for column in (*SOURCES, *(name for name in family.columns if name not in SOURCES))
-    }
-    columns = {
-        column: as_text(decoded(value)) if column in family.columns else value for column, value in columns.items()
+        column: as_text(decoded(value)) if column in family.columns else value for column, value in span.columns.items()
     }
     given, answered = (_unwrapped(first(attributes, *keys)) for keys in (family.input, family.output))
-    if family.metadata and not columns["agent_name"]:
+    if family.metadata and not columns.get("agent_name"):
         columns["agent_name"] = as_text(fields_of(attributes.get(family.metadata, "")).get("lc_agent_name"))
     if kind is _LLM:
         columns = _call(family, attributes, columns, (given, answered))
     elif kind is _TOOL:
         if answered == "{}" and any(name == names.EXCEPTION_EVENT_NAME for name, _ in span.events):
             answered = ""
-        columns["tool_name"] = columns["tool_name"] or _CALLED.sub("", span.name)
-        columns["tool_arguments"] = columns["tool_arguments"] or as_text(decoded(given))
-        columns["tool_result"] = columns["tool_result"] or as_text(decoded(answered))
+        columns["tool_name"] = columns.get("tool_name") or _CALLED.sub("", span.name)
+        columns["tool_arguments"] = columns.get("tool_arguments") or as_text(decoded(given))
+        columns["tool_result"] = columns.get("tool_result") or as_text(decoded(answered))
     elif kind is _AGENT:
-        columns["agent_name"] = columns["agent_name"] or family.agent(span)
+        columns["agent_name"] = columns.get("agent_name") or family.agent(span)
     if kind is _LLM and attributes.get(_LEVEL) == "ERROR":
         columns["error_type"] = attributes.get("langfuse.observation.status_message") or "error"
-    return known({**columns, "kind": str(kind)})
+    return {**columns, "kind": str(kind)}
 
 
 _LEVEL: Final = "langfuse.observation.level"
@@ -112,7 +108,7 @@ def _call(
     columns = {**parameters(settings), **columns}
     if not columns.get("finish_reasons"):
         # Most of these never record it: that it is missing says nothing about a stream.
-        columns.pop("is_streaming", None)
+        columns["is_streaming"] = ""
     return columns
 
 
@@ -246,11 +242,11 @@ AGENTOPS: Final = Family(
     name="agentops",
     kind="agentops.span.kind",
     kinds={"tool": _TOOL, "agent": _AGENT},
-    input=("agentops.tool.input",),
-    output=("agentops.tool.output",),
+    input=("agentops.tool.input", "agentops.entity.input"),
+    output=("agentops.tool.output", "agentops.entity.output"),
     columns={
-        "tool_name": ("agentops.tool.name", "operation.name"),
-        "agent_name": ("agentops.agent.name", "agent.name"),
+        "tool_name": ("agentops.tool.name", "operation.name", "agentops.entity.name"),
+        "agent_name": ("agentops.agent.name", "agent.name", "agentops.entity.name"),
     },
     agent=lambda span: span.attributes.get("operation.name", "") or span.name.removesuffix(".agent"),
 )
@@ -341,7 +337,9 @@ _MATCHES: Final = (
     ),
     (
         AGENTOPS,
-        attr(AGENTOPS.kind).is_not_null() & attr("gen_ai.request.type").is_null(),
+        attr(AGENTOPS.kind).is_not_null()
+        & attr("gen_ai.request.type").is_null()
+        & attr(names.GEN_AI_REQUEST_MODEL).is_null(),
     ),
     (JUDGMENT, attr(JUDGMENT.kind).is_not_null()),
     (CONFIDENT, attr(CONFIDENT.kind).is_not_null() & _has_content(CONFIDENT)),
@@ -350,25 +348,12 @@ _MATCHES: Final = (
 )
 
 WRAPPED: Final = tuple(
-    RowDialect(
+    Dialect(
         name=family.name,
-        attributes=frozenset(
-            {
-                family.kind,
-                *family.input,
-                *family.output,
-                *(key for keys in family.columns.values() for key in keys),
-                names.GEN_AI_OPERATION_NAME,
-                names.GEN_AI_REQUEST_MODEL,
-                names.GEN_AI_INPUT_MESSAGES,
-                names.GEN_AI_OUTPUT_MESSAGES,
-                "genkit:type",
-                "gen_ai.request.type",
-            }
-        ),
         # A model call of another family keeps its own reader, whatever marks a tracer put on it.
         matches=matches & _is_unstructured & (attr(names.GEN_AI_REQUEST_MODEL).is_null() | _has_content(family)),
-        read=cast("Callable[[RawSpan], dict[str, str]]", partial(read, family)),
+        columns=sources(before=family.columns),
+        read=partial(read, family),
     )
     for family, matches in _MATCHES
 )

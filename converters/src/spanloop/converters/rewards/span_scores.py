@@ -2,7 +2,8 @@
 
 OpenTelemetry's carrier is a log event, which the store turns into rows of ``scores`` by itself; some programs attach
 the event to the span that they judge instead. Agent Lightning's rewards are spans of their own, each with one or
-several of ``agentlightning.reward.N.name`` and ``.value``.
+several of ``agentlightning.reward.N.name`` and ``.value``; through AgentOps they are what a span returned:
+``{"type": "reward", "value": …}``.
 """
 
 import re
@@ -18,12 +19,14 @@ from spanloop.semconv import attributes as names
 
 from .. import frames
 from ..attributes import Attributes
+from ..dialects.rows import fields_of
 
 _LIGHTNING: Final = re.compile(r"agentlightning\.reward\.(\d+)\.value$")
 
 
 def _is_score(key: pl.Expr) -> pl.Expr:
-    return (key == names.GEN_AI_EVALUATION_SCORE_VALUE) | key.str.starts_with("agentlightning.reward.")
+    is_score = (key == names.GEN_AI_EVALUATION_SCORE_VALUE) | key.str.starts_with("agentlightning.reward.")
+    return is_score | key.is_in(_RETURNED)
 
 
 def scores_in_spans(spans: pl.DataFrame, attributes: Attributes) -> pl.DataFrame:
@@ -52,7 +55,7 @@ def scores_in_spans(spans: pl.DataFrame, attributes: Attributes) -> pl.DataFrame
         ]
         if names.GEN_AI_EVALUATION_SCORE_VALUE in own:
             values.append(own)
-        values += _lightning(own)
+        values += _lightning(own) or _returned(own)
         counts.append(len(values) - before)
     carriers = told.select("TraceId", "SpanId", "Timestamp", "IngestedAt")[np.repeat(np.arange(len(counts)), counts)]
     numbers = [number for count in counts for number in range(count)]
@@ -90,6 +93,18 @@ def _lightning(own: Mapping[str, str]) -> list[dict[str, str]]:
             score = {names.GEN_AI_EVALUATION_NAME: "reward" if name == "primary" else name}
             found.append({**score, names.GEN_AI_EVALUATION_SCORE_VALUE: own[key]})
     return found
+
+
+_RETURNED: Final = ("agentops.task.output", "agentops.entity.output")
+
+
+def _returned(own: Mapping[str, str]) -> list[dict[str, str]]:
+    """The reward that a function returned which AgentOps traced."""
+    for found in (fields_of(own[key]) for key in _RETURNED if "reward" in own.get(key, "")):
+        value = found.get("value")
+        if found.get("type") == "reward" and isinstance(value, int | float):
+            return [{names.GEN_AI_EVALUATION_NAME: "reward", names.GEN_AI_EVALUATION_SCORE_VALUE: str(float(value))}]
+    return []
 
 
 def _texts(items: object) -> dict[str, str]:

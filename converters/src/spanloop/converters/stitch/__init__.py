@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ..spans import Rejected, Span, SpanKind
-from .base import answered_ids
+from .base import Call
 from .conversation import conversations
 from .homes import homes, inherit
 from .identity import contradicted_ids, is_unique
@@ -69,14 +69,15 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
     def is_identity(identifier: str) -> bool:
         return identifier not in contradicted and is_unique(identifier)
 
-    continuations = Continuations()
+    linked = [Call(call, home[call.key]) for call in calls]
+    continuations = Continuations(linked, is_identity)
     for rule in RULES:
-        continuations.match(rule, calls, home, is_identity)
+        continuations.match(rule)
     sets = UnionFind(home.values())
     for child, parent in continuations.parents.items():
         if home[child] != home[parent]:
             sets.union(home[child], home[parent])
-    for root, asker in sub_agents([call for call in calls if home[call.key].startswith("t:")], continuations.parents):
+    for root, asker in sub_agents([call.span for call in linked if call.is_traced], continuations.parents):
         sets.union(home[root.key], home[asker.key])
     named = conversations(spans, home, is_unique, session_is_episode=session_is_episode)
     for one, other in named.joined:
@@ -86,26 +87,22 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
         for (one, other), identifier in named.open.items()
         if sets.find(one) != sets.find(other)
     ]
-    open_joins += _open_answers(
-        [call for call in calls if home[call.key].startswith("t:")], home, sets, continuations.parents
-    )
+    open_joins += _open_answers([call for call in linked if call.is_traced], sets, continuations.parents)
     return _groups(spans, home, sets, continuations.parents)._replace(open_joins=sorted(open_joins))
 
 
-def _open_answers(
-    calls: Sequence[Span], home: dict[SpanKey, str], sets: UnionFind, parents: dict[SpanKey, SpanKey]
-) -> Iterator[OpenJoin]:
+def _open_answers(calls: Sequence[Call], sets: UnionFind, parents: dict[SpanKey, SpanKey]) -> Iterator[OpenJoin]:
     """Calls that continue no other one though the id that they answer was asked for in another trace before."""
-    asked: dict[str, Span] = {}
+    asked: dict[str, Call] = {}
     for call in calls:
-        for identity in answered_ids(call) if call.key not in parents else ():
+        for identity in call.answered if call.key not in parents else ():
             other = asked.get(identity)
-            if other is not None and sets.find(home[other.key]) != sets.find(home[call.key]):
+            if other is not None and sets.find(other.home) != sets.find(call.home):
                 detail = f"both have a tool call with the id {identity!r}, which may not be unique"
-                yield OpenJoin(call.trace_id, call.span_id, other.trace_id, detail)
+                yield OpenJoin(call.span.trace_id, call.span.span_id, other.span.trace_id, detail)
                 break
-        for message in call.output:
-            asked.update((request.id, call) for request in message.tool_calls if request.id)
+        for request in call.emitted:
+            asked[request.id] = call
 
 
 def _groups(

@@ -7,14 +7,15 @@ identity: an id that is unique by construction, or the same service, nearness in
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..spans import Span
 
+if TYPE_CHECKING:
+    from ..messages import ToolCall
+
 Key = tuple[str | bytes, ...]
-KeysOf = Callable[[Span], Iterable[Key]]
 IsUnique = Callable[[str], bool]
-AcrossTraces = Callable[[Span, IsUnique], Iterable[Key]]
 
 LONGEST_NS: Final = 30 * 60 * 1_000_000_000
 """Most time between two calls of different traces that are joined without an id that is unique by construction. The
@@ -22,6 +23,35 @@ pipeline loads other traces that are so near."""
 
 UNIQUE: Final = ""
 """First element of a key that holds an id which is unique by construction; others begin with `source`."""
+
+
+class Call:
+    """A model call, with what rules ask of it; each is found out once."""
+
+    __slots__ = ("answered", "before", "emitted", "home", "is_traced", "key", "may_continue", "position", "span")
+
+    def __init__(self, span: Span, home: str) -> None:
+        self.span = span
+        self.key = span.key
+        self.home = home
+        self.is_traced = home.startswith("t:")
+        """Whether its home is its trace: the app named no episode, so it may be joined with other traces."""
+        self.position = position = last_assistant(span)
+        """Of the newest assistant message in the input; None when the call starts a conversation."""
+        self.may_continue = position is not None or any(message.tool_responses for message in span.input)
+        """Whether anything in its input may have come of an earlier call."""
+        self.before = b"" if position is None else span.input_chain[position]
+        """The running digest at the newest assistant message of the input; empty when there is none."""
+        self.answered = answered_ids(span, position) if self.may_continue else []
+        """See `answered_ids`."""
+        self.emitted: list[ToolCall] = [
+            request for message in span.output for request in message.tool_calls if request.id
+        ]
+        """Tool calls with an id in the output."""
+
+
+KeysOf = Callable[[Call], Iterable[Key]]
+AcrossTraces = Callable[[Call, IsUnique], Iterable[Key]]
 
 
 @dataclass(frozen=True)
@@ -48,8 +78,9 @@ class StitchRule:
 
 def last_assistant(span: Span) -> int | None:
     """Position of the newest assistant message in the input; None when the call starts a conversation."""
-    for position in range(len(span.input) - 1, -1, -1):
-        if span.input[position].role == "assistant":
+    seen = span.input
+    for position in range(len(seen) - 1, -1, -1):
+        if seen[position].role == "assistant":
             return position
     return None
 
@@ -67,12 +98,15 @@ def opening(span: Span) -> bytes:
     return span.input_chain[-1] if span.input_chain else b""
 
 
-def answered_ids(span: Span) -> list[str]:
+def answered_ids(span: Span, position: int | None) -> list[str]:
     """Ids of the tool calls that the input's newest assistant message asked for; of their answers, where no call is.
 
     OpenLIT leaves the calls of assistant messages out of the history, and Ollama's clients whole messages.
+
+    Args:
+        span: The call.
+        position: Of that message; None without one.
     """
-    position = last_assistant(span)
     asked = [call.id for call in span.input[position].tool_calls if call.id] if position is not None else []
     if asked:
         return asked

@@ -5,56 +5,35 @@ model to continue. Held within one service, because two services may well say th
 across traces the ids of the answer's tool calls must agree as well, where both calls have them.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from ..messages import extend
-from ..spans import Span
-from .base import IsUnique, Key, StitchRule, last_assistant, source
+from .base import Call, IsUnique, Key, StitchRule, source
 
 
-def after(span: Span) -> Iterator[bytes]:
-    """The running digest after the call's input and each of its choices."""
-    running = span.input_chain[-1] if span.input_chain else b""
-    for message in span.output:
-        yield extend(running, message)
+def _produced(call: Call) -> list[Key]:
+    return [(call.span.service_name, digest) for digest in call.span.output_chain]
 
 
-def before(span: Span) -> bytes:
-    """The running digest at the newest assistant message of the input; empty when there is none."""
-    position = last_assistant(span)
-    return b"" if position is None else span.input_chain[position]
-
-
-def _produced(span: Span) -> Iterator[Key]:
-    for digest in after(span):
-        yield (span.service_name, digest)
-
-
-def _awaited(span: Span) -> Iterator[Key]:
-    digest = before(span)
-    if digest:
-        yield (span.service_name, digest)
+def _awaited(call: Call) -> list[Key]:
+    return [(call.span.service_name, call.before)] if call.before else []
 
 
 _ANY_ID: Final = "*"
 _NO_ID: Final = ""
 
 
-def _produced_across(span: Span, _: IsUnique) -> Iterator[Key]:
-    ids = [call.id for message in span.output for call in message.tool_calls if call.id] or [_NO_ID]
-    for digest in after(span):
-        for identifier in (_ANY_ID, *ids):
-            yield (source(span), digest, identifier)
+def _produced_across(call: Call, _: IsUnique) -> list[Key]:
+    ids = [request.id for request in call.emitted] or [_NO_ID]
+    place = source(call.span)
+    return [(place, digest, identifier) for digest in call.span.output_chain for identifier in (_ANY_ID, *ids)]
 
 
-def _awaited_across(span: Span, _: IsUnique) -> Iterator[Key]:
-    position = last_assistant(span)
-    if position is None:
-        return
-    ids = [call.id for call in span.input[position].tool_calls if call.id]
-    for identifier in (*ids, _NO_ID) if ids else (_ANY_ID,):
-        yield (source(span), span.input_chain[position], identifier)
+def _awaited_across(call: Call, _: IsUnique) -> list[Key]:
+    if call.position is None:
+        return []
+    ids = [request.id for request in call.span.input[call.position].tool_calls if request.id]
+    place = source(call.span)
+    return [(place, call.before, identifier) for identifier in ((*ids, _NO_ID) if ids else (_ANY_ID,))]
 
 
 MESSAGE_PREFIX: Final = StitchRule("message_prefix", _produced, _awaited, _produced_across, _awaited_across)

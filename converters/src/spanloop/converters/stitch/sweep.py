@@ -5,12 +5,11 @@ candidates the newest that had ended and that nobody continued wins; if all are 
 more (a branch: a retry, or several samples); if none had ended (skewed clocks), the earliest. Linear after sorting.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ..spans import Span
-from .base import LONGEST_NS, UNIQUE, IsUnique, Key, KeysOf, StitchRule
+from .base import LONGEST_NS, UNIQUE, Call, IsUnique, Key, KeysOf, StitchRule
 
 SpanKey = tuple[str, str]
 
@@ -21,76 +20,78 @@ _MOST_SKEW_NS: Final = 2 * 60 * 1_000_000_000
 
 
 class Continuations:
-    """Who continues whom, found rule by rule."""
+    """Who continues whom, found rule by rule.
 
-    def __init__(self) -> None:
+    Args:
+        calls: In the order of start and id.
+        is_unique: Whether an id names one thing in the whole store.
+    """
+
+    def __init__(self, calls: Sequence[Call], is_unique: IsUnique) -> None:
         self.parents: dict[SpanKey, SpanKey] = {}
         self._claimed: set[SpanKey] = set()
+        self._calls = calls
+        self._traced = [call for call in calls if call.is_traced]
+        self._waiting = [call for call in calls if call.may_continue]
+        self._is_unique = is_unique
 
-    def match(self, rule: StitchRule, calls: Sequence[Span], home: Mapping[SpanKey, str], is_unique: IsUnique) -> None:
-        """Find a predecessor, by one rule, for every call that has none yet: in its home, else in another trace.
-
-        Args:
-            rule: Names the keys.
-            calls: In the order of start and id.
-            home: Span key → home.
-            is_unique: Whether an id names one thing in the whole store.
-        """
-
-        def within_a_home(span: Span) -> str:
-            return home[span.key]
-
-        self._match(calls, rule.produced, rule.awaited, within_a_home, needs_only_one=rule.needs_only_one)
+    def match(self, rule: StitchRule) -> None:
+        """Find a predecessor, by one rule, for every call that has none yet: in its home, else in another trace."""
+        homes = {call.home for call in self._waiting}
+        near = [call for call in self._calls if call.home in homes]
+        self._match(near, self._waiting, rule.produced, rule.awaited, rule, home_of=_home)
+        self._waiting = [call for call in self._waiting if call.key not in self.parents]
         self._match(
-            [call for call in calls if home[call.key].startswith("t:")],
-            lambda span: rule.produced_across(span, is_unique),
-            lambda span: rule.awaited_across(span, is_unique),
-            None,
-            needs_only_one=rule.needs_only_one,
+            self._traced,
+            [call for call in self._waiting if call.is_traced],
+            lambda call: rule.produced_across(call, self._is_unique),
+            lambda call: rule.awaited_across(call, self._is_unique),
+            rule,
+            home_of=None,
         )
+        self._waiting = [call for call in self._waiting if call.key not in self.parents]
 
     def _match(
         self,
-        calls: Sequence[Span],
+        calls: Iterable[Call],
+        waiting: Iterable[Call],
         produced_by: KeysOf,
         awaited_by: KeysOf,
-        scope: Callable[[Span], str] | None,
+        rule: StitchRule,
         *,
-        needs_only_one: bool,
+        home_of: Callable[[Call], str] | None,
     ) -> None:
-        """One sweep. Calls meet only within one scope; without scopes, in all traces, and not long after each other."""
-        waiting = [(call, keys) for call in calls if call.key not in self.parents and (keys := list(awaited_by(call)))]
-        wanted = {key for _, keys in waiting for key in keys}
-        if wanted:
-            produced = [(call, key) for call in calls for key in dict.fromkeys(produced_by(call)) if key in wanted]
-            self._sweep(waiting, produced, scope, needs_only_one=needs_only_one)
-
-    def _sweep(
-        self,
-        waiting: Iterable[tuple[Span, Sequence[Key]]],
-        produced: Iterable[tuple[Span, Key]],
-        scope: Callable[[Span], str] | None,
-        *,
-        needs_only_one: bool,
-    ) -> None:
-        producers: dict[tuple[str, Key], list[Span]] = defaultdict(list)
-        for call, key in produced:
-            producers["" if scope is None else scope(call), key].append(call)
+        """One sweep. Calls meet only within one home; without homes, in all traces, and not long after each other."""
+        awaited = [(call, "" if home_of is None else home_of(call), awaited_by(call)) for call in waiting]
+        asked = [(call, [(home, key) for key in keys]) for call, home, keys in awaited]
+        producers: dict[tuple[str, Key], list[Span]] = {place: [] for _, places in asked for place in places}
+        if not producers:
+            return
+        for call in calls:
+            home = "" if home_of is None else home_of(call)
+            for key in produced_by(call):
+                found = producers.get((home, key))
+                if found is not None and (not found or found[-1] is not call.span):
+                    found.append(call.span)
         buckets = {
-            (room, key): _Bucket(found, longest_ns=LONGEST_NS if scope is None and key[0] != UNIQUE else None)
-            for (room, key), found in producers.items()
+            place: _Bucket(found, longest_ns=LONGEST_NS if home_of is None and place[1][0] != UNIQUE else None)
+            for place, found in producers.items()
+            if found
         }
-        for call, keys in waiting:
-            room = "" if scope is None else scope(call)
-            for key in keys:
-                bucket = buckets.get((room, key))
+        for call, places in asked if buckets else ():
+            for place in places:
+                bucket = buckets.get(place)
                 if bucket is None:
                     continue
-                found = (bucket.take_only if needs_only_one else bucket.take)(call, self._claimed)
-                if found is not None:
-                    self.parents[call.key] = found.key
-                    self._claimed.add(found.key)
+                above = (bucket.take_only if rule.needs_only_one else bucket.take)(call.span, self._claimed)
+                if above is not None:
+                    self.parents[call.key] = above.key
+                    self._claimed.add(above.key)
                     break
+
+
+def _home(call: Call) -> str:
+    return call.home
 
 
 class _Bucket:

@@ -6,98 +6,74 @@ Across traces, an id that is not unique by construction counts only where the ca
 the conversation agree as well.
 """
 
-from collections.abc import Iterator
 from typing import Final
 
-from ..spans import Span
-from .base import UNIQUE, IsUnique, Key, StitchRule, answered_ids, last_assistant, opening, source
-from .message_prefix import after, before
+from ..messages import ToolCall
+from .base import UNIQUE, Call, IsUnique, Key, StitchRule, opening, source
 
 
-def _emitted(span: Span) -> Iterator[str]:
-    for message in span.output:
-        for call in message.tool_calls:
-            if call.id:
-                yield call.id
+def _emitted_after(call: Call) -> list[Key]:
+    return [(request.id, digest) for digest in call.span.output_chain for request in call.emitted]
 
 
-def _emitted_after(span: Span) -> Iterator[Key]:
-    identities = list(_emitted(span))
-    for digest in after(span) if identities else ():
-        for identity in identities:
-            yield (identity, digest)
+def _answered_after(call: Call) -> list[Key]:
+    return [(identity, call.before) for identity in call.answered]
 
 
-def _answered_after(span: Span) -> Iterator[Key]:
-    digest = before(span)
-    for identity in answered_ids(span):
-        yield (identity, digest)
+def _emitted_id(call: Call) -> list[Key]:
+    return [(request.id,) for request in call.emitted]
 
 
-def _emitted_id(span: Span) -> Iterator[Key]:
-    for identity in _emitted(span):
-        yield (identity,)
+def _answered_id(call: Call) -> list[Key]:
+    return [(identity,) for identity in call.answered]
 
 
-def _answered_id(span: Span) -> Iterator[Key]:
-    for identity in answered_ids(span):
-        yield (identity,)
+def _place(identity: str, call: Call, is_unique: IsUnique) -> str:
+    return UNIQUE if is_unique(identity) else source(call.span)
 
 
-def _with_place(keys: Iterator[Key], span: Span, is_unique: IsUnique) -> Iterator[Key]:
-    for identity, digest in keys:
-        yield (UNIQUE if is_unique(str(identity)) else source(span), identity, digest)
+def _emitted_after_across(call: Call, is_unique: IsUnique) -> list[Key]:
+    placed = [(_place(request.id, call, is_unique), request.id) for request in call.emitted]
+    return [(place, identity, digest) for digest in call.span.output_chain for place, identity in placed]
 
 
-def _emitted_after_across(span: Span, is_unique: IsUnique) -> Iterator[Key]:
-    return _with_place(_emitted_after(span), span, is_unique)
+def _answered_after_across(call: Call, is_unique: IsUnique) -> list[Key]:
+    return [(_place(identity, call, is_unique), identity, call.before) for identity in call.answered]
 
 
-def _answered_after_across(span: Span, is_unique: IsUnique) -> Iterator[Key]:
-    return _with_place(_answered_after(span), span, is_unique)
+def _as_asked(request: ToolCall, call: Call) -> Key:
+    return (source(call.span), request.id, request.name, request.arguments, opening(call.span))
 
 
-def _emitted_across(span: Span, is_unique: IsUnique) -> Iterator[Key]:
-    for message in span.output:
-        for call in message.tool_calls:
-            if call.id and is_unique(call.id):
-                yield (UNIQUE, call.id)
-            elif call.id:
-                yield (source(span), call.id, call.name, call.arguments, opening(span))
+def _emitted_across(call: Call, is_unique: IsUnique) -> list[Key]:
+    return [(UNIQUE, request.id) if is_unique(request.id) else _as_asked(request, call) for request in call.emitted]
 
 
-def _answered_across(span: Span, is_unique: IsUnique) -> Iterator[Key]:
-    for identity in answered_ids(span):
-        if is_unique(identity):
-            yield (UNIQUE, identity)
-    position = last_assistant(span)
-    for call in () if position is None else span.input[position].tool_calls:
-        if call.id and not is_unique(call.id):
-            yield (source(span), call.id, call.name, call.arguments, opening(span))
+def _answered_across(call: Call, is_unique: IsUnique) -> list[Key]:
+    asked = () if call.position is None else call.span.input[call.position].tool_calls
+    unique: list[Key] = [(UNIQUE, identity) for identity in call.answered if is_unique(identity)]
+    return unique + [_as_asked(request, call) for request in asked if request.id and not is_unique(request.id)]
 
 
 _NO_OPENING: Final = b""
 
 
-def _nothing(_: Span) -> Iterator[Key]:
-    return iter(())
+def _nothing(_: Call) -> list[Key]:
+    return []
 
 
-def _emitted_in_doubt(span: Span, is_unique: IsUnique) -> Iterator[Key]:
-    for identity in _emitted(span):
-        if not is_unique(identity):
-            yield (source(span), identity, opening(span))
-            yield (source(span), identity, _NO_OPENING)
+def _emitted_in_doubt(call: Call, is_unique: IsUnique) -> list[Key]:
+    ids = [request.id for request in call.emitted if not is_unique(request.id)]
+    openings = (opening(call.span), _NO_OPENING) if ids else ()
+    return [(source(call.span), identity, begins) for identity in ids for begins in openings]
 
 
-def _answered_in_doubt(span: Span, is_unique: IsUnique) -> Iterator[Key]:
-    position = last_assistant(span)
-    if position is not None and span.input[position].tool_calls:
-        return
+def _answered_in_doubt(call: Call, is_unique: IsUnique) -> list[Key]:
+    span = call.span
+    if call.position is not None and span.input[call.position].tool_calls:
+        return []
     begins = opening(span) if any(message.role == "user" for message in span.input) else _NO_OPENING
-    for identity in answered_ids(span):
-        if not is_unique(identity):
-            yield (source(span), identity, begins)
+    return [(source(span), identity, begins) for identity in call.answered if not is_unique(identity)]
 
 
 TOOL_CALL_AND_PREFIX: Final = StitchRule(

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Final
 
 from ..spans import Span
-from .base import IsUnique, Key, StitchRule, last_assistant, source
+from .base import Call, IsUnique, Key, StitchRule, source
 
 _ANY_WORDS: Final = "*"
 _UNRECORDED: Final = "?"
@@ -20,7 +20,8 @@ _MOST_ANSWERS: Final = 16
 """So many answers in succession are looked at: without the words between them, they may be of several calls."""
 
 
-def _produced(span: Span) -> Iterator[Key]:
+def _produced(call: Call) -> Iterator[Key]:
+    span = call.span
     if not span.input_chain or span.has_failed:
         return
     place = (span.service_name, span.input_chain[-1])
@@ -34,9 +35,9 @@ def _produced(span: Span) -> Iterator[Key]:
         yield (*place, _WORDS_ONLY, text)
 
 
-def _awaited(span: Span) -> Iterator[Key]:
-    seen, position = span.input, last_assistant(span)
-    spoke = 0 if position is None else position + 1
+def _awaited(call: Call) -> Iterator[Key]:
+    span, seen = call.span, call.span.input
+    spoke = 0 if call.position is None else call.position + 1
     yield from _after_silence(span, spoke)
     if not spoke:
         return
@@ -79,14 +80,12 @@ def _is_unnamed(span: Span, position: int) -> bool:
     return bool(answers) and not any(answer.id for answer in answers)
 
 
-def _produced_across(span: Span, _: IsUnique) -> Iterator[Key]:
-    for key in _produced(span):
-        yield (source(span), *key)
+def _produced_across(call: Call, _: IsUnique) -> list[Key]:
+    return [(source(call.span), *key) for key in _produced(call)]
 
 
-def _awaited_across(span: Span, _: IsUnique) -> Iterator[Key]:
-    for key in _awaited(span):
-        yield (source(span), *key)
+def _awaited_across(call: Call, _: IsUnique) -> list[Key]:
+    return [(source(call.span), *key) for key in _awaited(call)]
 
 
 UNTOLD: Final = StitchRule("untold", _produced, _awaited, _produced_across, _awaited_across, needs_only_one=True)

@@ -9,19 +9,19 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, as_list
-from ..reprs import value_of_repr
-from ..spans import SpanKind
-from .base import attr
-from .exchange import request_columns, response_columns
-from .otel_genai import SOURCES
-from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, first, known
+from ...chat_forms import Fields, as_fields, as_list
+from ...reprs import value_of_repr
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..otel_genai import sources
+from ..provider_payloads import request_columns, response_columns
+from ..rows import as_text, decoded, fields_of
 
 _LLM, _TOOL, _AGENT, _OTHER = SpanKind.LLM, SpanKind.TOOL, SpanKind.AGENT, SpanKind.OTHER
 
@@ -37,7 +37,6 @@ class Decorator:
         returned: Attribute with what it returned.
         columns: Further columns, beside OpenTelemetry's own attributes; the first attribute that is there counts.
         matches: As of the dialect.
-        marks: Attributes that ``matches`` reads.
     """
 
     name: str
@@ -46,33 +45,29 @@ class Decorator:
     returned: str
     columns: Mapping[str, tuple[str, ...]]
     matches: pl.Expr
-    marks: frozenset[str]
 
 
 def read(library: Decorator, span: RawSpan) -> dict[str, str]:
     """The canonical columns of one function."""
-    attributes, kind = span.attributes, library.kind(span)
-    wanted = {column: (*library.columns.get(column, ()), key) for column, key in SOURCES.items()}
-    columns = {column: first(attributes, *keys) for column, keys in wanted.items()}
-    columns["session_id"] = first(attributes, *library.columns.get("session_id", ()))
-    given, returned = library.given(span), _value(attributes.get(library.returned, ""))
+    columns, kind = {**span.columns, "kind": str(library.kind(span))}, library.kind(span)
+    given, returned = library.given(span), _value(span.attributes.get(library.returned, ""))
     if kind is _LLM:
-        columns = _call(given, returned, columns)
+        columns |= _call(given, returned, columns)
     elif kind is _TOOL:
-        columns["tool_name"] = _called(columns["tool_name"] or span.name)
-        columns["tool_arguments"] = columns["tool_arguments"] or (as_text(given) if given else "")
-        columns["tool_result"] = columns["tool_result"] or as_text(returned)
+        columns["tool_name"] = _called(columns.get("tool_name") or span.name)
+        columns["tool_arguments"] = columns.get("tool_arguments") or (as_text(given) if given else "")
+        columns["tool_result"] = columns.get("tool_result") or as_text(returned)
     elif kind is _AGENT:
-        columns["agent_name"] = _called(columns["agent_name"] or span.name)
-    return known({**columns, "kind": str(kind)})
+        columns["agent_name"] = _called(columns.get("agent_name") or span.name)
+    return columns
 
 
 def _call(given: Fields, returned: object, columns: Mapping[str, str]) -> dict[str, str]:
     asked, answered = request_columns(_request(given)), response_columns(returned)
-    found = {**asked, **known(columns), **answered}
+    found = {**asked, **columns, **answered}
     if not found.get("finish_reasons"):
         # A function that returns the words alone says nothing about a stream.
-        found.pop("is_streaming", None)
+        found["is_streaming"] = ""
     return found
 
 
@@ -155,7 +150,6 @@ TRULENS: Final = Decorator(
     },
     # It marks spans of others, too, and writes the costs of several calls on the span around them.
     matches=attr(_TRULENS_KIND).is_in(list(_TRULENS_KINDS)),
-    marks=frozenset({_TRULENS_KIND}),
 )
 
 _HONEYHIVE_KIND: Final = "honeyhive_event_type"
@@ -180,7 +174,6 @@ HONEYHIVE: Final = Decorator(
     returned="honeyhive_outputs.result",
     columns={"session_id": ("honeyhive.session_id",), "tool_name": ("honeyhive_event_name",)},
     matches=attr(_HONEYHIVE_KIND).is_not_null(),
-    marks=frozenset({_HONEYHIVE_KIND}),
 )
 
 _PROMPTLAYER_GIVEN: Final = "function_input"
@@ -204,7 +197,6 @@ PROMPTLAYER: Final = Decorator(
     returned="function_output",
     columns={"tool_name": ("tool.name", _PROMPTLAYER_NAME)},
     matches=attr(_PROMPTLAYER_NAME).is_not_null() & attr(_PROMPTLAYER_GIVEN).is_not_null(),
-    marks=frozenset({_PROMPTLAYER_NAME, _PROMPTLAYER_GIVEN}),
 )
 
 _AGENTA_KIND: Final = "ag.type.node"
@@ -221,7 +213,6 @@ AGENTA: Final = Decorator(
     returned="ag.data.outputs.__default__",
     columns={"session_id": ("ag.session.id",)},
     matches=attr(_AGENTA_KIND).is_not_null(),
-    marks=frozenset({_AGENTA_KIND}),
 )
 
 
@@ -234,7 +225,6 @@ BASALT: Final = Decorator(
     returned="basalt.span.output",
     columns={},
     matches=attr(_BASALT_KIND).is_not_null(),
-    marks=frozenset({_BASALT_KIND}),
 )
 
 _ORQ_KIND: Final = "type"
@@ -247,18 +237,17 @@ ORQ: Final = Decorator(
     returned="output",
     columns={},
     matches=attr(_ORQ_KIND).is_in(list(_ORQ_KINDS)) & attr("status").is_not_null() & attr("input").is_not_null(),
-    marks=frozenset({_ORQ_KIND, "status", "input"}),
 )
 
 DECORATED: Final = tuple(
-    RowDialect(
+    Dialect(
         name=library.name,
-        attributes=library.marks | {names.GEN_AI_OPERATION_NAME, names.GEN_AI_INPUT_MESSAGES},
         # A call in OpenTelemetry's form keeps its own reader, whatever marks a library put on it.
         matches=library.matches
         & attr(names.GEN_AI_OPERATION_NAME).is_null()
         & attr(names.GEN_AI_INPUT_MESSAGES).is_null(),
-        read=cast("Callable[[RawSpan], dict[str, str]]", partial(read, library)),
+        columns=sources(before=library.columns),
+        read=partial(read, library),
     )
     for library in (TRULENS, HONEYHIVE, PROMPTLAYER, AGENTA, BASALT, ORQ)
 )

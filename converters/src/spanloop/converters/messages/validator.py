@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from .messages import Message
+    from .model import Message
 
 NO_CALL: Final = "answers a tool call that is not in it"
 NO_ANSWER: Final = "a tool call in it has no answer"

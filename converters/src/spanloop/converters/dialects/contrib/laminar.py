@@ -9,9 +9,9 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..spans import SpanKind
-from .base import Dialect, attr
-from .otel_genai import OTEL_GENAI
+from ...spans import SpanKind
+from ..base import Dialect, attr
+from ..otel_genai import OTEL_GENAI
 
 _TYPE: Final = "lmnr.span.type"
 _INPUT: Final = "lmnr.span.input"
@@ -21,7 +21,6 @@ _IS_TOOL: Final = attr(_TYPE) == "TOOL"
 
 LAMINAR: Final = Dialect(
     name="laminar",
-    attributes=OTEL_GENAI.attributes | {_TYPE, _INPUT, _OUTPUT, "llm.is_streaming"},
     # Calls of releases before 0.7, whose messages are numbered, are the legacy forms'.
     matches=attr(_TYPE).is_not_null() & (~_IS_CALL | attr(names.GEN_AI_INPUT_MESSAGES).is_not_null()),
     columns={

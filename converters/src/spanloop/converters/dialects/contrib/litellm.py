@@ -9,10 +9,11 @@ from typing import Final, cast
 
 import polars as pl
 
-from ..chat_forms import Fields, messages
-from ..messages import dump
-from ..spans import SpanKind
-from .rows import RawSpan, RowDialect, as_text, decoded, known, parameters
+from ...chat_forms import Fields, messages
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan
+from ..rows import as_text, decoded, known, parameters
 
 _KEY: Final = re.compile(r"llm\.[^.]+\.(\w+)$")
 
@@ -44,9 +45,8 @@ def read(span: RawSpan) -> dict[str, str]:
     )
 
 
-LITELLM: Final = RowDialect(
+LITELLM: Final = Dialect(
     name="litellm",
-    attributes=frozenset(),
     # Not by scope: an exporter in between, such as Agent Lightning's store, may drop it.
     matches=pl.col("SpanName") == "raw_gen_ai_request",
     read=read,

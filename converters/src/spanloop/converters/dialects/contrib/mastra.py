@@ -11,12 +11,12 @@ from typing import Final
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, as_list, messages, parts
-from ..messages import dump
-from ..spans import SpanKind
-from .base import attr
-from .otel_genai import SOURCES
-from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, known
+from ...chat_forms import Fields, as_fields, as_list, messages, parts
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..otel_genai import sources
+from ..rows import as_text, decoded, fields_of
 
 _TYPE: Final = "mastra.span.type"
 _STEP: Final = "model_step"
@@ -33,13 +33,12 @@ def read(span: RawSpan) -> dict[str, str]:
     attributes = span.attributes
     if attributes[_TYPE] == _RUN:
         return {"kind": str(SpanKind.OTHER)}
-    columns = {column: attributes.get(key, "") for column, key in SOURCES.items() if column not in _MESSAGES}
-    columns["kind"] = str(SpanKind.LLM)
+    columns = {"kind": str(SpanKind.LLM)}
     if attributes[_TYPE] == _STEP:
         columns |= _step(span)
-    elif "error" in columns["finish_reasons"]:
+    elif "error" in span.columns.get("finish_reasons", ""):
         columns |= {"finish_reasons": "", "error_type": attributes.get(names.ERROR_TYPE, "") or "error"}
-    return known(columns)
+    return columns
 
 
 def _step(span: RawSpan) -> dict[str, str]:
@@ -77,10 +76,10 @@ def _with_calls(fields: Fields) -> Fields:
 _CALL: Final = re.compile(r"\[tool: ([^\]]*)\]")
 _ANSWER: Final = re.compile(r"\[tool-result: [^\]]*\]|\s")
 
-MASTRA: Final = RowDialect(
+MASTRA: Final = Dialect(
     name="mastra",
-    attributes=frozenset({_TYPE, _RUN_ID}),
     matches=attr(_TYPE).is_in([_STEP, _INFERENCE])
     | ((attr(_TYPE) == _RUN) & (attr(_TYPE) == _STEP).any().over(attr(_RUN_ID))),
+    columns={column: keys for column, keys in sources().items() if column not in _MESSAGES},
     read=read,
 )

@@ -7,15 +7,14 @@ from typing import Final
 
 import polars as pl
 
-from ..spans import SpanKind
-from .base import Dialect, attr
+from ...spans import SpanKind
+from ..base import Dialect, attr
 
 _DESTINATION: Final = "messaging.destination"
 _TEAM: Final = r"\(([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\)-[AT]$"
 
 AUTOGEN: Final = Dialect(
     name="autogen",
-    attributes=frozenset({_DESTINATION}),
     matches=attr(_DESTINATION).is_not_null() & pl.col("SpanName").str.starts_with("autogen "),
     columns={
         "kind": pl.lit(SpanKind.OTHER.value),

@@ -9,11 +9,11 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import message
-from ..messages import dump
-from ..spans import SpanKind
-from .base import attr
-from .rows import RawSpan, RowDialect, known
+from ...chat_forms import message
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..rows import known
 
 _TYPE: Final = "span.type"
 _KINDS: Final = {"llm_request": SpanKind.LLM, "tool": SpanKind.TOOL, "interaction": SpanKind.AGENT}
@@ -52,9 +52,8 @@ def _below(text: str) -> str:
     return text.partition("\n")[2] if text.startswith("[TOOL ") else text
 
 
-CLAUDE_CODE: Final = RowDialect(
+CLAUDE_CODE: Final = Dialect(
     name="claude_code",
-    attributes=frozenset({_TYPE}),
     matches=attr(_TYPE).is_not_null() & pl.col("SpanName").str.starts_with("claude_code."),
     read=read,
 )

@@ -9,12 +9,12 @@ from typing import Final
 
 import polars as pl
 
-from ..chat_forms import Fields, as_fields, as_list, message
-from ..finish_reasons import TOOL_CALL, canonical_finish_reason
-from ..messages import dump
-from ..spans import SpanKind
-from .base import attr
-from .rows import RawSpan, RowDialect, as_text, decoded, first, known, parameters
+from ...chat_forms import Fields, as_fields, as_list, message
+from ...finish_reasons import TOOL_CALL, canonical_finish_reason
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..rows import as_text, decoded, first, known, parameters
 
 _TYPE: Final = "span.type"
 _TOOL_TYPES: Final = ("agentic.tool.invocation", "agentic.mcp.invocation")
@@ -89,9 +89,8 @@ def _message(item: object, role: str = "user") -> Fields:
     return message({"type": name, "role": name, **({"tool_calls": calls} if calls else {"content": content})})
 
 
-MONOCLE: Final = RowDialect(
+MONOCLE: Final = Dialect(
     name="monocle",
-    attributes=frozenset({"monocle_apptrace.version", _TYPE}),
     matches=attr("monocle_apptrace.version").is_not_null() & attr(_TYPE).is_not_null() & (pl.col("SpanName") != ""),
     read=read,
 )

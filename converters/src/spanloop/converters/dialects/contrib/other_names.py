@@ -11,13 +11,13 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_fields, as_list, tool_call, tool_definitions
-from ..messages import dump
-from ..spans import SpanKind
-from .base import Dialect, attr
-from .exchange import request_columns, response_columns
-from .otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, SOURCES
-from .rows import RawSpan, RowDialect, decoded, first, known
+from ...chat_forms import Fields, as_fields, as_list, tool_call, tool_definitions
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..otel_genai import COMPLETION_TOKENS, PROMPT_TOKENS, sources
+from ..provider_payloads import request_columns, response_columns
+from ..rows import decoded, first, known
 
 _REQUESTS: Final = ("gen_ai.request.messages", "gen_ai.prompt_json", "llm.prompts", "gen_ai.prompt.messages")
 _ANSWERS: Final = ("gen_ai.completion_json", "llm.responses", "gen_ai.response.text", "gen_ai.completion.choices")
@@ -27,16 +27,15 @@ _PLAIN: Final = ("input", "output")
 """Pipecat's, beside an operation; an answer without words has no output, and its tool calls are nowhere."""
 
 _ALTERNATIVES: Final = {
-    "input_tokens": PROMPT_TOKENS,
-    "output_tokens": COMPLETION_TOKENS,
-    "finish_reasons": "gen_ai.response.finish_reason",
+    "input_tokens": (PROMPT_TOKENS,),
+    "output_tokens": (COMPLETION_TOKENS,),
+    "finish_reasons": ("gen_ai.response.finish_reason",),
 }
 
 
 def read(span: RawSpan) -> dict[str, str]:
     """The canonical columns of one model call."""
     attributes = span.attributes
-    columns = {column: first(attributes, key, _ALTERNATIVES.get(column, "")) for column, key in SOURCES.items()}
     asked = request_columns(_value(first(attributes, *_REQUESTS, "input")))
     answered = response_columns(_value(first(attributes, *_ANSWERS, "output")))
     calls = [tool_call(item) for item in as_list(_value(attributes.get(_CALLS, "")))]
@@ -50,7 +49,7 @@ def read(span: RawSpan) -> dict[str, str]:
             **({"tools": dump(tools)} if tools else {}),
             **asked,
             **answered,
-            **known(columns),
+            **span.columns,
             "kind": str(SpanKind.LLM),
         }
     )
@@ -65,22 +64,13 @@ _IS_SILENT: Final = attr(names.GEN_AI_INPUT_MESSAGES).is_null() & attr(names.GEN
 _HAS_REQUEST: Final = pl.any_horizontal(attr(key).is_not_null() for key in _REQUESTS)
 _HAS_PLAIN: Final = attr(_PLAIN[0]).is_not_null() & (attr(names.GEN_AI_OPERATION_NAME) == "chat")
 
-OTHER_NAMES: Final = RowDialect(
+OTHER_NAMES: Final = Dialect(
     name="other_names",
-    attributes=frozenset(
-        {
-            names.GEN_AI_OPERATION_NAME,
-            names.GEN_AI_REQUEST_MODEL,
-            names.GEN_AI_INPUT_MESSAGES,
-            names.GEN_AI_OUTPUT_MESSAGES,
-            *_REQUESTS,
-            *_PLAIN,
-        }
-    ),
     matches=attr(names.GEN_AI_REQUEST_MODEL).is_not_null()
     & _IS_SILENT
     & (_HAS_REQUEST | _HAS_PLAIN)
     & ~pl.col("Events.Name").list.eval(pl.element().str.starts_with("gen_ai.")).list.any().fill_null(value=False),
+    columns=sources(behind=_ALTERNATIVES),
     read=read,
 )
 
@@ -88,9 +78,6 @@ _LATENCY: Final = "gen_ai.latency.e2e"
 
 SERVER: Final = Dialect(
     name="server",
-    attributes=frozenset(
-        {_LATENCY, names.GEN_AI_OPERATION_NAME, names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES}
-    ),
     matches=attr(_LATENCY).is_not_null() & attr(names.GEN_AI_OPERATION_NAME).is_null() & _IS_SILENT,
     columns={"kind": pl.lit(SpanKind.OTHER.value)},
 )

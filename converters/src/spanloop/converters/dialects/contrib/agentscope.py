@@ -13,12 +13,12 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, messages, split_answers, text_of_repr
-from ..messages import dump
-from ..spans import SpanKind
-from .base import attr
-from .otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, SOURCES
-from .rows import RawSpan, RowDialect, as_text, decoded, fields_of, known
+from ...chat_forms import Fields, messages, split_answers, text_of_repr
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, sources
+from ..rows import as_text, decoded, fields_of, known
 
 _FIRST_KIND: Final = "span.kind"
 _UNKNOWN: Final = frozenset({"[no_session_id]", "unknown_id", "unknown_agent", "unknown"})
@@ -33,8 +33,7 @@ def read(span: RawSpan) -> dict[str, str]:
     """The canonical columns of one AgentScope span."""
     if names.GEN_AI_OPERATION_NAME not in span.attributes:
         return known(_first_release(span))
-    columns = {column: span.attributes.get(key, "") for column, key in SOURCES.items()}
-    columns = {column: "" if value in _UNKNOWN else value for column, value in columns.items()}
+    columns = {column: "" if value in _UNKNOWN else value for column, value in span.columns.items()}
     operation = span.attributes[names.GEN_AI_OPERATION_NAME]
     if operation in LLM_OPERATIONS:
         columns |= _call(columns)
@@ -42,19 +41,19 @@ def read(span: RawSpan) -> dict[str, str]:
         columns |= _tool(columns)
     elif operation in AGENT_OPERATIONS:
         columns["kind"] = str(SpanKind.AGENT)
-    return known(columns)
+    return columns
 
 
 def _call(columns: dict[str, str]) -> dict[str, str]:
-    seen = split_answers(messages(decoded(columns["input_messages"])))
+    seen = split_answers(messages(decoded(columns.get("input_messages", ""))))
     for item in seen:
         for piece in cast("list[object]", item["parts"]):
             part = cast("Fields", piece) if isinstance(piece, dict) else {}
             if part.get("type") == "tool_call_response":
                 part["response"] = answer(as_text(part.get("response")))
         item.pop("finish_reason", None)
-    said = messages(decoded(columns["output_messages"]), "assistant") if columns["output_messages"] else []
-    reasons = decoded(columns["finish_reasons"])
+    said = messages(decoded(columns["output_messages"]), "assistant") if columns.get("output_messages") else []
+    reasons = decoded(columns.get("finish_reasons", ""))
     listed = cast("list[object]", reasons) if isinstance(reasons, list) else [reasons]
     first = as_text(listed[0]) if listed else ""
     reason = "tool_call" if _asks(said) and first == "stop" else first
@@ -64,7 +63,7 @@ def _call(columns: dict[str, str]) -> dict[str, str]:
         **({"error_type": reason} if reason == _STOPPED else {}),
         "kind": str(SpanKind.LLM),
         "finish_reasons": reason,
-        "input_messages": dump(seen) if columns["input_messages"] else "",
+        "input_messages": dump(seen) if columns.get("input_messages") else "",
         "output_messages": dump(said) if said else "",
     }
 
@@ -75,7 +74,7 @@ def _asks(said: list[Fields]) -> bool:
 
 
 def _tool(columns: dict[str, str]) -> dict[str, str]:
-    told = columns["tool_result"]
+    told = columns.get("tool_result", "")
     failed = _FAILED.search(told)
     found = {"kind": str(SpanKind.TOOL), "tool_result": answer(told)}
     return found | ({"error_type": f"ToolResultState.{failed.group(1)}"} if failed else {})
@@ -167,10 +166,10 @@ _REPLY: Final = "agentscope.agent.reply_id"
 _HAS_NO_SCOPE_AND_AN_AGENT: Final = (pl.col("ScopeName") == "") & attr(_REPLY).is_not_null().any().over("TraceId")
 """Exports may lack scopes (the SDK's ``to_json``); then an agent's span tells whose trace it is."""
 
-AGENTSCOPE: Final = RowDialect(
+AGENTSCOPE: Final = Dialect(
     name="agentscope",
-    attributes=frozenset({names.GEN_AI_OPERATION_NAME, _FIRST_KIND, _REPLY}),
     matches=(pl.col("ScopeName").str.starts_with("agentscope") | _HAS_NO_SCOPE_AND_AN_AGENT)
     & (attr(names.GEN_AI_OPERATION_NAME).is_not_null() | attr(_FIRST_KIND).is_not_null()),
+    columns=sources(),
     read=read,
 )

@@ -4,19 +4,19 @@ The calls of the history are not written: of a message that only made calls ``nu
 spans of OpenInference's form.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ..chat_forms import Fields, as_list, message, tool_call
-from ..messages import dump
-from ..spans import SpanKind
-from .base import attr
-from .legacy import flat_message, tool_definition
-from .numbered import unflatten
-from .rows import RawSpan, RowDialect, first, known
+from ...chat_forms import Fields, as_list, message, tool_call
+from ...messages import dump
+from ...spans import SpanKind
+from ..base import Dialect, IndexedList, RawSpan, attr
+from ..legacy import flat_message, tool_definition
+from ..rows import known
 
 _KIND: Final = "neatlogs.span.kind"
 _PREFIX: Final = "neatlogs.llm."
@@ -36,21 +36,17 @@ _COLUMNS: Final = {
 
 def read(span: RawSpan) -> dict[str, str]:
     """The canonical columns of one model call."""
-    attributes = span.attributes
-    columns = {column: first(attributes, *(_PREFIX + key for key in keys)) for column, keys in _COLUMNS.items()}
-    seen, said, calls, tools = (
-        unflatten(attributes, _PREFIX + name) for name in ("input_messages", "output_messages", "tool_calls", "tools")
-    )
-    answers = [*said[:1], *([] if said else [{}])]
+    seen, said, calls, tools = (span.lists.get(name, ()) for name in _LISTS)
+    nothing: Fields = {}
+    answers: list[Fields] = [*said[:1]] or [nothing]
     asked: list[object] = [tool_call(call) for call in calls if call.get("choice_index", "0") == "0"]
     told = [_with_calls(message(item, "assistant"), asked) for item in answers]
     told = [item for item in told if item["parts"]]
     return known(
         {
-            **columns,
             "kind": str(SpanKind.LLM),
-            "tools": dump([tool_definition(tool) for tool in tools]) if tools else "",
-            "input_messages": dump([_seen(item) for item in seen]) if seen else "",
+            "tools": dump(tools) if tools else "",
+            "input_messages": dump(seen) if seen else "",
             "output_messages": dump(told) if told else "",
         }
     )
@@ -66,12 +62,20 @@ def _with_calls(said: Fields, calls: list[object]) -> Fields:
     return {**said, "parts": [*as_list(said["parts"]), *calls]}
 
 
-NEATLOGS: Final = RowDialect(
+_LISTS: Final[Mapping[str, Callable[[Fields], object]]] = {
+    "input_messages": _seen,
+    "output_messages": lambda fields: fields,
+    "tool_calls": lambda fields: fields,
+    "tools": tool_definition,
+}
+
+NEATLOGS: Final = Dialect(
     name="neatlogs",
-    attributes=frozenset({_KIND, names.GEN_AI_OPERATION_NAME, names.GEN_AI_INPUT_MESSAGES}),
     # It marks spans of others, too.
     matches=(attr(_KIND) == pl.lit("llm"))
     & attr(names.GEN_AI_OPERATION_NAME).is_null()
     & attr(names.GEN_AI_INPUT_MESSAGES).is_null(),
+    columns={column: tuple(_PREFIX + key for key in keys) for column, keys in _COLUMNS.items()},
     read=read,
+    lists={name: IndexedList((_PREFIX + name,), read) for name, read in _LISTS.items()},
 )

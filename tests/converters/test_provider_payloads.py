@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spanloop.converters.chat_forms import tool_definitions
-from spanloop.converters.dialects.exchange import request_columns, response_columns
+from spanloop.converters.dialects.provider_payloads import request_columns, response_columns
 from spanloop.converters.finish_reasons import canonical_finish_reason
 
 from .converters_world import World, trace_id

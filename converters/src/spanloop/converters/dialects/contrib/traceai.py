@@ -10,10 +10,9 @@ import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from .base import attr
-from .openinference import SPAN_KIND
-from .openinference import read as read_openinference
-from .rows import RawSpan, RowDialect
+from ..base import Dialect, IndexedList, RawSpan, attr
+from ..openinference import LISTS, SPAN_KIND
+from ..openinference import read as read_openinference
 
 _KIND: Final = "gen_ai.span.kind"
 _FIRST_KIND: Final = "fi.span.kind"
@@ -30,22 +29,11 @@ _RENAMED: Final = {
     "raw.input": "input.value",
     "raw.output": "output.value",
 }
-_PREFIXES: Final = (
-    ("gen_ai.input.messages.", "llm.input_messages."),
-    ("gen_ai.output.messages.", "llm.output_messages."),
-    ("gen_ai.tool.definitions.", "llm.tools."),
-)
 
 
 def read(span: RawSpan) -> dict[str, str]:
     """The canonical columns of one traceAI span."""
-    renamed: dict[str, str] = {}
-    for key, value in span.attributes.items():
-        name = _RENAMED.get(key, key)
-        for prefix, other in _PREFIXES:
-            if key.startswith(prefix):
-                name = other + key[len(prefix) :]
-        renamed[name] = value
+    renamed = {_RENAMED.get(key, key): value for key, value in span.attributes.items()}
     columns = read_openinference(span._replace(attributes=renamed))
     if not columns.get("finish_reasons"):
         # Never recorded: that it is missing says nothing about a stream.
@@ -53,11 +41,18 @@ def read(span: RawSpan) -> dict[str, str]:
     return columns
 
 
-TRACEAI: Final = RowDialect(
+_PREFIXES: Final = {
+    "seen": "gen_ai.input.messages",
+    "said": "gen_ai.output.messages",
+    "tools": "gen_ai.tool.definitions",
+}
+
+TRACEAI: Final = Dialect(
     name="traceai",
-    attributes=frozenset({_KIND, _FIRST_KIND, *_OTHERS}),
     # Others have such a kind too (Dify), and their messages where OpenTelemetry once had them.
     matches=(attr(_KIND).is_not_null() | attr(_FIRST_KIND).is_not_null())
     & pl.all_horizontal(attr(key).is_null() for key in _OTHERS),
     read=read,
+    lists=LISTS
+    | {name: IndexedList((prefix, *LISTS[name].prefixes), LISTS[name].read) for name, prefix in _PREFIXES.items()},
 )

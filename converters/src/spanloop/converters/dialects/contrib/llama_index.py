@@ -10,13 +10,13 @@ from typing import Final
 
 import polars as pl
 
-from ..chat_forms import Fields, as_fields, as_list, messages, text_of_repr, tool_definitions
-from ..messages import dump
-from ..reprs import value_of_repr
-from ..spans import SpanKind
-from .base import attr
-from .exchange import response_columns, response_messages
-from .rows import RawSpan, RowDialect, as_text, decoded, known, parameters
+from ...chat_forms import Fields, as_fields, as_list, messages, text_of_repr, tool_definitions
+from ...messages import dump
+from ...reprs import value_of_repr
+from ...spans import SpanKind
+from ..base import Dialect, RawSpan, attr
+from ..provider_payloads import response_columns, response_messages
+from ..rows import as_text, decoded, known, parameters
 
 _RUN: Final = "llamaindex.run_id"
 _STEP: Final = "llamaindex.step.input_event"
@@ -104,9 +104,8 @@ def _tool(call: Fields, output: str) -> dict[str, str]:
     }
 
 
-LLAMA_INDEX: Final = RowDialect(
+LLAMA_INDEX: Final = Dialect(
     name="llama_index",
-    attributes=frozenset({_RUN}),
     matches=attr(_RUN).is_not_null()
     | pl.col("Events.Name").list.contains(_ASKED[0]).fill_null(value=False)
     | pl.col("Events.Name").list.contains(_ASKED[1]).fill_null(value=False),

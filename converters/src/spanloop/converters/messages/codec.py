@@ -1,0 +1,58 @@
+"""JSON in and out: by ``msgspec``, and by ``json`` what the standard does not know (``NaN``, lone surrogates)."""
+
+import json
+from math import isfinite
+from typing import Final, cast
+
+import msgspec
+
+_READABLE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_ESCAPED: Final = json.JSONEncoder(separators=(",", ":"))
+_DECODE: Final = msgspec.json.Decoder().decode
+_ENCODE: Final = msgspec.json.Encoder().encode
+
+
+class MalformedMessagesError(ValueError):
+    """Text that should be a list of messages and is not."""
+
+
+def dump(value: object) -> str:
+    """Compact JSON, readable where UTF-8 can carry it, escaped where it cannot (lone surrogates)."""
+    try:
+        data = _ENCODE(value)
+    except (UnicodeEncodeError, TypeError):
+        return _ESCAPED.encode(value)
+    # ``msgspec`` writes ``null`` for a number that JSON has no word for.
+    return _READABLE.encode(value) if b"null" in data and not _is_finite(value) else data.decode()
+
+
+def parse_json(text: str | bytes) -> object:
+    """The decoded JSON value.
+
+    Raises:
+        MalformedMessagesError: When ``text`` is not JSON, or is nested deeper than the decoder goes.
+    """
+    try:
+        return cast("object", _DECODE(text))
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return cast("object", json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise MalformedMessagesError(f"not JSON: {error}; got {_shown(text)!r}") from error
+
+
+def _shown(text: str | bytes) -> str:
+    return (text if isinstance(text, str) else text.decode("utf-8", "replace"))[:80]
+
+
+def _is_finite(value: object) -> bool:
+    waiting = [value]
+    for found in waiting:
+        if isinstance(found, dict):
+            waiting += cast("dict[object, object]", found).values()
+        elif isinstance(found, list):
+            waiting += cast("list[object]", found)
+        elif isinstance(found, float) and not isfinite(found):
+            return False
+    return True

@@ -1,0 +1,41 @@
+"""What is to be known of a list of messages as a whole, found out of what is new in it."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from .model import Message
+from .validator import Course
+
+NO_PARTS: Final = '"parts":[]'
+"""In a message's JSON: nothing is in it."""
+
+
+class Facts(NamedTuple):
+    """Of the first ``length`` messages of a list."""
+
+    length: int = 0
+    is_redacted: bool = False
+    has_system: bool = False
+    is_asked: bool = False
+    """Whether a message is the system's or the user's."""
+    says_something: bool = False
+    """Whether one of those has any parts."""
+    course: Course = Course()
+
+    def further(self, whole: Sequence[Message]) -> "Facts":
+        """With all of ``whole``, which begins with what was looked at."""
+        length = len(whole)
+        if length == self.length:
+            return self
+        is_redacted, has_system, is_asked, says_something = self[1:5]
+        for message in whole[self.length :]:
+            is_redacted = is_redacted or message.is_redacted
+            if message.role in {"user", "system"}:
+                is_asked = True
+                has_system = has_system or message.role == "system"
+                says_something = says_something or NO_PARTS not in message.json
+        course = self.course.further(whole, self.length)
+        return Facts(length, is_redacted, has_system, is_asked, says_something, course)
+
+
+NO_FACTS: Final = Facts()

@@ -1,0 +1,71 @@
+"""What a message is: OpenTelemetry's JSON form in frozen values, and the digests that tell messages apart.
+
+Invariant: ``Message.json`` carries every part that came in, known or not; the other fields are views on it. A
+message's digest covers what the model sees, not how an instrumentor spells it: ids of tool calls, empty text and
+the order of object keys do not count, so that an output equals its later appearance in an input.
+"""
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import NamedTuple
+
+
+class ToolCall(NamedTuple):
+    """One call that an action asks for."""
+
+    id: str
+    name: str
+    arguments: str
+    """The JSON text of the arguments; the text as it came when ``is_valid`` is false."""
+    is_valid: bool
+    """Whether the arguments are a JSON object (or absent)."""
+
+
+class ToolResponse(NamedTuple):
+    """What a tool answered, as the model was shown it."""
+
+    id: str
+    content: str
+
+
+class Message(NamedTuple):
+    """One message of a conversation."""
+
+    role: str
+    text: str
+    tool_calls: tuple[ToolCall, ...]
+    tool_responses: tuple[ToolResponse, ...]
+    finish_reason: str
+    json: str
+    digest: bytes
+    is_redacted: bool
+
+
+def digest(pieces: Iterable[str]) -> bytes:
+    """16 bytes that stand for the pieces in their order."""
+    told = [piece.encode("utf-8", "surrogatepass") for piece in pieces]
+    return blake2b(b"".join([len(data).to_bytes(8, "big") + data for data in told]), digest_size=16).digest()
+
+
+def chain(messages: Iterable[Message], running: bytes = b"") -> tuple[bytes, ...]:
+    """The running digest after each message: two conversations share a prefix exactly when they share its digest.
+
+    Args:
+        messages: One after another.
+        running: The digest before the first of them.
+    """
+    found: list[bytes] = []
+    for message in messages:
+        running = extend(running, message)
+        found.append(running)
+    return tuple(found)
+
+
+def extend(running: bytes, message: Message) -> bytes:
+    """The running digest one message further."""
+    return blake2b(running + message.digest, digest_size=16).digest()
+
+
+def join_json(messages: Iterable[Message]) -> str:
+    """The JSON list of the messages."""
+    return "[" + ",".join([message.json for message in messages]) + "]"

@@ -1,0 +1,95 @@
+"""Status codes of HTTP and gRPC: what they show of a failure holds in every language.
+
+Invariant: a code is the text of an HTTP status (``503``) or the name of a gRPC status (``UNAVAILABLE``); empty without
+one.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Final, cast
+
+import polars as pl
+
+from .messages import MalformedMessagesError, parse_json
+
+HTTP_ATTRIBUTES: Final = ("http.response.status_code", "http.status_code")
+GRPC_ATTRIBUTE: Final = "rpc.grpc.status_code"
+STATUS_ATTRIBUTES: Final = (*HTTP_ATTRIBUTES, GRPC_ATTRIBUTE)
+
+_GRPC: Final = (
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
+    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
+    *("INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
+)
+"""By number."""
+
+STATUS_KEYS: Final = ("status_code", "statusCode", "http_status", "httpStatus", "status")
+_CODE_KEYS: Final = (*STATUS_KEYS, "code")
+_CLASSES: Final = {
+    "timeout": {"408", "504", "DEADLINE_EXCEEDED"},
+    "rate_limit": {"429", "RESOURCE_EXHAUSTED"},
+    "permission_denied": {"401", "403", "407", "PERMISSION_DENIED", "UNAUTHENTICATED"},
+    "server_error": {"INTERNAL", "UNAVAILABLE", "DATA_LOSS"},
+    "invalid_arguments": {"400", "422", "INVALID_ARGUMENT", "OUT_OF_RANGE"},
+}
+_CLASS_OF: Final = {code: name for name, codes in _CLASSES.items() for code in codes}
+_DIGITS: Final = 3
+
+
+def class_of_status(code: str) -> str:
+    """The class of error that a code shows; empty where it shows none."""
+    is_server = code.startswith("5") and len(code) == _DIGITS and code.isdecimal()
+    return _CLASS_OF.get(code, "server_error" if is_server else "")
+
+
+def is_error_status(value: object) -> bool:
+    """Whether a value is the number of an HTTP status of failure."""
+    number = int(value) if isinstance(value, str) and len(value) == _DIGITS and value.isdecimal() else value
+    return isinstance(number, int) and 400 <= number < 600
+
+
+def error_objects(found: object) -> Iterator[dict[str, object]]:
+    """A JSON object of an error, and the ones within it: OpenAI's, Anthropic's, Google's, JSON-RPC's, GraphQL's."""
+    waiting = [found]
+    while waiting and len(waiting) < _MOST_OBJECTS:
+        value = waiting.pop(0)
+        if isinstance(value, list):
+            waiting += cast("list[object]", value)[:1]
+        elif isinstance(value, dict):
+            fields = cast("dict[str, object]", value)
+            yield fields
+            waiting += [fields[key] for key in ("error", "errors", "extensions", "data") if key in fields]
+
+
+_MOST_OBJECTS: Final = 20
+
+
+def status_in_text(text: str) -> str:
+    """The code in a JSON error envelope, or the code that ``text`` itself is."""
+    if not text.startswith(("{", "[")):
+        return text if class_of_status(text) else ""
+    try:
+        found = parse_json(text)
+    except MalformedMessagesError:
+        return ""
+    codes = (str(fields[key]) for fields in error_objects(found) for key in _CODE_KEYS if key in fields)
+    return next((code for code in codes if class_of_status(code)), "")
+
+
+def error_status(columns: dict[str, pl.Expr]) -> pl.Expr:
+    """The code of each row's error, out of the columns of ``STATUS_ATTRIBUTES``.
+
+    Args:
+        columns: Attribute → its column, for those that there are.
+    """
+    found = pl.lit("")
+    for name, column in columns.items():
+        told = column.fill_null("")
+        if name == GRPC_ATTRIBUTE:
+            told = told.replace({str(number): code for number, code in enumerate(_GRPC)} | {"0": ""})
+        found = pl.when(told.str.contains(r"^(?:[45]\d\d|[A-Z_]{5,})$")).then(told).otherwise(found)
+    return found
+
+
+def status_columns(columns: Collection[str], prefix: str) -> dict[str, pl.Expr]:
+    """Attribute → column, of those of ``STATUS_ATTRIBUTES`` that stand among ``columns``."""
+    return {name: pl.col(prefix + name) for name in STATUS_ATTRIBUTES if prefix + name in columns}
