@@ -24,7 +24,7 @@ def listed(messages: Sequence[str]) -> str:
 
 
 def transitions(store: Store, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    filled = [
+    filled: list[dict[str, Any]] = [
         {"episode_id": "e", "revision": 1, "step": step, "agent_name": "a", "action": "{}", "next_state": "",
          "prompt_token_ids": [], **row}
         for step, row in enumerate(rows)
