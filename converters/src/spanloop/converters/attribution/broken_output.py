@@ -88,7 +88,7 @@ _CALL_BY_NAME: Final = re.compile(
 
 
 def _call_by_name(text: str, tools: str) -> re.Match[str] | None:
-    if tools == "[]":
+    if tools == "[]" or not any(hint in text for hint in _NAME_HINTS):
         return None
     found = (match for match in _CALL_BY_NAME.finditer(text) if f'"{match[match.lastindex or 0]}"' in tools)
     return next(found, None)
@@ -100,7 +100,9 @@ def is_call_as_text(text: str) -> bool:
     return is_possible and (_CALL_AS_TEXT.search(text) is not None or _CALL_BY_NAME.search(text) is not None)
 
 
-_HINTS: Final = ("<", "[", "{", "Action:", "functions.", "default_api.")
+_NAME_HINTS: Final = ("Action:", "functions.", "default_api.", '"name"', '"tool', '"function"')
+"""One of these is in every match of ``_CALL_BY_NAME``, which is slow to look for."""
+_HINTS: Final = ("<", "[", "{", *_NAME_HINTS)
 
 
 def _malformed(step: Step) -> Finding | None:
