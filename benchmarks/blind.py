@@ -1,6 +1,6 @@
 """Whose failure it is, in episodes whose answers nobody who writes rules has read.
 
-    python benchmarks/blind.py [--quick] [--by-kind]
+    python benchmarks/blind.py [--by-kind]
 
 The cases (``failing``) are kinds of failure in several human languages, told in text alone and raised, and episodes
 in which nothing failed or which got over it. Each is one conversion. Right is the owner with the class, where the case
@@ -35,7 +35,6 @@ class Named(NamedTuple):
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="the same: it takes seconds")
     parser.add_argument("--by-kind", action="store_true", help="print each kind; whoever reads it has seen the answers")
     options = parser.parse_args()
     named = {case.id: attributed(case) for case in CASES}

@@ -297,3 +297,10 @@ def test_what_merely_speaks_of_errors_is_none(number: int) -> None:
 def test_every_rule_is_of_use() -> None:
     rules = {verdict.rule for verdict in map(error_in_text, ERRORS) if verdict is not None}
     assert rules >= {rule.name for rule in ERROR_TEXTS}
+
+
+def test_an_outcome_further_in_does_not_hide_the_error_of_the_whole() -> None:
+    content = '{"output": "Error: the printer is on fire", "meta": {"status": "done"}}'
+    verdict = error_in_text(content)
+    assert verdict is not None
+    assert verdict.rule == "error_label"

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from spanloop.converters.tables import MessageNumbers
+from spanloop.converters.message_numbers import MessageNumbers
 from spanloop.pipeline.stored_transitions import Numbers, insert_transitions
 from spanloop.store import Store
 

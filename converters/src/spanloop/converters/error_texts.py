@@ -59,7 +59,7 @@ def error_in_text(content: str) -> Verdict | None:
     """The error that a tool's answer tells of, or None."""
     stripped = content.lstrip()
     if stripped.startswith(("{", '[{"type"')):
-        return _error_in_json(stripped) if _may_be_error_object(stripped) else None
+        return _error_in_json(stripped)
     if stripped[:1] in _SIGNS:
         stripped = stripped.lstrip(_SIGNS).lstrip()
     head = stripped[:_HEAD].lower()
@@ -81,20 +81,6 @@ def error_in_text(content: str) -> Verdict | None:
 
 
 _DIGITS_OF_STATUS: Final = frozenset({"4", "5"})
-
-
-_OBJECT_SIGN: Final = re.compile(
-    r'"(?:(?:error|exception|is_?error|stack_?trace|traceback)[^"]{0,16}"\s*:\s*(?!null|false|""|\[\]|\{\}|0\b)'
-    r'|(?:status|code|http_?status)[^"]{0,8}"\s*:\s*(?:"?[45]\d\d\b|"(?:err|fail|time|exc|crash))'
-    r'|(?:success|ok|succeeded)"\s*:\s*false|detail"\s*:\s*\[)',
-    re.IGNORECASE,
-)
-_OUTCOME: Final = re.compile(r'"(?:status|success|ok|succeeded)"\s*:')
-
-
-def _may_be_error_object(text: str) -> bool:
-    """Whether it takes a parser to tell: the object has a key of errors, or may be an envelope around a text."""
-    return _OUTCOME.search(text, 0, _HEAD) is None or _OBJECT_SIGN.search(text) is not None
 
 
 def _error_in_json(content: str) -> Verdict | None:

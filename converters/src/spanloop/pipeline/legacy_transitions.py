@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from spanloop.converters.tables import MessageNumbers
+from spanloop.converters.message_numbers import MessageNumbers
 from spanloop.store import Store
 
 from . import run_lease

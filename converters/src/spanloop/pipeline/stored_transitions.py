@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
+from spanloop.converters.message_numbers import MessageNumbers
 from spanloop.converters.ragged import flat
-from spanloop.converters.tables import MessageNumbers
 from spanloop.store import Store
 
 KEY: Final = ("episode_id", "revision")

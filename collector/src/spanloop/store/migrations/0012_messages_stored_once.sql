@@ -3,7 +3,7 @@
 -- (spanloop.pipeline.legacy_transitions); until then the view takes them from legacy_transitions.
 RENAME TABLE transitions TO legacy_transitions;
 
--- As in 0001; only rows from before this migration.
+-- Spelled out, because a server that has lost the definition of a table creates it anew, and 0001 does so under the old name.
 CREATE TABLE IF NOT EXISTS legacy_transitions (
     transition_id String COMMENT 'episode_id, slash, step',
     episode_id String,

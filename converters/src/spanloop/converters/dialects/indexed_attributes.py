@@ -137,7 +137,8 @@ class _Entries(NamedTuple):
 def _distinct(entries: _Entries) -> tuple[Rows, Rows]:
     """Distinct entries, and of each entry the distinct one that it equals.
 
-    Entries are compared by 64-bit hashes of their values: two of a million different ones agree once in 10^7 batches.
+    Equal 64-bit hashes of their values count as equal entries. Of a million entries with evenly spread hashes, two that
+    differ would have the same in fewer than one of ten million batches (a calculation, by the birthday bound).
     """
     lengths = np.diff(entries.starts, append=len(entries.fields))
     positions = np.arange(len(entries.fields)) - np.repeat(entries.starts, lengths)

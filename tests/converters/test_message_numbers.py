@@ -6,7 +6,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanloop.converters.tables import NO_STATE, MessageNumbers, message_texts
+from spanloop.converters.message_numbers import NO_STATE, MessageNumbers, message_texts
 
 states = st.lists(st.lists(st.sampled_from("abcd"), max_size=14), max_size=12)
 
