@@ -41,7 +41,7 @@ def tool_says(content: str, arguments: object = None, name: str = "search") -> C
         ("Error code: 400 - maximum context length is 4096 tokens", "BadRequestError", "context_overflow", "harness"),
         ("prompt is too long: 208310 tokens > 200000", "BadRequestError", "context_overflow", "harness"),
         ("Please reduce the length of the messages.", "BadRequestError", "context_overflow", "harness"),
-        ("filtered by the content management policy", "BadRequestError", "content_filter", "policy"),
+        ("filtered by the content management policy", "BadRequestError", "content_filter", "unknown"),
         ("Unable to locate credentials", "NoCredentialsError", "authentication", "harness"),
         ("[Errno -2] Name or service not known", "gaierror", "connection_error", "environment"),
         ("certificate verify failed", "SSLError", "connection_error", "environment"),
@@ -57,7 +57,7 @@ def tool_says(content: str, arguments: object = None, name: str = "search") -> C
         ("socket hang up", "Error", "connection_error", "environment"),
         ("Response ended prematurely", "ChunkedEncodingError", "connection_error", "environment"),
         ("Expected toolResult blocks at messages.2", "ValidationException", "invalid_request", "harness"),
-        ("finish_reason: SAFETY", "StopCandidateException", "content_filter", "policy"),
+        ("finish_reason: SAFETY", "StopCandidateException", "content_filter", "unknown"),
         ("context canceled", "context.Canceled", "cancelled", "user"),
     ],
 )
@@ -79,8 +79,8 @@ def test_failed_requests(status: str, error_type: str, error_class: str, owner: 
     [
         ("Error: ValueError: too much", "tool_error", "tool"),
         ("Traceback (most recent call last):\n  boom\nKeyError: 'x'", "tool_error", "tool"),
-        ('{"error": "no such order"}', "tool_error", "tool"),
-        ('{"status": "error", "detail": "x"}', "tool_error", "tool"),
+        ('{"error": "no such order"}', "tool_error", "unknown"),
+        ('{"status": "error", "detail": "x"}', "tool_error", "unknown"),
         ("requests.exceptions.ConnectionError: refused", "connection_error", "environment"),
         ("TimeoutError: took too long", "timeout", "environment"),
         ("Error: HTTP 429 Too Many Requests", "rate_limit", "environment"),

@@ -215,7 +215,7 @@ def test_a_tool_that_no_action_asked_for_is_got_over_when_it_works_later(*, work
 
 def test_a_crash_of_its_own_above_a_failure_that_was_got_over_is_seen() -> None:
     converted = told((asks("c1"), "Error: boom"), says("fine"), exception=("KeyError", "'state'")).convert()
-    assert failures(converted) == [("tool_error", "tool", 0, True), ("harness_crash", "harness", 1, False)]
+    assert failures(converted) == [("tool_error", "unknown", 0, True), ("harness_crash", "harness", 1, False)]
 
 
 def test_what_fails_below_a_call_is_the_calls_own_affair() -> None:
@@ -308,7 +308,7 @@ def test_an_identifier_that_only_the_user_gave_is_the_users_mistake() -> None:
 
     assert at("Where is order_77123?", "Error: order_77123 not found") == [("invalid_user_input", "user")]
     assert at("Where is my order?", "Error: order_77123 not found") == [("invalid_arguments", "policy")]
-    assert at("Where is order_77123?", "Error: no paper") == [("tool_error", "tool")]
+    assert at("Where is order_77123?", "Error: no paper") == [("tool_error", "unknown")]
 
 
 @pytest.mark.parametrize(

@@ -6,29 +6,26 @@ request, the server), at the beginning of the text. That nothing was found is an
 """
 
 import re
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, cast
 
-from .failure_patterns import failure_pattern, failure_patterns, first_letters
+from .failure_patterns import FailurePattern, failure_pattern, failure_patterns
 from .messages import MalformedMessagesError, dump, parse_json
-from .status_codes import STATUS_KEYS, is_error_status
+from .status_codes import STATUS_KEYS, is_error_status, status_in_words
 
 CALL_FAILED: Final = failure_pattern("tool_error", "call_failed")
 """The call itself, or what was called, and nothing about what was asked for."""
 
-ERROR_TEXTS: Final = failure_patterns("tool_error")
+_IN_LANGUAGE: Final = failure_pattern("tool_error", "in_language")
+ERROR_TEXTS: Final = tuple(pattern for pattern in failure_patterns("tool_error") if pattern is not _IN_LANGUAGE)
 """In order of precedence. A pattern is matched at the start of the text."""
 
-_LANGUAGES: Final = failure_patterns("language")
+
 _SHORT: Final = 400
-"""Characters: a longer answer in another language tells of other things than an error."""
+"""Characters: a longer answer tells of other things than an error, unless it begins as one."""
 
 _HEAD: Final = 160
 """Characters from the start of an answer within which a sign of an error stands."""
-_SIGN_TEXTS: Final = ("err", "exc", "fail", "fehl", "time", "http", "sh: ", "[ssl", "quota")
-_LANGUAGE_SIGNS: Final = ("err", "fehl")
-_SIGN_STARTS: Final = first_letters("english")
-_LANGUAGE_STARTS: Final = first_letters("other_languages")
-_SIGNS_IN_OTHER_SCRIPTS: Final = frozenset("".join(first_letters("other_scripts")))
 
 
 class Verdict(NamedTuple):
@@ -60,27 +57,67 @@ def error_in_text(content: str) -> Verdict | None:
     stripped = content.lstrip()
     if stripped.startswith(("{", '[{"type"')):
         return _error_in_json(stripped)
-    if stripped[:1] in _SIGNS:
-        stripped = stripped.lstrip(_SIGNS).lstrip()
-    head = stripped[:_HEAD].lower()
-    starts = [word[:4] for word in head.split()]
-    has_sign = head[:1] in _DIGITS_OF_STATUS or any(sign in head for sign in _SIGN_TEXTS)
-    if has_sign or not _SIGN_STARTS.isdisjoint(starts):
-        rule = next((rule for rule in ERROR_TEXTS if rule.match(stripped)), None)
-        if rule is not None:
-            found = _TYPE_IN_TEXT.search(content[:2_000])
-            return Verdict(rule.name, found.group(1) if found else "", rule.confidence)
-    if len(stripped) > _SHORT or not (
-        any(sign in head for sign in _LANGUAGE_SIGNS)
-        or not _LANGUAGE_STARTS.isdisjoint(starts)
-        or (not head.isascii() and not _SIGNS_IN_OTHER_SCRIPTS.isdisjoint(head))
-    ):
+    stripped = stripped.lstrip(_SIGNS).lstrip() if stripped[:1] in _SIGNS else stripped
+    head = stripped[:_HEAD]
+    lowered = head.lower()
+    has_sign = head[:1] in _SIGN_STARTS or any(sign in lowered for sign in _SIGN_TEXTS)
+    starts = {word[:4] for word in lowered.replace("'", " ").split()}
+    if not has_sign and _WORD_STARTS.isdisjoint(starts) and (head.isascii() or not _IDEOGRAPHS.search(head)):
         return None
-    shown = next((pattern for pattern in _LANGUAGES if pattern.search(head)), None)
-    return Verdict(f"language_{shown.name}", "", 0.75) if shown else None
+    for candidate in _AT_START:
+        if (has_sign or not candidate.word_starts.isdisjoint(starts)) and candidate.pattern.match(stripped):
+            name = _TYPE_IN_TEXT.search(content[:2_000])
+            return Verdict(candidate.pattern.name, name.group(1) if name else "", candidate.pattern.confidence)
+    if len(stripped) > _SHORT:
+        return None
+    if _HAS_CODE.search(head) and status_in_words(head):
+        return Verdict("status", "", 0.85)
+    for candidate in _WITHIN:
+        if candidate.may_match(head, starts, has_sign=has_sign) and candidate.pattern.search(head):
+            return Verdict(f"words_{candidate.pattern.name}", "", 0.75)
+    return None
 
 
-_DIGITS_OF_STATUS: Final = frozenset({"4", "5"})
+class _Candidate(NamedTuple):
+    """A pattern with what every match of it holds, so that few texts are searched."""
+
+    pattern: FailurePattern
+    word_starts: frozenset[str]
+    """The first four letters of its words."""
+    ideographs: re.Pattern[str]
+    """The beginnings of its Chinese and Japanese words."""
+
+    def may_match(self, head: str, starts: AbstractSet[str], *, has_sign: bool) -> bool:
+        if not self.word_starts.isdisjoint(starts) or (has_sign and self.pattern is _IN_LANGUAGE):
+            return True
+        return not head.isascii() and self.ideographs.search(head) is not None
+
+
+def _candidate(pattern: FailurePattern) -> _Candidate:
+    source = re.sub(r"\\[A-Za-z]", " ", pattern.regex.pattern)
+    ideographs = {re.escape(run[:2]) for run in re.findall(r"[\u3040-\u30ff\u3400-\u9fff]{2,}", source)}
+    words = (run[:4].lower() for run in re.findall(r"[^\W\d_]{4,}", source))
+    return _Candidate(pattern, frozenset(words) - _FILLERS, re.compile("|".join(sorted(ideographs)) or r"(?!)"))
+
+
+_SIGN_TEXTS: Final = ("err", "exc", "fail", "fehl", "http", "sh: ", "[ssl", "ошиб")
+_HAS_CODE: Final = re.compile(r"[45]\d\d")
+_SIGN_STARTS: Final = frozenset("45[(<*`'\"/")
+_FILLERS: Final = frozenset({"with", "from", "this", "your", "been", "have", "does", "into", "foun", "find", "when"})
+_AT_START: Final = tuple(map(_candidate, ERROR_TEXTS))
+_WITHIN: Final = tuple(
+    map(
+        _candidate,
+        (
+            *failure_patterns("environment"),
+            _IN_LANGUAGE,
+            *map(failure_pattern, ("unknown_tool", "arguments_refused", "stopped")),
+        ),
+    )
+)
+"""What is searched in the first words of a short text."""
+_WORD_STARTS: Final = frozenset[str]().union(*(each.word_starts for each in (*_AT_START, *_WITHIN)))
+_IDEOGRAPHS: Final = re.compile("|".join(each.ideographs.pattern for each in _WITHIN))
 
 
 def _error_in_json(content: str) -> Verdict | None:
@@ -98,7 +135,7 @@ def _error_in_json(content: str) -> Verdict | None:
         or (is_error_status(fields.get("code")) and not _SAYS_WHY.isdisjoint(fields))
     ):
         return Verdict("json_status", "", 0.85)
-    if _REFUSED_FIELDS.match(dump(fields.get("detail", ""))):
+    if isinstance(fields.get("detail"), list) and _REFUSED_FIELDS.match(dump(fields["detail"])):
         return Verdict("json_detail", "", 0.85)
     if any(fields.get(key) is False for key in ("success", "ok", "succeeded")):
         return Verdict("json_success", "", 0.85)

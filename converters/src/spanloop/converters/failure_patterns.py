@@ -51,13 +51,8 @@ def _table() -> dict[str, dict[str, FailurePattern]]:
     return {
         group: {name: _pattern(name, fields, fragments) for name, fields in entries.items()}
         for group, entries in groups.items()
-        if group not in {"fragments", "first_letters"}
+        if group != "fragments"
     }
-
-
-def first_letters(name: str) -> frozenset[str]:
-    """How the words begin, in lower case, without one of which no pattern can match a text of that kind."""
-    return frozenset(cast("dict[str, str]", cast("object", _file()["first_letters"]))[name].split())
 
 
 def _pattern(name: str, fields: dict[str, object], fragments: dict[str, str]) -> FailurePattern:

@@ -4,6 +4,7 @@ Invariant: a code is the text of an HTTP status (``503``) or the name of a gRPC 
 one.
 """
 
+import re
 from collections.abc import Collection, Iterator
 from typing import Final, cast
 
@@ -64,15 +65,42 @@ _MOST_OBJECTS: Final = 20
 
 
 def status_in_text(text: str) -> str:
-    """The code in a JSON error envelope, or the code that ``text`` itself is."""
+    """The code in a JSON error envelope or in the words of an error; empty without one."""
+    if class_of_status(text):
+        return text
     if not text.startswith(("{", "[")):
-        return text if class_of_status(text) else ""
+        return status_in_words(text[:_MOST_TEXT])
     try:
-        found = parse_json(text)
+        envelope = parse_json(text)
     except MalformedMessagesError:
         return ""
-    codes = (str(fields[key]) for fields in error_objects(found) for key in _CODE_KEYS if key in fields)
+    objects = list(error_objects(envelope))
+    codes = [str(fields[key]) for fields in objects for key in _CODE_KEYS if key in fields]
+    texts = (fields[key] for fields in objects for key in _TEXT_KEYS if key in fields)
+    codes += [status_in_words(text) for text in texts if isinstance(text, str)]
     return next((code for code in codes if class_of_status(code)), "")
+
+
+def status_in_words(text: str) -> str:
+    """The code that a sentence names ("HTTP 503", "Fehler 502", "500: …", ``StatusCode.UNAVAILABLE``); empty without."""
+    match = _IN_WORDS.search(text)
+    if match is None:
+        return ""
+    name = match.group(match.lastindex or 0)
+    # ``ResourceExhausted``, as Go writes it, is ``RESOURCE_EXHAUSTED``.
+    return name if name.isdecimal() or name.isupper() else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
+
+
+_TEXT_KEYS: Final = ("message", "detail", "title", "error", "msg", "reason")
+_MOST_TEXT: Final = 2_000
+_CODE: Final = r"\W{0,3}([45]\d\d)\b(?! \w+s\b)"
+_IN_WORDS: Final = re.compile(
+    r"\bStatusCode\.([A-Z_]+)|\bcode = ([A-Z][A-Za-z]+)|^(4(?:0\d|1[0-8]|2[2-9])|50[0-4])\s?[:：-](?=\s?[^\s\d])"
+    rf"|(?i:\bhttp(?:/\d(?:\.\d)?)?(?: error| status)?(?: code)?{_CODE}|\b(?:status|error|response) code{_CODE}"
+    rf"|\b(?:status|code)[:=]{_CODE}|\b(?:error|erreur|erro|fehler|ошибка){_CODE}|(?:错误|エラー)码?{_CODE}"
+    rf"|\b(?:returned|responded with|(?:got|received|unexpected) (?:an? )?status)(?: an?)?(?: http)?(?: status)?(?: code)?{_CODE}"
+    r"|\b([45]\d\d) (?:client|server) error)"
+)
 
 
 def error_status(columns: dict[str, pl.Expr]) -> pl.Expr:

@@ -54,10 +54,11 @@ def _refused(context: ToolCallContext) -> Finding | None:
         return None
     schema = context.offered.get(context.call.name, {})
     wrong = schema_violation(context.call.arguments, schema)
-    if not _REFUSED.search(context.error):
+    if not _REFUSED.search(context.error) or (not wrong and _names_other(context, schema)):
         is_refusal = class_of_status(context.status) == ErrorClass.INVALID_ARGUMENTS
         said = wrong or (
             not runs_code(context.call)
+            and not _names_other(context, schema)
             and (is_refusal or _UNFIT.search(context.error) is not None or _demands(context, schema))
         )
         if not said or (environment_fault(context.error, context.status) is not None and not (wrong and is_refusal)):
@@ -71,16 +72,29 @@ def _refused(context: ToolCallContext) -> Finding | None:
     return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.9 if wrong else 0.8, message, evidence)
 
 
+def _names_other(context: ToolCallContext, schema: Mapping[str, object]) -> bool:
+    """Whether valid arguments are refused by names that the schema does not know: the tool's own data do not fit."""
+    known = {*_properties(schema), *cast("dict[str, object]", parse_json(context.call.arguments)), context.call.name}
+    names = [name for groups in _QUOTED.findall(context.told[:_MOST_TEXT]) for name in groups if name]
+    return bool(_properties(schema)) and bool(names) and known.isdisjoint(names) and "argument" not in context.told
+
+
+_QUOTED: Final = re.compile(r"['`]([A-Za-z_]\w*)['`]|^([A-Za-z_]\w*)\n\s|validation errors? for (\w+)", re.MULTILINE)
+
+
+def _properties(schema: Mapping[str, object]) -> dict[str, object]:
+    properties = schema.get("properties")
+    return cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
+
+
 def _demands(context: ToolCallContext, schema: Mapping[str, object]) -> bool:
     """Whether the error demands something of an argument, by the name that the schema or the call has for it."""
     result = context.result
     if result is None or not _DEMANDED.search(context.told[:_MOST_TEXT]):
         return False
-    properties = schema.get("properties")
-    known = cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
-    names = {*cast("dict[str, object]", parse_json(context.call.arguments)), *known}
+    names = {*cast("dict[str, object]", parse_json(context.call.arguments)), *_properties(schema)}
     said = own_words(context.told, result.error_type)[:_MOST_TEXT]
-    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said) for name in names if len(name) > _SHORT)
+    return any(re.search(rf"(?a:(?<!\w)){re.escape(name)}(?a:(?!\w))", said) for name in names if len(name) > _SHORT)
 
 
 _MOST_TEXT: Final = 2_000
@@ -103,8 +117,7 @@ def schema_violation(arguments: str, schema: Mapping[str, object]) -> str:
     Looks at required names, types, enumerations, and unknown names where the schema forbids them.
     """
     given = cast("dict[str, object]", parse_json(arguments))
-    properties = schema.get("properties")
-    known = cast("dict[str, object]", properties) if isinstance(properties, dict) else {}
+    known = _properties(schema)
     required = schema.get("required")
     for name in cast("list[object]", required) if isinstance(required, list) else []:
         if name not in given:

@@ -17,6 +17,7 @@ from .environment import environment_fault
 from .tool_kinds import does_something, ends
 
 _DECLINED: Final = failure_pattern("declined")
+_APOLOGY: Final = failure_pattern("apology")
 _DECLINES_WITHIN: Final = 300
 """Characters from the start of an answer within which a refusal, or a report of a failure, is said."""
 
@@ -50,15 +51,27 @@ def _declined(episode: Episode, reward: float | None) -> LocatedFinding | None:
 
 
 def _reported(episode: Episode, reward: float | None) -> LocatedFinding | None:
-    """The last answer reports an outage that nothing else recorded: the policy may be right, so nobody is to blame."""
+    """The last answer apologises for an outage, or after a remark of a tool's: nobody is to blame."""
     last = episode.steps[-1]
-    said = last.span.output[0].text[:_DECLINES_WITHIN] if last.span.output else ""
-    error_class = environment_fault(said) if said and any(step.results for step in episode.steps) else None
+    answer = last.span.output[0].text[:_DECLINES_WITHIN].replace("\u2019", "'") if last.span.output else ""
+    results = [result for step in episode.steps for result in step.results]
+    if not results or _APOLOGY.search(answer) is None:
+        return None
+    error_class = environment_fault(answer) or (ErrorClass.TOOL_ERROR if _is_remark(results[-1].content) else None)
     if error_class is None:
         return None
-    evidence: dict[str, object] = {"reward": repr(reward), "answer": said}
+    evidence: dict[str, object] = {"reward": repr(reward), "answer": answer, "result": results[-1].content[:500]}
     message = f"the answer reports a failure ({error_class}) that nothing else recorded"
     return LocatedFinding(last, Finding(error_class, FaultOwner.UNKNOWN, 0.35, message, evidence), last.span)
+
+
+def _is_remark(content: str) -> bool:
+    """Whether a tool's answer is a short sentence without figures: words about the call instead of data."""
+    is_short = 0 < len(content) <= _MOST_REMARK and "\n" not in content.strip() and content[:1] not in "{[<"
+    return is_short and not any(character.isdigit() for character in content)
+
+
+_MOST_REMARK: Final = 200
 
 
 def _wrong(episode: Episode, reward: float | None) -> LocatedFinding | None:

@@ -8,18 +8,12 @@ rate may answer 403).
 from functools import lru_cache
 from typing import Final
 
-from spanloop.semconv.enums import FaultOwner
-
 from ..failure_patterns import failure_pattern, failure_patterns
 from ..status_codes import class_of_status
 from .base import ErrorClass
 
 _STATUS_DECIDES: Final = frozenset({ErrorClass.TIMEOUT, ErrorClass.RATE_LIMIT, ErrorClass.SERVER_ERROR})
-_ENVIRONMENT: Final = tuple(
-    pattern
-    for pattern in (*failure_patterns("environment"), *failure_patterns("language"))
-    if pattern.owner is FaultOwner.ENVIRONMENT
-)
+_ENVIRONMENT: Final = (*failure_patterns("environment"), *failure_patterns("hint"))
 """In order of precedence."""
 
 

@@ -10,22 +10,28 @@ from spanloop.semconv.enums import FaultOwner
 
 from ..failure_patterns import failure_pattern, failure_patterns
 from ..spans import Span
+from ..status_codes import class_of_status, status_in_text
 from ..steps import Step
 from .base import ErrorClass, Finding, ModelCallRule
 from .environment import was_stopped
 
 _REQUEST: Final = {pattern.name: pattern for pattern in failure_patterns("request")}
-_SERVICE: Final = {pattern.name: pattern for pattern in failure_patterns("environment")}
+_ENVIRONMENT: Final = {
+    name: [pattern for group in ("environment", "hint") for pattern in failure_patterns(group) if pattern.name == name]
+    for name in ("rate_limit", "timeout", "permission_denied", "server_error", "connection_error")
+}
 _PATTERNS: Final = (
-    *(_REQUEST["context_overflow"], _REQUEST["content_filter"], _REQUEST["rate_limit"], _SERVICE["rate_limit"]),
-    *(failure_pattern("of_time"), _SERVICE["timeout"], _REQUEST["authentication"], _REQUEST["server_error"]),
-    *(_SERVICE["server_error"], _REQUEST["connection_error"], _SERVICE["connection_error"]),
-    *(pattern for pattern in failure_patterns("language") if pattern.owner is FaultOwner.ENVIRONMENT),
-    _REQUEST["invalid_request"],
+    *(_REQUEST["context_overflow"], _REQUEST["content_filter"], _REQUEST["rate_limit"], *_ENVIRONMENT["rate_limit"]),
+    *(failure_pattern("of_time"), *_ENVIRONMENT["timeout"], _REQUEST["authentication"]),
+    *(*_ENVIRONMENT["permission_denied"][:1], _REQUEST["server_error"], *_ENVIRONMENT["server_error"]),
+    *(_REQUEST["connection_error"], *_ENVIRONMENT["connection_error"], _REQUEST["invalid_request"]),
 )
 """In order of precedence."""
 
-_OF_SERVICE: Final = {ErrorClass.PERMISSION_DENIED: (ErrorClass.AUTHENTICATION, FaultOwner.HARNESS)}
+_OF_SERVICE: Final = {
+    ErrorClass.PERMISSION_DENIED: (ErrorClass.AUTHENTICATION, FaultOwner.HARNESS),
+    ErrorClass.INVALID_ARGUMENTS: (ErrorClass.INVALID_REQUEST, FaultOwner.HARNESS),
+}
 """What a fault of the environment is called where the model's service tells of it."""
 
 _CANCELLED: Final = failure_pattern("request_cancelled")
@@ -40,7 +46,11 @@ def classify(text: str) -> tuple[ErrorClass, FaultOwner, float] | None:
         if pattern.search(text):
             error_class = ErrorClass(pattern.error_class)
             return (*_OF_SERVICE.get(error_class, (error_class, pattern.owner)), pattern.confidence)
-    return None
+    shown = next(filter(None, (class_of_status(status_in_text(word)) for word in text.split()[:_FEW_WORDS])), "")
+    return (*_OF_SERVICE.get(ErrorClass(shown), (ErrorClass(shown), FaultOwner.ENVIRONMENT)), 0.8) if shown else None
+
+
+_FEW_WORDS: Final = 20
 
 
 def error_text(span: Span) -> str:

@@ -15,6 +15,7 @@ Two lookalikes lower the confidence: a value that is digits only may be a date o
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, cast
 
 from spanloop.semconv.enums import FaultOwner
@@ -109,6 +110,15 @@ def _named(context: ToolCallContext) -> list[tuple[str, str | int | float]]:
     ]
 
 
+def names_value(context: ToolCallContext) -> bool:
+    """Whether the error names an identifier among the call's arguments: it speaks of what was asked for."""
+    if context.result is None or not context.call.is_valid:
+        return False
+    message = own_words(context.told, context.result.error_type)
+    values = (str(value) for _, value in _values(context.call.arguments))
+    return any(_IDENTIFIER.fullmatch(value.strip()) and _names(message, value) for value in values)
+
+
 def _is_any_word(value: object) -> bool:
     """Whether a value is so short a word ("no") that an error holds it by chance."""
     return isinstance(value, str) and value.isalpha() and len(value) < _SHORTEST
@@ -151,7 +161,12 @@ def _values(arguments: str) -> Iterator[tuple[str, str | int | float]]:
 
 def _names(text: str, value: str) -> bool:
     stripped = value.strip()
-    return bool(stripped) and re.search(rf"(?<!\w){re.escape(stripped)}(?!\w)", text, re.IGNORECASE) is not None
+    return bool(stripped) and _word(stripped).search(text) is not None
+
+
+@lru_cache(maxsize=256)
+def _word(value: str) -> re.Pattern[str]:
+    return re.compile(rf"(?a:(?<!\w)){re.escape(value)}(?a:(?!\w))", re.IGNORECASE)
 
 
 def _given(span: Span) -> str | None:

@@ -12,6 +12,7 @@ from ..error_texts import CALL_FAILED
 from ..failure_patterns import failure_pattern
 from .base import ErrorClass, Finding, ToolCallContext, ToolCallRule
 from .environment import environment_fault, was_stopped
+from .hallucinated_arguments import names_value
 from .running_code import runs_code
 
 _BROKEN_CODE: Final = failure_pattern("broken_code")
@@ -55,10 +56,15 @@ def _cannot_be(context: ToolCallContext) -> Finding | None:
 
 
 def _raised(context: ToolCallContext) -> Finding | None:
+    """The tool's where it shows that it raised, else nobody's: that there was an error does not show whose."""
     result = context.result
     if result is None or not result.is_error:
         return None
-    return Finding(ErrorClass.TOOL_ERROR, FaultOwner.TOOL, 0.7 * result.confidence, context.message, _evidence(context))
+    is_tool = result.evidence == "span status" or _RAISED.search(context.error) is not None
+    if result.evidence != "span status" and names_value(context):
+        is_tool = False
+    owner = FaultOwner.TOOL if is_tool else FaultOwner.UNKNOWN
+    return Finding(ErrorClass.TOOL_ERROR, owner, 0.7 * result.confidence, context.message, _evidence(context))
 
 
 def _unanswered(context: ToolCallContext) -> Finding | None:
