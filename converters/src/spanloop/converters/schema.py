@@ -130,6 +130,7 @@ _REASONS: Final = {
     UntrainableReason.MALFORMED_MESSAGES: "messages or tools that are none",
     UntrainableReason.ENVIRONMENT_FAULT: "the environment or the harness decided the episode",
     UntrainableReason.UNATTRIBUTED_FAILURE: "a failure decided the episode, and nothing shows whose fault it is",
+    UntrainableReason.ABANDONED_ATTEMPT: "the program asked again, and went on from the later answer",
 }
 
 _SOURCES: Final = {
