@@ -1,5 +1,6 @@
 """Several answers to one question: the one that the program used is trained on; one that it threw away is not."""
 
+import json
 from typing import Any
 
 import pytest
@@ -45,7 +46,8 @@ def test_each_of_several_thrown_away_answers_is() -> None:
 
 
 def test_a_last_answer_that_replaces_one_that_was_of_no_use_is_the_one_used() -> None:
-    for first, how in ((DONE, {"finish": "length"}), (BAD, {"attributes": USAGE})):
+    cases: list[tuple[Message, dict[str, Any]]] = [(DONE, {"finish": "length"}), (BAD, {"attributes": USAGE})]
+    for first, how in cases:
         world = World()
         world.call(OPENING, first, trace=TRACE, **how)
         world.call(OPENING, text("assistant", "It rains in Paris."), trace=TRACE, attributes=USAGE)
@@ -125,3 +127,43 @@ def test_what_is_no_retry_is_trained_on(make: Any) -> None:
     world = World()
     make(world)
     assert set(reasons(world)) == {""}
+
+
+def chosen(place: int, after: list[Message]) -> World:
+    """A request for three choices, of which ``place`` is used."""
+    choices = [text("assistant", "Hm."), BAD, text("assistant", "So.")]
+    choices[place] = GOOD
+    reasons = ["tool_call" if choice in (BAD, GOOD) else "stop" for choice in choices]
+    told = json.dumps([{**choice, "finish_reason": end} for choice, end in zip(choices, reasons, strict=True)])
+    values = {"gen_ai.output.messages": told, "gen_ai.response.finish_reasons": json.dumps(reasons)}
+    world = World()
+    world.call(OPENING, GOOD, trace=TRACE, response_id="r1", attributes=values)
+    world.capture([1], [2], response_id="r1", generation_id="r1/0")
+    world.tool("good", "rain", trace=TRACE)
+    world.call(after, DONE, trace=TRACE)
+    return world
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("after", [AFTER, AFTER[-1:]], ids=["history", "new messages only"])
+def test_the_choice_that_the_program_went_on_from_is_the_action(place: int, after: list[Message]) -> None:
+    first, last = chosen(place, after).convert().transitions.sort("step").iter_rows(named=True)
+    assert json.loads(first["action"])["parts"] == GOOD["parts"]
+    assert [result["content"] for result in json.loads(first["tool_results"])] == ["rain"]
+    assert (first["finish_reason"], first["untrainable_reason"]) == ("tool_call", "")
+    assert first["untrainable_detail"] == "span 0000000000000001: choices of its output that are no steps: 2"
+    assert json.loads(last["action"])["parts"] == DONE["parts"]
+
+
+def test_tokens_of_the_first_choice_are_not_those_of_another() -> None:
+    for place, tokens in ((0, [2]), (1, [])):
+        first = chosen(place, AFTER).convert().transitions.sort("step").row(0, named=True)
+        assert first["response_token_ids"] == tokens
+
+
+def test_without_a_later_call_the_first_choice_is_the_action() -> None:
+    world = World()
+    told = json.dumps([text("assistant", "One."), text("assistant", "Two.")])
+    world.call(OPENING, DONE, trace=TRACE, attributes={"gen_ai.output.messages": told})
+    (row,) = world.convert().transitions.iter_rows(named=True)
+    assert json.loads(row["action"]) == text("assistant", "One.")
