@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from spanloop.collector.settings import Settings as CollectorSettings
+from spanloop.converters.dialects import DIALECTS
+from spanloop.converters.dialects.base import Dialect, column_of
 from spanloop.converters.schema import markdown as transitions_page
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
@@ -165,7 +167,23 @@ def dialects() -> str:
             NOTICE,
             'Each line is a recorded program of the tests. "no" means that it was not read from this recording.\n',
             table(header, rows),
+            "## Which dialect reads a span\n",
+            "The first dialect whose condition over these attributes and columns of the span holds, in this order. Lists and"
+            " what a `read` function takes apart are not listed.\n",
+            table(
+                ("dialect", "condition over", "further attributes in its table"),
+                (_declaration(found) for found in DIALECTS),
+            ),
         ]
+    )
+
+
+def _declaration(dialect: Dialect) -> tuple[object, ...]:
+    selecting = {name.removeprefix(column_of("")) for name in dialect.matches.meta.root_names()}
+    return (
+        f"`{dialect.name}`",
+        ", ".join(f"`{name}`" for name in sorted(selecting)),
+        ", ".join(f"`{name}`" for name in sorted(dialect.attributes - selecting)),
     )
 
 
