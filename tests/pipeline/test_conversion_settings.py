@@ -155,3 +155,8 @@ def test_rewards_of_the_environment_replace_those_of_the_file(tmp_path: Path) ->
         for environment in ({}, {"SPANLOOP_REWARDS": "latency"})
     ]
     assert names == [["agent"], ["latency"]]
+
+
+def test_thrown_away_answers_are_trained_on_where_the_file_says_so(tmp_path: Path) -> None:
+    found = configured(tmp_path, "[training]\nabandoned_attempts = true\n")
+    assert conversion_settings(found, environment={}).options == Options(train_abandoned_attempts=True)

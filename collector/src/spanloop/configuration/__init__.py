@@ -60,12 +60,20 @@ class Rewards(_Section):
     """Names or ``module:function``; ``SPANLOOP_REWARDS`` replaces them."""
 
 
+class Training(_Section):
+    """``[training]``: which steps may be trained on."""
+
+    abandoned_attempts: bool = False
+    """Whether an answer that the program threw away, to ask the same again, is trained with the episode's reward."""
+
+
 class Configuration(_Section):
     """The whole file."""
 
     attribution: Attribution = Attribution()
     models: dict[str, Model] = Field(default_factory=dict[str, Model])
     rewards: Rewards = Rewards()
+    training: Training = Training()
 
 
 def find_configuration(data_dir: Path, environment: Mapping[str, str] = os.environ) -> Path | None:

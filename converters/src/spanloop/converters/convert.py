@@ -37,7 +37,7 @@ from .spans import Rejected
 from .steps import Episode, Step, build_episode, repeats
 from .stitch import Stitched, stitch
 from .together import reached
-from .trainable import untrainable
+from .trainable import abandoned, untrainable
 from .trajectories import Extensions, extensions, merge, token_columns
 
 CONTEXT: Final = "context"
@@ -172,6 +172,8 @@ def judge(episode: Episode, rewards: Rewards, options: Options, goes_on: Extensi
         )
         is not None
     }
+    if not options.train_abandoned_attempts:
+        problems = abandoned(episode.steps) | problems
     return Judged(
         episode=episode,
         revision=newest_us(episode, rewards),

@@ -6,7 +6,7 @@ from typing import Final
 from .attribution import RULES, Rules
 from .rewards import NamedReward
 
-CONVERTER_VERSION: Final = "9"
+CONVERTER_VERSION: Final = "10"
 """Goes up whenever the same spans would give other rows; the pipeline then reconverts what it touches."""
 
 
@@ -25,3 +25,6 @@ class Options:
 
     rules: Rules = RULES
     """What failures are attributed by."""
+
+    train_abandoned_attempts: bool = False
+    """Whether an answer that the program threw away, to ask the same again, is trained with the episode's reward."""

@@ -61,7 +61,8 @@ _TRANSITIONS: Final = {
     "response_id": "the provider's id of the answer; empty when nobody recorded it",
     "state": "JSON list of messages that the policy saw",
     "tools": "JSON list of `{name, description, parameters}` that it was offered",
-    "action": "JSON assistant message; without parts where the call gave none. Parallel tool calls are one action",
+    "action": "JSON assistant message; without parts where the call gave none. Parallel tool calls are one action; "
+    "of several choices the one that a later step goes on from, else the first",
     "tool_results": "JSON list, one a call: `{tool_call_id, name, status, error_type, content, duration_ns, span_id}`",
     "next_state": "state of the step that goes on from here; empty at the end",
     "reward": "the step's own, else the episode's; null without any",
@@ -71,7 +72,7 @@ _TRANSITIONS: Final = {
     "capture_join": "`response_id`, `traceparent`, `span` or empty: how the capture was found",
     "logprobs": "natural log-probabilities of what was sampled, parallel to `response_token_ids`; empty when not known",
     "is_trainable": "whether the step may be trained on",
-    "untrainable_detail": "span, attribute or generation, what was expected and what was there",
+    "untrainable_detail": "span, attribute or generation, what was expected and what was there; or unused choices",
     "tool_error_count": "results that are errors",
     "error_class": "of the step's first failure; empty without one",
 }
@@ -130,6 +131,7 @@ _REASONS: Final = {
     UntrainableReason.MALFORMED_MESSAGES: "messages or tools that are none",
     UntrainableReason.ENVIRONMENT_FAULT: "the environment or the harness decided the episode",
     UntrainableReason.UNATTRIBUTED_FAILURE: "a failure decided the episode, and nothing shows whose fault it is",
+    UntrainableReason.ABANDONED_ATTEMPT: "the program asked again, and went on from the later answer",
 }
 
 _SOURCES: Final = {

@@ -4,17 +4,18 @@ Invariant: the first reason in the order below counts, and its detail names the 
 attribute. A step without captured tokens may be trained on (offline, from its text).
 """
 
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from spanloop.semconv import attributes as names
 from spanloop.semconv.enums import FaultOwner, UntrainableReason
 
 from .attribution import Failure, is_incomplete
-from .finish_reasons import TOOL_CALL
+from .finish_reasons import LENGTH, TOOL_CALL
 from .messages import Message
 from .spans import Problem, Span
-from .steps import Step, repeats
+from .steps import Step, Thread, repeats
 
 
 def untrainable(
@@ -52,6 +53,61 @@ def untrainable(
         )
         return Problem(UntrainableReason.UNATTRIBUTED_FAILURE, detail)
     return None
+
+
+def abandoned(steps: Sequence[Step]) -> dict[int, Problem]:
+    """Steps (by index) whose answer was thrown away: the same was asked again later, and that answer was used.
+
+    Calls that overlap in time are samples, no retries; so are equal answers, and answers that tools or later calls saw.
+    """
+    if len({step.span.input_chain[-1:] for step in steps}) == len(steps):
+        return {}
+    attempts: dict[tuple[Thread, bytes], list[Step]] = defaultdict(list)
+    for step in steps:
+        if step.span.input_chain and step.span.output and not step.span.has_failed:
+            attempts[step.thread, step.span.input_chain[-1]].append(step)
+    continued = {step.continues for step in steps}
+    found: dict[int, Problem] = {}
+    for same in attempts.values():
+        for place, step in enumerate(same):
+            if step.index in continued or step.results:
+                continue
+            used = next((other for other in same[place + 1 :] if _replaces(other, step, continued, steps)), None)
+            if used is not None and not _is_told(step, steps):
+                detail = f"span {step.span.span_id}: span {used.span.span_id} was asked the same again, and was used"
+                found[step.index] = Problem(UntrainableReason.ABANDONED_ATTEMPT, detail)
+    return found
+
+
+def _replaces(later: Step, step: Step, continued: Collection[int | None], steps: Sequence[Step]) -> bool:
+    """Whether the program asked again, one call after the other in one place, and ``later`` is what it used."""
+    one, other = step.span, later.span
+    is_one_place = not one.parent_span_id and not other.parent_span_id
+    is_one_place |= (one.trace_id, one.parent_span_id) == (other.trace_id, other.parent_span_id)
+    if not is_one_place or other.start_ns < one.end_ns or one.output[0].digest == other.output[0].digest:
+        return False
+    if later.index in continued:
+        return True
+    if later is not steps[-1] or (other.output[0].tool_calls and not later.results):
+        return False
+    # Nothing shows that the last of several answers is the one that counts, unless this one could not be used. An
+    # equal count of tokens tells a repeated prompt from a history that was not recorded.
+    asks_in_vain = bool(one.output[0].tool_calls) and 0 < one.input_tokens == other.input_tokens
+    return asks_in_vain or one.finish_reason == LENGTH != other.finish_reason
+
+
+def _is_told(step: Step, steps: Sequence[Step]) -> bool:
+    """Whether a later call was shown the answer, as a tool's or within a question: a sub-agent's, or one of several."""
+    said = step.span.output[0]
+    text = said.text.strip()
+    if said.tool_calls or not text:
+        return False
+    return any(
+        text in message.text or any(text in response.content for response in message.tool_responses)
+        for later in steps[step.index + 1 :]
+        for message in later.span.input
+        if message.role != "assistant"
+    )
 
 
 def _lost_calls(step: Step, after: Step | None) -> Problem | None:

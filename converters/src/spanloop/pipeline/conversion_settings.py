@@ -62,7 +62,10 @@ def conversion_settings(
         ask = _judge(configuration, data_dir)
         judge = AskedJudge(ask, configuration.attribution.judge)
         rules = rules._replace(endings=(guarded_judge(judged_ending(judge), counts), *rules.endings))
-    return Conversion(Options(reward_functions=functions, rules=rules), counts)
+    options = Options(
+        reward_functions=functions, rules=rules, train_abandoned_attempts=configuration.training.abandoned_attempts
+    )
+    return Conversion(options, counts)
 
 
 def _judge(configuration: Configuration, data_dir: Path) -> Callable[[str], str]:

@@ -40,6 +40,7 @@ class UntrainableReason(StrEnum):
     MALFORMED_MESSAGES = "malformed_messages"
     ENVIRONMENT_FAULT = "environment_fault"
     UNATTRIBUTED_FAILURE = "unattributed_failure"
+    ABANDONED_ATTEMPT = "abandoned_attempt"
 
 
 class RowStart(StrEnum):
