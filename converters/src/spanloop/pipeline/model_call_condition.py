@@ -4,7 +4,7 @@ Invariant: the same dialects in the same order give the same text. Values of a p
 literals only.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from spanloop.converters.dialects import COLUMNS, Dialect
@@ -18,12 +18,13 @@ def model_call_condition(dialects: Iterable[Dialect]) -> str:
         " AND ".join(_test(name, expected) for name, expected in call.items())
         for dialect in dialects
         for call in dialect.calls
-        if all(expected != () for expected in call.values())  # a tracer without values for model calls
+        # A tracer that names no model calls declares no values.
+        if all(expected or isinstance(expected, str) for expected in call.values())
     )
     return " OR ".join(f"({alternative})" for alternative in alternatives) or "false"
 
 
-def _test(name: str, expected: str | tuple[str, ...]) -> str:
+def _test(name: str, expected: str | Sequence[str]) -> str:
     if name.startswith("!"):
         return f"NOT ({_test(name[1:], expected)})"
     column = f"SpanAttributes[{_literal(name)}]" if name not in COLUMNS else f"`{name}`"

@@ -45,7 +45,7 @@ BODY: Final = "event.body"
 COLUMNS: Final = ("SpanName", "ScopeName", "Events.Name")
 """Columns that ``Dialect.calls`` may test; their values are compared as they are."""
 
-Calls: TypeAlias = tuple[Mapping[str, str | tuple[str, ...]], ...]
+Calls: TypeAlias = tuple[Mapping[str, str | Sequence[str]], ...]
 
 _PREFIX: Final = "attr:"
 
