@@ -76,14 +76,53 @@ def clickhouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
         yield embedded_address(directory)
 
 
+@pytest.fixture(scope="session")
+def used_databases() -> list[str]:
+    """Databases that earlier tests made with `store` and have done with, oldest first."""
+    return []
+
+
 @pytest.fixture
-def address(clickhouse: Address) -> Iterator[Address]:
-    """The address of an empty database for one test; it is dropped afterwards."""
+def address(clickhouse: Address, used_databases: list[str], request: pytest.FixtureRequest) -> Iterator[Address]:
+    """The address of a database for one test: a missing one, or with `store` one that has its tables, empty."""
+    has_store = "store" in request.fixturenames
     database = replace(clickhouse, database=f"t_{uuid4().hex[:12]}")
-    yield database
     connection = Connection(database, database="default")
-    connection.command(f"DROP DATABASE IF EXISTS `{database.database}`", doing="cleaning up")
+    if has_store and used_databases:
+        # Emptied now and not at the end of its test, whose processes may have been writing then.
+        used = used_databases.pop(0)
+        if _empty(connection, used):
+            database = replace(clickhouse, database=used)
+        else:
+            connection.command(f"DROP DATABASE IF EXISTS `{used}`", doing="cleaning up")
+    yield database
+    if has_store:
+        used_databases.append(database.database)
+    else:
+        connection.command(f"DROP DATABASE IF EXISTS `{database.database}`", doing="cleaning up")
     connection.close()
+
+
+TABLES = """
+SELECT database, name, create_table_query AS made, total_rows FROM system.tables
+WHERE database IN ({name:String}, {migrated:String}) ORDER BY name
+"""
+
+
+def _empty(connection: Connection, database: str) -> bool:
+    """Remove all rows of a store; False when a test changed its schema."""
+    parameters = {"name": database, "migrated": MIGRATED}
+    tables = connection.query(TABLES, doing="comparing schemas", parameters=parameters).to_dicts()
+    here, there = ({row["name"]: row for row in tables if row["database"] == name} for name in (database, MIGRATED))
+    made = {name: str(row["made"]).replace(f" {database}", f" {MIGRATED}") for name, row in here.items()}
+    if made != {name: row["made"] for name, row in there.items()}:
+        return False
+    if here["schema_migrations"]["total_rows"] != there["schema_migrations"]["total_rows"]:
+        return False
+    for name, row in here.items():
+        if row["total_rows"] and name != "schema_migrations":
+            connection.command(f"TRUNCATE TABLE `{database}`.`{name}`", doing="emptying a store")
+    return True
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +145,8 @@ def schema(clickhouse: Address) -> Sequence[str]:
 def store(address: Address, schema: Sequence[str]) -> Iterator[Store]:
     """A migrated store in a database for one test."""
     connection = Connection(address, database="default")
-    for statement in schema:
+    known = connection.query("SELECT name FROM system.databases", doing="looking for a used database")["name"]
+    for statement in () if address.database in known else schema:
         renamed = statement.replace(f" {MIGRATED}", f" {address.database}")
         connection.command(renamed, doing="making a store", settings={"fsync_metadata": "0"})
     connection.close()

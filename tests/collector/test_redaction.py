@@ -28,7 +28,9 @@ from spanloop.collector.redaction import Redactor
 from spanloop.collector.redaction_rules import Rule, builtin, load_rules, read_rules
 from spanloop.collector.validation import JSON, PROTOBUF, Signal, Validation, dead_letter_of_body, validate_request
 from spanloop.datadir import DataDir
+from spanloop.pipeline import run
 from spanloop.semconv.errors import ConfigurationError
+from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
 from .collectors import Launcher, trace_request
@@ -406,3 +408,30 @@ def everything_in(address: Address, table: str) -> str:
         return connection.read(statement, "JSONEachRow", doing="looking").decode()
     finally:
         connection.close()
+
+
+def test_no_derived_table_holds_redacted_text(
+    data_dir: DataDir, store: Store, address: Address, launch: Launcher, clickhouse_url: str
+) -> None:
+    """Messages are stored once, and each as the collector left it."""
+    rules_file(data_dir.path, 'builtin = ["emails"]')
+    collector = launch(clickhouse_url)
+    request = trace_request(1)
+    (span,) = request.resource_spans[0].scope_spans[0].spans
+    names = ("gen_ai.operation.name", "gen_ai.request.model", "gen_ai.response.finish_reasons")
+    span.attributes.extend(text(name, value) for name, value in zip(names, ("chat", "m", '["stop"]'), strict=True))
+    for name, role in (("gen_ai.input.messages", "user"), ("gen_ai.output.messages", "assistant")):
+        said = {"role": role, "parts": [{"type": "text", "content": f"{role} wrote to {EMAIL}"}]}
+        span.attributes.append(text(name, json.dumps([said])))
+    assert collector.post(request.SerializeToString()).status_code == 200
+    deadline_s = time.monotonic() + 60
+    while collector.health()["inserted"] != 1:
+        assert time.monotonic() < deadline_s, collector.health()
+        time.sleep(0.1)
+    assert run(store).transitions == 1
+    tables = ("episode_messages", "transition_rows", "transitions", "episodes", "failures")
+    stored = {table: everything_in(address, table) for table in tables}
+    assert not [table for table, rows in stored.items() if "mail.example.com" in rows]
+    assert "user wrote to" in stored["episode_messages"]
+    assert stored["transitions"].count("wrote to") == 2
+    assert "redacted_content" in stored["transition_rows"]

@@ -10,8 +10,13 @@ import pytest
 
 from spanloop.converters.dialects import registered_dialects
 from spanloop.pipeline.conversion_settings import conversion_settings
+from spanloop.pipeline.model_call_condition import model_call_condition
+from spanloop.store import Store
+from spanloop.store.client import Connection
+from spanloop.store.model_call_marks import mark_model_calls
 
 from ..converters.converters_world import OPENING, World, answers, asks, text, trace_id
+from ..converters.pipeline_feed import Feed
 
 PACKAGE = Path(__file__).parents[2] / "examples" / "extending"
 CONFIGURATION = """
@@ -71,3 +76,14 @@ def test_the_dialect_reads_its_spans(world: World) -> None:
     (step,) = world.convert().transitions.to_dicts()
     assert "Hi" in step["state"]
     assert "Hello" in step["action"]
+
+
+def test_the_store_marks_the_model_calls_of_the_dialect(world: World, store: Store, connection: Connection) -> None:
+    feed = Feed(store, connection)
+    feed.world = world
+    for kind in ("model", "tool"):
+        world.span("call", {"acme.kind": kind}, trace=trace_id("t"))
+    assert mark_model_calls(feed.store, model_call_condition(registered_dialects()), max_s=60) == 0
+    feed.send()
+    marked = feed.sql("SELECT SpanAttributes['acme.kind'] AS kind, IsModelCall FROM otel_traces ORDER BY kind")
+    assert marked.rows() == [("model", True), ("tool", False)]

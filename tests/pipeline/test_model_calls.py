@@ -1,12 +1,15 @@
 """What the store marks as a model call (``IsModelCall``) and what the converters take for one: they must agree."""
 
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 import pytest
 
 from spanloop.converters.canonical import canonical_columns
+from spanloop.converters.dialects import DIALECTS, Dialect, attr
 from spanloop.converters.dialects.wrapped import (
     ADK,
     CONFIDENT,
@@ -20,6 +23,9 @@ from spanloop.converters.dialects.wrapped import (
     Family,
 )
 from spanloop.converters.spans import SpanKind
+from spanloop.pipeline.model_call_condition import model_call_condition
+from spanloop.store import Store
+from spanloop.store.model_call_marks import mark_model_calls
 
 from ..converters import converters_recordings as recordings
 from ..converters.converters_world import stored_frame
@@ -27,6 +33,12 @@ from ..converters.pipeline_feed import Feed
 
 KEY = ["TraceId", "SpanId"]
 MODEL_CALLS = "SELECT TraceId, SpanId FROM otel_traces WHERE IsModelCall"
+
+
+@pytest.fixture(autouse=True)
+def _marked(store: Store) -> None:
+    """As the pipeline starts."""
+    assert mark_model_calls(store, model_call_condition(DIALECTS), max_s=60) == 0
 
 
 def unmarked(feed: Feed, spans: pl.DataFrame) -> pl.DataFrame:
@@ -89,3 +101,56 @@ def test_tools_agents_and_plain_spans_are_not_marked(feed: Feed) -> None:
     assert others.height > 10
     feed.store.insert("otel_traces", stored_frame(others, feed.store.schema("otel_traces")))
     assert feed.sql(MODEL_CALLS).is_empty()
+
+
+ACME = Dialect(
+    name="acme",
+    matches=attr("acme.kind").is_not_null(),
+    calls=({"acme.kind": ("model",), "!acme.is'cached": "(?i)^yes$", "SpanName": r"^call\b"},),
+)
+
+
+def acme_span(feed: Feed, name: str, **attributes: str) -> str:
+    own = {f"acme.{key}": text for key, text in attributes.items()}
+    return feed.world.span(name, {**own, "gen_ai.usage.input_tokens": "7"}, trace=f"{len(feed.world.spans) + 1:032x}")
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def marks(feed: Feed) -> list[bool]:
+    return feed.sql("SELECT IsModelCall FROM otel_traces ORDER BY TraceId")["IsModelCall"].to_list()
+
+
+def test_spans_that_are_stored_are_marked_when_a_dialect_is_added(feed: Feed) -> None:
+    acme_span(feed, "call model", kind="Model")
+    acme_span(feed, "call model", kind="model", **{"is'cached": "YES"})
+    acme_span(feed, "recall model", kind="model")
+    feed.send()
+    assert marks(feed) == [False] * 3
+    condition = model_call_condition((ACME, *DIALECTS))
+    assert mark_model_calls(feed.store, condition, max_s=60) == 0
+    acme_span(feed, "call again", kind="model")
+    feed.send()
+    wait_for(lambda: marks(feed) == [True, False, False, True])
+    summarised = feed.sql("SELECT trace_id FROM trace_summaries GROUP BY trace_id HAVING length(maxMap(calls)) > 0")
+    assert summarised.height == 2
+
+
+def test_marking_is_not_repeated_and_continues_after_an_interruption(feed: Feed) -> None:
+    for day in range(3):
+        feed.world.clock_s = day * 86_400.0
+        acme_span(feed, "call model", kind="model")
+    feed.send()
+    condition = model_call_condition((ACME,))
+    assert [mark_model_calls(feed.store, condition, max_s=0) for _ in range(4)] == [2, 1, 0, 0]
+    wait_for(lambda: marks(feed) == [True] * 3)
+
+
+def test_the_condition_is_stable_and_names_each_alternative_once() -> None:
+    assert model_call_condition(DIALECTS) == model_call_condition((*DIALECTS, *DIALECTS))
+    assert model_call_condition(()) == "false"

@@ -60,6 +60,11 @@ class Store:
         """The database's name."""
         return self._address.database
 
+    @property
+    def connection(self) -> Connection:
+        """The connection, for modules of ``spanloop.store`` that alter the schema."""
+        return self._connection
+
     def query(self, query_name: str, /, **parameters: object) -> pl.DataFrame:
         """Run a named query and return its result.
 

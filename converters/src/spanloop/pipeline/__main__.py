@@ -16,13 +16,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from spanloop.converters.dialects import registered_dialects
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import NotRunningError, SpanloopError, StoreError
 from spanloop.store import Store, connect
+from spanloop.store.model_call_marks import mark_model_calls
 
 from .conversion_settings import Conversion, conversion_settings
 from .legacy_transitions import move_legacy
+from .model_call_condition import model_call_condition
 from .replaced_revisions import erase_replaced, pin_manifests
 from .run import run
 
@@ -31,7 +34,7 @@ INTERVAL_S: Final = 5.0
 ERASE_INTERVAL_S: Final = 600.0
 """Seconds between two clean-ups of replaced revisions."""
 MOVE_S: Final = 5.0
-"""Seconds that moving the rows of an older version may take between two conversions."""
+"""Seconds that marking, or moving, the rows of an older version may take between two conversions."""
 
 _log: Final = logging.getLogger(SERVICE)
 
@@ -62,6 +65,7 @@ def serve(data_dir: DataDir, *, interval_s: float, stop: threading.Event, config
 
 def _rounds(store: Store, conversion: Conversion, interval_s: float, stop: threading.Event) -> None:
     erased_s = -math.inf
+    condition = model_call_condition(registered_dialects())
     while not stop.is_set():
         report = run(store, options=conversion.options)
         if report.spans or report.episodes:
@@ -75,11 +79,12 @@ def _rounds(store: Store, conversion: Conversion, interval_s: float, stop: threa
             )
             if conversion.judge_counts:
                 _log.info("judge so far: %s", dict(conversion.judge_counts))
+        unmarked_days = mark_model_calls(store, condition, max_s=MOVE_S)
         legacy_rows = move_legacy(store, max_s=MOVE_S)
         if time.monotonic() - erased_s > ERASE_INTERVAL_S:
             erase_replaced(store)
             erased_s = time.monotonic()
-        stop.wait(0 if legacy_rows else interval_s)
+        stop.wait(0 if legacy_rows or unmarked_days else interval_s)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -27,4 +27,5 @@ ACME = Dialect(
         "tool_name": ("acme.tool",),
     },
     read=read,
+    calls=({"acme.kind": ("model",)},),
 )

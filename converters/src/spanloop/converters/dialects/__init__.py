@@ -9,7 +9,7 @@ from typing import Final
 from spanloop.semconv.errors import ConfigurationError
 
 from ..extensions import offered_extensions
-from .base import BODY, CANONICAL, Dialect, IndexedList, RawSpan, attr, column_of
+from .base import BODY, CANONICAL, COLUMNS, Dialect, IndexedList, RawSpan, attr, column_of
 from .contrib.agentscope import AGENTSCOPE
 from .contrib.autogen import AUTOGEN
 from .contrib.claude_code import CLAUDE_CODE
@@ -85,6 +85,7 @@ __all__ = [
     "ASKED",
     "BODY",
     "CANONICAL",
+    "COLUMNS",
     "DIALECTS",
     "Dialect",
     "IndexedList",

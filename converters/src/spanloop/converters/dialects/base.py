@@ -7,7 +7,7 @@ Invariant: every dialect yields the same canonical columns, as text; reading mes
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import polars as pl
 
@@ -41,6 +41,11 @@ CANONICAL: Final = (
 
 BODY: Final = "event.body"
 """Under this key an event that came as a log record has its body, next to its attributes."""
+
+COLUMNS: Final = ("SpanName", "ScopeName", "Events.Name")
+"""Columns that ``Dialect.calls`` may test; their values are compared as they are."""
+
+Calls: TypeAlias = tuple[Mapping[str, str | Sequence[str]], ...]
 
 _PREFIX: Final = "attr:"
 
@@ -86,6 +91,8 @@ class Dialect:
             be given, too; they count where the span has none.
         reads: True for the spans that ``read`` has more to say of; null for all.
         lists: Name → a list in indexed attributes, which ``read`` finds in ``RawSpan.lists``.
+        calls: How the store tells model calls: any of these, each a test for every attribute or ``COLUMNS``. A test is
+            a tuple of values in lower case, a RE2 pattern, or "" for presence; "!" before the name negates it.
     """
 
     name: str
@@ -94,6 +101,7 @@ class Dialect:
     read: Callable[[RawSpan], Mapping[str, str]] | None = None
     reads: pl.Expr | None = None
     lists: Mapping[str, IndexedList] = field(default_factory=dict[str, IndexedList])
+    calls: Calls = ()
 
     @cached_property
     def attributes(self) -> frozenset[str]:

@@ -406,4 +406,9 @@ LEGACY: Final = Dialect(
         "said": IndexedList(COMPLETIONS, _said_entry),
         "functions": FUNCTIONS,
     },
+    calls=(
+        {names.GEN_AI_REQUEST_MODEL: ".", names.GEN_AI_OPERATION_NAME: ("",)},
+        *({key: ("chat", "completion")} for key in REQUEST_TYPES),
+        *({key: ""} for key in _FLAT_MARKS),
+    ),
 )

@@ -293,4 +293,5 @@ OPENINFERENCE: Final = Dialect(
     ).fill_null(value=False),
     read=read,
     lists=LISTS,
+    calls=({SPAN_KIND: ("llm",)},),
 )

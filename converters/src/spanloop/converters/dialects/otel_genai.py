@@ -27,6 +27,7 @@ _OTHER_OPERATIONS: Final = (
     *("image_generation", "speech", "text_to_speech", "speech_to_text", "transcription", "translation"),
 )
 """What has messages at times, and is no step of a policy."""
+_NO_CALL: Final = (*AGENT_OPERATIONS, "execute_tool", *_OTHER_OPERATIONS)
 
 PROMPT_TOKENS: Final = "gen_ai.usage.prompt_tokens"
 COMPLETION_TOKENS: Final = "gen_ai.usage.completion_tokens"
@@ -153,4 +154,11 @@ OTEL_GENAI: Final = Dialect(
         "output_messages": pl.when(~_IS_SILENT).then(_turns(names.GEN_AI_OUTPUT_MESSAGES)),
         "tools": TOOLS,
     },
+    calls=(
+        {names.GEN_AI_OPERATION_NAME: LLM_OPERATIONS},
+        *(
+            {names.GEN_AI_REQUEST_MODEL: ".", "!" + names.GEN_AI_OPERATION_NAME: _NO_CALL, key: ""}
+            for key in (names.GEN_AI_INPUT_MESSAGES, names.GEN_AI_OUTPUT_MESSAGES)
+        ),
+    ),
 )

@@ -77,4 +77,9 @@ def _tool(fields: Fields) -> Fields:
     return found if schema is None else {**found, "parameters": schema}
 
 
-VERCEL_AI: Final = Dialect(name="vercel_ai", matches=attr(_OPERATION).is_not_null(), read=read)
+VERCEL_AI: Final = Dialect(
+    name="vercel_ai",
+    matches=attr(_OPERATION).is_not_null(),
+    read=read,
+    calls=({_OPERATION: r"\.do(Generate|Stream)$"},),
+)

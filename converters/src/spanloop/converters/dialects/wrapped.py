@@ -18,7 +18,7 @@ from spanloop.semconv import attributes as names
 from ..chat_forms import Fields, as_fields
 from ..messages import dump
 from ..spans import SpanKind
-from .base import Dialect, RawSpan, attr
+from .base import Calls, Dialect, RawSpan, attr
 from .otel_genai import sources
 from .provider_payloads import request_columns, request_tools, response_columns
 from .rows import as_text, decoded, fields_of, first, known, parameters
@@ -42,6 +42,7 @@ class Family:
         usage: Attributes with token counts as one object.
         agent: The agent's name, out of an agent's span.
         other: Of kinds that are not listed.
+        calls: As of the dialect, beside ``kinds``.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Family:
     usage: tuple[str, ...] = ()
     agent: Callable[[RawSpan], str] = lambda span: span.name
     other: Callable[[RawSpan], SpanKind] = lambda _: SpanKind.OTHER
+    calls: Calls = ()
 
 
 def read(family: Family, span: RawSpan) -> dict[str, str]:
@@ -221,6 +223,7 @@ HAYSTACK: Final = Family(
     output=("haystack.component.output", "haystack.agent.output"),
     agent=lambda span: span.attributes.get("haystack.component.name", ""),
     other=_haystack_kind,
+    calls=({"haystack.component.type": "Generator$"},),
 )
 
 ADK: Final = Family(
@@ -236,6 +239,10 @@ ADK: Final = Family(
     },
     agent=_adk_agent,
     other=_adk_kind,
+    calls=(
+        {"SpanName": ("call_llm",), "gcp.vertex.agent.llm_request": ""},
+        {"SpanName": ("call_llm",), "ScopeName": ("gcp.vertex.agent", "openinference.instrumentation.google_adk")},
+    ),
 )
 
 AGENTOPS: Final = Family(
@@ -354,6 +361,7 @@ WRAPPED: Final = tuple(
         matches=matches & _is_unstructured & (attr(names.GEN_AI_REQUEST_MODEL).is_null() | _has_content(family)),
         columns=sources(before=family.columns),
         read=partial(read, family),
+        calls=({family.kind: tuple(told for told, kind in family.kinds.items() if kind is _LLM)}, *family.calls),
     )
     for family, matches in _MATCHES
 )

@@ -172,4 +172,5 @@ AGENTSCOPE: Final = Dialect(
     & (attr(names.GEN_AI_OPERATION_NAME).is_not_null() | attr(_FIRST_KIND).is_not_null()),
     columns=sources(),
     read=read,
+    calls=({_FIRST_KIND: ("llm",)},),
 )

@@ -56,4 +56,5 @@ CLAUDE_CODE: Final = Dialect(
     name="claude_code",
     matches=attr(_TYPE).is_not_null() & pl.col("SpanName").str.starts_with("claude_code."),
     read=read,
+    calls=({_TYPE: ("llm_request",), "SpanName": r"^claude_code\."},),
 )

@@ -18,7 +18,7 @@ from spanloop.semconv import attributes as names
 from ...chat_forms import Fields, as_fields, as_list
 from ...reprs import value_of_repr
 from ...spans import SpanKind
-from ..base import Dialect, RawSpan, attr
+from ..base import Calls, Dialect, RawSpan, attr
 from ..otel_genai import sources
 from ..provider_payloads import request_columns, response_columns
 from ..rows import as_text, decoded, fields_of
@@ -37,6 +37,7 @@ class Decorator:
         returned: Attribute with what it returned.
         columns: Further columns, beside OpenTelemetry's own attributes; the first attribute that is there counts.
         matches: As of the dialect.
+        calls: As of the dialect.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Decorator:
     returned: str
     columns: Mapping[str, tuple[str, ...]]
     matches: pl.Expr
+    calls: Calls
 
 
 def read(library: Decorator, span: RawSpan) -> dict[str, str]:
@@ -150,6 +152,7 @@ TRULENS: Final = Decorator(
     },
     # It marks spans of others, too, and writes the costs of several calls on the span around them.
     matches=attr(_TRULENS_KIND).is_in(list(_TRULENS_KINDS)),
+    calls=({_TRULENS_KIND: ("generation",)},),
 )
 
 _HONEYHIVE_KIND: Final = "honeyhive_event_type"
@@ -174,6 +177,7 @@ HONEYHIVE: Final = Decorator(
     returned="honeyhive_outputs.result",
     columns={"session_id": ("honeyhive.session_id",), "tool_name": ("honeyhive_event_name",)},
     matches=attr(_HONEYHIVE_KIND).is_not_null(),
+    calls=({_HONEYHIVE_KIND: ("model",)},),
 )
 
 _PROMPTLAYER_GIVEN: Final = "function_input"
@@ -197,6 +201,7 @@ PROMPTLAYER: Final = Decorator(
     returned="function_output",
     columns={"tool_name": ("tool.name", _PROMPTLAYER_NAME)},
     matches=attr(_PROMPTLAYER_NAME).is_not_null() & attr(_PROMPTLAYER_GIVEN).is_not_null(),
+    calls=({"provider": "", _PROMPTLAYER_GIVEN: ""},),
 )
 
 _AGENTA_KIND: Final = "ag.type.node"
@@ -213,6 +218,7 @@ AGENTA: Final = Decorator(
     returned="ag.data.outputs.__default__",
     columns={"session_id": ("ag.session.id",)},
     matches=attr(_AGENTA_KIND).is_not_null(),
+    calls=({_AGENTA_KIND: ("chat", "completion", "llm")},),
 )
 
 
@@ -225,6 +231,7 @@ BASALT: Final = Decorator(
     returned="basalt.span.output",
     columns={},
     matches=attr(_BASALT_KIND).is_not_null(),
+    calls=({_BASALT_KIND: ("generation",)},),
 )
 
 _ORQ_KIND: Final = "type"
@@ -237,6 +244,7 @@ ORQ: Final = Decorator(
     returned="output",
     columns={},
     matches=attr(_ORQ_KIND).is_in(list(_ORQ_KINDS)) & attr("status").is_not_null() & attr("input").is_not_null(),
+    calls=({_ORQ_KIND: ("llm",), "status": "", "input": ""},),
 )
 
 DECORATED: Final = tuple(
@@ -248,6 +256,7 @@ DECORATED: Final = tuple(
         & attr(names.GEN_AI_INPUT_MESSAGES).is_null(),
         columns=sources(before=library.columns),
         read=partial(read, library),
+        calls=library.calls,
     )
     for library in (TRULENS, HONEYHIVE, PROMPTLAYER, AGENTA, BASALT, ORQ)
 )

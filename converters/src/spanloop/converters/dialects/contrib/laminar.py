@@ -23,6 +23,7 @@ LAMINAR: Final = Dialect(
     name="laminar",
     # Calls of releases before 0.7, whose messages are numbered, are the legacy forms'.
     matches=attr(_TYPE).is_not_null() & (~_IS_CALL | attr(names.GEN_AI_INPUT_MESSAGES).is_not_null()),
+    calls=({_TYPE: ("llm",)},),
     columns={
         **OTEL_GENAI.columns,
         "kind": pl.when(_IS_CALL)

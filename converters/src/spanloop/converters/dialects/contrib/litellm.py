@@ -50,4 +50,5 @@ LITELLM: Final = Dialect(
     # Not by scope: an exporter in between, such as Agent Lightning's store, may drop it.
     matches=pl.col("SpanName") == "raw_gen_ai_request",
     read=read,
+    calls=({"SpanName": ("raw_gen_ai_request",)},),
 )

@@ -110,4 +110,5 @@ LLAMA_INDEX: Final = Dialect(
     | pl.col("Events.Name").list.contains(_ASKED[0]).fill_null(value=False)
     | pl.col("Events.Name").list.contains(_ASKED[1]).fill_null(value=False),
     read=read,
+    calls=({_RUN: "", "Events.Name": _ASKED},),
 )

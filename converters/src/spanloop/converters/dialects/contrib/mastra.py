@@ -82,4 +82,5 @@ MASTRA: Final = Dialect(
     | ((attr(_TYPE) == _RUN) & (attr(_TYPE) == _STEP).any().over(attr(_RUN_ID))),
     columns={column: keys for column, keys in sources().items() if column not in _MESSAGES},
     read=read,
+    calls=({_TYPE: (_STEP, _INFERENCE)},),
 )

@@ -93,4 +93,5 @@ MONOCLE: Final = Dialect(
     name="monocle",
     matches=attr("monocle_apptrace.version").is_not_null() & attr(_TYPE).is_not_null() & (pl.col("SpanName") != ""),
     read=read,
+    calls=({"monocle_apptrace.version": "", _TYPE: r"^inference($|\.)"},),
 )

@@ -77,5 +77,6 @@ NEATLOGS: Final = Dialect(
     & attr(names.GEN_AI_INPUT_MESSAGES).is_null(),
     columns={column: tuple(_PREFIX + key for key in keys) for column, keys in _COLUMNS.items()},
     read=read,
+    calls=({_KIND: ("llm",)},),
     lists={name: IndexedList((_PREFIX + name,), read) for name, read in _LISTS.items()},
 )

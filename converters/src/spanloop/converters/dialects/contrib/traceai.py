@@ -53,6 +53,7 @@ TRACEAI: Final = Dialect(
     matches=(attr(_KIND).is_not_null() | attr(_FIRST_KIND).is_not_null())
     & pl.all_horizontal(attr(key).is_null() for key in _OTHERS),
     read=read,
+    calls=({_KIND: ("llm",)}, {_FIRST_KIND: ("llm",)}),
     lists=LISTS
     | {name: IndexedList((prefix, *LISTS[name].prefixes), LISTS[name].read) for name, prefix in _PREFIXES.items()},
 )
