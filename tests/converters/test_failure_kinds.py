@@ -50,7 +50,8 @@ def test_a_tools_failure_raised(number: int) -> None:
 @pytest.mark.parametrize("number", range(len(TOOL_CASES)))
 def test_the_policy_is_charged_only_with_its_own(number: int) -> None:
     kind, said = TOOL_CASES[number]
-    for content in (json.dumps({"message": said}, ensure_ascii=False), json.dumps({"error": said}, ensure_ascii=False)):
+    plain, escaped = json.dumps({"message": said}, ensure_ascii=False), json.dumps({"message": said})
+    for content in (plain, escaped, json.dumps({"error": said}, ensure_ascii=False)):
         owners = {owner for _, owner in verdicts(called(kind, content))}
         assert "policy" not in owners or kind["owner"] == "policy", content
 

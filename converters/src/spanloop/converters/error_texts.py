@@ -68,8 +68,10 @@ def error_in_text(content: str) -> Verdict | None:
         if (has_sign or not candidate.word_starts.isdisjoint(starts)) and candidate.pattern.match(stripped):
             name = _TYPE_IN_TEXT.search(content[:2_000])
             return Verdict(candidate.pattern.name, name.group(1) if name else "", candidate.pattern.confidence)
-    if len(stripped) > _SHORT:
-        return None
+    return _error_within(head, starts, has_sign=has_sign) if len(stripped) <= _SHORT else None
+
+
+def _error_within(head: str, starts: AbstractSet[str], *, has_sign: bool) -> Verdict | None:
     if _HAS_CODE.search(head) and status_in_words(head):
         return Verdict("status", "", 0.85)
     for candidate in _WITHIN:

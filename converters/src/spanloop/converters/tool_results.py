@@ -5,10 +5,11 @@ rules of ``error_texts``, because some frameworks swallow a tool's exception and
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from .error_texts import error_in_text
-from .messages import ToolCall
+from .messages import MalformedMessagesError, ToolCall, dump, parse_json
 from .spans import Span
 
 __all__ = ["ToolResult", "error_in_text", "tool_results"]
@@ -34,6 +35,14 @@ class ToolResult(NamedTuple):
     """How sure ``is_error`` is, 0 to 1."""
     evidence: str
     """What showed the error: ``span status``, ``is_error`` in the message, or the name of the text rule."""
+
+    @property
+    def words(self) -> str:
+        """``content`` with every character as itself: JSON may spell one by its number, which no pattern reads."""
+        if "\\u" in self.content and self.content.lstrip().startswith(("{", "[")):
+            with suppress(MalformedMessagesError):
+                return dump(parse_json(self.content))
+        return self.content
 
     def marked_failed(self) -> "ToolResult":
         """As an error that the message itself says it is, whatever its text tells."""

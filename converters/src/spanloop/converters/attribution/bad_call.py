@@ -29,7 +29,7 @@ def _unknown(context: ToolCallContext) -> Finding | None:
     evidence: dict[str, object] = {"tool": name, "offered": ", ".join(sorted(context.offered))}
     message = f"the action calls {name!r}, which it was not offered"
     # What answers is there: smolagents leaves the agents that an agent may ask out of its tools.
-    answers = context.result is not None and not context.result.is_error and not _UNKNOWN.search(context.result.content)
+    answers = context.result is not None and not context.result.is_error and not _UNKNOWN.search(context.result.words)
     if context.offered and name not in context.offered and not answers:
         return Finding(ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, 0.97, message, evidence)
     if not context.offered and context.result and context.result.is_error and _UNKNOWN.search(context.error):

@@ -124,7 +124,7 @@ class ToolCallContext(NamedTuple):
         """All that is said of the error, by the tool's span and by what the model was shown; empty without one."""
         if self.result is None or not self.result.is_error:
             return ""
-        said = [self.result.error_type, self.result.content]
+        said = [self.result.error_type, self.result.words]
         if self.tool is not None:
             said[1:1] = [self.tool.exception.message, self.tool.status_message]
         for span in self.failed_within:
@@ -146,7 +146,8 @@ class ToolCallContext(NamedTuple):
         if self.result is None:
             return ""
         beside = [self.tool.exception.message or self.tool.status_message] if self.tool is not None else []
-        return "\n".join([self.result.content, *(text for text in beside if text and text not in self.result.content)])
+        shown = self.result.words
+        return "\n".join([shown, *(text for text in beside if text and text not in shown)])
 
 
 def own_words(content: str, error_type: str) -> str:

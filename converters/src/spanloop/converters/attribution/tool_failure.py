@@ -47,8 +47,8 @@ def _cannot_be(context: ToolCallContext) -> Finding | None:
     result = context.result
     if result is None or not result.is_error or result.evidence == "span status" or result.error_type:
         return None
-    begun = CALL_FAILED.match(result.content)  # "the tool cannot be used" is no word about the action
-    said = result.content[begun.end() :] if begun else result.content
+    begun = CALL_FAILED.match(result.words)  # "the tool cannot be used" is no word about the action
+    said = result.words[begun.end() :] if begun else result.words
     if _RAISED.search(said) or not _CANNOT_BE.search(said):
         return None
     confidence = 0.65 * result.confidence
