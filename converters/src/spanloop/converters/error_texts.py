@@ -7,10 +7,11 @@ request, the server), at the beginning of the text. That nothing was found is an
 
 import re
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
+from .chat_forms import as_fields, as_list
 from .failure_patterns import FailurePattern, failure_pattern, failure_patterns
-from .messages import MalformedMessagesError, dump, parse_json
+from .messages import dump, parse_json_or_none
 from .status_codes import STATUS_KEYS, is_error_status, status_in_words
 
 CALL_FAILED: Final = failure_pattern("tool_error", "call_failed")
@@ -149,13 +150,8 @@ def _error_in_json(content: str) -> Verdict | None:
 
 def _fields(content: str) -> dict[str, object]:
     """Of the object that ``content`` is, or of the first of a list of parts, as MCP servers answer; none otherwise."""
-    try:
-        found = parse_json(content)
-    except MalformedMessagesError:
-        return {}
-    if isinstance(found, list):
-        found = next(iter(cast("list[object]", found)), None)
-    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    found = parse_json_or_none(content)
+    return as_fields(next(iter(as_list(found)), found))
 
 
 _REFUSED_FIELDS: Final = re.compile(r'\[\{(?=.*"loc":)(?=.*"msg":)', re.DOTALL)

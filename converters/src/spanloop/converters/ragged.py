@@ -31,12 +31,6 @@ def binary(data: npt.NDArray[Any] | bytes, ends: npt.NDArray[np.int64]) -> pl.Se
     return pl.Series(pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends) - 1, buffers))
 
 
-def as_bytes(lists: pl.Series) -> pl.Series:
-    """The bytes of the numbers in each row of a list column without nulls."""
-    values, offsets = flat(lists)
-    return binary(np.ascontiguousarray(values), offsets * values.itemsize)
-
-
 _INLINE: Final = 12
 """Texts up to this stand in their view itself."""
 _FAR: Final = 2**31

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 import polars as pl
 
-from .messages import MalformedMessagesError, parse_json
+from .messages import parse_json_or_none
 
 HTTP_ATTRIBUTES: Final = ("http.response.status_code", "http.status_code")
 GRPC_ATTRIBUTE: Final = "rpc.grpc.status_code"
@@ -70,11 +70,7 @@ def status_in_text(text: str) -> str:
         return text
     if not text.startswith(("{", "[")):
         return status_in_words(text[:_MOST_TEXT])
-    try:
-        envelope = parse_json(text)
-    except MalformedMessagesError:
-        return ""
-    objects = list(error_objects(envelope))
+    objects = list(error_objects(parse_json_or_none(text)))
     codes = [str(fields[key]) for fields in objects for key in _CODE_KEYS if key in fields]
     texts = (fields[key] for fields in objects for key in _TEXT_KEYS if key in fields)
     codes += [status_in_words(text) for text in texts if isinstance(text, str)]

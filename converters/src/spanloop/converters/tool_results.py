@@ -5,11 +5,10 @@ rules of ``error_texts``, because some frameworks swallow a tool's exception and
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from .error_texts import error_in_text
-from .messages import MalformedMessagesError, ToolCall, dump, parse_json
+from .messages import ToolCall, dump, parse_json_or_none
 from .spans import Span
 
 __all__ = ["ToolResult", "error_in_text", "tool_results"]
@@ -40,8 +39,8 @@ class ToolResult(NamedTuple):
     def words(self) -> str:
         """``content`` with every character as itself: JSON may spell one by its number, which no pattern reads."""
         if "\\u" in self.content and self.content.lstrip().startswith(("{", "[")):
-            with suppress(MalformedMessagesError):
-                return dump(parse_json(self.content))
+            found = parse_json_or_none(self.content)
+            return self.content if found is None else dump(found)
         return self.content
 
     def marked_failed(self) -> "ToolResult":

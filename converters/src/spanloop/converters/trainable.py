@@ -42,17 +42,22 @@ def untrainable(
     problem = span.problem or _lost_calls(step, after) or _lost_history(step, before) or capture.problem
     if problem is not None:
         return problem
-    if decided_by is not None and decided_by.finding.owner in {FaultOwner.ENVIRONMENT, FaultOwner.HARNESS}:
-        fault = decided_by.finding
-        detail = f"span {decided_by.span_id}: {fault.error_class} ({fault.owner}) decided the episode"
-        return Problem(UntrainableReason.ENVIRONMENT_FAULT, detail)
-    if decided_by is not None and decided_by.finding.owner is FaultOwner.UNKNOWN:
-        fault = decided_by.finding
-        detail = (
-            f"span {decided_by.span_id}: {fault.error_class} decided the episode, and nothing shows whose fault it is"
-        )
-        return Problem(UntrainableReason.UNATTRIBUTED_FAILURE, detail)
-    return None
+    reason = _MASKED_BY.get(decided_by.finding.owner) if decided_by is not None else None
+    if decided_by is None or reason is None:
+        return None
+    fault = decided_by.finding
+    return Problem(reason, f"span {decided_by.span_id}: {fault.error_class} ({fault.owner}) decided the episode")
+
+
+_MASKED_BY: Final = {
+    FaultOwner.ENVIRONMENT: UntrainableReason.ENVIRONMENT_FAULT,
+    FaultOwner.HARNESS: UntrainableReason.ENVIRONMENT_FAULT,
+    FaultOwner.UNKNOWN: UntrainableReason.UNATTRIBUTED_FAILURE,
+}
+
+
+def _lacks(span: Span, attribute: str, what: str) -> Problem:
+    return Problem(UntrainableReason.MISSING_CONTENT, f"span {span.span_id}, attribute {attribute}: {what}")
 
 
 def abandoned(steps: Sequence[Step]) -> dict[int, Problem]:
@@ -125,11 +130,8 @@ def _lost_calls(step: Step, after: Step | None) -> Problem | None:
         what = "arguments" if lacks else ""
         if not what and repeats(step.span, after.span) and _is_part(asked, step.span.input, news):
             what = "other tool calls"
-    if not what:
-        return None
-    where = f"span {step.span.span_id}, attribute {names.GEN_AI_OUTPUT_MESSAGES}"
-    detail = f"{where}: without the {what} that the history of span {after.span.span_id} tells of"
-    return Problem(UntrainableReason.MISSING_CONTENT, detail)
+    lacking = f"without the {what} that the history of span {after.span.span_id} tells of"
+    return _lacks(step.span, names.GEN_AI_OUTPUT_MESSAGES, lacking) if what else None
 
 
 def _is_part(asked: Collection[str], seen: Iterable[Message], news: Iterable[Message]) -> bool:
@@ -157,17 +159,14 @@ def _lost_history(step: Step, before: Step | None) -> Problem | None:
     if step.continues == before.index and _lacks_calls(one):
         news = other.input[len(one.input) :]
         if not any(message.tool_calls for message in news):
-            where = f"span {other.span_id}, attribute {names.GEN_AI_INPUT_MESSAGES}"
-            return Problem(
-                UntrainableReason.MISSING_CONTENT, f"{where}: without the tool calls that span {one.span_id} ended for"
-            )
+            lacking = f"without the tool calls that span {one.span_id} ended for"
+            return _lacks(other, names.GEN_AI_INPUT_MESSAGES, lacking)
     if not before.results or not other.response_id.startswith(_RESPONSE):
         return None
     if one.trace_id != other.trace_id or not other.input or one.input_chain[-1:] != other.input_chain[-1:]:
         return None
-    where = f"span {other.span_id}, attribute {names.GEN_AI_INPUT_MESSAGES}"
-    detail = f"{where}: the same as before the tools that span {one.span_id} asked for had answered"
-    return Problem(UntrainableReason.MISSING_CONTENT, detail)
+    lacking = f"the same as before the tools that span {one.span_id} asked for had answered"
+    return _lacks(other, names.GEN_AI_INPUT_MESSAGES, lacking)
 
 
 _RESPONSE: Final = "resp_"

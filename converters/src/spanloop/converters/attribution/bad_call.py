@@ -26,25 +26,23 @@ _DEMANDED: Final = failure_pattern("argument_demanded")
 
 def _unknown(context: ToolCallContext) -> Finding | None:
     name = context.call.name
-    evidence: dict[str, object] = {"tool": name, "offered": ", ".join(sorted(context.offered))}
+    offered = ", ".join(sorted(context.offered))
     message = f"the action calls {name!r}, which it was not offered"
     # What answers is there: smolagents leaves the agents that an agent may ask out of its tools.
     answers = context.result is not None and not context.result.is_error and not _UNKNOWN.search(context.result.words)
-    if context.offered and name not in context.offered and not answers:
-        return Finding(ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, 0.97, message, evidence)
-    if not context.offered and context.result and context.result.is_error and _UNKNOWN.search(context.error):
-        return Finding(
-            ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, 0.85, message, evidence | {"result": context.result.content}
-        )
-    return None
+    is_strange = name not in context.offered and not answers
+    says_so = not context.offered and bool(_UNKNOWN.search(context.error))
+    if not (is_strange if context.offered else says_so):
+        return None
+    confidence = 0.97 if context.offered else 0.85
+    return context.finding(ErrorClass.UNKNOWN_TOOL, FaultOwner.POLICY, confidence, message, tool=name, offered=offered)
 
 
 def _malformed(context: ToolCallContext) -> Finding | None:
     if context.call.is_valid:
         return None
-    evidence: dict[str, object] = {"arguments": context.call.arguments, "expected": "a JSON object"}
     message = f"the arguments of {context.call.name!r} are not a JSON object"
-    return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.95, message, evidence)
+    return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.95, message, expected="a JSON object")
 
 
 def _refused(context: ToolCallContext) -> Finding | None:
@@ -63,13 +61,8 @@ def _refused(context: ToolCallContext) -> Finding | None:
         )
         if not said or (environment_fault(context.error, context.status) is not None and not (wrong and is_refusal)):
             return None
-    evidence: dict[str, object] = {
-        "arguments": context.call.arguments,
-        "violation": wrong,
-        "result": result.content[:500],
-    }
-    message = wrong or context.message
-    return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, 0.9 if wrong else 0.8, message, evidence)
+    confidence = 0.9 if wrong else 0.8
+    return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, wrong, violation=wrong)
 
 
 def _names_other(context: ToolCallContext, schema: Mapping[str, object]) -> bool:

@@ -149,6 +149,17 @@ class ToolCallContext(NamedTuple):
         shown = self.result.words
         return "\n".join([shown, *(text for text in beside if text and text not in shown)])
 
+    def finding(
+        self, error_class: ErrorClass, owner: FaultOwner, confidence: float, message: str = "", /, **evidence: object
+    ) -> Finding:
+        """What a rule saw of this call: beside ``evidence``, with its arguments and what came back."""
+        evidence["arguments"] = self.call.arguments
+        if (result := self.result) is not None:
+            evidence |= {"error_type": result.error_type, "result": result.content[:500], "seen_by": result.evidence}
+        if self.tool is not None and self.tool.exception.message:
+            evidence["exception"] = self.tool.exception.message[:500]
+        return Finding(error_class, owner, confidence, message or self.message, evidence)
+
 
 def own_words(content: str, error_type: str) -> str:
     """The error's own message: frameworks put the whole call, with its arguments, before the exception's name."""

@@ -94,28 +94,20 @@ def _call_by_name(text: str, tools: str) -> re.Match[str] | None:
     return next(found, None)
 
 
-def is_call_as_text(text: str) -> bool:
-    """Whether ``text`` may hold a tool call that nobody took as one."""
-    is_possible = any(hint in text for hint in _HINTS)
-    return is_possible and (_CALL_AS_TEXT.search(text) is not None or _CALL_BY_NAME.search(text) is not None)
-
-
 _NAME_HINTS: Final = ("Action:", "functions.", "default_api.", '"name"', '"tool', '"function"')
 """One of these is in every match of ``_CALL_BY_NAME``, which is slow to look for."""
-_HINTS: Final = ("<", "[", "{", *_NAME_HINTS)
 
 
 def _malformed(step: Step) -> Finding | None:
     span = step.span
     if span.finish_reason == MALFORMED_CALL:
         message = "the service could not read the tool call"
-        return Finding(
-            ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.8, message, {"finish_reason": span.finish_reason}
-        )
+        evidence: dict[str, object] = {"finish_reason": span.finish_reason}
+        return Finding(ErrorClass.MALFORMED_OUTPUT, FaultOwner.POLICY, 0.8, message, evidence)
     if span.problem is not None or not span.output or span.output[0].tool_calls:
         return None
     said = span.output[0]
-    evidence: dict[str, object] = {"finish_reason": span.finish_reason, "output": said.text[:500]}
+    evidence = {"finish_reason": span.finish_reason, "output": said.text[:500]}
     if found := _CALL_AS_TEXT.search(said.text) or _call_by_name(said.text, span.tools):
         evidence["found"] = found.group(0)
         message = "the output holds a tool call as plain text"

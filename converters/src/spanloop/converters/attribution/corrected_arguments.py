@@ -17,17 +17,11 @@ _OF_THE_ASKED: Final = failure_pattern("of_the_asked")
 
 def _corrected(context: ToolCallContext) -> Finding | None:
     result = context.result
-    if result is None or not result.is_error or not _OF_THE_ASKED.search(context.told):
+    worked = context.corrected_arguments[:500]
+    if not worked or result is None or not result.is_error or not _OF_THE_ASKED.search(context.told):
         return None
-    if not context.corrected_arguments:
-        return None
-    evidence: dict[str, object] = {
-        "arguments": context.call.arguments,
-        "worked_later": context.corrected_arguments[:500],
-        "result": result.content[:500],
-    }
     confidence = 0.7 * result.confidence
-    return Finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, context.message, evidence)
+    return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, worked_later=worked)
 
 
 CORRECTED_ARGUMENTS: Final = ToolCallRule("corrected_arguments", _corrected, needs_sign=True)

@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, cast
+from typing import Final
 
-from ..messages import MalformedMessagesError, parse_json
+from ..chat_forms import as_fields
+from ..messages import parse_json_or_none
 from ..steps import Step
 from .base import Finding
 
@@ -73,21 +74,14 @@ def _shape(message: str, arguments: str) -> str:
 def _unwrapped(message: str) -> str:
     """The words of an error that comes as a JSON object."""
     fields = _fields(message)
-    inner = fields.get("error")
-    fields |= cast("dict[str, object]", inner) if isinstance(inner, dict) else {}
+    fields |= as_fields(fields.get("error"))
     found = (fields.get(key) for key in ("message", "detail", "error", "exception", "reason"))
     return next((value for value in found if isinstance(value, str) and value), message)
 
 
 def _fields(text: str) -> dict[str, object]:
     """A JSON object's, else none."""
-    if not text.startswith("{"):
-        return {}
-    try:
-        found = parse_json(text)
-    except MalformedMessagesError:
-        return {}
-    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    return as_fields(parse_json_or_none(text)) if text.startswith("{") else {}
 
 
 def _values(arguments: str) -> list[str]:

@@ -44,21 +44,10 @@ def _hallucinated(context: ToolCallContext) -> Finding | None:
     for name, value in named:
         strange = [word for word in _WORD.findall(str(value).casefold()) if word not in given]
         if strange:
-            confidence = 0.75 if any(character.isalpha() for character in str(value)) else 0.5
-            evidence: dict[str, object] = {
-                "argument": name,
-                "value": str(value),
-                "not_given": ", ".join(strange),
-                "arguments": context.call.arguments,
-                "result": context.result.content[:500],
-            }
-            return Finding(
-                ErrorClass.INVALID_ARGUMENTS,
-                FaultOwner.POLICY,
-                confidence * context.result.confidence,
-                context.message,
-                evidence,
-            )
+            sure = 0.75 if any(character.isalpha() for character in str(value)) else 0.5
+            told = {"argument": name, "value": str(value), "not_given": ", ".join(strange)}
+            confidence = sure * context.result.confidence
+            return context.finding(ErrorClass.INVALID_ARGUMENTS, FaultOwner.POLICY, confidence, **told)
     return None
 
 
@@ -77,14 +66,8 @@ def _wrongly_given(context: ToolCallContext) -> Finding | None:
             for message in span.input
         )
         if by_user and not by_others and not _names(span.tools, text):
-            evidence: dict[str, object] = {
-                "argument": name,
-                "value": text,
-                "message": by_user[0],
-                "result": result.content[:500],
-            }
-            confidence = 0.7 * result.confidence
-            return Finding(ErrorClass.INVALID_USER_INPUT, FaultOwner.USER, confidence, context.message, evidence)
+            told: dict[str, object] = {"argument": name, "value": text, "message": by_user[0]}
+            return context.finding(ErrorClass.INVALID_USER_INPUT, FaultOwner.USER, 0.7 * result.confidence, **told)
     return None
 
 

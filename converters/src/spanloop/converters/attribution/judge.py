@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from spanloop.semconv.enums import FaultOwner
 
-from ..messages import MalformedMessagesError, parse_json
+from ..messages import parse_json_or_none
 from ..steps import Episode, Step
 from .base import EndingRule, ErrorClass, Finding, LocatedFinding
 
@@ -58,13 +58,7 @@ class AskedJudge:
 
 def json_object_in(text: str) -> dict[str, object] | None:
     """The JSON object between the first and the last brace of ``text``."""
-    start, end = text.find("{"), text.rfind("}")
-    if start < 0 or end < start:
-        return None
-    try:
-        found = parse_json(text[start : end + 1])
-    except MalformedMessagesError:
-        return None
+    found = parse_json_or_none(text[max(text.find("{"), 0) : text.rfind("}") + 1])
     return cast("dict[str, object]", found) if isinstance(found, dict) else None
 
 

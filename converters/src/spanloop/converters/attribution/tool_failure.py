@@ -26,11 +26,11 @@ def _environment(context: ToolCallContext) -> Finding | None:
     if result is None or not result.is_error:
         return None
     if was_stopped(context.error):
-        return Finding(ErrorClass.CANCELLED, FaultOwner.USER, 0.7, context.message, _evidence(context))
+        return context.finding(ErrorClass.CANCELLED, FaultOwner.USER, 0.7)
     error_class = environment_fault(context.error, context.status)
     if error_class is None:
         return None
-    return Finding(error_class, FaultOwner.ENVIRONMENT, 0.9 * result.confidence, context.message, _evidence(context))
+    return context.finding(error_class, FaultOwner.ENVIRONMENT, 0.9 * result.confidence)
 
 
 def _broken_code(context: ToolCallContext) -> Finding | None:
@@ -38,8 +38,7 @@ def _broken_code(context: ToolCallContext) -> Finding | None:
     result, call = context.result, context.call
     if result is None or not result.is_error or not runs_code(call) or not _BROKEN_CODE.search(context.error):
         return None
-    confidence = 0.85 * result.confidence
-    return Finding(ErrorClass.INVALID_CODE, FaultOwner.POLICY, confidence, context.message, _evidence(context))
+    return context.finding(ErrorClass.INVALID_CODE, FaultOwner.POLICY, 0.85 * result.confidence)
 
 
 def _cannot_be(context: ToolCallContext) -> Finding | None:
@@ -51,8 +50,7 @@ def _cannot_be(context: ToolCallContext) -> Finding | None:
     said = result.words[begun.end() :] if begun else result.words
     if _RAISED.search(said) or not _CANNOT_BE.search(said):
         return None
-    confidence = 0.65 * result.confidence
-    return Finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, confidence, context.message, _evidence(context))
+    return context.finding(ErrorClass.REFUSED_ACTION, FaultOwner.POLICY, 0.65 * result.confidence)
 
 
 def _raised(context: ToolCallContext) -> Finding | None:
@@ -61,34 +59,17 @@ def _raised(context: ToolCallContext) -> Finding | None:
     if result is None or not result.is_error:
         return None
     is_tool = result.evidence == "span status" or _RAISED.search(context.error) is not None
-    if result.evidence != "span status" and names_value(context):
-        is_tool = False
+    is_tool |= CALL_FAILED.search(context.error) is not None and not names_value(context)
     owner = FaultOwner.TOOL if is_tool else FaultOwner.UNKNOWN
-    return Finding(ErrorClass.TOOL_ERROR, owner, 0.7 * result.confidence, context.message, _evidence(context))
+    return context.finding(ErrorClass.TOOL_ERROR, owner, 0.7 * result.confidence)
 
 
 def _unanswered(context: ToolCallContext) -> Finding | None:
     """The model was asked again without an answer to its call: whoever runs the tools lost it."""
     if context.result is not None or not context.is_continued:
         return None
-    evidence: dict[str, object] = {"arguments": context.call.arguments, "tool_call_id": context.call.id}
     message = f"nobody answered the call of {context.call.name!r}"
-    return Finding(ErrorClass.MISSING_RESULT, FaultOwner.HARNESS, 0.6, message, evidence)
-
-
-def _evidence(context: ToolCallContext) -> dict[str, object]:
-    result = context.result
-    if result is None:
-        return {}
-    evidence: dict[str, object] = {
-        "arguments": context.call.arguments,
-        "error_type": result.error_type,
-        "result": result.content[:500],
-        "seen_by": result.evidence,
-    }
-    if context.tool is not None and context.tool.exception.message:
-        evidence["exception"] = context.tool.exception.message[:500]
-    return evidence
+    return context.finding(ErrorClass.MISSING_RESULT, FaultOwner.HARNESS, 0.6, message, tool_call_id=context.call.id)
 
 
 TOOL_ENVIRONMENT: Final = ToolCallRule("tool_environment", _environment, needs_sign=True)

@@ -26,21 +26,8 @@ _HANDS_IN: Final = re.compile(
 )
 _HANDS_OVER: Final = re.compile(r"(?:transfer|hand[_-]?(?:off|over)|escalate)[_-]to[_-](?:a[_-])?human")
 _NOTHING: Final = frozenset(
-    {
-        "",
-        "null",
-        "none",
-        "nil",
-        "{}",
-        '""',
-        "[null]",
-        "undefined",
-        "nan",
-        "no output",
-        "(no output)",
-        "<no output>",
-        "(empty)",
-    }
+    {"", "null", "none", "nil", "{}", '""', "[null]", "undefined", "nan", "(empty)"}
+    | {"no output", "(no output)", "<no output>"}
 )
 _NOTHING_WITHIN: Final = re.compile(r'\{\s*"\w{1,40}"\s*:\s*(?:null|""|\{\s*\}|None)\s*\}')
 """An object around nothing."""

@@ -1,8 +1,22 @@
 """A transition's conversation, read back from its row."""
 
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
+import polars as pl
+
+from ..chat_forms import as_fields
 from ..messages import Message, MessageReader, chain, parse_json
+from .chat import NotChatError, chat, tool_definitions
+
+Row = dict[str, object]
+
+_COLUMNS: Final = (
+    *("episode_id", "group_id", "step", "state", "action", "tools", "reward", "outcome"),
+    *("is_trainable", "untrainable_reason"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +50,7 @@ class TurnReader:
     def __init__(self) -> None:
         self._reader = MessageReader()
 
-    def read(self, row: dict[str, object]) -> Turn:
+    def read(self, row: Row) -> Turn:
         """One row's turn."""
         state = self._reader.read(str(row["state"]) or "[]")
         action = self._reader.read(f"[{row['action']}]")
@@ -52,7 +66,27 @@ class TurnReader:
         )
 
 
-def has_action(action: str) -> bool:
-    """Whether an action, as a row holds it, says anything."""
-    found = parse_json(action)
-    return isinstance(found, dict) and bool(found.get("parts"))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+def chat_turns(rows: pl.DataFrame, refused: Callable[[Row], str], rejected: Counter[str]) -> Iterator[tuple[Row, Turn]]:
+    """Rows of ``transitions``, each with its turn, that may be trained on and that chat APIs have a form for.
+
+    Args:
+        rows: In the order in which they come out.
+        refused: Why a row is not wanted; empty where it is.
+        rejected: Reason → rows that were left out; counted up.
+    """
+    reader = TurnReader()
+    for row in rows.select(_COLUMNS).iter_rows(named=True):
+        reason = refused(row) if row["is_trainable"] else str(row["untrainable_reason"])
+        if not reason and not as_fields(parse_json(str(row["action"]))).get("parts"):
+            reason = "empty_action"
+        if not reason:
+            turn = reader.read(row)
+            try:
+                chat(turn.messages)
+                tool_definitions(turn.tools)
+            except NotChatError as error:
+                reason = str(error)
+            else:
+                yield row, turn
+                continue
+        rejected[reason] += 1

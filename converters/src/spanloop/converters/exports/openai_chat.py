@@ -4,54 +4,31 @@ A step whose conversation another one carries on is part of that one's line. Eve
 exactly one line (``weight`` 1); other answers of the assistant are context (``weight`` 0).
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Final
 
 import polars as pl
 
 from ..messages import dump
 from .base import ExportOptions, Kind, Made, Source
-from .chat import NotChatError, chat, tool_definitions
-from .conversation import Turn, TurnReader, has_action
-
-COLUMNS: Final = ("episode_id", "step", "state", "action", "tools", "reward", "is_trainable", "untrainable_reason")
+from .chat import chat, tool_definitions
+from .conversation import Row, Turn, chat_turns
 
 
 def _make(rows: pl.DataFrame, options: ExportOptions) -> Made:
-    reader = TurnReader()
     rejected: Counter[str] = Counter()
-    lines: list[str] = []
-    accepted = 0
-    ordered = rows.select(*COLUMNS, "outcome").sort("episode_id", "step")
-    for _, episode in ordered.group_by("episode_id", maintain_order=True):
-        turns: list[Turn] = []
-        for row in episode.iter_rows(named=True):
-            reason = _refused(row, options)
-            if not reason:
-                turn = reader.read(row)
-                try:
-                    chat(turn.messages)
-                    tool_definitions(turn.tools)
-                except NotChatError as error:
-                    reason = str(error)
-                else:
-                    turns.append(turn)
-            if reason:
-                rejected[reason] += 1
-        accepted += len(turns)
-        lines += _lines(turns)
-    return Made(lines, accepted, rejected)
+    episodes: dict[str, list[Turn]] = defaultdict(list)
+    for _, turn in chat_turns(rows.sort("episode_id", "step"), lambda row: _refused(row, options), rejected):
+        episodes[turn.episode_id].append(turn)
+    lines = [line for turns in episodes.values() for line in _lines(turns)]
+    return Made(lines, sum(map(len, episodes.values())), rejected)
 
 
-def _refused(row: dict[str, object], options: ExportOptions) -> str:
-    if not row["is_trainable"]:
-        return str(row["untrainable_reason"])
+def _refused(row: Row, options: ExportOptions) -> str:
+    if options.min_reward is None:
+        return "" if row["outcome"] == "success" else "not_successful"
     reward = row["reward"]
-    if options.min_reward is None and row["outcome"] != "success":
-        return "not_successful"
-    if options.min_reward is not None and (reward is None or float(str(reward)) < options.min_reward):
-        return "reward_too_low"
-    return "" if has_action(str(row["action"])) else "empty_action"
+    return "reward_too_low" if reward is None or float(str(reward)) < options.min_reward else ""
 
 
 def _lines(turns: list[Turn]) -> list[str]:
@@ -84,8 +61,4 @@ def _line(turn: Turn, waiting: Counter[bytes]) -> str:
     return dump(line)
 
 
-OPENAI: Final = Kind(
-    Source.TRANSITIONS,
-    "jsonl",
-    _make,
-)
+OPENAI: Final = Kind(Source.TRANSITIONS, "jsonl", _make)

@@ -12,9 +12,8 @@ import polars as pl
 
 from ..messages import dump
 from .base import ExportOptions, Kind, Made, Source
-from .chat import NotChatError, chat, tool_definitions
-from .conversation import Turn, TurnReader, has_action
-from .openai_chat import COLUMNS
+from .chat import chat, tool_definitions
+from .conversation import Row, Turn, chat_turns
 
 
 class _Action:
@@ -30,20 +29,9 @@ class _Action:
 
 
 def _make(rows: pl.DataFrame, options: ExportOptions) -> Made:
-    reader = TurnReader()
     rejected: Counter[str] = Counter()
     states: dict[tuple[str, bytes], dict[bytes, _Action]] = defaultdict(lambda: defaultdict(_Action))
-    for row in rows.select(*COLUMNS, "group_id").sort("group_id", "episode_id", "step").iter_rows(named=True):
-        if reason := _refused(row):
-            rejected[reason] += 1
-            continue
-        turn = reader.read(row)
-        try:
-            chat(turn.messages)
-            tool_definitions(turn.tools)
-        except NotChatError as error:
-            rejected[str(error)] += 1
-            continue
+    for row, turn in chat_turns(rows.sort("group_id", "episode_id", "step"), _refused, rejected):
         states[str(row["group_id"]), turn.state_digest][turn.action.digest].turns.append(turn)
     lines: list[str] = []
     accepted = 0
@@ -64,12 +52,8 @@ def _make(rows: pl.DataFrame, options: ExportOptions) -> Made:
     return Made(lines, accepted, +rejected)
 
 
-def _refused(row: dict[str, object]) -> str:
-    if not row["is_trainable"]:
-        return str(row["untrainable_reason"])
-    if row["reward"] is None:
-        return "no_reward"
-    return "" if has_action(str(row["action"])) else "empty_action"
+def _refused(row: Row) -> str:
+    return "no_reward" if row["reward"] is None else ""
 
 
 def _line(best: _Action, worst: _Action) -> str:
@@ -86,8 +70,4 @@ def _line(best: _Action, worst: _Action) -> str:
     return dump(line)
 
 
-PREFERENCES: Final = Kind(
-    Source.TRANSITIONS,
-    "jsonl",
-    _make,
-)
+PREFERENCES: Final = Kind(Source.TRANSITIONS, "jsonl", _make)

@@ -91,14 +91,5 @@ def _json(value: object) -> str:
     return dump(dict(sorted(found.items())))
 
 
-PARQUET: Final = Kind(
-    Source.TRANSITIONS,
-    "parquet",
-    _transitions,
-    README,
-)
-VERL: Final = Kind(
-    Source.TRAJECTORIES,
-    "parquet",
-    _token_rows,
-)
+PARQUET: Final = Kind(Source.TRANSITIONS, "parquet", _transitions, README)
+VERL: Final = Kind(Source.TRAJECTORIES, "parquet", _token_rows)

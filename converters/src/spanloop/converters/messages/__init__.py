@@ -1,6 +1,6 @@
 """Messages: their JSON, what they say, and how lists of them are read."""
 
-from .codec import MalformedMessagesError, dump, parse_json
+from .codec import MalformedMessagesError, dump, parse_json, parse_json_or_none
 from .facts import NO_PARTS, Facts
 from .model import Message, ToolCall, ToolResponse, chain, digest, extend, join_json
 from .reader import Conversation, MessageReader, parse_messages
@@ -22,6 +22,7 @@ __all__ = [
     "extend",
     "join_json",
     "parse_json",
+    "parse_json_or_none",
     "parse_messages",
     "parse_system_instructions",
     "read_message",

@@ -42,6 +42,14 @@ def parse_json(text: str | bytes) -> object:
         raise MalformedMessagesError(f"not JSON: {error}; got {_shown(text)!r}") from error
 
 
+def parse_json_or_none(text: str) -> object:
+    """The decoded JSON value; None when ``text`` is not JSON."""
+    try:
+        return parse_json(text)
+    except MalformedMessagesError:
+        return None
+
+
 def _shown(text: str | bytes) -> str:
     return (text if isinstance(text, str) else text.decode("utf-8", "replace"))[:80]
 

@@ -32,26 +32,31 @@ class Decorator:
 
     Attributes:
         name: Of the dialect.
-        kind: What the function stands for.
+        kind: Attribute that tells what the function stands for.
+        kinds: Its values in lower case; any other is something else.
         given: Its arguments by name.
         returned: Attribute with what it returned.
         columns: Further columns, beside OpenTelemetry's own attributes; the first attribute that is there counts.
         matches: As of the dialect.
-        calls: As of the dialect.
+        kind_of: What the function stands for, where its kind alone does not tell.
+        calls: As of the dialect; the model calls of ``kinds`` where it is empty.
     """
 
     name: str
-    kind: Callable[[RawSpan], SpanKind]
+    kind: str
+    kinds: Mapping[str, SpanKind]
     given: Callable[[RawSpan], Fields]
     returned: str
     columns: Mapping[str, tuple[str, ...]]
     matches: pl.Expr
-    calls: Calls
+    kind_of: Callable[[RawSpan, SpanKind], SpanKind] = lambda _, kind: kind
+    calls: Calls = ()
 
 
 def read(library: Decorator, span: RawSpan) -> dict[str, str]:
     """The canonical columns of one function."""
-    columns, kind = {**span.columns, "kind": str(library.kind(span))}, library.kind(span)
+    kind = library.kind_of(span, library.kinds.get(span.attributes.get(library.kind, "").lower(), _OTHER))
+    columns = {**span.columns, "kind": str(kind)}
     given, returned = library.given(span), _value(span.attributes.get(library.returned, ""))
     if kind is _LLM:
         columns |= _call(given, returned, columns)
@@ -131,16 +136,13 @@ def _whole(key: str) -> Callable[[RawSpan], Fields]:
     return given
 
 
-def _told(kind: str, kinds: Mapping[str, SpanKind]) -> Callable[[RawSpan], SpanKind]:
-    return lambda span: kinds.get(span.attributes.get(kind, ""), _OTHER)
-
-
 _TRULENS_KIND: Final = "ai.observability.span_type"
-_TRULENS_KINDS: Final = {"generation": _LLM, "tool": _TOOL, "MCP": _TOOL, "agent": _AGENT}
+_TRULENS_KINDS: Final = {"generation": _LLM, "tool": _TOOL, "mcp": _TOOL, "agent": _AGENT}
 
 TRULENS: Final = Decorator(
     name="trulens",
-    kind=_told(_TRULENS_KIND, _TRULENS_KINDS),
+    kind=_TRULENS_KIND,
+    kinds=_TRULENS_KINDS,
     given=_with_prefix("ai.observability.call.kwargs."),
     returned="ai.observability.call.return",
     columns={
@@ -151,20 +153,17 @@ TRULENS: Final = Decorator(
         "tool_name": ("ai.observability.mcp.tool_name",),
     },
     # It marks spans of others, too, and writes the costs of several calls on the span around them.
-    matches=attr(_TRULENS_KIND).is_in(list(_TRULENS_KINDS)),
-    calls=({_TRULENS_KIND: ("generation",)},),
+    matches=attr(_TRULENS_KIND).str.to_lowercase().is_in(list(_TRULENS_KINDS)),
 )
 
 _HONEYHIVE_KIND: Final = "honeyhive_event_type"
 _HONEYHIVE_GIVEN: Final = "honeyhive_inputs."
-_HONEYHIVE_KINDS: Final = {"model": _LLM, "tool": _TOOL}
-_honeyhive_told: Final = _told(_HONEYHIVE_KIND, _HONEYHIVE_KINDS)
 _honeyhive_given: Final = _with_prefix(_HONEYHIVE_GIVEN)
 
 
-def _honeyhive_kind(span: RawSpan) -> SpanKind:
+def _honeyhive_kind(span: RawSpan, kind: SpanKind) -> SpanKind:
     """What a function is; around an instrumented client, without messages of its own, it is no second call."""
-    kind, given = _honeyhive_told(span), _honeyhive_given(span)
+    given = _honeyhive_given(span)
     # A span that only tells of a failure has nothing but the error.
     is_twin = "honeyhive_error" in span.attributes and not given
     return _OTHER if is_twin or (kind is _LLM and not _request(given)) else kind
@@ -172,12 +171,13 @@ def _honeyhive_kind(span: RawSpan) -> SpanKind:
 
 HONEYHIVE: Final = Decorator(
     name="honeyhive",
-    kind=_honeyhive_kind,
+    kind=_HONEYHIVE_KIND,
+    kinds={"model": _LLM, "tool": _TOOL},
+    kind_of=_honeyhive_kind,
     given=_honeyhive_given,
     returned="honeyhive_outputs.result",
     columns={"session_id": ("honeyhive.session_id",), "tool_name": ("honeyhive_event_name",)},
     matches=attr(_HONEYHIVE_KIND).is_not_null(),
-    calls=({_HONEYHIVE_KIND: ("model",)},),
 )
 
 _PROMPTLAYER_GIVEN: Final = "function_input"
@@ -188,15 +188,15 @@ def _promptlayer_given(span: RawSpan) -> Fields:
     return as_fields(_whole(_PROMPTLAYER_GIVEN)(span).get("kwargs"))
 
 
-def _promptlayer_kind(span: RawSpan) -> SpanKind:
-    if span.attributes.get("node_type") == "CODE_EXECUTION":
-        return _TOOL
-    return _LLM if "provider" in span.attributes and _request(_promptlayer_given(span)) else _OTHER
+def _promptlayer_kind(span: RawSpan, kind: SpanKind) -> SpanKind:
+    return _LLM if "provider" in span.attributes and _request(_promptlayer_given(span)) else kind
 
 
 PROMPTLAYER: Final = Decorator(
     name="promptlayer",
-    kind=_promptlayer_kind,
+    kind="node_type",
+    kinds={"code_execution": _TOOL},
+    kind_of=_promptlayer_kind,
     given=_promptlayer_given,
     returned="function_output",
     columns={"tool_name": ("tool.name", _PROMPTLAYER_NAME)},
@@ -205,20 +205,15 @@ PROMPTLAYER: Final = Decorator(
 )
 
 _AGENTA_KIND: Final = "ag.type.node"
-_AGENTA_KINDS: Final = {
-    **dict.fromkeys(("CHAT", "COMPLETION", "LLM", "chat", "completion", "llm"), _LLM),
-    **dict.fromkeys(("TOOL", "tool"), _TOOL),
-    **dict.fromkeys(("AGENT", "agent"), _AGENT),
-}
 
 AGENTA: Final = Decorator(
     name="agenta",
-    kind=_told(_AGENTA_KIND, _AGENTA_KINDS),
+    kind=_AGENTA_KIND,
+    kinds={"chat": _LLM, "completion": _LLM, "llm": _LLM, "tool": _TOOL, "agent": _AGENT},
     given=_with_prefix("ag.data.inputs."),
     returned="ag.data.outputs.__default__",
     columns={"session_id": ("ag.session.id",)},
     matches=attr(_AGENTA_KIND).is_not_null(),
-    calls=({_AGENTA_KIND: ("chat", "completion", "llm")},),
 )
 
 
@@ -226,12 +221,12 @@ _BASALT_KIND: Final = "basalt.span.kind"
 
 BASALT: Final = Decorator(
     name="basalt",
-    kind=_told(_BASALT_KIND, {"generation": _LLM, "tool": _TOOL}),
+    kind=_BASALT_KIND,
+    kinds={"generation": _LLM, "tool": _TOOL},
     given=_whole("basalt.span.input"),
     returned="basalt.span.output",
     columns={},
     matches=attr(_BASALT_KIND).is_not_null(),
-    calls=({_BASALT_KIND: ("generation",)},),
 )
 
 _ORQ_KIND: Final = "type"
@@ -239,7 +234,8 @@ _ORQ_KINDS: Final = {"llm": _LLM, "tool": _TOOL, "agent": _AGENT}
 
 ORQ: Final = Decorator(
     name="orq",
-    kind=_told(_ORQ_KIND, _ORQ_KINDS),
+    kind=_ORQ_KIND,
+    kinds=_ORQ_KINDS,
     given=_whole("input"),
     returned="output",
     columns={},
@@ -256,7 +252,7 @@ DECORATED: Final = tuple(
         & attr(names.GEN_AI_INPUT_MESSAGES).is_null(),
         columns=sources(before=library.columns),
         read=partial(read, library),
-        calls=library.calls,
+        calls=library.calls or ({library.kind: [told for told, kind in library.kinds.items() if kind is _LLM]},),
     )
     for library in (TRULENS, HONEYHIVE, PROMPTLAYER, AGENTA, BASALT, ORQ)
 )
