@@ -65,14 +65,12 @@ def attributed(case: Case) -> Named:
     given = pl.DataFrame(spans, schema=schema).with_columns(
         pl.col("Timestamp").cast(frames.TIME_NS), pl.col("IngestedAt").cast(frames.TIME_US)
     )
-    scored = pl.DataFrame(scores).with_columns(
-        pl.col("scored_at").cast(frames.TIME_NS), pl.col("ingested_at").cast(frames.TIME_US)
-    )
-    found = convert(
-        given,
-        scores=scored if scores else frames.empty(frames.SCORES),
-        generations=frames.empty(frames.GENERATIONS),
-    )
+    scored = frames.empty(frames.SCORES)
+    if scores:
+        scored = pl.DataFrame(scores).with_columns(
+            pl.col("scored_at").cast(frames.TIME_NS), pl.col("ingested_at").cast(frames.TIME_US)
+        )
+    found = convert(given, scores=scored, generations=frames.empty(frames.GENERATIONS))
     [(owner, error_class)] = found.episodes.select("fault_owner", "error_class").rows()
     if owner:
         return Named(owner, error_class, is_recovered=False)
