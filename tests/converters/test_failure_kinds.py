@@ -2,66 +2,90 @@
 
 import json
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
 import pytest
 
 from spanloop.converters import Converted
 from spanloop.converters.error_texts import error_in_text
 
-from .converters_world import OPENING, World, answers, asks, text
-from .failure_worlds import TRACE, told, verdicts
+from .converters_world import OPENING, World, answers, asks, text, trace_id
+from .failure_worlds import told, verdicts
 
 KINDS: Final[dict[str, dict[str, Any]]] = tomllib.loads(
     (Path(__file__).parent / "failure_kinds.toml").read_text("utf-8")
 )
-TOOL_CASES: Final = [(kind, said) for kind in KINDS["tool"].values() for said in kind["texts"]]
-REQUEST_CASES: Final = [(kind, said) for kind in KINDS["request"].values() for said in kind["texts"]]
+TOOLS: Final = KINDS["tool"]
+REQUESTS: Final = KINDS["request"]
 
 
-def called(kind: dict[str, Any], content: str, *, is_raised: bool = False) -> Converted:
+def called(kind: dict[str, Any], contents: Sequence[str], *, is_raised: bool = False) -> list[list[tuple[str, str]]]:
+    """(class, owner) of the open failures of an episode for each of ``contents``."""
     world = World()
     arguments = json.loads(kind.get("arguments", '{"query": "weather in Paris"}'))
     name = kind.get("name", "search")
-    said = asks("c1", name, arguments)
-    world.call(OPENING, said, trace=TRACE)
-    if is_raised:
-        values = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.id": "c1"}
-        world.span("tool", values, trace=TRACE, error=content, exception=(kind["exception"], content))
-    world.call([*OPENING, said, answers("c1", content)], text("assistant", "21"), trace=TRACE)
-    world.score(0.0, trace_id=TRACE)
-    return world.convert()
+    traces = [trace_id(f"case {number}") for number in range(len(contents))]
+    for number, (trace, content) in enumerate(zip(traces, contents, strict=True)):
+        opening = [text("system", f"Case {number}."), *OPENING]
+        said = asks(f"c{number}", name, arguments)
+        world.call(opening, said, trace=trace)
+        if is_raised:
+            values = {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": name,
+                "gen_ai.tool.call.id": f"c{number}",
+            }
+            world.span("tool", values, trace=trace, error=content, exception=(kind["exception"], content))
+        world.call([*opening, said, answers(f"c{number}", content)], text("assistant", "21"), trace=trace)
+        world.score(0.0, trace_id=trace)
+    return verdicts_by_trace(world.convert(), traces)
 
 
-@pytest.mark.parametrize("number", range(len(TOOL_CASES)))
-def test_a_tools_failure_told_in_text(number: int) -> None:
-    kind, said = TOOL_CASES[number]
-    ((error_class, owner),) = verdicts(called(kind, said))
-    assert (error_class, owner in kind.get("told_owner", [kind["owner"]])) == (kind["class"], True), said
+def verdicts_by_trace(converted: Converted, traces: Sequence[str]) -> list[list[tuple[str, str]]]:
+    named = converted.episodes.select("episode_id", pl.col("trace_ids").list.get(0).alias("trace"))
+    rows = converted.failures.filter(~pl.col("is_recovered")).join(named, on="episode_id")
+    found: dict[str, list[tuple[str, str]]] = {trace: [] for trace in traces}
+    for trace, error_class, owner in rows.select("trace", "error_class", "fault_owner").iter_rows():
+        found[trace].append((error_class, owner))
+    assert converted.episodes.height == len(traces)
+    return list(found.values())
 
 
-@pytest.mark.parametrize("number", [number for number, (kind, _) in enumerate(TOOL_CASES) if kind["exception"]])
-def test_a_tools_failure_raised(number: int) -> None:
-    kind, said = TOOL_CASES[number]
-    assert verdicts(called(kind, said, is_raised=True)) == [(kind["class"], kind["owner"])], said
+@pytest.mark.parametrize("kind", TOOLS.values(), ids=TOOLS)
+def test_a_tools_failure_told_in_text(kind: dict[str, Any]) -> None:
+    for said, failures in zip(kind["texts"], called(kind, kind["texts"]), strict=True):
+        ((error_class, owner),) = failures
+        assert (error_class, owner in kind.get("told_owner", [kind["owner"]])) == (kind["class"], True), said
 
 
-@pytest.mark.parametrize("number", range(len(TOOL_CASES)))
-def test_the_policy_is_charged_only_with_its_own(number: int) -> None:
-    kind, said = TOOL_CASES[number]
-    plain, escaped = json.dumps({"message": said}, ensure_ascii=False), json.dumps({"message": said})
-    for content in (plain, escaped, json.dumps({"error": said}, ensure_ascii=False)):
-        owners = {owner for _, owner in verdicts(called(kind, content))}
-        assert "policy" not in owners or kind["owner"] == "policy", content
+@pytest.mark.parametrize("name", [name for name, kind in TOOLS.items() if kind["exception"]])
+def test_a_tools_failure_raised(name: str) -> None:
+    kind = TOOLS[name]
+    for said, failures in zip(kind["texts"], called(kind, kind["texts"], is_raised=True), strict=True):
+        assert failures == [(kind["class"], kind["owner"])], said
 
 
-@pytest.mark.parametrize("number", range(len(REQUEST_CASES)))
-def test_a_request_raised(number: int) -> None:
-    kind, said = REQUEST_CASES[number]
+@pytest.mark.parametrize("kind", [kind for kind in TOOLS.values() if kind["owner"] != "policy"])
+def test_the_policy_is_charged_only_with_its_own(kind: dict[str, Any]) -> None:
+    texts = kind["texts"]
+    contents = [json.dumps({key: said}, ensure_ascii=False) for said in texts for key in ("message", "error")]
+    contents += [json.dumps({"message": said}) for said in texts]
+    for content, failures in zip(contents, called(kind, contents), strict=True):
+        assert "policy" not in {owner for _, owner in failures}, content
+
+
+@pytest.mark.parametrize("kind", REQUESTS.values(), ids=REQUESTS)
+def test_a_request_raised(kind: dict[str, Any]) -> None:
     world = World()
-    world.call(OPENING, None, trace=TRACE, error=said, exception=(kind["exception"], said))
-    assert verdicts(world.convert()) == [(kind["class"], kind["owner"])], said
+    traces = [trace_id(f"case {number}") for number in range(len(kind["texts"]))]
+    for trace, said in zip(traces, kind["texts"], strict=True):
+        opening = [text("system", f"Trace {trace}."), *OPENING]
+        world.call(opening, None, trace=trace, error=said, exception=(kind["exception"], said))
+    found = verdicts_by_trace(world.convert(), traces)
+    assert found == [[(kind["class"], kind["owner"])]] * len(traces)
 
 
 @pytest.mark.parametrize(
