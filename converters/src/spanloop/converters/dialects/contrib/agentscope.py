@@ -7,14 +7,15 @@ span OK, and says ``ToolResultState.ERROR`` in the answer.
 """
 
 import re
-from typing import Final, cast
+from typing import Final
 
 import polars as pl
 
 from spanloop.semconv import attributes as names
 
-from ...chat_forms import Fields, messages, split_answers, text_of_repr
+from ...chat_forms import Fields, as_fields, as_list, messages, split_answers, text_of_repr
 from ...messages import dump
+from ...reprs import value_of_repr
 from ...spans import SpanKind
 from ..base import Dialect, RawSpan, attr
 from ..otel_genai import AGENT_OPERATIONS, LLM_OPERATIONS, sources
@@ -47,15 +48,13 @@ def read(span: RawSpan) -> dict[str, str]:
 def _call(columns: dict[str, str]) -> dict[str, str]:
     seen = split_answers(messages(decoded(columns.get("input_messages", ""))))
     for item in seen:
-        for piece in cast("list[object]", item["parts"]):
-            part = cast("Fields", piece) if isinstance(piece, dict) else {}
+        for part in map(as_fields, as_list(item["parts"])):
             if part.get("type") == "tool_call_response":
                 part["response"] = answer(as_text(part.get("response")))
         item.pop("finish_reason", None)
     said = messages(decoded(columns["output_messages"]), "assistant") if columns.get("output_messages") else []
     reasons = decoded(columns.get("finish_reasons", ""))
-    listed = cast("list[object]", reasons) if isinstance(reasons, list) else [reasons]
-    first = as_text(listed[0]) if listed else ""
+    first = as_text(next(iter(as_list(reasons)), None if isinstance(reasons, list) else reasons))
     reason = "tool_call" if _asks(said) and first == "stop" else first
     for item in said:
         item["finish_reason"] = reason
@@ -69,8 +68,7 @@ def _call(columns: dict[str, str]) -> dict[str, str]:
 
 
 def _asks(said: list[Fields]) -> bool:
-    parts = (part for item in said for part in cast("list[object]", item["parts"]))
-    return any(isinstance(part, dict) and cast("Fields", part).get("type") == "tool_call" for part in parts)
+    return any(as_fields(part).get("type") == "tool_call" for item in said for part in as_list(item["parts"]))
 
 
 def _tool(columns: dict[str, str]) -> dict[str, str]:
@@ -84,10 +82,8 @@ def answer(text: str) -> str:
     """What a tool said, out of the repr of text blocks that AgentScope writes, at times as JSON text."""
     found = decoded(text)
     if isinstance(found, list):
-        pieces = [
-            text_of_repr(item) if isinstance(item, str) else as_text(item) for item in cast("list[object]", found)
-        ]
-        return "".join(pieces) if any("TextBlock(" in as_text(item) for item in cast("list[object]", found)) else text
+        pieces = [as_text(item) for item in as_list(found)]
+        return "".join(map(text_of_repr, pieces)) if any("TextBlock(" in piece for piece in pieces) else text
     return text_of_repr(found) if isinstance(found, str) else text
 
 
@@ -111,54 +107,22 @@ def _first_release(span: RawSpan) -> dict[str, str]:
     return columns
 
 
-_USAGE: Final = re.compile(r"ChatUsage\(input_tokens=(\d+), output_tokens=(\d+)")
-
-
-def _usage(text: str) -> dict[str, str]:
-    found = _USAGE.search(text)
-    return {"input_tokens": found.group(1), "output_tokens": found.group(2)} if found else {}
-
-
-def _content_of_repr(text: str) -> list[object]:
-    """The blocks of ``ChatResponse(content=[…], …)``."""
-    start = text.find("content=[")
-    if not text.startswith("ChatResponse(") or start < 0:
-        return []
-    start += len("content=")
-    depth, quote, position = 0, "", start
-    while position < len(text):
-        sign = text[position]
-        if quote:
-            position += sign == "\\"
-            quote = "" if sign == quote else quote
-        elif sign in "'\"":
-            quote = sign
-        else:
-            depth += (sign in "[{") - (sign in "]}")
-            if not depth:
-                break
-        position += 1
-    found = decoded(text[start : position + 1])
-    return cast("list[object]", found) if isinstance(found, list) else []
-
-
 def _first_call(given: Fields, metadata: Fields, output: str) -> dict[str, str]:
-    keywords = given.get("kwargs")
-    asked = cast("Fields", keywords) if isinstance(keywords, dict) else {}
-    positional = given.get("args")
-    listed = cast("list[object]", positional) if isinstance(positional, list) else []
-    seen = messages(asked.get("messages") or (listed[0] if listed else None))
-    tools = asked.get("tools") or (listed[1] if len(listed) > 1 else None)
-    blocks = _content_of_repr(output)
+    asked, listed = as_fields(given.get("kwargs")), as_list(given.get("args"))
+    seen = messages(asked.get("messages") or next(iter(listed), None))
+    tools = as_list(asked.get("tools") or next(iter(listed[1:]), None))
+    response = as_fields(value_of_repr(output))
+    usage = as_fields(response.get("usage"))
+    blocks = as_list(response.get("content"))
     said = messages([{"role": "assistant", "content": blocks}]) if blocks else []
     return {
         "request_model": as_text(metadata.get("model_name")),
         "is_streaming": as_text(metadata.get("stream")),
-        "tools": dump(cast("object", tools)) if isinstance(tools, list) else "",
+        "tools": dump(tools) if tools else "",
         "input_messages": dump(seen) if seen else "",
         "output_messages": dump(said) if said else "",
         "finish_reasons": ("tool_call" if _asks(said) else "stop") if said else "",
-        **_usage(output),
+        **{name: as_text(usage.get(name)) for name in ("input_tokens", "output_tokens")},
     }
 
 
