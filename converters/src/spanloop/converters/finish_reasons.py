@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Final, cast
 
-from .messages import MalformedMessagesError, parse_json
+from .messages import parse_json_or_none
 
 STOP: Final = "stop"
 LENGTH: Final = "length"
@@ -13,53 +13,16 @@ ERROR: Final = "error"
 MALFORMED_CALL: Final = "malformed_tool_call"
 """The service could not read the tool call that the model wrote, and left it out."""
 
-_SPELLINGS: Final = {
-    "stop": STOP,
-    "end": STOP,
-    "end_turn": STOP,
-    "finished": STOP,
-    "stop_sequence": STOP,
-    "eos": STOP,
-    "eos_token": STOP,
-    "complete": STOP,
-    "completed": STOP,
-    "length": LENGTH,
-    "max_tokens": LENGTH,
-    "maxtokens": LENGTH,
-    "max_length": LENGTH,
-    "incomplete": LENGTH,
-    "max_output_tokens": LENGTH,
-    "model_length": LENGTH,
-    "model_context_window_exceeded": LENGTH,
-    "tool_call": TOOL_CALL,
-    "tool_calls": TOOL_CALL,
-    "tool_use": TOOL_CALL,
-    "function_call": TOOL_CALL,
-    "function_calls": TOOL_CALL,
-    "tool": TOOL_CALL,
-    "tool_execution": TOOL_CALL,
-    "content_filter": CONTENT_FILTER,
-    "content_filtered": CONTENT_FILTER,
-    "safety": CONTENT_FILTER,
-    "recitation": CONTENT_FILTER,
-    "blocklist": CONTENT_FILTER,
-    "prohibited_content": CONTENT_FILTER,
-    "guardrail_intervened": CONTENT_FILTER,
-    "refusal": CONTENT_FILTER,
-    "spii": CONTENT_FILTER,
-    "image_safety": CONTENT_FILTER,
-    "language": CONTENT_FILTER,
-    "error_toxic": CONTENT_FILTER,
-    "error_limit": LENGTH,
-    "token_limit": LENGTH,
-    "max_tokens_reached": LENGTH,
-    "max_completion_tokens": LENGTH,
-    "contentfilter": CONTENT_FILTER,
-    "contentfiltered": CONTENT_FILTER,
-    "malformed_function_call": MALFORMED_CALL,
-    "malformed_tool_call": MALFORMED_CALL,
-    "unexpected_tool_call": MALFORMED_CALL,
+_SPELLED: Final = {
+    STOP: "stop end end_turn finished stop_sequence eos eos_token complete completed",
+    LENGTH: "length max_tokens maxtokens max_length incomplete max_output_tokens model_length error_limit token_limit"
+    " max_tokens_reached max_completion_tokens model_context_window_exceeded",
+    TOOL_CALL: "tool_call tool_calls tool_use function_call function_calls tool tool_execution",
+    CONTENT_FILTER: "content_filter content_filtered contentfilter contentfiltered safety recitation blocklist spii"
+    " prohibited_content guardrail_intervened refusal image_safety language error_toxic",
+    MALFORMED_CALL: "malformed_function_call malformed_tool_call unexpected_tool_call",
 }
+_SPELLINGS: Final = {spelling: reason for reason, spelled in _SPELLED.items() for spelling in spelled.split()}
 
 
 @lru_cache(maxsize=256)
@@ -71,11 +34,7 @@ def canonical_finish_reason(text: str) -> str:
     """
     reason = text.strip()
     if reason.startswith("["):
-        try:
-            found = parse_json(reason)
-        except MalformedMessagesError:
-            found = [reason.strip("[]'\" ")]
-        reasons = cast("list[object]", found)
-        reason = str(reasons[0] or "") if reasons else ""
+        reasons = cast("list[object] | None", parse_json_or_none(reason))
+        reason = reason.strip("[]'\" ") if reasons is None else str(next(iter(reasons), None) or "")
     lowered = reason.rsplit(".", maxsplit=1)[-1].lower().replace("-", "_")
     return _SPELLINGS.get(lowered, "" if lowered in {"none", "null"} else lowered)
