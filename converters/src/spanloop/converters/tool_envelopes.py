@@ -8,7 +8,7 @@ import re
 from typing import Final, NamedTuple, cast
 
 from .chat_forms import Fields, as_fields, opened, plain, python_object
-from .messages import MalformedMessagesError, dump, parse_json
+from .messages import dump, parse_json_or_none
 
 _MESSAGE_REPR: Final = re.compile(r"""content=('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?=\s\w+=|$)""", re.DOTALL)
 _ID_IN_REPR: Final = re.compile(r"""\btool_call_id='([^']*)'""")
@@ -20,9 +20,9 @@ class Answer(NamedTuple):
     """What a tool span says that came back."""
 
     content: str
-    tool_call_id: str
+    tool_call_id: str = ""
     """Empty where the envelope names none."""
-    has_failed: bool
+    has_failed: bool = False
     """Whether the envelope says so."""
 
 
@@ -30,25 +30,18 @@ def open_answer(text: str) -> Answer:
     """The answer inside ``text``."""
     if text.startswith("content="):
         return _open_repr(text)
-    if not text.startswith("{"):
-        return Answer(text, "", has_failed=False)
-    try:
-        found = parse_json(text)
-    except MalformedMessagesError:
-        return Answer(text, "", has_failed=False)
-    if not isinstance(found, dict) or not any(key in found for key in _ENVELOPES):
-        return Answer(text, "", has_failed=False)
-    return _open_object(text, cast("Fields", found))
+    found = as_fields(parse_json_or_none(text)) if text.startswith("{") else {}
+    return _open_object(text, found) if any(key in found for key in _ENVELOPES) else Answer(text)
 
 
 def _open_object(text: str, fields: Fields) -> Answer:
     # traceloop's {"output": …, "kwargs": {"tags": …}} around what the tool gave back, itself often a LangChain message.
     held = fields.get("output") if "kwargs" in fields and "lc" not in fields else fields
     if isinstance(held, str):
-        return open_answer(held) if held.startswith("content=") else Answer(held, "", has_failed=False)
+        return open_answer(held) if held.startswith("content=") else Answer(held)
     message = opened(as_fields(held))
     if message is fields or "content" not in message:
-        return Answer(text if held is fields else dump(held), "", has_failed=False)
+        return Answer(text if held is fields else dump(held))
     content, identity = plain(message["content"]), message.get("tool_call_id")
     return Answer(
         content if isinstance(content, str) else dump(content),
@@ -61,7 +54,7 @@ def _open_repr(text: str) -> Answer:
     """``str()`` of a LangChain message: ``content='…' name='…' tool_call_id='…'``."""
     found = _MESSAGE_REPR.match(text)
     if found is None:
-        return Answer(text, "", has_failed=False)
+        return Answer(text)
     identity = _ID_IN_REPR.search(text, found.end())
     failed = _ERROR_IN_REPR.search(text, found.end()) is not None
     return Answer(str(ast.literal_eval(found.group(1))), identity.group(1) if identity else "", has_failed=failed)
@@ -71,12 +64,11 @@ def open_arguments(text: str) -> str:
     """The arguments inside ``text``, as JSON where they are an object."""
     if not text.startswith("{"):
         return text
-    try:
-        found = parse_json(text)
-    except MalformedMessagesError:
-        literal = python_object(text)
-        return dump(cast("Fields", literal)) if isinstance(literal, dict) else text
-    fields = cast("Fields", found) if isinstance(found, dict) else {}
+    found = parse_json_or_none(text)
+    if found is None:
+        literal = as_fields(python_object(text))
+        return dump(literal) if literal else text
+    fields = as_fields(found)
     if isinstance(fields.get("input_str"), str) and ("tags" in fields or "metadata" in fields or "inputs" in fields):
         inner = fields.get("inputs")
         return (

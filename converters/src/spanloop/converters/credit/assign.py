@@ -65,14 +65,12 @@ def _attributed(group: _Group, gamma: float) -> list[list[float]]:
     return found
 
 
-def _group(group: _Group, _: float) -> list[list[float]]:
-    advantages = group_advantages([attempt.reward for attempt in group])
-    return [broadcast(each, len(attempt.steps)) for each, attempt in zip(advantages, group, strict=True)]
+def _over_episodes(advantages: Callable[[Sequence[float]], list[float]]) -> CreditMethod:
+    def credit(group: _Group, _: float) -> list[list[float]]:
+        found = advantages([attempt.reward for attempt in group])
+        return [broadcast(each, len(attempt.steps)) for each, attempt in zip(found, group, strict=True)]
 
-
-def _leave_one_out(group: _Group, _: float) -> list[list[float]]:
-    advantages = leave_one_out([attempt.reward for attempt in group])
-    return [broadcast(each, len(attempt.steps)) for each, attempt in zip(advantages, group, strict=True)]
+    return credit
 
 
 def _step_groups(group: _Group, gamma: float) -> list[list[float]]:
@@ -92,8 +90,8 @@ CREDIT_METHODS: Final[Mapping[str, CreditMethod]] = {
     "broadcast": _broadcast,
     "returns": _returns,
     "attributed": _attributed,
-    "group": _group,
-    "leave-one-out": _leave_one_out,
+    "group": _over_episodes(group_advantages),
+    "leave-one-out": _over_episodes(leave_one_out),
     "step-groups": _step_groups,
 }
 

@@ -5,11 +5,11 @@ missing: of the two, the raw one counts.
 """
 
 import re
-from typing import Final, cast
+from typing import Final
 
 import polars as pl
 
-from ...chat_forms import Fields, messages
+from ...chat_forms import Fields, as_fields, as_list, messages
 from ...messages import dump
 from ...spans import SpanKind
 from ..base import Dialect, RawSpan
@@ -20,15 +20,10 @@ _KEY: Final = re.compile(r"llm\.[^.]+\.(\w+)$")
 
 def read(span: RawSpan) -> dict[str, str]:
     """The canonical columns of one raw request."""
-    told: Fields = {}
-    for key, value in span.attributes.items():
-        found = _KEY.match(key)
-        if found is not None and value:
-            told[found.group(1)] = decoded(value)
-    usage = cast("Fields", told["usage"]) if isinstance(told.get("usage"), dict) else {}
+    items = span.attributes.items()
+    told: Fields = {found[1]: decoded(value) for key, value in items if value and (found := _KEY.match(key))}
+    usage, tools = as_fields(told.get("usage")), as_list(told.get("tools"))
     said = [item for item in messages(told.get("choices"), "assistant") if item.get("parts")]
-    tools = told.get("tools")
-    listed = cast("list[object]", tools) if isinstance(tools, list) else []
     return known(
         {
             "kind": str(SpanKind.LLM),
@@ -38,7 +33,7 @@ def read(span: RawSpan) -> dict[str, str]:
             "response_id": as_text(told.get("id")),
             "input_tokens": as_text(usage.get("prompt_tokens", usage.get("input_tokens"))),
             "output_tokens": as_text(usage.get("completion_tokens", usage.get("output_tokens"))),
-            "tools": dump(listed) if listed else "",
+            "tools": dump(tools) if tools else "",
             "input_messages": dump(messages(told.get("messages"))) if told.get("messages") else "",
             "output_messages": dump(said) if said else "",
         }
