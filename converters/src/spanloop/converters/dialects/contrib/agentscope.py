@@ -81,8 +81,8 @@ def _tool(columns: dict[str, str]) -> dict[str, str]:
 def answer(text: str) -> str:
     """What a tool said, out of the repr of text blocks that AgentScope writes, at times as JSON text."""
     found = decoded(text)
-    if isinstance(found, list):
-        pieces = [as_text(item) for item in as_list(found)]
+    if listed := as_list(found):
+        pieces = [as_text(item) for item in listed]
         return "".join(map(text_of_repr, pieces)) if any("TextBlock(" in piece for piece in pieces) else text
     return text_of_repr(found) if isinstance(found, str) else text
 
