@@ -380,7 +380,6 @@ _SCHEMAS: Final = (
     "schema",
 )
 
-
 _DEFINITION_SHELLS: Final = ("function", "toolSpec", "data")
 
 

@@ -21,7 +21,6 @@ _IN_LANGUAGE: Final = failure_pattern("tool_error", "in_language")
 ERROR_TEXTS: Final = tuple(pattern for pattern in failure_patterns("tool_error") if pattern is not _IN_LANGUAGE)
 """In order of precedence. A pattern is matched at the start of the text."""
 
-
 _SHORT: Final = 400
 """Characters: a longer answer tells of other things than an error, unless it begins as one."""
 

@@ -172,7 +172,6 @@ def _lost_history(step: Step, before: Step | None) -> Problem | None:
 _RESPONSE: Final = "resp_"
 """How the ids of OpenAI's Responses API begin; its tracers may see the new items only."""
 
-
 _NOTHING: Final = "{}"
 
 

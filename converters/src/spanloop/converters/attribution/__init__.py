@@ -76,7 +76,6 @@ RULES: Final = Rules(
 )
 """In order of precedence. A rule of your own: ``RULES._replace(tool_calls=(MINE, *RULES.tool_calls))``."""
 
-
 VALUE_RULES: Final = frozenset({HALLUCINATED_ARGUMENTS.name, CORRECTED_ARGUMENTS.name})
 """Rules of arguments that have the right form and the wrong content."""
 

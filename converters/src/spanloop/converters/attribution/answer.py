@@ -28,7 +28,6 @@ _NUMBER: Final = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w])")
 _FEW_WORDS: Final = 3
 """A last message of so many ("TERMINATE", "Thank you!") ends a conversation and answers nothing."""
 
-
 _COURTEOUS: Final = re.compile(
     r"\W*(?:you(?:'re| are) (?:very |most )?welcome|no problem|my pleasure|(?:i'm |i am )?(?:glad|happy) (?:to|i could)"
     r"|thank(?:s| you)\b|take care|have an? \w+ (?:day|trip|time)|good ?bye|bye\b|talk (?:to you )?soon|safe travels)",

@@ -78,7 +78,6 @@ _CALL_AS_TEXT: Final = re.compile(
 )
 """A tool call as models write one that their parser did not take."""
 
-
 _CALL_BY_NAME: Final = re.compile(
     r"(?:^|\n)\s*Action:\s*[`'\"]?([\w.-]+)|\bto=functions\.([\w-]+)|\b(?:functions|default_api)\.([\w-]+)\("
     r"|[{,]\s*\"(?:name|tool|function|tool_name)\"\s*:\s*\"([\w.-]+)\"\s*,\s*"

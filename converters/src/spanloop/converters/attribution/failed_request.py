@@ -63,11 +63,13 @@ def _see(step: Step) -> Finding | None:
     if not span.has_failed:
         return None
     message = span.exception.message or span.status_message or span.error_type
-    text = error_text(span)
-    error_class, owner, confidence = classify(text) or (ErrorClass.MODEL_CALL_ERROR, FaultOwner.UNKNOWN, 0.5)
+    error_class, owner, confidence = classify(error_text(span)) or (
+        ErrorClass.MODEL_CALL_ERROR,
+        FaultOwner.UNKNOWN,
+        0.5,
+    )
     said = {"error.type": span.error_type, "exception.type": span.exception.type, "status": span.status_message}
-    evidence: dict[str, object] = {key: value for key, value in said.items() if value}
-    return Finding(error_class, owner, confidence, message, evidence)
+    return Finding(error_class, owner, confidence, message, {key: value for key, value in said.items() if value})
 
 
 FAILED_REQUEST: Final = ModelCallRule("failed_request", _see, needs_sign=True)

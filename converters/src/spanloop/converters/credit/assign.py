@@ -23,7 +23,6 @@ COLUMNS: Final = (
 )  # fmt: skip
 """What is read of ``transitions``."""
 
-
 _MASKING: Final = frozenset({UntrainableReason.ENVIRONMENT_FAULT, UntrainableReason.UNATTRIBUTED_FAILURE})
 
 _COSTS: Final[dict[str, float]] = {ErrorClass.WRONG_ANSWER: 0.0}

@@ -216,7 +216,6 @@ AGENTA: Final = Decorator(
     matches=attr(_AGENTA_KIND).is_not_null(),
 )
 
-
 _BASALT_KIND: Final = "basalt.span.kind"
 
 BASALT: Final = Decorator(
