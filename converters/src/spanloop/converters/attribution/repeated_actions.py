@@ -8,7 +8,8 @@ ask in many ways may be right.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
@@ -47,20 +48,9 @@ def _asks_in_vain(step: Step) -> bool:
     return all(is_asked(result.name) or _FOUND_NOTHING.search(result.content[:200]) for result in step.results)
 
 
-def _runs(steps: Sequence[Step]) -> Iterator[list[Step]]:
+def _runs(steps: Sequence[Step]) -> list[list[Step]]:
     """Consecutive steps that called the same tools and got the same answers, as long as they go."""
-    run: list[Step] = []
-    before: tuple[tuple[str, str], ...] = ()
-    for step in steps:
-        sign = _sign(step)
-        if run and sign != before:
-            yield run
-            run = []
-        before = sign
-        if sign:
-            run.append(step)
-    if run:
-        yield run
+    return [list(run) for sign, run in groupby(steps, _sign) if sign]
 
 
 def _sign(step: Step) -> tuple[tuple[str, str], ...]:
