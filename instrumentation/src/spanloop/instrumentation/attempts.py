@@ -2,7 +2,7 @@
 
 Invariant: an attempt comes from OpenTelemetry's context first (``task()``), then from its baggage (a caller that
 propagates it), then from the process (``SPANLOOP_TASK_ID``). A context is immutable and follows asyncio
-tasks; across threads it follows where the threading instrumentation is loaded.
+tasks; across threads and pools it follows, unless the user switched that off.
 """
 
 import os

@@ -13,14 +13,20 @@ from opentelemetry.util._importlib_metadata import EntryPoint
 from spanloop.instrumentation.exception_guard import guard, quiet_logs
 from spanloop.instrumentation.instrumentors import Instrumentors
 from spanloop.instrumentation.notice import silence_child_processes
+from spanloop.instrumentation.threads import NAME, carry_context_into_threads
 
 _CONFIGURATOR_ENV: Final = "OTEL_PYTHON_CONFIGURATOR"
+_SWITCHED_OFF_ENV: Final = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"
 _OURS: Final = "spanloop"
 
 
 def is_disabled() -> bool:
     """Whether the user switched OpenTelemetry off."""
     return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+
+
+def _switched_off() -> set[str]:
+    return {name.strip() for name in os.environ.get(_SWITCHED_OFF_ENV, "").split(",")}
 
 
 class SpanloopDistro(BaseDistro):  # type: ignore[misc]
@@ -38,6 +44,8 @@ class SpanloopDistro(BaseDistro):  # type: ignore[misc]
             quiet_logs()
             silence_child_processes()
             self._choose_our_configurator()
+            if NAME not in _switched_off():
+                carry_context_into_threads()
 
     @classmethod
     def _choose_our_configurator(cls) -> None:
@@ -49,7 +57,7 @@ class SpanloopDistro(BaseDistro):  # type: ignore[misc]
     @guard("an instrumentor was not switched on", None)
     def load_instrumentor(self, entry_point: EntryPoint, **kwargs: Any) -> None:
         """Switch on the instrumentor of ``entry_point``; called for every instrumentor that is installed and fits."""
-        if not is_disabled():
+        if not is_disabled() and entry_point.name != NAME:  # ours does that already
             self._instrumentors.offer(entry_point, kwargs)
 
 
