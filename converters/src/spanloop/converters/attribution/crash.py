@@ -5,7 +5,7 @@ one that was raised in no model call and in no tool call of an action: those hav
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from spanloop.semconv.enums import FaultOwner
@@ -29,14 +29,14 @@ def _see(episode: Episode) -> Iterator[LocatedFinding]:
     asked = {(result.trace_id, result.span_id) for step in episode.steps for result in step.results}
     spans = episode.spans
     within = _within_calls(spans)
-    came_from_below = _came_from_below(spans)
+    inner = {span.key for span in failed if within.get(f"{span.trace_id}/{span.parent_span_id}", "")} - asked
+    came_from_below = _came_from_below(spans, inner)
     # HoneyHive tells of a failure once more, in a span beside the one that failed.
     repeated = {(span.trace_id, span.parent_span_id, f"{span.name}_error") for span in spans if span.has_failed}
     begun = sorted(episode.steps, key=_start)
     for span in failed:
         place = (span.trace_id, span.parent_span_id, span.name)
-        is_told_of = span.key in asked or place in repeated or within.get(f"{span.trace_id}/{span.parent_span_id}", "")
-        if not is_told_of and span.key not in came_from_below:
+        if not (span.key in asked or span.key in inner or place in repeated or span.key in came_from_below):
             yield _located(span, _step_of(span, begun))
 
 
@@ -47,12 +47,12 @@ def _within_calls(spans: Sequence[Span]) -> dict[str, str]:
     return inherit(parents, {f"{span.trace_id}/{span.span_id}": is_call.get(span.kind, "") for span in spans})
 
 
-def _came_from_below(spans: Sequence[Span]) -> set[SpanKey]:
-    """Spans whose failure one below them explains.
+def _came_from_below(spans: Sequence[Span], inner: Collection[SpanKey]) -> set[SpanKey]:
+    """Spans whose failure one below them explains that is not among the ``inner`` ones, which others tell of.
 
     It is the same in words; where one says none, it is directly below, or a model call after which nothing was called.
     """
-    failed = {span.key: span for span in spans if span.has_failed}
+    failed = {span.key: span for span in spans if span.has_failed and span.key not in inner}
     found: set[SpanKey] = set()
     for key, above in nearest_above(spans, failed).items():
         if key in failed:
