@@ -10,6 +10,7 @@ from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind, JobState
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
+from spanloop.training.spec_fields import spec_fields
 
 from .dashboard_driver import click_row, open_page, table, text_of
 from .dashboard_seeding import Seeded, model_folder
@@ -64,6 +65,21 @@ def test_the_form_says_where_and_on_what_a_job_trains(with_model: DataDir) -> No
     assert job.spec.since == datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 
 
+def widget_names(app: AppTest) -> set[str]:
+    kinds = (app.number_input, app.text_input, app.selectbox, app.toggle, app.datetime_input, app.button_group)
+    return {str(widget.key) for widgets in kinds for widget in widgets}
+
+
+@pytest.mark.usefixtures("with_model")
+def test_the_form_has_every_setting_of_its_kind() -> None:
+    app = open_form()
+    for kind in JobKind:
+        app.button_group(key="kind").set_value(str(kind)).run()
+        assert not app.exception
+        settings = {field.name for field in spec_fields() if kind in field.setting.kinds}
+        assert widget_names(app) - {"jobs_view", "when"} == settings
+
+
 def test_a_form_left_as_it_is_has_the_defaults_of_a_spec(with_model: DataDir) -> None:
     app = open_form()
     app.button(key="submit").click().run()
@@ -73,7 +89,7 @@ def test_a_form_left_as_it_is_has_the_defaults_of_a_spec(with_model: DataDir) ->
 
 def test_the_form_submits_supervised_training(with_model: DataDir) -> None:
     app = open_form()
-    app.button_group(key="kind").set_value(JobKind.SFT).run()
+    app.button_group(key="kind").set_value("sft").run()
     app.number_input(key="min_reward").set_value(0.5)
     app.button(key="submit").click().run()
     (job,) = JobApi(with_model).list()
@@ -82,7 +98,7 @@ def test_the_form_submits_supervised_training(with_model: DataDir) -> None:
 
 def test_wrong_values_are_named_and_nothing_is_submitted(with_model: DataDir) -> None:
     app = open_form()
-    app.text_input(key="result_name").set_value("no spaces")
+    app.text_input(key="name").set_value("no spaces")
     app.number_input(key="learning_rate").set_value(0.0)
     app.button(key="submit").click().run()
     message = app.error[0].value.replace("\\", "")

@@ -24,6 +24,7 @@ from spanloop.training.control.process_identity import send_signal
 from spanloop.training.dataset_manifest import load_manifest
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
+from spanloop.training.run_job import SPEC_NAME
 from spanloop.training.serving_copy import serving_path
 
 from .gateway_stand_in import gateway_stand_in
@@ -123,7 +124,9 @@ def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not
     body = gateway.asked[0][1]
     assert (body["name"], body["version"], body["holder"]) == ("imitator", "v1", f"job {job.id}")
     assert JobApi(runner.data_dir).get(job.id).model_version == "imitator@v1"
-    manifest = load_manifest(ControlPaths.of(runner.data_dir).job(job.id))
+    folder = ControlPaths.of(runner.data_dir).job(job.id)
+    assert JobSpec.model_validate_json((folder / SPEC_NAME).read_bytes()) == spec
+    manifest = load_manifest(folder)
     assert manifest is not None
     assert manifest.rows.rejected == {"below_min_reward": 8}
     assert at(metrics, 3, "train/loss") < at(metrics, 1, "train/loss")

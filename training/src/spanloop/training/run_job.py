@@ -22,7 +22,7 @@ from spanloop.store import Store, connect
 from .base_model import BaseModelFacts, read_base_model
 from .checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpoint
 from .control.paths import ControlPaths
-from .dataset import export_dataset
+from .dataset import export_dataset, write_durably
 from .dataset_manifest import Manifest, load_manifest
 from .deploy import deploy
 from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress
@@ -34,6 +34,8 @@ from .verl_plugin.train_plan import TrainPlan
 from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
 
 _POLL_S: Final = 0.2
+SPEC_NAME: Final = "spec.json"
+"""File of a job's folder with the value of every setting."""
 
 
 class Attempt(NamedTuple):
@@ -59,6 +61,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     job = JobApi(data_dir).get(job_id)
     folder = ControlPaths.of(data_dir).job(job_id)
     folder.mkdir(parents=True, exist_ok=True)
+    write_durably(folder / SPEC_NAME, job.spec.model_dump_json(indent=1))
     with ServingPause(data_dir.path, job_id, _log) as pause:
         attempt = Attempt(data_dir, job, token, folder, Registry(data_dir), pause)
         version = attempt.registry.get(job.model_version) if job.model_version else _train_and_register(attempt)
