@@ -26,6 +26,7 @@ from spanloop.semconv.enums import JobKind
 from spanloop.store import connect
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
+from spanloop.training import memory_estimate
 from spanloop.training.spec_fields import spec_fields
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -78,6 +79,9 @@ def settings() -> str:
             "## A training job\n",
             JOB_SETTINGS,
             table(("setting", "type", "default", "used by", "meaning"), job_fields()),
+            "## Memory of a training job\n",
+            "`spanloop train --dry-run` prints the estimate.\n",
+            str(memory_estimate.__doc__).replace("``", "`"),
             "## The collector\n",
             "Options of `python -m spanloop.collector`: `--help` lists their spelling.\n",
             table(("setting", "default", "meaning"), dataclass_fields(CollectorSettings)),

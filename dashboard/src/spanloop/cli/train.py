@@ -2,19 +2,22 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from spanloop.runtime.command_line import command_line
 
-from .console import err, out
+from .console import err, out, print_table
 from .jobs import watch_job
 from .options import DataDirOption, data_directory
 from .spec_options import chosen_settings
 
 if TYPE_CHECKING:
+    from spanloop.datadir import DataDir
     from spanloop.training.jobs import JobSpec
+
+_GB: Final = 1e9
 
 
 def train(
@@ -31,6 +34,9 @@ def train(
     at: Annotated[datetime | None, typer.Option(help="Start at this local time instead of now.")] = None,
     cron: Annotated[str | None, typer.Option(help="Start repeatedly, by five cron fields in UTC.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Watch the job until it ends.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what the job would train on and need; queue nothing.")
+    ] = False,
 ) -> None:
     """Train a model on stored episodes, now or on a schedule.
 
@@ -50,6 +56,9 @@ def train(
 
     spec = _spec(context, job)
     directory = data_directory(data_dir)
+    if dry_run:
+        _print_preview(directory, spec)
+        return
     api = JobApi(directory)
     if at is not None or cron is not None:
         schedule = api.schedule(spec, cron=cron, at=starts_at)
@@ -79,3 +88,27 @@ def _spec(context: typer.Context, job: str) -> "JobSpec":
     if job and "base" in options:
         raise typer.BadParameter("name the model once: as the argument, or with --base")
     return build_spec(({"base": job} if job else {}) | options, where="spanloop train")
+
+
+def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
+    from spanloop.training.preview import preview
+
+    result = preview(directory, spec)
+    memory = result.memory
+    parts = ", ".join(
+        f"{name.replace('_', ' ')} {size_bytes / _GB:.2f}" for name, size_bytes in memory._asdict().items()
+    )
+    unit = "rows" if spec.kind == "sft" else "groups"
+    groups = [] if spec.kind == "sft" else [("groups", str(result.groups))]
+    tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses, {result.prompt_tokens:,} in prompts"
+    print_table(
+        ("", f"{spec.kind} from {result.base}"),
+        [
+            ("rows", str(result.rows)),
+            ("episodes", str(result.episodes)),
+            *groups,
+            ("tokens", tokens),
+            ("steps", f"{result.steps:,} of {result.batch_size:,} {unit}: {result.passes:.2f} passes over the data"),
+            ("memory", f"about {memory.total / _GB:.2f} GB: {parts}"),
+        ],
+    )

@@ -50,23 +50,14 @@ def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id:
         JobError: No row can be trained on; the message has the counts by reason.
         StoreError: ClickHouse is unreachable.
     """
-    since = spec.since_utc or _EPOCH
-    frame = store.query(
-        QUERY,
-        task_ids=list(spec.task_ids),
-        task_prefix=spec.task_prefix,
-        since=since,
-        policy_version=spec.policy_version,
-        max_episodes=spec.max_episodes,
-    )
-    selection = select_rows(frame, rules_for(spec, base))
+    selection = select_dataset(store, spec, base)
     _require_rows(selection, spec, job_id)
     data_path = folder / DATA_NAME
     selection.rows.select(COLUMNS).write_parquet(data_path)
     parameters: dict[str, JsonValue] = {
         "task_ids": list(spec.task_ids),
         "task_prefix": spec.task_prefix,
-        "since": since.isoformat(),
+        "since": (spec.since_utc or _EPOCH).isoformat(),
         "policy_version": spec.policy_version,
         "max_episodes": spec.max_episodes,
     }
@@ -74,6 +65,23 @@ def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id:
     pin(store, [(episode.episode_id, episode.revision) for episode in manifest.pinned])
     write_durably(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
     return manifest
+
+
+def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts) -> Selection:
+    """Return the rows that ``spec`` selects now; writes nothing.
+
+    Raises:
+        StoreError: ClickHouse is unreachable.
+    """
+    frame = store.query(
+        QUERY,
+        task_ids=list(spec.task_ids),
+        task_prefix=spec.task_prefix,
+        since=spec.since_utc or _EPOCH,
+        policy_version=spec.policy_version,
+        max_episodes=spec.max_episodes,
+    )
+    return select_rows(frame, rules_for(spec, base))
 
 
 def rules_for(spec: JobSpec, base: BaseModelFacts) -> Rules:

@@ -21,6 +21,11 @@ VERSION_PATTERN: Final = r"v[1-9][0-9]{0,8}"
 REFERENCE_PATTERN: Final = rf"{NAME_PATTERN}(@{VERSION_PATTERN})?"
 
 
+MICRO_BATCH_TOKENS: Final = 2048
+"""The activations of a micro-batch are a job's peak of memory: about 1.3 MB a token for a model of 135M parameters, and
+7 GB for the whole job (measured); the memory of a small machine."""
+
+
 class Panel(StrEnum):
     """Headings under which the command line's help, the form and the reference page list the settings."""
 
@@ -99,6 +104,10 @@ class JobSpec(BaseModel):
 
     max_response_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer response (tool results included) are left out, and counted."""
+
+    micro_batch_tokens: Annotated[int, _OPTIMISATION] = Field(default=MICRO_BATCH_TOKENS, ge=1, le=16_777_216)
+    """Tokens in one forward and backward pass; fewer need less memory and more time, and the result stays the same. A
+    longer row is a pass of its own, so lower the limits of rows too."""
 
     seed: Annotated[int, _OPTIMISATION] = Field(default=0, ge=0, le=2**31 - 1)
     """Seed of shuffling and of every sampler in the job."""
