@@ -100,7 +100,8 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
     )
     unit = "rows" if spec.kind == "sft" else "groups"
     groups = [] if spec.kind == "sft" else [("groups", str(result.groups))]
-    tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses, {result.prompt_tokens:,} in prompts"
+    tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
+    tokens += f", {result.prompt_tokens:,} in prompts"
     print_table(
         ("", f"{spec.kind} from {result.base}"),
         [

@@ -20,7 +20,7 @@ from spanloop.store.pinned_revisions import pin
 from .base_model import BaseModelFacts
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
 from .dataset_selection import Rejection, Rules, Selection, select_rows
-from .job_spec import JobSpec
+from .job_spec import JobSpec, Outcomes
 
 QUERY: Final = "training_trajectories"
 COLUMNS: Final = (
@@ -94,6 +94,7 @@ def rules_for(spec: JobSpec, base: BaseModelFacts) -> Rules:
         vocabulary_size=base.vocabulary_size,
         group_size=spec.group_size,
         min_reward=spec.min_reward,
+        only_successful=spec.kind is JobKind.SFT and spec.outcomes is Outcomes.SUCCESSFUL,
     )
 
 
@@ -147,6 +148,9 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
     reasons = set(selection.row_tally.rejected)
     if selection.row_tally.total == 0:
         what, step = "no episode matches its filters", "Run the app and spanloop convert first, or widen the filters."
+    elif Rejection.NOT_SUCCESSFUL in reasons:
+        what = "no episode with usable rows was successful"
+        step = "Send a reward for each episode, or take failed and unscored episodes too: --outcomes all."
     elif Rejection.REWARD_CONSTANT in reasons:
         what = "the reward never varies within a group, so there is nothing to prefer"
         step = "Collect more episodes of each task, or a reward that tells good from bad."

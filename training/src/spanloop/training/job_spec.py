@@ -7,6 +7,7 @@ again when it runs.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -70,6 +71,37 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
+class Outcomes(StrEnum):
+    """The episodes that sft imitates, by their outcome."""
+
+    SUCCESSFUL = "successful"
+    """Whose outcome is ``success``: the rewards of the episode say so."""
+    ALL = "all"
+    """Failed episodes and those without a reward too."""
+
+
+class LossAggregation(StrEnum):
+    """How the losses of tokens become one number; verl's names of its ``loss_agg_mode``."""
+
+    TOKEN_MEAN = "token-mean"  # noqa: S105 - verl's name
+    """Each token counts the same, so long rows decide (DAPO, Yu et al. 2025)."""
+    SEQ_MEAN_TOKEN_SUM = "seq-mean-token-sum"  # noqa: S105
+    """The sum of each row, then the mean over rows."""
+    SEQ_MEAN_TOKEN_MEAN = "seq-mean-token-mean"  # noqa: S105
+    """Each row counts the same, so a token of a long row counts less (GRPO, Shao et al. 2024)."""
+    SEQ_MEAN_TOKEN_SUM_NORM = "seq-mean-token-sum-norm"  # noqa: S105
+    """The sum of each row divided by one constant, then the mean over rows (Dr. GRPO, Liu et al. 2025)."""
+
+
+LEARNING_RATES: Final[Mapping[JobKind, float]] = {JobKind.SFT: 1e-5, JobKind.GRPO: 1e-6}
+"""sft: between InstructGPT (Ouyang et al. 2022, appendix C.1: 9.65e-6 and 5.03e-6), Tulu 3 (Lambert et al. 2024: 5e-6 for
+8B) and TRL's default of 2e-5; grpo: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
+
+
+def _learning_rate(data: dict[str, Any]) -> float:
+    return LEARNING_RATES.get(data.get("kind", JobKind.GRPO), LEARNING_RATES[JobKind.GRPO])
+
+
 class JobSpec(BaseModel):
     """One training job: the base model, the episodes and the hyperparameters."""
 
@@ -84,7 +116,9 @@ class JobSpec(BaseModel):
     name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$"), _MODEL] = ""
     """Model name to register the result under, as its next version; empty means the base's name."""
 
-    learning_rate: Annotated[float, _OPTIMISATION_BASIC] = Field(default=1e-6, gt=0, le=1, allow_inf_nan=False)
+    learning_rate: Annotated[float, _OPTIMISATION_BASIC] = Field(
+        default_factory=_learning_rate, gt=0, le=1, allow_inf_nan=False
+    )
     """Peak learning rate of AdamW."""
 
     steps: Annotated[int, _OPTIMISATION_BASIC] = Field(default=10, ge=1, le=1_000_000)
@@ -104,6 +138,12 @@ class JobSpec(BaseModel):
 
     max_response_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer response (tool results included) are left out, and counted."""
+
+    loss_aggregation: Annotated[LossAggregation, _OPTIMISATION_GRPO] = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
+    """How the losses of a batch's tokens become one number, by verl's names. The default divides the sum of each row by
+    the longest response of the job and takes the mean over rows: neither the length of a row nor that of its
+    neighbours changes the weight of a token (Dr. GRPO, Liu et al. 2025, section 3.2). With ``token-mean`` long rows
+    shrink the weight of all others; with ``seq-mean-token-mean`` a token of a long row weighs less."""
 
     micro_batch_tokens: Annotated[int, _OPTIMISATION] = Field(default=MICRO_BATCH_TOKENS, ge=1, le=16_777_216)
     """Tokens in one forward and backward pass; fewer need less memory and more time, and the result stays the same. A
@@ -144,7 +184,10 @@ class JobSpec(BaseModel):
     """At most this many episodes, the newest first."""
 
     min_reward: Annotated[float | None, _EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
-    """sft: only episodes with at least this reward; None takes all, including those without a reward."""
+    """Only episodes with at least this reward, besides what ``outcomes`` asks for; without it no reward is needed."""
+
+    outcomes: Annotated[Outcomes, _EPISODES_SFT] = Outcomes.SUCCESSFUL
+    """Imitate only episodes whose outcome is ``success``, or all: failed ones and those without a reward too."""
 
     max_attempts: Annotated[int, _RUN] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not

@@ -39,6 +39,7 @@ def make_plan(
         batch_size=batch_size(units, spec.batch_groups),
         epochs=spec.epochs,
         learning_rate=spec.learning_rate,
+        loss_aggregation=spec.loss_aggregation,
         temperature=manifest.temperature or DEFAULT_TEMPERATURE,
         seed=spec.seed,
         max_prompt_tokens=manifest.longest_prompt_tokens,

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import Device
+from spanloop.training.job_spec import Device, LossAggregation
 from spanloop.training.sampling import DEFAULT_TEMPERATURE
 
 
@@ -39,6 +39,8 @@ class TrainPlan(BaseModel):
     epochs: int = Field(ge=1, default=1)
     """Passes over each batch; GRPO only."""
     learning_rate: float = Field(gt=0)
+    loss_aggregation: LossAggregation = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
+    """GRPO only."""
     temperature: float = Field(gt=0, default=DEFAULT_TEMPERATURE)
     """Temperature at which the rows were sampled; GRPO only."""
     seed: int = 0
