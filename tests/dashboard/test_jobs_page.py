@@ -8,12 +8,13 @@ from streamlit.testing.v1 import AppTest
 
 from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind, JobState
+from spanloop.store import Store
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
 from spanloop.training.spec_fields import spec_fields
 
 from .dashboard_driver import click_row, open_page, table, text_of
-from .dashboard_seeding import Seeded, model_folder
+from .dashboard_seeding import Seeded, model_folder, seed_metrics
 
 
 @pytest.fixture
@@ -155,6 +156,16 @@ def test_the_list_opens_a_job_with_its_log(seeded: Seeded, seeded_environment: D
     click_row(app, "jobs", 0)
     assert app.query_params["job"] == newest.id
     assert "step 30 critic/rewards/mean 1.000" in text_of(app)
+
+
+def test_a_job_s_page_draws_its_curves(seeded: Seeded, seeded_store: Store, seeded_environment: DataDir) -> None:
+    assert seeded.episodes
+    newest = JobApi(seeded_environment).list()[0]
+    seed_metrics(seeded_store, newest.id, steps=3)
+    text = text_of(open_page("jobs", job=newest.id))
+    for title in ("batch reward", "entropy (nats)", "KL to the sampler (nats)", "gradient norm"):
+        assert f"**{title}**" in text
+    assert "clipped fraction" not in text
 
 
 def test_a_job_is_cancelled_and_run_again(seeded: Seeded, seeded_environment: DataDir) -> None:

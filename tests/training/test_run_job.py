@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import shutil
 import signal
@@ -31,6 +32,7 @@ from .gateway_stand_in import gateway_stand_in
 from .training_running import Runner, other_trainer, ray_cluster
 from .training_seeding import seed_groups
 
+VOCABULARY = 400
 LOGPROB_TOLERANCE = 0.02 if computes_bfloat16() else 1e-3
 """Of the ratio between the engine's probability of a token and that of a float32 forward pass; float32 itself gives
 1e-6."""
@@ -93,6 +95,14 @@ def test_grpo_trains_stored_groups(runner: Runner, store: Store, tiny_model: Pat
     assert 0 < at(metrics, 1, "rollout_corr/logprob_abs_diff_mean") < LOGPROB_TOLERANCE
     assert at(metrics, 1, "critic/advantages/max") == pytest.approx(0.5)
     assert at(metrics, 1, "critic/advantages/min") == pytest.approx(-0.5)
+    assert 0 < at(metrics, 1, "actor/entropy") < math.log(VOCABULARY) + 0.01
+    assert at(metrics, 1, "batch_reward") > 0
+    assert abs(at(metrics, 1, "rollout_corr/k3_kl")) < at(metrics, 3, "rollout_corr/k3_kl")
+    assert at(metrics, 1, "rollout_corr/rollout_is_eff_sample_size") == pytest.approx(1, abs=LOGPROB_TOLERANCE)
+    assert at(metrics, 1, "rollout_corr/rollout_is_ratio_fraction_high") == 0
+    assert at(metrics, 1, "actor/grad_norm") > 0
+    assert at(metrics, 1, "rows/age_versions/max") == 0
+    assert at(metrics, 1, "rows/age_days/mean") > 0
     assert not list(ControlPaths.of(runner.data_dir).job(job.id).glob("checkpoints"))
 
 
@@ -280,6 +290,7 @@ def test_a_ray_that_is_not_ours_is_used_and_survives(
         job, status, log = runner.run(grpo(ray_address=address), tmp_path / "log.txt")
         assert status == 0, log
         assert_trained(runner, store, job.id, loss="actor/pg_loss")
+        assert "verl computes on cpu" in log
         with other_trainer(address):
             _, status, log = runner.run(grpo(ray_address=address), tmp_path / "second.txt")
             assert status == 1

@@ -21,6 +21,7 @@ from .base_model import BaseModelFacts
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
 from .dataset_selection import Rejection, Rules, Selection, select_rows
 from .job_spec import JobSpec, Outcomes
+from .row_age import AGE_COLUMNS, with_ages
 
 QUERY: Final = "training_trajectories"
 COLUMNS: Final = (
@@ -36,6 +37,7 @@ COLUMNS: Final = (
     "loss_mask",
     "logprobs",
     "reward",
+    *AGE_COLUMNS,
 )
 """Columns of the data file. ``session`` numbers the episodes of a group, ``row_number`` the rows of an episode."""
 
@@ -81,7 +83,7 @@ def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts) -> Selecti
         policy_version=spec.policy_version,
         max_episodes=spec.max_episodes,
     )
-    return select_rows(frame, rules_for(spec, base))
+    return select_rows(with_ages(frame, base.lineage, datetime.now(UTC)), rules_for(spec, base))
 
 
 def rules_for(spec: JobSpec, base: BaseModelFacts) -> Rules:

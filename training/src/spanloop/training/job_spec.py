@@ -66,7 +66,7 @@ class Device(StrEnum):
     """The device that a job computes on."""
 
     AUTO = "auto"
-    """The GPU if there is one, else the CPU."""
+    """The GPU if the host that trains has one, else the CPU."""
     CPU = "cpu"
     CUDA = "cuda"
 
@@ -94,8 +94,8 @@ class LossAggregation(StrEnum):
 
 
 LEARNING_RATES: Final[Mapping[JobKind, float]] = {JobKind.SFT: 1e-5, JobKind.GRPO: 1e-6}
-"""sft: between InstructGPT (Ouyang et al. 2022, appendix C.1: 9.65e-6 and 5.03e-6), Tulu 3 (Lambert et al. 2024: 5e-6 for
-8B) and TRL's default of 2e-5; grpo: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
+"""sft: between InstructGPT (Ouyang et al. 2022, appendix C.1: 9.65e-6 and 5.03e-6), Tulu 3 (Lambert et al. 2024: 5e-6
+for 8B) and TRL's default of 2e-5; grpo: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
 
 
 def _learning_rate(data: dict[str, Any]) -> float:
@@ -153,7 +153,7 @@ class JobSpec(BaseModel):
     """Seed of shuffling and of every sampler in the job."""
 
     device: Annotated[Device, _RUN] = Device.AUTO
-    """The device that the job computes on."""
+    """The device that the job computes on; ``auto`` is a GPU if the host that trains has one, also on a Ray cluster."""
 
     ray_address: Annotated[str, _RUN] = ""
     """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines mount the data directory at the

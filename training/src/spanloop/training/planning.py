@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-from spanloop.cpu_features import computes_bfloat16
 from spanloop.semconv.enums import JobKind
 
 from .base_model import BaseModelFacts
@@ -44,7 +43,6 @@ def make_plan(
         seed=spec.seed,
         max_prompt_tokens=manifest.longest_prompt_tokens,
         max_response_tokens=manifest.longest_response_tokens,
-        bfloat16=computes_bfloat16(),
         micro_batch_tokens=micro_batch_tokens(spec, manifest.longest_row_tokens),
         save_every_steps=save_interval(spec.steps),
         ray_address=spec.ray_address,

@@ -19,6 +19,7 @@ from .job_spec import Device, JobSpec
 from .memory_estimate import MemoryEstimate, estimate_memory, read_shape
 from .planning import batch_size, micro_batch_tokens
 from .registry import Registry
+from .row_age import lineage
 
 
 class Preview(NamedTuple):
@@ -51,8 +52,10 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         JobError: The base model does not exist or cannot be trained.
         StoreError: ClickHouse is unreachable.
     """
-    version = Registry(data_dir).get(spec.base)
+    registry = Registry(data_dir)
+    version = registry.get(spec.base)
     base = read_base_model(version.reference, version.path)
+    base = base._replace(lineage=lineage(registry, version.reference))
     with connect(data_dir) as store:
         selection = select_dataset(store, spec, base)
     rows = selection.rows

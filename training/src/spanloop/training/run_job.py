@@ -29,6 +29,7 @@ from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress
 from .metrics import MetricsTail, MetricsWriter, logged_steps
 from .planning import make_plan
 from .registry import ModelVersion, Registry
+from .row_age import lineage
 from .serving_pause import ServingPause
 from .verl_plugin.train_plan import TrainPlan
 from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
@@ -130,6 +131,7 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
         )
     version = attempt.registry.get(manifest.base if manifest else job.spec.base)
     base = read_base_model(version.reference, version.path)
+    base = base._replace(lineage=lineage(attempt.registry, version.reference))
     if manifest is None:
         _log(f"exporting the dataset for {base.reference}")
         manifest = export_dataset(store, job.spec, base, job_id=job.id, folder=attempt.folder)

@@ -48,8 +48,9 @@ class TrainPlan(BaseModel):
     max_response_tokens: int = Field(ge=1)
     micro_batch_tokens: int = Field(ge=1)
     """Tokens computed in one forward pass (shared ones once); at least the longest row."""
-    bfloat16: bool = False
-    """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does."""
+    bfloat16: bool | None = None
+    """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does. None: where the CPU of the
+    host that trains has instructions for it; the subprocess resolves it."""
     save_every_steps: int = Field(ge=1)
     ray_address: str = ""
     """An existing Ray cluster; empty starts one for this job alone."""
@@ -58,4 +59,4 @@ class TrainPlan(BaseModel):
     threads: int = Field(ge=1)
     """OpenMP threads of the process that trains."""
     device: Device = Device.AUTO
-    """The requested device; the subprocess resolves ``auto``."""
+    """The requested device; the subprocess resolves ``auto`` on the host that trains."""
