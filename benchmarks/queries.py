@@ -182,7 +182,7 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
         ),
         Case("dashboard_metric_jobs", {"max_rows": 50}, is_list=True),
         Case("dashboard_metric_names", {"job_ids": ["job-0"]}),
-        Case("dashboard_metrics", {"job_ids": ["job-0"], "names": ["critic/rewards/mean"]}),
+        Case("dashboard_metrics", {"job_ids": ["job-0"], "names": ["batch_reward"]}),
         Case("training_metrics", {"job_id": "job-0"}),
         Case("dead_letter_list", {"reason": "", "with_replayed": 0, "limit": 50}, is_list=True),
         Case("dead_letter_show", {"prefix": facts["letter"]}),

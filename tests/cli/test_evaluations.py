@@ -126,8 +126,8 @@ def test_what_is_left_out_is_said(models: DataDir) -> None:
 def test_train_asks_for_what_its_options_say(models: DataDir) -> None:
     queued, _ = run(
         models, "train", "m", "--group-size", "16", "--epochs", "2", "--max-prompt-tokens", "600",
-        "--max-response-tokens", "300", "--seed", "7", "--task-prefix", "train-", "--task-id", "train-1",
-        "--task-id", "train-2", "--pause-serving",
+        "--max-response-tokens", "300", "--seed", "7", "--task-prefix", "train-", "--task-ids", "train-1",
+        "--task-ids", "train-2", "--pause-serving",
     )  # fmt: skip
     spec = JobApi(models).get(queued.strip()).spec
     assert (spec.group_size, spec.epochs, spec.max_prompt_tokens, spec.max_response_tokens) == (16, 2, 600, 300)

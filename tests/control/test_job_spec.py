@@ -63,6 +63,19 @@ def test_settings_of_grpo_are_refused_for_sft() -> None:
     assert JobSpec(kind=JobKind.SFT, base="tiny@v1", min_reward=0.5).min_reward == 0.5
 
 
+def test_each_kind_has_a_learning_rate_of_its_own() -> None:
+    rates = {kind: JobSpec(kind=kind, base="tiny").learning_rate for kind in JobKind}
+    assert rates == {JobKind.SFT: 1e-5, JobKind.GRPO: 1e-6}
+    assert JobSpec(kind=JobKind.SFT, base="tiny", learning_rate=1e-3).learning_rate == 1e-3
+
+
+def test_sft_imitates_successful_episodes_unless_told_otherwise() -> None:
+    assert JobSpec(kind=JobKind.SFT, base="tiny").outcomes == "successful"
+    assert JobSpec.model_validate({"kind": "sft", "base": "tiny", "outcomes": "all"}).outcomes == "all"
+    with pytest.raises(ValidationError, match="outcomes: a sft setting"):
+        JobSpec.model_validate({"kind": "grpo", "base": "tiny", "outcomes": "all"})
+
+
 def test_the_result_takes_the_bases_name_unless_it_has_one() -> None:
     assert JobSpec(kind=JobKind.GRPO, base="tiny@v3").result_name == "tiny"
     assert JobSpec(kind=JobKind.GRPO, base="tiny@v3", name="better").result_name == "better"

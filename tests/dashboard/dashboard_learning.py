@@ -123,7 +123,7 @@ def _write_manifest(data_dir: DataDir, store: Store, job_id: str, spec: JobSpec)
 
 
 def _metrics(store: Store, job_id: str, kind: JobKind) -> None:
-    name = "critic/rewards/mean" if kind is JobKind.GRPO else "train/loss"
+    name = "batch_reward" if kind is JobKind.GRPO else "train/loss"
     sign = 1 if kind is JobKind.GRPO else -1
     rows = [
         {"job_id": job_id, "step": step, "name": name, "value": 0.5 + sign * 0.4 * (1 - 0.9**step)}

@@ -83,7 +83,8 @@ def seed_metrics(store: Store, job_id: str, *, steps: int = 30, learns: bool = T
         wobble = ((step * 7919) % 13 - 6) / 100
         gain = 1 - 0.93**step if learns else 0.1
         values = {
-            "critic/rewards/mean": -0.3 + 1.1 * gain + wobble,
+            "rollout_corr/k3_kl": 0.01 * gain,
+            "batch_reward": -0.3 + 1.1 * gain + wobble,
             "critic/score/mean": -0.3 + 1.1 * gain + wobble,
             "actor/pg_loss": 0.08 * 0.95**step + wobble / 10,
             "actor/entropy": 1.4 * 0.97**step,

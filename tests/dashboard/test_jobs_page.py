@@ -8,11 +8,13 @@ from streamlit.testing.v1 import AppTest
 
 from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind, JobState
+from spanloop.store import Store
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
+from spanloop.training.spec_fields import spec_fields
 
 from .dashboard_driver import click_row, open_page, table, text_of
-from .dashboard_seeding import Seeded, model_folder
+from .dashboard_seeding import Seeded, model_folder, seed_metrics
 
 
 @pytest.fixture
@@ -64,6 +66,21 @@ def test_the_form_says_where_and_on_what_a_job_trains(with_model: DataDir) -> No
     assert job.spec.since == datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 
 
+def widget_names(app: AppTest) -> set[str]:
+    kinds = (app.number_input, app.text_input, app.selectbox, app.toggle, app.datetime_input, app.button_group)
+    return {str(widget.key) for widgets in kinds for widget in widgets}
+
+
+@pytest.mark.usefixtures("with_model")
+def test_the_form_has_every_setting_of_its_kind() -> None:
+    app = open_form()
+    for kind in JobKind:
+        app.button_group(key="kind").set_value(str(kind)).run()
+        assert not app.exception
+        settings = {field.name for field in spec_fields() if kind in field.setting.kinds}
+        assert widget_names(app) - {"jobs_view", "when"} == settings
+
+
 def test_a_form_left_as_it_is_has_the_defaults_of_a_spec(with_model: DataDir) -> None:
     app = open_form()
     app.button(key="submit").click().run()
@@ -73,7 +90,7 @@ def test_a_form_left_as_it_is_has_the_defaults_of_a_spec(with_model: DataDir) ->
 
 def test_the_form_submits_supervised_training(with_model: DataDir) -> None:
     app = open_form()
-    app.button_group(key="kind").set_value(JobKind.SFT).run()
+    app.button_group(key="kind").set_value("sft").run()
     app.number_input(key="min_reward").set_value(0.5)
     app.button(key="submit").click().run()
     (job,) = JobApi(with_model).list()
@@ -82,7 +99,7 @@ def test_the_form_submits_supervised_training(with_model: DataDir) -> None:
 
 def test_wrong_values_are_named_and_nothing_is_submitted(with_model: DataDir) -> None:
     app = open_form()
-    app.text_input(key="result_name").set_value("no spaces")
+    app.text_input(key="name").set_value("no spaces")
     app.number_input(key="learning_rate").set_value(0.0)
     app.button(key="submit").click().run()
     message = app.error[0].value.replace("\\", "")
@@ -139,6 +156,16 @@ def test_the_list_opens_a_job_with_its_log(seeded: Seeded, seeded_environment: D
     click_row(app, "jobs", 0)
     assert app.query_params["job"] == newest.id
     assert "step 30 critic/rewards/mean 1.000" in text_of(app)
+
+
+def test_a_job_s_page_draws_its_curves(seeded: Seeded, seeded_store: Store, seeded_environment: DataDir) -> None:
+    assert seeded.episodes
+    newest = JobApi(seeded_environment).list()[0]
+    seed_metrics(seeded_store, newest.id, steps=3)
+    text = text_of(open_page("jobs", job=newest.id))
+    for title in ("batch reward", "entropy (nats)", "KL to the sampler (nats)", "gradient norm"):
+        assert f"**{title}**" in text
+    assert "clipped fraction" not in text
 
 
 def test_a_job_is_cancelled_and_run_again(seeded: Seeded, seeded_environment: DataDir) -> None:

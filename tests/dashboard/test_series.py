@@ -12,9 +12,9 @@ MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_verls_reward_comes_first_and_the_losses_in_order() -> None:
-    names = ["actor/grad_norm", "actor/pg_loss", "critic/score/mean", "critic/rewards/mean", "perf/mfu"]
+    names = ["actor/grad_norm", "actor/pg_loss", "critic/score/mean", "batch_reward", "perf/mfu"]
     chosen = choose_metrics(names)
-    assert chosen.reward == "critic/rewards/mean"
+    assert chosen.reward == "batch_reward"
     assert chosen.others == ("actor/pg_loss", "actor/grad_norm")
 
 

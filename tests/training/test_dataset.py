@@ -12,11 +12,12 @@ from spanloop.store.client import Connection
 from spanloop.training.base_model import BaseModelFacts, read_base_model
 from spanloop.training.dataset import COLUMNS, export_dataset
 from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, load_manifest
-from spanloop.training.job_spec import JobSpec
+from spanloop.training.job_spec import JobSpec, Outcomes
 
 from .training_seeding import REVISION, STARTED_AT, episode_row, insert, seed_groups, trajectory, transition_row
 
 GRPO = JobSpec(kind=JobKind.GRPO, base="tiny")
+SFT = JobSpec(kind=JobKind.SFT, base="tiny")
 
 
 @pytest.fixture
@@ -40,6 +41,26 @@ def test_an_export_is_pinned_and_counted(
     assert tuple(data.columns) == COLUMNS
     assert data.height == 24
     assert load_manifest(tmp_path) == manifest
+
+
+def test_sft_takes_the_outcome_of_an_episode_from_the_store(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model, groups=1)
+    successful = export_dataset(store, SFT, base, job_id="j", folder=tmp_path)
+    assert successful.rows.rejected == {"not_successful": 2}
+    everything = export_dataset(
+        store, SFT.model_copy(update={"outcomes": Outcomes.ALL}), base, job_id="j", folder=tmp_path
+    )
+    assert everything.rows.rejected == {}
+    insert(store, "episodes", [episode_row("unscored", "u", 0, None)])
+    insert(
+        store, "trajectories",
+        [trajectory(tiny_model, random.Random(0), episode="unscored", group="u", row_number=0, prompt=[5, 6])],
+    )  # fmt: skip
+    with pytest.raises(JobError, match="no episode with usable rows was successful") as caught:
+        export_dataset(store, SFT.model_copy(update={"task_ids": ("u",)}), base, job_id="j", folder=tmp_path)
+    assert "--outcomes all" in caught.value.next_step
 
 
 @pytest.mark.parametrize(
@@ -70,7 +91,7 @@ def test_grpo_takes_the_sampling_of_a_row_s_steps_from_the_store(
     else:
         manifest = export_dataset(store, only_varied, base, job_id="j", folder=tmp_path)
         assert (manifest.temperature, manifest.rows.rejected) == (temperature, refused)
-    imitation = only_varied.model_copy(update={"kind": JobKind.SFT})
+    imitation = only_varied.model_copy(update={"kind": JobKind.SFT, "outcomes": Outcomes.ALL})
     manifest = export_dataset(store, imitation, base, job_id="k", folder=tmp_path)
     assert (manifest.temperature, manifest.rows.accepted) == (None, 6)
 

@@ -134,6 +134,18 @@ def test_each_broken_row_is_rejected_for_its_own_reason(changes: dict[str, Any],
     assert selection.episode_tally == Tally(2, {str(reason): 1})
 
 
+def test_sft_takes_only_successful_episodes_unless_told_otherwise() -> None:
+    rows = [row("good"), row("bad", reward=0.0), row("unscored", reward=None)]
+    outcomes = pl.Series("outcome", ["success", "failure", "unknown"])
+    frame = pl.DataFrame(rows, schema=SCHEMA, orient="row").with_columns(outcomes)
+    chosen = select_rows(frame, rules(JobKind.SFT, only_successful=True))
+    assert chosen.rows["episode_id"].to_list() == ["good"]
+    assert chosen.row_tally == Tally(1, {Rejection.NOT_SUCCESSFUL: 2})
+    assert select_rows(frame, rules(JobKind.SFT)).row_tally == Tally(3, {})
+    both = select_rows(frame, rules(JobKind.SFT, only_successful=True, min_reward=0.5))
+    assert both.row_tally == Tally(1, {Rejection.BELOW_MIN_REWARD: 1, Rejection.NO_REWARD: 1})
+
+
 def test_groups_that_give_no_advantage_are_counted() -> None:
     rows = [
         *pair(),

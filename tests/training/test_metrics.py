@@ -1,10 +1,19 @@
+import json
 import math
 from pathlib import Path
 
 import polars as pl
 
 from spanloop.store import Store
-from spanloop.training.metrics import MetricsTail, MetricsWriter, StepMetrics, logged_steps, metrics_path, parse_line
+from spanloop.training.metrics import (
+    BATCH_REWARD,
+    MetricsTail,
+    MetricsWriter,
+    StepMetrics,
+    logged_steps,
+    metrics_path,
+    parse_line,
+)
 
 
 def test_only_complete_lines_are_read_and_each_once(tmp_path: Path) -> None:
@@ -43,3 +52,9 @@ def test_sending_a_step_twice_keeps_one_value(store: Store) -> None:
     found = store.query("training_metrics", job_id="job-1")
     assert found.filter(pl.col("step") == 1).rows() == [(1, "actor/loss", 0.25), (1, "actor/lr", 1e-6)]
     assert found.filter(pl.col("step") == 2)["value"].is_nan().all()
+
+
+def test_the_reward_of_a_job_is_named_as_that_of_its_batches() -> None:
+    data = {"critic/rewards/mean": 0.5, "actor/entropy_loss": 1.0, "actor/entropy": 2.0, "note": "text"}
+    line = json.dumps({"step": 3, "data": data}).encode()
+    assert parse_line(line) == StepMetrics(3, {BATCH_REWARD: 0.5, "actor/entropy": 2.0})

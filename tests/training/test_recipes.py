@@ -2,13 +2,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
+from verl.trainer.ppo.core_algos import agg_loss
 
 from spanloop.cpu_features import computes_bfloat16
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import Device
+from spanloop.training.job_spec import Device, LossAggregation
 from spanloop.training.planning import batch_size, save_interval
 from spanloop.training.recipes.common import quoted
 from spanloop.training.recipes.grpo import SINGLE_UPDATE_LOSS, grpo_overrides
@@ -45,6 +47,37 @@ def test_what_the_plan_says_reaches_verl(kind: JobKind) -> None:
 def test_grpo_recomputes_at_the_temperature_of_the_rows() -> None:
     told = parsed(grpo_overrides(plan(JobKind.GRPO, temperature=0.7)))
     assert told["actor_rollout_ref.rollout.temperature"] == 0.7
+
+
+@pytest.mark.parametrize("aggregation", list(LossAggregation))
+def test_a_loss_is_aggregated_as_the_setting_says(aggregation: LossAggregation) -> None:
+    told = parsed(grpo_overrides(plan(JobKind.GRPO, loss_aggregation=aggregation)))
+    assert told["actor_rollout_ref.actor.loss_agg_mode"] == aggregation.value
+    assert told["actor_rollout_ref.actor.loss_scale_factor"] == 20
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "expected"),
+    [
+        (LossAggregation.TOKEN_MEAN, (1 * 2 + 3 * 6) / 8),
+        (LossAggregation.SEQ_MEAN_TOKEN_SUM, (1 * 2 + 3 * 6) / 2),
+        (LossAggregation.SEQ_MEAN_TOKEN_MEAN, (1 + 3) / 2),
+        (LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM, (1 * 2 + 3 * 6) / 2 / 20),
+    ],
+)
+def test_verl_has_each_aggregation_and_micro_batches_do_not_change_it(
+    aggregation: LossAggregation, expected: float
+) -> None:
+    """A row of two tokens with loss 1 and one of six with loss 3, in one micro-batch or in two."""
+    rows = [(torch.full((1, 6), 1.0), torch.tensor([[1, 1, 0, 0, 0, 0]])), (torch.full((1, 6), 3.0), torch.ones(1, 6))]
+    together = torch.cat([loss for loss, _ in rows]), torch.cat([mask for _, mask in rows])
+
+    def aggregate(loss: torch.Tensor, mask: torch.Tensor) -> float:
+        sizes = {"batch_num_tokens": 8, "global_batch_size": 2, "loss_scale_factor": 20}
+        return float(agg_loss(loss_mat=loss, loss_mask=mask, loss_agg_mode=str(aggregation), **sizes))
+
+    assert aggregate(*together) == pytest.approx(expected)
+    assert sum(aggregate(*row) for row in rows) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", list(JobKind))

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import shutil
 import signal
@@ -24,12 +25,14 @@ from spanloop.training.control.process_identity import send_signal
 from spanloop.training.dataset_manifest import load_manifest
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
+from spanloop.training.run_job import SPEC_NAME
 from spanloop.training.serving_copy import serving_path
 
 from .gateway_stand_in import gateway_stand_in
 from .training_running import Runner, other_trainer, ray_cluster
 from .training_seeding import seed_groups
 
+VOCABULARY = 400
 LOGPROB_TOLERANCE = 0.02 if computes_bfloat16() else 1e-3
 """Of the ratio between the engine's probability of a token and that of a float32 forward pass; float32 itself gives
 1e-6."""
@@ -92,6 +95,14 @@ def test_grpo_trains_stored_groups(runner: Runner, store: Store, tiny_model: Pat
     assert 0 < at(metrics, 1, "rollout_corr/logprob_abs_diff_mean") < LOGPROB_TOLERANCE
     assert at(metrics, 1, "critic/advantages/max") == pytest.approx(0.5)
     assert at(metrics, 1, "critic/advantages/min") == pytest.approx(-0.5)
+    assert 0 < at(metrics, 1, "actor/entropy") < math.log(VOCABULARY) + 0.01
+    assert at(metrics, 1, "batch_reward") > 0
+    assert abs(at(metrics, 1, "rollout_corr/k3_kl")) < at(metrics, 3, "rollout_corr/k3_kl")
+    assert at(metrics, 1, "rollout_corr/rollout_is_eff_sample_size") == pytest.approx(1, abs=LOGPROB_TOLERANCE)
+    assert at(metrics, 1, "rollout_corr/rollout_is_ratio_fraction_high") == 0
+    assert at(metrics, 1, "actor/grad_norm") > 0
+    assert at(metrics, 1, "rows/age_versions/max") == 0
+    assert at(metrics, 1, "rows/age_days/mean") > 0
     assert not list(ControlPaths.of(runner.data_dir).job(job.id).glob("checkpoints"))
 
 
@@ -123,7 +134,9 @@ def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not
     body = gateway.asked[0][1]
     assert (body["name"], body["version"], body["holder"]) == ("imitator", "v1", f"job {job.id}")
     assert JobApi(runner.data_dir).get(job.id).model_version == "imitator@v1"
-    manifest = load_manifest(ControlPaths.of(runner.data_dir).job(job.id))
+    folder = ControlPaths.of(runner.data_dir).job(job.id)
+    assert JobSpec.model_validate_json((folder / SPEC_NAME).read_bytes()) == spec
+    manifest = load_manifest(folder)
     assert manifest is not None
     assert manifest.rows.rejected == {"below_min_reward": 8}
     assert at(metrics, 3, "train/loss") < at(metrics, 1, "train/loss")
@@ -277,6 +290,7 @@ def test_a_ray_that_is_not_ours_is_used_and_survives(
         job, status, log = runner.run(grpo(ray_address=address), tmp_path / "log.txt")
         assert status == 0, log
         assert_trained(runner, store, job.id, loss="actor/pg_loss")
+        assert "verl computes on cpu" in log
         with other_trainer(address):
             _, status, log = runner.run(grpo(ray_address=address), tmp_path / "second.txt")
             assert status == 1

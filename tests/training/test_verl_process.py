@@ -32,7 +32,7 @@ def ended(folder: Path, code: str) -> VerlProcess:
                 "message": "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes",
             },
             "you tried to allocate 9 bytes",
-            "Submit it again with a lower --max-prompt-tokens",
+            "Submit it again with a lower --micro-batch-tokens (it was 4096",
         ),
         (
             {"type": "ActorDiedError", "message": "The process is killed by SIGKILL by OOM killer due to …"},
@@ -69,7 +69,7 @@ def test_a_process_that_was_killed_reports_nothing_and_is_taken_for_out_of_memor
 
 def test_what_is_done_already_is_not_advised(tmp_path: Path) -> None:
     error = failure_of(ended(tmp_path, "import os; os.kill(os.getpid(), 9)"), is_paused=True)
-    assert "--batch-groups, or stop" in error.next_step
+    assert "--max-response-tokens), or stop" in error.next_step
 
 
 def test_a_crash_without_a_report_names_its_status(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from . import (
     up,
 )
 from .console import print_error
+from .spec_options import SpecCommand
 
 app = typer.Typer(
     name="spanloop",
@@ -75,7 +76,7 @@ app.command("import", rich_help_panel="Learn")(import_.import_)
 app.add_typer(scores.app, name="scores", rich_help_panel="Learn")
 app.add_typer(store.app, name="store", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(convert.convert)
-app.command(rich_help_panel="Learn")(train.train)
+app.command(rich_help_panel="Learn", cls=SpecCommand)(train.train)
 app.command(rich_help_panel="Learn")(export.export)
 app.command(rich_help_panel="Learn")(evaluations.evaluate)
 app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Learn")

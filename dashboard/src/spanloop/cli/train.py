@@ -1,47 +1,42 @@
-"""``spanloop train``: queue or schedule a training job."""
+"""``spanloop train``: queue or schedule a training job, from options, a job file or both."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from spanloop.runtime.command_line import command_line
-from spanloop.semconv.enums import JobKind
-from spanloop.semconv.errors import ConfigurationError
 
-from .console import err, out
+from .console import err, out, print_table
 from .jobs import watch_job
-from .options import DataDirOption, ModelArgument, data_directory
+from .options import DataDirOption, data_directory
+from .spec_options import chosen_settings
+
+if TYPE_CHECKING:
+    from spanloop.datadir import DataDir
+    from spanloop.training.jobs import JobSpec
+
+_GB: Final = 1e9
 
 
 def train(
-    base: ModelArgument,
-    data_dir: DataDirOption = None,
-    kind: Annotated[
-        JobKind, typer.Option(help="grpo learns from rewards, sft imitates stored actions.")
-    ] = JobKind.GRPO,
-    name: Annotated[str, typer.Option(help="Name of the trained model.", show_default="the base model's name")] = "",
-    steps: Annotated[int | None, typer.Option(help="Optimiser steps.")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="Peak learning rate.")] = None,
-    batch_groups: Annotated[int | None, typer.Option(help="Groups (grpo) or rows (sft) in a batch.")] = None,
-    group_size: Annotated[int | None, typer.Option(help="grpo: most episodes of a group.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="grpo: passes over each batch.")] = None,
-    max_prompt_tokens: Annotated[int | None, typer.Option(help="Leave out rows with a longer prompt.")] = None,
-    max_response_tokens: Annotated[int | None, typer.Option(help="Leave out rows with a longer response.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of shuffling and of every sampler.")] = None,
-    min_reward: Annotated[float | None, typer.Option(help="sft: only episodes with at least this reward.")] = None,
-    policy_version: Annotated[str, typer.Option(help="Only episodes of this NAME@VERSION.")] = "",
-    task_prefix: Annotated[
-        str, typer.Option(help="Only episodes whose task id starts with this, to leave a test set out.")
+    context: typer.Context,
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="[MODEL | JOB.toml]",
+            help="The model to start from, as NAME or NAME@VERSION; or a file of settings, which options override.",
+            show_default=False,
+        ),
     ] = "",
-    task_id: Annotated[list[str] | None, typer.Option(help="Only this task; may be given several times.")] = None,
-    pause_serving: Annotated[
-        bool, typer.Option(help="Stop vLLM during training to free memory and cores; it serves again afterwards.")
-    ] = False,
-    deploy: Annotated[bool, typer.Option("--deploy", help="Serve the new version afterwards.")] = False,
+    data_dir: DataDirOption = None,
     at: Annotated[datetime | None, typer.Option(help="Start at this local time instead of now.")] = None,
     cron: Annotated[str | None, typer.Option(help="Start repeatedly, by five cron fields in UTC.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Watch the job until it ends.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what the job would train on and need; queue nothing.")
+    ] = False,
 ) -> None:
     """Train a model on stored episodes, now or on a schedule.
 
@@ -59,55 +54,62 @@ def train(
     if wait and (starts_at or cron):
         raise typer.BadParameter("--wait watches a job that starts now; leave out --at and --cron")
 
+    spec = _spec(context, job)
     directory = data_directory(data_dir)
-    spec = _spec(
-        kind=kind,
-        base=base,
-        name=name,
-        steps=steps,
-        learning_rate=learning_rate,
-        batch_groups=batch_groups,
-        group_size=group_size,
-        epochs=epochs,
-        max_prompt_tokens=max_prompt_tokens,
-        max_response_tokens=max_response_tokens,
-        seed=seed,
-        min_reward=min_reward,
-        policy_version=policy_version,
-        task_prefix=task_prefix,
-        task_ids=tuple(task_id or ()),
-        pause_serving=pause_serving,
-        deploy=deploy,
-    )
+    if dry_run:
+        _print_preview(directory, spec)
+        return
     api = JobApi(directory)
     if at is not None or cron is not None:
         schedule = api.schedule(spec, cron=cron, at=starts_at)
         out.print(f"schedule {schedule.id}: next at {schedule.next_at:%Y-%m-%d %H:%M} UTC", markup=False)
         return
-    job = api.submit(spec)
-    out.print(job.id, markup=False)
+    queued = api.submit(spec)
+    out.print(queued.id, markup=False)
     if directory.running("scheduler") is None:
         err.print(f"no scheduler runs; the job waits until: {command_line('up', directory)}", markup=False)
     if wait:
-        watch_job(api, directory, job.id)
+        watch_job(api, directory, queued.id)
     else:
-        err.print(f"watch it with: {command_line(f'jobs wait {job.id}', directory)}", markup=False)
+        err.print(f"watch it with: {command_line(f'jobs wait {queued.id}', directory)}", markup=False)
 
 
-def _spec(**options: Any) -> Any:
-    """Return a ``JobSpec`` from the given options; ``JobSpec`` has the defaults of the others.
+def _spec(context: typer.Context, job: str) -> "JobSpec":
+    """Return the spec of the job file, if any, and of the options, which win.
 
     Raises:
-        ConfigurationError: Names every invalid setting.
+        ConfigurationError: The file cannot be read, or a setting is unknown or invalid.
     """
-    from pydantic import ValidationError
+    from spanloop.training.spec_fields import build_spec, read_job_file
 
-    from spanloop.training.jobs import JobSpec
+    options = chosen_settings(context)
+    if job.endswith(".toml"):
+        return build_spec(read_job_file(Path(job)) | options, where=job)
+    if job and "base" in options:
+        raise typer.BadParameter("name the model once: as the argument, or with --base")
+    return build_spec(({"base": job} if job else {}) | options, where="spanloop train")
 
-    try:
-        return JobSpec.model_validate({key: value for key, value in options.items() if value is not None})
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, each['loc'])) or 'job'}: {each['msg']}" for each in error.errors())
-        raise ConfigurationError(
-            f"The job's settings are invalid: {problems}", next_step="spanloop train --help"
-        ) from error
+
+def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
+    from spanloop.training.preview import preview
+
+    result = preview(directory, spec)
+    memory = result.memory
+    parts = ", ".join(
+        f"{name.replace('_', ' ')} {size_bytes / _GB:.2f}" for name, size_bytes in memory._asdict().items()
+    )
+    unit = "rows" if spec.kind == "sft" else "groups"
+    groups = [] if spec.kind == "sft" else [("groups", str(result.groups))]
+    tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
+    tokens += f", {result.prompt_tokens:,} in prompts"
+    print_table(
+        ("", f"{spec.kind} from {result.base}"),
+        [
+            ("rows", str(result.rows)),
+            ("episodes", str(result.episodes)),
+            *groups,
+            ("tokens", tokens),
+            ("steps", f"{result.steps:,} of {result.batch_size:,} {unit}: {result.passes:.2f} passes over the data"),
+            ("memory", f"about {memory.total / _GB:.2f} GB: {parts}"),
+        ],
+    )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 JOB_POLL_S: Final = 0.3
 _DISPLAYED_METRICS: Final = {
-    "critic/rewards/mean": "reward",
+    "batch_reward": "batch reward",
     "actor/pg_loss": "loss",
     "train/loss": "loss",
     "actor/grad_norm": "gradient",

@@ -17,6 +17,8 @@ class BaseModelFacts(NamedTuple):
     path: Path
     vocabulary_size: int
     context_tokens: int
+    lineage: tuple[str, ...] = ()
+    """The version and its ancestors, newest first; the age of rows is counted in it."""
 
 
 def read_base_model(reference: str, path: Path) -> BaseModelFacts:

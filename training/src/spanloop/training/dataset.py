@@ -20,7 +20,8 @@ from spanloop.store.pinned_revisions import pin
 from .base_model import BaseModelFacts
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
 from .dataset_selection import Rejection, Rules, Selection, select_rows
-from .job_spec import JobSpec
+from .job_spec import JobSpec, Outcomes
+from .row_age import AGE_COLUMNS, with_ages
 
 QUERY: Final = "training_trajectories"
 COLUMNS: Final = (
@@ -36,6 +37,7 @@ COLUMNS: Final = (
     "loss_mask",
     "logprobs",
     "reward",
+    *AGE_COLUMNS,
 )
 """Columns of the data file. ``session`` numbers the episodes of a group, ``row_number`` the rows of an episode."""
 
@@ -50,23 +52,14 @@ def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id:
         JobError: No row can be trained on; the message has the counts by reason.
         StoreError: ClickHouse is unreachable.
     """
-    since = spec.since_utc or _EPOCH
-    frame = store.query(
-        QUERY,
-        task_ids=list(spec.task_ids),
-        task_prefix=spec.task_prefix,
-        since=since,
-        policy_version=spec.policy_version,
-        max_episodes=spec.max_episodes,
-    )
-    selection = select_rows(frame, rules_for(spec, base))
+    selection = select_dataset(store, spec, base)
     _require_rows(selection, spec, job_id)
     data_path = folder / DATA_NAME
     selection.rows.select(COLUMNS).write_parquet(data_path)
     parameters: dict[str, JsonValue] = {
         "task_ids": list(spec.task_ids),
         "task_prefix": spec.task_prefix,
-        "since": since.isoformat(),
+        "since": (spec.since_utc or _EPOCH).isoformat(),
         "policy_version": spec.policy_version,
         "max_episodes": spec.max_episodes,
     }
@@ -74,6 +67,23 @@ def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id:
     pin(store, [(episode.episode_id, episode.revision) for episode in manifest.pinned])
     write_durably(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
     return manifest
+
+
+def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts) -> Selection:
+    """Return the rows that ``spec`` selects now; writes nothing.
+
+    Raises:
+        StoreError: ClickHouse is unreachable.
+    """
+    frame = store.query(
+        QUERY,
+        task_ids=list(spec.task_ids),
+        task_prefix=spec.task_prefix,
+        since=spec.since_utc or _EPOCH,
+        policy_version=spec.policy_version,
+        max_episodes=spec.max_episodes,
+    )
+    return select_rows(with_ages(frame, base.lineage, datetime.now(UTC)), rules_for(spec, base))
 
 
 def rules_for(spec: JobSpec, base: BaseModelFacts) -> Rules:
@@ -86,6 +96,7 @@ def rules_for(spec: JobSpec, base: BaseModelFacts) -> Rules:
         vocabulary_size=base.vocabulary_size,
         group_size=spec.group_size,
         min_reward=spec.min_reward,
+        only_successful=spec.kind is JobKind.SFT and spec.outcomes is Outcomes.SUCCESSFUL,
     )
 
 
@@ -139,6 +150,9 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
     reasons = set(selection.row_tally.rejected)
     if selection.row_tally.total == 0:
         what, step = "no episode matches its filters", "Run the app and spanloop convert first, or widen the filters."
+    elif Rejection.NOT_SUCCESSFUL in reasons:
+        what = "no episode with usable rows was successful"
+        step = "Send a reward for each episode, or take failed and unscored episodes too: --outcomes all."
     elif Rejection.REWARD_CONSTANT in reasons:
         what = "the reward never varies within a group, so there is nothing to prefer"
         step = "Collect more episodes of each task, or a reward that tells good from bad."

@@ -46,6 +46,8 @@ class Rejection(StrEnum):
     NO_REWARD = "no_reward"
     """The episode was never scored, or its score is not a finite number."""
     BELOW_MIN_REWARD = "below_min_reward"
+    NOT_SUCCESSFUL = "not_successful"
+    """sft: the episode's outcome is not ``success``, and the job takes only those."""
     NO_GROUP = "no_group"
     """grpo: the episode belongs to no group."""
     GROUP_TOO_SMALL = "group_too_small"
@@ -68,7 +70,9 @@ class Rules(NamedTuple):
     group_size: int
     """grpo: at most this many episodes in a group; a larger group becomes several of nearly equal size."""
     min_reward: float | None = None
-    """sft: None takes every episode, those without a reward too."""
+    """sft: None takes every reward, and episodes without one."""
+    only_successful: bool = False
+    """sft: only episodes whose outcome is ``success``."""
 
 
 class Tally(NamedTuple):
@@ -175,6 +179,8 @@ def _row_reason(rules: Rules) -> pl.Expr:
             (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
             (reward < rules.min_reward, Rejection.BELOW_MIN_REWARD),
         ]
+    if rules.only_successful:
+        checks.append((pl.col("outcome") != "success", Rejection.NOT_SUCCESSFUL))
     return pl.coalesce(
         *(pl.when(broken).then(pl.lit(why.value) if isinstance(why, Rejection) else why) for broken, why in checks),
         pl.lit(""),

@@ -1,13 +1,17 @@
-"""The specification of a training job: typed and frozen; unknown keys are rejected.
+"""The specification of a training job: the only place that names, types, limits and explains a setting.
 
-Invariant: a valid spec has only settings that its kind uses; no setting is silently ignored. The registry checks that
-the base model exists, when the job is submitted and again when it runs.
+Invariant: a valid spec has only settings that its kind uses; no setting is silently ignored. The command line's
+options, the dashboard's form, the keys of a job file and the reference page are generated from the fields
+(:mod:`~spanloop.training.spec_fields`). The registry checks that the base model exists, when the job is submitted and
+again when it runs.
 """
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -17,17 +21,85 @@ NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 VERSION_PATTERN: Final = r"v[1-9][0-9]{0,8}"
 REFERENCE_PATTERN: Final = rf"{NAME_PATTERN}(@{VERSION_PATTERN})?"
 
-ModelName = Annotated[str, StringConstraints(pattern=rf"^{NAME_PATTERN}$")]
-ModelReference = Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$")]
+
+MICRO_BATCH_TOKENS: Final = 2048
+"""The activations of a micro-batch are a job's peak of memory: about 1.3 MB a token for a model of 135M parameters, and
+7 GB for the whole job (measured); the memory of a small machine."""
+
+
+class Panel(StrEnum):
+    """Headings under which the command line's help, the form and the reference page list the settings."""
+
+    MODEL = "Model"
+    EPISODES = "Episodes to learn from"
+    OPTIMISATION = "Optimisation"
+    RUN = "Where and how it runs"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How a field is presented, and which kinds of job use it; metadata of the field's annotation."""
+
+    panel: Panel
+    is_basic: bool = False
+    """Shown in the form at once; the others are in its expander."""
+    kinds: frozenset[JobKind] = frozenset(JobKind)
+    """Kinds that use the setting; others refuse a value that is not the default."""
+    is_model: bool = False
+    """The value is a registered model version."""
+
+
+_MODEL: Final = Setting(Panel.MODEL)
+_BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True)
+_EPISODES: Final = Setting(Panel.EPISODES)
+_POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
+_EPISODES_GRPO: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.GRPO}))
+_EPISODES_SFT: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.SFT}))
+_OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
+_OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
+_OPTIMISATION_GRPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.GRPO}))
+_RUN: Final = Setting(Panel.RUN)
+_RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True)
 
 
 class Device(StrEnum):
     """The device that a job computes on."""
 
     AUTO = "auto"
-    """The GPU if there is one, else the CPU."""
+    """The GPU if the host that trains has one, else the CPU."""
     CPU = "cpu"
     CUDA = "cuda"
+
+
+class Outcomes(StrEnum):
+    """The episodes that sft imitates, by their outcome."""
+
+    SUCCESSFUL = "successful"
+    """Whose outcome is ``success``: the rewards of the episode say so."""
+    ALL = "all"
+    """Failed episodes and those without a reward too."""
+
+
+class LossAggregation(StrEnum):
+    """How the losses of tokens become one number; verl's names of its ``loss_agg_mode``."""
+
+    TOKEN_MEAN = "token-mean"  # noqa: S105 - verl's name
+    """Each token counts the same, so long rows decide (DAPO, Yu et al. 2025)."""
+    SEQ_MEAN_TOKEN_SUM = "seq-mean-token-sum"  # noqa: S105
+    """The sum of each row, then the mean over rows."""
+    SEQ_MEAN_TOKEN_MEAN = "seq-mean-token-mean"  # noqa: S105
+    """Each row counts the same, so a token of a long row counts less (GRPO, Shao et al. 2024)."""
+    SEQ_MEAN_TOKEN_SUM_NORM = "seq-mean-token-sum-norm"  # noqa: S105
+    """The sum of each row divided by one constant, then the mean over rows (Dr. GRPO, Liu et al. 2025)."""
+
+
+LEARNING_RATES: Final[Mapping[JobKind, float]] = {JobKind.SFT: 1e-5, JobKind.GRPO: 1e-6}
+"""sft: between InstructGPT (Ouyang et al. 2022, appendix C.1: 9.65e-6 and 5.03e-6), Tulu 3 (Lambert et al. 2024: 5e-6
+for 8B) and TRL's default of 2e-5; grpo: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
+
+
+def _learning_rate(data: dict[str, Any]) -> float:
+    return LEARNING_RATES.get(data.get("kind", JobKind.GRPO), LEARNING_RATES[JobKind.GRPO])
 
 
 class JobSpec(BaseModel):
@@ -35,86 +107,100 @@ class JobSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    kind: JobKind
+    kind: Annotated[JobKind, Setting(Panel.MODEL, is_basic=True)] = JobKind.GRPO
     """``grpo``: group-relative policy optimisation over stored groups; ``sft``: imitation of stored actions."""
 
-    base: ModelReference
+    base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), _BASE]
     """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
 
-    name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$")] = ""
+    name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$"), _MODEL] = ""
     """Model name to register the result under, as its next version; empty means the base's name."""
 
-    learning_rate: float = Field(default=1e-6, gt=0, le=1, allow_inf_nan=False)
+    learning_rate: Annotated[float, _OPTIMISATION_BASIC] = Field(
+        default_factory=_learning_rate, gt=0, le=1, allow_inf_nan=False
+    )
     """Peak learning rate of AdamW."""
 
-    steps: int = Field(default=10, ge=1, le=1_000_000)
+    steps: Annotated[int, _OPTIMISATION_BASIC] = Field(default=10, ge=1, le=1_000_000)
     """Optimiser steps, each over one batch."""
 
-    batch_groups: int = Field(default=8, ge=1, le=65_536)
+    batch_groups: Annotated[int, _OPTIMISATION_BASIC] = Field(default=8, ge=1, le=65_536)
     """grpo: prompt groups in a batch; sft: trajectories in a batch."""
 
-    group_size: int = Field(default=8, ge=2, le=1024)
+    group_size: Annotated[int, _OPTIMISATION_GRPO] = Field(default=8, ge=2, le=1024)
     """grpo: at most this many episodes of a group in a batch. A group needs two for a relative advantage."""
 
-    epochs: int = Field(default=1, ge=1, le=64)
+    epochs: Annotated[int, _OPTIMISATION_GRPO] = Field(default=1, ge=1, le=64)
     """grpo: passes over each batch (PPO epochs). With more than one, the later passes are off-policy."""
 
-    max_prompt_tokens: int = Field(default=4096, ge=1, le=1_048_576)
+    max_prompt_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer prompt are left out, and counted in the job's manifest."""
 
-    max_response_tokens: int = Field(default=4096, ge=1, le=1_048_576)
+    max_response_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer response (tool results included) are left out, and counted."""
 
-    seed: int = Field(default=0, ge=0, le=2**31 - 1)
+    loss_aggregation: Annotated[LossAggregation, _OPTIMISATION_GRPO] = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
+    """How the losses of a batch's tokens become one number, by verl's names. The default divides the sum of each row by
+    the longest response of the job and takes the mean over rows: neither the length of a row nor that of its
+    neighbours changes the weight of a token (Dr. GRPO, Liu et al. 2025, section 3.2). With ``token-mean`` long rows
+    shrink the weight of all others; with ``seq-mean-token-mean`` a token of a long row weighs less."""
+
+    micro_batch_tokens: Annotated[int, _OPTIMISATION] = Field(default=MICRO_BATCH_TOKENS, ge=1, le=16_777_216)
+    """Tokens in one forward and backward pass; fewer need less memory and more time, and the result stays the same. A
+    longer row is a pass of its own, so lower the limits of rows too."""
+
+    seed: Annotated[int, _OPTIMISATION] = Field(default=0, ge=0, le=2**31 - 1)
     """Seed of shuffling and of every sampler in the job."""
 
-    device: Device = Device.AUTO
-    """The device that the job computes on."""
+    device: Annotated[Device, _RUN] = Device.AUTO
+    """The device that the job computes on; ``auto`` is a GPU if the host that trains has one, also on a Ray cluster."""
 
-    ray_address: str = ""
+    ray_address: Annotated[str, _RUN] = ""
     """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines mount the data directory at the
     same path, and which trains one grpo job at a time; empty starts a cluster for this job and ends it afterwards."""
 
-    deploy: bool = False
+    deploy: Annotated[bool, _RUN_BASIC] = False
     """Deploy the new version after training; the job fails if the gateway cannot serve it."""
 
-    pause_serving: bool = False
+    pause_serving: Annotated[bool, _RUN_BASIC] = False
     """Stop vLLM while the job trains and restart it afterwards, if memory or cores are short. The gateway returns 503
     meanwhile."""
 
-    task_ids: tuple[str, ...] = ()
+    task_ids: Annotated[tuple[str, ...], _EPISODES] = ()
     """Only episodes of these tasks; empty means all."""
 
-    task_prefix: Annotated[str, StringConstraints(max_length=256)] = ""
+    task_prefix: Annotated[str, StringConstraints(max_length=256), _EPISODES] = ""
     """Only episodes whose task id starts with this, to exclude a test set from training; empty means all."""
 
-    policy_version: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN}@{VERSION_PATTERN})?$")] = ""
+    policy_version: Annotated[
+        str, StringConstraints(pattern=rf"^({NAME_PATTERN}@{VERSION_PATTERN})?$"), _POLICY_VERSION
+    ] = ""
     """Only episodes that used this policy version (``name@version``); empty means any."""
 
-    since: AwareDatetime | None = None
+    since: Annotated[AwareDatetime | None, _EPISODES] = None
     """Only episodes that started at this time or later; None means no limit."""
 
-    max_episodes: int = Field(default=100_000, ge=1, le=100_000_000)
+    max_episodes: Annotated[int, _EPISODES] = Field(default=100_000, ge=1, le=100_000_000)
     """At most this many episodes, the newest first."""
 
-    min_reward: float | None = Field(default=None, allow_inf_nan=False)
-    """sft: only episodes with at least this reward; None takes all, including those without a reward."""
+    min_reward: Annotated[float | None, _EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
+    """Only episodes with at least this reward, besides what ``outcomes`` asks for; without it no reward is needed."""
 
-    max_attempts: int = Field(default=3, ge=1, le=100)
+    outcomes: Annotated[Outcomes, _EPISODES_SFT] = Outcomes.SUCCESSFUL
+    """Imitate only episodes whose outcome is ``success``, or all: failed ones and those without a reward too."""
+
+    max_attempts: Annotated[int, _RUN] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
 
     @model_validator(mode="after")
     def _only_what_the_kind_uses(self) -> Self:
-        if self.kind is JobKind.GRPO and self.min_reward is not None:
-            message = "min_reward is a setting of sft; grpo needs the episodes of a group with low rewards too"
-            raise ValueError(message)
-        if self.kind is JobKind.SFT:
-            fields = type(self).model_fields
-            changed = [field for field in ("group_size", "epochs") if getattr(self, field) != fields[field].default]
-            if changed:
-                message = f"{', '.join(changed)}: a grpo setting that sft does not use"
-                raise ValueError(message)
+        for name, field in type(self).model_fields.items():
+            kinds = setting_of(field.metadata).kinds
+            default = field.get_default(call_default_factory=True, validated_data={"kind": self.kind})
+            if self.kind not in kinds and getattr(self, name) != default:
+                users = " and ".join(sorted(kinds))
+                raise ValueError(f"{name}: a {users} setting that {self.kind} does not use")
         return self
 
     @property
@@ -126,6 +212,11 @@ class JobSpec(BaseModel):
     def since_utc(self) -> datetime | None:
         """``since`` in UTC."""
         return None if self.since is None else self.since.astimezone(UTC)
+
+
+def setting_of(metadata: list[Any]) -> Setting:
+    """Return the :class:`Setting` among a field's metadata."""
+    return next(item for item in metadata if isinstance(item, Setting))
 
 
 def is_reference(text: str) -> bool:

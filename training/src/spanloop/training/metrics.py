@@ -17,6 +17,11 @@ from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
 
 TABLE: Final = "training_metrics"
+BATCH_REWARD: Final = "batch_reward"
+"""Mean stored reward of the batch's rows: what the data earned when it was sampled, not what the new policy earns."""
+_RENAMED: Final = {"critic/rewards/mean": BATCH_REWARD}
+_LEFT_OUT: Final = frozenset({"actor/entropy_loss"})
+"""verl's entropy in the scale of the loss aggregation; its coefficient is zero, and ``actor/entropy`` is in nats."""
 _FILE_PREFIX: Final = "metrics-"
 _MUST_BE_FINITE: Final = ("actor/pg_loss", "actor/loss", "actor/grad_norm", "train/loss", "train/grad_norm")
 
@@ -26,7 +31,7 @@ class StepMetrics(NamedTuple):
 
     step: int
     values: Mapping[str, float]
-    """Values by verl's names; NaN where verl logged null."""
+    """Values by verl's names, but for :data:`BATCH_REWARD`; NaN where verl logged null."""
 
     @property
     def diverged(self) -> str:
@@ -51,9 +56,9 @@ def parse_line(line: bytes) -> StepMetrics:
     """Parse one line of verl's file logger; orjson writes NaN and infinity as null."""
     content = json.loads(line)
     values = {
-        str(name): math.nan if value is None else float(value)
+        _RENAMED.get(name, str(name)): math.nan if value is None else float(value)
         for name, value in content["data"].items()
-        if value is None or isinstance(value, int | float)
+        if (value is None or isinstance(value, int | float)) and name not in _LEFT_OUT
     }
     return StepMetrics(int(content["step"]), values)
 

@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-from spanloop.cpu_features import computes_bfloat16
 from spanloop.semconv.enums import JobKind
 
 from .base_model import BaseModelFacts
@@ -16,9 +15,6 @@ from .metrics import metrics_path
 from .sampling import DEFAULT_TEMPERATURE
 from .verl_plugin.train_plan import TrainPlan
 
-MICRO_BATCH_TOKENS: Final = 2048
-"""Tokens in one forward pass. The activations for its backward pass are a job's peak of memory: about 1.3 MB a token
-for a model of 135M parameters, and 7 GB for the whole job."""
 _SAVES_A_JOB: Final = 5
 
 
@@ -42,18 +38,23 @@ def make_plan(
         batch_size=batch_size(units, spec.batch_groups),
         epochs=spec.epochs,
         learning_rate=spec.learning_rate,
+        loss_aggregation=spec.loss_aggregation,
         temperature=manifest.temperature or DEFAULT_TEMPERATURE,
         seed=spec.seed,
         max_prompt_tokens=manifest.longest_prompt_tokens,
         max_response_tokens=manifest.longest_response_tokens,
-        bfloat16=computes_bfloat16(),
-        micro_batch_tokens=max(MICRO_BATCH_TOKENS, manifest.longest_row_tokens),
+        micro_batch_tokens=micro_batch_tokens(spec, manifest.longest_row_tokens),
         save_every_steps=save_interval(spec.steps),
         ray_address=spec.ray_address,
         ray_temp_dir=ray_folder,
         threads=training_threads(whole_machine=spec.pause_serving),
         device=spec.device,
     )
+
+
+def micro_batch_tokens(spec: JobSpec, longest_row_tokens: int) -> int:
+    """Return the tokens of one forward pass: the setting, or the longest row when that is longer, as it is one row."""
+    return max(spec.micro_batch_tokens, longest_row_tokens)
 
 
 def batch_size(available: int, requested: int) -> int:

@@ -22,18 +22,21 @@ from spanloop.store import Store, connect
 from .base_model import BaseModelFacts, read_base_model
 from .checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpoint
 from .control.paths import ControlPaths
-from .dataset import export_dataset
+from .dataset import export_dataset, write_durably
 from .dataset_manifest import Manifest, load_manifest
 from .deploy import deploy
 from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress
 from .metrics import MetricsTail, MetricsWriter, logged_steps
 from .planning import make_plan
 from .registry import ModelVersion, Registry
+from .row_age import lineage
 from .serving_pause import ServingPause
 from .verl_plugin.train_plan import TrainPlan
 from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
 
 _POLL_S: Final = 0.2
+SPEC_NAME: Final = "spec.json"
+"""File of a job's folder with the value of every setting."""
 
 
 class Attempt(NamedTuple):
@@ -59,6 +62,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     job = JobApi(data_dir).get(job_id)
     folder = ControlPaths.of(data_dir).job(job_id)
     folder.mkdir(parents=True, exist_ok=True)
+    write_durably(folder / SPEC_NAME, job.spec.model_dump_json(indent=1))
     with ServingPause(data_dir.path, job_id, _log) as pause:
         attempt = Attempt(data_dir, job, token, folder, Registry(data_dir), pause)
         version = attempt.registry.get(job.model_version) if job.model_version else _train_and_register(attempt)
@@ -127,6 +131,7 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
         )
     version = attempt.registry.get(manifest.base if manifest else job.spec.base)
     base = read_base_model(version.reference, version.path)
+    base = base._replace(lineage=lineage(attempt.registry, version.reference))
     if manifest is None:
         _log(f"exporting the dataset for {base.reference}")
         manifest = export_dataset(store, job.spec, base, job_id=job.id, folder=attempt.folder)

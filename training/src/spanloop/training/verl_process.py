@@ -193,8 +193,9 @@ def failure_of(run: VerlProcess, *, is_paused: bool = False) -> JobError:
         pause = "" if is_paused else ", with --pause-serving, which stops vLLM meanwhile"
         return JobError(
             f"{where} ran out of memory, or was killed: verl ended with status {status}.{memory}{details}",
-            next_step="Submit it again with a lower --max-prompt-tokens or --max-response-tokens, "
-            f"a lower --batch-groups{pause}, or stop what else needs memory.",
+            next_step=f"Submit it again with a lower --micro-batch-tokens (it was {run.plan.micro_batch_tokens}; "
+            "no row may be longer: --max-prompt-tokens, --max-response-tokens)"
+            f"{pause}, or stop what else needs memory; spanloop train --dry-run estimates what a job needs.",
         )
     if kind in _MISSING_SIGNS:
         return JobError(

@@ -1,7 +1,7 @@
 -- The current token rows of the episodes that a training job requests; an episode without rows has one row without trajectory_id.
 -- sampling: the distinct sampling parameters of the same agent's steps from the row's first to its last, as JSON objects.
 WITH selected AS (
-    SELECT episode_id, revision, task_id, group_id, policy_version, reward, started_at
+    SELECT episode_id, revision, task_id, group_id, policy_version, reward, outcome, started_at
     FROM episode_summaries FINAL
     WHERE is_deleted = 0
         AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task_id))
@@ -24,6 +24,7 @@ SELECT
     selected.group_id AS group_id,
     selected.started_at AS started_at,
     selected.reward AS reward,
+    selected.outcome AS outcome,
     t.trajectory_id AS trajectory_id,
     t.row_number AS row_number,
     t.policy_version AS policy_version,

@@ -3,10 +3,11 @@
 
 from typing import Final
 
+import polars as pl
 import streamlit as st
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import tables
+from spanloop.dashboard.components import charts, tables
 from spanloop.dashboard.queries import training_jobs
 from spanloop.dashboard.view_models.formatting import ago
 from spanloop.dashboard.view_models.jobs import (
@@ -17,11 +18,15 @@ from spanloop.dashboard.view_models.jobs import (
     progress,
     run_duration,
 )
+from spanloop.dashboard.view_models.series import JOB_CURVES
 from spanloop.semconv.enums import JobState
+from spanloop.semconv.errors import SpanloopError
 from spanloop.training.jobs import Job
 
 _LOG_LINES: Final = 400
 _REFRESH_S: Final = 2
+_CURVES_REFRESH_S: Final = 10
+_CURVES_IN_A_ROW: Final = 3
 
 
 def show(job_id: str) -> None:
@@ -37,9 +42,28 @@ def show(job_id: str) -> None:
     if manifest is not None:
         st.markdown("**What it learned from**")
         tables.show_facts(dataset_facts(manifest))
+    _curves(job_id)
     with st.expander("Job settings"):
         spec = job.spec.model_dump(mode="json")
         tables.show_facts({name: str(value) for name, value in spec.items()}, heading="setting")
+
+
+@st.fragment(run_every=_CURVES_REFRESH_S)
+def _curves(job_id: str) -> None:
+    """Draw the recorded metrics of the job by step; the rest of the page needs no store."""
+    try:
+        metrics = training_jobs.fetch_metrics(resources.store(), [job_id], [curve.metric for curve in JOB_CURVES])
+    except SpanloopError as error:
+        st.caption(f"No curves: {error.what}")
+        return
+    finite = metrics.filter(pl.col("value").is_finite()).rename({"job_id": "job"})
+    drawn = [(curve, finite.filter(pl.col("name") == curve.metric)) for curve in JOB_CURVES]
+    drawn = [(curve, points) for curve, points in drawn if not points.is_empty()]
+    for first in range(0, len(drawn), _CURVES_IN_A_ROW):
+        row = drawn[first : first + _CURVES_IN_A_ROW]
+        for column, (curve, points) in zip(st.columns(_CURVES_IN_A_ROW), row, strict=False):
+            column.markdown(f"**{curve.title}**", help=curve.help)
+            column.altair_chart(charts.metric_by_step(points, curve.title))
 
 
 @st.fragment(run_every=_REFRESH_S)

@@ -1,25 +1,26 @@
-"""Draw the form that submits a job now, or schedules it for a time or by cron."""
+"""Draw the form that submits a job now, or schedules it for a time or by cron; its settings are those of JobSpec."""
 # pyright: reportUnknownMemberType=false
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from enum import Enum
+from typing import Any, Final
 
 import streamlit as st
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, show_error
-from spanloop.dashboard.view_models.jobs import FormErrors, JobForm, When, as_utc, to_spec
+from spanloop.dashboard.view_models.jobs import FormErrors, When, as_utc, to_spec
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
-from spanloop.training.jobs import Device, JobSpec
+from spanloop.training.job_spec import Panel
+from spanloop.training.jobs import JobSpec
+from spanloop.training.spec_fields import SpecField, spec_fields
 
 NEXT_VIEW: Final = "jobs_next_view"
 """Session state: the view of the next run, because a widget that is drawn cannot be set."""
 
-_KINDS: Final = {JobKind.GRPO: "GRPO: learn from rewards", JobKind.SFT: "SFT: imitate good episodes"}
-_DEVICES: Final = {Device.AUTO: "a GPU where there is one", Device.CPU: "CPU", Device.CUDA: "GPU (CUDA)"}
 _WHEN: Final[tuple[When, ...]] = ("Now", "At a time", "Repeatedly")
 
 
@@ -41,11 +42,11 @@ def show() -> None:
             resources.cli_command("models add NAME FOLDER"),
         )
         return
-    form = _fields(versions)
+    values = _settings(versions)
     run_time, label = _run_time_control()
     if not st.button(label, type="primary", icon=":material/play_arrow:", key="submit"):
         return
-    spec = to_spec(form)
+    spec = to_spec(values)
     if isinstance(spec, FormErrors):
         st.error("\n".join(f"- {escape_md(message)}" for message in spec.messages))
         return
@@ -58,104 +59,94 @@ def show() -> None:
         show_error(error)
 
 
-def _fields(versions: list[str]) -> JobForm:
-    kind = st.segmented_control(
-        "Kind", list(_KINDS), default=JobKind.GRPO, format_func=_KINDS.__getitem__, key="kind", required=True
-    )
-    is_grpo = kind is JobKind.GRPO
-    first, second, third, fourth = st.columns(4)
-    base = first.selectbox("Start from", versions, key="base", help="The model version to train")
-    steps = second.number_input(
-        "Steps", min_value=1, value=10, key="steps", help="Optimiser steps, each over one batch"
-    )
-    batch_groups = third.number_input(
-        "Groups in a batch" if is_grpo else "Trajectories in a batch", min_value=1, value=8, key="batch_groups"
-    )
-    learning_rate = fourth.number_input(
-        "Learning rate", min_value=0.0, value=1e-6, step=1e-6, format="%.1e", key="learning_rate"
-    )
-    with st.container(horizontal=True):
-        deploy = st.toggle("Serve the new version when training has succeeded", key="deploy")
-        pause = st.toggle(
-            "Stop serving while it trains",
-            key="pause_serving",
-            help="Stops vLLM to free memory and cores, and starts it again afterwards",
-        )
-    form = JobForm(kind, base or "", "", steps, batch_groups, learning_rate, 100_000, 0, deploy, pause_serving=pause)
+def _settings(versions: list[str]) -> dict[str, Any]:
+    """Draw a widget for each setting that the kind uses; return the values by setting."""
+    kind_field, *fields = spec_fields()
+    kind = JobKind(_segmented(kind_field))
+    fields = [field for field in fields if kind in field.setting.kinds]
+    basic = [field for field in fields if field.setting.is_basic]
+    values = {kind_field.name: kind} | _grid(basic, kind, versions, columns=4)
     with st.expander("Episodes and other settings"):
-        return _optional_fields(form, versions)
+        for panel in Panel:
+            advanced = [field for field in fields if field.setting.panel is panel and not field.setting.is_basic]
+            if advanced:
+                st.markdown(f"**{panel}**")
+                values |= _grid(advanced, kind, versions, columns=3)
+    return values
 
 
-def _optional_fields(form: JobForm, versions: list[str]) -> JobForm:
-    is_grpo = form.kind is JobKind.GRPO
-    left, middle, right = st.columns(3)
-    prefix = left.text_input(
-        "Only tasks that begin with", placeholder="train-", key="task_prefix", help="Keeps a test set out of training"
+def _segmented(field: SpecField) -> str:
+    choices = [str(item.value) for item in field.choices]
+    chosen = st.segmented_control(
+        _label(field),
+        choices,
+        default=choices[0],
+        format_func=str.upper,
+        key=field.name,
+        help=field.help,
+        required=True,
     )
-    tasks = middle.text_input("Only these tasks", placeholder="task-1, task-2", key="task_ids")
-    policy = right.selectbox(
-        "Only episodes of this version", versions, index=None, placeholder="any version", key="only_version"
-    )
-    max_episodes = left.number_input("At most this many episodes", min_value=1, value=100_000, key="max_episodes")
-    max_prompt_tokens = middle.number_input(
-        "Longest prompt (tokens)", min_value=1, value=4096, step=256, key="max_prompt_tokens"
-    )
-    max_response_tokens = right.number_input(
-        "Longest response (tokens)",
-        min_value=1,
-        value=4096,
-        step=256,
-        key="max_response_tokens",
-        help="Includes tool results between responses; longer rows are left out and counted",
-    )
-    name = left.text_input("Name of the result", placeholder=form.base.partition("@")[0], key="result_name")
-    seed = middle.number_input("Seed", min_value=0, value=0, key="seed")
-    group_size: int | None = None
-    epochs: int | None = None
-    min_reward: float | None = None
-    if is_grpo:
-        group_size = right.number_input("Episodes of a group", min_value=2, value=8, key="group_size")
-        epochs = left.number_input("Passes over each batch", min_value=1, value=1, key="epochs")
-    else:
-        min_reward = right.number_input(
-            "Least reward of an episode", value=None, placeholder="any, or no reward", key="min_reward"
+    return str(chosen)
+
+
+def _grid(fields: list[SpecField], kind: JobKind, versions: list[str], *, columns: int) -> dict[str, Any]:
+    toggles = [field for field in fields if field.value_type is bool]
+    others = [field for field in fields if field.value_type is not bool]
+    values: dict[str, Any] = {}
+    for first in range(0, len(others), columns):
+        for field, column in zip(others[first : first + columns], st.columns(columns), strict=False):
+            with column:
+                values[field.name] = _widget(field, kind, versions)
+    if toggles:
+        with st.container(horizontal=True):
+            for field in toggles:
+                is_on = bool(field.defaults[kind])
+                values[field.name] = st.toggle(_label(field), value=is_on, key=field.name, help=field.help)
+    return values
+
+
+def _widget(field: SpecField, kind: JobKind, versions: list[str]) -> Any:
+    label, key, explanation = _label(field), field.name, field.help
+    if field.setting.is_model:
+        index = 0 if field.is_required else None
+        return st.selectbox(label, versions, index=index, placeholder="any", key=key, help=explanation)
+    default = field.defaults[kind]
+    if field.choices:
+        options = list(field.choices)
+        return st.selectbox(
+            label, options, index=options.index(default), format_func=_enum_text, key=key, help=explanation
         )
-    since = left.datetime_input(
-        "Only episodes since (UTC)", value=None, key="since", help="Episodes that started then or later; empty for all"
+    if field.value_type is datetime:
+        return st.datetime_input(f"{label} (UTC)", value=None, key=key, help=explanation)
+    if issubclass(field.value_type, int | float):
+        return _number(field, default)
+    placeholder = "a, b" if field.is_list else "none"
+    return st.text_input(label, placeholder=placeholder, key=key, help=explanation)
+
+
+def _number(field: SpecField, default: Any) -> int | float | None:
+    """Draw an empty box with the default as its placeholder, where the kinds differ in it or it is none."""
+    number = field.value_type
+    shown = field.shared_default
+    return st.number_input(
+        _label(field),
+        min_value=None if field.minimum is None else number(field.minimum),
+        max_value=None if field.maximum is None else number(field.maximum),
+        value=None if shown is None else number(shown),
+        placeholder="none" if default is None else f"{default:g}",
+        step=1 if number is int else None,
+        format="%d" if number is int else "%g",
+        key=field.name,
+        help=field.help,
     )
-    device = middle.selectbox("Compute on", list(_DEVICES), format_func=_DEVICES.__getitem__, key="device")
-    attempts = right.number_input(
-        "Starts at most",
-        min_value=1,
-        max_value=100,
-        value=3,
-        key="max_attempts",
-        help="A job starts again only after its process or scheduler was killed, not after it failed",
-    )
-    ray = left.text_input(
-        "Ray cluster",
-        placeholder="none: the job starts its own",
-        key="ray_address",
-        help="host:port of a running cluster whose machines have the data directory at the same path",
-    )
-    return replace(
-        form,
-        name=name,
-        since=since,
-        device=device,
-        max_attempts=attempts,
-        ray_address=ray,
-        max_episodes=max_episodes,
-        seed=seed,
-        policy_version=policy or "",
-        task_ids=tasks,
-        task_prefix=prefix,
-        max_prompt_tokens=max_prompt_tokens,
-        max_response_tokens=max_response_tokens,
-        group_size=group_size,
-        epochs=epochs,
-        min_reward=min_reward,
-    )
+
+
+def _label(field: SpecField) -> str:
+    return field.name.replace("_", " ").capitalize()
+
+
+def _enum_text(item: Enum) -> str:
+    return str(item.value)
 
 
 def _run_time_control() -> tuple[_RunTime, str]:

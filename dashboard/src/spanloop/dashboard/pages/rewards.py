@@ -118,6 +118,7 @@ def _training(store: Store) -> None:
     names = training_jobs.fetch_metric_names(store, selected_jobs)
     choice = choose_metrics(names)
     if choice.reward:
+        st.caption("Stored reward of each batch's rows: what the data earned when it was sampled, not the new policy.")
         _curve(store, selected_jobs, labels, choice.reward, is_tall=True)
     else:
         st.caption("These jobs recorded no reward: supervised training has none.")

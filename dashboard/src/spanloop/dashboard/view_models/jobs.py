@@ -1,8 +1,10 @@
 """State, progress, errors and logs of jobs for pages, and the validation of the job form."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import Enum
 from typing import Any, Final, Literal
 
 from pydantic import ValidationError
@@ -11,6 +13,7 @@ from spanloop.dashboard.view_models.formatting import DASH, duration, number
 from spanloop.semconv.enums import JobKind, JobState
 from spanloop.training.dataset_manifest import Manifest
 from spanloop.training.jobs import Job, JobSpec
+from spanloop.training.spec_fields import SpecField, problems, spec_fields
 
 When = Literal["Now", "At a time", "Repeatedly"]
 
@@ -32,45 +35,10 @@ STATE_COLOURS: Final = {
     JobState.CANCELLED: "gray",
 }
 
-_NAME_RULE: Final = "only letters, digits, '.', '_' and '-', beginning with a letter or digit"
 _EXITED: Final = "exit status"
 _LAST_LINES: Final = "Its last lines:"
 """The scheduler writes this before the job's output."""
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-
-
-@dataclass(frozen=True, slots=True)
-class JobForm:
-    """The form's values, not validated."""
-
-    kind: JobKind
-    base: str
-    name: str
-    steps: int
-    batch_groups: int
-    learning_rate: float
-    max_episodes: int
-    seed: int
-    deploy: bool
-    policy_version: str = ""
-    task_ids: str = ""
-    """Comma-separated; empty for all tasks."""
-    group_size: int | None = None
-    """Only for GRPO."""
-    epochs: int | None = None
-    """Only for GRPO."""
-    task_prefix: str = ""
-    """Empty for all tasks."""
-    max_prompt_tokens: int | None = None
-    max_response_tokens: int | None = None
-    pause_serving: bool = False
-    min_reward: float | None = None
-    """Only for SFT."""
-    since: datetime | None = None
-    """Without a time zone it is UTC; None for all episodes."""
-    device: str | None = None
-    ray_address: str = ""
-    max_attempts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,43 +48,27 @@ class FormErrors:
     messages: tuple[str, ...]
 
 
-def to_spec(form: JobForm) -> JobSpec | FormErrors:
-    """Validate the form; return its job, or the errors of all fields."""
-    if not form.base:
+def to_spec(values: Mapping[str, Any]) -> JobSpec | FormErrors:
+    """Validate the form's values by setting; return its job, or the errors of all fields.
+
+    An empty widget (None) leaves the default to the spec. Texts are stripped; the text of a list is split at commas.
+    """
+    if not values.get("base"):
         return FormErrors(("base: choose the model version to start from.",))
-    fields: dict[str, Any] = {
-        "kind": form.kind,
-        "base": form.base,
-        "name": form.name.strip(),
-        "steps": form.steps,
-        "batch_groups": form.batch_groups,
-        "learning_rate": form.learning_rate,
-        "max_episodes": form.max_episodes,
-        "seed": form.seed,
-        "deploy": form.deploy,
-        "pause_serving": form.pause_serving,
-        "policy_version": form.policy_version.strip(),
-        "task_prefix": form.task_prefix.strip(),
-        "ray_address": form.ray_address.strip(),
-        "task_ids": tuple(task for part in form.task_ids.split(",") if (task := part.strip())),
-    }
-    optional = {
-        "group_size": form.group_size,
-        "epochs": form.epochs,
-        "max_prompt_tokens": form.max_prompt_tokens,
-        "max_response_tokens": form.max_response_tokens,
-        "min_reward": form.min_reward,
-        "since": as_utc(form.since) if form.since is not None else None,
-        "device": form.device,
-        "max_attempts": form.max_attempts,
-    }
-    fields |= {name: value for name, value in optional.items() if value is not None}
+    fields = {field.name: field for field in spec_fields()}
+    given = {name: _entered(fields[name], value) for name, value in values.items() if value is not None}
     try:
-        return JobSpec.model_validate(fields)
+        return JobSpec.model_validate(given)
     except ValidationError as error:
-        return FormErrors(
-            tuple(_field_error(detail["loc"], detail["msg"], detail.get("input")) for detail in error.errors())
-        )
+        return FormErrors(problems(error))
+
+
+def _entered(field: SpecField, value: Any) -> Any:
+    if field.is_list:
+        return tuple(item for part in value.split(",") if (item := part.strip()))
+    if isinstance(value, datetime):
+        return as_utc(value)
+    return value.strip() if isinstance(value, str) and not isinstance(value, Enum) else value
 
 
 def as_utc(moment: datetime) -> datetime:
@@ -178,9 +130,3 @@ def log_tail(text: str, at_most: int) -> str:
 def _terminal_lines(text: str) -> list[str]:
     lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.replace("\r\n", "\n").split("\n")]
     return lines if lines[-1] else lines[:-1]
-
-
-def _field_error(location: tuple[int | str, ...], message: str, value: Any) -> str:
-    where = ".".join(str(part) for part in location)
-    problem = _NAME_RULE if "pattern" in message else message.removeprefix("Value error, ")
-    return f"{where}: {problem} (got {value!r})." if where else f"{problem}."

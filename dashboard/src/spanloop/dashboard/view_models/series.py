@@ -2,10 +2,37 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
-REWARD_METRICS: Final[tuple[str, ...]] = ("critic/rewards/mean", "critic/score/mean", "val/reward/mean")
-"""verl's names for the reward, best first."""
+REWARD_METRICS: Final[tuple[str, ...]] = ("batch_reward", "critic/rewards/mean", "critic/score/mean", "val/reward/mean")
+"""Names of the stored reward of a job's batches, best first; the second is that of older jobs."""
+
+
+class Curve(NamedTuple):
+    """A curve on the page of a job."""
+
+    metric: str
+    title: str
+    help: str
+
+
+JOB_CURVES: Final = (
+    Curve("batch_reward", "batch reward", "Stored reward of the batch's rows; not what the new policy earns"),
+    Curve("actor/pg_loss", "policy loss", "Falls only within a batch; a level means nothing"),
+    Curve("train/loss", "loss", "Mean negative log-probability of the imitated tokens, in nats"),
+    Curve("actor/entropy", "entropy (nats)", "Mean over trained tokens; a fall to zero is a collapse"),
+    Curve("rollout_corr/k3_kl", "KL to the sampler (nats)", "Mean over trained tokens of r - log r - 1 (k3)"),
+    Curve("rollout_corr/rollout_is_mean", "importance weight, mean", "Near 1 on data of the same policy"),
+    Curve("rollout_corr/rollout_is_max", "importance weight, largest", "Before truncation"),
+    Curve("rollout_corr/rollout_is_eff_sample_size", "effective sample size", "Share of the batch that still counts"),
+    Curve("rollout_corr/rollout_is_ratio_fraction_high", "truncated fraction", "Tokens whose weight was truncated"),
+    Curve("actor/pg_clipfrac", "clipped fraction", "Tokens whose ratio was clipped, with several passes over a batch"),
+    Curve("actor/grad_norm", "gradient norm", "Before clipping"),
+    Curve("train/grad_norm", "gradient norm", "Before clipping"),
+    Curve("rows/age_days/mean", "age of rows (days)", "Mean over the batch"),
+    Curve("rows/age_versions/mean", "age of rows (versions)", "How far the base is ahead of the rows' policy"),
+)
+"""The curves of a job, in this order; those that a job did not record are not drawn."""
 
 LOSS_METRICS: Final[tuple[str, ...]] = (
     "actor/pg_loss",

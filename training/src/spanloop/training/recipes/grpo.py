@@ -54,6 +54,11 @@ def grpo_overrides(plan: TrainPlan) -> list[str]:
         f"{actor}.use_dynamic_bsz=True",
         f"{actor}.ppo_max_token_len_per_gpu={tokens}",
         f"{actor}.use_torch_compile=False",
+        f"{actor}.loss_agg_mode={plan.loss_aggregation}",
+        # of seq-mean-token-sum-norm: without it verl divides by the length of the micro-batch, which varies
+        f"{actor}.loss_scale_factor={plan.max_response_tokens}",
+        # a single pass has no earlier forward pass that reports it
+        f"{actor}.calculate_entropy={single_pass}",
         f"{actor}.use_kl_loss=False",
         f"{actor}.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
         f"{actor}.checkpoint.load_contents=[model,optimizer,extra]",

@@ -18,6 +18,7 @@ from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from verl.workers.engine.utils import postprocess_batch_func, prepare_micro_batches
 
+from .batch_metrics import ENTROPY, nested_entropy
 from .packed_batch import micro_batches, pack_batch
 from .policy_loss import sampler_gap
 from .token_logprobs import entropies, token_logprobs
@@ -82,6 +83,9 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
             logprobs = result["model_output"].get("log_probs")
             if logprobs is not None and "rollout_log_probs" in data:
                 result["metrics"] |= sampler_gap(logprobs, data)
+            entropy = result["model_output"].get("entropy")
+            if entropy is not None:
+                result["metrics"][ENTROPY.removeprefix("actor/")] = [nested_entropy(entropy, data["response_mask"])]
             result["model_output"] = {}
         return result
 

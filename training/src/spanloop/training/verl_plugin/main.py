@@ -14,9 +14,10 @@ import traceback
 from pathlib import Path
 
 from spanloop.semconv.enums import JobKind
-from spanloop.semconv.errors import JobError, SpanloopError
+from spanloop.semconv.errors import SpanloopError
 from spanloop.training.job_spec import Device
 
+from .compute import resolve_compute
 from .train_plan import TrainPlan
 
 _PR_SET_PDEATHSIG = 1
@@ -24,30 +25,8 @@ _PR_SET_PDEATHSIG = 1
 _CPU_PLATFORM = "spanloop.training.verl_plugin.cpu_platform"
 
 
-def resolve_device(device: Device) -> Device:
-    """Return CPU or CUDA for a requested device, which may be ``auto``.
-
-    One CUDA device runs the whole job, so batches need not divide by a number of ranks and verl adds no padding rows.
-
-    Raises:
-        JobError: CUDA was requested and torch finds none.
-    """
-    if device is Device.CPU:
-        return device
-    import torch  # noqa: PLC0415 - seconds
-
-    if torch.cuda.is_available():
-        return Device.CUDA
-    if device is Device.CUDA:
-        raise JobError(
-            f"The job asks for CUDA and torch {torch.__version__} sees no CUDA device.",
-            next_step="Install a CUDA build of torch, or submit with device auto or cpu.",
-        )
-    return Device.CPU
-
-
 def prepare_environment(plan: TrainPlan) -> None:
-    """Set the environment variables that verl, Ray, torch and tokenizers read on import."""
+    """Set the environment variables that Ray, torch and tokenizers read on import."""
     settings = {
         "TQDM_DISABLE": "1",
         "TRANSFORMERS_VERBOSITY": "error",
@@ -67,8 +46,6 @@ def prepare_environment(plan: TrainPlan) -> None:
         "RAY_WARN_BLOCKING_GET_INSIDE_ASYNC": "0",
         "TORCH_LOGS": "-torch.fx._symbolic_trace",
     }
-    if plan.device is Device.CPU:
-        settings |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": _CPU_PLATFORM, "CUDA_VISIBLE_DEVICES": ""}
     if not plan.ray_address:
         settings |= {
             "RAY_ADDRESS": "local",
@@ -79,6 +56,12 @@ def prepare_environment(plan: TrainPlan) -> None:
             "RAY_enable_worker_prestart": "0",
         }
     os.environ.update(settings)
+
+
+def prepare_device(device: Device) -> None:
+    """Set the environment variables that verl reads on import, for a resolved device."""
+    if device is Device.CPU:
+        os.environ |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": _CPU_PLATFORM, "CUDA_VISIBLE_DEVICES": ""}
 
 
 def _report(error: Exception) -> dict[str, str]:
@@ -98,14 +81,16 @@ def main(plan_path: Path) -> int:
     """Run the plan and return the exit status."""
     plan = TrainPlan.model_validate_json(plan_path.read_bytes())
     _die_with_parent()
-    # Before torch is imported, which the next line does for device auto.
+    # Before torch is imported, which resolving the device auto does.
     os.environ["OMP_NUM_THREADS"] = str(plan.threads)
     # Waiting OpenMP threads spin by default, on a core that other work needs: three to four times slower beside one
     # busy process.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
-        plan = plan.model_copy(update={"device": resolve_device(plan.device)})
         prepare_environment(plan)
+        plan = resolve_compute(plan)
+        print(f"verl computes on {plan.device}, bfloat16 {'on' if plan.bfloat16 else 'off'}", flush=True)  # noqa: T201 - the job's log
+        prepare_device(plan.device)
         if plan.kind is JobKind.GRPO:
             from .grpo import train  # noqa: PLC0415 - after the environment
         else:

@@ -26,6 +26,7 @@ from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 from spanloop.training.checkpoints import mark_complete
 
+from .batch_metrics import ENTROPY, mean_entropy, row_ages, row_tags
 from .policy_loss import GAP, mean_gap
 
 TRAINER_MODE = "spanloop_stored"
@@ -77,6 +78,7 @@ class StoredTrainer(PPOTrainer):
         with open_dict(self.config):
             self.config.actor_rollout_ref.actor.ppo_mini_batch_size = len(batch)
         updated = super()._update_actor(batch, metrics)
+        metrics.update(row_ages(batch.tags))
         # The actor's comparison with the sampler has verl's name. After several passes the actor is no longer the
         # policy of the step's start, so the comparison from before them is kept.
         measured = {name: metrics.pop(name) for name in list(metrics) if name.startswith(f"actor/{_CORRECTION}")}
@@ -88,6 +90,10 @@ class StoredTrainer(PPOTrainer):
         batch = super()._compute_old_log_prob(batch, metrics)
         if not self.config.algorithm.rollout_correction.bypass_mode:
             fields = ["old_log_probs", "rollout_log_probs", "response_mask"]
+            entropy = tq.kv_batch_get(
+                keys=batch.keys, partition_id=batch.partition_id, select_fields=["entropy", "response_mask"]
+            )
+            metrics[ENTROPY] = mean_entropy(*(entropy[name].to_padded_tensor(0.0) for name in ("entropy", fields[2])))
             data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
             metrics[GAP] = mean_gap(*(data[field].to_padded_tensor(0.0) for field in fields))
         return batch
@@ -196,4 +202,5 @@ def _tag(row: dict[str, Any]) -> dict[str, Any]:
         "global_steps": 0,
         "min_global_steps": 0,
         "max_global_steps": 0,
+        **row_tags(row),
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import Device
+from spanloop.training.job_spec import Device, LossAggregation
 from spanloop.training.sampling import DEFAULT_TEMPERATURE
 
 
@@ -39,6 +39,8 @@ class TrainPlan(BaseModel):
     epochs: int = Field(ge=1, default=1)
     """Passes over each batch; GRPO only."""
     learning_rate: float = Field(gt=0)
+    loss_aggregation: LossAggregation = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
+    """GRPO only."""
     temperature: float = Field(gt=0, default=DEFAULT_TEMPERATURE)
     """Temperature at which the rows were sampled; GRPO only."""
     seed: int = 0
@@ -46,8 +48,9 @@ class TrainPlan(BaseModel):
     max_response_tokens: int = Field(ge=1)
     micro_batch_tokens: int = Field(ge=1)
     """Tokens computed in one forward pass (shared ones once); at least the longest row."""
-    bfloat16: bool = False
-    """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does."""
+    bfloat16: bool | None = None
+    """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does. None: where the CPU of the
+    host that trains has instructions for it; the subprocess resolves it."""
     save_every_steps: int = Field(ge=1)
     ray_address: str = ""
     """An existing Ray cluster; empty starts one for this job alone."""
@@ -56,4 +59,4 @@ class TrainPlan(BaseModel):
     threads: int = Field(ge=1)
     """OpenMP threads of the process that trains."""
     device: Device = Device.AUTO
-    """The requested device; the subprocess resolves ``auto``."""
+    """The requested device; the subprocess resolves ``auto`` on the host that trains."""

@@ -1,0 +1,122 @@
+"""``spanloop train``: each setting of a job is an option and a key of a job file."""
+
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from spanloop.cli import app as command_tree
+from spanloop.datadir import DataDir
+from spanloop.semconv.enums import JobKind
+from spanloop.semconv.errors import ConfigurationError
+from spanloop.training.jobs import JobApi, JobSpec
+from spanloop.training.registry import Registry
+from spanloop.training.spec_fields import SpecField, read_job_file, spec_fields
+
+OTHER_TEXTS = {"kind": "sft", "base": "m@v1", "policy_version": "m@v3"}
+
+
+@pytest.fixture(scope="module")
+def with_model(tmp_path_factory: pytest.TempPathFactory) -> DataDir:
+    data_dir = DataDir(tmp_path_factory.mktemp("data")).open()
+    model = tmp_path_factory.mktemp("model")
+    (model / "config.json").write_text("{}")
+    (model / "model.safetensors").write_bytes(b"1")
+    Registry(data_dir).add("m", model)
+    return data_dir
+
+
+def other_value(field: SpecField) -> Any:
+    """A valid value that is not the default."""
+    if field.name in OTHER_TEXTS:
+        return OTHER_TEXTS[field.name]
+    default = next(iter(field.defaults.values()))
+    if field.value_type is bool:
+        return not default
+    if field.choices:
+        return next(str(item.value) for item in field.choices if item is not default)
+    if field.value_type is int:
+        return int(default or 0) + 1
+    if field.value_type is float:
+        return (default or 1.0) / 2
+    return "2026-11-01T12:00:00Z" if field.value_type is datetime else "other"
+
+
+def as_option(field: SpecField, value: Any) -> list[str]:
+    flag = f"--{field.name.replace('_', '-')}"
+    if isinstance(value, bool):
+        return [flag if value else f"--no-{flag[2:]}"]
+    return [flag, str(value)]
+
+
+def as_toml(field: SpecField, value: Any) -> str:
+    text = (
+        str(value).lower() if isinstance(value, bool) else value if field.value_type in {int, float} else f'"{value}"'
+    )
+    return f"{field.name} = [{text}]" if field.is_list else f"{field.name} = {text}"
+
+
+def submitted(data_dir: DataDir, *arguments: str) -> JobSpec:
+    completed = CliRunner().invoke(command_tree.app, ["train", *arguments, "--data-dir", str(data_dir.path)])
+    assert completed.exit_code == 0, completed.output
+    return JobApi(data_dir).get(completed.stdout.strip()).spec
+
+
+@pytest.mark.parametrize("field", spec_fields(), ids=lambda field: field.name)
+def test_each_setting_is_an_option_and_a_key_of_a_job_file(
+    field: SpecField, with_model: DataDir, tmp_path: Path
+) -> None:
+    value = other_value(field)
+    settings = {"base": "m", "kind": str(min(field.setting.kinds))} | {field.name: value}
+    expected = getattr(JobSpec.model_validate(settings | {field.name: [value] if field.is_list else value}), field.name)
+    fields = {each.name: each for each in spec_fields()}
+    options = [text for name, given in settings.items() for text in as_option(fields[name], given)]
+    assert getattr(submitted(with_model, *options), field.name) == expected
+    file = tmp_path / "job.toml"
+    file.write_text("\n".join(as_toml(fields[name], given) for name, given in settings.items()))
+    assert getattr(submitted(with_model, str(file)), field.name) == expected
+    assert expected != field.shared_default
+
+
+def test_options_override_the_job_file(with_model: DataDir, tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text('base = "m"\nsteps = 3\ndeploy = true\nsince = 2026-11-01T12:00:00Z\n')
+    spec = submitted(with_model, str(file), "--steps", "7", "--no-deploy")
+    assert (spec.steps, spec.deploy, spec.since) == (7, False, datetime.fromisoformat("2026-11-01T12:00:00Z"))
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "next_step"),
+    [
+        ("learning_rat = 1.0", "learning_rat is no setting", "Did you mean learning_rate?"),
+        ("xyzzy = 1", "xyzzy is no setting", "spanloop train --help"),
+        ("steps = ", "cannot be read", "Write settings as TOML"),
+    ],
+)
+def test_a_wrong_job_file_is_explained(tmp_path: Path, text: str, what: str, next_step: str) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=what) as caught:
+        read_job_file(file)
+    assert next_step in caught.value.next_step
+    with pytest.raises(ConfigurationError, match="no job file"):
+        read_job_file(tmp_path / "missing.toml")
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text()
+    for field in spec_fields():
+        assert field.help
+        line = next(line for line in page.splitlines() if line.startswith(f"| `{field.name}` |"))
+        assert field.default_text in line
+        assert not isinstance(field.default_text, Enum)
+
+
+def test_the_kind_decides_what_is_refused() -> None:
+    assert {field.name for field in spec_fields() if field.setting.kinds == {JobKind.SFT}} == {
+        "min_reward",
+        "outcomes",
+    }

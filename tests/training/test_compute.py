@@ -1,0 +1,57 @@
+"""Device and precision are those of the host that trains."""
+
+from pathlib import Path
+
+import pytest
+
+from spanloop.semconv.enums import JobKind
+from spanloop.semconv.errors import JobError
+from spanloop.training.base_model import BaseModelFacts
+from spanloop.training.dataset_manifest import Count, Manifest
+from spanloop.training.job_spec import Device, JobSpec
+from spanloop.training.planning import make_plan
+from spanloop.training.verl_plugin import compute
+from spanloop.training.verl_plugin.compute import Compute, local_compute, resolve_compute
+
+from .training_running import a_plan
+from .training_seeding import STARTED_AT
+
+NONE = Count(accepted=4, rejected={})
+MANIFEST = Manifest(
+    job_id="j", kind=JobKind.GRPO, created_at=STARTED_AT, base="tiny@v1", query="", query_parameters={}, rows=NONE,
+    episodes=NONE, groups=NONE, prompt_groups=4, temperature=1.0, longest_prompt_tokens=5, longest_response_tokens=6,
+    longest_row_tokens=11, mean_reward=0.5, data_sha256="", pinned=(),
+)  # fmt: skip
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scheduler's host without a GPU, and a cluster with one."""
+    monkeypatch.setattr(compute, "local_compute", lambda _: Compute(Device.CPU, bfloat16=False))
+    monkeypatch.setattr(compute, "cluster_compute", lambda *_: Compute(Device.CUDA, bfloat16=True))
+
+
+def test_a_plan_leaves_device_and_precision_to_the_host_that_trains(tmp_path: Path) -> None:
+    base = BaseModelFacts("tiny@v1", tmp_path, vocabulary_size=9, context_tokens=99)
+    plan = make_plan(JobSpec(base="tiny"), base, MANIFEST, folder=tmp_path, attempt=1, ray_folder=tmp_path)
+    assert (plan.device, plan.bfloat16) == (Device.AUTO, None)
+
+
+@pytest.mark.usefixtures("hosts")
+def test_a_cluster_is_asked_for_its_own_device(tmp_path: Path) -> None:
+    here = resolve_compute(a_plan(tmp_path, device=Device.AUTO))
+    there = resolve_compute(a_plan(tmp_path, device=Device.AUTO, ray_address="10.0.0.1:6379"))
+    assert (here.device, here.bfloat16) == (Device.CPU, False)
+    assert (there.device, there.bfloat16) == (Device.CUDA, True)
+
+
+@pytest.mark.usefixtures("hosts")
+def test_a_precision_of_the_plan_is_kept(tmp_path: Path) -> None:
+    assert resolve_compute(a_plan(tmp_path, bfloat16=True)).bfloat16 is True
+
+
+def test_cuda_without_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(JobError, match="sees no CUDA device"):
+        local_compute(Device.CUDA)
+    assert local_compute(Device.AUTO).device is Device.CPU

@@ -1,0 +1,88 @@
+"""Preview a training job: what it would train on, how often, and how much memory it needs.
+
+Invariant: a preview writes nothing: no job, no dataset, no pinned revision.
+"""
+
+from typing import NamedTuple
+
+import polars as pl
+
+from spanloop.cpu_features import computes_bfloat16
+from spanloop.datadir import DataDir
+from spanloop.semconv.enums import JobKind
+from spanloop.store import connect
+
+from .base_model import read_base_model
+from .dataset import select_dataset
+from .dataset_selection import Tally
+from .job_spec import Device, JobSpec
+from .memory_estimate import MemoryEstimate, estimate_memory, read_shape
+from .planning import batch_size, micro_batch_tokens
+from .registry import Registry
+from .row_age import lineage
+
+
+class Preview(NamedTuple):
+    """What a job would do if it started now."""
+
+    base: str
+    """``name@version`` that it would train."""
+    rows: Tally
+    episodes: Tally
+    groups: Tally
+    """All zero for sft."""
+    prompt_tokens: int
+    """Of accepted rows."""
+    response_tokens: int
+    """Of accepted rows, tool results included."""
+    trained_tokens: int
+    """Response tokens in the loss."""
+    steps: int
+    batch_size: int
+    """Groups (grpo) or rows (sft) of a step; 0 when nothing is accepted."""
+    passes: float
+    """How often each group or row is trained on, on average."""
+    memory: MemoryEstimate
+
+
+def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
+    """Select the rows of ``spec`` and estimate the job.
+
+    Raises:
+        JobError: The base model does not exist or cannot be trained.
+        StoreError: ClickHouse is unreachable.
+    """
+    registry = Registry(data_dir)
+    version = registry.get(spec.base)
+    base = read_base_model(version.reference, version.path)
+    base = base._replace(lineage=lineage(registry, version.reference))
+    with connect(data_dir) as store:
+        selection = select_dataset(store, spec, base)
+    rows = selection.rows
+    prompts, responses = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
+    units = rows["group_id"].n_unique() if spec.kind is JobKind.GRPO else rows.height
+    batch = batch_size(units, spec.batch_groups) if units else 0
+    is_cuda = spec.device is Device.CUDA
+    memory = estimate_memory(
+        read_shape(version.path),
+        micro_batch_tokens=micro_batch_tokens(spec, _largest(prompts + responses)),
+        bfloat16=is_cuda or computes_bfloat16(),
+        recomputes=is_cuda,
+    )
+    return Preview(
+        base=version.reference,
+        rows=selection.row_tally,
+        episodes=selection.episode_tally,
+        groups=selection.group_tally,
+        prompt_tokens=int(prompts.sum()),
+        response_tokens=int(responses.sum()),
+        trained_tokens=int(rows["loss_mask"].list.sum().sum()),
+        steps=spec.steps,
+        batch_size=batch,
+        passes=spec.steps * batch / units if units else 0.0,
+        memory=memory,
+    )
+
+
+def _largest(values: pl.Series) -> int:
+    return max((int(value) for value in values), default=0)

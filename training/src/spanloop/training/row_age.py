@@ -1,0 +1,48 @@
+"""The age of stored rows: how far the policy that sampled a row is behind the base of a job, in versions and days.
+
+Invariant: pure functions over frames. A version that the base does not descend from has no age in versions.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import polars as pl
+
+from .registry import Registry
+
+AGE_COLUMNS: Final = ("age_versions", "age_days")
+_SECONDS_OF_DAY: Final = 86_400
+_MAX_LINEAGE: Final = 10_000
+
+
+def lineage(registry: Registry, reference: str) -> tuple[str, ...]:
+    """Return the version ``reference`` and its ancestors, newest first.
+
+    Raises:
+        JobError: There is no such version.
+    """
+    versions: list[str] = []
+    parent: str | None = reference
+    while parent and len(versions) < _MAX_LINEAGE:
+        version = registry.get(parent)
+        versions.append(version.reference)
+        parent = version.parent
+    return tuple(versions)
+
+
+def with_ages(rows: pl.DataFrame, versions: Sequence[str], now: datetime) -> pl.DataFrame:
+    """Add the columns ``age_versions`` (UInt32) and ``age_days`` (Float64) to ``rows``.
+
+    Args:
+        rows: With the columns ``policy_version`` and ``started_at``.
+        versions: The base and its ancestors, newest first; rows of others have null as ``age_versions``.
+        now: Aware; the time that days are counted back from.
+    """
+    ages = pl.DataFrame(
+        {"policy_version": list(versions), "age_versions": range(len(versions))},
+        schema={"policy_version": pl.String, "age_versions": pl.UInt32},
+    )
+    seconds = (pl.lit(now).dt.epoch("s") - pl.col("started_at").dt.epoch("s")).cast(pl.Float64)
+    aged = rows.join(ages, on="policy_version", how="left", maintain_order="left")
+    return aged.with_columns(age_days=(seconds / _SECONDS_OF_DAY).clip(lower_bound=0))
