@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 import pytest
@@ -92,15 +92,35 @@ def test_every_mark_that_the_wrapping_tracers_have_is_known(
         assert unmarked(feed, recordings.span_frame([span])).is_empty(), mark
 
 
-def test_tools_agents_and_plain_spans_are_not_marked(feed: Feed) -> None:
+MARKED_TOO: Final = {
+    ("agno_openllmetry", "agent", "weather_agent.agent"): "names a model, as calls in the legacy form do",
+    ("beeai_openinference", "other", "error"): "is of the call's kind, and only repeats its error",
+    ("honeyhive", "other", "generate_error"): "is of the call's kind, and only repeats its error",
+    (
+        "llama_index_openinference",
+        "other",
+        "OpenAILike._prepare_chat_with_tools",
+    ): "is of the call's kind, and asks no one",
+    ("logfire_openai_stream", "other", "Chat Completion with {request_data[model]!r}"): "another span tells the stream",
+    ("mastra_1_3", "other", "chat gpt-4o"): "stands for a run whose steps were exported; without them it is the call",
+    ("promptlayer", "other", "openai.OpenAI"): "is the client's constructor, told from a call by its arguments",
+    ("promptlayer_openai", "other", "openai.OpenAI"): "is the client's constructor, told from a call by its arguments",
+}
+"""Recording, kind and name of marked spans that are no calls → why only reading tells."""
+
+
+def test_no_other_span_of_the_recordings_is_marked_but_a_few(feed: Feed) -> None:
     spans = pl.concat(
-        recordings.span_frame(json.loads((recordings.OWN / f"{name}.json").read_text())["spans"])
-        for name in ("langfuse", "mlflow", "haystack_native", "google_adk", "langsmith", "agentops", "autogen")
+        recordings.span_frame(json.loads(path.read_text())["spans"]).with_columns(recording=pl.lit(path.stem))
+        for path in sorted(recordings.OWN.glob("*.json"))
     )
-    others = spans.filter(canonical_columns(spans)["kind"] != SpanKind.LLM)
-    assert others.height > 10
-    feed.store.insert("otel_traces", stored_frame(others, feed.store.schema("otel_traces")))
-    assert feed.sql(MODEL_CALLS).is_empty()
+    kinds = spans.with_columns(canonical_columns(spans)["kind"].fill_null("").alias("kind"))
+    others = kinds.filter(pl.col("kind") != SpanKind.LLM)
+    assert dict(others["kind"].value_counts().iter_rows()).keys() >= {"tool", "agent", "other"}
+    feed.store.insert("otel_traces", stored_frame(others.drop("kind", "recording"), feed.store.schema("otel_traces")))
+    marked = others.join(feed.sql(MODEL_CALLS), on=KEY, how="semi")
+    told = set(marked.select("recording", "kind", "SpanName").iter_rows())
+    assert told == MARKED_TOO.keys()
 
 
 ACME = Dialect(
