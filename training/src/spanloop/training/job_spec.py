@@ -149,7 +149,7 @@ class JobSpec(BaseModel):
 
     kl_budget: Annotated[float | None, _OPTIMISATION_GRPO] = Field(default=KL_BUDGET, gt=0, allow_inf_nan=False)
     """The job ends at its last checkpoint within this mean KL divergence, in nats a token, of the policy from the one
-    that sampled the rows. It is measured on each batch before its update."""
+    that sampled the rows. It is measured on each batch before its update; a large number lifts it."""
 
     kl_coefficient: Annotated[float, _OPTIMISATION_GRPO] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
     """Weight of a loss term for the KL divergence to the base (verl's ``use_kl_loss``, k3); above zero a second copy of
@@ -207,7 +207,7 @@ class JobSpec(BaseModel):
 
     max_age_versions: Annotated[int | None, _EPISODES] = Field(default_factory=_max_age_versions, ge=0, le=1_000_000)
     """Only rows of at most so many versions before the base, counted along its parents; 0: of the base alone. Rows of
-    versions that the base does not descend from have no such age and are taken."""
+    versions that the base does not descend from have no such age and are taken; a large number lifts the limit."""
 
     max_age_days: Annotated[float | None, _EPISODES] = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
     """Only rows of episodes that started at most so many days before the job's dataset is made."""
