@@ -27,8 +27,15 @@ MANIFEST = Manifest(
 @pytest.fixture
 def hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheduler's host without a GPU, and a cluster with one."""
-    monkeypatch.setattr(compute, "local_compute", lambda _: Compute(Device.CPU, bfloat16=False))
-    monkeypatch.setattr(compute, "cluster_compute", lambda *_: Compute(Device.CUDA, bfloat16=True))
+
+    def here(_: Device) -> Compute:
+        return Compute(Device.CPU, bfloat16=False)
+
+    def there(_: str, __: Device) -> Compute:
+        return Compute(Device.CUDA, bfloat16=True)
+
+    monkeypatch.setattr(compute, "local_compute", here)
+    monkeypatch.setattr(compute, "cluster_compute", there)
 
 
 def test_a_plan_leaves_device_and_precision_to_the_host_that_trains(tmp_path: Path) -> None:

@@ -63,6 +63,18 @@ def test_sft_takes_the_outcome_of_an_episode_from_the_store(
     assert "--outcomes all" in caught.value.next_step
 
 
+def test_rows_of_an_old_version_are_rejected_with_a_reason(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model, groups=1)
+    newer = base._replace(reference="tiny@v3", lineage=("tiny@v3", "tiny@v2", "tiny@v1"))
+    kept = export_dataset(store, GRPO, newer, job_id="j", folder=tmp_path)
+    assert kept.rows.accepted == 6
+    assert pl.read_parquet(tmp_path / DATA_NAME)["age_versions"].to_list() == [2] * 6
+    with pytest.raises(JobError, match="row_too_old 12"):
+        export_dataset(store, GRPO.model_copy(update={"max_age_versions": 1}), newer, job_id="k", folder=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("sampling", "temperature", "refused"),
     [

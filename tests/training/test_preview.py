@@ -45,7 +45,7 @@ def test_a_preview_counts_what_an_export_would_take(
     manifest = export_dataset(store, spec, base, job_id="j", folder=tmp_path)
     assert (result.rows.accepted, result.rows.rejected) == (manifest.rows.accepted, manifest.rows.rejected)
     assert (result.episodes.accepted, result.groups.accepted) == (manifest.episodes.accepted, manifest.groups.accepted)
-    assert (result.batch_size, result.passes) == (3, 6 * 3 / 4)
+    assert (result.batch_size, result.steps, result.passes) == (3, 5, 5 * 3 / 4)
     # each row's mask leaves three tokens of a tool's output out
     assert result.response_tokens - result.trained_tokens == 3 * result.rows.accepted
 
@@ -57,7 +57,7 @@ def test_a_dry_run_prints_the_preview_and_queues_nothing(seeded: Runner) -> None
     lines = [" ".join(line.split()) for line in completed.stdout.splitlines()]
     assert "grpo from tiny@v1" in lines[0]
     assert "rows 24 of 30 accepted (rejected: reward_constant 6)" in lines
-    assert "steps 10 of 4 groups: 10.00 passes over the data" in lines
+    assert "steps 4 of 4 groups: 4.00 passes over the data (max_passes of 4 leaves 6 out)" in lines
     assert any(line.startswith("memory about 2.") for line in lines)
     completed = CliRunner().invoke(command_tree.app, [*arguments, "nothing-"])
     assert "rows 0 of 0 accepted" in " ".join(completed.stdout.split())
@@ -80,6 +80,8 @@ def test_an_estimate_follows_its_formula() -> None:
     smaller = estimate_memory(shape, micro_batch_tokens=10, bfloat16=True, recomputes=True)
     assert smaller.compute_copy == 2000
     assert smaller.activations < estimate.activations
+    compared = estimate_memory(shape, micro_batch_tokens=10, bfloat16=True, has_reference=True)
+    assert (estimate.reference, compared.reference) == (0, 6000)
 
 
 def test_a_shape_counts_the_stored_weights(tiny_model: Path) -> None:

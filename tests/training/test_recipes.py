@@ -49,6 +49,16 @@ def test_grpo_recomputes_at_the_temperature_of_the_rows() -> None:
     assert told["actor_rollout_ref.rollout.temperature"] == 0.7
 
 
+def test_a_kl_loss_needs_a_coefficient() -> None:
+    actor = "actor_rollout_ref.actor"
+    without = parsed(grpo_overrides(plan(JobKind.GRPO)))
+    assert without[f"{actor}.use_kl_loss"] is False
+    assert not [key for key in without if key.startswith("actor_rollout_ref.ref")]
+    told = parsed(grpo_overrides(plan(JobKind.GRPO, kl_coefficient=0.04)))
+    assert (told[f"{actor}.use_kl_loss"], told[f"{actor}.kl_loss_coef"]) == (True, 0.04)
+    assert told["actor_rollout_ref.ref.fsdp_config.use_torch_compile"] is False
+
+
 @pytest.mark.parametrize("aggregation", list(LossAggregation))
 def test_a_loss_is_aggregated_as_the_setting_says(aggregation: LossAggregation) -> None:
     told = parsed(grpo_overrides(plan(JobKind.GRPO, loss_aggregation=aggregation)))
@@ -74,7 +84,8 @@ def test_verl_has_each_aggregation_and_micro_batches_do_not_change_it(
 
     def aggregate(loss: torch.Tensor, mask: torch.Tensor) -> float:
         sizes = {"batch_num_tokens": 8, "global_batch_size": 2, "loss_scale_factor": 20}
-        return float(agg_loss(loss_mat=loss, loss_mask=mask, loss_agg_mode=str(aggregation), **sizes))
+        aggregated: torch.Tensor = agg_loss(loss_mat=loss, loss_mask=mask, loss_agg_mode=str(aggregation), **sizes)
+        return aggregated.item()
 
     assert aggregate(*together) == pytest.approx(expected)
     assert sum(aggregate(*row) for row in rows) == pytest.approx(expected)

@@ -23,6 +23,7 @@ from spanloop.training.control.job_processes import find_job_processes
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.process_identity import send_signal
 from spanloop.training.dataset_manifest import load_manifest
+from spanloop.training.drift import KL
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
 from spanloop.training.run_job import SPEC_NAME
@@ -186,7 +187,7 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    spec = JobSpec(kind=JobKind.GRPO, base="tiny", steps=60, learning_rate=1e-4, batch_groups=2)
+    spec = JobSpec(kind=JobKind.GRPO, base="tiny", steps=60, learning_rate=1e-4, batch_groups=2, max_passes=100)
     job = runner.submit(spec)
     folder = ControlPaths.of(runner.data_dir).job(job.id)
     process, mark = runner.start(job.id, tmp_path / "log.txt")
@@ -265,6 +266,25 @@ def test_a_loss_that_is_no_number_ends_the_job(
     assert "is nan at step 1; training has diverged" in log
     assert "smaller learning_rate" in log
     assert job.model_version == ""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_job_ends_at_its_last_checkpoint_within_the_kl_budget(
+    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model)
+    spec = grpo(kl_budget=0.01, kl_coefficient=0.001, max_passes=4).model_copy(update={"steps": 100})
+    job, status, log = runner.run(spec, tmp_path / "log.txt")
+    assert status == 0, log
+    assert "max_passes of 4 ends the job at step 5 of 100" in log
+    metrics = store.query("training_metrics", job_id=job.id)
+    measured = metrics.filter(pl.col("name") == KL).sort("step")
+    assert measured["value"].max() <= 0.01  # type: ignore[operator]
+    assert at(metrics, 1, "actor/kl_loss") == pytest.approx(0, abs=1e-3)
+    trained = Registry(runner.data_dir).get(job.model_version)
+    assert trained.metadata["steps"] == measured["step"].max() - 1  # type: ignore[operator]
+    assert "kl_budget ended it at step" in str(trained.metadata["ended_early"])
 
 
 @pytest.mark.slow

@@ -177,6 +177,8 @@ def watch_job(api: "JobApi", data_dir: "DataDir", job_id: str) -> None:
         JobError: The job failed or was cancelled.
         Exit: Ctrl-C, which stops the watching and leaves the job running.
     """
+    from spanloop.training.registry import Registry
+
     shown_step, metrics = 0, ""
     with progress_bar() as bar:
         task = bar.add_task("", total=None, note="")
@@ -196,6 +198,9 @@ def watch_job(api: "JobApi", data_dir: "DataDir", job_id: str) -> None:
             )
             raise typer.Exit(_INTERRUPTED) from None
     out.print(f"{job_id} made {job.model_version}")
+    ended_early = Registry(data_dir).get(job.model_version).metadata.get("ended_early")
+    if ended_early:
+        err.print(f"ended early: {ended_early}", markup=False)
 
 
 def watch_log(api: "JobApi", data_dir: "DataDir", job_id: str) -> None:

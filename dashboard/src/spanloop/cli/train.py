@@ -102,6 +102,9 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
     groups = [] if spec.kind == "sft" else [("groups", str(result.groups))]
     tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
     tokens += f", {result.prompt_tokens:,} in prompts"
+    steps = f"{result.steps:,} of {result.batch_size:,} {unit}: {result.passes:.2f} passes over the data"
+    if 0 < result.steps < spec.steps:
+        steps += f" (max_passes of {spec.max_passes:g} leaves {spec.steps - result.steps:,} out)"
     print_table(
         ("", f"{spec.kind} from {result.base}"),
         [
@@ -109,7 +112,7 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
             ("episodes", str(result.episodes)),
             *groups,
             ("tokens", tokens),
-            ("steps", f"{result.steps:,} of {result.batch_size:,} {unit}: {result.passes:.2f} passes over the data"),
+            ("steps", steps),
             ("memory", f"about {memory.total / _GB:.2f} GB: {parts}"),
         ],
     )

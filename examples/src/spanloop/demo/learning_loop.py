@@ -143,6 +143,8 @@ class Loop:
             task_prefix=TRAIN_PREFIX,
             since=since,
             seed=recipe.seed,
+            # the recipe's number of steps is part of the measurement
+            max_passes=1000,
             pause_serving=True,
             deploy=True,
         )

@@ -144,6 +144,9 @@ def _train(data_dir: "DataDir", stages: StageDisplay, base: str) -> tuple[str, s
         batch_groups=4,
         group_size=_ATTEMPTS,
         learning_rate=3e-4,
+        # few groups, and a rate at which a model of 100,000 weights learns within seconds
+        max_passes=1000,
+        kl_budget=None,
         max_prompt_tokens=512,
         max_response_tokens=512,
         deploy=True,

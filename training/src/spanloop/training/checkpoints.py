@@ -39,9 +39,10 @@ def mark_complete(checkpoint: Path) -> None:
     temporary.rename(checkpoint / _MARKER)
 
 
-def latest_checkpoint(directory: Path) -> Checkpoint | None:
-    """Return the complete checkpoint with the most steps in ``directory``, or None."""
-    return max(_complete_checkpoints(directory), default=None)
+def latest_checkpoint(directory: Path, *, at_most: int | None = None) -> Checkpoint | None:
+    """Return the complete checkpoint in ``directory`` with the most steps, at most ``at_most``, or None."""
+    found = _complete_checkpoints(directory)
+    return max((each for each in found if at_most is None or each.step <= at_most), default=None)
 
 
 def discard_old(directory: Path) -> None:

@@ -96,6 +96,8 @@ def rules_for(spec: JobSpec, base: BaseModelFacts) -> Rules:
         vocabulary_size=base.vocabulary_size,
         group_size=spec.group_size,
         min_reward=spec.min_reward,
+        max_age_versions=spec.max_age_versions,
+        max_age_days=spec.max_age_days,
         only_successful=spec.kind is JobKind.SFT and spec.outcomes is Outcomes.SUCCESSFUL,
     )
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from spanloop.semconv.enums import JobKind
 
+from .row_age import too_old
 from .sampling import sampling_of
 
 REWARD_TOLERANCE: Final = 1e-6
@@ -46,6 +47,8 @@ class Rejection(StrEnum):
     NO_REWARD = "no_reward"
     """The episode was never scored, or its score is not a finite number."""
     BELOW_MIN_REWARD = "below_min_reward"
+    TOO_OLD = "row_too_old"
+    """More versions or days before the base than the job allows."""
     NOT_SUCCESSFUL = "not_successful"
     """sft: the episode's outcome is not ``success``, and the job takes only those."""
     NO_GROUP = "no_group"
@@ -71,6 +74,8 @@ class Rules(NamedTuple):
     """grpo: at most this many episodes in a group; a larger group becomes several of nearly equal size."""
     min_reward: float | None = None
     """sft: None takes every reward, and episodes without one."""
+    max_age_versions: int | None = None
+    max_age_days: float | None = None
     only_successful: bool = False
     """sft: only episodes whose outcome is ``success``."""
 
@@ -179,6 +184,7 @@ def _row_reason(rules: Rules) -> pl.Expr:
             (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
             (reward < rules.min_reward, Rejection.BELOW_MIN_REWARD),
         ]
+    checks += [(is_old, Rejection.TOO_OLD) for is_old in too_old(rules.max_age_versions, rules.max_age_days)]
     if rules.only_successful:
         checks.append((pl.col("outcome") != "success", Rejection.NOT_SUCCESSFUL))
     return pl.coalesce(

@@ -98,6 +98,20 @@ LEARNING_RATES: Final[Mapping[JobKind, float]] = {JobKind.SFT: 1e-5, JobKind.GRP
 for 8B) and TRL's default of 2e-5; grpo: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
 
 
+MAX_PASSES: Final = 4.0
+"""Up to four passes over the same text train nearly as well as new text (Muennighoff et al. 2023, "Scaling
+Data-Constrained Language Models")."""
+KL_BUDGET: Final = 0.1
+"""Log-normal importance weights with a KL of 0.1 keep exp(-0.2) = 82 % of the effective sample size; at verl's
+truncation of 2 few of them are cut."""
+MAX_AGE_VERSIONS: Final[Mapping[JobKind, int | None]] = {JobKind.SFT: None, JobKind.GRPO: 8}
+"""grpo: verl's own default (``sampler.max_off_policy_threshold``); sft imitates an action however old it is."""
+
+
+def _max_age_versions(data: dict[str, Any]) -> int | None:
+    return MAX_AGE_VERSIONS.get(data.get("kind", JobKind.GRPO))
+
+
 def _learning_rate(data: dict[str, Any]) -> float:
     return LEARNING_RATES.get(data.get("kind", JobKind.GRPO), LEARNING_RATES[JobKind.GRPO])
 
@@ -129,6 +143,17 @@ class JobSpec(BaseModel):
 
     group_size: Annotated[int, _OPTIMISATION_GRPO] = Field(default=8, ge=2, le=1024)
     """grpo: at most this many episodes of a group in a batch. A group needs two for a relative advantage."""
+
+    max_passes: Annotated[float, _OPTIMISATION] = Field(default=MAX_PASSES, gt=0, le=1e6, allow_inf_nan=False)
+    """The job ends when it has trained on each stored row this often on average, even if ``steps`` asks for more."""
+
+    kl_budget: Annotated[float | None, _OPTIMISATION_GRPO] = Field(default=KL_BUDGET, gt=0, allow_inf_nan=False)
+    """The job ends at its last checkpoint within this mean KL divergence, in nats a token, of the policy from the one
+    that sampled the rows. It is measured on each batch before its update; a large number lifts it."""
+
+    kl_coefficient: Annotated[float, _OPTIMISATION_GRPO] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
+    """Weight of a loss term for the KL divergence to the base (verl's ``use_kl_loss``, k3); above zero a second copy of
+    the weights is kept. DAPO (Yu et al. 2025) and Dr. GRPO leave it out; DeepSeekMath (Shao et al. 2024) uses 0.04."""
 
     epochs: Annotated[int, _OPTIMISATION_GRPO] = Field(default=1, ge=1, le=64)
     """grpo: passes over each batch (PPO epochs). With more than one, the later passes are off-policy."""
@@ -179,6 +204,13 @@ class JobSpec(BaseModel):
 
     since: Annotated[AwareDatetime | None, _EPISODES] = None
     """Only episodes that started at this time or later; None means no limit."""
+
+    max_age_versions: Annotated[int | None, _EPISODES] = Field(default_factory=_max_age_versions, ge=0, le=1_000_000)
+    """Only rows of at most so many versions before the base, counted along its parents; 0: of the base alone. Rows of
+    versions that the base does not descend from have no such age and are taken; a large number lifts the limit."""
+
+    max_age_days: Annotated[float | None, _EPISODES] = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
+    """Only rows of episodes that started at most so many days before the job's dataset is made."""
 
     max_episodes: Annotated[int, _EPISODES] = Field(default=100_000, ge=1, le=100_000_000)
     """At most this many episodes, the newest first."""

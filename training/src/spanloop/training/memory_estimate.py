@@ -45,6 +45,8 @@ class MemoryEstimate(NamedTuple):
     """The weights in the precision of the forward pass."""
     activations: int
     """Of one micro-batch, logits included."""
+    reference: int
+    """The base in float32 and in the precision of the forward pass, which a KL loss compares with; 0 without one."""
     processes: int = PROCESSES_BYTES
 
     @property
@@ -82,7 +84,12 @@ def _counted(shape: ModelShape) -> int:
 
 
 def estimate_memory(
-    shape: ModelShape, *, micro_batch_tokens: int, bfloat16: bool, recomputes: bool = False
+    shape: ModelShape,
+    *,
+    micro_batch_tokens: int,
+    bfloat16: bool,
+    recomputes: bool = False,
+    has_reference: bool = False,
 ) -> MemoryEstimate:
     """Return the estimate of a job.
 
@@ -91,6 +98,7 @@ def estimate_memory(
         micro_batch_tokens: Tokens of one forward pass.
         bfloat16: Whether the forward pass is in bfloat16, else in float32.
         recomputes: Whether gradient checkpointing is on.
+        has_reference: Whether the loss has a KL term to the base.
     """
     size = _BFLOAT16_BYTES if bfloat16 else _FLOAT32_BYTES
     layer = 4 * _FLOAT32_BYTES * shape.hidden + size * (7 * shape.hidden + 2 * shape.key_value + 4 * shape.intermediate)
@@ -101,4 +109,5 @@ def estimate_memory(
         adam=2 * _FLOAT32_BYTES * shape.parameters,
         compute_copy=size * shape.parameters,
         activations=micro_batch_tokens * (layers + 2 * size * shape.vocabulary),
+        reference=(_FLOAT32_BYTES + size) * shape.parameters if has_reference else 0,
     )

@@ -10,6 +10,7 @@ from spanloop.semconv.enums import JobKind
 from .base_model import BaseModelFacts
 from .checkpoints import latest_checkpoint
 from .dataset_manifest import DATA_NAME, Manifest
+from .drift import steps_within
 from .job_spec import JobSpec
 from .metrics import metrics_path
 from .sampling import DEFAULT_TEMPERATURE
@@ -22,9 +23,9 @@ def make_plan(
     spec: JobSpec, base: BaseModelFacts, manifest: Manifest, *, folder: Path, attempt: int, ray_folder: Path
 ) -> TrainPlan:
     """Return the plan of one attempt, which continues from the newest complete checkpoint in ``folder``."""
+    steps, batch = planned_steps(spec, manifest)
     checkpoint_dir = folder / "checkpoints"
     checkpoint = latest_checkpoint(checkpoint_dir)
-    units = manifest.prompt_groups if spec.kind is JobKind.GRPO else manifest.rows.accepted
     return TrainPlan(
         kind=spec.kind,
         job_id=manifest.job_id,
@@ -34,8 +35,10 @@ def make_plan(
         resume_from=checkpoint.path if checkpoint else None,
         metrics_path=metrics_path(folder, attempt),
         failure_path=folder / "failure.json",
-        steps=spec.steps,
-        batch_size=batch_size(units, spec.batch_groups),
+        steps=steps,
+        batch_size=batch,
+        kl_budget=spec.kl_budget,
+        kl_coefficient=spec.kl_coefficient,
         epochs=spec.epochs,
         learning_rate=spec.learning_rate,
         loss_aggregation=spec.loss_aggregation,
@@ -44,12 +47,19 @@ def make_plan(
         max_prompt_tokens=manifest.longest_prompt_tokens,
         max_response_tokens=manifest.longest_response_tokens,
         micro_batch_tokens=micro_batch_tokens(spec, manifest.longest_row_tokens),
-        save_every_steps=save_interval(spec.steps),
+        save_every_steps=save_interval(steps),
         ray_address=spec.ray_address,
         ray_temp_dir=ray_folder,
         threads=training_threads(whole_machine=spec.pause_serving),
         device=spec.device,
     )
+
+
+def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
+    """Return the steps that the job takes, within its ``max_passes``, and the groups or rows of each."""
+    units = manifest.prompt_groups if spec.kind is JobKind.GRPO else manifest.rows.accepted
+    batch = batch_size(units, spec.batch_groups)
+    return steps_within(spec.steps, batch, units, spec.max_passes), batch
 
 
 def micro_batch_tokens(spec: JobSpec, longest_row_tokens: int) -> int:

@@ -15,6 +15,7 @@ from spanloop.store import connect
 from .base_model import read_base_model
 from .dataset import select_dataset
 from .dataset_selection import Tally
+from .drift import passes, steps_within
 from .job_spec import Device, JobSpec
 from .memory_estimate import MemoryEstimate, estimate_memory, read_shape
 from .planning import batch_size, micro_batch_tokens
@@ -38,6 +39,7 @@ class Preview(NamedTuple):
     trained_tokens: int
     """Response tokens in the loss."""
     steps: int
+    """Fewer than the setting where ``max_passes`` ends the job; 0 when nothing is accepted."""
     batch_size: int
     """Groups (grpo) or rows (sft) of a step; 0 when nothing is accepted."""
     passes: float
@@ -62,12 +64,14 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
     prompts, responses = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
     units = rows["group_id"].n_unique() if spec.kind is JobKind.GRPO else rows.height
     batch = batch_size(units, spec.batch_groups) if units else 0
+    steps = steps_within(spec.steps, batch, units, spec.max_passes) if units else 0
     is_cuda = spec.device is Device.CUDA
     memory = estimate_memory(
         read_shape(version.path),
         micro_batch_tokens=micro_batch_tokens(spec, _largest(prompts + responses)),
         bfloat16=is_cuda or computes_bfloat16(),
         recomputes=is_cuda,
+        has_reference=spec.kl_coefficient > 0,
     )
     return Preview(
         base=version.reference,
@@ -77,9 +81,9 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         prompt_tokens=int(prompts.sum()),
         response_tokens=int(responses.sum()),
         trained_tokens=int(rows["loss_mask"].list.sum().sum()),
-        steps=spec.steps,
+        steps=steps,
         batch_size=batch,
-        passes=spec.steps * batch / units if units else 0.0,
+        passes=passes(steps, batch, units) if units else 0.0,
         memory=memory,
     )
 

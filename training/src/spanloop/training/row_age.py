@@ -5,18 +5,20 @@ Invariant: pure functions over frames. A version that the base does not descend 
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from .registry import Registry
+if TYPE_CHECKING:
+    from .registry import Registry
+
 
 AGE_COLUMNS: Final = ("age_versions", "age_days")
 _SECONDS_OF_DAY: Final = 86_400
 _MAX_LINEAGE: Final = 10_000
 
 
-def lineage(registry: Registry, reference: str) -> tuple[str, ...]:
+def lineage(registry: "Registry", reference: str) -> tuple[str, ...]:
     """Return the version ``reference`` and its ancestors, newest first.
 
     Raises:
@@ -46,3 +48,12 @@ def with_ages(rows: pl.DataFrame, versions: Sequence[str], now: datetime) -> pl.
     seconds = (pl.lit(now).dt.epoch("s") - pl.col("started_at").dt.epoch("s")).cast(pl.Float64)
     aged = rows.join(ages, on="policy_version", how="left", maintain_order="left")
     return aged.with_columns(age_days=(seconds / _SECONDS_OF_DAY).clip(lower_bound=0))
+
+
+def too_old(max_versions: int | None, max_days: float | None) -> list[pl.Expr]:
+    """Return the conditions, over the columns of :func:`with_ages`, under which a row is too old; None is no limit.
+
+    An unknown age in versions is not too old.
+    """
+    limits = (("age_versions", max_versions), ("age_days", max_days))
+    return [(pl.col(name) > limit).fill_null(value=False) for name, limit in limits if limit is not None]

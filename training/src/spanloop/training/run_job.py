@@ -7,6 +7,7 @@ the error printed last.
 """
 
 import argparse
+import json
 import shutil
 import signal
 import sys
@@ -25,14 +26,15 @@ from .control.paths import ControlPaths
 from .dataset import export_dataset, write_durably
 from .dataset_manifest import Manifest, load_manifest
 from .deploy import deploy
+from .drift import ENDED_NAME, EndedEarly, last_step_within, read_ended
 from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress
 from .metrics import MetricsTail, MetricsWriter, logged_steps
-from .planning import make_plan
+from .planning import make_plan, planned_steps
 from .registry import ModelVersion, Registry
 from .row_age import lineage
 from .serving_pause import ServingPause
 from .verl_plugin.train_plan import TrainPlan
-from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
+from .verl_process import VerlProcess, failure_of, kl_budget_step, ray_folder, verl_process
 
 _POLL_S: Final = 0.2
 SPEC_NAME: Final = "spec.json"
@@ -98,10 +100,15 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
         manifest, base = _dataset(attempt, store)
         writer = MetricsWriter(store, attempt.job.id)
         writer.add(logged_steps(attempt.folder))
-        checkpoint = latest_checkpoint(attempt.folder / "checkpoints")
-        if checkpoint is None or checkpoint.step < attempt.job.spec.steps:
+        ended = read_ended(attempt.folder)
+        limit = ended.step if ended else None
+        checkpoint = latest_checkpoint(attempt.folder / "checkpoints", at_most=limit)
+        steps, _ = planned_steps(attempt.job.spec, manifest)
+        if ended is None and (checkpoint is None or checkpoint.step < steps):
             checkpoint = _train(attempt, manifest, base, writer)
         writer.flush()
+    if checkpoint is None:
+        raise JobError(f"Job {attempt.job.id}: its checkpoint is gone.", next_step="Submit a new job with its spec.")
     _log(f"registering the weights of step {checkpoint.step}")
     model = assemble_model(checkpoint, base.path, attempt.folder / "model")
     return attempt.registry.add(
@@ -113,6 +120,7 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
         metadata={
             "kind": str(attempt.job.spec.kind),
             "steps": checkpoint.step,
+            "ended_early": _end_reason(attempt, steps),
             "dataset_sha256": manifest.data_sha256,
             "episodes": manifest.episodes.accepted,
             "mean_reward": manifest.mean_reward,
@@ -145,6 +153,8 @@ def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, writer: M
     discard_old(attempt.folder / "checkpoints")
     with ray_folder(plan_path) as ray_temp_dir:
         plan = make_plan(job.spec, base, manifest, folder=attempt.folder, attempt=job.attempt, ray_folder=ray_temp_dir)
+        if plan.steps < job.spec.steps:
+            _log(f"max_passes of {job.spec.max_passes:g} ends the job at step {plan.steps} of {job.spec.steps}")
         _log(
             f"training {plan.steps} steps of {plan.batch_size}"
             + (f", going on from {plan.resume_from.name}" if plan.resume_from else "")
@@ -153,7 +163,7 @@ def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, writer: M
             attempt.pause.begin()
         with verl_process(plan, plan_path, token=attempt.token) as run:
             _watch(attempt, run, writer)
-    return _finished(plan)
+    return _finished(attempt, plan)
 
 
 def _watch(attempt: Attempt, run: VerlProcess, writer: MetricsWriter) -> None:
@@ -181,11 +191,41 @@ def _watch(attempt: Attempt, run: VerlProcess, writer: MetricsWriter) -> None:
                     "training has diverged.",
                     next_step=f"Submit it again with a smaller learning_rate (it was {run.plan.learning_rate:g}).",
                 )
-    if status != 0:
+    if status != 0 and kl_budget_step(run.plan) is None:
         raise failure_of(run, is_paused=attempt.job.spec.pause_serving)
 
 
-def _finished(plan: TrainPlan) -> Checkpoint:
+def _end_reason(attempt: Attempt, steps: int) -> str:
+    ended = read_ended(attempt.folder)
+    if ended is not None:
+        return ended.reason
+    is_cut = steps < attempt.job.spec.steps
+    return f"max_passes ended it at step {steps} of {attempt.job.spec.steps}" if is_cut else ""
+
+
+def _within_budget(attempt: Attempt, plan: TrainPlan, step: int) -> Checkpoint:
+    """Return the last checkpoint within the KL budget, which the batch of ``step`` showed to be exceeded.
+
+    Raises:
+        JobError: There is none: the rows were too far from the base, or the budget was spent before the first one.
+    """
+    reason = str(json.loads(plan.failure_path.read_text())["message"])
+    checkpoint = latest_checkpoint(plan.checkpoint_dir, at_most=last_step_within(step))
+    if checkpoint is None:
+        raise JobError(
+            f"Job {plan.job_id} has no checkpoint within its KL budget: {reason}",
+            next_step="Collect new episodes with the newest version, take a smaller learning_rate, or raise kl_budget.",
+        )
+    ended = EndedEarly(step=checkpoint.step, reason=f"kl_budget ended it at step {checkpoint.step}: {reason}")
+    write_durably(attempt.folder / ENDED_NAME, ended.model_dump_json(indent=1))
+    _log(ended.reason)
+    return checkpoint
+
+
+def _finished(attempt: Attempt, plan: TrainPlan) -> Checkpoint:
+    over_budget_at = kl_budget_step(plan)
+    if over_budget_at is not None:
+        return _within_budget(attempt, plan, over_budget_at)
     checkpoint = latest_checkpoint(plan.checkpoint_dir)
     if checkpoint is None or checkpoint.step < plan.steps:
         reached = checkpoint.step if checkpoint else 0

@@ -117,6 +117,9 @@ def _buttons(job: Job) -> None:
 
 
 def _links(job: Job) -> None:
+    ended_early = resources.registry().get(job.model_version).metadata.get("ended_early") if job.model_version else ""
+    if ended_early:
+        st.info(f"Ended early: {ended_early}", icon=":material/flag:")
     with st.container(horizontal=True):
         if job.step:
             st.page_link(

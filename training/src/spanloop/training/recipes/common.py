@@ -54,12 +54,17 @@ def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
         f"{model}.path={quoted(plan.model_path)}",
         # flash attention is not installed; torch's own kernels handle packed rows by their position ids
         f"+{model}.override_config.attn_implementation=sdpa",
-        f"{engine}.use_torch_compile=False",
     ]
     if plan.device is Device.CPU:
+        overrides += [f"{model}.external_lib={_CPU_ENGINE}", f"{model}.enable_gradient_checkpointing=False"]
+    return overrides + forward_overrides(plan, engine=engine)
+
+
+def forward_overrides(plan: TrainPlan, *, engine: str) -> list[str]:
+    """Return how one FSDP2 engine computes; ``engine`` is its path in verl's configuration."""
+    overrides = [f"{engine}.use_torch_compile=False"]
+    if plan.device is Device.CPU:
         overrides += [
-            f"{model}.external_lib={_CPU_ENGINE}",
-            f"{model}.enable_gradient_checkpointing=False",
             # one rank holds all weights anyway: gather once a step instead of twice for each micro-batch
             f"{engine}.reshard_after_forward=False",
             f"+{engine}.mixed_precision.param_dtype={'bf16' if plan.bfloat16 else 'fp32'}",

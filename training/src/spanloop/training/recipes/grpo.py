@@ -13,7 +13,7 @@ from typing import Final
 from spanloop.training.job_spec import Device
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
-from .common import engine_overrides, quoted, trainer_overrides
+from .common import engine_overrides, forward_overrides, quoted, trainer_overrides
 
 SINGLE_UPDATE_LOSS: Final = "spanloop_single_update"
 """verl's name for the loss of :mod:`~spanloop.training.verl_plugin.policy_loss`."""
@@ -59,7 +59,7 @@ def grpo_overrides(plan: TrainPlan) -> list[str]:
         f"{actor}.loss_scale_factor={plan.max_response_tokens}",
         # a single pass has no earlier forward pass that reports it
         f"{actor}.calculate_entropy={single_pass}",
-        f"{actor}.use_kl_loss=False",
+        *_reference_overrides(plan),
         f"{actor}.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
         f"{actor}.checkpoint.load_contents=[model,optimizer,extra]",
         f"{rollout}.name=none",
@@ -80,4 +80,18 @@ def grpo_overrides(plan: TrainPlan) -> list[str]:
         *([f"{actor}.policy_loss.loss_mode={SINGLE_UPDATE_LOSS}"] if single_pass else []),
         "reward.num_workers=0",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    ]
+
+
+def _reference_overrides(plan: TrainPlan) -> list[str]:
+    """Return the KL loss to the base; without it verl loads no reference policy."""
+    actor, reference = "actor_rollout_ref.actor", "actor_rollout_ref.ref"
+    if not plan.kl_coefficient:
+        return [f"{actor}.use_kl_loss=False"]
+    return [
+        f"{actor}.use_kl_loss=True",
+        f"{actor}.kl_loss_coef={plan.kl_coefficient}",
+        f"{actor}.kl_loss_type=low_var_kl",
+        f"{reference}.use_torch_compile=False",
+        *forward_overrides(plan, engine=f"{reference}.fsdp_config"),
     ]

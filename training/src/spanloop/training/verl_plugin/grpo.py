@@ -56,8 +56,9 @@ def _fit(plan: TrainPlan, config: Any, queue: Future[Any]) -> None:
 
     from .stored_rollouts import TRAINER_MODE, StoredRollouts  # noqa: PLC0415
 
-    validate_config(config=config, use_reference_policy=False, use_critic=False)
+    validate_config(config=config, use_reference_policy=plan.kl_coefficient > 0, use_critic=False)
     trainer: Any = get_trainer_cls(TRAINER_MODE)(config=config)
+    trainer.kl_budget = plan.kl_budget
     trainer.queue_ready = queue.result
     trainer.init()
     trainer.fit(StoredRollouts(plan.dataset_path))

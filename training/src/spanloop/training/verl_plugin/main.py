@@ -15,6 +15,7 @@ from pathlib import Path
 
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
+from spanloop.training.drift import KlBudgetError
 from spanloop.training.job_spec import Device
 
 from .compute import resolve_compute
@@ -64,7 +65,9 @@ def prepare_device(device: Device) -> None:
         os.environ |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": _CPU_PLATFORM, "CUDA_VISIBLE_DEVICES": ""}
 
 
-def _report(error: Exception) -> dict[str, str]:
+def _report(error: Exception) -> dict[str, str | int]:
+    if isinstance(error, KlBudgetError):
+        return {"type": "KlBudgetError", "message": error.what, "next_step": error.next_step, "step": error.step}
     if isinstance(error, SpanloopError):
         return {"type": type(error).__name__, "message": error.what, "next_step": error.next_step}
     return {"type": type(error).__name__, "message": str(error)}

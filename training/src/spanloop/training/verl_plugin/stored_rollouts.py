@@ -25,6 +25,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 from spanloop.training.checkpoints import mark_complete
+from spanloop.training.drift import require_within
 
 from .batch_metrics import ENTROPY, mean_entropy, row_ages, row_tags
 from .policy_loss import GAP, mean_gap
@@ -63,6 +64,9 @@ class StoredTrainer(PPOTrainer):
             mapping: Any = self.mapping
             self.resource_pool_manager = _CpuPools(resource_pool_spec=stock.resource_pool_spec, mapping=mapping)
 
+    kl_budget: float | None = None
+    """Nats a token, see :mod:`spanloop.training.drift`; None is no limit."""
+
     queue_ready: Callable[[], object]
     """Returns when TransferQueue has started; it starts while verl's worker does."""
 
@@ -84,6 +88,7 @@ class StoredTrainer(PPOTrainer):
         measured = {name: metrics.pop(name) for name in list(metrics) if name.startswith(f"actor/{_CORRECTION}")}
         if self.config.algorithm.rollout_correction.bypass_mode:
             metrics.update({name.removeprefix("actor/"): value for name, value in measured.items()})
+        require_within(self.kl_budget, metrics, self.global_steps)
         return updated
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:

@@ -39,6 +39,10 @@ class TrainPlan(BaseModel):
     epochs: int = Field(ge=1, default=1)
     """Passes over each batch; GRPO only."""
     learning_rate: float = Field(gt=0)
+    kl_budget: float | None = Field(gt=0, default=None)
+    """Nats a token; the run fails with ``KlBudgetError`` above it. GRPO only."""
+    kl_coefficient: float = Field(ge=0, default=0.0)
+    """Weight of the KL loss to the base; GRPO only."""
     loss_aggregation: LossAggregation = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
     """GRPO only."""
     temperature: float = Field(gt=0, default=DEFAULT_TEMPERATURE)
