@@ -10,7 +10,7 @@ from spanloop.semconv.errors import JobError
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.training.base_model import BaseModelFacts, read_base_model
-from spanloop.training.dataset import COLUMNS, export_dataset
+from spanloop.training.dataset import COLUMNS, TokenizerOf, export_dataset
 from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, load_manifest
 from spanloop.training.job_spec import JobSpec
 
@@ -24,11 +24,16 @@ def base(tiny_model: Path) -> BaseModelFacts:
     return read_base_model("tiny@v1", tiny_model)
 
 
+def known(base: BaseModelFacts) -> TokenizerOf:
+    """A registry that has the base model and nothing else."""
+    return {base.reference: base.tokenizer}.get
+
+
 def test_an_export_is_pinned_and_counted(
     store: Store, connection: Connection, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    manifest = export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     assert (manifest.groups.accepted, manifest.groups.rejected) == (4, {"reward_constant": 1})
     assert (manifest.episodes.accepted, manifest.episodes.rejected) == (16, {"reward_constant": 4})
     assert (manifest.rows.accepted, manifest.rows.rejected) == (24, {"reward_constant": 6})
@@ -65,29 +70,35 @@ def test_grpo_takes_the_sampling_of_a_row_s_steps_from_the_store(
     only_varied = GRPO.model_copy(update={"task_ids": ("task-0",)})
     if refused:
         with pytest.raises(JobError, match="cannot be recomputed") as caught:
-            export_dataset(store, only_varied, base, job_id="j", folder=tmp_path)
+            export_dataset(store, only_varied, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
         assert all(f"{reason} {count}" in str(caught.value) for reason, count in refused.items())
     else:
-        manifest = export_dataset(store, only_varied, base, job_id="j", folder=tmp_path)
+        manifest = export_dataset(store, only_varied, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
         assert (manifest.temperature, manifest.rows.rejected) == (temperature, refused)
     imitation = only_varied.model_copy(update={"kind": JobKind.SFT})
-    manifest = export_dataset(store, imitation, base, job_id="k", folder=tmp_path)
+    manifest = export_dataset(store, imitation, base, tokenizer_of=known(base), job_id="k", folder=tmp_path)
     assert (manifest.temperature, manifest.rows.accepted) == (None, 6)
 
 
+@pytest.mark.parametrize("steps", [[], [1, 3]])
 def test_a_row_is_sampled_as_its_own_agent_s_steps_are(
-    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path, steps: list[int]
 ) -> None:
+    positions: dict[str, object] = {
+        "sampled_steps": steps,
+        "sampled_starts": [0, 7][: len(steps)],
+        "sampled_ends": [4, 12][: len(steps)],
+    }
     warm, greedy = {"temperature": "0.7"}, {"temperature": "0"}
     for number in range(2):
         episode = f"e-{number}"
         row = trajectory(tiny_model, random.Random(0), episode=episode, group="g", row_number=0, prompt=[5, 6])
         insert(store, "episodes", [episode_row(episode, "g", number, float(number))])
-        insert(store, "trajectories", [row | {"first_step": 1, "last_step": 3}])
-        steps = [transition_row(episode, "g", step, warm if 1 <= step <= 3 else greedy) for step in range(5)]
-        steps[2] |= {"agent_name": "critic", "sampling": transition_row(episode, "g", 2, greedy)["sampling"]}
-        insert(store, "transitions", steps)
-    manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+        insert(store, "trajectories", [row | {"first_step": 1, "last_step": 3} | positions])
+        told = [transition_row(episode, "g", step, warm if 1 <= step <= 3 else greedy) for step in range(5)]
+        told[2] |= {"agent_name": "critic", "sampling": transition_row(episode, "g", 2, greedy)["sampling"]}
+        insert(store, "transitions", told)
+    manifest = export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     assert (manifest.temperature, manifest.rows.accepted) == (0.7, 2)
 
 
@@ -95,13 +106,13 @@ def test_new_data_does_not_change_what_a_retry_trains_on(
     store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    manifest = export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     newer = episode_row("task-0-episode-0", "task-0", 0, 1.0) | {"revision": REVISION + 1, "is_deleted": 1}
     insert(store, "episodes", [newer])
     assert load_manifest(tmp_path) == manifest
     again = tmp_path / "again"
     again.mkdir()
-    later = export_dataset(store, GRPO, base, job_id="k", folder=again)
+    later = export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="k", folder=again)
     assert later.episodes.accepted == 15
     assert later.data_sha256 != manifest.data_sha256
 
@@ -111,7 +122,7 @@ def test_a_revision_that_is_not_current_is_left_out(
 ) -> None:
     seed_groups(store, tiny_model, groups=1)
     insert(store, "episodes", [episode_row("task-0-episode-0", "task-0", 0, 0.0) | {"revision": REVISION + 1}])
-    manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    manifest = export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     assert "task-0-episode-0" not in {episode.episode_id for episode in manifest.pinned}
     assert manifest.rows.rejected["no_trajectory"] == 1
 
@@ -138,7 +149,10 @@ def test_filters_of_the_spec(
 ) -> None:
     seed_groups(store, tiny_model)
     spec = JobSpec.model_validate(GRPO.model_dump() | filters)
-    assert export_dataset(store, spec, base, job_id="j", folder=tmp_path).episodes.accepted == episodes
+    assert (
+        export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=tmp_path).episodes.accepted
+        == episodes
+    )
 
 
 def test_nothing_to_train_on_says_what_was_refused_and_leaves_no_manifest(
@@ -146,7 +160,7 @@ def test_nothing_to_train_on_says_what_was_refused_and_leaves_no_manifest(
 ) -> None:
     seed_groups(store, tiny_model, groups=0)
     with pytest.raises(JobError, match="reward never varies") as caught:
-        export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+        export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     assert "reward_constant 6" in str(caught.value)
     assert "next: " in str(caught.value)
     assert not (tmp_path / MANIFEST_NAME).exists()
@@ -154,14 +168,14 @@ def test_nothing_to_train_on_says_what_was_refused_and_leaves_no_manifest(
 
 def test_filters_that_match_nothing_say_so(store: Store, base: BaseModelFacts, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="no episode matches"):
-        export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+        export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
 
 
 def test_a_data_file_that_changed_is_refused(
     store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model, groups=1)
-    export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     with (tmp_path / DATA_NAME).open("ab") as file:
         file.write(b"x")
     with pytest.raises(JobError, match="not what its manifest describes"):

@@ -5,6 +5,7 @@ its data. An export without trainable rows writes neither: the job can be retrie
 """
 
 import os
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,8 @@ from spanloop.store.pinned_revisions import pin
 
 from .base_model import BaseModelFacts
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
-from .dataset_selection import Rejection, Rules, Selection, select_rows
+from .dataset_rejections import Rejection
+from .dataset_selection import Rules, Selection, select_rows
 from .job_spec import JobSpec
 
 QUERY: Final = "training_trajectories"
@@ -36,15 +38,40 @@ COLUMNS: Final = (
     "loss_mask",
     "logprobs",
     "reward",
+    "advantages",
+    "sampled_steps",
+    "sampled_starts",
+    "sampled_ends",
 )
-"""Columns of the data file. ``session`` numbers the episodes of a group, ``row_number`` the rows of an episode."""
+"""Columns of the data file. ``session`` numbers the episodes of a group, ``row_number`` the rows of an episode.
+``loss_mask`` and ``advantages`` (null for sft) are parallel to ``response_token_ids``."""
 
+_OTHER_SAMPLERS: Final = frozenset[str](
+    {Rejection.UNKNOWN_TOKENIZER, Rejection.OTHER_TOKENIZER, Rejection.UNKNOWN_TOKEN}
+)
 _UNUSABLE_SAMPLING: Final = frozenset[str]({Rejection.GREEDY_SAMPLING, Rejection.TRUNCATED_SAMPLING})
+TokenizerOf = Callable[[str], str | None]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id: str, folder: Path) -> Manifest:
+def export_dataset(
+    store: Store,
+    spec: JobSpec,
+    base: BaseModelFacts,
+    *,
+    tokenizer_of: TokenizerOf,
+    job_id: str,
+    folder: Path,
+) -> Manifest:
     """Write the rows that ``spec`` selects, and their manifest, into the job's folder.
+
+    Args:
+        store: Where the rows are.
+        spec: Of the job.
+        base: The model that is trained.
+        tokenizer_of: Fingerprint of the tokenizer of a policy version; None for a version that the registry lacks.
+        job_id: Of the job.
+        folder: Of the job.
 
     Raises:
         JobError: No row can be trained on; the message has the counts by reason.
@@ -59,7 +86,7 @@ def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id:
         policy_version=spec.policy_version,
         max_episodes=spec.max_episodes,
     )
-    selection = select_rows(frame, rules_for(spec, base))
+    selection = select_rows(frame, rules_for(spec, base, tokenizers_of(frame, tokenizer_of)))
     _require_rows(selection, spec, job_id)
     data_path = folder / DATA_NAME
     selection.rows.select(COLUMNS).write_parquet(data_path)
@@ -76,7 +103,13 @@ def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id:
     return manifest
 
 
-def rules_for(spec: JobSpec, base: BaseModelFacts) -> Rules:
+def tokenizers_of(frame: pl.DataFrame, tokenizer_of: TokenizerOf) -> dict[str, str]:
+    """Return the fingerprint of each policy version in ``frame`` that the registry knows."""
+    versions = frame["policy_versions"].explode().drop_nulls().unique().to_list()
+    return {version: tokenizer for version in versions if (tokenizer := tokenizer_of(version)) is not None}
+
+
+def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]) -> Rules:
     """Return the rules that ``spec`` and its base model set."""
     return Rules(
         kind=spec.kind,
@@ -84,8 +117,12 @@ def rules_for(spec: JobSpec, base: BaseModelFacts) -> Rules:
         max_response_tokens=spec.max_response_tokens,
         context_tokens=base.context_tokens,
         vocabulary_size=base.vocabulary_size,
+        tokenizer=base.tokenizer,
+        tokenizers=tokenizers,
         group_size=spec.group_size,
         min_reward=spec.min_reward,
+        policy_version=spec.policy_version,
+        credit=spec.credit,
     )
 
 
@@ -114,6 +151,8 @@ def _manifest(
         groups=Count.of(selection.group_tally),
         prompt_groups=rows["group_id"].n_unique() if spec.kind is JobKind.GRPO else 0,
         temperature=selection.temperature,
+        masked_steps=int(rows["masked_steps"].sum()),
+        masked_tokens=int(rows["masked_tokens"].sum()),
         longest_prompt_tokens=_largest(prompt_tokens),
         longest_response_tokens=_largest(response_tokens),
         longest_row_tokens=_largest(prompt_tokens + response_tokens),
@@ -139,6 +178,12 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
     reasons = set(selection.row_tally.rejected)
     if selection.row_tally.total == 0:
         what, step = "no episode matches its filters", "Run the app and spanloop convert first, or widen the filters."
+    elif reasons <= _OTHER_SAMPLERS:
+        what = "its rows were not sampled by this model's family"
+        step = (
+            "Train the model that sampled them, or a version of it; register a version that is missing "
+            "(spanloop models add) under the name that the spans carry."
+        )
     elif Rejection.REWARD_CONSTANT in reasons:
         what = "the reward never varies within a group, so there is nothing to prefer"
         step = "Collect more episodes of each task, or a reward that tells good from bad."

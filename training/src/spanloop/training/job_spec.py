@@ -30,6 +30,15 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
+class Credit(StrEnum):
+    """How a group-relative advantage is given to the steps of an episode."""
+
+    BROADCAST = "broadcast"
+    """Every step has the episode's advantage."""
+    ATTRIBUTED = "attributed"
+    """The policy pays at the steps of its own mistakes, and steps faulted by others are masked."""
+
+
 class JobSpec(BaseModel):
     """One training job: the base model, the episodes and the hyperparameters."""
 
@@ -104,6 +113,11 @@ class JobSpec(BaseModel):
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
 
+    credit: Credit = Credit.BROADCAST
+    """grpo: ``broadcast`` gives every step its episode's advantage. ``attributed`` charges a bad episode to the steps
+    of the policy's own mistakes, does not reinforce such steps in a good one, and leaves out what a tool, the
+    environment or the harness broke."""
+
     @model_validator(mode="after")
     def _only_what_the_kind_uses(self) -> Self:
         if self.kind is JobKind.GRPO and self.min_reward is not None:
@@ -111,7 +125,9 @@ class JobSpec(BaseModel):
             raise ValueError(message)
         if self.kind is JobKind.SFT:
             fields = type(self).model_fields
-            changed = [field for field in ("group_size", "epochs") if getattr(self, field) != fields[field].default]
+            changed = [
+                field for field in ("group_size", "epochs", "credit") if getattr(self, field) != fields[field].default
+            ]
             if changed:
                 message = f"{', '.join(changed)}: a grpo setting that sft does not use"
                 raise ValueError(message)

@@ -6,6 +6,7 @@ transitions.
 
 from .assign import CREDIT_METHODS, CreditMethod, assign
 from .attributed import (
+    NOT_THE_POLICYS,
     AttributedReward,
     StepFault,
     StepWeights,
@@ -20,6 +21,7 @@ from .step_groups import step_group_advantages
 
 __all__ = [
     "CREDIT_METHODS",
+    "NOT_THE_POLICYS",
     "AttributedReward",
     "CreditMethod",
     "StepFault",
