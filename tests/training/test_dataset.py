@@ -12,9 +12,18 @@ from spanloop.store.client import Connection
 from spanloop.training.base_model import BaseModelFacts, read_base_model
 from spanloop.training.dataset import COLUMNS, TokenizerOf, export_dataset
 from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, load_manifest
-from spanloop.training.job_spec import JobSpec
+from spanloop.training.job_spec import Credit, JobSpec
 
-from .training_seeding import REVISION, STARTED_AT, episode_row, insert, seed_groups, trajectory, transition_row
+from .training_seeding import (
+    REVISION,
+    STARTED_AT,
+    episode_row,
+    failure_row,
+    insert,
+    seed_groups,
+    trajectory,
+    transition_row,
+)
 
 GRPO = JobSpec(kind=JobKind.GRPO, base="tiny")
 
@@ -180,3 +189,77 @@ def test_a_data_file_that_changed_is_refused(
         file.write(b"x")
     with pytest.raises(JobError, match="not what its manifest describes"):
         load_manifest(tmp_path)
+
+
+def seed_pair(store: Store, model: Path, *, versions: tuple[str, str] = ("tiny@v1", "tiny@v1")) -> None:
+    """A group of a bad episode ``e-0`` and a good one ``e-1``, each one row of the steps 0 and 1."""
+    for number in range(2):
+        episode = f"e-{number}"
+        row = trajectory(model, random.Random(0), episode=episode, group="g", row_number=0, prompt=[5, 6])
+        length = len(row["response_token_ids"])  # type: ignore[arg-type]
+        steps = {"last_step": 1, "sampled_steps": [0, 1], "sampled_starts": [0, 7], "sampled_ends": [4, length]}
+        insert(store, "episodes", [episode_row(episode, "g", number, float(number))])
+        insert(store, "trajectories", [row | steps | {"policy_version": versions[0]}])
+        transitions = [transition_row(episode, "g", step, {}) for step in range(2)]
+        insert(
+            store,
+            "transitions",
+            [each | {"policy_version": version} for each, version in zip(transitions, versions, strict=True)],
+        )
+
+
+def test_failures_of_the_store_reach_the_tokens(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    seed_pair(store, tiny_model)
+    insert(store, "failures", [failure_row("e-0", 1, "policy"), failure_row("e-1", 0, "tool", is_recovered=True)])
+    spec = GRPO.model_copy(update={"credit": Credit.ATTRIBUTED})
+    manifest = export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
+    bad, good = pl.read_parquet(tmp_path / DATA_NAME).sort("episode_id").iter_rows(named=True)
+    tail = len(bad["loss_mask"]) - 7
+    assert (bad["loss_mask"], bad["advantages"]) == ([1] * 4 + [0] * 3 + [1] * tail, [0.0] * 7 + [-0.5] * tail)
+    assert (good["loss_mask"], good["advantages"]) == ([0] * 7 + [1] * tail, [0.0] * 7 + [0.5] * tail)
+    assert (manifest.masked_steps, manifest.masked_tokens) == (1, 4)
+    assert "masked steps: 1 (4 tokens)" in manifest.summary
+
+
+def test_an_episode_that_a_tool_made_fail_is_nobody_s_lesson(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model, groups=1)
+    insert(store, "episodes", [episode_row("task-0-episode-0", "task-0", 0, 0.0) | {"fault_owner": "tool"}])
+    spec = GRPO.model_copy(update={"credit": Credit.ATTRIBUTED})
+    manifest = export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
+    assert manifest.episodes.rejected == {"not_the_policys_fault": 1, "reward_constant": 4}
+
+
+@pytest.mark.parametrize(
+    ("versions", "asked", "reason"),
+    [
+        (("tiny@v1", "tiny@v1"), "tiny@v1", ""),
+        (("tiny@v1", "tiny@v2"), "tiny@v1", "other_policy_version"),
+        (("tiny@v1", "tiny@v2"), "", "unknown_tokenizer"),
+        (("tiny@v1", ""), "", "unknown_tokenizer"),
+        (("tiny@v1", "other@v1"), "", "other_tokenizer"),
+    ],
+)
+def test_rows_are_selected_by_the_version_that_sampled_each_step(
+    *,
+    store: Store,
+    tiny_model: Path,
+    base: BaseModelFacts,
+    tmp_path: Path,
+    versions: tuple[str, str],
+    asked: str,
+    reason: str,
+) -> None:
+    seed_pair(store, tiny_model, versions=versions)
+    registered = {base.reference: base.tokenizer, "other@v1": "another fingerprint"}.get
+    spec = GRPO.model_copy(update={"policy_version": asked})
+    if not reason:
+        manifest = export_dataset(store, spec, base, tokenizer_of=registered, job_id="j", folder=tmp_path)
+        assert manifest.rows.accepted == 2
+        return
+    with pytest.raises(JobError, match=r"not sampled by this model's family|no trainable rows") as caught:
+        export_dataset(store, spec, base, tokenizer_of=registered, job_id="j", folder=tmp_path)
+    assert f"{reason} 2" in str(caught.value)

@@ -28,6 +28,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 from verl.workers.utils.padding import response_to_nested
 
+from spanloop.semconv.errors import JobError
 from spanloop.training.checkpoints import mark_complete
 from spanloop.training.recipes.grpo import STORED_ADVANTAGES
 
@@ -162,12 +163,20 @@ class GroupDataset(Dataset[dict[str, Any]]):
 class StoredRollouts:
     """An agent loop manager of verl that reads a dataset file.
 
+    Raises:
+        JobError: An earlier version exported the file, without advantages.
+
     The weights that sampled a row count as verl's weight version 0, the base; rollout correction compares the
     sampler's own log-probabilities, so nothing depends on that label.
     """
 
     def __init__(self, dataset_path: Path) -> None:
         frame = pl.read_parquet(dataset_path)
+        if "advantages" not in frame.columns:
+            raise JobError(
+                f"{dataset_path} was exported by an earlier version of spanloop and has no advantages.",
+                next_step="Submit a new job with the same spec; it exports its dataset again.",
+            )
         self.rows = {str(key[0]): group for key, group in frame.group_by("group_id", maintain_order=True)}
 
     def generate_sequences(self, batch: Any) -> None:
