@@ -1,6 +1,6 @@
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,8 @@ def write_otherwise(tokenizer: Tokenizer) -> None:
     """As another version of the library writes the same tokenizer."""
     model = tokenizer["model"]
     model["vocab"] = dict(reversed(model["vocab"].items()))
-    model["merges"] = [
-        " ".join(merge) if isinstance(merge, list) else merge.split(" ", 1) for merge in model.get("merges", [])
-    ]
+    merges: list[str | Sequence[str]] = model.get("merges", [])
+    model["merges"] = [merge.split(" ", 1) if isinstance(merge, str) else " ".join(merge) for merge in merges]
     tokenizer["truncation"] = None
 
 

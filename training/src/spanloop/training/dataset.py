@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 from pydantic import JsonValue
@@ -77,30 +77,36 @@ def export_dataset(
         JobError: No row can be trained on; the message has the counts by reason.
         StoreError: ClickHouse is unreachable.
     """
-    since = spec.since_utc or _EPOCH
-    frame = store.query(
-        QUERY,
-        task_ids=list(spec.task_ids),
-        task_prefix=spec.task_prefix,
-        since=since,
-        policy_version=spec.policy_version,
-        max_episodes=spec.max_episodes,
-    )
-    selection = select_rows(frame, rules_for(spec, base, tokenizers_of(frame, tokenizer_of)))
+    selection = select_dataset(store, spec, base, tokenizer_of)
     _require_rows(selection, spec, job_id)
     data_path = folder / DATA_NAME
     selection.rows.select(COLUMNS).write_parquet(data_path)
-    parameters: dict[str, JsonValue] = {
-        "task_ids": list(spec.task_ids),
-        "task_prefix": spec.task_prefix,
-        "since": since.isoformat(),
-        "policy_version": spec.policy_version,
-        "max_episodes": spec.max_episodes,
-    }
-    manifest = _manifest(selection, spec, base, job_id=job_id, parameters=parameters, data_sha256=sha256_of(data_path))
+    manifest = _manifest(selection, spec, base, job_id=job_id, data_sha256=sha256_of(data_path))
     pin(store, [(episode.episode_id, episode.revision) for episode in manifest.pinned])
     write_durably(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
     return manifest
+
+
+def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_of: TokenizerOf) -> Selection:
+    """Return the rows that ``spec`` selects, and the counts of the others, without writing anything.
+
+    Raises:
+        StoreError: ClickHouse is unreachable.
+    """
+    parameters: dict[str, Any] = {**query_parameters(spec), "since": spec.since_utc or _EPOCH}
+    frame = store.query(QUERY, **parameters)
+    return select_rows(frame, rules_for(spec, base, tokenizers_of(frame, tokenizer_of)))
+
+
+def query_parameters(spec: JobSpec) -> dict[str, JsonValue]:
+    """Return the parameters of the query, as the manifest has them."""
+    return {
+        "task_ids": list(spec.task_ids),
+        "task_prefix": spec.task_prefix,
+        "since": (spec.since_utc or _EPOCH).isoformat(),
+        "policy_version": spec.policy_version,
+        "max_episodes": spec.max_episodes,
+    }
 
 
 def tokenizers_of(frame: pl.DataFrame, tokenizer_of: TokenizerOf) -> dict[str, str]:
@@ -132,7 +138,6 @@ def _manifest(
     base: BaseModelFacts,
     *,
     job_id: str,
-    parameters: dict[str, JsonValue],
     data_sha256: str,
 ) -> Manifest:
     rows = selection.rows
@@ -145,7 +150,7 @@ def _manifest(
         created_at=datetime.now(UTC),
         base=base.reference,
         query=QUERY,
-        query_parameters=parameters,
+        query_parameters=query_parameters(spec),
         rows=Count.of(selection.row_tally),
         episodes=Count.of(selection.episode_tally),
         groups=Count.of(selection.group_tally),
