@@ -135,6 +135,7 @@ def make_rows(groups: int) -> pl.DataFrame:
                 "loss_mask": [1] * RESPONSE_TOKENS,
                 "logprobs": [-11.0] * RESPONSE_TOKENS,
                 "reward": float(session % 2),
+                "advantages": [session % 2 - 0.5] * RESPONSE_TOKENS,
             }
             for session in range(GROUP_SIZE)
         ]

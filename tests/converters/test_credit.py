@@ -11,6 +11,7 @@ from spanloop.converters.credit import (
     StepFault,
     assign,
     attributed_rewards,
+    attributed_weights,
     broadcast,
     discounted_returns,
     group_advantages,
@@ -78,11 +79,69 @@ def test_only_the_policys_own_mistakes_cost(
 ) -> None:
     found = attributed_rewards(reward, faults, decided_by=decided_by, cost=0.1, costs={"loop": 0.5})
     assert len(found) == len(faults)
-    others = {FaultOwner.ENVIRONMENT, FaultOwner.HARNESS, FaultOwner.UNKNOWN}
+    others = {FaultOwner.TOOL, FaultOwner.ENVIRONMENT, FaultOwner.HARNESS, FaultOwner.UNKNOWN}
     for index, (each, here) in enumerate(zip(found, faults, strict=True)):
         own = [0.5 if fault.error_class == "loop" else 0.1 for fault in here if fault.owner is FaultOwner.POLICY]
         assert each.reward == pytest.approx((reward if index == len(faults) - 1 else 0.0) - sum(own))
         assert each.is_masked == (decided_by in others or any(fault.owner in others for fault in here))
+
+
+STEP_FAULTS = st.dictionaries(
+    st.integers(0, 7),
+    st.lists(
+        st.builds(
+            StepFault, st.sampled_from(["loop", "timeout", "wrong_answer"]), st.sampled_from(FaultOwner), st.booleans()
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+)
+
+
+@given(NUMBERS, STEP_FAULTS, st.integers(8, 80))
+def test_a_weight_changes_neither_an_advantages_sign_nor_its_scale(
+    advantage: float, faults: dict[int, list[StepFault]], steps: int
+) -> None:
+    weights = attributed_weights(advantage, faults)
+    credited = [advantage * weights.at(step) for step in range(steps)]
+    assert all(credit in {0.0, advantage} for credit in credited)
+    others = {FaultOwner.TOOL, FaultOwner.ENVIRONMENT, FaultOwner.HARNESS, FaultOwner.UNKNOWN}
+    for step, here in faults.items():
+        if any(fault.owner in others for fault in here):
+            assert weights.at(step) == 0
+
+
+BAD_CALL = StepFault("invalid_arguments", FaultOwner.POLICY)
+RECOVERED = BAD_CALL._replace(is_recovered=True)
+WRONG = StepFault("wrong_answer", FaultOwner.POLICY)
+TOOL = StepFault("tool_error", FaultOwner.TOOL)
+USER = StepFault("invalid_user_input", FaultOwner.USER)
+
+
+@pytest.mark.parametrize(
+    ("advantage", "faults", "expected"),
+    [
+        (-0.5, {}, [1, 1, 1]),
+        (0.5, {}, [1, 1, 1]),
+        (-0.5, {1: [BAD_CALL]}, [0, 1, 0]),
+        (-0.5, {0: [RECOVERED], 1: [BAD_CALL]}, [1, 1, 0]),
+        (-0.5, {1: [RECOVERED]}, [1, 1, 1]),
+        (-0.5, {1: [RECOVERED], 2: [WRONG]}, [1, 1, 1]),
+        (-0.5, {1: [TOOL]}, [1, 0, 1]),
+        (-0.5, {0: [BAD_CALL], 1: [TOOL]}, [1, 0, 0]),
+        (-0.5, {1: [BAD_CALL, TOOL]}, [1, 0, 1]),
+        (-0.5, {1: [USER]}, [1, 1, 1]),
+        (0.5, {1: [RECOVERED]}, [1, 0, 1]),
+        (0.5, {1: [BAD_CALL], 2: [WRONG]}, [1, 0, 1]),
+        (0.5, {0: [TOOL]}, [0, 1, 1]),
+        (0.0, {1: [BAD_CALL]}, [1, 1, 1]),
+    ],
+)
+def test_the_policy_pays_at_the_step_of_its_own_mistake(
+    advantage: float, faults: dict[int, list[StepFault]], expected: list[float]
+) -> None:
+    weights = attributed_weights(advantage, faults)
+    assert [weights.at(step) for step in range(3)] == expected
 
 
 def test_a_negative_cost_is_refused() -> None:

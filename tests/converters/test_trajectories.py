@@ -177,5 +177,12 @@ def test_a_row_trains_on_each_sampled_token_once_and_on_nothing_else(agent: Agen
             assert not kept or token >= SAMPLED
             assert logprob == pytest.approx(-token / 10_000 if kept else 0.0)
         trained += [token for token, kept in zip(ids, mask, strict=True) if kept]
+        places = list(zip(row["sampled_steps"], row["sampled_starts"], row["sampled_ends"], strict=True))
+        assert (places[0][0], places[-1][0]) == (row["first_step"], row["last_step"])
+        for number, start, end in places:
+            assert ids[start:end] == steps[number]["response_token_ids"]
+        sampled = {position for _, start, end in places for position in range(start, end)}
+        assert len(sampled) == sum(end - start for _, start, end in places)
+        assert all(position in sampled for position, kept in enumerate(mask) if kept)
     wanted = [row for row in steps.values() if row["is_trainable"] and row["token_source"] == "captured"]
     assert sorted(trained) == sorted(token for row in wanted for token in row["response_token_ids"])

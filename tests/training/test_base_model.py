@@ -7,6 +7,7 @@ import pytest
 from spanloop.demo.tiny_model import MAX_POSITIONS
 from spanloop.semconv.errors import JobError
 from spanloop.training.base_model import BaseModelFacts, read_base_model
+from spanloop.training.models.tokenizer_fingerprint import tokenizer_fingerprint
 
 
 @pytest.fixture
@@ -16,7 +17,8 @@ def model(tiny_model: Path, tmp_path: Path) -> Path:
 
 def test_limits_come_from_the_config(model: Path) -> None:
     size = json.loads((model / "config.json").read_text())["vocab_size"]
-    assert read_base_model("m@v1", model) == BaseModelFacts("m@v1", model, size, MAX_POSITIONS)
+    expected = BaseModelFacts("m@v1", model, size, MAX_POSITIONS, tokenizer_fingerprint(model))
+    assert read_base_model("m@v1", model) == expected
 
 
 def test_a_limit_that_is_none_is_named(model: Path) -> None:

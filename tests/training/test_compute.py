@@ -39,7 +39,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_plan_leaves_device_and_precision_to_the_host_that_trains(tmp_path: Path) -> None:
-    base = BaseModelFacts("tiny@v1", tmp_path, vocabulary_size=9, context_tokens=99)
+    base = BaseModelFacts("tiny@v1", tmp_path, vocabulary_size=9, context_tokens=99, tokenizer="t")
     plan = make_plan(JobSpec(base="tiny"), base, MANIFEST, folder=tmp_path, attempt=1, ray_folder=tmp_path)
     assert (plan.device, plan.bfloat16) == (Device.AUTO, None)
 

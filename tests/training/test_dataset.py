@@ -10,11 +10,20 @@ from spanloop.semconv.errors import JobError
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.training.base_model import BaseModelFacts, read_base_model
-from spanloop.training.dataset import COLUMNS, export_dataset
+from spanloop.training.dataset import COLUMNS, TokenizerOf, export_dataset
 from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, load_manifest
-from spanloop.training.job_spec import JobSpec, Outcomes
+from spanloop.training.job_spec import Credit, JobSpec, Outcomes
 
-from .training_seeding import REVISION, STARTED_AT, episode_row, insert, seed_groups, trajectory, transition_row
+from .training_seeding import (
+    REVISION,
+    STARTED_AT,
+    episode_row,
+    failure_row,
+    insert,
+    seed_groups,
+    trajectory,
+    transition_row,
+)
 
 GRPO = JobSpec(kind=JobKind.GRPO, base="tiny")
 SFT = JobSpec(kind=JobKind.SFT, base="tiny")
@@ -25,11 +34,16 @@ def base(tiny_model: Path) -> BaseModelFacts:
     return read_base_model("tiny@v1", tiny_model)
 
 
+def known(base: BaseModelFacts) -> TokenizerOf:
+    """A registry that has the base model and nothing else."""
+    return {base.reference: base.tokenizer}.get
+
+
 def test_an_export_is_pinned_and_counted(
     store: Store, connection: Connection, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    manifest = export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     assert (manifest.groups.accepted, manifest.groups.rejected) == (4, {"reward_constant": 1})
     assert (manifest.episodes.accepted, manifest.episodes.rejected) == (16, {"reward_constant": 4})
     assert (manifest.rows.accepted, manifest.rows.rejected) == (24, {"reward_constant": 6})
@@ -47,10 +61,15 @@ def test_sft_takes_the_outcome_of_an_episode_from_the_store(
     store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model, groups=1)
-    successful = export_dataset(store, SFT, base, job_id="j", folder=tmp_path)
+    successful = export_dataset(store, SFT, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     assert successful.rows.rejected == {"not_successful": 2}
     everything = export_dataset(
-        store, SFT.model_copy(update={"outcomes": Outcomes.ALL}), base, job_id="j", folder=tmp_path
+        store,
+        SFT.model_copy(update={"outcomes": Outcomes.ALL}),
+        base,
+        tokenizer_of=known(base),
+        job_id="j",
+        folder=tmp_path,
     )
     assert everything.rows.rejected == {}
     insert(store, "episodes", [episode_row("unscored", "u", 0, None)])
@@ -59,7 +78,14 @@ def test_sft_takes_the_outcome_of_an_episode_from_the_store(
         [trajectory(tiny_model, random.Random(0), episode="unscored", group="u", row_number=0, prompt=[5, 6])],
     )  # fmt: skip
     with pytest.raises(JobError, match="no episode with usable rows was successful") as caught:
-        export_dataset(store, SFT.model_copy(update={"task_ids": ("u",)}), base, job_id="j", folder=tmp_path)
+        export_dataset(
+            store,
+            SFT.model_copy(update={"task_ids": ("u",)}),
+            base,
+            tokenizer_of=known(base),
+            job_id="j",
+            folder=tmp_path,
+        )
     assert "--outcomes all" in caught.value.next_step
 
 
@@ -68,11 +94,18 @@ def test_rows_of_an_old_version_are_rejected_with_a_reason(
 ) -> None:
     seed_groups(store, tiny_model, groups=1)
     newer = base._replace(reference="tiny@v3", lineage=("tiny@v3", "tiny@v2", "tiny@v1"))
-    kept = export_dataset(store, GRPO, newer, job_id="j", folder=tmp_path)
+    kept = export_dataset(store, GRPO, newer, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     assert kept.rows.accepted == 6
     assert pl.read_parquet(tmp_path / DATA_NAME)["age_versions"].to_list() == [2] * 6
     with pytest.raises(JobError, match="row_too_old 12"):
-        export_dataset(store, GRPO.model_copy(update={"max_age_versions": 1}), newer, job_id="k", folder=tmp_path)
+        export_dataset(
+            store,
+            GRPO.model_copy(update={"max_age_versions": 1}),
+            newer,
+            tokenizer_of=known(base),
+            job_id="k",
+            folder=tmp_path,
+        )
 
 
 @pytest.mark.parametrize(
@@ -98,29 +131,35 @@ def test_grpo_takes_the_sampling_of_a_row_s_steps_from_the_store(
     only_varied = GRPO.model_copy(update={"task_ids": ("task-0",)})
     if refused:
         with pytest.raises(JobError, match="cannot be recomputed") as caught:
-            export_dataset(store, only_varied, base, job_id="j", folder=tmp_path)
+            export_dataset(store, only_varied, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
         assert all(f"{reason} {count}" in str(caught.value) for reason, count in refused.items())
     else:
-        manifest = export_dataset(store, only_varied, base, job_id="j", folder=tmp_path)
+        manifest = export_dataset(store, only_varied, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
         assert (manifest.temperature, manifest.rows.rejected) == (temperature, refused)
     imitation = only_varied.model_copy(update={"kind": JobKind.SFT, "outcomes": Outcomes.ALL})
-    manifest = export_dataset(store, imitation, base, job_id="k", folder=tmp_path)
+    manifest = export_dataset(store, imitation, base, tokenizer_of=known(base), job_id="k", folder=tmp_path)
     assert (manifest.temperature, manifest.rows.accepted) == (None, 6)
 
 
+@pytest.mark.parametrize("steps", [[], [1, 3]])
 def test_a_row_is_sampled_as_its_own_agent_s_steps_are(
-    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path, steps: list[int]
 ) -> None:
+    positions: dict[str, object] = {
+        "sampled_steps": steps,
+        "sampled_starts": [0, 7][: len(steps)],
+        "sampled_ends": [4, 12][: len(steps)],
+    }
     warm, greedy = {"temperature": "0.7"}, {"temperature": "0"}
     for number in range(2):
         episode = f"e-{number}"
         row = trajectory(tiny_model, random.Random(0), episode=episode, group="g", row_number=0, prompt=[5, 6])
         insert(store, "episodes", [episode_row(episode, "g", number, float(number))])
-        insert(store, "trajectories", [row | {"first_step": 1, "last_step": 3}])
-        steps = [transition_row(episode, "g", step, warm if 1 <= step <= 3 else greedy) for step in range(5)]
-        steps[2] |= {"agent_name": "critic", "sampling": transition_row(episode, "g", 2, greedy)["sampling"]}
-        insert(store, "transitions", steps)
-    manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+        insert(store, "trajectories", [row | {"first_step": 1, "last_step": 3} | positions])
+        told = [transition_row(episode, "g", step, warm if 1 <= step <= 3 else greedy) for step in range(5)]
+        told[2] |= {"agent_name": "critic", "sampling": transition_row(episode, "g", 2, greedy)["sampling"]}
+        insert(store, "transitions", told)
+    manifest = export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     assert (manifest.temperature, manifest.rows.accepted) == (0.7, 2)
 
 
@@ -128,13 +167,13 @@ def test_new_data_does_not_change_what_a_retry_trains_on(
     store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    manifest = export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     newer = episode_row("task-0-episode-0", "task-0", 0, 1.0) | {"revision": REVISION + 1, "is_deleted": 1}
     insert(store, "episodes", [newer])
     assert load_manifest(tmp_path) == manifest
     again = tmp_path / "again"
     again.mkdir()
-    later = export_dataset(store, GRPO, base, job_id="k", folder=again)
+    later = export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="k", folder=again)
     assert later.episodes.accepted == 15
     assert later.data_sha256 != manifest.data_sha256
 
@@ -144,7 +183,7 @@ def test_a_revision_that_is_not_current_is_left_out(
 ) -> None:
     seed_groups(store, tiny_model, groups=1)
     insert(store, "episodes", [episode_row("task-0-episode-0", "task-0", 0, 0.0) | {"revision": REVISION + 1}])
-    manifest = export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    manifest = export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     assert "task-0-episode-0" not in {episode.episode_id for episode in manifest.pinned}
     assert manifest.rows.rejected["no_trajectory"] == 1
 
@@ -171,7 +210,10 @@ def test_filters_of_the_spec(
 ) -> None:
     seed_groups(store, tiny_model)
     spec = JobSpec.model_validate(GRPO.model_dump() | filters)
-    assert export_dataset(store, spec, base, job_id="j", folder=tmp_path).episodes.accepted == episodes
+    assert (
+        export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=tmp_path).episodes.accepted
+        == episodes
+    )
 
 
 def test_nothing_to_train_on_says_what_was_refused_and_leaves_no_manifest(
@@ -179,7 +221,7 @@ def test_nothing_to_train_on_says_what_was_refused_and_leaves_no_manifest(
 ) -> None:
     seed_groups(store, tiny_model, groups=0)
     with pytest.raises(JobError, match="reward never varies") as caught:
-        export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+        export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     assert "reward_constant 6" in str(caught.value)
     assert "next: " in str(caught.value)
     assert not (tmp_path / MANIFEST_NAME).exists()
@@ -187,15 +229,89 @@ def test_nothing_to_train_on_says_what_was_refused_and_leaves_no_manifest(
 
 def test_filters_that_match_nothing_say_so(store: Store, base: BaseModelFacts, tmp_path: Path) -> None:
     with pytest.raises(JobError, match="no episode matches"):
-        export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+        export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
 
 
 def test_a_data_file_that_changed_is_refused(
     store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model, groups=1)
-    export_dataset(store, GRPO, base, job_id="j", folder=tmp_path)
+    export_dataset(store, GRPO, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
     with (tmp_path / DATA_NAME).open("ab") as file:
         file.write(b"x")
     with pytest.raises(JobError, match="not what its manifest describes"):
         load_manifest(tmp_path)
+
+
+def seed_pair(store: Store, model: Path, *, versions: tuple[str, str] = ("tiny@v1", "tiny@v1")) -> None:
+    """A group of a bad episode ``e-0`` and a good one ``e-1``, each one row of the steps 0 and 1."""
+    for number in range(2):
+        episode = f"e-{number}"
+        row = trajectory(model, random.Random(0), episode=episode, group="g", row_number=0, prompt=[5, 6])
+        length = len(row["response_token_ids"])  # type: ignore[arg-type]
+        steps = {"last_step": 1, "sampled_steps": [0, 1], "sampled_starts": [0, 7], "sampled_ends": [4, length]}
+        insert(store, "episodes", [episode_row(episode, "g", number, float(number))])
+        insert(store, "trajectories", [row | steps | {"policy_version": versions[0]}])
+        transitions = [transition_row(episode, "g", step, {}) for step in range(2)]
+        insert(
+            store,
+            "transitions",
+            [each | {"policy_version": version} for each, version in zip(transitions, versions, strict=True)],
+        )
+
+
+def test_failures_of_the_store_reach_the_tokens(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    seed_pair(store, tiny_model)
+    insert(store, "failures", [failure_row("e-0", 1, "policy"), failure_row("e-1", 0, "tool", is_recovered=True)])
+    spec = GRPO.model_copy(update={"credit": Credit.ATTRIBUTED})
+    manifest = export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
+    bad, good = pl.read_parquet(tmp_path / DATA_NAME).sort("episode_id").iter_rows(named=True)
+    tail = len(bad["loss_mask"]) - 7
+    assert (bad["loss_mask"], bad["advantages"]) == ([1] * 4 + [0] * 3 + [1] * tail, [0.0] * 7 + [-0.5] * tail)
+    assert (good["loss_mask"], good["advantages"]) == ([0] * 7 + [1] * tail, [0.0] * 7 + [0.5] * tail)
+    assert (manifest.masked_steps, manifest.masked_tokens) == (1, 4)
+    assert "masked steps: 1 (4 tokens)" in manifest.summary
+
+
+def test_an_episode_that_a_tool_made_fail_is_nobody_s_lesson(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model, groups=1)
+    insert(store, "episodes", [episode_row("task-0-episode-0", "task-0", 0, 0.0) | {"fault_owner": "tool"}])
+    spec = GRPO.model_copy(update={"credit": Credit.ATTRIBUTED})
+    manifest = export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=tmp_path)
+    assert manifest.episodes.rejected == {"not_the_policys_fault": 1, "reward_constant": 4}
+
+
+@pytest.mark.parametrize(
+    ("versions", "asked", "reason"),
+    [
+        (("tiny@v1", "tiny@v1"), "tiny@v1", ""),
+        (("tiny@v1", "tiny@v2"), "tiny@v1", "other_policy_version"),
+        (("tiny@v1", "tiny@v2"), "", "unknown_tokenizer"),
+        (("tiny@v1", ""), "", "unknown_tokenizer"),
+        (("tiny@v1", "other@v1"), "", "other_tokenizer"),
+    ],
+)
+def test_rows_are_selected_by_the_version_that_sampled_each_step(
+    *,
+    store: Store,
+    tiny_model: Path,
+    base: BaseModelFacts,
+    tmp_path: Path,
+    versions: tuple[str, str],
+    asked: str,
+    reason: str,
+) -> None:
+    seed_pair(store, tiny_model, versions=versions)
+    registered = {base.reference: base.tokenizer, "other@v1": "another fingerprint"}.get
+    spec = GRPO.model_copy(update={"policy_version": asked})
+    if not reason:
+        manifest = export_dataset(store, spec, base, tokenizer_of=registered, job_id="j", folder=tmp_path)
+        assert manifest.rows.accepted == 2
+        return
+    with pytest.raises(JobError, match=r"not sampled by this model's family|no trainable rows") as caught:
+        export_dataset(store, spec, base, tokenizer_of=registered, job_id="j", folder=tmp_path)
+    assert f"{reason} 2" in str(caught.value)

@@ -1,5 +1,4 @@
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -8,66 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.dataset_selection import Rejection, Rules, Selection, Tally, select_rows
+from spanloop.training.dataset_rejections import Rejection
+from spanloop.training.dataset_selection import Tally
 
-COLUMNS: dict[str, pl.DataType] = {
-    "episode_id": pl.String(),
-    "revision": pl.UInt64(),
-    "task_id": pl.String(),
-    "group_id": pl.String(),
-    "started_at": pl.Datetime("ns", "UTC"),
-    "reward": pl.Float64(),
-    "trajectory_id": pl.String(),
-    "row_number": pl.UInt32(),
-    "policy_version": pl.String(),
-    "prompt_token_ids": pl.List(pl.UInt32()),
-    "response_token_ids": pl.List(pl.UInt32()),
-    "loss_mask": pl.List(pl.UInt8),
-    "logprobs": pl.List(pl.Float32),
-    "is_trainable": pl.Boolean(),
-    "untrainable_reason": pl.String(),
-    "sampling": pl.List(pl.String),
-}
-SCHEMA = pl.Schema(COLUMNS)
-
-
-def row(
-    episode: str = "e", group: str = "g", reward: float | None = 1.0, number: int = 0, **changes: Any
-) -> dict[str, Any]:
-    return {
-        "episode_id": episode,
-        "revision": 1,
-        "task_id": group,
-        "group_id": group,
-        "started_at": datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=sum(map(ord, episode))),
-        "reward": reward,
-        "trajectory_id": f"{episode}/{number}",
-        "row_number": number,
-        "policy_version": "m@v1",
-        "prompt_token_ids": [1, 2, 3],
-        "response_token_ids": [4, 5],
-        "loss_mask": [1, 1],
-        "logprobs": [-0.5, -0.5],
-        "is_trainable": True,
-        "untrainable_reason": "",
-        "sampling": ["{}"],
-    } | changes
-
-
-def rules(kind: JobKind = JobKind.GRPO, **changes: Any) -> Rules:
-    base = Rules(
-        kind=kind,
-        max_prompt_tokens=100,
-        max_response_tokens=100,
-        context_tokens=150,
-        vocabulary_size=50,
-        group_size=8,
-    )
-    return base._replace(**changes)
-
-
-def select(rows: list[dict[str, Any]], given_rules: Rules) -> Selection:
-    return select_rows(pl.DataFrame(rows, schema=SCHEMA, orient="row"), given_rules)
+from .selection_rows import row, rules, select
 
 
 def sampled(**parameters: str | None) -> str:
@@ -105,6 +48,10 @@ def test_a_healthy_group_is_accepted_whole() -> None:
         ({"logprobs": []}, Rejection.NO_LOGPROBS),
         ({"logprobs": [-0.5, float("nan")]}, Rejection.NO_LOGPROBS),
         ({"prompt_token_ids": [50]}, Rejection.UNKNOWN_TOKEN),
+        ({"policy_versions": ["other@v1"]}, Rejection.OTHER_TOKENIZER),
+        ({"policy_versions": ["m@v1", "other@v1"]}, Rejection.OTHER_TOKENIZER),
+        ({"policy_versions": ["m@v9"]}, Rejection.UNKNOWN_TOKENIZER),
+        ({"policy_versions": ["m@v1", ""]}, Rejection.UNKNOWN_TOKENIZER),
         ({"prompt_token_ids": [1] * 101}, Rejection.PROMPT_TOO_LONG),
         (
             {"response_token_ids": [1] * 101, "loss_mask": [1] * 101, "logprobs": [0.0] * 101},
@@ -136,13 +83,11 @@ def test_each_broken_row_is_rejected_for_its_own_reason(changes: dict[str, Any],
 
 def test_sft_takes_only_successful_episodes_unless_told_otherwise() -> None:
     rows = [row("good"), row("bad", reward=0.0), row("unscored", reward=None)]
-    outcomes = pl.Series("outcome", ["success", "failure", "unknown"])
-    frame = pl.DataFrame(rows, schema=SCHEMA, orient="row").with_columns(outcomes)
-    chosen = select_rows(frame, rules(JobKind.SFT, only_successful=True))
+    chosen = select(rows, rules(JobKind.SFT, only_successful=True))
     assert chosen.rows["episode_id"].to_list() == ["good"]
     assert chosen.row_tally == Tally(1, {Rejection.NOT_SUCCESSFUL: 2})
-    assert select_rows(frame, rules(JobKind.SFT)).row_tally == Tally(3, {})
-    both = select_rows(frame, rules(JobKind.SFT, only_successful=True, min_reward=0.5))
+    assert select(rows, rules(JobKind.SFT)).row_tally == Tally(3, {})
+    both = select(rows, rules(JobKind.SFT, only_successful=True, min_reward=0.5))
     assert both.row_tally == Tally(1, {Rejection.BELOW_MIN_REWARD: 1, Rejection.NO_REWARD: 1})
 
 
@@ -175,6 +120,7 @@ def test_a_large_group_is_split_evenly_and_loses_nobody() -> None:
     selection = select(rows, rules(group_size=8))
     sizes = selection.rows.group_by("group_id").len().sort("group_id").rows()
     assert sizes == [("g#1", 5), ("g#2", 4)]
+    assert selection.rows.group_by("group_id").agg(pl.col("reward").n_unique())["reward"].to_list() == [2, 2]
     assert selection.row_tally.accepted == 9
     assert selection.group_tally == Tally(1, {})
 
@@ -259,4 +205,5 @@ def test_accepted_plus_rejected_is_what_came_in(rows: list[dict[str, Any]], kind
         accepted = selection.rows["group_id"].str.split("#").list.first()
         assert selection.group_tally.accepted == accepted.n_unique()
         sizes = selection.rows.group_by("group_id").agg(pl.col("episode_id").n_unique())["episode_id"].to_list()
-        assert all(2 <= size <= group_size for size in sizes)
+        assert all(1 <= size <= group_size for size in sizes)
+        assert selection.rows["advantages"].list.len().equals(selection.rows["loss_mask"].list.len())

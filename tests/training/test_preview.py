@@ -42,7 +42,9 @@ def test_a_preview_counts_what_an_export_would_take(
     assert connection.query("SELECT count() FROM pinned_revisions", doing="looking").item() == 0
     version = Registry(seeded.data_dir).get("tiny")
     base = read_base_model(version.reference, version.path)
-    manifest = export_dataset(store, spec, base, job_id="j", folder=tmp_path)
+    manifest = export_dataset(
+        store, spec, base, tokenizer_of={base.reference: base.tokenizer}.get, job_id="j", folder=tmp_path
+    )
     assert (result.rows.accepted, result.rows.rejected) == (manifest.rows.accepted, manifest.rows.rejected)
     assert (result.episodes.accepted, result.groups.accepted) == (manifest.episodes.accepted, manifest.groups.accepted)
     assert (result.batch_size, result.steps, result.passes) == (3, 5, 5 * 3 / 4)

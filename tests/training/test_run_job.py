@@ -22,8 +22,9 @@ from spanloop.training.checkpoints import latest_checkpoint
 from spanloop.training.control.job_processes import find_job_processes
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.process_identity import send_signal
-from spanloop.training.dataset_manifest import load_manifest
+from spanloop.training.dataset_manifest import DATA_NAME, load_manifest
 from spanloop.training.drift import KL
+from spanloop.training.job_spec import Credit
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
 from spanloop.training.run_job import SPEC_NAME
@@ -31,7 +32,7 @@ from spanloop.training.serving_copy import serving_path
 
 from .gateway_stand_in import gateway_stand_in
 from .training_running import Runner, other_trainer, ray_cluster
-from .training_seeding import seed_groups
+from .training_seeding import failure_row, insert, seed_groups
 
 VOCABULARY = 400
 LOGPROB_TOLERANCE = 0.02 if computes_bfloat16() else 1e-3
@@ -82,8 +83,10 @@ def at(metrics: pl.DataFrame, step: int, name: str) -> float:
 @pytest.mark.timeout(600)
 def test_grpo_trains_stored_groups(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
     seed_groups(store, tiny_model, sampling={"temperature": "0.7"})
+    insert(store, "failures", [failure_row("task-0-episode-1", 1, "policy", is_recovered=True)])
+    spec = grpo(pause_serving=True, credit=Credit.ATTRIBUTED).model_copy(update={"batch_groups": 4})
     with gateway_stand_in(runner.data_dir) as gateway:
-        job, status, log = runner.run(grpo(pause_serving=True), tmp_path / "log.txt")
+        job, status, log = runner.run(spec, tmp_path / "log.txt")
     assert status == 0, log
     assert gateway.paths == ["pause", "resume"]
     assert gateway.asked[0][1]["holder"] == f"job {job.id}"
@@ -94,8 +97,15 @@ def test_grpo_trains_stored_groups(runner: Runner, store: Store, tiny_model: Pat
     assert at(metrics, 1, "rollout_corr/rollout_is_min") == pytest.approx(1, abs=LOGPROB_TOLERANCE)
     assert at(metrics, 3, "rollout_corr/rollout_is_max") > 1 + LOGPROB_TOLERANCE
     assert 0 < at(metrics, 1, "rollout_corr/logprob_abs_diff_mean") < LOGPROB_TOLERANCE
-    assert at(metrics, 1, "critic/advantages/max") == pytest.approx(0.5)
-    assert at(metrics, 1, "critic/advantages/min") == pytest.approx(-0.5)
+    # a batch has all groups, so verl's advantages are those of the whole file
+    tokens = pl.read_parquet(ControlPaths.of(runner.data_dir).job(job.id) / DATA_NAME).explode(
+        "loss_mask", "advantages"
+    )
+    advantages = tokens.filter(pl.col("loss_mask") == 1)["advantages"]
+    assert sorted(advantages.unique()) == [-0.5, 0, 0.5]
+    for step in (1, 2, 3):
+        found = [at(metrics, step, f"critic/advantages/{name}") for name in ("min", "mean", "max")]
+        assert found == pytest.approx([advantages.min(), advantages.mean(), advantages.max()], abs=1e-5)
     assert 0 < at(metrics, 1, "actor/entropy") < math.log(VOCABULARY) + 0.01
     assert at(metrics, 1, "batch_reward") > 0
     assert abs(at(metrics, 1, "rollout_corr/k3_kl")) < at(metrics, 3, "rollout_corr/k3_kl")

@@ -65,6 +65,9 @@ def trajectory(
         "response_token_ids": response,
         "loss_mask": mask,
         "logprobs": [value if kept else 0.0 for value, kept in zip(logprobs, mask, strict=True)],
+        "sampled_steps": [row_number],
+        "sampled_starts": [0],
+        "sampled_ends": [len(response)],
         "reward": None,
         "is_trainable": True,
         "untrainable_reason": "",
@@ -123,7 +126,23 @@ def transition_row(episode: str, group: str, step: int, sampling: Mapping[str, s
         "step": step,
         "task_id": group,
         "group_id": group,
+        "policy_version": "tiny@v1",
         "sampling": [{"key": name, "value": text} for name, text in sampling.items()],
+    }
+
+
+def failure_row(
+    episode: str, step: int, owner: str, *, error_class: str = "invalid_arguments", is_recovered: bool = False
+) -> dict[str, object]:
+    """One row of ``failures``, as far as training reads it."""
+    return {
+        "failure_id": f"{episode}/{step}/{owner}",
+        "episode_id": episode,
+        "revision": REVISION,
+        "step": step,
+        "error_class": error_class,
+        "fault_owner": owner,
+        "is_recovered": is_recovered,
     }
 
 

@@ -14,7 +14,7 @@ from spanloop.semconv.enums import RowStart, TokenSource, UntrainableReason
 
 from . import frames
 
-SCHEMA_VERSION: Final = "1"
+SCHEMA_VERSION: Final = "2"
 
 _COMMON: Final = {
     "episode_id": "`spanloop.episode.id` of the app, else the smallest trace id of the episode",
@@ -85,6 +85,9 @@ _TRAJECTORIES: Final = {
     "response_token_ids": "everything after the first step's prompt: what was sampled, and what came between",
     "loss_mask": "1 on tokens that were sampled in a step that may be trained on; parallel to `response_token_ids`",
     "logprobs": "0 where the mask is 0; parallel to `response_token_ids`",
+    "sampled_steps": "the steps whose sampled tokens the row has, in order",
+    "sampled_starts": "position in `response_token_ids` of the first token that each of `sampled_steps` sampled",
+    "sampled_ends": "position behind the last token that each of `sampled_steps` sampled",
     "reward": "of the last step",
     "is_trainable": "whether any token may be trained on",
 }

@@ -1,7 +1,8 @@
 """Steps → token rows: a step whose prompt is the row's tokens so far, token for token, extends the row.
 
 Invariant: ``loss_mask``, ``logprobs`` and ``response_token_ids`` are always equally long; the mask is 1 exactly on
-tokens that the policy sampled in a step that may be trained on, and never on a prompt or an observation. A step
+tokens that the policy sampled in a step that may be trained on, and never on a prompt or an observation.
+``sampled_steps``, ``sampled_starts`` and ``sampled_ends`` tell which step sampled which of them. A step
 extends only the row of the step before it in its thread, and only while that step is the row's last: a retry or a
 branch starts a row of its own. Steps without exact tokens make no row.
 """
@@ -33,6 +34,10 @@ class Segment(NamedTuple):
     known: int
     """Tokens of its prompt that the row has already."""
     is_trained_on: bool
+    start: int
+    """Position of the first sampled token in the row's response."""
+    end: int
+    """Position behind the last one."""
 
 
 @dataclass(slots=True)
@@ -43,6 +48,7 @@ class Row:
     row_start: RowStart
     prompt: int
     """Row of ``Generations.tokens`` whose prompt is the row's."""
+    prompt_tokens: int
     length: int
     """Tokens so far, the prompt's included."""
     segments: list[Segment] = field(default_factory=list[Segment])
@@ -55,8 +61,10 @@ class Row:
 
     def add(self, step: Step, sampled: Generation, problem: Problem | None) -> None:
         """Append a step: first what its prompt holds beyond the row, then what was sampled."""
-        self.segments.append(Segment(sampled.row, self.length, problem is None))
-        self.length = sampled.prompt_tokens + sampled.response_tokens
+        start = sampled.prompt_tokens - self.prompt_tokens
+        end = start + sampled.response_tokens
+        self.segments.append(Segment(sampled.row, self.length, problem is None, start, end))
+        self.length = self.prompt_tokens + end
         if problem:
             self.problems.append(problem)
         if self.steps[-1] is not step:
@@ -85,7 +93,7 @@ def merge(steps: Sequence[Step], problems: Mapping[int, Problem], extensions: Ex
         if isinstance(place, Row):
             row = place
         else:
-            row = Row([step], place, sampled.row, sampled.prompt_tokens)
+            row = Row([step], place, sampled.row, sampled.prompt_tokens, sampled.prompt_tokens)
             rows.append(row)
         row.add(step, sampled, problems.get(step.index))
         row_of[step.index] = row
@@ -141,7 +149,11 @@ def token_columns(rows: Sequence[Row], tokens: pl.DataFrame) -> list[pl.Series]:
     if not rows:
         return [pl.Series(name, dtype=frames.TRAJECTORIES[name]) for name in ("prompt_token_ids", *names)]
     prompts = tokens["prompt_token_ids"].gather([row.prompt for row in rows])
-    added = [(number, *segment) for number, row in enumerate(rows) for segment in row.segments]
+    added = [
+        (number, segment.capture, segment.known, segment.is_trained_on)
+        for number, row in enumerate(rows)
+        for segment in row.segments
+    ]
     schema = {"row": pl.UInt32, "capture": pl.UInt32, "known": pl.UInt32, "is_trained_on": pl.Boolean}
     segments = pl.DataFrame(added, schema=schema, orient="row")
     captured = segments.hstack(tokens[segments["capture"]])

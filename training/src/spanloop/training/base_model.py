@@ -7,6 +7,7 @@ from spanloop.semconv.errors import JobError
 
 from .models.check import require_model
 from .models.tokenizer_files import read_json
+from .models.tokenizer_fingerprint import tokenizer_fingerprint
 
 
 class BaseModelFacts(NamedTuple):
@@ -17,6 +18,8 @@ class BaseModelFacts(NamedTuple):
     path: Path
     vocabulary_size: int
     context_tokens: int
+    tokenizer: str
+    """Fingerprint of tokenizer and chat template."""
     lineage: tuple[str, ...] = ()
     """The version and its ancestors, newest first; the age of rows is counted in it."""
 
@@ -35,6 +38,7 @@ def read_base_model(reference: str, path: Path) -> BaseModelFacts:
         path=path,
         vocabulary_size=_positive(reference, text, "vocab_size"),
         context_tokens=_positive(reference, text, "max_position_embeddings"),
+        tokenizer=tokenizer_fingerprint(path),
     )
 
 

@@ -5,9 +5,10 @@ its data. An export without trainable rows writes neither: the job can be retrie
 """
 
 import os
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 from pydantic import JsonValue
@@ -19,7 +20,8 @@ from spanloop.store.pinned_revisions import pin
 
 from .base_model import BaseModelFacts
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
-from .dataset_selection import Rejection, Rules, Selection, select_rows
+from .dataset_rejections import Rejection
+from .dataset_selection import Rules, Selection, select_rows
 from .job_spec import JobSpec, Outcomes
 from .row_age import AGE_COLUMNS, with_ages
 
@@ -37,56 +39,86 @@ COLUMNS: Final = (
     "loss_mask",
     "logprobs",
     "reward",
+    "advantages",
+    "sampled_steps",
+    "sampled_starts",
+    "sampled_ends",
     *AGE_COLUMNS,
 )
-"""Columns of the data file. ``session`` numbers the episodes of a group, ``row_number`` the rows of an episode."""
+"""Columns of the data file. ``session`` numbers the episodes of a group, ``row_number`` the rows of an episode.
+``loss_mask`` and ``advantages`` (null for sft) are parallel to ``response_token_ids``."""
 
+_OTHER_SAMPLERS: Final = frozenset[str](
+    {Rejection.UNKNOWN_TOKENIZER, Rejection.OTHER_TOKENIZER, Rejection.UNKNOWN_TOKEN}
+)
 _UNUSABLE_SAMPLING: Final = frozenset[str]({Rejection.GREEDY_SAMPLING, Rejection.TRUNCATED_SAMPLING})
+TokenizerOf = Callable[[str], str | None]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def export_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, *, job_id: str, folder: Path) -> Manifest:
+def export_dataset(
+    store: Store,
+    spec: JobSpec,
+    base: BaseModelFacts,
+    *,
+    tokenizer_of: TokenizerOf,
+    job_id: str,
+    folder: Path,
+) -> Manifest:
     """Write the rows that ``spec`` selects, and their manifest, into the job's folder.
+
+    Args:
+        store: Where the rows are.
+        spec: Of the job.
+        base: The model that is trained.
+        tokenizer_of: Fingerprint of the tokenizer of a policy version; None for a version that the registry lacks.
+        job_id: Of the job.
+        folder: Of the job.
 
     Raises:
         JobError: No row can be trained on; the message has the counts by reason.
         StoreError: ClickHouse is unreachable.
     """
-    selection = select_dataset(store, spec, base)
+    selection = select_dataset(store, spec, base, tokenizer_of)
     _require_rows(selection, spec, job_id)
     data_path = folder / DATA_NAME
     selection.rows.select(COLUMNS).write_parquet(data_path)
-    parameters: dict[str, JsonValue] = {
+    manifest = _manifest(selection, spec, base, job_id=job_id, data_sha256=sha256_of(data_path))
+    pin(store, [(episode.episode_id, episode.revision) for episode in manifest.pinned])
+    write_durably(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
+    return manifest
+
+
+def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_of: TokenizerOf) -> Selection:
+    """Return the rows that ``spec`` selects now, and the counts of the others; writes nothing.
+
+    Raises:
+        StoreError: ClickHouse is unreachable.
+    """
+    parameters: dict[str, Any] = {**query_parameters(spec), "since": spec.since_utc or _EPOCH}
+    frame = store.query(QUERY, **parameters)
+    aged = with_ages(frame, base.lineage, datetime.now(UTC))
+    return select_rows(aged, rules_for(spec, base, tokenizers_of(frame, tokenizer_of)))
+
+
+def query_parameters(spec: JobSpec) -> dict[str, JsonValue]:
+    """Return the parameters of the query, as the manifest has them."""
+    return {
         "task_ids": list(spec.task_ids),
         "task_prefix": spec.task_prefix,
         "since": (spec.since_utc or _EPOCH).isoformat(),
         "policy_version": spec.policy_version,
         "max_episodes": spec.max_episodes,
     }
-    manifest = _manifest(selection, spec, base, job_id=job_id, parameters=parameters, data_sha256=sha256_of(data_path))
-    pin(store, [(episode.episode_id, episode.revision) for episode in manifest.pinned])
-    write_durably(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
-    return manifest
 
 
-def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts) -> Selection:
-    """Return the rows that ``spec`` selects now; writes nothing.
-
-    Raises:
-        StoreError: ClickHouse is unreachable.
-    """
-    frame = store.query(
-        QUERY,
-        task_ids=list(spec.task_ids),
-        task_prefix=spec.task_prefix,
-        since=spec.since_utc or _EPOCH,
-        policy_version=spec.policy_version,
-        max_episodes=spec.max_episodes,
-    )
-    return select_rows(with_ages(frame, base.lineage, datetime.now(UTC)), rules_for(spec, base))
+def tokenizers_of(frame: pl.DataFrame, tokenizer_of: TokenizerOf) -> dict[str, str]:
+    """Return the fingerprint of each policy version in ``frame`` that the registry knows."""
+    versions = frame["policy_versions"].explode().drop_nulls().unique().to_list()
+    return {version: tokenizer for version in versions if (tokenizer := tokenizer_of(version)) is not None}
 
 
-def rules_for(spec: JobSpec, base: BaseModelFacts) -> Rules:
+def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]) -> Rules:
     """Return the rules that ``spec`` and its base model set."""
     return Rules(
         kind=spec.kind,
@@ -94,11 +126,15 @@ def rules_for(spec: JobSpec, base: BaseModelFacts) -> Rules:
         max_response_tokens=spec.max_response_tokens,
         context_tokens=base.context_tokens,
         vocabulary_size=base.vocabulary_size,
+        tokenizer=base.tokenizer,
+        tokenizers=tokenizers,
         group_size=spec.group_size,
         min_reward=spec.min_reward,
         max_age_versions=spec.max_age_versions,
         max_age_days=spec.max_age_days,
         only_successful=spec.kind is JobKind.SFT and spec.outcomes is Outcomes.SUCCESSFUL,
+        policy_version=spec.policy_version,
+        credit=spec.credit,
     )
 
 
@@ -108,7 +144,6 @@ def _manifest(
     base: BaseModelFacts,
     *,
     job_id: str,
-    parameters: dict[str, JsonValue],
     data_sha256: str,
 ) -> Manifest:
     rows = selection.rows
@@ -121,12 +156,14 @@ def _manifest(
         created_at=datetime.now(UTC),
         base=base.reference,
         query=QUERY,
-        query_parameters=parameters,
+        query_parameters=query_parameters(spec),
         rows=Count.of(selection.row_tally),
         episodes=Count.of(selection.episode_tally),
         groups=Count.of(selection.group_tally),
         prompt_groups=rows["group_id"].n_unique() if spec.kind is JobKind.GRPO else 0,
         temperature=selection.temperature,
+        masked_steps=int(rows["masked_steps"].sum()),
+        masked_tokens=int(rows["masked_tokens"].sum()),
         longest_prompt_tokens=_largest(prompt_tokens),
         longest_response_tokens=_largest(response_tokens),
         longest_row_tokens=_largest(prompt_tokens + response_tokens),
@@ -152,6 +189,12 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
     reasons = set(selection.row_tally.rejected)
     if selection.row_tally.total == 0:
         what, step = "no episode matches its filters", "Run the app and spanloop convert first, or widen the filters."
+    elif reasons <= _OTHER_SAMPLERS:
+        what = "its rows were not sampled by this model's family"
+        step = (
+            "Train the model that sampled them, or a version of it; register a version that is missing "
+            "(spanloop models add) under the name that the spans carry."
+        )
     elif Rejection.NOT_SUCCESSFUL in reasons:
         what = "no episode with usable rows was successful"
         step = "Send a reward for each episode, or take failed and unscored episodes too: --outcomes all."

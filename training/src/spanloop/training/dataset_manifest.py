@@ -66,6 +66,10 @@ class Manifest(BaseModel):
     """Accepted groups after splitting: what batches are made of; 0 for sft."""
     temperature: float | None
     """That the rows were sampled at, and that grpo recomputes their log-probabilities at; None for sft."""
+    masked_steps: int = 0
+    """Steps in accepted rows that are left out of the loss: mistakes (sft), or broken by others (attributed credit)."""
+    masked_tokens: int = 0
+    """The sampled tokens of these steps."""
     longest_prompt_tokens: int
     longest_response_tokens: int
     longest_row_tokens: int
@@ -82,6 +86,8 @@ class Manifest(BaseModel):
     def summary(self) -> str:
         """A summary line for the log and error messages."""
         text = f"rows: {self.rows}; episodes: {self.episodes}"
+        if self.masked_steps:
+            text += f"; masked steps: {self.masked_steps} ({self.masked_tokens} tokens)"
         if self.kind is not JobKind.GRPO:
             return text
         return f"{text}; groups: {self.groups}; temperature: {self.temperature:g}"

@@ -5,60 +5,19 @@ in, frames and counts out.
 """
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
 
+from spanloop.converters.credit import NOT_THE_POLICYS, is_not_the_policys, is_policys_mistake
 from spanloop.semconv.enums import JobKind
 
+from .dataset_credit import mask_steps, token_advantages
+from .dataset_groups import compare_groups
+from .dataset_rejections import Rejection
+from .job_spec import Credit
 from .row_age import too_old
 from .sampling import sampling_of
-
-REWARD_TOLERANCE: Final = 1e-6
-"""Rewards of a group that lie closer together than this do not vary."""
-
-
-class Rejection(StrEnum):
-    """Why a row, an episode or a group is rejected; a row may also have the converter's ``UntrainableReason``."""
-
-    NO_TRAJECTORY = "no_trajectory"
-    """The episode has no token rows: nothing was captured."""
-    UNTRAINABLE = "untrainable"
-    """The converter refused the row without naming a reason."""
-    MALFORMED = "malformed_row"
-    """Arrays that should run parallel have different lengths, or prompt or response is empty."""
-    NO_SAMPLED_TOKENS = "no_sampled_tokens"
-    """The loss mask has no 1: the policy sampled nothing in this row."""
-    NO_LOGPROBS = "no_logprobs"
-    """grpo: the sampler's log-probabilities are missing or not finite."""
-    UNKNOWN_TOKEN = "token_outside_vocabulary"  # noqa: S105 - a reason, not a secret
-    """A token id that the base model does not have: the row was sampled by another family of models."""
-    PROMPT_TOO_LONG = "prompt_too_long"
-    RESPONSE_TOO_LONG = "response_too_long"
-    CONTEXT_TOO_LONG = "longer_than_context"
-    """Prompt and response together exceed what the base model can attend to."""
-    GREEDY_SAMPLING = "greedy_sampling"
-    """grpo: sampled at temperature 0, where the policy had no choice that a ratio could weigh."""
-    TRUNCATED_SAMPLING = "truncated_sampling"
-    """grpo: top_p, top_k, min_p, a penalty, a bias or a forced format bent the distribution that was sampled from."""
-    OTHER_TEMPERATURE = "other_temperature"
-    """grpo: the row's steps were not all sampled at the temperature that most rows of the job have."""
-    NO_REWARD = "no_reward"
-    """The episode was never scored, or its score is not a finite number."""
-    BELOW_MIN_REWARD = "below_min_reward"
-    TOO_OLD = "row_too_old"
-    """More versions or days before the base than the job allows."""
-    NOT_SUCCESSFUL = "not_successful"
-    """sft: the episode's outcome is not ``success``, and the job takes only those."""
-    NO_GROUP = "no_group"
-    """grpo: the episode belongs to no group."""
-    GROUP_TOO_SMALL = "group_too_small"
-    """grpo: fewer than two episodes to compare."""
-    REWARD_CONSTANT = "reward_constant"
-    """grpo: all episodes of the group earned the same, so every advantage is zero."""
-    NO_TRAINABLE_EPISODE = "no_trainable_episode"
-    """grpo: every episode of the group was rejected for a reason of its own."""
 
 
 class Rules(NamedTuple):
@@ -70,14 +29,22 @@ class Rules(NamedTuple):
     context_tokens: int
     """Positions of the base model; prompt and response together."""
     vocabulary_size: int
+    tokenizer: str
+    """Fingerprint of the base model's tokenizer and chat template."""
+    tokenizers: Mapping[str, str]
+    """Policy version → that fingerprint of its own; a version that the registry does not have is absent."""
     group_size: int
-    """grpo: at most this many episodes in a group; a larger group becomes several of nearly equal size."""
+    """grpo: at most this many episodes of a group in a part; all parts of a group have the group's baseline."""
     min_reward: float | None = None
     """sft: None takes every reward, and episodes without one."""
     max_age_versions: int | None = None
     max_age_days: float | None = None
     only_successful: bool = False
     """sft: only episodes whose outcome is ``success``."""
+    policy_version: str = ""
+    """Only rows that this version sampled; empty takes all."""
+    credit: Credit = Credit.BROADCAST
+    """grpo only."""
 
 
 class Tally(NamedTuple):
@@ -100,8 +67,8 @@ class Selection(NamedTuple):
     """Accepted rows, and the counts of all input."""
 
     rows: pl.DataFrame
-    """The accepted input rows; grpo: with ``group_id`` made unique for each part of a split group and ``session``,
-    the episode's number within it."""
+    """The accepted input rows, with masks and counts of ``dataset_credit``; grpo: with ``group_id`` made unique for
+    each part of a split group, ``session``, the episode's number within it, and ``advantages``."""
     row_tally: Tally
     episode_tally: Tally
     group_tally: Tally
@@ -116,12 +83,17 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
     checked = _with_sampling(frame).with_columns(reason=_row_reason(rules))
     if rules.kind is JobKind.GRPO:
         temperature = _most_common_temperature(checked)
-        checked = _check_groups(_check_temperature(checked, temperature), rules.group_size)
+        checked = _check_temperature(checked, temperature)
+        is_masking = is_not_the_policys if rules.credit is Credit.ATTRIBUTED else None
+        checked = compare_groups(mask_steps(checked, is_masking), rules.group_size)
     else:
-        checked = checked.with_columns(session=pl.lit(0, pl.UInt32), part=pl.col("group_id"))
+        checked = mask_steps(checked, is_policys_mistake).with_columns(
+            session=pl.lit(0, pl.UInt32), part=pl.col("group_id"), advantage=pl.lit(None, pl.Float64)
+        )
     accepted = checked.filter(pl.col("reason") == "").with_columns(group_id=pl.col("part")).drop("part", "reason")
+    accepted = accepted.sort("group_id", "session", "row_number")
     return Selection(
-        rows=accepted.sort("group_id", "session", "row_number"),
+        rows=accepted.with_columns(token_advantages(accepted, rules.credit)),
         row_tally=_tally(checked, "reason"),
         episode_tally=_tally(_first_unless_accepted(checked, "episode_id"), "reason"),
         group_tally=_tally(_group_reasons(checked, rules.kind), "reason"),
@@ -163,6 +135,7 @@ def _row_reason(rules: Rules) -> pl.Expr:
             Rejection.MALFORMED,
         ),
         (pl.col("loss_mask").list.sum() == 0, Rejection.NO_SAMPLED_TOKENS),
+        *_sampler_checks(rules),
         (pl.max_horizontal(prompt.list.max(), response.list.max()) >= rules.vocabulary_size, Rejection.UNKNOWN_TOKEN),
         (prompt_tokens > rules.max_prompt_tokens, Rejection.PROMPT_TOO_LONG),
         (response_tokens > rules.max_response_tokens, Rejection.RESPONSE_TOO_LONG),
@@ -179,6 +152,8 @@ def _row_reason(rules: Rules) -> pl.Expr:
             (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
             (pl.col("group_id") == "", Rejection.NO_GROUP),
         ]
+        if rules.credit is Credit.ATTRIBUTED:
+            checks.append((pl.col("decided_by").is_in(sorted(NOT_THE_POLICYS)), Rejection.NOT_THE_POLICYS_FAULT))
     elif rules.min_reward is not None:
         checks += [
             (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
@@ -193,38 +168,20 @@ def _row_reason(rules: Rules) -> pl.Expr:
     )
 
 
-def _check_groups(checked: pl.DataFrame, group_size: int) -> pl.DataFrame:
-    """Split large groups, number the sessions, and reject groups that give no advantage."""
-    episodes = (
-        checked.filter(pl.col("reason") == "")
-        .select("group_id", "episode_id", "started_at", "reward")
-        .unique("episode_id")
-        .sort("group_id", "started_at", "episode_id")
-        .with_columns(rank=pl.int_range(pl.len()).over("group_id"), members=pl.len().over("group_id").cast(pl.Int64))
-        .with_columns(parts=(pl.col("members") + (group_size - 1)) // group_size)
-        .with_columns(number=pl.col("rank") * pl.col("parts") // pl.col("members"))
-        .with_columns(part=_part_name())
-        .with_columns(
-            session=pl.int_range(pl.len(), dtype=pl.UInt32).over("part"),
-            spread=(pl.col("reward").max() - pl.col("reward").min()).over("part"),
-            size=pl.len().over("part"),
-        )
-    )
-    verdict = (
-        pl.when(pl.col("size") < 2)
-        .then(pl.lit(Rejection.GROUP_TOO_SMALL.value))
-        .when(pl.col("spread") <= REWARD_TOLERANCE)
-        .then(pl.lit(Rejection.REWARD_CONSTANT.value))
-        .otherwise(pl.lit(""))
-    )
-    verdicts = episodes.select("episode_id", "part", "session", verdict=verdict)
-    reason = pl.when(pl.col("reason") == "").then(pl.col("verdict")).otherwise(pl.col("reason"))
-    return checked.join(verdicts, on="episode_id", how="left").with_columns(reason=reason).drop("verdict")
+def _sampler_checks(rules: Rules) -> list[tuple[pl.Expr, Rejection]]:
+    """Return the rules about the policy versions that sampled the steps of a row."""
 
+    def all_of(versions: list[str]) -> pl.Expr:
+        return pl.col("policy_versions").list.eval(pl.element().is_in(versions)).list.all()
 
-def _part_name() -> pl.Expr:
-    numbered = pl.format("{}#{}", pl.col("group_id"), pl.col("number") + 1)
-    return pl.when(pl.col("parts") > 1).then(numbered).otherwise(pl.col("group_id"))
+    same = [version for version, tokenizer in rules.tokenizers.items() if tokenizer == rules.tokenizer]
+    checks = [
+        (~all_of(list(rules.tokenizers)), Rejection.UNKNOWN_TOKENIZER),
+        (~all_of(same), Rejection.OTHER_TOKENIZER),
+    ]
+    if rules.policy_version:
+        checks.insert(0, (~all_of([rules.policy_version]), Rejection.OTHER_POLICY_VERSION))
+    return checks
 
 
 def _group_reasons(checked: pl.DataFrame, kind: JobKind) -> pl.DataFrame:

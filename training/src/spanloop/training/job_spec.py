@@ -71,6 +71,15 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
+class Credit(StrEnum):
+    """How a group-relative advantage is given to the steps of an episode."""
+
+    BROADCAST = "broadcast"
+    """Every step has the episode's advantage."""
+    ATTRIBUTED = "attributed"
+    """The policy pays at the steps of its own mistakes, and steps faulted by others are masked."""
+
+
 class Outcomes(StrEnum):
     """The episodes that sft imitates, by their outcome."""
 
@@ -163,6 +172,11 @@ class JobSpec(BaseModel):
 
     max_response_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer response (tool results included) are left out, and counted."""
+
+    credit: Annotated[Credit, _OPTIMISATION_GRPO] = Credit.BROADCAST
+    """``broadcast`` gives every step its episode's advantage. ``attributed`` charges a bad episode to the steps of the
+    policy's own mistakes, does not reinforce such steps in a good one, and leaves out what a tool, the environment or
+    the harness broke."""
 
     loss_aggregation: Annotated[LossAggregation, _OPTIMISATION_GRPO] = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
     """How the losses of a batch's tokens become one number, by verl's names. The default divides the sum of each row by

@@ -59,7 +59,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
     base = read_base_model(version.reference, version.path)
     base = base._replace(lineage=lineage(registry, version.reference))
     with connect(data_dir) as store:
-        selection = select_dataset(store, spec, base)
+        selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint)
     rows = selection.rows
     prompts, responses = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
     units = rows["group_id"].n_unique() if spec.kind is JobKind.GRPO else rows.height

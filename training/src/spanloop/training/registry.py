@@ -26,6 +26,7 @@ from spanloop.training.control.leases import Lease, state_of
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.tables import DeploymentRow, JobRow, ModelVersionRow
 from spanloop.training.job_spec import NAME_PATTERN, is_reference
+from spanloop.training.models.tokenizer_fingerprint import tokenizer_fingerprint
 
 NO_METADATA: Mapping[str, JsonValue] = MappingProxyType({})
 METADATA: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
@@ -179,6 +180,18 @@ class Registry:
         while (parent := versions[-1].parent) is not None:
             versions.append(self.get(parent))
         return tuple(reversed(versions))
+
+    def tokenizer_fingerprint(self, reference: str) -> str | None:
+        """Return the fingerprint of a version's tokenizer and chat template, which never change.
+
+        None when ``reference`` is not the exact ``name@version`` of a registered version, or its files are unreadable.
+        """
+        if "@" not in reference:
+            return None
+        try:
+            return tokenizer_fingerprint(self.get(reference).path)
+        except (ConfigurationError, JobError):
+            return None
 
     def check_lease(self, job_id: str | None, token: int | None) -> None:
         """Check that ``token``, if given, is still the job's token; does not take a lock.

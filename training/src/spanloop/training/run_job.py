@@ -142,7 +142,14 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
     base = base._replace(lineage=lineage(attempt.registry, version.reference))
     if manifest is None:
         _log(f"exporting the dataset for {base.reference}")
-        manifest = export_dataset(store, job.spec, base, job_id=job.id, folder=attempt.folder)
+        manifest = export_dataset(
+            store,
+            job.spec,
+            base,
+            tokenizer_of=attempt.registry.tokenizer_fingerprint,
+            job_id=job.id,
+            folder=attempt.folder,
+        )
     _log(f"dataset {manifest.data_sha256[:12]}: {manifest.summary}")
     return manifest, base
 

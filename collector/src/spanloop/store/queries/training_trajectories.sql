@@ -1,7 +1,11 @@
 -- The current token rows of the episodes that a training job requests; an episode without rows has one row without trajectory_id.
--- sampling: the distinct sampling parameters of the same agent's steps from the row's first to its last, as JSON objects.
+-- sampling, policy_versions: the distinct sampling parameters (JSON objects) and policy versions of the row's steps; for rows of
+-- earlier converters, which have no sampled_steps, of the same agent's steps from the row's first to its last.
+-- fault_*: what failed in the episode, parallel arrays. decided_by: who caused the failure that decided a failed episode.
 WITH selected AS (
-    SELECT episode_id, revision, task_id, group_id, policy_version, reward, outcome, started_at
+    SELECT
+        episode_id, revision, task_id, group_id, policy_version, reward, outcome, started_at,
+        if(outcome = 'failure', fault_owner, '') AS decided_by
     FROM episode_summaries FINAL
     WHERE is_deleted = 0
         AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task_id))
@@ -16,7 +20,12 @@ WITH selected AS (
         )
     ORDER BY started_at DESC, episode_id
     LIMIT {max_episodes:UInt64}
-)
+),
+if(
+    empty(t.sampled_steps),
+    arrayFilter(step -> step.1 BETWEEN t.first_step AND t.last_step, s.steps),
+    arrayFilter(step -> has(t.sampled_steps, step.1), s.steps)
+) AS row_steps
 SELECT
     selected.episode_id AS episode_id,
     selected.revision AS revision,
@@ -25,6 +34,7 @@ SELECT
     selected.started_at AS started_at,
     selected.reward AS reward,
     selected.outcome AS outcome,
+    selected.decided_by AS decided_by,
     t.trajectory_id AS trajectory_id,
     t.row_number AS row_number,
     t.policy_version AS policy_version,
@@ -32,11 +42,22 @@ SELECT
     t.response_token_ids AS response_token_ids,
     t.loss_mask AS loss_mask,
     t.logprobs AS logprobs,
+    t.first_step AS first_step,
+    t.last_step AS last_step,
+    t.sampled_steps AS sampled_steps,
+    t.sampled_starts AS sampled_starts,
+    t.sampled_ends AS sampled_ends,
     t.is_trainable AS is_trainable,
     t.untrainable_reason AS untrainable_reason,
-    arrayDistinct(
-        arrayMap(pair -> pair.2, arrayFilter(pair -> pair.1 BETWEEN t.first_step AND t.last_step, s.steps))
-    ) AS sampling
+    arrayDistinct(arrayMap(step -> step.2, row_steps)) AS sampling,
+    arrayDistinct(arrayPushFront(
+        arrayMap(step -> step.3, arrayFilter(step -> notEmpty(t.sampled_steps) OR step.3 != '', row_steps)),
+        toString(t.policy_version)
+    )) AS policy_versions,
+    arrayMap(fault -> fault.1, f.faults) AS fault_steps,
+    arrayMap(fault -> fault.2, f.faults) AS fault_classes,
+    arrayMap(fault -> fault.3, f.faults) AS fault_owners,
+    arrayMap(fault -> fault.4, f.faults) AS fault_is_recovered
 FROM selected
 LEFT JOIN (
     SELECT *
@@ -44,9 +65,17 @@ LEFT JOIN (
     PREWHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
 ) AS t ON t.episode_id = selected.episode_id AND t.revision = selected.revision
 LEFT JOIN (
-    SELECT episode_id, revision, agent_name, groupArray((step, toJSONString(sampling))) AS steps
+    SELECT episode_id, revision, agent_name, groupArray((step, toJSONString(sampling), toString(policy_version))) AS steps
     FROM transitions
     WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
     GROUP BY episode_id, revision, agent_name
 ) AS s ON s.episode_id = t.episode_id AND s.revision = t.revision AND s.agent_name = t.agent_name
+LEFT JOIN (
+    SELECT
+        episode_id, revision,
+        groupArray((step, toString(error_class), toString(fault_owner), toUInt8(is_recovered))) AS faults
+    FROM failures FINAL
+    WHERE (episode_id, revision) IN (SELECT episode_id, revision FROM selected)
+    GROUP BY episode_id, revision
+) AS f ON f.episode_id = selected.episode_id AND f.revision = selected.revision
 ORDER BY group_id, started_at, episode_id, row_number

@@ -5,21 +5,35 @@ transitions.
 """
 
 from .assign import CREDIT_METHODS, CreditMethod, assign
-from .attributed import AttributedReward, StepFault, attributed_rewards
+from .attributed import (
+    NOT_THE_POLICYS,
+    AttributedReward,
+    StepFault,
+    StepWeights,
+    attributed_rewards,
+    attributed_weights,
+    is_not_the_policys,
+    is_policys_mistake,
+)
 from .groups import group_advantages, leave_one_out
 from .returns import broadcast, discounted_returns
 from .step_groups import step_group_advantages
 
 __all__ = [
     "CREDIT_METHODS",
+    "NOT_THE_POLICYS",
     "AttributedReward",
     "CreditMethod",
     "StepFault",
+    "StepWeights",
     "assign",
     "attributed_rewards",
+    "attributed_weights",
     "broadcast",
     "discounted_returns",
     "group_advantages",
+    "is_not_the_policys",
+    "is_policys_mistake",
     "leave_one_out",
     "step_group_advantages",
 ]

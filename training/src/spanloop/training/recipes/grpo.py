@@ -1,11 +1,12 @@
 """GRPO over stored groups.
 
 Group-relative advantages without division by the group's standard deviation (Liu et al. 2025, "Dr. GRPO"; the
-setting that learned on small models, while std normalisation amplifies nearly equal rewards). The sampler's own
-log-probabilities (``rollout_log_probs``) correct for the difference to the policy at the start of each step by
-truncated importance sampling per token, so rows of an older policy stay usable. Both are of the distribution at the
-temperature that the rows were sampled at. With several passes over a batch the policy's are recomputed before the
-first; a single pass computes them anyway (:mod:`~spanloop.training.verl_plugin.policy_loss`).
+setting that learned on small models, while std normalisation amplifies nearly equal rewards), computed once when the
+dataset is exported (:mod:`~spanloop.training.dataset_groups`, :mod:`~spanloop.training.dataset_credit`). The
+sampler's own log-probabilities (``rollout_log_probs``) correct for the difference to the policy at the start of each
+step by truncated importance sampling per token, so rows of an older policy stay usable. Both are of the distribution
+at the temperature that the rows were sampled at. With several passes over a batch the policy's are recomputed before
+the first; a single pass computes them anyway (:mod:`~spanloop.training.verl_plugin.policy_loss`).
 """
 
 from typing import Final
@@ -17,6 +18,9 @@ from .common import engine_overrides, forward_overrides, quoted, trainer_overrid
 
 SINGLE_UPDATE_LOSS: Final = "spanloop_single_update"
 """verl's name for the loss of :mod:`~spanloop.training.verl_plugin.policy_loss`."""
+STORED_ADVANTAGES: Final = "spanloop_stored"
+"""``algorithm.adv_estimator`` of :class:`~spanloop.training.verl_plugin.stored_rollouts.StoredTrainer`: the advantages
+of the dataset file, as they are."""
 TRUNCATE_WEIGHTS_AT: Final = 2.0
 """Upper limit of importance weights (truncated importance sampling)."""
 
@@ -71,8 +75,7 @@ def grpo_overrides(plan: TrainPlan) -> list[str]:
         f"{rollout}.log_prob_use_dynamic_bsz=True",
         f"{rollout}.log_prob_max_token_len_per_gpu={tokens}",
         f"{rollout}.calculate_log_probs=True",
-        "algorithm.adv_estimator=grpo",
-        "algorithm.norm_adv_by_std_in_grpo=False",
+        f"algorithm.adv_estimator={STORED_ADVANTAGES}",
         "algorithm.use_kl_in_reward=False",
         "algorithm.rollout_correction.rollout_is=token",
         f"algorithm.rollout_correction.rollout_is_threshold={TRUNCATE_WEIGHTS_AT}",

@@ -4,9 +4,9 @@
 
 verl's V1 trainer asks an agent loop manager for the trajectories of each prompt and reads them from TransferQueue.
 Here a prompt is a group of the dataset and its trajectories are the group's rows, put into TransferQueue as they
-are: group → prompt uid, episode → session, merged row → index. What verl then does with them (log-probabilities,
-advantages, losses, updates) is stock. verl adds no padding rows: a batch of any size is one optimizer step, and the
-job has one data-parallel rank.
+are: group → prompt uid, episode → session, merged row → index. The advantages are the dataset's, token by token. What
+verl then does with them (log-probabilities, importance correction, losses, updates) is stock. verl adds no padding
+rows: a batch of any size is one optimizer step, and the job has one data-parallel rank.
 """
 
 from collections.abc import Callable
@@ -17,15 +17,21 @@ import polars as pl
 import torch
 import transfer_queue as tq
 from omegaconf import open_dict
+from tensordict import TensorDict
 from torch.utils.data import Dataset
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
+from verl.protocol import DataProto
 from verl.single_controller.ray import RayResourcePool, ResourcePoolManager
+from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
+from verl.workers.utils.padding import response_to_nested
 
+from spanloop.semconv.errors import JobError
 from spanloop.training.checkpoints import mark_complete
 from spanloop.training.drift import require_within
+from spanloop.training.recipes.grpo import STORED_ADVANTAGES
 
 from .batch_metrics import ENTROPY, mean_entropy, row_ages, row_tags
 from .policy_loss import GAP, mean_gap
@@ -103,6 +109,28 @@ class StoredTrainer(PPOTrainer):
             metrics[GAP] = mean_gap(*(data[field].to_padded_tensor(0.0) for field in fields))
         return batch
 
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """Add the importance correction of a batch; the advantages that the dataset put into the queue stay.
+
+        As verl's method of this name, without its estimator.
+        """
+        if self.config.algorithm.adv_estimator != STORED_ADVANTAGES:
+            return super()._compute_advantage(batch, metrics)
+        correction = self.config.algorithm.rollout_correction
+        if correction.bypass_mode:
+            return batch
+        fields = ["response_mask", "rollout_log_probs", "old_log_probs"]
+        nested = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+        response_mask = nested["response_mask"]
+        padded = DataProto(batch=nested.to_padded_tensor())
+        data, correction_metrics = compute_rollout_correction_and_add_to_batch(padded, correction)
+        metrics.update(correction_metrics)
+        names = [name for name in ("response_mask", "rollout_is_weights") if name in data.batch]
+        output = {name: response_to_nested(data.batch[name], response_mask) for name in names}
+        return tq.kv_batch_put(
+            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(output, batch_size=len(batch))
+        )
+
     _unmarked: Path | None = None
 
     def _save_checkpoint(self) -> None:
@@ -146,12 +174,20 @@ class GroupDataset(Dataset[dict[str, Any]]):
 class StoredRollouts:
     """An agent loop manager of verl that reads a dataset file.
 
+    Raises:
+        JobError: An earlier version exported the file, without advantages.
+
     The weights that sampled a row count as verl's weight version 0, the base; rollout correction compares the
     sampler's own log-probabilities, so nothing depends on that label.
     """
 
     def __init__(self, dataset_path: Path) -> None:
         frame = pl.read_parquet(dataset_path)
+        if "advantages" not in frame.columns:
+            raise JobError(
+                f"{dataset_path} was exported by an earlier version of spanloop and has no advantages.",
+                next_step="Submit a new job with the same spec; it exports its dataset again.",
+            )
         self.rows = {str(key[0]): group for key, group in frame.group_by("group_id", maintain_order=True)}
 
     def generate_sequences(self, batch: Any) -> None:
@@ -185,6 +221,7 @@ def _fields(uid: str, row: dict[str, Any]) -> dict[str, Any]:
         extra_fields={"min_global_steps": 0, "max_global_steps": 0, "reward_extra_info": {}},
     )
     fields = output.as_dict()
+    advantages = torch.tensor(row["advantages"], dtype=torch.float32)
     input_ids = torch.cat([fields["prompts"], fields["responses"]])
     return fields | {
         "uid": uid,
@@ -193,6 +230,8 @@ def _fields(uid: str, row: dict[str, Any]) -> dict[str, Any]:
         "input_ids": input_ids,
         "position_ids": torch.arange(len(input_ids)),
         "loss_mask": fields["response_mask"],
+        "advantages": advantages,
+        "returns": advantages,
         "multi_modal_inputs": {},
     }
 

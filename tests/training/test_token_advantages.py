@@ -1,0 +1,284 @@
+"""Masks and advantages of the tokens, against a reference that loops over rows and steps."""
+
+import random
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pytest
+
+from spanloop.semconv.enums import JobKind
+from spanloop.training.dataset_rejections import Rejection
+from spanloop.training.dataset_selection import Rules, Selection
+from spanloop.training.job_spec import Credit
+
+from .selection_rows import row, rules, select
+
+Row = dict[str, Any]
+Tokens = dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]
+"""Trajectory id → mask and advantages."""
+OTHERS = ("tool", "environment", "harness", "unknown")
+
+
+def random_rows(rng: random.Random) -> list[Row]:
+    """Groups of several sizes; episodes of several rows; rows of several steps, with faults and masks."""
+    rows: list[Row] = []
+    for group in range(rng.randint(1, 4)):
+        is_constant = rng.random() < 0.1
+        for number in range(rng.randint(1, 9)):
+            reward = 1.0 if is_constant else rng.choice([0.0, 0.3, 1.0, None, rng.random()])
+            rows += random_episode(rng, f"{group}-{number}", f"g{group}", reward)
+    return rows
+
+
+def random_episode(rng: random.Random, episode: str, group: str, reward: float | None) -> list[Row]:
+    counts = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
+    faults = [
+        (step, rng.choice(["loop", "timeout", "wrong_answer"]), rng.choice(["policy", "policy", "user", *OTHERS]))
+        for step in range(sum(counts))
+        for _ in range(rng.choice([0, 0, 0, 1, 2]))
+    ]
+    of_episode = {
+        "decided_by": rng.choice(["", "policy", *OTHERS]) if reward == 0 else "",
+        "fault_steps": [step for step, _, _ in faults],
+        "fault_classes": [error_class for _, error_class, _ in faults],
+        "fault_owners": [owner for _, _, owner in faults],
+        "fault_is_recovered": [rng.randint(0, 1) for _ in faults],
+    }
+    rows: list[Row] = []
+    first = 0
+    for number, count in enumerate(counts):
+        steps = list(range(first, first + count))
+        first += count
+        rows.append(row(episode, group, reward, number, **of_episode, **random_tokens(rng, steps)))
+    return rows
+
+
+def random_tokens(rng: random.Random, steps: list[int]) -> Row:
+    mask: list[int] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    for _ in steps:
+        mask += [0] * (rng.randint(0, 2) if mask else 0)
+        starts.append(len(mask))
+        mask += [int(rng.random() < 0.9)] * rng.randint(1, 4)
+        ends.append(len(mask))
+    is_old = rng.random() < 0.1
+    return {
+        "first_step": steps[0],
+        "last_step": steps[-1],
+        "sampled_steps": [] if is_old else steps,
+        "sampled_starts": [] if is_old else starts,
+        "sampled_ends": [] if is_old else ends,
+        "response_token_ids": [4] * len(mask),
+        "loss_mask": mask,
+        "logprobs": [-0.5] * len(mask),
+        "is_trainable": rng.random() < 0.9,
+    }
+
+
+def faults_at(each: Row, step: int) -> list[tuple[str, str, int]]:
+    columns = zip(
+        each["fault_steps"], each["fault_classes"], each["fault_owners"], each["fault_is_recovered"], strict=True
+    )
+    return [(error_class, owner, recovered) for at, error_class, owner, recovered in columns if at == step]
+
+
+def is_mistake(each: Row, step: int) -> bool:
+    return any(owner == "policy" and error_class != "wrong_answer" for error_class, owner, _ in faults_at(each, step))
+
+
+def is_others(each: Row, step: int) -> bool:
+    return any(owner in OTHERS for _, owner, _ in faults_at(each, step))
+
+
+def reference_mask(each: Row, job: Rules) -> npt.NDArray[np.int64] | None:
+    """The mask of one row; None where the row is rejected."""
+    is_attributed = job.credit is Credit.ATTRIBUTED
+    mask = np.array(each["loss_mask"])
+    if not each["is_trainable"] or not mask.any():
+        return None
+    if job.kind is JobKind.GRPO and (each["reward"] is None or (is_attributed and each["decided_by"] in OTHERS)):
+        return None
+    if job.kind is JobKind.GRPO and not is_attributed:
+        return mask
+    for step in range(each["first_step"], each["last_step"] + 1):
+        leaves_out = is_others(each, step) if is_attributed else is_mistake(each, step)
+        start, end = 0, len(mask)
+        if each["sampled_steps"]:
+            place = each["sampled_steps"].index(step)
+            start, end = each["sampled_starts"][place], each["sampled_ends"][place]
+        elif each["first_step"] != each["last_step"]:
+            if leaves_out or is_mistake(each, step):
+                return None
+            continue
+        if leaves_out:
+            mask[start:end] = 0
+    return mask if mask.any() else None
+
+
+def reference_weight(each: Row, step: int, advantage: float) -> float:
+    if is_others(each, step):
+        return 0.0
+    if advantage > 0:
+        return 0.0 if is_mistake(each, step) else 1.0
+    if advantage < 0:
+        for at in set(each["fault_steps"]):
+            for error_class, owner, recovered in faults_at(each, at):
+                located = owner == "policy" and error_class != "wrong_answer" and not recovered
+                if located and not is_others(each, at):
+                    return 1.0 if is_mistake(each, step) else 0.0
+    return 1.0
+
+
+def reference(rows: list[Row], job: Rules) -> Tokens:
+    """What is trained on, row by row."""
+    masks = {each["trajectory_id"]: mask for each in rows if (mask := reference_mask(each, job)) is not None}
+    rewards: dict[str, dict[str, float]] = defaultdict(dict)
+    for each in rows:
+        if each["trajectory_id"] in masks:
+            rewards[each["group_id"]][each["episode_id"]] = each["reward"]
+    tokens: Tokens = {}
+    for each in rows:
+        if each["trajectory_id"] not in masks:
+            continue
+        mask = masks[each["trajectory_id"]]
+        advantages = np.zeros(len(mask))
+        if job.kind is JobKind.GRPO:
+            group = np.array(list(rewards[each["group_id"]].values()))
+            if len(group) < 2 or group.max() - group.min() <= 1e-6:
+                continue
+            advantage = each["reward"] - group.mean()
+            for token in range(len(mask)):
+                weight = 1.0
+                if job.credit is Credit.ATTRIBUTED:
+                    weight = reference_weight(each, step_of(each, token), advantage)
+                advantages[token] = mask[token] * weight * advantage
+        tokens[each["trajectory_id"]] = mask, advantages
+    return tokens
+
+
+def step_of(each: Row, token: int) -> int:
+    """The step that sampled a token; any of the row's for a token between steps, which is masked."""
+    for step, start, end in zip(each["sampled_steps"], each["sampled_starts"], each["sampled_ends"], strict=True):
+        if start <= token < end:
+            return int(step)
+    return int(each["first_step"])
+
+
+JOBS = [
+    rules(JobKind.GRPO),
+    rules(JobKind.GRPO, group_size=3),
+    rules(JobKind.GRPO, credit=Credit.ATTRIBUTED),
+    rules(JobKind.GRPO, credit=Credit.ATTRIBUTED, group_size=2),
+    rules(JobKind.SFT),
+]
+
+
+def test_masks_and_advantages_equal_the_reference_on_200_datasets() -> None:
+    trained = 0
+    for seed in range(200):
+        rows = random_rows(random.Random(seed))
+        job = JOBS[seed % len(JOBS)]
+        selection = select(rows, job)
+        expected = reference(rows, job)
+        found = {each["trajectory_id"]: each for each in selection.rows.iter_rows(named=True)}
+        assert found.keys() == expected.keys(), seed
+        for identity, (mask, advantages) in expected.items():
+            assert found[identity]["loss_mask"] == mask.tolist(), (seed, identity)
+            if job.kind is JobKind.GRPO:
+                np.testing.assert_allclose(found[identity]["advantages"], advantages, rtol=0, atol=1e-5)
+            else:
+                assert found[identity]["advantages"] is None
+        assert selection.row_tally.total == len(rows)
+        before = {each["trajectory_id"]: sum(each["loss_mask"]) for each in rows}
+        lost = sum(before[identity] - int(mask.sum()) for identity, (mask, _) in expected.items())
+        assert selection.rows["masked_tokens"].sum() == lost
+        sizes = selection.rows.group_by("group_id").agg(pl.col("episode_id").n_unique())["episode_id"]
+        assert job.kind is JobKind.SFT or all(size <= job.group_size for size in sizes)
+        trained += len(found)
+    assert trained > 1_000
+
+
+def advantages_of(selection: Selection, episodes: set[str]) -> dict[str, bytes]:
+    """Bit for bit."""
+    return {
+        each["trajectory_id"]: np.array(each["advantages"], dtype=np.float32).tobytes()
+        for each in selection.rows.iter_rows(named=True)
+        if each["episode_id"] in episodes
+    }
+
+
+@pytest.mark.parametrize(
+    ("credit", "broken"),
+    [
+        (Credit.BROADCAST, {"is_trainable": False, "untrainable_reason": "environment_fault"}),
+        (Credit.ATTRIBUTED, {"is_trainable": False, "untrainable_reason": "environment_fault"}),
+        (Credit.ATTRIBUTED, {"decided_by": "tool"}),
+        (Credit.ATTRIBUTED, {"fault_steps": [0], "fault_classes": ["tool_error"], "fault_owners": ["tool"],
+                             "fault_is_recovered": [0]}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("count", [1, 3, 20])
+def test_episodes_that_others_decided_change_no_other_advantage(credit: Credit, broken: Row, count: int) -> None:
+    rows = [row(f"e{number}", reward=random.Random(number).random()) for number in range(7)]
+    others = [row(f"{'az'[number % 2]}{number}", reward=0.0, **broken) for number in range(count)]
+    job = rules(credit=credit, group_size=4)
+    episodes = {each["episode_id"] for each in rows}
+    alone, beside = select(rows, job), select([*rows, *others], job)
+    assert len(advantages_of(alone, episodes)) == 7
+    assert advantages_of(alone, episodes) == advantages_of(beside, episodes)
+    assert beside.row_tally.rejected.keys() <= {"environment_fault", "not_the_policys_fault", "all_steps_masked"}
+
+
+def test_early_failures_are_compared_with_later_successes() -> None:
+    rows = [row(f"{'az'[number // 8]}{number}", reward=float(number // 8)) for number in range(16)]
+    selection = select(rows, rules(group_size=8))
+    assert selection.row_tally.accepted == 16
+    assert set(selection.rows["advantages"].explode().to_list()) == {-0.5, 0.5}
+    parts = selection.rows.group_by("group_id").agg(pl.col("reward").mean(), pl.len())
+    assert parts["reward"].to_list() == [0.5, 0.5]
+    assert parts["len"].to_list() == [8, 8]
+
+
+def test_a_part_of_one_episode_keeps_its_groups_baseline() -> None:
+    selection = select([row(name, reward=reward) for name, reward in zip("abc", (0, 0.5, 1), strict=True)], rules())
+    cut = select(
+        [row(name, reward=reward) for name, reward in zip("abc", (0, 0.5, 1), strict=True)], rules(group_size=2)
+    )
+    assert sorted(cut.rows.group_by("group_id").len()["len"]) == [1, 2]
+    assert advantages_of(cut, set("abc")) == advantages_of(selection, set("abc"))
+
+
+MISTAKE: Row = {
+    "fault_steps": [0],
+    "fault_classes": ["invalid_arguments"],
+    "fault_owners": ["policy"],
+    "fault_is_recovered": [1],
+}
+TWO_STEPS: Row = {
+    "response_token_ids": [4, 5, 6],
+    "loss_mask": [1, 0, 1],
+    "logprobs": [-0.5, 0.0, -0.5],
+    "last_step": 1,
+    "sampled_steps": [0, 1],
+    "sampled_starts": [0, 2],
+    "sampled_ends": [1, 3],
+}
+
+
+def test_sft_leaves_a_mistake_inside_a_good_episode_out() -> None:
+    selection = select([row("a", **(MISTAKE | TWO_STEPS))], rules(JobKind.SFT))
+    assert selection.rows.select("loss_mask", "masked_steps", "masked_tokens").rows() == [([0, 0, 1], 1, 1)]
+    alone = select([row("a", **MISTAKE)], rules(JobKind.SFT))
+    assert alone.row_tally.rejected == {Rejection.ALL_STEPS_MASKED: 1}
+
+
+def test_a_row_whose_steps_cannot_be_told_apart_is_rejected_only_where_they_must_be() -> None:
+    nowhere: Row = {"sampled_steps": [], "sampled_starts": [], "sampled_ends": []}
+    unknown: Row = TWO_STEPS | nowhere
+    selection = select([row("a", **(unknown | MISTAKE)), row("b", **unknown)], rules(JobKind.SFT))
+    assert selection.row_tally.rejected == {Rejection.UNKNOWN_STEP_POSITIONS: 1}
+    assert selection.rows["episode_id"].to_list() == ["b"]
