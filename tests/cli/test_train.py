@@ -14,7 +14,7 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.training.jobs import JobApi, JobSpec
 from spanloop.training.registry import Registry
-from spanloop.training.spec_fields import SpecField, read_job_file, spec_fields
+from spanloop.training.spec_fields import SpecField, build_spec, read_job_file, spec_fields
 
 OTHER_TEXTS = {"kind": "sft", "base": "m@v1", "policy_version": "m@v3"}
 
@@ -104,6 +104,14 @@ def test_a_wrong_job_file_is_explained(tmp_path: Path, text: str, what: str, nex
     assert next_step in caught.value.next_step
     with pytest.raises(ConfigurationError, match="no job file"):
         read_job_file(tmp_path / "missing.toml")
+
+
+def test_only_what_is_wrong_is_named() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        build_spec({"base": "m", "kind": "sft", "steps": 0}, where="job.toml")
+    assert caught.value.what == (
+        "job.toml: the job's settings are invalid: steps: Input should be greater than or equal to 1 (got 0)."
+    )
 
 
 def test_every_setting_is_in_the_reference() -> None:

@@ -175,7 +175,9 @@ def build_spec(settings: Mapping[str, Any], *, where: str) -> JobSpec:
 
 def problems(error: ValidationError) -> tuple[str, ...]:
     """Return one sentence for each invalid setting, with its name and value."""
-    return tuple(_problem(detail["loc"], detail["msg"], detail.get("input")) for detail in error.errors())
+    # pydantic adds one for each default that depends on the kind, as soon as any other field is invalid
+    own = [detail for detail in error.errors() if detail["type"] != "default_factory_not_called"]
+    return tuple(_problem(detail["loc"], detail["msg"], detail.get("input")) for detail in own)
 
 
 def _problem(location: tuple[int | str, ...], message: str, value: Any) -> str:

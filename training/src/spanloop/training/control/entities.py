@@ -14,6 +14,7 @@ from spanloop.semconv.errors import DataDirectoryError
 from spanloop.training.control.state_machine import FINAL_STATES
 from spanloop.training.control.tables import JobRow, ScheduleRow
 from spanloop.training.job_spec import JobSpec
+from spanloop.training.spec_fields import problems
 
 log = logging.getLogger(__name__)
 Row = TypeVar("Row", JobRow, ScheduleRow)
@@ -77,9 +78,8 @@ def parse_spec(row: JobRow | ScheduleRow) -> JobSpec:
         return JobSpec.model_validate_json(row.spec)
     except ValidationError as error:
         owner = row.job_id if isinstance(row, JobRow) else row.schedule_id
-        problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
         raise DataDirectoryError(
-            f"The stored spec of {owner} cannot be read by this version of spanloop: {problems}.",
+            f"The stored spec of {owner} cannot be read by this version of spanloop: {'; '.join(problems(error))}.",
             next_step="Use the version of spanloop that wrote it, or another data directory (--data-dir).",
         ) from error
 
