@@ -57,9 +57,10 @@ def test_what_is_wrong_is_refused(wrong: dict[str, object]) -> None:
         JobSpec.model_validate({"kind": "grpo", "base": "tiny@v1"} | wrong)
 
 
-def test_settings_of_grpo_are_refused_for_sft() -> None:
-    with pytest.raises(ValidationError, match="epochs: a grpo setting"):
-        JobSpec(kind=JobKind.SFT, base="tiny@v1", epochs=2)
+@pytest.mark.parametrize(("setting", "value"), [("epochs", 2), ("credit", "attributed")])
+def test_settings_of_grpo_are_refused_for_sft(setting: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=f"{setting}: a grpo setting"):
+        JobSpec.model_validate({"kind": "sft", "base": "tiny@v1", setting: value})
     assert JobSpec(kind=JobKind.SFT, base="tiny@v1", min_reward=0.5).min_reward == 0.5
 
 

@@ -189,6 +189,9 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
     reasons = set(selection.row_tally.rejected)
     if selection.row_tally.total == 0:
         what, step = "no episode matches its filters", "Run the app and spanloop convert first, or widen the filters."
+    elif reasons == {Rejection.OTHER_POLICY_VERSION}:
+        what = f"no row was sampled by {spec.policy_version} alone"
+        step = "Leave policy_version out, or collect episodes while this version is served."
     elif reasons <= _OTHER_SAMPLERS:
         what = "its rows were not sampled by this model's family"
         step = (
