@@ -1,5 +1,5 @@
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -84,7 +84,7 @@ def test_verl_has_each_aggregation_and_micro_batches_do_not_change_it(
 
     def aggregate(loss: torch.Tensor, mask: torch.Tensor) -> float:
         sizes = {"batch_num_tokens": 8, "global_batch_size": 2, "loss_scale_factor": 20}
-        aggregated: Any = agg_loss(loss_mat=loss, loss_mask=mask, loss_agg_mode=str(aggregation), **sizes)
+        aggregated = cast("Any", agg_loss)(loss_mat=loss, loss_mask=mask, loss_agg_mode=str(aggregation), **sizes)
         return float(aggregated)
 
     assert aggregate(*together) == pytest.approx(expected)

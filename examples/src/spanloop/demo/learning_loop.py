@@ -161,6 +161,9 @@ class Loop:
                 "batch_groups": recipe.grpo_batch,
                 "group_size": max(2, recipe.grpo_attempts),
                 "learning_rate": recipe.grpo_learning_rate,
+                # the recipe was measured with these
+                "loss_aggregation": "token-mean",
+                "kl_budget": None,
             }
         return JobSpec.model_validate({**shared.model_dump(), **settings})
 
