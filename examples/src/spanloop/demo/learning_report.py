@@ -184,14 +184,14 @@ def _check_gain(change: "Comparison") -> CheckResult:
 
 def _check_logprobs(store: "Store", data_dir: "DataDir", versions: "Sequence[str]") -> CheckResult:
     """Compare logprobs at a GRPO job's first step, when the trainer still has the weights that sampled."""
-    from spanloop.training.jobs import JobApi, JobKind
+    from spanloop.training.jobs import JobApi
     from spanloop.training.registry import Registry
 
     registry, jobs = Registry(data_dir), JobApi(data_dir)
     job_ids = [registry.get(version).job_id for version in versions]
     claim = f"the trainer's logprobs are those that the gateway captured, within {LOGPROB_TOLERANCE} nats"
     for job_id in job_ids:
-        if job_id is None or jobs.get(job_id).spec.kind is not JobKind.GRPO:
+        if job_id is None or not jobs.get(job_id).spec.kind.is_policy_gradient:
             continue
         for step, name, value in store.query("training_metrics", job_id=job_id).iter_rows():
             if name == _GAP_METRIC and step == 1:

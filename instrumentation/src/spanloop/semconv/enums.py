@@ -70,6 +70,11 @@ class JobKind(StrEnum):
     GRPO = "grpo"
     SFT = "sft"
 
+    @property
+    def is_policy_gradient(self) -> bool:
+        """Whether it learns from advantages of sampled tokens, with the sampler's log-probabilities."""
+        return self is JobKind.GRPO
+
 
 class JobState(StrEnum):
     """A job's state machine: queued → running → one of the last three; cancelling on request."""

@@ -160,7 +160,7 @@ def _manifest(
         rows=Count.of(selection.row_tally),
         episodes=Count.of(selection.episode_tally),
         groups=Count.of(selection.group_tally),
-        prompt_groups=rows["group_id"].n_unique() if spec.kind is JobKind.GRPO else 0,
+        prompt_groups=rows["group_id"].n_unique() if spec.kind.is_policy_gradient else 0,
         temperature=selection.temperature,
         masked_steps=int(rows["masked_steps"].sum()),
         masked_tokens=int(rows["masked_tokens"].sum()),
@@ -184,7 +184,7 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
     if selection.row_tally.accepted:
         return
     account = f"rows: {selection.row_tally}; episodes: {selection.episode_tally}"
-    if spec.kind is JobKind.GRPO:
+    if spec.kind.is_policy_gradient:
         account += f"; groups: {selection.group_tally}"
     reasons = set(selection.row_tally.rejected)
     if selection.row_tally.total == 0:

@@ -88,7 +88,7 @@ class Manifest(BaseModel):
         text = f"rows: {self.rows}; episodes: {self.episodes}"
         if self.masked_steps:
             text += f"; masked steps: {self.masked_steps} ({self.masked_tokens} tokens)"
-        if self.kind is not JobKind.GRPO:
+        if not self.kind.is_policy_gradient:
             return text
         return f"{text}; groups: {self.groups}; temperature: {self.temperature:g}"
 

@@ -81,7 +81,7 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
     """Apply ``rules`` to the rows of the query ``training_trajectories``."""
     temperature = None
     checked = _with_sampling(frame).with_columns(reason=_row_reason(rules))
-    if rules.kind is JobKind.GRPO:
+    if rules.kind.is_policy_gradient:
         temperature = _most_common_temperature(checked)
         checked = _check_temperature(checked, temperature)
         is_masking = is_not_the_policys if rules.credit is Credit.ATTRIBUTED else None
@@ -141,7 +141,7 @@ def _row_reason(rules: Rules) -> pl.Expr:
         (response_tokens > rules.max_response_tokens, Rejection.RESPONSE_TOO_LONG),
         (prompt_tokens + response_tokens > rules.context_tokens, Rejection.CONTEXT_TOO_LONG),
     ]
-    if rules.kind is JobKind.GRPO:
+    if rules.kind.is_policy_gradient:
         logprobs = pl.col("logprobs")
         usable = (logprobs.list.len() == response_tokens) & logprobs.list.eval(pl.element().is_finite()).list.all()
         checks += [
@@ -186,7 +186,7 @@ def _sampler_checks(rules: Rules) -> list[tuple[pl.Expr, Rejection]]:
 
 def _group_reasons(checked: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
     """Return one row for each group: accepted when any of its parts is, else with a reason."""
-    if kind is not JobKind.GRPO:
+    if not kind.is_policy_gradient:
         return pl.DataFrame(schema={"reason": pl.String})
     # A reason of one episode is not a reason of its group.
     is_episode_reason = ~pl.col("reason").is_in(["", Rejection.GROUP_TOO_SMALL.value, Rejection.REWARD_CONSTANT.value])

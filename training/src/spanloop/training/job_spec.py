@@ -49,15 +49,15 @@ class Setting:
     """The value is a registered model version."""
 
 
+_POLICY_GRADIENTS: Final = frozenset(kind for kind in JobKind if kind.is_policy_gradient)
 _MODEL: Final = Setting(Panel.MODEL)
 _BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True)
 _EPISODES: Final = Setting(Panel.EPISODES)
 _POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
-_EPISODES_GRPO: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.GRPO}))
 _EPISODES_SFT: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.SFT}))
 _OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
 _OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
-_OPTIMISATION_GRPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.GRPO}))
+_POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=_POLICY_GRADIENTS)
 _RUN: Final = Setting(Panel.RUN)
 _RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True)
 
@@ -150,21 +150,21 @@ class JobSpec(BaseModel):
     batch_groups: Annotated[int, _OPTIMISATION_BASIC] = Field(default=8, ge=1, le=65_536)
     """grpo: prompt groups in a batch; sft: trajectories in a batch."""
 
-    group_size: Annotated[int, _OPTIMISATION_GRPO] = Field(default=8, ge=2, le=1024)
+    group_size: Annotated[int, _POLICY_GRADIENT] = Field(default=8, ge=2, le=1024)
     """grpo: at most this many episodes of a group in a batch. A group needs two for a relative advantage."""
 
     max_passes: Annotated[float, _OPTIMISATION] = Field(default=MAX_PASSES, gt=0, le=1e6, allow_inf_nan=False)
     """The job ends when it has trained on each stored row this often on average, even if ``steps`` asks for more."""
 
-    kl_budget: Annotated[float | None, _OPTIMISATION_GRPO] = Field(default=KL_BUDGET, gt=0, allow_inf_nan=False)
+    kl_budget: Annotated[float | None, _POLICY_GRADIENT] = Field(default=KL_BUDGET, gt=0, allow_inf_nan=False)
     """The job ends at its last checkpoint within this mean KL divergence, in nats a token, of the policy from the one
     that sampled the rows. It is measured on each batch before its update; a large number lifts it."""
 
-    kl_coefficient: Annotated[float, _OPTIMISATION_GRPO] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
+    kl_coefficient: Annotated[float, _POLICY_GRADIENT] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
     """Weight of a loss term for the KL divergence to the base (verl's ``use_kl_loss``, k3); above zero a second copy of
     the weights is kept. DAPO (Yu et al. 2025) and Dr. GRPO leave it out; DeepSeekMath (Shao et al. 2024) uses 0.04."""
 
-    epochs: Annotated[int, _OPTIMISATION_GRPO] = Field(default=1, ge=1, le=64)
+    epochs: Annotated[int, _POLICY_GRADIENT] = Field(default=1, ge=1, le=64)
     """grpo: passes over each batch (PPO epochs). With more than one, the later passes are off-policy."""
 
     max_prompt_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
@@ -173,12 +173,12 @@ class JobSpec(BaseModel):
     max_response_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer response (tool results included) are left out, and counted."""
 
-    credit: Annotated[Credit, _OPTIMISATION_GRPO] = Credit.BROADCAST
+    credit: Annotated[Credit, _POLICY_GRADIENT] = Credit.BROADCAST
     """``broadcast`` gives every step its episode's advantage. ``attributed`` charges a bad episode to the steps of the
     policy's own mistakes, does not reinforce such steps in a good one, and leaves out what a tool, the environment or
     the harness broke."""
 
-    loss_aggregation: Annotated[LossAggregation, _OPTIMISATION_GRPO] = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
+    loss_aggregation: Annotated[LossAggregation, _POLICY_GRADIENT] = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
     """How the losses of a batch's tokens become one number, by verl's names. The default divides the sum of each row by
     the longest response of the job and takes the mean over rows: neither the length of a row nor that of its
     neighbours changes the weight of a token (Dr. GRPO, Liu et al. 2025, section 3.2). With ``token-mean`` long rows

@@ -5,8 +5,6 @@ import os
 from pathlib import Path
 from typing import Final
 
-from spanloop.semconv.enums import JobKind
-
 from .base_model import BaseModelFacts
 from .checkpoints import latest_checkpoint
 from .dataset_manifest import DATA_NAME, Manifest
@@ -57,7 +55,7 @@ def make_plan(
 
 def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
     """Return the steps that the job takes, within its ``max_passes``, and the groups or rows of each."""
-    units = manifest.prompt_groups if spec.kind is JobKind.GRPO else manifest.rows.accepted
+    units = manifest.prompt_groups if spec.kind.is_policy_gradient else manifest.rows.accepted
     batch = batch_size(units, spec.batch_groups)
     return steps_within(spec.steps, batch, units, spec.max_passes), batch
 

@@ -9,7 +9,6 @@ import polars as pl
 
 from spanloop.cpu_features import computes_bfloat16
 from spanloop.datadir import DataDir
-from spanloop.semconv.enums import JobKind
 from spanloop.store import connect
 
 from .base_model import read_base_model
@@ -62,7 +61,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint)
     rows = selection.rows
     prompts, responses = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
-    units = rows["group_id"].n_unique() if spec.kind is JobKind.GRPO else rows.height
+    units = rows["group_id"].n_unique() if spec.kind.is_policy_gradient else rows.height
     batch = batch_size(units, spec.batch_groups) if units else 0
     steps = steps_within(spec.steps, batch, units, spec.max_passes) if units else 0
     is_cuda = spec.device is Device.CUDA

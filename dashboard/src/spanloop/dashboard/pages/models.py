@@ -15,7 +15,6 @@ from spanloop.dashboard.queries import policy_versions, training_jobs
 from spanloop.dashboard.view_models.formatting import DASH, ago, count, number, percent, share
 from spanloop.dashboard.view_models.jobs import dataset_facts, run_duration
 from spanloop.dashboard.view_models.lineage import LineageLine, VersionNotes, lineage_graph, order_lineage
-from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
 from spanloop.store import Store
 from spanloop.training.deploy import deploy
@@ -192,7 +191,7 @@ def _training(job: Job) -> dict[str, str]:
     spec = job.spec
     return {
         "how": f"{spec.kind}, {job.steps_total} steps of {spec.batch_groups} "
-        f"{'groups' if spec.kind is JobKind.GRPO else 'trajectories'}, learning rate {spec.learning_rate:.1e}",
+        f"{'groups' if spec.kind.is_policy_gradient else 'trajectories'}, learning rate {spec.learning_rate:.1e}",
         "training took": run_duration(job, resources.now()),
     }
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from spanloop.dashboard.view_models.formatting import DASH, duration, number
-from spanloop.semconv.enums import JobKind, JobState
+from spanloop.semconv.enums import JobState
 from spanloop.training.dataset_manifest import Manifest
 from spanloop.training.jobs import Job, JobSpec
 from spanloop.training.spec_fields import SpecField, problems, spec_fields
@@ -102,7 +102,7 @@ def dataset_facts(manifest: Manifest) -> dict[str, str]:
         "longest row": f"{manifest.longest_row_tokens:,} tokens",
         "dataset SHA-256": manifest.data_sha256,
     }
-    if manifest.kind is JobKind.GRPO:
+    if manifest.kind.is_policy_gradient:
         facts["groups left out"] = _rejections(manifest.groups.rejected)
         facts["sampled at temperature"] = number(manifest.temperature)
     return facts

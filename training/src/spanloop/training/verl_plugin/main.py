@@ -13,7 +13,6 @@ import sys
 import traceback
 from pathlib import Path
 
-from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
 from spanloop.training.drift import KlBudgetError
 from spanloop.training.job_spec import Device
@@ -94,7 +93,7 @@ def main(plan_path: Path) -> int:
         plan = resolve_compute(plan)
         print(f"verl computes on {plan.device}, bfloat16 {'on' if plan.bfloat16 else 'off'}", flush=True)  # noqa: T201 - the job's log
         prepare_device(plan.device)
-        if plan.kind is JobKind.GRPO:
+        if plan.kind.is_policy_gradient:
             from .grpo import train  # noqa: PLC0415 - after the environment
         else:
             from .sft import train  # noqa: PLC0415
