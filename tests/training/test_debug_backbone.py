@@ -1,16 +1,76 @@
+"""The backbone ``debug``: verl's trainer, workers and engine in the test's own process."""
+
+import math
+import sys
+import threading
 from pathlib import Path
 
+import psutil
 import pytest
+import ray
 
 from spanloop.semconv.enums import JobKind
+from spanloop.training.drift import KlBudgetError
+from spanloop.training.verl_plugin import token_logprobs
 
 from .debug_training import debug_plan, train_here, trained_weights, write_dataset
 
+LOSSES = {kind: "actor/pg_loss" if kind.is_policy_gradient else "train/loss" for kind in JobKind}
+
 
 @pytest.mark.parametrize("kind", list(JobKind))
-def test_it(kind: JobKind, tiny_model: Path, tmp_path: Path) -> None:
+def test_a_resumed_job_ends_with_the_same_weights(kind: JobKind, tiny_model: Path, tmp_path: Path) -> None:
     write_dataset(tiny_model, tmp_path, kind=kind)
     plan = debug_plan(tiny_model, tmp_path, kind=kind)
     steps = train_here(plan)
-    print(steps)
-    assert trained_weights(plan)
+    assert [step.step for step in steps] == [1, 2]
+    assert all(math.isfinite(step.values[LOSSES[kind]]) for step in steps)
+    first, last = trained_weights(plan, 1), trained_weights(plan, 2)
+    assert any(not last[name].equal(first[name]) for name in last)
+
+    again = debug_plan(
+        tiny_model,
+        tmp_path / "again",
+        kind=kind,
+        dataset_path=plan.dataset_path,
+        resume_from=plan.checkpoint_dir / "global_step_1",
+    )
+    again.metrics_path.parent.mkdir()
+    assert [step.step for step in train_here(again)] == [2]
+    resumed = trained_weights(again, 2)
+    assert all(resumed[name].equal(last[name]) for name in last)
+
+
+def test_a_breakpoint_below_the_loss_stops_the_calling_thread(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A debugger needs no more: it reads the terminal in the thread that calls ``breakpoint()``."""
+    stopped: list[str] = []
+
+    def stop(*_: object) -> None:
+        stopped.append(threading.current_thread().name)
+        # a failure here ends the job, and the next job of this process is not affected
+        raise RuntimeError("the debugger was left")
+
+    monkeypatch.setattr(sys, "breakpointhook", stop)
+    original = token_logprobs._TokenLogprobs.forward
+    monkeypatch.setattr(
+        token_logprobs._TokenLogprobs,
+        "forward",
+        staticmethod(lambda *arguments: (breakpoint(), original(*arguments))[1]),  # noqa: T100
+    )
+    write_dataset(tiny_model, tmp_path)
+    plan = debug_plan(tiny_model, tmp_path)
+    children = psutil.Process().children(recursive=True)
+    with pytest.raises(RuntimeError, match="the debugger was left"):
+        train_here(plan)
+    assert stopped == [threading.current_thread().name]
+    assert not ray.is_initialized()
+    assert psutil.Process().children(recursive=True) == children
+
+
+def test_the_kl_budget_ends_a_job(tiny_model: Path, tmp_path: Path) -> None:
+    write_dataset(tiny_model, tmp_path)
+    with pytest.raises(KlBudgetError) as raised:
+        train_here(debug_plan(tiny_model, tmp_path, steps=3, learning_rate=1e-2, kl_budget=1e-4))
+    assert raised.value.step == 2
