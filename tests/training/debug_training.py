@@ -31,7 +31,7 @@ def write_dataset(
 ) -> None:
     """Write a job's dataset file: groups of rows with a common prompt and rewards that differ, sampled by ``model``."""
     rng = random.Random(seed)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for group in range(groups):
         prompt = [rng.randrange(3, 300) for _ in range(rng.randrange(20, 40))]
         for number in range(episodes):

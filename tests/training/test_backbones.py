@@ -1,16 +1,24 @@
 """The backbones ``debug`` and ``ray`` compute the same; each job here is a process of its own."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from spanloop.semconv.enums import JobKind
+from spanloop.semconv.enums import JobKind, JobState
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.store import Store
 from spanloop.training.job_spec import Backbone
+from spanloop.training.jobs import JobApi
 from spanloop.training.metrics import StepMetrics
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .debug_training import debug_plan, first_gradients, train_in_subprocess, write_dataset
+from .training_running import Runner, url_of
+from .training_seeding import seed_groups
 
 
 def trained(model: Path, folder: Path, kind: JobKind, **changes: object) -> tuple[TrainPlan, list[StepMetrics]]:
@@ -36,9 +44,51 @@ def test_both_backbones_compute_the_same_gradients(kind: JobKind, tiny_model: Pa
     debug, debug_steps = trained(tiny_model, tmp_path / "debug", kind)
     ray, ray_steps = trained(tiny_model, tmp_path / "ray", kind, backbone=Backbone.RAY)
     assert_same_gradients(debug, ray, tolerance=1e-5)
-    timed = ("timing", "perf", "global_seqlen")
+    measured = ("timing", "perf", "mfu")
     for one, other in zip(debug_steps, ray_steps, strict=True):
         assert one.values.keys() == other.values.keys()
         for name in one.values:
-            if not name.startswith(timed):
+            if not any(part in name for part in measured):
                 assert other.values[name] == pytest.approx(one.values[name], rel=1e-4, abs=1e-6), name
+
+
+BREAKPOINT = """
+from spanloop.training.verl_plugin import token_logprobs as module
+
+original = module.token_logprobs
+
+def stopping(logits, *rest):
+    breakpoint()
+    return original(logits, *rest)
+
+module.token_logprobs = stopping
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_job_in_the_foreground_stops_at_a_breakpoint_and_reads_the_debuggers_commands(
+    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model)
+    plugins = tmp_path / "plugins"
+    (plugins / "stop-1.0.dist-info").mkdir(parents=True)
+    (plugins / "stop-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: stop\nVersion: 1.0\n")
+    (plugins / "stop-1.0.dist-info" / "entry_points.txt").write_text("[verl.plugins]\nstop = stopping_loss\n")
+    (plugins / "stopping_loss.py").write_text(BREAKPOINT)
+    options = ["--steps", "1", "--backbone", "debug", "--foreground", "--data-dir", str(runner.data_dir.path)]
+    completed = subprocess.run(
+        [str(Path(sys.executable).with_name("spanloop")), "train", "tiny", *options],
+        env=os.environ
+        | {CLICKHOUSE_URL_ENV: url_of(runner.address), "PYTHONPATH": f"{plugins}:{os.environ.get('PYTHONPATH', '')}"},
+        input="p 'vocabulary', logits.shape[-1]\nimport sys; sys.breakpointhook = print\nc\n",
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "('vocabulary', 400)" in completed.stdout
+    (job,) = JobApi(runner.data_dir).list()
+    assert (job.state, job.attempt, job.model_version) == (JobState.SUCCEEDED, 1, "tiny@v2")
+    assert f"{job.id}: succeeded tiny@v2" in completed.stdout

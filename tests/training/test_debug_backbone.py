@@ -1,9 +1,11 @@
 """The backbone ``debug``: verl's trainer, workers and engine in the test's own process."""
 
+import importlib
 import math
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -11,9 +13,10 @@ import ray
 
 from spanloop.semconv.enums import JobKind
 from spanloop.training.drift import KlBudgetError
-from spanloop.training.verl_plugin import token_logprobs
 
 from .debug_training import debug_plan, train_here, trained_weights, write_dataset
+
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 LOSSES = {kind: "actor/pg_loss" if kind.is_policy_gradient else "train/loss" for kind in JobKind}
 
@@ -53,12 +56,14 @@ def test_a_breakpoint_below_the_loss_stops_the_calling_thread(
         raise RuntimeError("the debugger was left")
 
     monkeypatch.setattr(sys, "breakpointhook", stop)
-    original = token_logprobs._TokenLogprobs.forward
-    monkeypatch.setattr(
-        token_logprobs._TokenLogprobs,
-        "forward",
-        staticmethod(lambda *arguments: (breakpoint(), original(*arguments))[1]),  # noqa: T100
-    )
+    engine: Any = importlib.import_module("spanloop.training.verl_plugin.cpu_engine")
+    original = engine.token_logprobs
+
+    def stopping(*arguments: Any) -> Any:
+        breakpoint()  # noqa: T100
+        return original(*arguments)
+
+    monkeypatch.setattr(engine, "token_logprobs", stopping)
     write_dataset(tiny_model, tmp_path)
     plan = debug_plan(tiny_model, tmp_path)
     children = psutil.Process().children(recursive=True)

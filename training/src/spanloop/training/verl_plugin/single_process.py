@@ -59,7 +59,8 @@ class InProcessQueue:
         selected = [select_fields] if isinstance(select_fields, str) else select_fields
         rows = [self._fields[partition_id][key] for key in keys]
         names = rows[0].keys() if selected is None else [name for name in selected if name in rows[0]]
-        pack = AsyncSimpleStorageManager._pack_field_values  # noqa: SLF001 - the packing that workers of the Ray path get
+        manager: Any = AsyncSimpleStorageManager
+        pack = manager._pack_field_values  # noqa: SLF001 - the packing that workers of the Ray path get
         return TensorDict({name: pack([row[name] for row in rows]) for name in names}, batch_size=len(rows))
 
     def kv_list(self, partition_id: str | None = None) -> dict[str, dict[str, Any]]:
@@ -138,8 +139,9 @@ class _LocalWorkers:
         return output if is_blocking else _Result(output)
 
     def _stored(self, meta: KVBatchMeta, output: TensorDict) -> KVBatchMeta:
-        settings = {name for name in output.keys() if isinstance(output.get(name), NonTensorData)}  # noqa: SIM118
-        rows = output.select(*(name for name in output.keys() if name not in settings))  # noqa: SIM118
+        names = [str(name) for name in output.keys()]  # noqa: SIM118 - a TensorDict iterates over rows
+        settings = [name for name in names if isinstance(output.get(name), NonTensorData)]
+        rows = output.select(*(name for name in names if name not in settings))
         stored = self._queue.kv_batch_put(meta.keys, str(meta.partition_id), rows)
         stored.extra_info = {name: output[name] for name in settings}
         return stored
