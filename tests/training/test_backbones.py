@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -11,18 +13,21 @@ import torch
 from spanloop.semconv.enums import JobKind, JobState
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
+from spanloop.training.drift import KL
 from spanloop.training.job_spec import Backbone
 from spanloop.training.jobs import JobApi
 from spanloop.training.metrics import StepMetrics
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
-from .debug_training import debug_plan, first_gradients, train_in_subprocess, write_dataset
+from .debug_training import debug_plan, first_gradients, train_in_subprocess, trained_weights, write_dataset
 from .training_running import Runner, url_of
 from .training_seeding import seed_groups
 
 
-def trained(model: Path, folder: Path, kind: JobKind, **changes: object) -> tuple[TrainPlan, list[StepMetrics]]:
-    write_dataset(model, folder, kind=kind)
+def trained(
+    model: Path, folder: Path, kind: JobKind, sizes: Mapping[str, int] = MappingProxyType({}), **changes: object
+) -> tuple[TrainPlan, list[StepMetrics]]:
+    write_dataset(model, folder, kind=kind, **sizes)
     plan = debug_plan(model, folder, kind=kind, **changes)
     return plan, train_in_subprocess(plan)
 
@@ -92,3 +97,23 @@ def test_a_job_in_the_foreground_stops_at_a_breakpoint_and_reads_the_debuggers_c
     (job,) = JobApi(runner.data_dir).list()
     assert (job.state, job.attempt, job.model_version) == (JobState.SUCCEEDED, 1, "tiny@v2")
     assert f"{job.id}: succeeded tiny@v2" in completed.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", list(JobKind))
+def test_two_ranks_compute_what_one_computes(kind: JobKind, tiny_model: Path, tmp_path: Path) -> None:
+    """Nine rows of three groups are uneven for two ranks, and small micro-batches are as many as rows."""
+    sizes = {"groups": 3, "episodes": 3}
+    changes = {"batch_size": 3 if kind.is_policy_gradient else 4, "micro_batch_tokens": 60}
+    one, one_steps = trained(tiny_model, tmp_path / "one", kind, sizes, **changes)
+    two, two_steps = trained(tiny_model, tmp_path / "two", kind, sizes, **changes, backbone=Backbone.RAY, ranks=2)
+    assert_same_gradients(one, two, tolerance=1e-4)
+    for first, second in zip(one_steps, two_steps, strict=True):
+        for name in ("actor/pg_loss", "actor/grad_norm", "actor/entropy", KL, "train/loss", "train/grad_norm"):
+            assert second.values.get(name, 0.0) == pytest.approx(first.values.get(name, 0.0), rel=1e-3, abs=1e-5), name
+    expected, got = trained_weights(one, 1), trained_weights(two, 1)
+    assert expected.keys() == got.keys()
+    for name, weights in expected.items():
+        # Adam's first step is the learning rate times the gradient's sign, so a gradient near zero may move either way
+        assert (weights - got[name]).abs().mean() < 1e-2 * one.learning_rate, name

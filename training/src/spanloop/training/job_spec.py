@@ -211,6 +211,11 @@ class JobSpec(BaseModel):
     """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines mount the data directory at the
     same path, and which trains one grpo job at a time; empty starts a cluster for this job and ends it afterwards."""
 
+    ranks: Annotated[int, _RUN] = Field(default=1, ge=1, le=64)
+    """Processes on one node that each compute a part of every batch and hold a part of the weights, gradients and
+    optimiser states (FSDP2); the result is that of one. On CUDA each has a GPU. Fewer threads compute each rank on a
+    CPU."""
+
     deploy: Annotated[bool, _RUN_BASIC] = False
     """Deploy the new version after training; the job fails if the gateway cannot serve it."""
 
@@ -262,6 +267,12 @@ class JobSpec(BaseModel):
                 raise ValueError(f"{name}: a {users} setting that {self.kind} does not use")
         if self.backbone is Backbone.DEBUG and self.ray_address:
             raise ValueError("ray_address: the debug backbone uses no Ray cluster")
+        if self.backbone is Backbone.DEBUG and self.ranks > 1:
+            raise ValueError("ranks: the debug backbone is one process")
+        if not self.kind.is_policy_gradient and self.batch_groups % self.ranks:
+            raise ValueError(
+                f"batch_groups: a {self.kind} batch of {self.batch_groups} rows does not divide by {self.ranks} ranks"
+            )
         return self
 
     @property

@@ -19,6 +19,8 @@ from .models.weights import check_weights
 
 PROCESSES_BYTES: Final = 2_000_000_000
 """Ray's daemons, the trainer and the worker with their imports, measured without the model."""
+RANK_BYTES: Final = 1_000_000_000
+"""One more worker with its imports."""
 _FLOAT32_BYTES: Final = 4
 _BFLOAT16_BYTES: Final = 2
 
@@ -36,15 +38,15 @@ class ModelShape(NamedTuple):
 
 
 class MemoryEstimate(NamedTuple):
-    """Bytes of a job at its peak, on one rank."""
+    """Bytes of a job at its peak, of all its ranks together."""
 
     weights: int
     gradients: int
     adam: int
     compute_copy: int
-    """The weights in the precision of the forward pass."""
+    """The weights in the precision of the forward pass, once for each rank."""
     activations: int
-    """Of one micro-batch, logits included."""
+    """Of one micro-batch of each rank, logits included."""
     reference: int
     """The base in float32 and in the precision of the forward pass, which a KL loss compares with; 0 without one."""
     processes: int = PROCESSES_BYTES
@@ -90,6 +92,7 @@ def estimate_memory(
     bfloat16: bool,
     recomputes: bool = False,
     has_reference: bool = False,
+    ranks: int = 1,
 ) -> MemoryEstimate:
     """Return the estimate of a job.
 
@@ -99,6 +102,7 @@ def estimate_memory(
         bfloat16: Whether the forward pass is in bfloat16, else in float32.
         recomputes: Whether gradient checkpointing is on.
         has_reference: Whether the loss has a KL term to the base.
+        ranks: Processes that hold a part of weights, gradients and moments each.
     """
     size = _BFLOAT16_BYTES if bfloat16 else _FLOAT32_BYTES
     layer = 4 * _FLOAT32_BYTES * shape.hidden + size * (7 * shape.hidden + 2 * shape.key_value + 4 * shape.intermediate)
@@ -107,7 +111,8 @@ def estimate_memory(
         weights=_FLOAT32_BYTES * shape.parameters,
         gradients=_FLOAT32_BYTES * shape.parameters,
         adam=2 * _FLOAT32_BYTES * shape.parameters,
-        compute_copy=size * shape.parameters,
-        activations=micro_batch_tokens * (layers + 2 * size * shape.vocabulary),
-        reference=(_FLOAT32_BYTES + size) * shape.parameters if has_reference else 0,
+        compute_copy=ranks * size * shape.parameters,
+        activations=ranks * micro_batch_tokens * (layers + 2 * size * shape.vocabulary),
+        reference=(_FLOAT32_BYTES + ranks * size) * shape.parameters if has_reference else 0,
+        processes=PROCESSES_BYTES + (ranks - 1) * RANK_BYTES,
     )

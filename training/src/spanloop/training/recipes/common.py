@@ -31,7 +31,7 @@ def trainer_overrides(plan: TrainPlan) -> list[str]:
     return [
         f"trainer.device={plan.device}",
         "trainer.nnodes=1",
-        "trainer.n_gpus_per_node=1",
+        f"trainer.n_gpus_per_node={plan.ranks}",
         "trainer.logger=[file]",
         "trainer.project_name=spanloop",
         f"trainer.experiment_name={quoted(plan.job_id)}",
@@ -65,7 +65,7 @@ def forward_overrides(plan: TrainPlan, *, engine: str) -> list[str]:
     overrides = [f"{engine}.use_torch_compile=False"]
     if plan.device is Device.CPU:
         overrides += [
-            # one rank holds all weights anyway: gather once a step instead of twice for each micro-batch
+            # gather once a step instead of twice for each micro-batch; one rank holds all weights anyway
             f"{engine}.reshard_after_forward=False",
             f"+{engine}.mixed_precision.param_dtype={'bf16' if plan.bfloat16 else 'fp32'}",
         ]

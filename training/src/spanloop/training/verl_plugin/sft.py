@@ -1,9 +1,8 @@
 # pyright: basic
 # mypy: disable-error-code="no-untyped-call"
-"""Run SFT on verl's trainer: one data-parallel rank.
+"""Run SFT on verl's trainer, which is written for ``torchrun``: each rank runs it with ``torchrun``'s variables.
 
-verl's SFT trainer is written for ``torchrun``; with one rank it needs only ``torchrun``'s environment variables
-(:mod:`.ranks`). verl's Ray variant loads data with eight processes on any machine, so the trainer runs as our own task.
+verl's Ray variant loads data with eight processes on any machine, so the ranks are our own tasks (:mod:`.ranks`).
 """
 
 from pathlib import Path
@@ -12,14 +11,14 @@ from typing import Any
 from spanloop.training.checkpoints import mark_complete
 from spanloop.training.recipes.sft import sft_overrides
 
-from .ranks import run_rank
+from .ranks import run_ranks
 from .train_plan import TrainPlan
 from .verl_config import compose
 
 
 def train(plan: TrainPlan) -> None:
     """Run the job of ``plan``; its last checkpoint is the result."""
-    run_rank(plan, _fit)
+    run_ranks(plan, _fit)
 
 
 def _fit(plan: TrainPlan) -> None:
@@ -40,7 +39,7 @@ def _fit(plan: TrainPlan) -> None:
 
 
 class _MarkingHandler:
-    """verl's checkpoint handler; writes our marker after each save."""
+    """verl's checkpoint handler; rank 0 writes our marker after each save."""
 
     def __init__(self, handler: Any) -> None:
         self._handler = handler
@@ -49,5 +48,7 @@ class _MarkingHandler:
         return int(self._handler.load_checkpoint())
 
     def save_checkpoint(self, step: int) -> None:
+        # returns when every rank has saved
         self._handler.save_checkpoint(step=step)
-        mark_complete(Path(self._handler.default_local_dir) / f"global_step_{step}")
+        if self._handler.rank == 0:
+            mark_complete(Path(self._handler.default_local_dir) / f"global_step_{step}")

@@ -58,11 +58,13 @@ class TrainPlan(BaseModel):
     save_every_steps: int = Field(ge=1)
     backbone: Backbone = Backbone.RAY
     """Where verl's trainer and workers run."""
+    ranks: int = Field(ge=1, default=1)
+    """Data-parallel ranks, all on one node."""
     ray_address: str = ""
     """An existing Ray cluster; empty starts one for this job alone."""
     ray_temp_dir: Path
     """Short, because Unix socket paths end at 107 bytes; removed after the job."""
     threads: int = Field(ge=1)
-    """OpenMP threads of the process that trains."""
+    """OpenMP threads of each process that trains."""
     device: Device = Device.AUTO
     """The requested device; the subprocess resolves ``auto`` on the host that trains."""
