@@ -43,7 +43,7 @@ def run_in_foreground(data_dir: DataDir, spec: JobSpec) -> Job:
     """
     Registry(data_dir).get(spec.base)
     database = ControlDatabase(ControlPaths.of(data_dir))
-    lease = _insert_leased(database, spec)
+    lease = insert_leased(database, spec)
     command = [
         sys.executable,
         "-m",
@@ -66,7 +66,8 @@ def run_in_foreground(data_dir: DataDir, spec: JobSpec) -> Job:
     return JobApi(data_dir).get(lease.job_id)
 
 
-def _insert_leased(database: ControlDatabase, spec: JobSpec) -> Lease:
+def insert_leased(database: ControlDatabase, spec: JobSpec) -> Lease:
+    """Insert a running job whose lease this process holds."""
     now = utc_now()
     with database.write() as session:
         row = job_queue.insert_job(session, spec, now=now)
