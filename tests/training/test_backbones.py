@@ -9,14 +9,17 @@ from types import MappingProxyType
 
 import pytest
 import torch
+from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
 
 from spanloop.semconv.enums import JobKind, JobState
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.training.drift import KL
 from spanloop.training.job_spec import Backbone
-from spanloop.training.jobs import JobApi
+from spanloop.training.jobs import JobApi, JobSpec
 from spanloop.training.metrics import StepMetrics
+from spanloop.training.registry import Registry
+from spanloop.training.serving_copy import serving_path
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .debug_training import debug_plan, first_gradients, train_in_subprocess, trained_weights, write_dataset
@@ -117,3 +120,23 @@ def test_two_ranks_compute_what_one_computes(kind: JobKind, tiny_model: Path, tm
     for name, weights in expected.items():
         # Adam's first step is the learning rate times the gradient's sign, so a gradient near zero may move either way
         assert (weights - got[name]).abs().mean() < 1e-2 * one.learning_rate, name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_job_with_an_adapter_on_two_ranks_registers_a_normal_model(
+    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model)
+    spec = JobSpec(base="tiny", steps=2, batch_groups=3, lora_rank=4, learning_rate=1e-2, kl_coefficient=0.01, ranks=2)
+    job, status, log = runner.run(spec, tmp_path / "log.txt")
+    assert status == 0, log
+    registry = Registry(runner.data_dir)
+    before, after = (
+        load_file(registry.get(reference).path / "model.safetensors") for reference in ("tiny@v1", job.model_version)
+    )
+    assert before.keys() == after.keys()
+    assert {name for name in before if not after[name].equal(before[name])} == {
+        name for name in before if "_proj" in name
+    }
+    assert serving_path(registry.get(job.model_version)) == registry.get(job.model_version).path

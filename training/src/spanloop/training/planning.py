@@ -40,6 +40,8 @@ def make_plan(
         kl_budget=spec.kl_budget,
         kl_coefficient=spec.kl_coefficient,
         epochs=spec.epochs,
+        lora_rank=spec.lora_rank,
+        lora_alpha=spec.lora_alpha,
         learning_rate=spec.learning_rate,
         loss_aggregation=spec.loss_aggregation,
         temperature=manifest.temperature or DEFAULT_TEMPERATURE,

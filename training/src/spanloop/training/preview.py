@@ -73,6 +73,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         recomputes=is_cuda,
         has_reference=spec.kl_coefficient > 0,
         ranks=spec.ranks,
+        lora_rank=spec.lora_rank,
     )
     return Preview(
         base=version.reference,

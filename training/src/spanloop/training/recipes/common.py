@@ -55,6 +55,13 @@ def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
         # flash attention is not installed; torch's own kernels handle packed rows by their position ids
         f"+{model}.override_config.attn_implementation=sdpa",
     ]
+    # a critic starts with a new head, which an adapter would leave as it is
+    if plan.lora_rank and not model.startswith("critic"):
+        overrides += [
+            f"{model}.lora_rank={plan.lora_rank}",
+            f"{model}.lora_alpha={plan.lora_alpha}",
+            f"{model}.target_modules=all-linear",
+        ]
     if plan.device is Device.CPU:
         overrides += [f"{model}.external_lib={_CPU_ENGINE}", f"{model}.enable_gradient_checkpointing=False"]
     return overrides + forward_overrides(plan, engine=engine)

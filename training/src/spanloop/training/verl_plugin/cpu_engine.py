@@ -11,7 +11,8 @@ Each data-parallel rank has a part of the batch. Loss and metrics are those of t
 counted over all ranks, and metrics are computed on the gathered rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -94,6 +95,17 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
                 result["metrics"][ENTROPY.removeprefix("actor/")] = [mean]
             result["model_output"] = {}
         return result
+
+    @contextmanager
+    def disable_adapter(self) -> Generator[None]:
+        """Compute with the base alone, without LoRA's matrices."""
+        trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        with super().disable_adapter():
+            # PEFT also freezes them meanwhile. FSDP2 takes the precision of gradients from what trains in the first
+            # pass, which is the base's where each batch has one pass.
+            for parameter in trained:
+                parameter.requires_grad_(True)
+            yield
 
     def _count_over_ranks(self, data: Any) -> None:
         """Set the sizes that losses divide by; verl's padding rows have no token in the mask and count as no row."""

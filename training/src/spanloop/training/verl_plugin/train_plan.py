@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import Backbone, Device, LossAggregation
+from spanloop.training.job_spec import LORA_ALPHA, Backbone, Device, LossAggregation
 from spanloop.training.sampling import DEFAULT_TEMPERATURE
 
 
@@ -38,6 +38,9 @@ class TrainPlan(BaseModel):
     """Prompt groups a step for GRPO, rows a step for SFT."""
     epochs: int = Field(ge=1, default=1)
     """Passes over each batch; GRPO only."""
+    lora_rank: int = Field(ge=0, default=0)
+    """0 trains all weights."""
+    lora_alpha: int = Field(ge=1, default=LORA_ALPHA)
     learning_rate: float = Field(gt=0)
     kl_budget: float | None = Field(gt=0, default=None)
     """Nats a token; the run fails with ``KlBudgetError`` above it. GRPO only."""
