@@ -53,9 +53,10 @@ def _start_tasks(plan: TrainPlan, fit: Callable[[TrainPlan], None]) -> list[Any]
     bundle = {"CPU": 1.0} | ({"GPU": 1.0} if num_gpus else {})
     group = ray.util.placement_group([bundle] * plan.ranks, strategy="STRICT_PACK")
     on_node = PlacementGroupSchedulingStrategy(placement_group=group)
+    remote: Any = ray.remote
     options = {"num_cpus": 1, "max_retries": 0, "scheduling_strategy": on_node}
-    port = ray.get(ray.remote(**options)(_free_port).remote())
-    task: Any = ray.remote(num_gpus=num_gpus, **options)(_fit_as_rank)
+    port = ray.get(remote(**options)(_free_port).remote())
+    task: Any = remote(num_gpus=num_gpus, **options)(_fit_as_rank)
     return [task.remote(plan, fit, rank, port) for rank in range(plan.ranks)]
 
 
