@@ -1,7 +1,7 @@
 """The learning demo: evaluate a small real model as an agent, before and after training on its own traces.
 
 Fetch the model → serve it → evaluate it on test tasks → attempt training tasks → SFT on the successful attempts →
-evaluate → attempt training tasks → GRPO on all attempts → evaluate. ``learning_report`` reads the figures from the
+evaluate → attempt training tasks → Dr. GRPO on all attempts → evaluate. ``learning_report`` reads the figures from the
 store.
 """
 
@@ -73,7 +73,7 @@ class Loop:
         self._evaluate(str(base["version"]))
         tuned = self._learn("sft", str(base["version"]), recipe.sft_attempts)
         self._evaluate(tuned)
-        final = self._learn("grpo", tuned, recipe.grpo_attempts)
+        final = self._learn("dr_grpo", tuned, recipe.grpo_attempts)
         self._evaluate(final)
         return [str(base["version"]), tuned, final]
 
