@@ -28,4 +28,4 @@ def test_a_recipe_trains_stored_rows(
     assert status == 0, log
     metrics = assert_trained(runner, store, job.id, loss="actor/pg_loss")
     assert at(metrics, 1, "actor/grad_norm") > 0
-    print(metrics.filter(pl.col("name").str.contains("critic|lr|kl|timing_s/(step|values|update)")).pivot(on="step", index="name", values="value"))
+
