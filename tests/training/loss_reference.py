@@ -1,6 +1,5 @@
 """The losses of the recipes in NumPy, row by row and token by token, in float64."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -62,12 +61,9 @@ def aggregated(mode: str, losses: list[Array], masks: list[Array], longest: int)
     sums = [float((loss * mask).sum()) for loss, mask in zip(losses, masks, strict=True)]
     if mode == "token-mean":
         return sum(sums) / sum(mask.sum() for mask in masks)
-    divisors: dict[str, Callable[[Array], float]] = {
-        "seq-mean-token-sum": lambda _: 1.0,
-        "seq-mean-token-mean": lambda mask: float(mask.sum()),
-        "seq-mean-token-sum-norm": lambda _: float(longest),
-    }
-    return float(np.mean([total / divisors[mode](mask) for total, mask in zip(sums, masks, strict=True)]))
+    if mode == "seq-mean-token-mean":
+        sums = [total / mask.sum() for total, mask in zip(sums, masks, strict=True)]
+    return float(np.mean(sums)) / (longest if mode == "seq-mean-token-sum-norm" else 1)
 
 
 def policy_loss(kind: JobKind, mode: str, rows: list[Row], longest: int, kl_coefficient: float) -> float:

@@ -33,6 +33,7 @@ class Verl(NamedTuple):
     losses: Any
     configs: Any
     tensors: Any
+    compose: Any
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,7 @@ def verl() -> Verl:
         importlib.import_module("verl.workers.utils.losses"),
         importlib.import_module("verl.utils.config"),
         importlib.import_module("verl.utils.tensordict_utils"),
+        importlib.import_module("spanloop.training.verl_plugin.verl_config").compose,
     )
 
 
@@ -54,14 +56,12 @@ def queue(verl: Verl, monkeypatch: pytest.MonkeyPatch) -> Queue:
     return queue
 
 
-def config_of(kind: JobKind, *, epochs: int) -> Any:
+def config_of(verl: Verl, kind: JobKind, *, epochs: int) -> Any:
     """verl's configuration of a job with the recipe's defaults."""
-    from spanloop.training.verl_plugin.verl_config import compose
-
     spec = JobSpec(kind=kind, base="tiny", epochs=epochs)
     changes = {name: getattr(spec, name) for name in ("kind", "epochs", "loss_aggregation", "kl_coefficient")}
     plan = a_plan(Path("/nowhere"), device=Device.CPU, gae_lambda=LAMBDA, **changes)
-    return compose("ppo_trainer", grpo_overrides(plan))
+    return verl.compose("ppo_trainer", grpo_overrides(plan))
 
 
 class Exported(NamedTuple):
@@ -125,7 +125,7 @@ def compute_advantages(verl: Verl, config: Any, keys: list[str]) -> None:
 
 
 def loss_and_gradient(
-    verl: Verl, queue: Queue, keys: list[str], loss: Callable[..., Any], output: str, source: str
+    verl: Verl, queue: Queue, keys: list[str], loss: Callable[..., Any], *, output: str, source: str
 ) -> tuple[float, list[torch.Tensor]]:
     """verl's loss of a batch in two micro-batches, and its derivative by the model's output for each token."""
     fields = ["prompts", "responses", "response_mask", "loss_mask", "old_log_probs", "advantages", "returns", "values",
@@ -155,7 +155,7 @@ def loss_and_gradient(
     return total, [by_key[key] for key in keys]
 
 
-def assert_losses(kind: JobKind, seed: int, verl: Verl, queue: Queue, config: Any, folder: Path) -> bool:
+def assert_losses(kind: JobKind, seed: int, config: Any, *, verl: Verl, queue: Queue, folder: Path) -> bool:
     """Compare one dataset; False when it has no rows."""
     exported = export(seed, kind, verl, queue, folder)
     if exported is None:
@@ -174,7 +174,12 @@ def assert_losses(kind: JobKind, seed: int, verl: Verl, queue: Queue, config: An
             np.testing.assert_allclose(numbers(fields["advantages"]) * mask, advantage * mask, rtol=0, atol=1e-5)
         critic = verl.configs.omega_conf_to_dataclass(OmegaConf.merge(config.critic, {"model": None}))
         found, _ = loss_and_gradient(
-            verl, queue, keys, lambda **given: verl.losses.value_loss(critic, **given), "values", "predicted"
+            verl,
+            queue,
+            keys,
+            lambda **given: verl.losses.value_loss(critic, **given),
+            output="values",
+            source="predicted",
         )
         assert found == pytest.approx(value_loss(predicted, values, returns, masks), abs=1e-5)
     rows = reference_rows(queue, keys, advantages)
@@ -186,7 +191,7 @@ def assert_losses(kind: JobKind, seed: int, verl: Verl, queue: Queue, config: An
     mode, kl = str(config.actor_rollout_ref.actor.loss_agg_mode), 0.04 if kind is JobKind.GRPO else 0.0
     longest = int(config.actor_rollout_ref.actor.loss_scale_factor)
     found, gradients = loss_and_gradient(
-        verl, queue, keys, lambda **given: verl.losses.ppo_loss(actor, **given), "log_probs", "policy"
+        verl, queue, keys, lambda **given: verl.losses.ppo_loss(actor, **given), output="log_probs", source="policy"
     )
     assert found == pytest.approx(policy_loss(kind, mode, rows, longest, kl), abs=1e-5)
     if single_pass and kind is not JobKind.GRPO:
@@ -199,8 +204,8 @@ def assert_losses(kind: JobKind, seed: int, verl: Verl, queue: Queue, config: An
 @pytest.mark.parametrize("epochs", [1, 2])
 @pytest.mark.parametrize("kind", POLICY_GRADIENTS)
 def test_losses_equal_the_reference(kind: JobKind, epochs: int, verl: Verl, queue: Queue, tmp_path: Path) -> None:
-    config = config_of(kind, epochs=epochs)
-    assert sum(assert_losses(kind, seed, verl, queue, config, tmp_path) for seed in range(4)) >= 3
+    config = config_of(verl, kind, epochs=epochs)
+    assert sum(assert_losses(kind, seed, config, verl=verl, queue=queue, folder=tmp_path) for seed in range(4)) >= 3
 
 
 @pytest.mark.slow
@@ -209,5 +214,5 @@ def test_losses_equal_the_reference(kind: JobKind, epochs: int, verl: Verl, queu
 def test_losses_equal_the_reference_on_200_datasets(
     kind: JobKind, epochs: int, verl: Verl, queue: Queue, tmp_path: Path
 ) -> None:
-    config = config_of(kind, epochs=epochs)
-    assert sum(assert_losses(kind, seed, verl, queue, config, tmp_path) for seed in range(200)) > 150
+    config = config_of(verl, kind, epochs=epochs)
+    assert sum(assert_losses(kind, seed, config, verl=verl, queue=queue, folder=tmp_path) for seed in range(200)) > 150

@@ -29,7 +29,7 @@ GROUP_ADVANTAGES: Final[Mapping[JobKind, Callable[[Sequence[float]], list[float]
     JobKind.GSPO: group_advantages,
 }
 """From the rewards of a group to its advantages: divided by the standard deviation (Shao et al. 2024, section 4.1.2;
-Zheng et al. 2025, equation 6), not divided (Liu et al. 2025, section 3.2), or over the others (Ahmadian et al. 2024)."""
+Zheng et al. 2025, equation 6), not divided (Liu et al. 2025, section 3.2), over the others (Ahmadian et al. 2024)."""
 
 
 def compare_groups(checked: pl.DataFrame, kind: JobKind, group_size: int) -> pl.DataFrame:

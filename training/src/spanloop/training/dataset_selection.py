@@ -34,7 +34,7 @@ class Rules(NamedTuple):
     tokenizers: Mapping[str, str]
     """Policy version → that fingerprint of its own; a version that the registry does not have is absent."""
     group_size: int
-    """Policy gradients: at most this many episodes of a group in a part; all parts of a group have the group's baseline."""
+    """Policy gradients: at most this many episodes of a group in a part; all parts have the baseline of the group."""
     min_reward: float | None = None
     """sft: None takes every reward, and episodes without one."""
     max_age_versions: int | None = None

@@ -147,9 +147,7 @@ Data-Constrained Language Models")."""
 KL_BUDGET: Final = 0.1
 """Log-normal importance weights with a KL of 0.1 keep exp(-0.2) = 82 % of the effective sample size; at verl's
 truncation of 2 few of them are cut."""
-MAX_AGE_VERSIONS: Final[Mapping[JobKind, int]] = dict.fromkeys(
-    (kind for kind in JobKind if kind.is_policy_gradient), 8
-)
+MAX_AGE_VERSIONS: Final[Mapping[JobKind, int]] = dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 8)
 """Policy gradients: verl's own default (``sampler.max_off_policy_threshold``); sft imitates an action however old."""
 
 
@@ -226,9 +224,7 @@ class JobSpec(BaseModel):
     epochs: Annotated[int, _POLICY_GRADIENT] = Field(default=1, ge=1, le=64)
     """Passes over each batch (PPO epochs). With more than one, the later passes are off-policy."""
 
-    critic_learning_rate: Annotated[float, _PPO] = Field(
-        default=CRITIC_LEARNING_RATE, gt=0, le=1, allow_inf_nan=False
-    )
+    critic_learning_rate: Annotated[float, _PPO] = Field(default=CRITIC_LEARNING_RATE, gt=0, le=1, allow_inf_nan=False)
     """Peak learning rate of the critic, which starts from the base with a value head of zeros."""
 
     gae_lambda: Annotated[float, _PPO] = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
@@ -247,10 +243,10 @@ class JobSpec(BaseModel):
     the harness broke."""
 
     loss_aggregation: Annotated[LossAggregation, _POLICY_GRADIENT] = Field(default_factory=_loss_aggregation)
-    """How the losses of a batch's tokens become one number, by verl's names. ``seq-mean-token-sum-norm`` divides the sum
-    of each row by the longest response of the job and takes the mean over rows: neither the length of a row nor that of
-    its neighbours changes the weight of a token (Dr. GRPO, Liu et al. 2025, section 3.2). With ``token-mean`` long rows
-    shrink the weight of all others; with ``seq-mean-token-mean`` a token of a long row weighs less."""
+    """How the losses of a batch's tokens become one number, by verl's names. ``seq-mean-token-sum-norm`` divides the
+    sum of each row by the longest response of the job and takes the mean over rows: neither the length of a row nor
+    that of its neighbours changes the weight of a token (Dr. GRPO, Liu et al. 2025, section 3.2). With ``token-mean``
+    long rows shrink the weight of all others; with ``seq-mean-token-mean`` a token of a long row weighs less."""
 
     micro_batch_tokens: Annotated[int, _OPTIMISATION] = Field(default=MICRO_BATCH_TOKENS, ge=1, le=16_777_216)
     """Tokens in one forward and backward pass; fewer need less memory and more time, and the result stays the same. A
@@ -264,7 +260,8 @@ class JobSpec(BaseModel):
 
     ray_address: Annotated[str, _RUN] = ""
     """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines mount the data directory at the
-    same path, and which trains one policy-gradient job at a time; empty starts a cluster for this job and ends it afterwards."""
+    same path, and which trains one policy-gradient job at a time; empty starts a cluster for this job and ends it
+    afterwards."""
 
     deploy: Annotated[bool, _RUN_BASIC] = False
     """Deploy the new version after training; the job fails if the gateway cannot serve it."""

@@ -4,10 +4,10 @@
 
 verl's V1 trainer asks an agent loop manager for the trajectories of each prompt and reads them from TransferQueue.
 Here a prompt is a group of the dataset and its trajectories are the group's rows, put into TransferQueue as they
-are: group → prompt uid, episode → session, merged row → index. The advantages are the dataset's, token by token; ppo's are
-verl's own, from the critic's values and the rewards. What verl then does with them (log-probabilities, importance
-correction, losses, updates) is stock, but for the importance weights of gspo. verl adds no padding rows: a batch of any
-size is one optimizer step, and the job has one data-parallel rank.
+are: group → prompt uid, episode → session, merged row → index. The advantages are the dataset's, token by token; those
+of ppo are verl's own, from the critic's values and the rewards. What verl then does with them (log-probabilities,
+importance correction, losses, updates) is stock, but for the importance weights of gspo. verl adds no padding rows: a
+batch of any size is one optimizer step, and the job has one data-parallel rank.
 """
 
 from collections.abc import Callable
@@ -236,16 +236,20 @@ def _fields(uid: str, row: dict[str, Any]) -> dict[str, Any]:
     )
     fields = output.as_dict()
     input_ids = torch.cat([fields["prompts"], fields["responses"]])
-    return fields | _advantages(row) | {
-        "uid": uid,
-        "session_id": row["session"],
-        "data_source": "spanloop",
-        "input_ids": input_ids,
-        "position_ids": torch.arange(len(input_ids)),
-        "loss_mask": fields["response_mask"],
-        "rm_scores": _token_rewards(row),
-        "multi_modal_inputs": {},
-    }
+    return (
+        fields
+        | _advantages(row)
+        | {
+            "uid": uid,
+            "session_id": row["session"],
+            "data_source": "spanloop",
+            "input_ids": input_ids,
+            "position_ids": torch.arange(len(input_ids)),
+            "loss_mask": fields["response_mask"],
+            "rm_scores": _token_rewards(row),
+            "multi_modal_inputs": {},
+        }
+    )
 
 
 def _advantages(row: dict[str, Any]) -> dict[str, torch.Tensor]:
