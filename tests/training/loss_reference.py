@@ -51,16 +51,16 @@ def token_losses(kind: JobKind, row: Row) -> Array:
 
 
 def divergence(row: Row) -> Array:
-    """Schulman's k3 of the policy to the base."""
+    """Schulman's k3 of the policy to the base, at most 10."""
     log_ratio = row.base - row.policy
-    return np.asarray(np.exp(log_ratio) - log_ratio - 1)
+    return np.minimum(np.exp(log_ratio) - log_ratio - 1, 10.0)
 
 
 def aggregated(mode: str, losses: list[Array], masks: list[Array], longest: int) -> float:
     """One number from the losses of the tokens."""
     sums = [float((loss * mask).sum()) for loss, mask in zip(losses, masks, strict=True)]
     if mode == "token-mean":
-        return sum(sums) / sum(mask.sum() for mask in masks)
+        return sum(sums) / sum(float(mask.sum()) for mask in masks)
     if mode == "seq-mean-token-mean":
         sums = [total / mask.sum() for total, mask in zip(sums, masks, strict=True)]
     return float(np.mean(sums)) / (longest if mode == "seq-mean-token-sum-norm" else 1)

@@ -70,7 +70,8 @@ class StoredTrainer(PPOTrainer):
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
         if Role.Critic in self.role_worker_mapping:
-            self.role_worker_mapping[Role.Critic] = ray.remote(CriticWorker)
+            workers: dict[Role, Any] = self.role_worker_mapping
+            workers[Role.Critic] = ray.remote(CriticWorker)
         if self.config.trainer.device == "cpu":
             stock = self.resource_pool_manager
             mapping: Any = self.mapping
