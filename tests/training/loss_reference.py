@@ -94,7 +94,7 @@ def estimated_advantages(
 
 def value_loss(predicted: list[Array], values: list[Array], returns: list[Array], masks: list[Array]) -> float:
     """Half the squared error, of the worse of the prediction and the one clipped to 0.5 around the old value."""
-    losses = []
+    losses: list[Array] = []
     for new, old, target in zip(predicted, values, returns, strict=True):
         clipped = np.clip(new, old - 0.5, old + 0.5)
         losses.append(np.maximum((new - target) ** 2, (clipped - target) ** 2) / 2)

@@ -3,6 +3,7 @@
 import importlib
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,7 +133,8 @@ def loss_and_gradient(
               "ref_log_prob", "rollout_is_weights"]  # fmt: skip
     whole = queue.kv_batch_get(keys=keys, select_fields=["loss_mask"])
     sizes = {"dp_size": 1, "batch_num_tokens": int(whole["loss_mask"].values().sum()), "global_batch_size": len(keys)}
-    total, gradients = 0.0, []
+    total = 0.0
+    gradients: dict[str, Any] = {}
     for part in (keys[::2], keys[1::2]):
         if not part:
             continue
@@ -150,9 +152,8 @@ def loss_and_gradient(
         value, _ = loss(model_output={output: nested}, data=data)
         value.backward()
         total += float(value)
-        gradients += [(key, each.grad) for key, each in zip(part, outputs, strict=True)]
-    by_key = dict(gradients)
-    return total, [by_key[key] for key in keys]
+        gradients |= {key: each.grad for key, each in zip(part, outputs, strict=True)}
+    return total, [gradients[key] for key in keys]
 
 
 def assert_losses(kind: JobKind, seed: int, config: Any, *, verl: Verl, queue: Queue, folder: Path) -> bool:
@@ -177,7 +178,7 @@ def assert_losses(kind: JobKind, seed: int, config: Any, *, verl: Verl, queue: Q
             verl,
             queue,
             keys,
-            lambda **given: verl.losses.value_loss(critic, **given),
+            partial(verl.losses.value_loss, critic),
             output="values",
             source="predicted",
         )
@@ -191,7 +192,7 @@ def assert_losses(kind: JobKind, seed: int, config: Any, *, verl: Verl, queue: Q
     mode, kl = str(config.actor_rollout_ref.actor.loss_agg_mode), 0.04 if kind is JobKind.GRPO else 0.0
     longest = int(config.actor_rollout_ref.actor.loss_scale_factor)
     found, gradients = loss_and_gradient(
-        verl, queue, keys, lambda **given: verl.losses.ppo_loss(actor, **given), output="log_probs", source="policy"
+        verl, queue, keys, partial(verl.losses.ppo_loss, actor), output="log_probs", source="policy"
     )
     assert found == pytest.approx(policy_loss(kind, mode, rows, longest, kl), abs=1e-5)
     if single_pass and kind is not JobKind.GRPO:

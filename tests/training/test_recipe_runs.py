@@ -57,7 +57,7 @@ def submit(data_dir: DataDir, kind: JobKind, tmp_path: Path, *options: str) -> J
     arguments = [text for name, value in settings.items() for text in (f"--{name.replace('_', '-')}", value)]
     file = tmp_path / "job.toml"
     file.write_text(f'base = "tiny"\nkind = "{kind}"\nsteps = 3\nbatch_groups = 3\n')
-    jobs = []
+    jobs: list[Job] = []
     for given in (arguments, [str(file)]):
         completed = CliRunner().invoke(command_tree.app, ["train", *given, *options, "--data-dir", str(data_dir.path)])
         assert completed.exit_code == 0, completed.output

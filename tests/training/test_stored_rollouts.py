@@ -40,10 +40,11 @@ class Queue:
     def kv_batch_get(self, *, keys: list[str], select_fields: list[str], **_: Any) -> Any:
         present = [name for name in select_fields if name in self.fields[keys[0]]]
         rows = self._stack([{name: self.fields[key][name] for name in present} for key in keys])
+        nested: Any = torch.nested
         for name in present:
             # the queue's tensors are nested, also where all rows have one length
             if isinstance(rows[name], torch.Tensor) and not rows[name].is_nested:
-                rows[name] = torch.nested.as_nested_tensor(list(rows[name]), layout=torch.jagged)
+                rows[name] = nested.as_nested_tensor(list(rows[name]), layout=torch.jagged)
         return rows
 
 

@@ -1,14 +1,16 @@
 """Migrations of the control database's rows from one schema version to the next."""
 
 import json
-from typing import Any
+from typing import Any, Final, cast
 
 from sqlalchemy import Connection, select, update
-from sqlalchemy.orm import InstrumentedAttribute
 
 from spanloop.semconv.enums import JobKind
 
 from .tables import Base, JobRow, ScheduleRow
+
+_SPECS: Final = ((JobRow, JobRow.job_id), (ScheduleRow, ScheduleRow.schedule_id))
+"""Tables with a job's spec, and their keys."""
 
 
 def create_tables(connection: Connection) -> None:
@@ -22,16 +24,12 @@ def name_dr_grpo(connection: Connection) -> None:
     Up to version 1 the kind ``grpo`` had the advantages and the loss of Dr. GRPO. With the new name a stored schedule
     trains as before, and a job says what it did. A spec that is no JSON object stays as it is.
     """
-    for spec, identity in ((JobRow.spec, JobRow.job_id), (ScheduleRow.spec, ScheduleRow.schedule_id)):
-        _rename(connection, spec, identity)
-
-
-def _rename(connection: Connection, spec: InstrumentedAttribute[str], identity: InstrumentedAttribute[str]) -> None:
-    for key, text in connection.execute(select(identity, spec)).all():
-        settings = _settings(text)
-        if settings.get("kind") == JobKind.GRPO:
-            renamed = json.dumps(settings | {"kind": JobKind.DR_GRPO.value})
-            connection.execute(update(spec.class_).where(identity == key).values(spec=renamed))
+    for table, key in _SPECS:
+        for identity, text in connection.execute(select(key, table.spec)).all():
+            settings = _settings(text)
+            if settings.get("kind") == JobKind.GRPO:
+                renamed = json.dumps(settings | {"kind": JobKind.DR_GRPO.value})
+                connection.execute(update(table).where(key == identity).values(spec=renamed))
 
 
 def _settings(text: str) -> dict[str, Any]:
@@ -39,4 +37,4 @@ def _settings(text: str) -> dict[str, Any]:
         settings = json.loads(text)
     except ValueError:
         return {}
-    return settings if isinstance(settings, dict) else {}
+    return cast("dict[str, Any]", settings) if isinstance(settings, dict) else {}
