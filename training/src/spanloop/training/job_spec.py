@@ -267,8 +267,8 @@ class JobSpec(BaseModel):
     """Deploy the new version after training; the job fails if the gateway cannot serve it."""
 
     pause_serving: Annotated[bool, _RUN_BASIC] = False
-    """Stop vLLM while the job trains and restart it afterwards, if memory or cores are short. The gateway returns 503
-    meanwhile."""
+    """Free vLLM's memory while the job trains and serve again afterwards: on a GPU it sleeps, on a CPU it stops. The
+    gateway returns 503 meanwhile."""
 
     task_ids: Annotated[tuple[str, ...], _EPISODES] = ()
     """Only episodes of these tasks; empty means all."""
