@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 import torch
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
 
@@ -25,9 +26,14 @@ from .selection_rows import row, rules, select
 from .training_running import a_plan
 from .training_seeding import token_logprobs
 
+EACH_TRAINER = [
+    pytest.param(kind, marks=() if kind in {JobKind.DR_GRPO, JobKind.SFT} else pytest.mark.slow) for kind in JobKind
+]
+"""Every kind; one of each of verl's trainers is not slow."""
+
 
 def write_dataset(
-    model: Path, folder: Path, *, kind: JobKind = JobKind.GRPO, groups: int = 3, episodes: int = 4, seed: int = 0
+    model: Path, folder: Path, *, kind: JobKind = JobKind.DR_GRPO, groups: int = 3, episodes: int = 4, seed: int = 0
 ) -> None:
     """Write a job's dataset file: groups of rows with a common prompt and rewards that differ, sampled by ``model``."""
     rng = random.Random(seed)

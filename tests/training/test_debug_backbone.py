@@ -14,14 +14,14 @@ import ray
 from spanloop.semconv.enums import JobKind
 from spanloop.training.drift import KlBudgetError
 
-from .debug_training import debug_plan, train_here, trained_weights, write_dataset
+from .debug_training import EACH_TRAINER, debug_plan, train_here, trained_weights, write_dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 LOSSES = {kind: "actor/pg_loss" if kind.is_policy_gradient else "train/loss" for kind in JobKind}
 
 
-@pytest.mark.parametrize("kind", list(JobKind))
+@pytest.mark.parametrize("kind", EACH_TRAINER)
 def test_a_resumed_job_ends_with_the_same_weights(kind: JobKind, tiny_model: Path, tmp_path: Path) -> None:
     write_dataset(tiny_model, tmp_path, kind=kind)
     plan = debug_plan(tiny_model, tmp_path, kind=kind)

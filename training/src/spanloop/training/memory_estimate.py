@@ -50,6 +50,8 @@ class MemoryEstimate(NamedTuple):
     """Of one micro-batch of each rank, logits included."""
     reference: int
     """The base in float32 and in the precision of the forward pass, which a KL loss compares with; 0 without one."""
+    critic: int
+    """The weights, gradients, moments and compute copy of ppo's value model; 0 without one."""
     processes: int = PROCESSES_BYTES
 
     @property
@@ -101,6 +103,7 @@ def estimate_memory(
     has_reference: bool = False,
     ranks: int = 1,
     lora_rank: int = 0,
+    has_critic: bool = False,
 ) -> MemoryEstimate:
     """Return the estimate of a job.
 
@@ -110,9 +113,10 @@ def estimate_memory(
         bfloat16: Whether the forward pass is in bfloat16, else in float32.
         recomputes: Whether gradient checkpointing is on.
         has_reference: Whether the loss has a KL term to the base.
+        ranks: Processes that hold a part of weights, gradients and moments each.
         lora_rank: Of the matrices that train instead of the weights; 0 when these train. The base of the KL term is
             then the same model without them.
-        ranks: Processes that hold a part of weights, gradients and moments each.
+        has_critic: Whether a value model of the same shape is trained too, before each update of the policy.
     """
     size = _BFLOAT16_BYTES if bfloat16 else _FLOAT32_BYTES
     trained = _adapter_parameters(shape, lora_rank) if lora_rank else shape.parameters
@@ -126,4 +130,5 @@ def estimate_memory(
         activations=ranks * micro_batch_tokens * (layers + 2 * size * shape.vocabulary),
         reference=(_FLOAT32_BYTES + ranks * size) * shape.parameters if has_reference and not lora_rank else 0,
         processes=PROCESSES_BYTES + (ranks - 1) * RANK_BYTES,
+        critic=(4 * _FLOAT32_BYTES + ranks * size) * shape.parameters if has_critic else 0,
     )

@@ -1,9 +1,10 @@
 # pyright: basic
-"""Run GRPO on verl's V1 trainer: start Ray, train, stop Ray; or train in this process alone (backbone ``debug``).
+"""Run a policy gradient of any kind on verl's V1 trainer.
 
-verl's ``main_ppo`` runs the trainer in a Ray actor. Here this process is the trainer, which saves one import of verl
-and passes exceptions to :mod:`.main` unchanged. Imports dominate a small job on a small machine, so TransferQueue's
-processes start while this process imports verl and verl's worker starts.
+The backbone ``ray`` starts Ray, trains and stops Ray; ``debug`` trains in this process alone. verl's ``main_ppo`` runs
+the trainer in a Ray actor. Here this process is the trainer, which saves one import of verl and passes exceptions to
+:mod:`.main` unchanged. Imports dominate a small job on a small machine, so TransferQueue's processes start while this
+process imports verl and verl's worker starts.
 """
 
 from collections.abc import Callable
@@ -76,7 +77,7 @@ def _fit(plan: TrainPlan, config: Any, queue_ready: Callable[[], object]) -> Non
 
     from .stored_rollouts import TRAINER_MODE, StoredRollouts  # noqa: PLC0415
 
-    validate_config(config=config, use_reference_policy=plan.kl_coefficient > 0, use_critic=False)
+    validate_config(config=config, use_reference_policy=plan.kl_coefficient > 0, use_critic=config.critic.enable)
     trainer: Any = get_trainer_cls(TRAINER_MODE)(config=config)
     trainer.kl_budget = plan.kl_budget
     trainer.queue_ready = queue_ready
