@@ -15,6 +15,7 @@ from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import ray
 import torch
 import transfer_queue
 from tensordict import NonTensorData, TensorDict
@@ -177,8 +178,8 @@ class _NoServers:
 
 
 def _bound(cls: Any, **kwargs: Any) -> Any:
-    """Return a constructor with a copy of its arguments, as Ray would send them."""
-    return partial(cls, **copy.deepcopy(kwargs))
+    """Return the constructor of an actor's class with a copy of its arguments, as Ray would send them."""
+    return partial(cls.__ray_metadata__.modified_class, **copy.deepcopy(kwargs))
 
 
 @contextmanager
@@ -186,7 +187,7 @@ def single_process() -> Generator[None]:
     """Let verl's trainer run everything in this process until the context ends."""
     queue = InProcessQueue()
     replaced = {
-        "ray": SimpleNamespace(remote=lambda cls: cls, get=lambda futures: futures),
+        "ray": SimpleNamespace(remote=ray.remote, get=lambda futures: futures),
         "RayClassWithInitArgs": _bound,
         "create_colocated_worker_cls": lambda class_dict: class_dict,
         "RayWorkerGroup": partial(_LocalGroups, queue),
