@@ -21,9 +21,13 @@ from spanloop.store.pinned_revisions import pin
 from .base_model import BaseModelFacts
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
 from .dataset_rejections import Rejection
-from .dataset_selection import Rules, Selection, select_rows
+from .dataset_selection import Rules, Selection, is_of_the_base, select_rows
+from .dialog_rows import dialog_file_facts, dialog_rows
 from .job_spec import JobSpec, Outcomes
 from .row_age import AGE_COLUMNS, with_ages
+from .row_source import RowSource
+from .text_rendering import Renderer
+from .text_rows import with_rendered_rows
 
 QUERY: Final = "training_trajectories"
 COLUMNS: Final = (
@@ -32,6 +36,7 @@ COLUMNS: Final = (
     "row_number",
     "episode_id",
     "revision",
+    "source",
     "trajectory_id",
     "policy_version",
     "prompt_token_ids",
@@ -97,8 +102,16 @@ def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_
     """
     parameters: dict[str, Any] = {**query_parameters(spec), "since": spec.since_utc or _EPOCH}
     frame = store.query(QUERY, **parameters)
-    aged = with_ages(frame, base.lineage, datetime.now(UTC))
-    return select_rows(aged, rules_for(spec, base, tokenizers_of(frame, tokenizer_of)))
+    rules = rules_for(spec, base, tokenizers_of(frame, tokenizer_of))
+    now = datetime.now(UTC)
+    if spec.kind.is_policy_gradient:
+        rows = frame.with_columns(source=pl.lit(RowSource.CAPTURED.value))
+    else:
+        renderer = Renderer(base.path)
+        episodes = with_rendered_rows(store, frame, renderer, spec.tokens, is_of_the_base(rules))
+        dialogs = dialog_rows(spec.dialogs, renderer, episodes.schema, seed=spec.seed, now=now)
+        rows = pl.concat([episodes, dialogs])
+    return select_rows(with_ages(rows, base.lineage, now), rules)
 
 
 def query_parameters(spec: JobSpec) -> dict[str, JsonValue]:
@@ -162,6 +175,8 @@ def _manifest(
         groups=Count.of(selection.group_tally),
         prompt_groups=rows["group_id"].n_unique() if spec.kind.is_policy_gradient else 0,
         temperature=selection.temperature,
+        sources={str(source): int(count) for source, count in rows["source"].value_counts().rows()},
+        dialogs=dialog_file_facts(spec.dialogs),
         masked_steps=int(rows["masked_steps"].sum()),
         masked_tokens=int(rows["masked_tokens"].sum()),
         longest_prompt_tokens=_largest(prompt_tokens),
@@ -171,7 +186,9 @@ def _manifest(
         data_sha256=data_sha256,
         pinned=tuple(
             PinnedEpisode(episode_id=str(episode), revision=int(revision))
-            for episode, revision in episodes.select("episode_id", "revision").rows()
+            for episode, revision in episodes.filter(pl.col("source") != RowSource.DIALOG.value)
+            .select("episode_id", "revision")
+            .rows()
         ),
     )
 

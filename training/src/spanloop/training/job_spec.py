@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from spanloop.semconv.enums import JobKind
+
+from .row_source import Tokens
 
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 VERSION_PATTERN: Final = r"v[1-9][0-9]{0,8}"
@@ -55,6 +58,7 @@ _MODEL: Final = Setting(Panel.MODEL)
 _BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True)
 _EPISODES: Final = Setting(Panel.EPISODES)
 _POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
+_EPISODES_TEXT: Final = Setting(Panel.EPISODES, kinds=frozenset(JobKind) - _POLICY_GRADIENTS)
 _EPISODES_SFT: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.SFT}))
 _OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
 _OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
@@ -333,9 +337,25 @@ class JobSpec(BaseModel):
     outcomes: Annotated[Outcomes, _EPISODES_SFT] = Outcomes.SUCCESSFUL
     """Imitate only episodes whose outcome is ``success``, or all: failed ones and those without a reward too."""
 
+    tokens: Annotated[Tokens, _EPISODES_TEXT] = Tokens.ANY
+    """``any``: captured tokens where an episode has some of the base's tokenizer, else its messages, rendered with the
+    base's chat template; so spans of a foreign model train too. ``captured`` or ``rendered``: only these. ``none``: no
+    episodes, only ``dialogs``."""
+
+    dialogs: Annotated[tuple[str, ...], _EPISODES_SFT] = ()
+    """Dialog files to imitate as well, each ``PATH`` or ``PATH=WEIGHT`` on the host of the job: JSON lines or a JSON
+    list of OpenAI chat messages, ShareGPT or Alpaca. With the weight 2 each dialog is two rows, with 0.5 half of them
+    are rows."""
+
     max_attempts: Annotated[int, _RUN] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
+
+    @field_validator("dialogs")
+    @classmethod
+    def _absolute(cls, dialogs: tuple[str, ...]) -> tuple[str, ...]:
+        """The job runs in another directory than the command that submits it."""
+        return tuple(str(Path(text).absolute()) for text in dialogs)
 
     @model_validator(mode="after")
     def _only_what_the_kind_uses(self) -> Self:
