@@ -21,6 +21,7 @@ from verl.workers.engine.utils import postprocess_batch_func, prepare_micro_batc
 from .batch_metrics import ENTROPY, nested_entropy
 from .packed_batch import micro_batches, pack_batch
 from .policy_loss import sampler_gap
+from .sample_records import RECORDS
 from .token_logprobs import entropies, token_logprobs
 from .tree_attention import ATTENTION, tree_attention
 
@@ -83,6 +84,9 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
             logprobs = result["model_output"].get("log_probs")
             if logprobs is not None and "rollout_log_probs" in data:
                 result["metrics"] |= sampler_gap(logprobs, data)
+                records = tu.get_non_tensor_data(data=data, key=RECORDS, default=None)
+                if records is not None:
+                    records.write_update(data, logprobs)
             entropy = result["model_output"].get("entropy")
             if entropy is not None:
                 result["metrics"][ENTROPY.removeprefix("actor/")] = [nested_entropy(entropy, data["response_mask"])]

@@ -59,6 +59,7 @@ def _fit(plan: TrainPlan, config: Any, queue: Future[Any]) -> None:
     validate_config(config=config, use_reference_policy=plan.kl_coefficient > 0, use_critic=False)
     trainer: Any = get_trainer_cls(TRAINER_MODE)(config=config)
     trainer.kl_budget = plan.kl_budget
+    trainer.samples_path = plan.samples_path
     trainer.queue_ready = queue.result
     trainer.init()
     trainer.fit(StoredRollouts(plan.dataset_path))
