@@ -15,10 +15,12 @@ from typing import Final
 
 import polars as pl
 
+from spanloop.datadir import DataDir
 from spanloop.semconv import attributes as names
 from spanloop.semconv.errors import SpanloopError
-from spanloop.store import Store
+from spanloop.store import Store, connect
 
+from .control.entities import Job
 from .drift import KL
 from .metrics import BATCH_REWARD, StepMetrics
 
@@ -113,9 +115,7 @@ class JobTrace:
         try:
             schema = store.schema(TABLE)
             columns = {name: schema[name] for name in self._ended[0]}
-            store.insert(
-                TABLE, pl.DataFrame(self._ended, schema=columns), token=f"job-{self.trace_id}-{self._blocks}"
-            )
+            store.insert(TABLE, pl.DataFrame(self._ended, schema=columns), token=f"job-{self.trace_id}-{self._blocks}")
         except SpanloopError as error:
             print(f"{len(self._ended)} spans of the job wait for the store: {error.what}", flush=True)  # noqa: T201
             return
@@ -151,12 +151,33 @@ class JobTrace:
         })  # fmt: skip
 
 
+@contextmanager
+def traced_job(data_dir: DataDir, job: Job, token: int) -> Generator[JobTrace]:
+    """Trace one attempt of ``job``; its spans are stored when the block ends, if ClickHouse answers."""
+    attributes: Attributes = {names.RL_JOB_KIND: str(job.spec.kind), names.RL_MODEL_BASE: job.spec.base}
+    trace = JobTrace(job.id, token, attributes)
+    error: BaseException | None = None
+    try:
+        yield trace
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        trace.finish(error)
+        try:
+            with connect(data_dir) as store:
+                trace.flush(store, is_last=True)
+        except SpanloopError as unreachable:
+            print(f"the job's trace is not stored: {unreachable.what}", flush=True)  # noqa: T201 - the job's log
+
+
 def _step_attributes(step: StepMetrics) -> dict[str, str | float]:
     values = {
         attribute: next((step.values[name] for name in metrics if name in step.values), None)
         for attribute, metrics in _METRICS.items()
     }
-    return {names.RL_STEP: step.step} | {name: value for name, value in values.items() if value is not None}
+    present = {name: value for name, value in values.items() if value is not None}
+    return {names.RL_STEP: step.step, **present}
 
 
 def _map(attributes: Attributes) -> list[dict[str, str]]:

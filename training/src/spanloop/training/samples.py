@@ -54,7 +54,7 @@ def read_rows(folder: Path) -> pl.DataFrame:
     """
     path = folder / DATA_NAME
     present = pl.read_parquet_schema(path)
-    wanted = [name for name in (*_IDENTITY, *AGE_COLUMNS, *_STEP_POSITIONS, "weight") if name in present]
+    wanted: list[str] = [name for name in (*_IDENTITY, *AGE_COLUMNS, *_STEP_POSITIONS, "weight") if name in present]
     rows = pl.read_parquet(path, columns=wanted).with_row_index("sample")
     steps = [_trained_steps(row) for row in rows.select(_STEP_POSITIONS).iter_rows()]
     return rows.drop(_STEP_POSITIONS).with_columns(trained_steps=pl.Series(steps, dtype=pl.List(pl.UInt32)))

@@ -84,6 +84,7 @@ class Watchdogs:
             f"{limit_s / 60:.0f}.",
             "Look at the end of the job's log and at the machine; raise stall_minutes if a step may take so long.",
             last_step=self._last_step,
+            takes_newest=True,
         )
 
     def _diverged(self, step: StepMetrics) -> Ending | None:
@@ -137,4 +138,5 @@ class Watchdogs:
             "Collect episodes whose reward varies within a task, or a reward that tells good from bad; credit = "
             "broadcast masks no step.",
             last_step=step.step,
+            takes_newest=True,
         )

@@ -92,7 +92,7 @@ class PolicyRecords:
         ratios = (engine - sampler).exp() * mask
         used = ratios.clamp(max=TRUNCATE_WEIGHTS_AT) if weights is None else weights.to_padded_tensor(0.0)
         tokens = mask.sum(-1)
-        columns = {
+        columns: dict[str, list[Any]] = {
             "advantage": _means(advantages, mask),
             "old_logprob": _means(sampler, mask),
             "new_logprob": _means(engine, mask),
@@ -112,9 +112,8 @@ class PolicyRecords:
                 for row in range(len(tokens))
             ],
         }
-        append_line(
-            self.path, self.step, {SAMPLE: _positions(data), "tokens": [int(count) for count in tokens]} | columns
-        )
+        columns |= {SAMPLE: _positions(data), "tokens": [int(count) for count in tokens]}
+        append_line(self.path, self.step, columns)
 
     def write_update(self, data: Any, logprobs: torch.Tensor) -> None:
         """Write the rows of an engine's batch from the ``logprobs`` (nested, whole rows) of its only update."""

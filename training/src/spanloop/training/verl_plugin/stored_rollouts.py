@@ -102,7 +102,7 @@ class StoredTrainer(PPOTrainer):
     """File of :mod:`.sample_records`; None records nothing."""
 
     def _record(self, batch: Any) -> None:
-        """Record the rows of the batch now, or let the engine do so where only its update computes the policy's numbers.
+        """Record the rows of the batch, or let the engine do so where only its update computes the log-probabilities.
 
         Raises:
             MaskedBatchError: No token of the batch is trained.
