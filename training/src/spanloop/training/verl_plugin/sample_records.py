@@ -157,7 +157,7 @@ class SftRecorder:
             output = train_batch(data=data)
             self.step += 1
             if self.path is not None:
-                columns = {SAMPLE: self._samples, "tokens": self._tokens, "loss": self._losses}
+                columns: dict[str, list[Any]] = {SAMPLE: self._samples, "tokens": self._tokens, "loss": self._losses}
                 append_line(self.path, self.step, columns)
             self._samples, self._tokens, self._losses = [], [], []
             return output
