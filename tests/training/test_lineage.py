@@ -29,8 +29,8 @@ def sample(
 ) -> dict[str, object]:
     return {
         "job_id": job_id, "attempt": attempt, "step": step, "sample": 0, "kind": "grpo", "episode_id": episode,
-        "revision": 7, "trajectory_id": f"{episode}/0", "row_number": 0, "trained_steps": trained_steps, "group_id": "g",
-        "policy_version": "tiny@v1", "tokens": 3, "weight": 1.0, "advantage": 0.5, "loss": 0.1,
+        "revision": 7, "trajectory_id": f"{episode}/0", "row_number": 0, "trained_steps": trained_steps,
+        "group_id": "g", "policy_version": "tiny@v1", "tokens": 3, "weight": 1.0, "advantage": 0.5, "loss": 0.1,
     }  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def lineage(
         err.print(f"no model call trained {model}", markup=False)
         return
     print_table(
-        ("version", "trace", "span", "episode", "step", "trained", "training steps", "mean advantage"),
+        ("version", "trace", "span", "episode", "step", "times trained", "training steps", "mean advantage"),
         (
             (
                 str(row["version"]),
@@ -136,13 +136,13 @@ def lineage(
                 str(row["span_id"]),
                 str(row["episode_id"]),
                 str(row["episode_step"]),
-                f"{row['times']}×",
+                str(row["times"]),
                 f"{row['first_step']} to {row['last_step']}",
                 "" if row["advantage"] is None else f"{row['advantage']:+.3f}",
             )
             for row in spans.iter_rows(named=True)
         ),
-        numbers=("step", "trained", "mean advantage"),
+        numbers=("step", "times trained", "mean advantage"),
     )
     err.print(f"{spans.height:,} of {int(spans['spans'][0]):,} model calls", markup=False)
 

@@ -35,7 +35,7 @@ def versions(
         err.print(f"no version learned from {span}", markup=False)
         return
     print_table(
-        ("version", "through", "job", "model calls", "trained"),
-        ((each.reference, each.through, each.job_id, str(each.spans), f"{each.times}×") for each in learned),
-        numbers=("model calls", "trained"),
+        ("version", "through", "job", "model calls", "times trained"),
+        ((each.reference, each.through, each.job_id, str(each.spans), str(each.times)) for each in learned),
+        numbers=("model calls", "times trained"),
     )

@@ -64,7 +64,7 @@ class JobTrace:
 
     Args:
         job_id: The job.
-        attempt: The fencing token.
+        attempt: Its number.
         attributes: Of the root span.
     """
 
@@ -152,10 +152,10 @@ class JobTrace:
 
 
 @contextmanager
-def traced_job(data_dir: DataDir, job: Job, token: int) -> Generator[JobTrace]:
+def traced_job(data_dir: DataDir, job: Job) -> Generator[JobTrace]:
     """Trace one attempt of ``job``; its spans are stored when the block ends, if ClickHouse answers."""
     attributes: Attributes = {names.RL_JOB_KIND: str(job.spec.kind), names.RL_MODEL_BASE: job.spec.base}
-    trace = JobTrace(job.id, token, attributes)
+    trace = JobTrace(job.id, job.attempt, attributes)
     error: BaseException | None = None
     try:
         yield trace

@@ -69,7 +69,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     folder = ControlPaths.of(data_dir).job(job_id)
     folder.mkdir(parents=True, exist_ok=True)
     write_durably(folder / SPEC_NAME, job.spec.model_dump_json(indent=1))
-    with traced_job(data_dir, job, token) as trace, ServingPause(data_dir.path, job_id, _log) as pause:
+    with traced_job(data_dir, job) as trace, ServingPause(data_dir.path, job_id, _log) as pause:
         attempt = Attempt(data_dir, job, token, folder, Registry(data_dir), pause, trace)
         version = attempt.registry.get(job.model_version) if job.model_version else _train_and_register(attempt)
         if job.spec.deploy:

@@ -2,7 +2,7 @@
 -- attempts; those of the newest attempt count (queries keep them alone).
 CREATE TABLE IF NOT EXISTS training_samples (
     job_id String,
-    attempt UInt64 COMMENT 'fencing token of the attempt that trained on the row',
+    attempt UInt64 COMMENT 'number of the job''s attempt that trained on the row',
     step UInt32 COMMENT 'optimiser step of the job, from 1',
     sample UInt32 COMMENT 'position of the row in the job''s dataset, from 0',
     kind LowCardinality(String) COMMENT 'of the job: sft, grpo, …',
