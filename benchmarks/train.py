@@ -169,7 +169,7 @@ class Job(NamedTuple):
 def run_verl(folder: Path, shape: Shape, threads: int) -> Job:
     """Train ``shape.steps`` steps in verl's subprocess."""
     plan = TrainPlan(
-        kind=JobKind.GRPO,
+        kind=JobKind.DR_GRPO,
         job_id="benchmark",
         model_path=folder / "model",
         dataset_path=folder / "dataset.parquet",

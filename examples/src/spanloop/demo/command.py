@@ -47,9 +47,9 @@ def demo(
     """Watch an agent fail, train its model on its own traces, and see it do better.
 
     A small real model (SmolLM2, 135 million parameters) runs the agent in examples/office. It is trained on the agent's
-    traces (SFT on the successful ones, then GRPO) and evaluated on test tasks before and after each training. The demo
-    takes twenty to thirty minutes on two cores with bfloat16 instructions (avx512_bf16 or amx_bf16 in lscpu), and much
-    longer on others. Ctrl-C loses nothing: the same command continues.
+    traces (SFT on the successful ones, then Dr. GRPO) and evaluated on test tasks before and after each training. The
+    demo takes twenty to thirty minutes on two cores with bfloat16 instructions (avx512_bf16 or amx_bf16 in lscpu), and
+    much longer on others. Ctrl-C loses nothing: the same command continues.
 
     Exit code 1 when a check fails.
 

@@ -1,7 +1,7 @@
 """The learning demo: evaluate a small real model as an agent, before and after training on its own traces.
 
 Fetch the model → serve it → evaluate it on test tasks → attempt training tasks → SFT on the successful attempts →
-evaluate → attempt training tasks → GRPO on all attempts → evaluate. ``learning_report`` reads the figures from the
+evaluate → attempt training tasks → Dr. GRPO on all attempts → evaluate. ``learning_report`` reads the figures from the
 store.
 """
 
@@ -90,7 +90,7 @@ def run_loop(experiment: Experiment, recipe: Recipe) -> list[str]:
     experiment.evaluate(base)
     tuned = _learn(experiment, recipe, "sft", base, recipe.sft_attempts)
     experiment.evaluate(tuned)
-    final = _learn(experiment, recipe, "grpo", tuned, recipe.grpo_attempts)
+    final = _learn(experiment, recipe, "dr_grpo", tuned, recipe.grpo_attempts)
     experiment.evaluate(final)
     return [base, tuned, final]
 

@@ -65,7 +65,7 @@ class Manifest(BaseModel):
     prompt_groups: int
     """Accepted groups after splitting: what batches are made of; 0 for sft."""
     temperature: float | None
-    """That the rows were sampled at, and that grpo recomputes their log-probabilities at; None for sft."""
+    """That the rows were sampled at, and that policy gradients recompute their log-probabilities at; None for sft."""
     masked_steps: int = 0
     """Steps in accepted rows that are left out of the loss: mistakes (sft), or broken by others (attributed credit)."""
     masked_tokens: int = 0

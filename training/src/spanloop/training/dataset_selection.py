@@ -34,7 +34,7 @@ class Rules(NamedTuple):
     tokenizers: Mapping[str, str]
     """Policy version → that fingerprint of its own; a version that the registry does not have is absent."""
     group_size: int
-    """grpo: at most this many episodes of a group in a part; all parts of a group have the group's baseline."""
+    """Policy gradients: at most this many episodes of a group in a part; all parts have the baseline of the group."""
     min_reward: float | None = None
     """sft: None takes every reward, and episodes without one."""
     max_age_versions: int | None = None
@@ -44,7 +44,7 @@ class Rules(NamedTuple):
     policy_version: str = ""
     """Only rows that this version sampled; empty takes all."""
     credit: Credit = Credit.BROADCAST
-    """grpo only."""
+    """Policy gradients with stored advantages only."""
 
 
 class Tally(NamedTuple):
@@ -67,14 +67,15 @@ class Selection(NamedTuple):
     """Accepted rows, and the counts of all input."""
 
     rows: pl.DataFrame
-    """The accepted input rows, with masks and counts of ``dataset_credit``; grpo: with ``group_id`` made unique for
-    each part of a split group, ``session``, the episode's number within it, and ``advantages``."""
+    """The accepted input rows, with masks and counts of ``dataset_credit``. Policy gradients: with ``group_id`` made
+    unique for each part of a split group, ``session``, the episode's number within it, and ``advantages`` (null for
+    ppo)."""
     row_tally: Tally
     episode_tally: Tally
     group_tally: Tally
     """Input groups; a split group is accepted when any of its parts is."""
     temperature: float | None
-    """grpo: the temperature of all accepted rows; None for sft, and when no row was accepted."""
+    """Policy gradients: the temperature of all accepted rows; None for sft, and when no row was accepted."""
 
 
 def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
@@ -85,7 +86,7 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
         temperature = _most_common_temperature(checked)
         checked = _check_temperature(checked, temperature)
         is_masking = is_not_the_policys if rules.credit is Credit.ATTRIBUTED else None
-        checked = compare_groups(mask_steps(checked, is_masking), rules.group_size)
+        checked = compare_groups(mask_steps(checked, is_masking), rules.kind, rules.group_size)
     else:
         checked = mask_steps(checked, is_policys_mistake).with_columns(
             session=pl.lit(0, pl.UInt32), part=pl.col("group_id"), advantage=pl.lit(None, pl.Float64)
@@ -150,8 +151,9 @@ def _row_reason(rules: Rules) -> pl.Expr:
             (pl.col("temperature").is_null(), Rejection.OTHER_TEMPERATURE),
             (pl.col("temperature") == 0, Rejection.GREEDY_SAMPLING),
             (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
-            (pl.col("group_id") == "", Rejection.NO_GROUP),
         ]
+        if rules.kind.is_group_relative:
+            checks.append((pl.col("group_id") == "", Rejection.NO_GROUP))
         if rules.credit is Credit.ATTRIBUTED:
             checks.append((pl.col("decided_by").is_in(sorted(NOT_THE_POLICYS)), Rejection.NOT_THE_POLICYS_FAULT))
     elif rules.min_reward is not None:

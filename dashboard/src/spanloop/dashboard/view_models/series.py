@@ -20,6 +20,10 @@ JOB_CURVES: Final = (
     Curve("batch_reward", "batch reward", "Stored reward of the batch's rows; not what the new policy earns"),
     Curve("actor/pg_loss", "policy loss", "Falls only within a batch; a level means nothing"),
     Curve("train/loss", "loss", "Mean negative log-probability of the imitated tokens, in nats"),
+    Curve("critic/vf_loss", "value loss", "Half the mean squared error of the critic's values (ppo)"),
+    Curve(
+        "critic/vf_explained_var", "explained variance", "Share of the returns' variance in the critic's values (ppo)"
+    ),
     Curve("actor/entropy", "entropy (nats)", "Mean over trained tokens; a fall to zero is a collapse"),
     Curve("rollout_corr/k3_kl", "KL to the sampler (nats)", "Mean over trained tokens of r - log r - 1 (k3)"),
     Curve("rollout_corr/rollout_is_mean", "importance weight, mean", "Near 1 on data of the same policy"),

@@ -1,5 +1,5 @@
 # pyright: basic
-"""Run GRPO on verl's V1 trainer: start Ray, train, stop Ray.
+"""Run a policy gradient of any kind on verl's V1 trainer: start Ray, train, stop Ray.
 
 verl's ``main_ppo`` runs the trainer in a Ray actor. Here this process is the trainer, which saves one import of verl
 and passes exceptions to :mod:`.main` unchanged. Imports dominate a small job on a small machine, so TransferQueue's
@@ -56,7 +56,7 @@ def _fit(plan: TrainPlan, config: Any, queue: Future[Any]) -> None:
 
     from .stored_rollouts import TRAINER_MODE, StoredRollouts  # noqa: PLC0415
 
-    validate_config(config=config, use_reference_policy=plan.kl_coefficient > 0, use_critic=False)
+    validate_config(config=config, use_reference_policy=plan.kl_coefficient > 0, use_critic=config.critic.enable)
     trainer: Any = get_trainer_cls(TRAINER_MODE)(config=config)
     trainer.kl_budget = plan.kl_budget
     trainer.samples_path = plan.samples_path

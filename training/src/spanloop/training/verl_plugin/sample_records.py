@@ -18,7 +18,9 @@ from verl.trainer.ppo.core_algos import agg_loss
 from verl.workers.utils.padding import response_from_nested
 
 from spanloop.training.endings import MaskedBatchError
-from spanloop.training.recipes.grpo import TRUNCATE_WEIGHTS_AT
+from spanloop.training.recipes.grpo import SINGLE_UPDATE_ROW_LOSS
+
+from .policy_loss import row_weights, token_weights
 
 SAMPLE = "sample"
 """Field of a verl batch: the position of each row in the dataset file, shape (rows, 1)."""
@@ -58,12 +60,14 @@ class PolicyRecords:
     Attributes:
         path: The file.
         step: The optimiser step.
+        loss: verl's ``loss_mode``.
         aggregation: verl's ``loss_agg_mode``.
         scale: verl's ``loss_scale_factor``.
     """
 
     path: Path
     step: int
+    loss: str
     aggregation: str
     scale: int | None
 
@@ -81,7 +85,7 @@ class PolicyRecords:
         Args:
             data: A batch with nested ``advantages``, ``rollout_log_probs`` and ``response_mask``, and :data:`SAMPLE`.
             policy: Nested log-probabilities of the response tokens under the policy before the update.
-            weights: Nested importance weights in the loss; by default truncated ones, token by token.
+            weights: Nested importance weights in the loss; by default those of a single pass.
             batch_tokens: Trained tokens of the whole batch; by default those of ``data``.
             batch_rows: Rows of the whole batch; by default those of ``data``.
         """
@@ -90,7 +94,7 @@ class PolicyRecords:
         engine = policy.to_padded_tensor(0.0).detach()
         mask = mask.float()
         ratios = (engine - sampler).exp() * mask
-        used = ratios.clamp(max=TRUNCATE_WEIGHTS_AT) if weights is None else weights.to_padded_tensor(0.0)
+        used = self._weights(engine - sampler, mask) if weights is None else weights.to_padded_tensor(0.0)
         tokens = mask.sum(-1)
         columns: dict[str, list[Any]] = {
             "advantage": _means(advantages, mask),
@@ -114,6 +118,9 @@ class PolicyRecords:
         }
         columns |= {SAMPLE: _positions(data), "tokens": [int(count) for count in tokens]}
         append_line(self.path, self.step, columns)
+
+    def _weights(self, log_ratio: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return row_weights(log_ratio, mask) if self.loss == SINGLE_UPDATE_ROW_LOSS else token_weights(log_ratio)
 
     def write_update(self, data: Any, logprobs: torch.Tensor) -> None:
         """Write the rows of an engine's batch from the ``logprobs`` (nested, whole rows) of its only update."""
