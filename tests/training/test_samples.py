@@ -30,7 +30,7 @@ def dataset(folder: Path) -> Path:
         "age_versions": [1, 1, None],
         "age_days": [2.0, 2.0, 5.0],
     }
-    schema = {"age_versions": pl.UInt32, "sampled_steps": pl.List(pl.UInt32)}
+    schema: dict[str, pl.DataType] = {"age_versions": pl.UInt32(), "sampled_steps": pl.List(pl.UInt32)}
     pl.DataFrame(rows, schema_overrides=schema).write_parquet(folder / "dataset.parquet")
     return folder
 
