@@ -165,6 +165,14 @@ Data-Constrained Language Models")."""
 KL_BUDGET: Final = 0.1
 """Log-normal importance weights with a KL of 0.1 keep exp(-0.2) = 82 % of the effective sample size; at verl's
 truncation of 2 few of them are cut."""
+MIN_ENTROPY_SHARE: Final = 0.05
+"""Successful runs fall to 27 % of their first entropy in two hundred steps (Cui et al. 2025, "The Entropy Mechanism of
+Reinforcement Learning for Reasoning Language Models", section 2); a fifth of that is no longer exploration."""
+MAX_FLAT_BATCHES: Final = 5
+"""Groups without variance are rejected at the export, so one flat batch is rare and five in a row are the data."""
+STALL_MINUTES: Final = 120.0
+"""Four times gloo's own limit for a collective operation (PyTorch: 30 minutes), which fails by itself; beyond it
+nothing in verl notices, as when a node with TransferQueue's storage dies."""
 MAX_AGE_VERSIONS: Final[Mapping[JobKind, int]] = dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 8)
 """Policy gradients: verl's own default (``sampler.max_off_policy_threshold``); sft imitates an action however old."""
 
@@ -350,6 +358,18 @@ class JobSpec(BaseModel):
     max_attempts: Annotated[int, _RUN] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
+
+    min_entropy_share: Annotated[float, _POLICY_GRADIENT] = Field(
+        default=MIN_ENTROPY_SHARE, ge=0, lt=1, allow_inf_nan=False
+    )
+    """The job ends when the policy's entropy stays below this share of that of its first steps; 0 turns it off."""
+
+    max_flat_batches: Annotated[int, _POLICY_GRADIENT] = Field(default=MAX_FLAT_BATCHES, ge=0, le=1_000_000)
+    """The job ends after so many batches in a row whose advantages do not vary, which teach nothing; 0 turns it off."""
+
+    stall_minutes: Annotated[float, _RUN] = Field(default=STALL_MINUTES, ge=0, le=1e6, allow_inf_nan=False)
+    """The job ends when it completes no step for so long, and for ten times as long as its longest step; 0 turns it
+    off."""
 
     @field_validator("dialogs")
     @classmethod

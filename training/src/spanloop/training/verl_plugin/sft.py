@@ -12,6 +12,7 @@ from spanloop.training.checkpoints import mark_complete
 from spanloop.training.recipes.sft import sft_overrides
 
 from .ranks import run_ranks
+from .sample_records import SftRecorder
 from .train_plan import TrainPlan
 from .verl_config import compose
 
@@ -25,13 +26,25 @@ def _fit(plan: TrainPlan) -> None:
     from verl.trainer.sft_trainer import SFTTrainer  # noqa: PLC0415 - reads the rank when it is imported
     from verl.utils.distributed import initialize_global_process_group  # noqa: PLC0415
 
+    recorder = SftRecorder(plan.samples_path)
+
     class MarkingTrainer(SFTTrainer):
-        """Marks each checkpoint as complete; verl's trainer has no hook for it."""
+        """Marks each checkpoint as complete and records each row; verl's trainer has no hooks for it."""
 
         def _build_ckpt_handler(self) -> None:
             super()._build_ckpt_handler()
             stock: Any = self.ckpt_handler
             self.ckpt_handler: Any = _MarkingHandler(stock)
+
+        def _build_engine(self) -> None:
+            super()._build_engine()
+            client: Any = self.training_client
+            client.set_loss_fn(recorder.around_loss(self.loss_fn))
+            client.train_batch = recorder.around_step(client.train_batch)
+
+        def fit(self) -> None:
+            recorder.step = self.resume_global_step
+            super().fit()
 
     config = compose("sft_trainer_engine", sft_overrides(plan))
     initialize_global_process_group()
