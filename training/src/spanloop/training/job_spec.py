@@ -71,6 +71,15 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
+class Backbone(StrEnum):
+    """Where verl's trainer and workers run."""
+
+    RAY = "ray"
+    """In processes of a Ray cluster."""
+    DEBUG = "debug"
+    """All in one process, where breakpoints work."""
+
+
 class Credit(StrEnum):
     """How a group-relative advantage is given to the steps of an episode."""
 
@@ -194,6 +203,10 @@ class JobSpec(BaseModel):
     device: Annotated[Device, _RUN] = Device.AUTO
     """The device that the job computes on; ``auto`` is a GPU if the host that trains has one, also on a Ray cluster."""
 
+    backbone: Annotated[Backbone, _RUN] = Backbone.RAY
+    """``ray`` trains in processes of a Ray cluster. ``debug`` trains the same in one process without Ray, so that
+    breakpoints in recipes, losses and the engine work (``spanloop train --foreground``)."""
+
     ray_address: Annotated[str, _RUN] = ""
     """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines mount the data directory at the
     same path, and which trains one grpo job at a time; empty starts a cluster for this job and ends it afterwards."""
@@ -247,6 +260,8 @@ class JobSpec(BaseModel):
             if self.kind not in kinds and getattr(self, name) != default:
                 users = " and ".join(sorted(kinds))
                 raise ValueError(f"{name}: a {users} setting that {self.kind} does not use")
+        if self.backbone is Backbone.DEBUG and self.ray_address:
+            raise ValueError("ray_address: the debug backbone uses no Ray cluster")
         return self
 
     @property

@@ -46,6 +46,7 @@ def make_plan(
         max_response_tokens=manifest.longest_response_tokens,
         micro_batch_tokens=micro_batch_tokens(spec, manifest.longest_row_tokens),
         save_every_steps=save_interval(steps),
+        backbone=spec.backbone,
         ray_address=spec.ray_address,
         ray_temp_dir=ray_folder,
         threads=training_threads(whole_machine=spec.pause_serving),

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import Device, LossAggregation
+from spanloop.training.job_spec import Backbone, Device, LossAggregation
 from spanloop.training.sampling import DEFAULT_TEMPERATURE
 
 
@@ -56,6 +56,8 @@ class TrainPlan(BaseModel):
     """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does. None: where the CPU of the
     host that trains has instructions for it; the subprocess resolves it."""
     save_every_steps: int = Field(ge=1)
+    backbone: Backbone = Backbone.RAY
+    """Where verl's trainer and workers run."""
     ray_address: str = ""
     """An existing Ray cluster; empty starts one for this job alone."""
     ray_temp_dir: Path
