@@ -69,6 +69,13 @@ class JobKind(StrEnum):
 
     GRPO = "grpo"
     SFT = "sft"
+    DPO = "dpo"
+    """Direct preference optimisation on pairs of a better and a worse attempt (Rafailov et al. 2023)."""
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether it compares the episodes of a group."""
+        return self.is_policy_gradient or self is JobKind.DPO
 
     @property
     def is_policy_gradient(self) -> bool:

@@ -55,6 +55,8 @@ _BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True)
 _EPISODES: Final = Setting(Panel.EPISODES)
 _POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
 _EPISODES_SFT: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.SFT}))
+_EPISODES_DPO: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.DPO}))
+_DPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.DPO}))
 _OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
 _OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
 _POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=_POLICY_GRADIENTS)
@@ -111,9 +113,14 @@ class LossAggregation(StrEnum):
     """The sum of each row divided by one constant, then the mean over rows (Dr. GRPO, Liu et al. 2025)."""
 
 
-LEARNING_RATES: Final[Mapping[JobKind, float]] = {JobKind.SFT: 1e-5, JobKind.GRPO: 1e-6}
+LEARNING_RATES: Final[Mapping[JobKind, float]] = {JobKind.SFT: 1e-5, JobKind.GRPO: 1e-6, JobKind.DPO: 5e-7}
 """sft: between InstructGPT (Ouyang et al. 2022, appendix C.1: 9.65e-6 and 5.03e-6), Tulu 3 (Lambert et al. 2024: 5e-6
-for 8B) and TRL's default of 2e-5; grpo: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
+for 8B) and TRL's default of 2e-5; grpo: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default; dpo: Zephyr
+(Tunstall et al. 2023) and Tulu 3, both with AdamW (Rafailov et al. 2023 use RMSprop at 1e-6)."""
+DPO_BETA: Final = 0.1
+"""Rafailov et al. 2023, appendix B."""
+PAIRS_PER_GROUP: Final = 4
+"""A group of eight attempts, half of them good, gives four pairs in which each attempt occurs once."""
 
 
 MAX_PASSES: Final = 4.0
@@ -140,7 +147,8 @@ class JobSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     kind: Annotated[JobKind, Setting(Panel.MODEL, is_basic=True)] = JobKind.GRPO
-    """``grpo``: group-relative policy optimisation over stored groups; ``sft``: imitation of stored actions."""
+    """``grpo``: group-relative policy optimisation over stored groups; ``sft``: imitation of stored actions; ``dpo``:
+    direct preference optimisation on pairs of a better and a worse attempt of a group."""
 
     base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), _BASE]
     """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
@@ -157,7 +165,7 @@ class JobSpec(BaseModel):
     """Optimiser steps, each over one batch."""
 
     batch_groups: Annotated[int, _OPTIMISATION_BASIC] = Field(default=8, ge=1, le=65_536)
-    """grpo: prompt groups in a batch; sft: trajectories in a batch."""
+    """grpo: prompt groups in a batch; sft: trajectories in a batch; dpo: pairs in a batch."""
 
     group_size: Annotated[int, _POLICY_GRADIENT] = Field(default=8, ge=2, le=1024)
     """grpo: at most this many episodes of a group in a batch. A group needs two for a relative advantage."""
@@ -251,6 +259,20 @@ class JobSpec(BaseModel):
     max_attempts: Annotated[int, _RUN] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
+
+    pair_margin: Annotated[float, _EPISODES_DPO] = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Two attempts of a group are a pair when their rewards differ by more than this."""
+
+    pairs_per_group: Annotated[int, _EPISODES_DPO] = Field(default=PAIRS_PER_GROUP, ge=1, le=64)
+    """At most this many pairs of a group: each attempt as seldom as possible, the largest differences of reward first."""
+
+    dpo_beta: Annotated[float, _DPO] = Field(default=DPO_BETA, gt=0, le=100, allow_inf_nan=False)
+    """How strongly the policy is held near the base: the implicit reward of an attempt is this times the log-ratio of
+    its tokens to the base. A smaller number lets the policy move further (Rafailov et al. 2023, equation 7)."""
+
+    dpo_nll_weight: Annotated[float, _DPO] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
+    """Weight of a loss term for the negative log-probability of a token of the better attempt, which keeps that attempt
+    likely; Pang et al. 2024 ("Iterative Reasoning Preference Optimization") use 1, Rafailov et al. 2023 none."""
 
     @model_validator(mode="after")
     def _only_what_the_kind_uses(self) -> Self:

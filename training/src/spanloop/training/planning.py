@@ -38,6 +38,8 @@ def make_plan(
         kl_budget=spec.kl_budget,
         kl_coefficient=spec.kl_coefficient,
         epochs=spec.epochs,
+        dpo_beta=spec.dpo_beta,
+        dpo_nll_weight=spec.dpo_nll_weight,
         learning_rate=spec.learning_rate,
         loss_aggregation=spec.loss_aggregation,
         temperature=manifest.temperature or DEFAULT_TEMPERATURE,
@@ -55,10 +57,9 @@ def make_plan(
 
 
 def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
-    """Return the steps that the job takes, within its ``max_passes``, and the groups or rows of each."""
-    units = manifest.prompt_groups if spec.kind.is_policy_gradient else manifest.rows.accepted
-    batch = batch_size(units, spec.batch_groups)
-    return steps_within(spec.steps, batch, units, spec.max_passes), batch
+    """Return the steps that the job takes, within its ``max_passes``, and the groups, pairs or rows of each."""
+    batch = batch_size(manifest.units, spec.batch_groups)
+    return steps_within(spec.steps, batch, manifest.units, spec.max_passes), batch
 
 
 def micro_batch_tokens(spec: JobSpec, longest_row_tokens: int) -> int:

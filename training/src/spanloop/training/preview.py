@@ -12,7 +12,7 @@ from spanloop.datadir import DataDir
 from spanloop.store import connect
 
 from .base_model import read_base_model
-from .dataset import select_dataset
+from .dataset import batch_units, select_dataset
 from .dataset_selection import Tally
 from .drift import passes, steps_within
 from .job_spec import Device, JobSpec
@@ -32,7 +32,7 @@ class Preview(NamedTuple):
     groups: Tally
     """All zero for sft."""
     prompt_tokens: int
-    """Of accepted rows."""
+    """Of accepted rows; with dpo a row counts once for each of its pairs, here and below."""
     response_tokens: int
     """Of accepted rows, tool results included."""
     trained_tokens: int
@@ -40,9 +40,9 @@ class Preview(NamedTuple):
     steps: int
     """Fewer than the setting where ``max_passes`` ends the job; 0 when nothing is accepted."""
     batch_size: int
-    """Groups (grpo) or rows (sft) of a step; 0 when nothing is accepted."""
+    """Groups (grpo), pairs (dpo) or rows (sft) of a step; 0 when nothing is accepted."""
     passes: float
-    """How often each group or row is trained on, on average."""
+    """How often each group, pair or row is trained on, on average."""
     memory: MemoryEstimate
 
 
@@ -61,7 +61,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint)
     rows = selection.rows
     prompts, responses = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
-    units = rows["group_id"].n_unique() if spec.kind.is_policy_gradient else rows.height
+    units = batch_units(spec.kind, rows)
     batch = batch_size(units, spec.batch_groups) if units else 0
     steps = steps_within(spec.steps, batch, units, spec.max_passes) if units else 0
     is_cuda = spec.device is Device.CUDA

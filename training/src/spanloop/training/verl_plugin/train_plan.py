@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import Backbone, Device, LossAggregation
+from spanloop.training.job_spec import DPO_BETA, Backbone, Device, LossAggregation
 from spanloop.training.sampling import DEFAULT_TEMPERATURE
 
 
@@ -35,10 +35,13 @@ class TrainPlan(BaseModel):
     steps: int = Field(ge=1)
     """Optimizer steps in total, those of earlier attempts included."""
     batch_size: int = Field(ge=1)
-    """Prompt groups a step for GRPO, rows a step for SFT."""
+    """Prompt groups a step for GRPO, rows a step for SFT, pairs a step for DPO."""
     epochs: int = Field(ge=1, default=1)
     """Passes over each batch; GRPO only."""
     learning_rate: float = Field(gt=0)
+    dpo_beta: float = Field(gt=0, default=DPO_BETA)
+    dpo_nll_weight: float = Field(ge=0, default=0.0)
+    """Weight of the better side's negative log-probability; DPO only."""
     kl_budget: float | None = Field(gt=0, default=None)
     """Nats a token; the run fails with ``KlBudgetError`` above it. GRPO only."""
     kl_coefficient: float = Field(ge=0, default=0.0)

@@ -1,0 +1,54 @@
+# pyright: basic
+# mypy: disable-error-code="no-untyped-call"
+"""verl's SFT trainer with our marker of complete checkpoints; import it in the process of the rank.
+
+verl's trainer is written for ``torchrun`` and reads the rank when it is imported (:mod:`.ranks`).
+"""
+
+from pathlib import Path
+from typing import Any
+
+from verl.trainer.sft_trainer import SFTTrainer
+from verl.utils.distributed import initialize_global_process_group
+
+from spanloop.training.checkpoints import mark_complete
+
+from .verl_config import compose
+
+_STOCK: Any = SFTTrainer
+
+
+class MarkingTrainer(_STOCK):  # type: ignore[misc]
+    """Marks each checkpoint as complete; verl's trainer has no hook for it.
+
+    Args:
+        overrides: Of verl's ``sft_trainer_engine`` configuration, in Hydra's syntax.
+    """
+
+    def __init__(self, overrides: list[str]) -> None:
+        config = compose("sft_trainer_engine", overrides)
+        initialize_global_process_group()
+        super().__init__(config=config)
+
+    def _build_dataloader(self) -> None:
+        super()._build_dataloader()
+        # verl leaves torch's default, so every seed shuffled in the same way
+        self.train_sampler.seed = self.config.trainer.seed
+
+    def _build_ckpt_handler(self) -> None:
+        super()._build_ckpt_handler()
+        self.ckpt_handler: Any = _MarkingHandler(self.ckpt_handler)
+
+
+class _MarkingHandler:
+    """verl's checkpoint handler; writes our marker after each save."""
+
+    def __init__(self, handler: Any) -> None:
+        self._handler = handler
+
+    def load_checkpoint(self) -> int:
+        return int(self._handler.load_checkpoint())
+
+    def save_checkpoint(self, step: int) -> None:
+        self._handler.save_checkpoint(step=step)
+        mark_complete(Path(self._handler.default_local_dir) / f"global_step_{step}")
