@@ -13,13 +13,14 @@ from spanloop.semconv.enums import JobKind
 from spanloop.training.job_spec import Device, LossAggregation
 from spanloop.training.planning import batch_size, save_interval
 from spanloop.training.recipes.common import quoted
+from spanloop.training.recipes.dpo import dpo_overrides
 from spanloop.training.recipes.grpo import SINGLE_UPDATE_LOSS, grpo_overrides
 from spanloop.training.recipes.sft import sft_overrides
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .training_running import a_plan
 
-RECIPES = {JobKind.GRPO: grpo_overrides, JobKind.SFT: sft_overrides}
+RECIPES = {JobKind.GRPO: grpo_overrides, JobKind.SFT: sft_overrides, JobKind.DPO: dpo_overrides}
 
 
 def plan(kind: JobKind, **changes: Any) -> TrainPlan:

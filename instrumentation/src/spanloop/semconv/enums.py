@@ -73,6 +73,11 @@ class JobKind(StrEnum):
     """Direct preference optimisation on pairs of a better and a worse attempt (Rafailov et al. 2023)."""
 
     @property
+    def batch_unit(self) -> str:
+        """What its batches are made of."""
+        return "groups" if self.is_policy_gradient else "pairs" if self is JobKind.DPO else "rows"
+
+    @property
     def has_groups(self) -> bool:
         """Whether it compares the episodes of a group."""
         return self.is_policy_gradient or self is JobKind.DPO

@@ -160,8 +160,8 @@ def _with_reasons(
 ) -> pl.DataFrame:
     """Return the rows with the reason why they are in no pair.
 
-    A row that is usable on no side has the reason of the better one; one whose episode is in a pair, but which is not
-    usable on its sides, has the reason of that side.
+    A row that cannot be on a side of its episode has the reason of that side. When its episode has none, the verdict on
+    the group comes first, unless the row itself is why the episode has no side.
     """
     chosen, rejected = (sides[side] for side in Side)
     verdicts = pl.DataFrame(
@@ -169,22 +169,21 @@ def _with_reasons(
         schema={"group_id": pl.String, "verdict": pl.String},
         orient="row",
     )
-    is_on = {side: pl.col("episode_id").is_in(_episodes(members, side).implode()) for side in Side}
-    rejected_reason = pl.Series("rejected_reason", rejected["reason"])
-    mask_reason = pl.when(is_on[Side.CHOSEN] | ~is_on[Side.REJECTED]).then("reason").otherwise("rejected_reason")
-    is_used = (is_on[Side.CHOSEN] & (pl.col("reason") == "")) | (
-        is_on[Side.REJECTED] & (pl.col("rejected_reason") == "")
-    )
-    is_unusable = (pl.col("reason") != "") & (pl.col("rejected_reason") != "")
-    is_in_pair = is_on[Side.CHOSEN] | is_on[Side.REJECTED]
+    if_chosen, if_rejected, verdict = pl.col("reason"), pl.col("rejected_reason"), pl.col("verdict")
+    is_chosen, is_rejected = (pl.col("episode_id").is_in(_episodes(members, side).implode()) for side in Side)
+    is_used = (is_chosen & (if_chosen == "")) | (is_rejected & (if_rejected == ""))
+    of_either_side = pl.when(if_chosen != "").then(if_chosen).otherwise(if_rejected)
     reason = (
         pl.when(is_used)
         .then(pl.lit(""))
-        .when(is_unusable | is_in_pair)
-        .then(mask_reason)
-        .otherwise(pl.col("verdict"))
+        .when(is_chosen | is_rejected)
+        .then(pl.when(is_chosen).then(if_chosen).otherwise(if_rejected))
+        .when(((if_chosen != "") & (if_rejected != "")) | ((of_either_side != "") & (verdict == Rejection.NOT_PAIRED)))
+        .then(of_either_side)
+        .otherwise(verdict)
     )
-    frame = chosen.with_columns(rejected_reason).join(verdicts, on="group_id", how="left", maintain_order="left")
+    frame = chosen.with_columns(rejected["reason"].alias("rejected_reason"))
+    frame = frame.join(verdicts, on="group_id", how="left", maintain_order="left")
     return frame.with_columns(reason=reason).drop("rejected_reason", "verdict")
 
 
