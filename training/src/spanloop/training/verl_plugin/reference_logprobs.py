@@ -19,7 +19,7 @@ REFERENCE_NAME: Final = "reference.json"
 class Reference(BaseModel):
     """Log-probabilities under the base model."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
     dataset_sha256: str
     logprobs: tuple[float, ...]
