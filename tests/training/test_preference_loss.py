@@ -39,9 +39,7 @@ def expected_loss(rows: PairedLogprobs, beta: float, nll_weight: float) -> float
     """Rafailov et al. 2023, equation 7, pair by pair; ``log(1 + exp(-m))`` by ``logaddexp``."""
     losses = []
     for pair in sorted(set(rows.pair.tolist())):
-        side = {
-            is_chosen: ((rows.pair == pair) & (rows.is_chosen == is_chosen)).numpy() for is_chosen in (True, False)
-        }
+        side = {is_chosen: ((rows.pair == pair) & (rows.is_chosen == is_chosen)).numpy() for is_chosen in (True, False)}
         policy, reference, tokens = (each.numpy() for each in rows[:3])
         better = policy[side[True]].sum() - reference[side[True]].sum()
         worse = policy[side[False]].sum() - reference[side[False]].sum()
@@ -73,8 +71,8 @@ def test_loss_and_derivatives_are_those_of_the_formula(rows: PairedLogprobs, bet
 
 def of(policy: list[float], reference: list[float]) -> PairedLogprobs:
     """One pair of one row each, the better one first, ten tokens each."""
-    tensors = [torch.tensor(values, dtype=torch.float64) for values in (policy, reference)]
-    return PairedLogprobs(*tensors, torch.tensor([10, 10]), torch.tensor([0, 0]), torch.tensor([True, False]))
+    sums = torch.tensor([policy, reference], dtype=torch.float64)
+    return PairedLogprobs(sums[0], sums[1], torch.tensor([10, 10]), torch.tensor([0, 0]), torch.tensor([True, False]))
 
 
 def test_before_the_first_step_the_loss_is_log_2_and_each_side_has_half_the_weight() -> None:

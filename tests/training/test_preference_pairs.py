@@ -52,7 +52,9 @@ def test_pairs_are_as_many_as_there_can_be_and_do_not_depend_on_the_order(
 
 
 def test_each_attempt_is_used_as_seldom_as_possible_and_the_seed_decides_between_equals() -> None:
-    attempts = [Attempt(f"e{number}", float(number % 2), can_be_chosen=True, can_be_rejected=True) for number in range(8)]
+    attempts = [
+        Attempt(f"e{number}", float(number % 2), can_be_chosen=True, can_be_rejected=True) for number in range(8)
+    ]
     by_seed = [choose_pairs(attempts, Pairing(0, 4, seed)) for seed in (0, 1)]
     for pairs in by_seed:
         assert sorted(attempt.episode_id for pair in pairs for attempt in pair) == [f"e{number}" for number in range(8)]
@@ -70,7 +72,11 @@ def test_a_pair_has_all_rows_of_both_episodes_and_a_row_occurs_for_each_pair_of_
     assert sides(selection) == [("good", "worse"), ("good", "bad"), ("bad", "worse")]
     of_good = selection.rows.filter(pl.col("episode_id") == "good")
     assert of_good["row_number"].to_list() == [0, 1, 0, 1]
-    assert (selection.row_tally, selection.episode_tally, selection.group_tally) == (Tally(4, {}), Tally(3, {}), Tally(1, {}))
+    assert (selection.row_tally, selection.episode_tally, selection.group_tally) == (
+        Tally(4, {}),
+        Tally(3, {}),
+        Tally(1, {}),
+    )
 
 
 def test_neither_logprobs_nor_a_temperature_are_needed() -> None:

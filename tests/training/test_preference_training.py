@@ -80,7 +80,9 @@ def recorded_gradients(into: list[dict[str, torch.Tensor]]) -> Any:
 
     def step(self: Any) -> Any:
         grads = {name: parameter.grad for name, parameter in self.module.named_parameters()}
-        into.append({name: getattr(grad, "full_tensor", lambda grad=grad: grad)().clone() for name, grad in grads.items()})
+        into.append(
+            {name: getattr(grad, "full_tensor", lambda grad=grad: grad)().clone() for name, grad in grads.items()}
+        )
         return stock(self)
 
     return patch.object(engine, "optimizer_step", step)

@@ -101,7 +101,9 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
     groups = [("groups", str(result.groups))] if spec.kind.has_groups else []
     tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
     tokens += f", {result.prompt_tokens:,} in prompts"
-    steps = f"{result.steps:,} of {result.batch_size:,} {spec.kind.batch_unit}: {result.passes:.2f} passes over the data"
+    steps = (
+        f"{result.steps:,} of {result.batch_size:,} {spec.kind.batch_unit}: {result.passes:.2f} passes over the data"
+    )
     if 0 < result.steps < spec.steps:
         steps += f" (max_passes of {spec.max_passes:g} leaves {spec.steps - result.steps:,} out)"
     print_table(

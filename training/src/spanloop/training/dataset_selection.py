@@ -107,9 +107,7 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
 
 
 def _without_advantage(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(
-        session=pl.lit(0, pl.UInt32), part=pl.col("group_id"), advantage=pl.lit(None, pl.Float64)
-    )
+    return rows.with_columns(session=pl.lit(0, pl.UInt32), part=pl.col("group_id"), advantage=pl.lit(None, pl.Float64))
 
 
 def _with_sampling(frame: pl.DataFrame) -> pl.DataFrame:

@@ -26,7 +26,9 @@ JOB_CURVES: Final = (
     Curve("dpo/rejected_reward", "reward, worse attempts", "beta times the log-ratio to the base"),
     Curve("dpo/chosen_logprob", "log-probability, better attempts", "Of a whole attempt, in nats"),
     Curve("dpo/rejected_logprob", "log-probability, worse attempts", "Of a whole attempt, in nats"),
-    Curve("dpo/kl_k2", "KL to the base (nats)", "A token; half the squared log-ratio of a row (k2), for rows of the base"),
+    Curve(
+        "dpo/kl_k2", "KL to the base (nats)", "A token; half the squared log-ratio of a row (k2), for rows of the base"
+    ),
     Curve("actor/entropy", "entropy (nats)", "Mean over trained tokens; a fall to zero is a collapse"),
     Curve("rollout_corr/k3_kl", "KL to the sampler (nats)", "Mean over trained tokens of r - log r - 1 (k3)"),
     Curve("rollout_corr/rollout_is_mean", "importance weight, mean", "Near 1 on data of the same policy"),

@@ -8,7 +8,6 @@ the prompt that the sides of a pair share once. The reference is what the base g
 :mod:`.reference_logprobs`.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -58,7 +57,7 @@ class PreferenceTrainer(MarkingTrainer):
             logprobs += self.training_client.logprobs(self._as_verl_batch(batch)).tolist()
         return logprobs
 
-    def _as_verl_batch(self, batch: dict[str, torch.Tensor]) -> Any:
+    def _as_verl_batch(self, batch: dict[str, Any]) -> Any:
         data = self.config.data
         settings = {
             "use_remove_padding": self.config.model.use_remove_padding,
@@ -142,5 +141,5 @@ def row_sums(logprobs: Any, masks: Any) -> torch.Tensor:
         logprobs: Nested; each number stands at the token before the predicted one.
         masks: Nested, 1 at each trained token; 0 at a row's first token.
     """
-    rows: Sequence[tuple[torch.Tensor, torch.Tensor]] = list(zip(logprobs.unbind(), masks.unbind(), strict=True))
+    rows = zip(logprobs.unbind(), masks.unbind(), strict=True)
     return torch.stack([(values.double() * mask.roll(-1)).sum() for values, mask in rows])
