@@ -76,7 +76,7 @@ def row(
     } | changes
 
 
-def rules(kind: JobKind = JobKind.GRPO, **changes: Any) -> Rules:
+def rules(kind: JobKind = JobKind.DR_GRPO, **changes: Any) -> Rules:
     base = Rules(
         kind=kind,
         max_prompt_tokens=100,

@@ -113,7 +113,8 @@ TWO_STEPS: dict[str, Any] = {
 
 def fault(step: int, owner: str) -> dict[str, Any]:
     return {
-        "fault_steps": [step], "fault_classes": ["invalid_arguments"], "fault_owners": [owner], "fault_is_recovered": [1]
+        "fault_steps": [step], "fault_classes": ["invalid_arguments"], "fault_owners": [owner],
+        "fault_is_recovered": [1],
     }  # fmt: skip
 
 

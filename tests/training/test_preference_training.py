@@ -74,7 +74,7 @@ def recorded_gradients(into: list[dict[str, torch.Tensor]]) -> Any:
     """Patch the engine's optimiser step so that it records the gradients that it finds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from spanloop.training.verl_plugin.cpu_engine import CpuEngine
+        from spanloop.training.verl_plugin.cpu_engine import CpuEngine  # noqa: PLC0415 - warns of engines that are not installed
     engine: Any = CpuEngine
     stock = engine.optimizer_step
 

@@ -45,7 +45,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def grpo(**changes: Any) -> JobSpec:
-    return JobSpec(kind=JobKind.GRPO, base="tiny", steps=3, learning_rate=1e-3, batch_groups=3, **changes)
+    return JobSpec(kind=JobKind.DR_GRPO, base="tiny", steps=3, learning_rate=1e-3, batch_groups=3, **changes)
 
 
 def wait_until(condition: Callable[[], object], *, timeout_s: float) -> None:
@@ -197,7 +197,7 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    spec = JobSpec(kind=JobKind.GRPO, base="tiny", steps=60, learning_rate=1e-4, batch_groups=2, max_passes=100)
+    spec = JobSpec(kind=JobKind.DR_GRPO, base="tiny", steps=60, learning_rate=1e-4, batch_groups=2, max_passes=100)
     job = runner.submit(spec)
     folder = ControlPaths.of(runner.data_dir).job(job.id)
     process, mark = runner.start(job.id, tmp_path / "log.txt")

@@ -37,7 +37,7 @@ from ..ports import free_port
 def a_plan(folder: Path, **changes: Any) -> TrainPlan:
     """A plan whose files all lie in ``folder``."""
     return TrainPlan(
-        kind=JobKind.GRPO,
+        kind=JobKind.DR_GRPO,
         job_id="job-1",
         model_path=folder / "model",
         dataset_path=folder / "dataset.parquet",

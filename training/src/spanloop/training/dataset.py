@@ -48,8 +48,8 @@ COLUMNS: Final = (
     *PAIR_COLUMNS,
 )
 """Columns of the data file. ``session`` numbers the episodes of a group, ``row_number`` the rows of an episode.
-``loss_mask`` and ``advantages`` (null for sft and dpo) are parallel to ``response_token_ids``. dpo: ``pair_id`` numbers
-the pairs and ``side`` is a ``dataset_pairs.Side``; a row occurs once for each pair of its episode."""
+``loss_mask`` and ``advantages`` (null for sft, dpo and ppo) are parallel to ``response_token_ids``. dpo: ``pair_id``
+numbers the pairs and ``side`` is a ``dataset_pairs.Side``; a row occurs once for each pair of its episode."""
 
 _OTHER_SAMPLERS: Final = frozenset[str](
     {Rejection.UNKNOWN_TOKENIZER, Rejection.OTHER_TOKENIZER, Rejection.UNKNOWN_TOKEN}
@@ -214,21 +214,22 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
     elif Rejection.NOT_SUCCESSFUL in reasons:
         what = "no episode with usable rows was successful"
         step = "Send a reward for each episode, or take failed and unscored episodes too: --outcomes all."
-    elif Rejection.WITHIN_PAIR_MARGIN in reasons:
-        what = f"the rewards of no group differ by more than the pair_margin of {spec.pair_margin:g}"
-        step = "Lower pair_margin, or collect more episodes of each task."
-    elif Rejection.REWARD_CONSTANT in reasons:
-        what = "the reward never varies within a group, so there is nothing to prefer"
+    elif reasons & {Rejection.REWARD_CONSTANT, Rejection.WITHIN_PAIR_MARGIN}:
+        margin = f" by more than the pair_margin of {spec.pair_margin:g}" if spec.pair_margin else ""
+        what = f"the reward never varies among the episodes that are compared{margin}, so there is nothing to prefer"
         step = "Collect more episodes of each task, or a reward that tells good from bad."
     elif reasons & _UNUSABLE_SAMPLING:
         what = "the log-probabilities of how the policy sampled cannot be recomputed"
         step = (
-            "For grpo let the app sample at a temperature above 0, without top_p, top_k, min_p, penalties, logit_bias "
-            "or a forced format; or train with sft."
+            "For policy gradients let the app sample at a temperature above 0, without top_p, top_k, min_p, penalties, "
+            "logit_bias or a forced format; or train with sft."
         )
     elif Rejection.GROUP_TOO_SMALL in reasons:
         what = "no group has two trainable episodes to compare"
-        step = "Run each task at least twice (a task id or an equal first prompt makes a group), or train with sft."
+        step = (
+            "Run each task at least twice (a task id or an equal first prompt makes a group), or train with "
+            "reinforce_plus_plus, ppo or sft."
+        )
     else:
         what, step = "no trainable rows", "spanloop convert prints what was refused and why; the reasons are above."
     raise JobError(f"Job {job_id} ({spec.kind}) has no data: {what}. Of what was asked for, {account}.", next_step=step)

@@ -67,7 +67,7 @@ class Manifest(BaseModel):
     prompt_groups: int
     """Accepted groups after splitting: what batches are made of; 0 for sft and dpo."""
     temperature: float | None
-    """That the rows were sampled at, and that grpo recomputes their log-probabilities at; None for sft."""
+    """That the rows were sampled at, and that policy gradients recompute their log-probabilities at; None for sft."""
     masked_steps: int = 0
     """Steps in accepted rows that are left out of the loss: mistakes (sft and the better side of a pair), or broken by
     others (attributed credit and the worse side of a pair; a row on both sides counts for each)."""

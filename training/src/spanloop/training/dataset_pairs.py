@@ -110,8 +110,8 @@ def pair_rows(checked: pl.DataFrame, pairing: Pairing) -> PairedRows:
     """Make the pairs of all groups.
 
     Args:
-        checked: Rows of the query ``training_trajectories`` with ``reason``, empty where the row can be trained on; such
-            rows have a reward and a group.
+        checked: Rows of the query ``training_trajectories`` with ``reason``, empty where the row can be trained on;
+            such rows have a reward and a group.
         pairing: How.
     """
     sides = {

@@ -35,7 +35,7 @@ class Rules(NamedTuple):
     tokenizers: Mapping[str, str]
     """Policy version → that fingerprint of its own; a version that the registry does not have is absent."""
     group_size: int
-    """grpo: at most this many episodes of a group in a part; all parts of a group have the group's baseline."""
+    """Policy gradients: at most this many episodes of a group in a part; all parts have the baseline of the group."""
     min_reward: float | None = None
     """sft: None takes every reward, and episodes without one."""
     max_age_versions: int | None = None
@@ -45,7 +45,7 @@ class Rules(NamedTuple):
     policy_version: str = ""
     """Only rows that this version sampled; empty takes all."""
     credit: Credit = Credit.BROADCAST
-    """grpo only."""
+    """Policy gradients with stored advantages only."""
     pairing: Pairing = Pairing(margin=0.0, pairs_per_group=1, seed=0)
     """dpo only."""
 
@@ -70,15 +70,16 @@ class Selection(NamedTuple):
     """Accepted rows, and the counts of all input."""
 
     rows: pl.DataFrame
-    """The accepted input rows, with masks and counts of ``dataset_credit``; grpo: with ``group_id`` made unique for
-    each part of a split group, ``session``, the episode's number within it, and ``advantages``. dpo: the rows of each
-    pair, so a row occurs once for each pair of its episode, with ``pair_id`` and ``side``."""
+    """The accepted input rows, with masks and counts of ``dataset_credit``. Policy gradients: with ``group_id`` made
+    unique for each part of a split group, ``session``, the episode's number within it, and ``advantages`` (null for
+    ppo). dpo: the rows of each pair, so a row occurs once for each pair of its episode, with ``pair_id`` and
+    ``side``."""
     row_tally: Tally
     episode_tally: Tally
     group_tally: Tally
     """Input groups; a split group is accepted when any of its parts is."""
     temperature: float | None
-    """grpo: the temperature of all accepted rows; None for sft, and when no row was accepted."""
+    """Policy gradients: the temperature of all accepted rows; None for sft, and when no row was accepted."""
 
 
 def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
@@ -89,7 +90,7 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
         temperature = _most_common_temperature(checked)
         checked = _check_temperature(checked, temperature)
         is_masking = is_not_the_policys if rules.credit is Credit.ATTRIBUTED else None
-        checked = usable = compare_groups(mask_steps(checked, is_masking), rules.group_size)
+        checked = usable = compare_groups(mask_steps(checked, is_masking), rules.kind, rules.group_size)
     elif rules.kind is JobKind.DPO:
         checked, paired = pair_rows(checked, rules.pairing)
         usable = _without_advantage(paired)
@@ -159,8 +160,9 @@ def _row_reason(rules: Rules) -> pl.Expr:
             (pl.col("temperature").is_null(), Rejection.OTHER_TEMPERATURE),
             (pl.col("temperature") == 0, Rejection.GREEDY_SAMPLING),
             (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
-            (pl.col("group_id") == "", Rejection.NO_GROUP),
         ]
+        if rules.kind.is_group_relative:
+            checks.append((pl.col("group_id") == "", Rejection.NO_GROUP))
         if rules.credit is Credit.ATTRIBUTED:
             checks.append((pl.col("decided_by").is_in(sorted(NOT_THE_POLICYS)), Rejection.NOT_THE_POLICYS_FAULT))
     elif rules.kind is JobKind.DPO:

@@ -50,6 +50,7 @@ class Setting:
 
 
 _POLICY_GRADIENTS: Final = frozenset(kind for kind in JobKind if kind.is_policy_gradient)
+_WITH_STORED_ADVANTAGES: Final = _POLICY_GRADIENTS - {JobKind.PPO}
 _MODEL: Final = Setting(Panel.MODEL)
 _BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True)
 _EPISODES: Final = Setting(Panel.EPISODES)
@@ -60,6 +61,8 @@ _DPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.DPO}))
 _OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
 _OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
 _POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=_POLICY_GRADIENTS)
+_CREDIT: Final = Setting(Panel.OPTIMISATION, kinds=_WITH_STORED_ADVANTAGES)
+_PPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.PPO}))
 _RUN: Final = Setting(Panel.RUN)
 _RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True)
 
@@ -83,7 +86,7 @@ class Backbone(StrEnum):
 
 
 class Credit(StrEnum):
-    """How a group-relative advantage is given to the steps of an episode."""
+    """How an episode's advantage is given to its steps."""
 
     BROADCAST = "broadcast"
     """Every step has the episode's advantage."""
@@ -113,14 +116,46 @@ class LossAggregation(StrEnum):
     """The sum of each row divided by one constant, then the mean over rows (Dr. GRPO, Liu et al. 2025)."""
 
 
-LEARNING_RATES: Final[Mapping[JobKind, float]] = {JobKind.SFT: 1e-5, JobKind.GRPO: 1e-6, JobKind.DPO: 5e-7}
+class LearningRateSchedule(StrEnum):
+    """How the learning rate changes after the warm-up; verl's names of its ``lr_scheduler_type``."""
+
+    CONSTANT = "constant"
+    COSINE = "cosine"
+    """Half a cosine from the peak to zero at the job's last step."""
+
+
+DEFAULT_KIND: Final = JobKind.DR_GRPO
+"""The recipe of the measured learning loop."""
+LEARNING_RATES: Final[Mapping[JobKind, float]] = {
+    JobKind.SFT: 1e-5,
+    JobKind.DPO: 5e-7,
+    **dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 1e-6),
+}
 """sft: between InstructGPT (Ouyang et al. 2022, appendix C.1: 9.65e-6 and 5.03e-6), Tulu 3 (Lambert et al. 2024: 5e-6
-for 8B) and TRL's default of 2e-5; grpo: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default; dpo: Zephyr
-(Tunstall et al. 2023) and Tulu 3, both with AdamW (Rafailov et al. 2023 use RMSprop at 1e-6)."""
+for 8B) and TRL's default of 2e-5; dpo: Zephyr (Tunstall et al. 2023) and Tulu 3, both with AdamW (Rafailov et al. 2023
+use RMSprop at 1e-6); policy gradients: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
 DPO_BETA: Final = 0.1
 """Rafailov et al. 2023, appendix B."""
 PAIRS_PER_GROUP: Final = 4
 """A group of eight attempts, half of them good, gives four pairs in which each attempt occurs once."""
+CRITIC_LEARNING_RATE: Final = 1e-5
+"""verl's default; ten times the policy's, because the value head starts from zero."""
+LOSS_AGGREGATIONS: Final[Mapping[JobKind, LossAggregation]] = {
+    JobKind.DR_GRPO: LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM,
+    JobKind.GRPO: LossAggregation.SEQ_MEAN_TOKEN_MEAN,
+    JobKind.RLOO: LossAggregation.SEQ_MEAN_TOKEN_SUM,
+    JobKind.GSPO: LossAggregation.SEQ_MEAN_TOKEN_MEAN,
+    JobKind.REINFORCE_PLUS_PLUS: LossAggregation.TOKEN_MEAN,
+    JobKind.PPO: LossAggregation.TOKEN_MEAN,
+}
+"""dr_grpo: Liu et al. 2025, section 3.2. grpo: Shao et al. 2024, equation 3. rloo: a row is one action, whose
+log-probability is the sum of its tokens' (Ahmadian et al. 2024). gspo: Zheng et al. 2025, equation 5.
+reinforce_plus_plus and ppo: the mean over tokens, verl's default."""
+KL_COEFFICIENTS: Final[Mapping[JobKind, float]] = {JobKind.GRPO: 0.04}
+"""grpo: DeepSeekMath (Shao et al. 2024, section 4.2). Dr. GRPO (Liu et al. 2025) and the formulas of GSPO (Zheng et al.
+2025) have no such term; RLOO, REINFORCE++ and PPO put the divergence into the reward, which is stored here: 0."""
+CLIP_GRADIENT: Final = 1.0
+"""verl's default."""
 
 
 MAX_PASSES: Final = 4.0
@@ -129,16 +164,24 @@ Data-Constrained Language Models")."""
 KL_BUDGET: Final = 0.1
 """Log-normal importance weights with a KL of 0.1 keep exp(-0.2) = 82 % of the effective sample size; at verl's
 truncation of 2 few of them are cut."""
-MAX_AGE_VERSIONS: Final[Mapping[JobKind, int | None]] = {JobKind.SFT: None, JobKind.GRPO: 8}
-"""grpo: verl's own default (``sampler.max_off_policy_threshold``); sft imitates an action however old it is."""
+MAX_AGE_VERSIONS: Final[Mapping[JobKind, int]] = dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 8)
+"""Policy gradients: verl's own default (``sampler.max_off_policy_threshold``); sft imitates an action however old."""
 
 
 def _max_age_versions(data: dict[str, Any]) -> int | None:
-    return MAX_AGE_VERSIONS.get(data.get("kind", JobKind.GRPO))
+    return MAX_AGE_VERSIONS.get(data.get("kind", DEFAULT_KIND))
 
 
 def _learning_rate(data: dict[str, Any]) -> float:
-    return LEARNING_RATES.get(data.get("kind", JobKind.GRPO), LEARNING_RATES[JobKind.GRPO])
+    return LEARNING_RATES.get(data.get("kind", DEFAULT_KIND), LEARNING_RATES[DEFAULT_KIND])
+
+
+def _loss_aggregation(data: dict[str, Any]) -> LossAggregation:
+    return LOSS_AGGREGATIONS.get(data.get("kind", DEFAULT_KIND), LOSS_AGGREGATIONS[DEFAULT_KIND])
+
+
+def _kl_coefficient(data: dict[str, Any]) -> float:
+    return KL_COEFFICIENTS.get(data.get("kind", DEFAULT_KIND), 0.0)
 
 
 class JobSpec(BaseModel):
@@ -146,9 +189,10 @@ class JobSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    kind: Annotated[JobKind, Setting(Panel.MODEL, is_basic=True)] = JobKind.GRPO
-    """``grpo``: group-relative policy optimisation over stored groups; ``sft``: imitation of stored actions; ``dpo``:
-    direct preference optimisation on pairs of a better and a worse attempt of a group."""
+    kind: Annotated[JobKind, Setting(Panel.MODEL, is_basic=True)] = DEFAULT_KIND
+    """The recipe. ``dr_grpo``, ``grpo``, ``rloo`` and ``gspo`` compare the episodes of a group,
+    ``reinforce_plus_plus`` compares all episodes, ``ppo`` learns a value function; ``sft`` imitates stored
+    actions; ``dpo`` prefers the better of two attempts of a group."""
 
     base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), _BASE]
     """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
@@ -161,14 +205,26 @@ class JobSpec(BaseModel):
     )
     """Peak learning rate of AdamW."""
 
+    lr_scheduler_type: Annotated[LearningRateSchedule, _OPTIMISATION] = LearningRateSchedule.CONSTANT
+    """How the learning rate changes after the warm-up; a job of few steps needs no decay."""
+
+    lr_warmup_steps: Annotated[int, _OPTIMISATION] = Field(default=0, ge=0, le=1_000_000)
+    """The learning rate rises linearly from zero over this many steps; the first of them changes nothing."""
+
+    weight_decay: Annotated[float, _OPTIMISATION] = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    """Decoupled weight decay of AdamW. The measured recipes have none."""
+
+    clip_grad: Annotated[float, _OPTIMISATION] = Field(default=CLIP_GRADIENT, gt=0, le=1e6, allow_inf_nan=False)
+    """Norm to which larger gradients are scaled down."""
+
     steps: Annotated[int, _OPTIMISATION_BASIC] = Field(default=10, ge=1, le=1_000_000)
     """Optimiser steps, each over one batch."""
 
     batch_groups: Annotated[int, _OPTIMISATION_BASIC] = Field(default=8, ge=1, le=65_536)
-    """grpo: prompt groups in a batch; sft: trajectories in a batch; dpo: pairs in a batch."""
+    """Policy gradients: prompt groups in a batch; sft: trajectories in a batch; dpo: pairs in a batch."""
 
     group_size: Annotated[int, _POLICY_GRADIENT] = Field(default=8, ge=2, le=1024)
-    """grpo: at most this many episodes of a group in a batch. A group needs two for a relative advantage."""
+    """At most this many episodes of a group in a batch. A group needs two for a relative advantage."""
 
     max_passes: Annotated[float, _OPTIMISATION] = Field(default=MAX_PASSES, gt=0, le=1e6, allow_inf_nan=False)
     """The job ends when it has trained on each stored row this often on average, even if ``steps`` asks for more."""
@@ -177,12 +233,21 @@ class JobSpec(BaseModel):
     """The job ends at its last checkpoint within this mean KL divergence, in nats a token, of the policy from the one
     that sampled the rows. It is measured on each batch before its update; a large number lifts it."""
 
-    kl_coefficient: Annotated[float, _POLICY_GRADIENT] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
+    kl_coefficient: Annotated[float, _POLICY_GRADIENT] = Field(
+        default_factory=_kl_coefficient, ge=0, le=100, allow_inf_nan=False
+    )
     """Weight of a loss term for the KL divergence to the base (verl's ``use_kl_loss``, k3); above zero a second copy of
     the weights is kept. DAPO (Yu et al. 2025) and Dr. GRPO leave it out; DeepSeekMath (Shao et al. 2024) uses 0.04."""
 
     epochs: Annotated[int, _POLICY_GRADIENT] = Field(default=1, ge=1, le=64)
-    """grpo: passes over each batch (PPO epochs). With more than one, the later passes are off-policy."""
+    """Passes over each batch (PPO epochs). With more than one, the later passes are off-policy."""
+
+    critic_learning_rate: Annotated[float, _PPO] = Field(default=CRITIC_LEARNING_RATE, gt=0, le=1, allow_inf_nan=False)
+    """Peak learning rate of the critic, which starts from the base with a value head of zeros."""
+
+    gae_lambda: Annotated[float, _PPO] = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
+    """Decay of generalised advantage estimation (Schulman et al. 2016): 1 takes the episode's reward as each token's
+    return, verl's default; less trusts the critic more. Rewards are not discounted."""
 
     max_prompt_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer prompt are left out, and counted in the job's manifest."""
@@ -190,16 +255,16 @@ class JobSpec(BaseModel):
     max_response_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer response (tool results included) are left out, and counted."""
 
-    credit: Annotated[Credit, _POLICY_GRADIENT] = Credit.BROADCAST
+    credit: Annotated[Credit, _CREDIT] = Credit.BROADCAST
     """``broadcast`` gives every step its episode's advantage. ``attributed`` charges a bad episode to the steps of the
     policy's own mistakes, does not reinforce such steps in a good one, and leaves out what a tool, the environment or
     the harness broke."""
 
-    loss_aggregation: Annotated[LossAggregation, _POLICY_GRADIENT] = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
-    """How the losses of a batch's tokens become one number, by verl's names. The default divides the sum of each row by
-    the longest response of the job and takes the mean over rows: neither the length of a row nor that of its
-    neighbours changes the weight of a token (Dr. GRPO, Liu et al. 2025, section 3.2). With ``token-mean`` long rows
-    shrink the weight of all others; with ``seq-mean-token-mean`` a token of a long row weighs less."""
+    loss_aggregation: Annotated[LossAggregation, _POLICY_GRADIENT] = Field(default_factory=_loss_aggregation)
+    """How the losses of a batch's tokens become one number, by verl's names. ``seq-mean-token-sum-norm`` divides the
+    sum of each row by the longest response of the job and takes the mean over rows: neither the length of a row nor
+    that of its neighbours changes the weight of a token (Dr. GRPO, Liu et al. 2025, section 3.2). With ``token-mean``
+    long rows shrink the weight of all others; with ``seq-mean-token-mean`` a token of a long row weighs less."""
 
     micro_batch_tokens: Annotated[int, _OPTIMISATION] = Field(default=MICRO_BATCH_TOKENS, ge=1, le=16_777_216)
     """Tokens in one forward and backward pass; fewer need less memory and more time, and the result stays the same. A
@@ -217,7 +282,8 @@ class JobSpec(BaseModel):
 
     ray_address: Annotated[str, _RUN] = ""
     """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines mount the data directory at the
-    same path, and which trains one grpo job at a time; empty starts a cluster for this job and ends it afterwards."""
+    same path, and which trains one policy-gradient job at a time; empty starts a cluster for this job and ends it
+    afterwards."""
 
     deploy: Annotated[bool, _RUN_BASIC] = False
     """Deploy the new version after training; the job fails if the gateway cannot serve it."""
@@ -264,7 +330,8 @@ class JobSpec(BaseModel):
     """Two attempts of a group are a pair when their rewards differ by more than this."""
 
     pairs_per_group: Annotated[int, _EPISODES_DPO] = Field(default=PAIRS_PER_GROUP, ge=1, le=64)
-    """At most this many pairs of a group: each attempt as seldom as possible, the largest differences of reward first."""
+    """At most this many pairs of a group; each attempt is used as seldom as possible, and pairs with the largest
+    difference of reward come first."""
 
     dpo_beta: Annotated[float, _DPO] = Field(default=DPO_BETA, gt=0, le=100, allow_inf_nan=False)
     """How strongly the policy is held near the base: the implicit reward of an attempt is this times the log-ratio of
@@ -280,7 +347,7 @@ class JobSpec(BaseModel):
             kinds = setting_of(field.metadata).kinds
             default = field.get_default(call_default_factory=True, validated_data={"kind": self.kind})
             if self.kind not in kinds and getattr(self, name) != default:
-                users = " and ".join(sorted(kinds))
+                users = ", ".join(sorted(kinds))
                 raise ValueError(f"{name}: a {users} setting that {self.kind} does not use")
         if self.backbone is Backbone.DEBUG and self.ray_address:
             raise ValueError("ray_address: the debug backbone uses no Ray cluster")

@@ -47,6 +47,8 @@ class MemoryEstimate(NamedTuple):
     """Of one micro-batch, logits included."""
     reference: int
     """The base in float32 and in the precision of the forward pass, which a KL loss compares with; 0 without one."""
+    critic: int
+    """The weights, gradients, moments and compute copy of ppo's value model; 0 without one."""
     processes: int = PROCESSES_BYTES
 
     @property
@@ -90,6 +92,7 @@ def estimate_memory(
     bfloat16: bool,
     recomputes: bool = False,
     has_reference: bool = False,
+    has_critic: bool = False,
 ) -> MemoryEstimate:
     """Return the estimate of a job.
 
@@ -99,6 +102,7 @@ def estimate_memory(
         bfloat16: Whether the forward pass is in bfloat16, else in float32.
         recomputes: Whether gradient checkpointing is on.
         has_reference: Whether the loss has a KL term to the base.
+        has_critic: Whether a value model of the same shape is trained too, before each update of the policy.
     """
     size = _BFLOAT16_BYTES if bfloat16 else _FLOAT32_BYTES
     layer = 4 * _FLOAT32_BYTES * shape.hidden + size * (7 * shape.hidden + 2 * shape.key_value + 4 * shape.intermediate)
@@ -110,4 +114,5 @@ def estimate_memory(
         compute_copy=size * shape.parameters,
         activations=micro_batch_tokens * (layers + 2 * size * shape.vocabulary),
         reference=(_FLOAT32_BYTES + size) * shape.parameters if has_reference else 0,
+        critic=(4 * _FLOAT32_BYTES + size) * shape.parameters if has_critic else 0,
     )

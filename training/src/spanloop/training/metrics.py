@@ -23,7 +23,15 @@ _RENAMED: Final = {"critic/rewards/mean": BATCH_REWARD}
 _LEFT_OUT: Final = frozenset({"actor/entropy_loss"})
 """verl's entropy in the scale of the loss aggregation; its coefficient is zero, and ``actor/entropy`` is in nats."""
 _FILE_PREFIX: Final = "metrics-"
-_MUST_BE_FINITE: Final = ("actor/pg_loss", "actor/loss", "actor/grad_norm", "train/loss", "train/grad_norm")
+_MUST_BE_FINITE: Final = (
+    "actor/pg_loss",
+    "actor/loss",
+    "actor/grad_norm",
+    "critic/vf_loss",
+    "critic/grad_norm",
+    "train/loss",
+    "train/grad_norm",
+)
 
 
 class StepMetrics(NamedTuple):

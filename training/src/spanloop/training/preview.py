@@ -9,6 +9,7 @@ import polars as pl
 
 from spanloop.cpu_features import computes_bfloat16
 from spanloop.datadir import DataDir
+from spanloop.semconv.enums import JobKind
 from spanloop.store import connect
 
 from .base_model import read_base_model
@@ -40,7 +41,7 @@ class Preview(NamedTuple):
     steps: int
     """Fewer than the setting where ``max_passes`` ends the job; 0 when nothing is accepted."""
     batch_size: int
-    """Groups (grpo), pairs (dpo) or rows (sft) of a step; 0 when nothing is accepted."""
+    """Groups (policy gradients), pairs (dpo) or rows (sft) of a step; 0 when nothing is accepted."""
     passes: float
     """How often each group, pair or row is trained on, on average."""
     memory: MemoryEstimate
@@ -71,6 +72,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         bfloat16=is_cuda or computes_bfloat16(),
         recomputes=is_cuda,
         has_reference=spec.kl_coefficient > 0,
+        has_critic=spec.kind is JobKind.PPO,
     )
     return Preview(
         base=version.reference,

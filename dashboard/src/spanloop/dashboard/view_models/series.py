@@ -29,6 +29,10 @@ JOB_CURVES: Final = (
     Curve(
         "dpo/kl_k2", "KL to the base (nats)", "A token; half the squared log-ratio of a row (k2), for rows of the base"
     ),
+    Curve("critic/vf_loss", "value loss", "Half the mean squared error of the critic's values (ppo)"),
+    Curve(
+        "critic/vf_explained_var", "explained variance", "Share of the returns' variance in the critic's values (ppo)"
+    ),
     Curve("actor/entropy", "entropy (nats)", "Mean over trained tokens; a fall to zero is a collapse"),
     Curve("rollout_corr/k3_kl", "KL to the sampler (nats)", "Mean over trained tokens of r - log r - 1 (k3)"),
     Curve("rollout_corr/rollout_is_mean", "importance weight, mean", "Near 1 on data of the same policy"),

@@ -3,6 +3,7 @@
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .common import engine_overrides, quoted, trainer_overrides
+from .optimiser import optimiser_overrides
 
 
 def sft_overrides(plan: TrainPlan, *, dataset: str = "sft_dataset.SftDataset") -> list[str]:
@@ -29,8 +30,7 @@ def sft_overrides(plan: TrainPlan, *, dataset: str = "sft_dataset.SftDataset") -
         f"data.custom_cls.name={class_name}",
         "engine.strategy=fsdp2",
         f"engine.seed={plan.seed}",
-        f"optim.lr={plan.learning_rate}",
-        "optim.weight_decay=0.0",
+        *optimiser_overrides(plan, optimiser="optim", learning_rate=plan.learning_rate),
         "checkpoint.save_contents=[model,optimizer,extra,hf_model]",
         "checkpoint.load_contents=[model,optimizer,extra]",
     ]

@@ -1,5 +1,5 @@
 # pyright: basic
-"""Run GRPO on verl's V1 trainer: start Ray, train, stop Ray; or train in this process alone (backbone ``debug``).
+"""Run a policy gradient of any kind on verl's V1 trainer: on Ray, or in this process alone (backbone ``debug``).
 
 verl's ``main_ppo`` runs the trainer in a Ray actor. Here this process is the trainer, which saves one import of verl
 and passes exceptions to :mod:`.main` unchanged. Imports dominate a small job on a small machine, so TransferQueue's
@@ -76,7 +76,7 @@ def _fit(plan: TrainPlan, config: Any, queue_ready: Callable[[], object]) -> Non
 
     from .stored_rollouts import TRAINER_MODE, StoredRollouts  # noqa: PLC0415
 
-    validate_config(config=config, use_reference_policy=plan.kl_coefficient > 0, use_critic=False)
+    validate_config(config=config, use_reference_policy=plan.kl_coefficient > 0, use_critic=config.critic.enable)
     trainer: Any = get_trainer_cls(TRAINER_MODE)(config=config)
     trainer.kl_budget = plan.kl_budget
     trainer.queue_ready = queue_ready

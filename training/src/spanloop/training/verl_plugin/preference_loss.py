@@ -8,8 +8,8 @@ reference, ``b`` better and ``w`` worse, a pair's margin is ``m = beta * ((p_b -
 
 Invariant: the derivative of the loss by a row's log-probability does not depend on where the row is computed. So the
 loss is computed from sums of the whole batch first, and the gradient is that of ``sum(weight * log-probability)`` in
-any division into micro-batches (Gao et al. 2021, "GradCache", do the same for contrastive losses). The memory of a step is
-that of one micro-batch and not that of both episodes of a pair.
+any division into micro-batches (Gao et al. 2021, "GradCache", do the same for contrastive losses). A step needs the
+memory of one micro-batch, not that of both episodes of a pair.
 """
 
 from typing import NamedTuple

@@ -9,7 +9,15 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import DPO_BETA, Backbone, Device, LossAggregation
+from spanloop.training.job_spec import (
+    CLIP_GRADIENT,
+    CRITIC_LEARNING_RATE,
+    DPO_BETA,
+    Backbone,
+    Device,
+    LearningRateSchedule,
+    LossAggregation,
+)
 from spanloop.training.sampling import DEFAULT_TEMPERATURE
 
 
@@ -35,21 +43,29 @@ class TrainPlan(BaseModel):
     steps: int = Field(ge=1)
     """Optimizer steps in total, those of earlier attempts included."""
     batch_size: int = Field(ge=1)
-    """Prompt groups a step for GRPO, rows a step for SFT, pairs a step for DPO."""
+    """Prompt groups a step for policy gradients, rows a step for SFT, pairs a step for DPO."""
     epochs: int = Field(ge=1, default=1)
-    """Passes over each batch; GRPO only."""
+    """Passes over each batch; policy gradients only."""
     learning_rate: float = Field(gt=0)
     dpo_beta: float = Field(gt=0, default=DPO_BETA)
     dpo_nll_weight: float = Field(ge=0, default=0.0)
     """Weight of the better side's negative log-probability; DPO only."""
+    lr_scheduler_type: LearningRateSchedule = LearningRateSchedule.CONSTANT
+    lr_warmup_steps: int = Field(ge=0, default=0)
+    weight_decay: float = Field(ge=0, default=0.0)
+    clip_grad: float = Field(gt=0, default=CLIP_GRADIENT)
+    critic_learning_rate: float = Field(gt=0, default=CRITIC_LEARNING_RATE)
+    """PPO only."""
+    gae_lambda: float = Field(ge=0, le=1, default=1.0)
+    """PPO only."""
     kl_budget: float | None = Field(gt=0, default=None)
-    """Nats a token; the run fails with ``KlBudgetError`` above it. GRPO only."""
+    """Nats a token; the run fails with ``KlBudgetError`` above it. Policy gradients only."""
     kl_coefficient: float = Field(ge=0, default=0.0)
-    """Weight of the KL loss to the base; GRPO only."""
+    """Weight of the KL loss to the base; policy gradients only."""
     loss_aggregation: LossAggregation = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
-    """GRPO only."""
+    """Policy gradients only."""
     temperature: float = Field(gt=0, default=DEFAULT_TEMPERATURE)
-    """Temperature at which the rows were sampled; GRPO only."""
+    """Temperature at which the rows were sampled; policy gradients only."""
     seed: int = 0
     max_prompt_tokens: int = Field(ge=1)
     max_response_tokens: int = Field(ge=1)
