@@ -117,3 +117,16 @@ def test_since_is_given_in_utc() -> None:
 
 def test_every_field_says_what_it_is() -> None:
     assert [name for name, field in JobSpec.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"backbone": "debug", "ray_address": "10.0.0.1:6379"}, "the debug backbone uses no Ray cluster"),
+        ({"backbone": "debug", "ranks": 2}, "the debug backbone is one process"),
+        ({"kind": "sft", "batch_groups": 9, "ranks": 2}, "does not divide by 2 ranks"),
+    ],
+)
+def test_a_backbone_and_ranks_that_do_not_fit_are_refused(settings: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        JobSpec.model_validate({"base": "m", **settings})

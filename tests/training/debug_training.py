@@ -3,7 +3,6 @@
 verl is imported once a process, for the CPU: ``conftest`` names the platform before any test module imports verl.
 """
 
-import json
 import os
 import random
 import warnings
@@ -11,24 +10,34 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+import torch
+from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
+
 from spanloop.semconv.enums import JobKind
 from spanloop.training.checkpoints import latest_checkpoint
 from spanloop.training.job_spec import Backbone, Device
 from spanloop.training.metrics import StepMetrics, logged_steps
 from spanloop.training.verl_plugin.main import train
 from spanloop.training.verl_plugin.train_plan import TrainPlan
+from spanloop.training.verl_process import ray_folder, verl_process
 
 from .selection_rows import row, rules, select
 from .training_running import a_plan
 from .training_seeding import token_logprobs
 
+EACH_TRAINER = [
+    pytest.param(kind, marks=() if kind in {JobKind.DR_GRPO, JobKind.SFT} else pytest.mark.slow) for kind in JobKind
+]
+"""Every kind; one of each of verl's trainers is not slow."""
+
 
 def write_dataset(
-    model: Path, folder: Path, *, kind: JobKind = JobKind.GRPO, groups: int = 3, episodes: int = 4, seed: int = 0
+    model: Path, folder: Path, *, kind: JobKind = JobKind.DR_GRPO, groups: int = 3, episodes: int = 4, seed: int = 0
 ) -> None:
     """Write a job's dataset file: groups of rows with a common prompt and rewards that differ, sampled by ``model``."""
     rng = random.Random(seed)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for group in range(groups):
         prompt = [rng.randrange(3, 300) for _ in range(rng.randrange(20, 40))]
         for number in range(episodes):
@@ -69,23 +78,46 @@ def debug_plan(model: Path, folder: Path, **changes: Any) -> TrainPlan:
 
 def train_here(plan: TrainPlan) -> list[StepMetrics]:
     """Train in this process; return the metrics of every step."""
-    with patch.dict(os.environ), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        train(plan)
+    threads = torch.get_num_threads()
+    try:
+        with patch.dict(os.environ), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.set_num_threads(plan.threads)
+            train(plan)
+    finally:
+        torch.set_num_threads(threads)
     return logged_steps(plan.metrics_path.parent)
 
 
-def trained_weights(plan: TrainPlan, step: int | None = None) -> dict[str, Any]:
+def trained_weights(plan: TrainPlan, step: int | None = None) -> dict[str, torch.Tensor]:
     """The weights of the newest complete checkpoint, or of the one at ``step``."""
-    from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
-
     checkpoint = latest_checkpoint(plan.checkpoint_dir, at_most=step)
     assert checkpoint is not None
     assert step is None or checkpoint.step == step
     return load_file(checkpoint.weights_path / "model.safetensors")
 
 
-def reported_failure(plan: TrainPlan) -> dict[str, Any]:
-    """What the subprocess wrote into ``failure.json``."""
-    content: dict[str, Any] = json.loads(plan.failure_path.read_text())
-    return content
+def first_gradients(plan: TrainPlan) -> dict[int, torch.Tensor]:
+    """The gradients of step 1 after clipping, by number of parameter: Adam's first moment is a tenth of them.
+
+    The parts of several ranks are joined.
+    """
+    folder = plan.checkpoint_dir / "global_step_1"
+    parts = sorted(folder.rglob("optim_world_size_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
+    states = [torch.load(path, weights_only=False)["state"] for path in parts]
+    return {
+        number: 10 * torch.cat([getattr(moment, "_local_tensor", moment) for moment in moments])
+        for number in states[0]
+        for moments in [[state[number]["exp_avg"] for state in states]]
+    }
+
+
+def train_in_subprocess(plan: TrainPlan) -> list[StepMetrics]:
+    """Train as ``run_job`` does, in a process of its own; return the metrics of every step."""
+    plan_path = plan.failure_path.with_name("plan.json")
+    with ray_folder(plan_path) as folder:
+        own = plan.model_copy(update={"ray_temp_dir": folder})
+        with verl_process(own, plan_path, token=1) as run:
+            status = run.process.wait(timeout=280)
+    assert status == 0, plan.failure_path.read_text() if plan.failure_path.exists() else status
+    return logged_steps(plan.metrics_path.parent)

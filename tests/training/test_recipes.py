@@ -171,5 +171,16 @@ def test_a_batch_is_never_larger_than_the_data() -> None:
         batch_size(0, 8)
 
 
+def test_rows_are_dealt_to_the_ranks_evenly() -> None:
+    assert [batch_size(9, 8, 2), batch_size(5, 8, 2), batch_size(2, 4, 2)] == [8, 4, 2]
+    with pytest.raises(ValueError, match="at least 2 of each"):
+        batch_size(1, 8, 2)
+
+
+@pytest.mark.parametrize("kind", list(JobKind))
+def test_ranks_reach_verl(kind: JobKind) -> None:
+    assert parsed(RECIPES[kind](plan(kind, ranks=2)))["trainer.n_gpus_per_node"] == 2
+
+
 def test_a_kill_costs_at_most_a_fifth() -> None:
     assert [save_interval(steps) for steps in (1, 5, 6, 60)] == [1, 1, 2, 12]

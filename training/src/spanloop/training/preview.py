@@ -18,7 +18,7 @@ from .dataset_selection import Tally
 from .drift import passes, steps_within
 from .job_spec import Device, JobSpec
 from .memory_estimate import MemoryEstimate, estimate_memory, read_shape
-from .planning import batch_size, micro_batch_tokens
+from .planning import batch_multiple, batch_size, micro_batch_tokens
 from .registry import Registry
 from .row_age import lineage
 
@@ -63,8 +63,9 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
     rows = selection.rows
     prompts, responses = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
     units = batch_units(spec.kind, rows)
-    batch = batch_size(units, spec.batch_groups) if units else 0
-    steps = steps_within(spec.steps, batch, units, spec.max_passes) if units else 0
+    multiple = batch_multiple(spec)
+    batch = batch_size(units, spec.batch_groups, multiple) if units >= multiple else 0
+    steps = steps_within(spec.steps, batch, units, spec.max_passes) if batch else 0
     is_cuda = spec.device is Device.CUDA
     memory = estimate_memory(
         read_shape(version.path),
@@ -72,6 +73,8 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         bfloat16=is_cuda or computes_bfloat16(),
         recomputes=is_cuda,
         has_reference=spec.kl_coefficient > 0,
+        ranks=spec.ranks,
+        lora_rank=spec.lora_rank,
         has_critic=spec.kind is JobKind.PPO,
     )
     return Preview(
@@ -84,7 +87,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         trained_tokens=int(rows["loss_mask"].list.sum().sum()),
         steps=steps,
         batch_size=batch,
-        passes=passes(steps, batch, units) if units else 0.0,
+        passes=passes(steps, batch, units) if batch else 0.0,
         memory=memory,
     )
 

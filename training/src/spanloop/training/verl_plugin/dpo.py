@@ -3,13 +3,13 @@
 
 from spanloop.training.recipes.dpo import dpo_overrides
 
-from .ranks import run_rank
+from .ranks import run_ranks
 from .train_plan import TrainPlan
 
 
 def train(plan: TrainPlan) -> None:
     """Run the job of ``plan``; its last checkpoint is the result."""
-    run_rank(plan, _fit)
+    run_ranks(plan, _fit)
 
 
 def _fit(plan: TrainPlan) -> None:

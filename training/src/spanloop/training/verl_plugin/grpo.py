@@ -1,9 +1,10 @@
 # pyright: basic
-"""Run a policy gradient of any kind on verl's V1 trainer: on Ray, or in this process alone (backbone ``debug``).
+"""Run a policy gradient of any kind on verl's V1 trainer.
 
-verl's ``main_ppo`` runs the trainer in a Ray actor. Here this process is the trainer, which saves one import of verl
-and passes exceptions to :mod:`.main` unchanged. Imports dominate a small job on a small machine, so TransferQueue's
-processes start while this process imports verl and verl's worker starts.
+The backbone ``ray`` starts Ray, trains and stops Ray; ``debug`` trains in this process alone. verl's ``main_ppo`` runs
+the trainer in a Ray actor. Here this process is the trainer, which saves one import of verl and passes exceptions to
+:mod:`.main` unchanged. Imports dominate a small job on a small machine, so TransferQueue's processes start while this
+process imports verl and verl's worker starts.
 """
 
 from collections.abc import Callable

@@ -41,7 +41,7 @@ class MarkingTrainer(_STOCK):  # type: ignore[misc]
 
 
 class _MarkingHandler:
-    """verl's checkpoint handler; writes our marker after each save."""
+    """verl's checkpoint handler; rank 0 writes our marker after each save."""
 
     def __init__(self, handler: Any) -> None:
         self._handler = handler
@@ -50,5 +50,7 @@ class _MarkingHandler:
         return int(self._handler.load_checkpoint())
 
     def save_checkpoint(self, step: int) -> None:
+        # returns when every rank has saved
         self._handler.save_checkpoint(step=step)
-        mark_complete(Path(self._handler.default_local_dir) / f"global_step_{step}")
+        if self._handler.rank == 0:
+            mark_complete(Path(self._handler.default_local_dir) / f"global_step_{step}")

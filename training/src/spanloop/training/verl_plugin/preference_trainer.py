@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from tensordict.tensorclass import NonTensorData
 from verl.utils import tensordict_utils as tu
-from verl.utils.device import get_device_name
 
 from .marking_trainer import MarkingTrainer
 from .pair_dataset import collate_pairs
@@ -45,7 +44,7 @@ class PreferenceTrainer(MarkingTrainer):
 
     def _build_ckpt_handler(self) -> None:
         # the engine has the base's weights here; a checkpoint is loaded afterwards
-        reference = load_or_compute(self._plan.dataset_path, self._base_logprobs, writes=self.rank == 0)
+        reference = load_or_compute(self._plan.dataset_path, self._base_logprobs)
         self.training_client.reference = torch.tensor(reference.logprobs, dtype=torch.float64)
         super()._build_ckpt_handler()
 
@@ -108,17 +107,8 @@ class PreferenceWorker:
         computed = preference_loss(rows, beta=self._plan.dpo_beta, nll_weight=self._plan.dpo_nll_weight)
         data["row_weights"] = computed.row_weights.float()
         output = self._worker.train_batch(data)
-        tu.get(output, "metrics").update(self._mean_over_ranks(computed.metrics | {"loss": float(computed.loss)}))
+        tu.get(output, "metrics").update(computed.metrics, loss=float(computed.loss))
         return output
-
-    def _mean_over_ranks(self, values: dict[str, float]) -> dict[str, float]:
-        engine = self._worker.engine
-        ranks = engine.get_data_parallel_size()
-        if ranks == 1:
-            return values
-        sums = torch.tensor(list(values.values()), device=get_device_name())
-        torch.distributed.all_reduce(sums, group=engine.get_data_parallel_group())
-        return dict(zip(values, (sums / ranks).tolist(), strict=True))
 
 
 def weighted_logprobs(
@@ -126,8 +116,7 @@ def weighted_logprobs(
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Return ``sum(row_weights * sums of log-probabilities)``, whose gradient is that of the preference loss.
 
-    A loss function of verl: each rank's ``row_weights`` are of a mean over its own pairs, and verl takes the mean of
-    the ranks' gradients.
+    A loss function of verl.
     """
     del dp_group
     sums = row_sums(model_output["log_probs"], data["loss_mask"])

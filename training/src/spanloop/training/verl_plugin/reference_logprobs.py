@@ -26,13 +26,12 @@ class Reference(BaseModel):
     """For each row of the dataset file the sum over its trained tokens, in nats."""
 
 
-def load_or_compute(dataset: Path, compute: Callable[[], Sequence[float]], *, writes: bool = True) -> Reference:
+def load_or_compute(dataset: Path, compute: Callable[[], Sequence[float]]) -> Reference:
     """Return the reference of the dataset file, computed and stored unless an earlier attempt did.
 
     Args:
         dataset: The file; the reference lies beside it.
         compute: Returns the sum of each row in the file's order.
-        writes: Whether this rank stores what it computed.
     """
     path = dataset.with_name(REFERENCE_NAME)
     sha256 = sha256_of(dataset)
@@ -41,6 +40,5 @@ def load_or_compute(dataset: Path, compute: Callable[[], Sequence[float]], *, wr
         if stored.dataset_sha256 == sha256:
             return stored
     reference = Reference(dataset_sha256=sha256, logprobs=tuple(compute()))
-    if writes:
-        write_durably(path, reference.model_dump_json())
+    write_durably(path, reference.model_dump_json())
     return reference

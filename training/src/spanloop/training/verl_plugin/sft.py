@@ -1,19 +1,18 @@
 # pyright: basic
-"""Run SFT on verl's trainer: one data-parallel rank.
+"""Run SFT on verl's trainer, which is written for ``torchrun``: each rank runs it with ``torchrun``'s variables.
 
-verl's Ray variant of its SFT trainer loads data with eight processes on any machine, so the trainer runs as our own
-task (:mod:`.ranks`).
+verl's Ray variant loads data with eight processes on any machine, so the ranks are our own tasks (:mod:`.ranks`).
 """
 
 from spanloop.training.recipes.sft import sft_overrides
 
-from .ranks import run_rank
+from .ranks import run_ranks
 from .train_plan import TrainPlan
 
 
 def train(plan: TrainPlan) -> None:
     """Run the job of ``plan``; its last checkpoint is the result."""
-    run_rank(plan, _fit)
+    run_ranks(plan, _fit)
 
 
 def _fit(plan: TrainPlan) -> None:

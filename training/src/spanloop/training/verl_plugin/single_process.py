@@ -15,6 +15,7 @@ from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import ray
 import torch
 import transfer_queue
 from tensordict import NonTensorData, TensorDict
@@ -59,7 +60,8 @@ class InProcessQueue:
         selected = [select_fields] if isinstance(select_fields, str) else select_fields
         rows = [self._fields[partition_id][key] for key in keys]
         names = rows[0].keys() if selected is None else [name for name in selected if name in rows[0]]
-        pack = AsyncSimpleStorageManager._pack_field_values  # noqa: SLF001 - the packing that workers of the Ray path get
+        manager: Any = AsyncSimpleStorageManager
+        pack = manager._pack_field_values  # noqa: SLF001 - the packing that workers of the Ray path get
         return TensorDict({name: pack([row[name] for row in rows]) for name in names}, batch_size=len(rows))
 
     def kv_list(self, partition_id: str | None = None) -> dict[str, dict[str, Any]]:
@@ -138,8 +140,9 @@ class _LocalWorkers:
         return output if is_blocking else _Result(output)
 
     def _stored(self, meta: KVBatchMeta, output: TensorDict) -> KVBatchMeta:
-        settings = {name for name in output.keys() if isinstance(output.get(name), NonTensorData)}  # noqa: SIM118
-        rows = output.select(*(name for name in output.keys() if name not in settings))  # noqa: SIM118
+        names = [str(name) for name in output.keys()]  # noqa: SIM118 - a TensorDict iterates over rows
+        settings = [name for name in names if isinstance(output.get(name), NonTensorData)]
+        rows = output.select(*(name for name in names if name not in settings))
         stored = self._queue.kv_batch_put(meta.keys, str(meta.partition_id), rows)
         stored.extra_info = {name: output[name] for name in settings}
         return stored
@@ -175,8 +178,8 @@ class _NoServers:
 
 
 def _bound(cls: Any, **kwargs: Any) -> Any:
-    """Return a constructor with a copy of its arguments, as Ray would send them."""
-    return partial(cls, **copy.deepcopy(kwargs))
+    """Return the constructor of an actor's class with a copy of its arguments, as Ray would send them."""
+    return partial(cls.__ray_metadata__.modified_class, **copy.deepcopy(kwargs))
 
 
 @contextmanager
@@ -184,7 +187,7 @@ def single_process() -> Generator[None]:
     """Let verl's trainer run everything in this process until the context ends."""
     queue = InProcessQueue()
     replaced = {
-        "ray": SimpleNamespace(remote=lambda cls: cls, get=lambda futures: futures),
+        "ray": SimpleNamespace(remote=ray.remote, get=lambda futures: futures),
         "RayClassWithInitArgs": _bound,
         "create_colocated_worker_cls": lambda class_dict: class_dict,
         "RayWorkerGroup": partial(_LocalGroups, queue),
