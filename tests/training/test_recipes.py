@@ -13,6 +13,7 @@ from spanloop.semconv.enums import JobKind
 from spanloop.training.job_spec import Device, LearningRateSchedule, LossAggregation
 from spanloop.training.planning import batch_size, save_interval
 from spanloop.training.recipes.common import quoted
+from spanloop.training.recipes.dpo import dpo_overrides
 from spanloop.training.recipes.grpo import SINGLE_UPDATE_LOSS, SINGLE_UPDATE_ROW_LOSS, grpo_overrides
 from spanloop.training.recipes.sft import sft_overrides
 from spanloop.training.verl_plugin.train_plan import TrainPlan
@@ -20,7 +21,7 @@ from spanloop.training.verl_plugin.train_plan import TrainPlan
 from .training_running import a_plan
 
 POLICY_GRADIENTS = [kind for kind in JobKind if kind.is_policy_gradient]
-RECIPES = {JobKind.SFT: sft_overrides} | dict.fromkeys(POLICY_GRADIENTS, grpo_overrides)
+RECIPES = {JobKind.SFT: sft_overrides, JobKind.DPO: dpo_overrides} | dict.fromkeys(POLICY_GRADIENTS, grpo_overrides)
 
 
 def plan(kind: JobKind, **changes: Any) -> TrainPlan:

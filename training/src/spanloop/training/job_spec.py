@@ -60,6 +60,8 @@ _EPISODES: Final = Setting(Panel.EPISODES)
 _POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
 _EPISODES_TEXT: Final = Setting(Panel.EPISODES, kinds=frozenset(JobKind) - _POLICY_GRADIENTS)
 _EPISODES_SFT: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.SFT}))
+_EPISODES_DPO: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.DPO}))
+_DPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.DPO}))
 _OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
 _OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
 _POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=_POLICY_GRADIENTS)
@@ -130,10 +132,16 @@ DEFAULT_KIND: Final = JobKind.DR_GRPO
 """The recipe of the measured learning loop."""
 LEARNING_RATES: Final[Mapping[JobKind, float]] = {
     JobKind.SFT: 1e-5,
+    JobKind.DPO: 5e-7,
     **dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 1e-6),
 }
 """sft: between InstructGPT (Ouyang et al. 2022, appendix C.1: 9.65e-6 and 5.03e-6), Tulu 3 (Lambert et al. 2024: 5e-6
-for 8B) and TRL's default of 2e-5; policy gradients: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
+for 8B) and TRL's default of 2e-5; dpo: Zephyr (Tunstall et al. 2023) and Tulu 3, both with AdamW (Rafailov et al. 2023
+use RMSprop at 1e-6); policy gradients: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
+DPO_BETA: Final = 0.1
+"""Rafailov et al. 2023, appendix B."""
+PAIRS_PER_GROUP: Final = 4
+"""A group of eight attempts, half of them good, gives four pairs in which each attempt occurs once."""
 CRITIC_LEARNING_RATE: Final = 1e-5
 """verl's default; ten times the policy's, because the value head starts from zero."""
 LOSS_AGGREGATIONS: Final[Mapping[JobKind, LossAggregation]] = {
@@ -201,7 +209,8 @@ class JobSpec(BaseModel):
 
     kind: Annotated[JobKind, Setting(Panel.MODEL, is_basic=True)] = DEFAULT_KIND
     """The recipe. ``dr_grpo``, ``grpo``, ``rloo`` and ``gspo`` compare the episodes of a group,
-    ``reinforce_plus_plus`` compares all episodes, ``ppo`` learns a value function; ``sft`` imitates stored actions."""
+    ``reinforce_plus_plus`` compares all episodes, ``ppo`` learns a value function; ``sft`` imitates stored
+    actions; ``dpo`` prefers the better of two attempts of a group."""
 
     base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), _BASE]
     """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
@@ -239,7 +248,7 @@ class JobSpec(BaseModel):
     """Optimiser steps, each over one batch."""
 
     batch_groups: Annotated[int, _OPTIMISATION_BASIC] = Field(default=8, ge=1, le=65_536)
-    """Policy gradients: prompt groups in a batch; sft: trajectories in a batch."""
+    """Policy gradients: prompt groups in a batch; sft: trajectories in a batch; dpo: pairs in a batch."""
 
     group_size: Annotated[int, _POLICY_GRADIENT] = Field(default=8, ge=2, le=1024)
     """At most this many episodes of a group in a batch. A group needs two for a relative advantage."""
@@ -359,6 +368,21 @@ class JobSpec(BaseModel):
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
 
+    pair_margin: Annotated[float, _EPISODES_DPO] = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Two attempts of a group are a pair when their rewards differ by more than this."""
+
+    pairs_per_group: Annotated[int, _EPISODES_DPO] = Field(default=PAIRS_PER_GROUP, ge=1, le=64)
+    """At most this many pairs of a group; each attempt is used as seldom as possible, and pairs with the largest
+    difference of reward come first."""
+
+    dpo_beta: Annotated[float, _DPO] = Field(default=DPO_BETA, gt=0, le=100, allow_inf_nan=False)
+    """How strongly the policy is held near the base: the implicit reward of an attempt is this times the log-ratio of
+    its tokens to the base. A smaller number lets the policy move further (Rafailov et al. 2023, equation 7)."""
+
+    dpo_nll_weight: Annotated[float, _DPO] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
+    """Weight of a loss term for the negative log-probability of a token of the better attempt, which keeps that attempt
+    likely; Pang et al. 2024 ("Iterative Reasoning Preference Optimization") use 1, Rafailov et al. 2023 none."""
+
     min_entropy_share: Annotated[float, _POLICY_GRADIENT] = Field(
         default=MIN_ENTROPY_SHARE, ge=0, lt=1, allow_inf_nan=False
     )
@@ -389,6 +413,9 @@ class JobSpec(BaseModel):
             raise ValueError("lora_alpha: a setting of LoRA, which needs a lora_rank above 0")
         if self.backbone is Backbone.DEBUG and self.ray_address:
             raise ValueError("ray_address: the debug backbone uses no Ray cluster")
+        if self.kind is JobKind.DPO and self.ranks > 1:
+            # the rows of a pair differ in number, and the passes of the ranks must not
+            raise ValueError("ranks: dpo trains on one rank")
         if self.backbone is Backbone.DEBUG and self.ranks > 1:
             raise ValueError("ranks: the debug backbone is one process")
         if not self.kind.is_policy_gradient and self.batch_groups % self.ranks:

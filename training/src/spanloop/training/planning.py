@@ -42,6 +42,8 @@ def make_plan(
         kl_budget=spec.kl_budget,
         kl_coefficient=spec.kl_coefficient,
         epochs=spec.epochs,
+        dpo_beta=spec.dpo_beta,
+        dpo_nll_weight=spec.dpo_nll_weight,
         lora_rank=spec.lora_rank,
         lora_alpha=spec.lora_alpha,
         learning_rate=spec.learning_rate,
@@ -68,16 +70,16 @@ def make_plan(
 
 
 def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
-    """Return the steps that the job takes, within its ``max_passes``, and the groups or rows of each.
+    """Return the steps that the job takes, within its ``max_passes``, and the groups, pairs or rows of each.
 
     Raises:
-        JobError: There are fewer rows than ranks.
+        JobError: There are fewer rows or pairs than ranks.
     """
-    units = manifest.prompt_groups if spec.kind.is_policy_gradient else manifest.rows.accepted
+    units = manifest.units
     multiple = batch_multiple(spec)
     if units < multiple:
         raise JobError(
-            f"Job {manifest.job_id} has {units} rows for {spec.ranks} ranks; each rank needs one.",
+            f"Job {manifest.job_id} has {units} {spec.kind.batch_unit} for {spec.ranks} ranks; each rank needs one.",
             next_step="Submit it again with fewer ranks, or select more episodes.",
         )
     batch = batch_size(units, spec.batch_groups, multiple)

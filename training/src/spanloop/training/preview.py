@@ -13,7 +13,7 @@ from spanloop.semconv.enums import JobKind
 from spanloop.store import connect
 
 from .base_model import read_base_model
-from .dataset import select_dataset
+from .dataset import batch_units, select_dataset
 from .dataset_selection import Tally
 from .drift import passes, steps_within
 from .job_spec import Device, JobSpec
@@ -33,7 +33,7 @@ class Preview(NamedTuple):
     groups: Tally
     """All zero for sft."""
     prompt_tokens: int
-    """Of accepted rows."""
+    """Of accepted rows; with dpo a row counts once for each of its pairs, here and below."""
     response_tokens: int
     """Of accepted rows, tool results included."""
     trained_tokens: int
@@ -41,9 +41,9 @@ class Preview(NamedTuple):
     steps: int
     """Fewer than the setting where ``max_passes`` ends the job; 0 when nothing is accepted."""
     batch_size: int
-    """Groups (policy gradients) or rows (sft) of a step; 0 when nothing is accepted."""
+    """Groups (policy gradients), pairs (dpo) or rows (sft) of a step; 0 when nothing is accepted."""
     passes: float
-    """How often each group or row is trained on, on average."""
+    """How often each group, pair or row is trained on, on average."""
     memory: MemoryEstimate
 
 
@@ -62,7 +62,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint)
     rows = selection.rows
     prompts, responses = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
-    units = rows["group_id"].n_unique() if spec.kind.is_policy_gradient else rows.height
+    units = batch_units(spec.kind, rows)
     multiple = batch_multiple(spec)
     batch = batch_size(units, spec.batch_groups, multiple) if units >= multiple else 0
     steps = steps_within(spec.steps, batch, units, spec.max_passes) if batch else 0

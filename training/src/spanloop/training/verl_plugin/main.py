@@ -11,8 +11,10 @@ import secrets
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
+from spanloop.semconv.enums import JobKind
 from spanloop.training.endings import describe_failure
 from spanloop.training.job_spec import Device
 
@@ -76,11 +78,18 @@ def train(plan: TrainPlan) -> None:
     plan = resolve_compute(plan)
     print(f"verl computes on {plan.device}, bfloat16 {'on' if plan.bfloat16 else 'off'}", flush=True)  # noqa: T201 - the job's log
     prepare_device(plan.device)
-    if plan.kind.is_policy_gradient:
-        from .grpo import train as train_kind  # noqa: PLC0415 - after the environment
+    trainer_of(plan.kind)(plan)
+
+
+def trainer_of(kind: JobKind) -> Callable[[TrainPlan], None]:
+    """Return the function that trains a plan of ``kind``; it imports verl."""
+    if kind.is_policy_gradient:
+        from .grpo import train  # noqa: PLC0415 - after the environment
+    elif kind is JobKind.DPO:
+        from .dpo import train  # noqa: PLC0415
     else:
-        from .sft import train as train_kind  # noqa: PLC0415
-    train_kind(plan)
+        from .sft import train  # noqa: PLC0415
+    return train
 
 
 def main(plan_path: Path) -> int:
