@@ -84,7 +84,7 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
             logprobs = result["model_output"].get("log_probs")
             if logprobs is not None and "rollout_log_probs" in data:
                 result["metrics"] |= sampler_gap(logprobs, data)
-                records = tu.get_non_tensor_data(data=data, key=RECORDS, default=None)
+                records: Any = tu.get_non_tensor_data(data=data, key=RECORDS, default=None)
                 if records is not None:
                     records.write_update(data, logprobs)
             entropy = result["model_output"].get("entropy")
