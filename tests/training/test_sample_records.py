@@ -27,8 +27,9 @@ def plugin() -> Any:
 
 def nested(values: list[Any]) -> torch.Tensor:
     tensors = [torch.tensor(each) for each in values]
-    make: Any = torch.nested.as_nested_tensor  # pyright: ignore[reportUnknownMemberType] - half annotated
-    return make(tensors, layout=torch.jagged)
+    library: Any = torch.nested
+    made: torch.Tensor = library.as_nested_tensor(tensors, layout=torch.jagged)
+    return made
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_a_rows_numbers_are_those_of_numpy_and_add_up_to_verls_loss(
     for row, mask in enumerate(masks):
         advantage, old, new = (batch[name][row][mask].astype("float64") for name in ("a", "old", "new"))
         ratio = np.exp(new - old)
-        used = np.exp(np.mean(new - old)).clip(max=2.0) if loss == SINGLE_UPDATE_ROW_LOSS else ratio.clip(max=2.0)
+        used: Any = np.exp(np.mean(new - old)).clip(max=2.0) if loss == SINGLE_UPDATE_ROW_LOSS else ratio.clip(max=2.0)
         token_losses = -advantage * used
         expected = {
             "advantage": advantage.mean(),
