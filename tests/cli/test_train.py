@@ -129,6 +129,7 @@ def test_every_setting_is_in_the_reference() -> None:
 
 def test_the_kind_decides_what_is_refused() -> None:
     assert {field.name for field in spec_fields() if field.setting.kinds == {JobKind.SFT}} == {
+        "dialogs",
         "min_reward",
         "outcomes",
     }

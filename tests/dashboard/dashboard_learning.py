@@ -87,8 +87,9 @@ def _samples(store: Store, job_id: str, spec: JobSpec) -> None:
     """Step 1 trained on the first step of two train episodes of the base."""
     rows = [
         {
-            "job_id": job_id, "attempt": 1, "step": 1, "sample": sample, "kind": str(spec.kind), "episode_id": episode_id,
-            "revision": revision, "row_number": 0, "trained_steps": [0], "tokens": 3, "loss": 0.5,
+            "job_id": job_id, "attempt": 1, "step": 1, "sample": sample, "kind": str(spec.kind),
+            "episode_id": episode_id, "revision": revision, "row_number": 0, "trained_steps": [0],
+            "tokens": 3, "loss": 0.5,
         }
         for sample, (episode_id, revision) in enumerate(_train_episodes(store, spec).head(2).iter_rows())
     ]  # fmt: skip

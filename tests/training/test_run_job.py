@@ -117,7 +117,7 @@ def test_grpo_trains_stored_groups(runner: Runner, store: Store, tiny_model: Pat
     assert at(metrics, 1, "rows/age_versions/max") == 0
     assert at(metrics, 1, "rows/age_days/mean") > 0
     assert not list(ControlPaths.of(runner.data_dir).job(job.id).glob("checkpoints"))
-    assert_recorded(store, job, rows=16, policy_loss=metrics)
+    assert_recorded(store, job, rows=24, policy_loss=metrics)
     assert_traced(store, job)
 
 
@@ -172,7 +172,7 @@ def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not
         JobApi(runner.data_dir).retry(job.id)
         process, _ = runner.start(job.id, tmp_path / "again.txt")
         assert process.wait(timeout=280) == 0, (tmp_path / "again.txt").read_text()
-    assert_recorded(store, job, rows=6)
+    assert_recorded(store, job, rows=8)
     # trained once: the second attempt only deploys
     assert [path for path, _ in gateway.asked] == ["deploy"]
     body = gateway.asked[0][1]
@@ -230,7 +230,7 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    spec = JobSpec(kind=JobKind.DR_GRPO, base="tiny", steps=60, learning_rate=1e-4, batch_groups=2, max_passes=100)
+    spec = JobSpec(kind=JobKind.DR_GRPO, base="tiny", steps=60, learning_rate=1e-5, batch_groups=2, max_passes=100)
     job = runner.submit(spec)
     folder = ControlPaths.of(runner.data_dir).job(job.id)
     process, mark = runner.start(job.id, tmp_path / "log.txt")

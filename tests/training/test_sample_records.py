@@ -27,7 +27,9 @@ def plugin() -> Any:
 
 def nested(values: list[Any]) -> torch.Tensor:
     tensors = [torch.tensor(each) for each in values]
-    return torch.nested.as_nested_tensor(tensors, layout=torch.jagged)
+    library: Any = torch.nested
+    made: torch.Tensor = library.as_nested_tensor(tensors, layout=torch.jagged)
+    return made
 
 
 @pytest.fixture
@@ -56,10 +58,11 @@ def test_a_rows_numbers_are_those_of_numpy_and_add_up_to_verls_loss(
     line = json.loads(path.read_text())
     assert (line["step"], line["sample"], line["tokens"]) == (7, [4, 0, 9], [2, 3, 2])
     total_tokens, rows = 7, 3
-    for row, mask in enumerate(np.array(each, dtype=bool) for each in batch["mask"]):
+    masks: list[Any] = [np.array(each, dtype=bool) for each in batch["mask"]]
+    for row, mask in enumerate(masks):
         advantage, old, new = (batch[name][row][mask].astype("float64") for name in ("a", "old", "new"))
         ratio = np.exp(new - old)
-        used = np.exp(np.mean(new - old)).clip(max=2.0) if loss == SINGLE_UPDATE_ROW_LOSS else ratio.clip(max=2.0)
+        used: Any = np.exp(np.mean(new - old)).clip(max=2.0) if loss == SINGLE_UPDATE_ROW_LOSS else ratio.clip(max=2.0)
         token_losses = -advantage * used
         expected = {
             "advantage": advantage.mean(),
@@ -95,7 +98,11 @@ def test_sft_records_each_rows_mean_loss_over_micro_batches(plugin: Any, tmp_pat
     logprobs = nested([[-1.0, -2.0, -9.0], [-3.0, -4.0, -5.0, -9.0]])
     masks = nested([[0, 0, 1], [0, 1, 0, 1]])
     micro_batch = {"loss_mask": masks, "sample": torch.tensor([[5], [2]])}
-    loss_fn = recorder.around_loss(lambda *, model_output, data, dp_group: (len(model_output), len(data), dp_group))
+
+    def sizes(*, model_output: Any, data: Any, dp_group: Any) -> tuple[int, int, Any]:
+        return len(model_output), len(data), dp_group
+
+    loss_fn = recorder.around_loss(sizes)
 
     def train_batch(data: Any) -> str:
         for _ in range(2):

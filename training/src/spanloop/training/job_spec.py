@@ -68,6 +68,8 @@ _POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=_POLICY_GRADIENTS)
 _CREDIT: Final = Setting(Panel.OPTIMISATION, kinds=_WITH_STORED_ADVANTAGES)
 _PPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.PPO}))
 _RUN: Final = Setting(Panel.RUN)
+# the rows of dpo's pairs differ in number, and the passes of the ranks must not
+_RUN_RANKS: Final = Setting(Panel.RUN, kinds=frozenset(JobKind) - {JobKind.DPO})
 _RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True)
 
 
@@ -312,7 +314,7 @@ class JobSpec(BaseModel):
     same path, and which trains one policy-gradient job at a time; empty starts a cluster for this job and ends it
     afterwards."""
 
-    ranks: Annotated[int, _RUN] = Field(default=1, ge=1, le=64)
+    ranks: Annotated[int, _RUN_RANKS] = Field(default=1, ge=1, le=64)
     """Processes on one node that each compute a part of every batch and hold a part of the weights, gradients and
     optimiser states (FSDP2); the result is that of one. On CUDA each has a GPU. Fewer threads compute each rank on a
     CPU."""
@@ -413,9 +415,6 @@ class JobSpec(BaseModel):
             raise ValueError("lora_alpha: a setting of LoRA, which needs a lora_rank above 0")
         if self.backbone is Backbone.DEBUG and self.ray_address:
             raise ValueError("ray_address: the debug backbone uses no Ray cluster")
-        if self.kind is JobKind.DPO and self.ranks > 1:
-            # the rows of a pair differ in number, and the passes of the ranks must not
-            raise ValueError("ranks: dpo trains on one rank")
         if self.backbone is Backbone.DEBUG and self.ranks > 1:
             raise ValueError("ranks: the debug backbone is one process")
         if not self.kind.is_policy_gradient and self.batch_groups % self.ranks:

@@ -90,7 +90,7 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
             if logprobs is not None and "rollout_log_probs" in data:
                 sampled = {name: self._gathered(data[name]) for name in ("rollout_log_probs", "response_mask")}
                 result["metrics"] |= sampler_gap(self._gathered(logprobs), sampled)
-                records = tu.get_non_tensor_data(data=data, key=RECORDS, default=None)
+                records: Any = tu.get_non_tensor_data(data=data, key=RECORDS, default=None)
                 if records is not None:
                     records.write_update(data, logprobs)
             entropy = result["model_output"].get("entropy")
