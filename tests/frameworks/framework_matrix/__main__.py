@@ -28,11 +28,17 @@ def main() -> int:
     """Run the rows one after another and print a line for each."""
     parser = argparse.ArgumentParser(prog="python -m framework_matrix", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"default: all of {', '.join(row.name for row in ROWS)}")
-    parser.add_argument("--missing", action="store_true", help="only rows without a result of this day's run")
     options = parser.parse_args()
-    chosen = [row for row in ROWS if not options.rows or row.name in options.rows]
-    if options.rows and len(chosen) != len(options.rows):
-        parser.error(f"unknown rows: {set(options.rows) - {row.name for row in ROWS}}")
+    if unknown := set(options.rows) - {row.name for row in ROWS}:
+        parser.error(f"unknown rows: {', '.join(sorted(unknown))}")
+    return 1 if run_rows(options.rows) else 0
+
+
+def run_rows(names: list[str]) -> list[str]:
+    """Run the named rows, or all of them, or what a killed run of all left; return what was recorded before and is not now."""
+    pending = results.Pending(environments.FOLDER / "pending.json")
+    chosen = [row for row in ROWS if row.name in (names or pending.start([row.name for row in ROWS]))]
+    before, lost = results.load(), list[str]()
     started = time.monotonic()
     work = environments.FOLDER / "work"
     shutil.rmtree(work, ignore_errors=True)
@@ -43,9 +49,13 @@ def main() -> int:
         for row in chosen:
             result = _run_row(row, wheel, address, model_url, work / row.name)
             results.save(row.name, result)
+            pending.finish(row.name)
             print(_line(result), flush=True)
+            lost += results.lost(before.get(row.name), result)
     print(f"{len(chosen)} rows in {(time.monotonic() - started) / 60:.1f} minutes")
-    return 0
+    for problem in lost:
+        print(f"no longer recorded: {problem}", file=sys.stderr)
+    return lost
 
 
 def _line(result: RowResult) -> str:

@@ -35,9 +35,7 @@ def _steps(ticket: str, tasks: Tasks) -> list[Step]:
 
 def _results(ticket: str, tasks: Tasks) -> list[Result]:
     """Results of the app's tools."""
-    return [
-        result for step in _steps(ticket, tasks) for result in step.results if result.name in {WEATHER, POPULATION}
-    ]
+    return [result for step in _steps(ticket, tasks) for result in step.results if result.name in {WEATHER, POPULATION}]
 
 
 def _expected_tools(ticket: str) -> int:

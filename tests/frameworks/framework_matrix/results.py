@@ -33,6 +33,38 @@ class RowResult(NamedTuple):
         return bool(self.cells) and not any(self.cells.values())
 
 
+class Pending(NamedTuple):
+    """The rows that a run of all rows has still to run: a killed run goes on there."""
+
+    file: Path
+
+    def start(self, names: list[str]) -> list[str]:
+        """Return the rows that an earlier run left, else ``names``."""
+        left: list[str] = json.loads(self.file.read_text()) if self.file.exists() else []
+        self._write(left or names)
+        return left or names
+
+    def finish(self, name: str) -> None:
+        """Take a row off the list."""
+        if self.file.exists():
+            self._write([left for left in json.loads(self.file.read_text()) if left != name])
+
+    def _write(self, names: list[str]) -> None:
+        self.file.parent.mkdir(exist_ok=True)
+        self.file.write_text(json.dumps(names))
+
+
+def lost(before: RowResult | None, now: RowResult) -> list[str]:
+    """What an earlier run recorded and this one did not."""
+    if before is None:
+        return []
+    return [
+        f"{now.title} {now.version}: {column}: {now.cells.get(column) or now.note}"
+        for column, reason in before.cells.items()
+        if reason == "" and now.cells.get(column) != ""
+    ]
+
+
 def load() -> dict[str, RowResult]:
     """Read the results of earlier runs, by row."""
     if not RESULTS.exists():

@@ -40,9 +40,7 @@ ROWS: tuple[Row, ...] = (
     Row("openai_responses", "OpenAI SDK, Responses", ("openai",), is_sdk=True),
     Row("langchain", "LangChain", ("langchain", "langchain-openai"), app="langchain_agent"),
     Row("langgraph", "LangGraph", ("langgraph", "langchain-openai"), app="langgraph_agent"),
-    Row(
-        "openai_agents", "openai-agents, Responses", ("openai-agents",), app="openai_agents_app", delegated_steps=3
-    ),
+    Row("openai_agents", "openai-agents, Responses", ("openai-agents",), app="openai_agents_app", delegated_steps=3),
     Row(
         "openai_agents_chat",
         "openai-agents, chat",

@@ -29,7 +29,12 @@ def read(body: dict[str, Any]) -> Conversation:
 def answer(body: dict[str, Any], reply: Reply) -> dict[str, Any]:
     """The complete response."""
     calls: list[dict[str, Any]] = [
-        {"type": "tool_use", "id": f"toolu_{digest(body['messages'], place)}", "name": call.name, "input": call.arguments}
+        {
+            "type": "tool_use",
+            "id": f"toolu_{digest(body['messages'], place)}",
+            "name": call.name,
+            "input": call.arguments,
+        }
         for place, call in enumerate(reply.calls)
     ]
     return {
@@ -50,7 +55,10 @@ def stream(body: dict[str, Any], reply: Reply) -> Iterable[tuple[str, Any]]:
     yield _event("message_start", message=whole | {"content": [], "stop_reason": None})
     for place, block in enumerate(whole["content"]):
         if block["type"] == "tool_use":
-            start, delta = block | {"input": {}}, {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+            start, delta = (
+                block | {"input": {}},
+                {"type": "input_json_delta", "partial_json": json.dumps(block["input"])},
+            )
         else:
             start, delta = block | {"text": ""}, {"type": "text_delta", "text": block["text"]}
         yield _event("content_block_start", index=place, content_block=start)

@@ -31,7 +31,13 @@ def read(body: dict[str, Any]) -> Conversation:
 def answer(body: dict[str, Any], reply: Reply) -> dict[str, Any]:
     """The complete response."""
     calls: list[dict[str, Any]] = [
-        {"toolUse": {"toolUseId": f"tooluse_{digest(body['messages'], place)}", "name": call.name, "input": call.arguments}}
+        {
+            "toolUse": {
+                "toolUseId": f"tooluse_{digest(body['messages'], place)}",
+                "name": call.name,
+                "input": call.arguments,
+            }
+        }
         for place, call in enumerate(reply.calls)
     ]
     return {

@@ -33,7 +33,8 @@ def read(body: dict[str, Any]) -> Conversation:
             conversation.called += read_calls(texts(message.get("content")))
         else:
             conversation.texts += texts(message.get("content"))
-            conversation.results += read_observations(texts(message.get("content")))
+            if message["role"] == "user":
+                conversation.results += read_observations(texts(message.get("content")))
     return conversation
 
 

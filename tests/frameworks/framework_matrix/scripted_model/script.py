@@ -14,7 +14,9 @@ TICKET: Final = re.compile(r"ticket-([a-z]+)-\d+")
 WEATHER: Final = "get_weather"
 POPULATION: Final = "get_population"
 RESEARCHER: Final = "researcher"
-"""Part of the name of a tool that hands a question to another agent."""
+"""The second agent, and part of the name of the tool that asks it or hands the conversation to it."""
+HANDOFF: Final = "handoff"
+"""LlamaIndex's tool that hands the conversation to the agent that its arguments name."""
 FINAL_ANSWER: Final = "final_answer"
 """smolagents' tool that ends a run."""
 
@@ -77,7 +79,7 @@ def _delegate(conversation: Conversation) -> Reply:
     """Hand the question to another agent, where one is offered; there, call one tool and answer."""
     question = f"What is the weather in Oslo? It is for {conversation.ticket}."
     for name, schema in conversation.tools.items():
-        if RESEARCHER in name and name not in conversation.called:
+        if (RESEARCHER in name or name == HANDOFF) and name not in conversation.called:
             return Reply(calls=(Call(name, _arguments(schema, question)),))
     if WEATHER in conversation.tools and WEATHER not in conversation.called:
         return _weather("Oslo")
@@ -85,8 +87,8 @@ def _delegate(conversation: Conversation) -> Reply:
 
 
 def _arguments(schema: dict[str, Any], text: str) -> dict[str, Any]:
-    """``text`` for every required argument of a schema."""
-    return dict.fromkeys(schema.get("required") or (), text)
+    """``text`` for every required argument of a schema, and the second agent where an agent is wanted."""
+    return {name: RESEARCHER if "agent" in name else text for name in schema.get("required") or ()}
 
 
 def _weather(city: str) -> Reply:
