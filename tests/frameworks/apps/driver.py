@@ -99,11 +99,16 @@ async def _concurrently(ask: Callable[[str], Awaitable[object]], *tickets: str) 
 
 
 def _tell(ticket: str, answer: object) -> None:
-    print(json.dumps({"ticket": ticket, "answer": str(answer)}), flush=True)
+    _write({"ticket": ticket, "answer": str(answer)})
 
 
 def _fail(ticket: str) -> None:
-    print(json.dumps({"ticket": ticket, "error": traceback.format_exc()}), flush=True)
+    _write({"ticket": ticket, "error": traceback.format_exc()})
+
+
+def _write(values: dict[str, str]) -> None:
+    sys.stdout.write(f"\n{json.dumps(values)}\n")  # one call: threads write at the same time
+    sys.stdout.flush()
 
 
 HAS_REWARDS = os.environ.get("MATRIX_REWARDS") == "1"

@@ -13,7 +13,7 @@ from spanloop.store.client import Address
 from spanloop.store.discovery import embedded_address
 
 from . import environments, results
-from .checks import CHECKS, expected_steps, rewards, script_of
+from .checks import CHECKS, rewards, script_of
 from .environments import CommandFailedError, Environment
 from .facts import Tasks, read_tasks
 from .recording import Recorded, app_environment, collecting, drain, read_store, run_app
@@ -28,13 +28,14 @@ def main() -> int:
     """Run the rows one after another and print a line for each."""
     parser = argparse.ArgumentParser(prog="python -m framework_matrix", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"default: all of {', '.join(row.name for row in ROWS)}")
+    parser.add_argument("--try", nargs="+", dest="tried", metavar="PACKAGE", help="with other instrumentors, unsaved")
     options = parser.parse_args()
     if unknown := set(options.rows) - {row.name for row in ROWS}:
         parser.error(f"unknown rows: {', '.join(sorted(unknown))}")
-    return 1 if run_rows(options.rows) else 0
+    return 1 if run_rows(options.rows, options.tried) else 0
 
 
-def run_rows(names: list[str]) -> list[str]:
+def run_rows(names: list[str], tried: list[str] | None) -> list[str]:
     """Run the named rows, or all of them, or what a killed run of all left; return what was recorded before and is not now."""
     pending = results.Pending(environments.FOLDER / "pending.json")
     chosen = [row for row in ROWS if row.name in (names or pending.start([row.name for row in ROWS]))]
@@ -47,6 +48,13 @@ def run_rows(names: list[str]) -> list[str]:
     with scripted_model() as model_url, EmbeddedClickHouse(directory, memory_cap_bytes=_MEMORY_BYTES):
         address = embedded_address(directory)
         for row in chosen:
+            if tried:
+                print(
+                    _line(
+                        _run_row(row._replace(instrumentors=tuple(tried)), wheel, address, model_url, work / row.name)
+                    )
+                )
+                continue
             result = _run_row(row, wheel, address, model_url, work / row.name)
             results.save(row.name, result)
             pending.finish(row.name)

@@ -5,14 +5,10 @@ from typing import Final
 
 from .facts import Result, Step, Tasks
 from .rows import Row
-from .scripted_model.script import FINAL_ANSWER, POPULATION, RESEARCHER, WEATHER
+from .scripted_model.script import POPULATION, REPORT, SHORT, WEATHER
 
 Check = Callable[[Row, str, Tasks], str]
 
-REPORT: Final = ((WEATHER, "Atlantis"), (WEATHER, "Oslo"), (WEATHER, "Paris"), (POPULATION, "Paris"))
-"""The tool calls of a task, in order; the first one fails."""
-SHORT: Final = ((WEATHER, "Oslo"),)
-"""Those of the tasks `delegate` and `crash`."""
 CRASH_STEPS: Final = 2
 _EXPECTED_PROBLEMS: Final = {"", "request_failed", "environment_fault", "unattributed_failure", "missing_logprobs"}
 """Reasons that say nothing about what was recorded."""
@@ -61,10 +57,10 @@ def tool_calls(row: Row, ticket: str, tasks: Tasks) -> str:
     """The actions hold the model's tool calls with their arguments, in order."""
     del row
     calls = [
-        (call["name"], (call.get("arguments") or {}).get("city"))
+        (_plain(call["name"]), arguments.get("city"))
         for step in _steps(ticket, tasks)
         for call in step.calls
-        if isinstance(call.get("arguments"), dict) and RESEARCHER not in call["name"] and call["name"] != FINAL_ANSWER
+        if isinstance(arguments := call.get("arguments"), dict)
     ]
     expected = SHORT if script_of(ticket) in {"delegate", "crash"} else REPORT
     wanted = [call for call in calls if call[0] in {WEATHER, POPULATION}]

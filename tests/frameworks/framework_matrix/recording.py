@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -80,12 +80,12 @@ def drain(data_dir: Path) -> None:
 
     def is_empty() -> bool:
         report: dict[str, Any] = httpx.get(f"{running.url}/healthz").json()
-        return report["spool"]["records"] == 0
+        return int(report["spool"]["records"]) == 0
 
     _wait(is_empty, "the collector does not write")
 
 
-def _wait(condition: Any, problem: str) -> None:
+def _wait(condition: Callable[[], bool], problem: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         if time.monotonic() > deadline:
@@ -95,7 +95,8 @@ def _wait(condition: Any, problem: str) -> None:
 
 def run_app(python: Path, app: str, arguments: tuple[str, ...], environment: Mapping[str, str]) -> AppRun:
     """Run ``opentelemetry-instrument python app.py``."""
-    command = [python.parent / "opentelemetry-instrument", python, APPS / f"{app}.py", *arguments]
+    instrument = python.parent / "opentelemetry-instrument"
+    command = [str(instrument), str(python), str(APPS / f"{app}.py"), *arguments]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         stdout, stderr, code = done.stdout, done.stderr, done.returncode
@@ -118,7 +119,7 @@ def app_environment(model_url: str, data_dir: Path, more: Mapping[str, str]) -> 
     """The environment of an app: this process's without telemetry, and the scripted model for every provider."""
     ours = ("OTEL_", "SPANLOOP_", "TRACELOOP_", "OPENAI_", "PYTHON", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    keys = ("OPENAI", "ANTHROPIC", "GOOGLE", "GEMINI", "MISTRAL")
+    keys = ("OPENAI", "ANTHROPIC", "GOOGLE", "MISTRAL")
     return {
         **kept,
         **{f"{name}_API_KEY": "none" for name in keys},
@@ -132,6 +133,8 @@ def app_environment(model_url: str, data_dir: Path, more: Mapping[str, str]) -> 
         "GOOGLE_GEMINI_BASE_URL": model_url,
         "CO_API_URL": model_url,
         "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": model_url,
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it asks the network for prices
+        "CREWAI_DISABLE_TELEMETRY": "true",
         "PYTHONDONTWRITEBYTECODE": "1",
         DATA_DIR_ENV: str(data_dir),
         EXIT_TIMEOUT_ENV: "60",

@@ -70,7 +70,9 @@ def load() -> dict[str, RowResult]:
     if not RESULTS.exists():
         return {}
     content: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text())
-    return {name: RowResult(**{**row, "instrumentors": tuple(row["instrumentors"])}) for name, row in content.items()}
+    for row in content.values():
+        row["instrumentors"] = tuple(row["instrumentors"])
+    return {name: RowResult(**row) for name, row in content.items()}
 
 
 def save(name: str, result: RowResult) -> None:

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-
 HANDOFF_STEPS = 3
 
 
@@ -58,4 +57,55 @@ ROWS: tuple[Row, ...] = (
         delegated_steps=3,
     ),
     Row("smolagents", "smolagents", ("smolagents[openai]",), app="smolagents_app"),
+    Row("crewai", "CrewAI", ("crewai",), app="crewai_app"),
+    Row("autogen", "AutoGen", ("autogen-agentchat", "autogen-ext[openai]"), app="autogen_app", delegated_steps=3),
+    Row("ag2", "AG2", ("ag2[openai]",), app="ag2_app"),
+    Row("agentscope", "AgentScope 2", ("agentscope",), app="agentscope_app"),
+    Row("dspy", "DSPy", ("dspy",), app="dspy_app", steps=6),
+    Row("google_adk", "Google ADK", ("google-adk",), app="google_adk_app"),
+    Row("haystack", "Haystack", ("haystack-ai",), app="haystack_app"),
+    # its completion() imports mcp, which it does not require
+    Row("litellm", "LiteLLM", ("litellm", "mcp"), app="litellm_app", is_sdk=True),
+    Row("semantic_kernel", "Semantic Kernel", ("semantic-kernel",), app="semantic_kernel_app"),
+    Row(
+        "agent_framework",
+        "Microsoft Agent Framework",
+        ("agent-framework-core", "agent-framework-openai"),
+        app="agent_framework_app",
+    ),
+    Row("strands", "Strands Agents", ("strands-agents[openai]",), app="strands_app"),
+    Row("agno", "Agno", ("agno", "openai"), app="agno_app"),
+    Row(
+        "anthropic",
+        "Anthropic SDK",
+        ("anthropic",),
+        ("opentelemetry-instrumentation-anthropic",),
+        app="anthropic_app",
+        is_sdk=True,
+    ),
+    Row(
+        "google_genai",
+        "Google GenAI SDK",
+        ("google-genai",),
+        ("openinference-instrumentation-google-genai",),
+        app="google_genai_app",
+        is_sdk=True,
+    ),
+    Row(
+        "mistral",
+        "Mistral SDK",
+        ("mistralai",),
+        ("openinference-instrumentation-mistralai",),
+        app="mistral_app",
+        is_sdk=True,
+    ),
+    Row("cohere", "Cohere SDK", ("cohere",), ("opentelemetry-instrumentation-cohere",), app="cohere_app", is_sdk=True),
+    Row(
+        "bedrock",
+        "Bedrock Converse (boto3)",
+        ("boto3",),
+        ("openinference-instrumentation-bedrock",),
+        app="bedrock_app",
+        is_sdk=True,
+    ),
 )

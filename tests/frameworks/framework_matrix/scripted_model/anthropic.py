@@ -64,8 +64,8 @@ def stream(body: dict[str, Any], reply: Reply) -> Iterable[tuple[str, Any]]:
         yield _event("content_block_start", index=place, content_block=start)
         yield _event("content_block_delta", index=place, delta=delta)
         yield _event("content_block_stop", index=place)
-    delta = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
-    yield _event("message_delta", delta=delta, usage={"output_tokens": 10})
+    end = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+    yield _event("message_delta", delta=end, usage={"output_tokens": 10})
     yield _event("message_stop")
 
 

@@ -14,7 +14,8 @@ USAGE = {"inputTokens": 20, "outputTokens": 10, "totalTokens": 30}
 def read(body: dict[str, Any]) -> Conversation:
     """Read a request."""
     conversation = Conversation()
-    for tool in (body.get("toolConfig") or {}).get("tools") or ():
+    settings: dict[str, Any] = body.get("toolConfig") or {}
+    for tool in settings.get("tools") or ():
         specification = tool["toolSpec"]
         conversation.tools[specification["name"]] = specification["inputSchema"]["json"]
     for message in body["messages"]:

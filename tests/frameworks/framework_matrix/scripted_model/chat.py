@@ -15,8 +15,8 @@ def texts(content: Any) -> list[str]:
     """The texts of a message's content: a string, or a list of parts."""
     if isinstance(content, str):
         return [content]
-    parts: list[Any] = content or []
-    return [str(part.get("text", "")) for part in parts if isinstance(part, dict)]
+    parts: list[dict[str, Any]] = content or []
+    return [str(part.get("text", "")) for part in parts]
 
 
 def read(body: dict[str, Any]) -> Conversation:
@@ -74,6 +74,9 @@ def stream(body: dict[str, Any], reply: Reply) -> Iterable[tuple[str, Any]]:
     deltas[2:] = [{"content": f" {delta['content']}"} for delta in deltas[2:]]
     for place, call in enumerate(message.get("tool_calls", ())):
         arguments = call["function"]["arguments"]
+        if body.get("model", "").startswith("mistral"):  # it sends calls undivided
+            deltas.append({"tool_calls": [call | {"index": place}]})
+            continue
         first = call | {"index": place, "function": {"name": call["function"]["name"], "arguments": ""}}
         deltas.append({"tool_calls": [first]})
         halves = arguments[:8], arguments[8:]

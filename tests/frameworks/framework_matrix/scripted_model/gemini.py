@@ -11,7 +11,7 @@ def read(body: dict[str, Any]) -> Conversation:
     conversation = Conversation()
     for tool in body.get("tools") or ():
         for function in tool.get("functionDeclarations") or ():
-            schema = function.get("parameters") or function.get("parametersJsonSchema") or {}
+            schema: dict[str, Any] = function.get("parameters") or function.get("parametersJsonSchema") or {}
             conversation.tools[function["name"]] = schema
     for content in body["contents"]:
         for part in content["parts"]:

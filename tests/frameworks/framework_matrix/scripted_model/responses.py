@@ -49,7 +49,7 @@ def _items(body: dict[str, Any], reply: Reply) -> list[dict[str, Any]]:
             }
             for place, call in enumerate(reply.calls)
         ]
-    content = [{"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}]
+    content: list[dict[str, Any]] = [{"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}]
     message = {"type": "message", "id": f"msg_{digest(body['input'])}", "role": "assistant", "status": "completed"}
     return [message | {"content": content}]
 

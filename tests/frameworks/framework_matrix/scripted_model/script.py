@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .text_protocols import dspy_turn
+
 TICKET: Final = re.compile(r"ticket-([a-z]+)-\d+")
 WEATHER: Final = "get_weather"
 POPULATION: Final = "get_population"
@@ -17,6 +19,10 @@ RESEARCHER: Final = "researcher"
 """The second agent, and part of the name of the tool that asks it or hands the conversation to it."""
 HANDOFF: Final = "handoff"
 """LlamaIndex's tool that hands the conversation to the agent that its arguments name."""
+REPORT: Final = ((WEATHER, "Atlantis"), (WEATHER, "Oslo"), (WEATHER, "Paris"), (POPULATION, "Paris"))
+"""The tool calls of a task, in order; the first one fails."""
+SHORT: Final = ((WEATHER, "Oslo"),)
+"""Those of the scripts `delegate` and `crash`."""
 FINAL_ANSWER: Final = "final_answer"
 """smolagents' tool that ends a run."""
 
@@ -62,17 +68,23 @@ def decide(conversation: Conversation) -> Reply:
     """Return the model's next turn."""
     match = TICKET.search(conversation.ticket)
     script = match[1] if match else ""
+    if script == "crash" and conversation.results:
+        return Reply(status=400)
+    calls = [(name, {"city": city}) for name, city in (SHORT if script in {"crash", "delegate"} else REPORT)]
+    answer = f"Oslo has 7 degrees, Paris 18 degrees. Done with {conversation.ticket}."
+    if text := dspy_turn(conversation.texts, calls, conversation.results, answer):
+        return Reply(text)
     if script == "crash":
-        return _weather("Oslo") if conversation.results == 0 else Reply(status=400)
+        return _calls(conversation, *SHORT)
     if script == "delegate":
         return _delegate(conversation)
     if conversation.results == 0:
-        return _weather("Atlantis")
+        return _calls(conversation, REPORT[0])
     if conversation.results == 1:
-        return _weather("Oslo")
+        return _calls(conversation, REPORT[1])
     if conversation.results == 2:
-        return Reply(calls=(Call(WEATHER, {"city": "Paris"}), Call(POPULATION, {"city": "Paris"})))
-    return _answer(conversation, f"Oslo has 7 degrees, Paris 18 degrees. Done with {conversation.ticket}.")
+        return _calls(conversation, *REPORT[2:])
+    return _answer(conversation, answer)
 
 
 def _delegate(conversation: Conversation) -> Reply:
@@ -81,8 +93,9 @@ def _delegate(conversation: Conversation) -> Reply:
     for name, schema in conversation.tools.items():
         if (RESEARCHER in name or name == HANDOFF) and name not in conversation.called:
             return Reply(calls=(Call(name, _arguments(schema, question)),))
-    if WEATHER in conversation.tools and WEATHER not in conversation.called:
-        return _weather("Oslo")
+    weather = _offered(conversation, WEATHER)
+    if weather in conversation.tools and weather not in conversation.called:
+        return _calls(conversation, *SHORT)
     return _answer(conversation, f"Oslo has 7 degrees. Done with {conversation.ticket}.")
 
 
@@ -91,8 +104,13 @@ def _arguments(schema: dict[str, Any], text: str) -> dict[str, Any]:
     return {name: RESEARCHER if "agent" in name else text for name in schema.get("required") or ()}
 
 
-def _weather(city: str) -> Reply:
-    return Reply(calls=(Call(WEATHER, {"city": city}),))
+def _calls(conversation: Conversation, *calls: tuple[str, str]) -> Reply:
+    return Reply(calls=tuple(Call(_offered(conversation, name), {"city": city}) for name, city in calls))
+
+
+def _offered(conversation: Conversation, name: str) -> str:
+    """The name under which the framework offers a tool: some put a plugin's name before it."""
+    return next((offered for offered in conversation.tools if offered.endswith(name)), name)
 
 
 def _answer(conversation: Conversation, text: str) -> Reply:
