@@ -241,20 +241,24 @@ def _scopes(path: Path) -> str:
 
 
 FRAMEWORKS: Final = """`make test-frameworks` writes this table. Each row is an unchanged program that runs as
-`opentelemetry-instrument python app.py` against a scripted model, with the newest release that the package index offers, the core
-package of spanloop and the named instrumentors. Programs and script: `tests/frameworks/` in the repository.
+`opentelemetry-instrument python app.py` against a scripted model, with the newest release that the package index
+offers, the core package of spanloop and the named instrumentors. Programs and script are in `tests/frameworks/` of the
+repository.
 
-Each task has a tool call that fails, one that works, two parallel ones and an answer. ✓: recorded completely. ✗: something is missing,
-see below. –: the program has no such task.
+Each task has a tool call that fails, one that works, two parallel ones and an answer. "yes": everything is recorded.
+"no": something is missing, see below. Empty: the program has no such task.
 
 | column | meaning |
 |---|---|
 | model calls, no step twice | each model call is exactly one step, with its messages |
-| tool calls, tool spans, call ids | names and arguments as the model wrote them; a result for each, in frameworks from a span of its own; its id |
+| tool calls | names and arguments are in the actions, as the model wrote them |
+| tool spans, call ids | each tool call has a result with its id, in frameworks from a span of its own |
 | tool errors | the failed tool call has an error with a type, in frameworks from its span; the others have none |
 | one episode | a task is one episode, which holds no other task |
 | links | each step's `next_state` is the state of the step that follows it |
-| two tasks … crash | the columns before, for two tasks in one process, streaming, asyncio, threads, a second agent, and a process that a model error ends |
+| two tasks, streaming, async, threads | all of these hold for two tasks in one process, and for tasks that run so |
+| sub-agent | … for a task that one agent hands to another |
+| crash | … for a process that ends half-way because the model's endpoint refuses a request |
 | rewards | with `task()` and `reward()` added: every step has the task's id and reward |
 """
 
@@ -265,8 +269,12 @@ def frameworks() -> str:
     columns = tuple(dict.fromkeys(column for row in rows for column in row["cells"]))
     right = sum(bool(row["cells"]) and not any(row["cells"].values()) for row in rows)
     cells = (
-        (row["title"], row["version"], ", ".join(f"`{name}`" for name in row["instrumentors"]) or "core")
-        + tuple(_mark(row["cells"], column) for column in columns)
+        (
+            row["title"],
+            row["version"],
+            ", ".join(f"`{name}`" for name in row["instrumentors"]) or "core",
+            *(_mark(row["cells"], column) for column in columns),
+        )
         for row in rows
     )
     reasons = (f"- {row['title']}: {_reasons(row)}" for row in rows if row["note"] or any(row["cells"].values()))
@@ -278,7 +286,7 @@ def frameworks() -> str:
 
 def _mark(cells: Mapping[str, str | None], column: str) -> str:
     reason = cells.get(column)
-    return "–" if reason is None else "✗" if reason else "✓"
+    return "" if reason is None else "no" if reason else "yes"
 
 
 def _reasons(row: Mapping[str, Any]) -> str:

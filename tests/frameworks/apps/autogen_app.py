@@ -16,7 +16,7 @@ def client():
     return OpenAIChatCompletionClient(model="gpt-4o", base_url=f"{BASE_URL}/v1", api_key="none", model_info=INFO)
 
 
-def reporter(streams=False):
+def reporter(*, streams=False):
     return AssistantAgent(
         "reporter",
         client(),

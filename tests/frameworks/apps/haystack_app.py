@@ -1,6 +1,5 @@
 """Haystack's agent."""
 
-
 from driver import BASE_URL, SYSTEM, TOOLS, drive
 from haystack.components.agents import Agent
 from haystack.components.generators.chat import OpenAIChatGenerator

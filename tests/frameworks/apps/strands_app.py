@@ -7,7 +7,7 @@ from strands.models.openai import OpenAIModel
 tools = [tool(function) for function in TOOLS.values()]
 
 
-def agent(name, system, offered, *, streams=True):
+def agent(name, system, offered):
     arguments = {"base_url": f"{BASE_URL}/v1", "api_key": "none"}
     model = OpenAIModel(client_args=arguments, model_id="gpt-4o")
     return Agent(name=name, model=model, system_prompt=system, tools=offered, callback_handler=None)

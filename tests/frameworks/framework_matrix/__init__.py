@@ -1,1 +1,1 @@
-"""The live framework matrix: unchanged apps of every framework against a scripted model, see ``make test-frameworks``."""
+"""The live framework matrix: frameworks' apps against a scripted model; see ``make test-frameworks``."""

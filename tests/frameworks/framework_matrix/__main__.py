@@ -36,12 +36,16 @@ def main() -> int:
 
 
 def run_rows(names: list[str], tried: list[str] | None) -> list[str]:
-    """Run the named rows, or all of them, or what a killed run of all left; return what was recorded before and is not now."""
+    """Run the named rows, else those that a killed run left, else all.
+
+    Returns:
+        What the results of earlier runs have and this run's have not.
+    """
     pending = results.Pending(environments.FOLDER / "pending.json")
     chosen = [row for row in ROWS if row.name in (names or pending.start([row.name for row in ROWS]))]
     before, lost = results.load(), list[str]()
     started = time.monotonic()
-    work = environments.FOLDER / "work"
+    work = environments.FOLDER / ("tried" if tried else "work")
     shutil.rmtree(work, ignore_errors=True)
     wheel = environments.build_wheel()
     directory = DataDir(work / "clickhouse").open()

@@ -1,7 +1,7 @@
 """The matrix's assertions: each returns what is wrong with one task, or nothing."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from .facts import Result, Step, Tasks
 from .rows import Row
@@ -31,7 +31,13 @@ def _steps(ticket: str, tasks: Tasks) -> list[Step]:
 
 def _results(ticket: str, tasks: Tasks) -> list[Result]:
     """Results of the app's tools."""
-    return [result for step in _steps(ticket, tasks) for result in step.results if result.name in {WEATHER, POPULATION}]
+    results = (result for step in _steps(ticket, tasks) for result in step.results)
+    return [result for result in results if _plain(result.name) in {WEATHER, POPULATION}]
+
+
+def _plain(name: str) -> str:
+    """A tool's name without the plugin's before it."""
+    return next((tool for tool in (WEATHER, POPULATION) if name.endswith(tool)), name)
 
 
 def _expected_tools(ticket: str) -> int:
@@ -56,15 +62,15 @@ def no_step_twice(row: Row, ticket: str, tasks: Tasks) -> str:
 def tool_calls(row: Row, ticket: str, tasks: Tasks) -> str:
     """The actions hold the model's tool calls with their arguments, in order."""
     del row
-    calls = [
-        (_plain(call["name"]), arguments.get("city"))
-        for step in _steps(ticket, tasks)
-        for call in step.calls
-        if isinstance(arguments := call.get("arguments"), dict)
-    ]
+    calls = [(_plain(call["name"]), _city(call)) for step in _steps(ticket, tasks) for call in step.calls]
     expected = SHORT if script_of(ticket) in {"delegate", "crash"} else REPORT
     wanted = [call for call in calls if call[0] in {WEATHER, POPULATION}]
     return "" if tuple(wanted) == expected else f"{len(wanted)} of {len(expected)} tool calls in the actions"
+
+
+def _city(call: dict[str, Any]) -> object:
+    arguments: Any = call.get("arguments")
+    return arguments.get("city") if isinstance(arguments, dict) else arguments  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def tool_spans(row: Row, ticket: str, tasks: Tasks) -> str:

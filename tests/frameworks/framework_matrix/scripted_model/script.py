@@ -74,16 +74,11 @@ def decide(conversation: Conversation) -> Reply:
     answer = f"Oslo has 7 degrees, Paris 18 degrees. Done with {conversation.ticket}."
     if text := dspy_turn(conversation.texts, calls, conversation.results, answer):
         return Reply(text)
-    if script == "crash":
-        return _calls(conversation, *SHORT)
     if script == "delegate":
         return _delegate(conversation)
-    if conversation.results == 0:
-        return _calls(conversation, REPORT[0])
-    if conversation.results == 1:
-        return _calls(conversation, REPORT[1])
-    if conversation.results == 2:
-        return _calls(conversation, *REPORT[2:])
+    turns = (SHORT,) if script == "crash" else (REPORT[:1], REPORT[1:2], REPORT[2:])
+    if conversation.results < len(turns):
+        return _calls(conversation, *turns[conversation.results])
     return _answer(conversation, answer)
 
 
