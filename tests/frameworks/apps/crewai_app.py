@@ -9,7 +9,7 @@ tools = [tool(name)(function) for name, function in TOOLS.items()]
 
 def crew(question, *, streams=False):
     llm = LLM(model="openai/gpt-4o", base_url=f"{BASE_URL}/v1", api_key="none", stream=streams)
-    agent = Agent(role="reporter", goal="Report about cities", backstory="You use tools.", llm=llm, tools=tools)
+    agent = Agent(role="reporter", goal="Report", backstory="You use tools.", llm=llm, tools=tools, max_retry_limit=0)
     return Crew(agents=[agent], tasks=[Task(description=question, expected_output="a sentence", agent=agent)])
 
 

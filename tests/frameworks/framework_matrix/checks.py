@@ -121,7 +121,7 @@ def one_episode(row: Row, ticket: str, tasks: Tasks) -> str:
 def links(row: Row, ticket: str, tasks: Tasks) -> str:
     """Each step's next state is the state of the step that follows it; the last one of each conversation has none."""
     steps = _steps(ticket, tasks)
-    expected_ends = 2 if script_of(ticket) == "delegate" and not row.is_handoff else 1
+    expected_ends = row.delegated_conversations if script_of(ticket) == "delegate" else 1
     states = {step.state for step in steps}
     if any(step.next_state and step.next_state not in states for step in steps):
         return "a next state that is no step's state"

@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-HANDOFF_STEPS = 3
-
 
 class Row(NamedTuple):
     """One framework or SDK with its app."""
@@ -22,16 +20,13 @@ class Row(NamedTuple):
     """Model calls of a task: a failed tool call, one that works, two parallel ones, the answer."""
     delegated_steps: int = 4
     """Model calls of a task that one agent hands to another: a tool call and an answer of each, or one fewer where the
-    second agent goes on with the same conversation and answers the user."""
+    second agent answers the user."""
+    delegated_conversations: int = 2
+    """Conversations of such a task; one where the second agent goes on with the first one's messages."""
     is_sdk: bool = False
     """Whether the app runs its tools itself, so that only the history tells of them."""
     impossible: str = ""
     """Why the row has no app."""
-
-    @property
-    def is_handoff(self) -> bool:
-        """Whether the second agent of a delegated task goes on with the first one's conversation."""
-        return self.delegated_steps == HANDOFF_STEPS
 
 
 ROWS: tuple[Row, ...] = (
@@ -39,7 +34,14 @@ ROWS: tuple[Row, ...] = (
     Row("openai_responses", "OpenAI SDK, Responses", ("openai",), is_sdk=True),
     Row("langchain", "LangChain", ("langchain", "langchain-openai"), app="langchain_agent"),
     Row("langgraph", "LangGraph", ("langgraph", "langchain-openai"), app="langgraph_agent"),
-    Row("openai_agents", "openai-agents, Responses", ("openai-agents",), app="openai_agents_app", delegated_steps=3),
+    Row(
+        "openai_agents",
+        "openai-agents, Responses",
+        ("openai-agents",),
+        app="openai_agents_app",
+        delegated_steps=3,
+        delegated_conversations=1,
+    ),
     Row(
         "openai_agents_chat",
         "openai-agents, chat",
@@ -47,6 +49,7 @@ ROWS: tuple[Row, ...] = (
         app="openai_agents_app",
         environment={"MATRIX_API": "chat"},
         delegated_steps=3,
+        delegated_conversations=1,
     ),
     Row("pydantic_ai", "Pydantic AI", ("pydantic-ai-slim[openai]",), app="pydantic_ai_app"),
     Row(
@@ -55,6 +58,7 @@ ROWS: tuple[Row, ...] = (
         ("llama-index-core", "llama-index-llms-openai-like"),
         app="llama_index_app",
         delegated_steps=3,
+        delegated_conversations=1,
     ),
     Row("smolagents", "smolagents", ("smolagents[openai]",), app="smolagents_app"),
     Row("crewai", "CrewAI", ("crewai",), app="crewai_app"),
