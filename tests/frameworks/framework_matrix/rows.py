@@ -79,6 +79,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("strands", "Strands Agents", ("strands-agents[openai]",), app="strands_app"),
     Row("agno", "Agno", ("agno", "openai"), app="agno_app"),
+    Row("claude_agent_sdk", "Claude Agent SDK", ("claude-agent-sdk",), app="claude_agent_sdk_app"),
     Row(
         "anthropic",
         "Anthropic SDK",
