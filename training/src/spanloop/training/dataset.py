@@ -155,6 +155,11 @@ def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]
     )
 
 
+def rows_by_source(rows: pl.DataFrame) -> dict[str, int]:
+    """Return the number of rows of each :class:`~spanloop.training.row_source.RowSource`."""
+    return {str(source): int(count) for source, count in rows["source"].value_counts(sort=True).rows()}
+
+
 def batch_units(kind: JobKind, rows: pl.DataFrame) -> int:
     """Return the number of what batches are made of: prompt groups (policy gradients), pairs (dpo) or rows (sft)."""
     if kind.is_policy_gradient:
@@ -187,7 +192,7 @@ def _manifest(
         groups=Count.of(selection.group_tally),
         prompt_groups=batch_units(spec.kind, rows) if spec.kind.is_policy_gradient else 0,
         temperature=selection.temperature,
-        sources={str(source): int(count) for source, count in rows["source"].value_counts().rows()},
+        sources=rows_by_source(rows),
         dialogs=dialog_file_facts(spec.dialogs),
         pairs=batch_units(spec.kind, rows) if spec.kind is JobKind.DPO else 0,
         masked_steps=int(sided_rows["masked_steps"].sum()),
