@@ -12,6 +12,10 @@ second through a whole step (bookkeeping included, checkpoints left out) as the 
 second; ``update`` counts the actor's update alone. ``start_s`` is the job's time outside its steps: Ray, imports,
 loading, saving, shutting down; ``peak_gb`` the memory of all its processes (proportional set size).
 
+``merged`` compares, for agents' episodes of six turns within 2,048 tokens, forward and backward in float32 of one row
+for each episode with one row for each turn, no prefix shared: the wall time of the second divided by that of the first.
+Their gradients must agree.
+
 Without ``--quick``, a table of what each of the engine's choices brings: forward and backward of one group's rows.
 """
 
@@ -50,14 +54,20 @@ GROUP_SIZE = 8
 SYSTEM_TOKENS, QUESTION_TOKENS, RESPONSE_TOKENS = 400, 50, 70
 PROMPT_TOKENS = SYSTEM_TOKENS + QUESTION_TOKENS
 VOCABULARY = 49_152
+TURNS = 6
+TASK_TOKENS, OBSERVATION_TOKENS, ACTION_TOKENS = 500, 180, 80
+"""Of an episode of six turns: 1,880 tokens."""
+GRADIENT_TOLERANCE = 1e-4
+"""Largest difference of the gradients of merged and single rows in float32, relative to the largest gradient."""
 
 
 class Shape(NamedTuple):
-    """How much of it: layers of the model, prompt groups in a batch, steps of the job."""
+    """How much of it: layers of the model, prompt groups in a batch, steps of the job, episodes of six turns."""
 
     layers: int
     groups: int
     steps: int
+    episodes: int
 
     @property
     def tokens(self) -> int:
@@ -65,7 +75,8 @@ class Shape(NamedTuple):
         return self.groups * GROUP_SIZE * (PROMPT_TOKENS + RESPONSE_TOKENS)
 
 
-QUICK, FULL = Shape(layers=10, groups=2, steps=3), Shape(layers=30, groups=4, steps=4)
+QUICK = Shape(layers=10, groups=2, steps=3, episodes=1)
+FULL = Shape(layers=30, groups=4, steps=4, episodes=4)
 
 
 def main() -> None:
@@ -92,9 +103,11 @@ def main() -> None:
         print(f"verl tokens_per_s={shape.tokens / job.step_s:.0f} start_s={job.start_s:.1f} peak_gb={job.peak_gb:.1f}")
         print(f"plain tokens_per_s={shape.tokens / plain_s:.0f} update={plain_s / job.update_s:.2f}")
         print(f"sharing tokens_per_s={shape.tokens / shared_s:.0f} update={shared_s / job.update_s:.2f}")
+        model = load_sharing(folder / "model")
+        merged = merged_ratio(model, shape.episodes)
         if not arguments.quick:
-            print_variants(folder / "model", rows)
-    print(f"ratio plain={plain_s / job.step_s:.2f} shared={shared_s / job.step_s:.2f}")
+            print_variants(model, rows)
+    print(f"ratio plain={plain_s / job.step_s:.2f} shared={shared_s / job.step_s:.2f} merged={merged:.2f}")
 
 
 def make_model(path: Path, *, layers: int) -> None:
@@ -136,6 +149,8 @@ def make_rows(groups: int) -> pl.DataFrame:
                 "logprobs": [-11.0] * RESPONSE_TOKENS,
                 "reward": float(session % 2),
                 "advantages": [session % 2 - 0.5] * RESPONSE_TOKENS,
+                "age_versions": 0,
+                "age_days": 0.0,
             }
             for session in range(GROUP_SIZE)
         ]
@@ -154,7 +169,7 @@ class Job(NamedTuple):
 def run_verl(folder: Path, shape: Shape, threads: int) -> Job:
     """Train ``shape.steps`` steps in verl's subprocess."""
     plan = TrainPlan(
-        kind=JobKind.GRPO,
+        kind=JobKind.DR_GRPO,
         job_id="benchmark",
         model_path=folder / "model",
         dataset_path=folder / "dataset.parquet",
@@ -283,38 +298,89 @@ def autocast(bfloat16: bool) -> AbstractContextManager[Any]:  # noqa: FBT001
     return torch.autocast("cpu", torch.bfloat16) if bfloat16 else nullcontext()
 
 
-def print_variants(model_path: Path, rows: pl.DataFrame) -> None:
-    """Tokens per second of one group's rows, forward and backward, for every combination of the engine's choices."""
+def load_sharing(model_path: Path) -> Any:
+    """The model in float32, with the engine's attention over packed rows."""
     ALL_ATTENTION_FUNCTIONS.register(ATTENTION, tree_attention)
     model = load(model_path)
     model.set_attn_implementation(ATTENTION)
+    return model
+
+
+class Rows(NamedTuple):
+    """Rows of token ids, and for each a mask of its last tokens that marks the trained ones."""
+
+    sequences: list[torch.Tensor]
+    masks: list[torch.Tensor]
+
+
+def merged_ratio(model: Any, count: int) -> float:
+    """How much longer ``count`` episodes take as one row for each turn than as one row each; compares gradients."""
+    merged, single = episode_rows(count)
+    pass_seconds(model, Rows(merged.sequences[:1], merged.masks[:1]), bfloat16=False, share=True)  # warms up
+    merged_s = pass_seconds(model, merged, bfloat16=False, share=True)
+    expected = gradient(model)
+    single_s = pass_seconds(model, single, bfloat16=False, share=False)
+    difference = float((gradient(model) - expected).abs().max() / expected.abs().max())
+    if difference > GRADIENT_TOLERANCE:
+        raise SystemExit(f"the gradients of merged and single rows differ by {difference:.1e} of the largest")
+    tokens = [sum(map(len, rows.sequences)) for rows in (merged, single)]
+    print(
+        f"merged episodes={count} tokens={tokens[0]} s={merged_s:.2f}; "
+        f"a row for each turn: tokens={tokens[1]} s={single_s:.2f}; gradients differ by {difference:.1e}",
+        flush=True,
+    )
+    return single_s / merged_s
+
+
+def episode_rows(count: int) -> tuple[Rows, Rows]:
+    """The same episodes as merged rows, and as one row for each turn."""
+    draw = torch.Generator().manual_seed(0)
+    merged, single = Rows([], []), Rows([], [])
+    for _ in range(count):
+        ids, mask = torch.zeros(0, dtype=torch.int64), torch.zeros(0)
+        for turn in range(TURNS):
+            seen = OBSERVATION_TOKENS if turn else TASK_TOKENS
+            new = torch.randint(3, VOCABULARY, (seen + ACTION_TOKENS,), generator=draw)
+            ids, mask = torch.cat([ids, new]), torch.cat([mask, torch.zeros(seen), torch.ones(ACTION_TOKENS)])
+            single.sequences.append(ids)
+            single.masks.append(torch.ones(ACTION_TOKENS))
+        merged.sequences.append(ids)
+        merged.masks.append(mask)
+    return merged, single
+
+
+def gradient(model: Any) -> torch.Tensor:
+    """All gradients as one vector."""
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+
+def print_variants(model: Any, rows: pl.DataFrame) -> None:
+    """Tokens per second of one group's rows, forward and backward, for every combination of the engine's choices."""
     group = rows.head(GROUP_SIZE)
     sequences = [torch.tensor(row["prompt_token_ids"] + row["response_token_ids"]) for row in group.to_dicts()]
-    variant_seconds(model, sequences, bfloat16=False, share=True, all_logits=False)  # warms up
+
+    def masked(*, all_logits: bool) -> Rows:
+        wanted = PROMPT_TOKENS + RESPONSE_TOKENS if all_logits else RESPONSE_TOKENS
+        return Rows(sequences, [torch.ones(wanted)] * len(sequences))
+
+    pass_seconds(model, masked(all_logits=False), bfloat16=False, share=True)  # warms up
     print("| compute | prompts | logits | tokens/s |\n|---|---|---|---|")
     for bfloat16 in (False, True):
         for share in (False, True):
             for all_logits in (True, False):
-                variant_s = variant_seconds(model, sequences, bfloat16, share, all_logits)
+                variant_s = pass_seconds(model, masked(all_logits=all_logits), bfloat16=bfloat16, share=share)
                 names = ("bfloat16" if bfloat16 else "float32", "shared" if share else "for each row")
                 speed = sum(map(len, sequences)) / variant_s
                 print(f"| {' | '.join(names)} | {'all' if all_logits else 'responses'} | {speed:.0f} |", flush=True)
 
 
-def variant_seconds(
-    model: Any,
-    sequences: list[torch.Tensor],
-    bfloat16: bool,  # noqa: FBT001
-    share: bool,  # noqa: FBT001
-    all_logits: bool,  # noqa: FBT001
-) -> float:
-    """Seconds of forward and backward over ``sequences``."""
+def pass_seconds(model: Any, rows: Rows, *, bfloat16: bool, share: bool) -> float:
+    """Seconds of forward and backward; the loss is the mean over the trained tokens of all rows."""
     model.zero_grad()
+    trained = sum(float(mask.sum()) for mask in rows.masks)
     started_s = time.monotonic()
-    for part in micro_batches(sequences, MICRO_BATCH_TOKENS, share=share):
-        chosen = [sequences[index] for index in part]
-        wanted = PROMPT_TOKENS + RESPONSE_TOKENS if all_logits else RESPONSE_TOKENS
-        batch = pack_batch(chosen, [torch.ones(wanted)] * len(chosen), share=share)
+    for part in micro_batches(rows.sequences, MICRO_BATCH_TOKENS, share=share):
+        batch = pack_batch([rows.sequences[i] for i in part], [rows.masks[i] for i in part], share=share)
         with autocast(bfloat16):
             logits = model(
                 input_ids=batch.input_ids,
@@ -323,7 +389,7 @@ def variant_seconds(
                 packed_rows=batch.layout,
                 use_cache=False,
             ).logits[0]
-        token_logprobs(logits, batch.rows, batch.labels).mean().backward()
+        (token_logprobs(logits, batch.rows, batch.labels).sum() / trained).backward()
     return time.monotonic() - started_s
 
 

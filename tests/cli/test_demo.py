@@ -10,7 +10,8 @@ import pytest
 
 from spanloop.datadir import DataDir
 from spanloop.demo.command import _duration
-from spanloop.demo.learning_loop import Loop, Recipe
+from spanloop.demo.experiment import Experiment
+from spanloop.demo.learning_loop import Recipe
 from spanloop.demo.office_runner import make_office, office_folder
 from spanloop.demo.stages import FinishedStages, StageDisplay
 from spanloop.semconv.errors import ConfigurationError, ServiceError
@@ -48,14 +49,14 @@ def test_the_duration_counts_what_was_broken_off_too(tmp_path: Path) -> None:
 def test_a_stage_that_is_broken_off_leaves_its_time_and_no_result(tmp_path: Path, error: BaseException) -> None:
     settings = Recipe()._asdict()
     path = tmp_path / "demo" / "done.json"
-    loop = Loop(DataDir(tmp_path), Recipe(), FinishedStages(path, settings), StageDisplay())
+    experiment = Experiment(DataDir(tmp_path), FinishedStages(path, settings), StageDisplay(), seed=0)
 
     def work() -> dict[str, Any]:
         time.sleep(0.2)
         raise error
 
     with pytest.raises(type(error)):
-        loop._stage("train", "trains", work)
+        experiment._stage("train", "trains", work)
     again = FinishedStages(path, settings)
     assert again.result("train") is None
     assert again.interrupted_s >= 0.2

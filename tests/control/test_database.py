@@ -19,7 +19,7 @@ from spanloop.training.control.clock import UtcMicros
 from spanloop.training.control.database import CONTROL_URL_ENV, SCHEMA_VERSION, ControlDatabase
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tables import Base, DeploymentRow, JobRow, ScheduleRow, SchemaRow
-from spanloop.training.jobs import JobApi
+from spanloop.training.jobs import JobApi, JobKind, JobSpec
 
 
 def test_it_is_made_in_wal_mode_with_its_version(data_dir: DataDir, database: ControlDatabase) -> None:
@@ -36,12 +36,34 @@ def test_a_newer_schema_is_refused_and_left_alone(data_dir: DataDir) -> None:
         raw.execute("UPDATE control_schema SET version = 7")
     raw.close()
     with pytest.raises(
-        DataDirectoryError, match=r"schema version 7; this spanloop supports versions up to 1(?s:.*)newer spanloop"
+        DataDirectoryError, match=r"schema version 7; this spanloop supports versions up to 2(?s:.*)newer spanloop"
     ):
         JobApi(data_dir)
     with sqlite3.connect(data_dir.control_db) as raw:
         assert raw.execute("SELECT version FROM control_schema").fetchall() == [(7,)]
     raw.close()
+
+
+def test_a_grpo_job_of_schema_version_1_is_a_dr_grpo_job(data_dir: DataDir, api: JobApi) -> None:
+    grpo = JobSpec(kind=JobKind.GRPO, base="tiny", steps=7, kl_coefficient=0)
+    sft = JobSpec(kind=JobKind.SFT, base="tiny")
+    jobs = [api.submit(spec).id for spec in (grpo, sft)]
+    schedule = api.schedule(grpo, cron="0 3 * * *").id
+    unreadable = api.submit(sft).id
+    with sqlite3.connect(data_dir.control_db) as raw:
+        raw.execute("UPDATE control_schema SET version = 1")
+        raw.execute("UPDATE jobs SET spec = 'no JSON' WHERE job_id = ?", [unreadable])
+    raw.close()
+    api = JobApi(data_dir)
+    dr_grpo = grpo.model_copy(update={"kind": JobKind.DR_GRPO})
+    assert [api.get(job).spec for job in jobs] == [dr_grpo, sft]
+    assert [each.spec for each in api.schedules() if each.id == schedule] == [dr_grpo]
+    with sqlite3.connect(data_dir.control_db) as raw:
+        assert raw.execute("SELECT spec FROM jobs WHERE job_id = ?", [unreadable]).fetchone() == ("no JSON",)
+        assert raw.execute("SELECT version FROM control_schema").fetchall() == [(SCHEMA_VERSION,)]
+    raw.close()
+    # what is submitted from now on is what it says
+    assert JobApi(data_dir).get(api.submit(grpo).id).spec == grpo
 
 
 def test_a_missing_data_directory_is_named(tmp_path: Path) -> None:

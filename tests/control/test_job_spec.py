@@ -46,7 +46,7 @@ def test_a_spec_survives_json(spec: JobSpec) -> None:
         {"steps": 0},
         {"group_size": 1},
         {"seed": -1},
-        {"kind": "dpo"},
+        {"kind": "unknown"},
         {"policy_version": "tiny"},
         {"since": datetime(2026, 1, 1)},  # noqa: DTZ001 - the point
         {"min_reward": 0.5},
@@ -59,15 +59,38 @@ def test_what_is_wrong_is_refused(wrong: dict[str, object]) -> None:
 
 @pytest.mark.parametrize(("setting", "value"), [("epochs", 2), ("credit", "attributed")])
 def test_settings_of_grpo_are_refused_for_sft(setting: str, value: object) -> None:
-    with pytest.raises(ValidationError, match=f"{setting}: a grpo setting"):
+    with pytest.raises(ValidationError, match=rf"{setting}: a .*\bgrpo\b.* setting that sft does not use"):
         JobSpec.model_validate({"kind": "sft", "base": "tiny@v1", setting: value})
     assert JobSpec(kind=JobKind.SFT, base="tiny@v1", min_reward=0.5).min_reward == 0.5
 
 
 def test_each_kind_has_a_learning_rate_of_its_own() -> None:
     rates = {kind: JobSpec(kind=kind, base="tiny").learning_rate for kind in JobKind}
-    assert rates == {JobKind.SFT: 1e-5, JobKind.GRPO: 1e-6}
+    expected = {JobKind.SFT: 1e-5, JobKind.DPO: 5e-7}
+    assert rates == {kind: expected.get(kind, 1e-6) for kind in JobKind}
     assert JobSpec(kind=JobKind.SFT, base="tiny", learning_rate=1e-3).learning_rate == 1e-3
+
+
+def test_each_recipe_has_the_loss_and_the_kl_term_of_its_paper() -> None:
+    specs = {str(kind): JobSpec(kind=kind, base="tiny") for kind in JobKind if kind.is_policy_gradient}
+    assert {name: (str(spec.loss_aggregation), spec.kl_coefficient) for name, spec in specs.items()} == {
+        "dr_grpo": ("seq-mean-token-sum-norm", 0),
+        "grpo": ("seq-mean-token-mean", 0.04),
+        "rloo": ("seq-mean-token-sum", 0),
+        "gspo": ("seq-mean-token-mean", 0),
+        "reinforce_plus_plus": ("token-mean", 0),
+        "ppo": ("token-mean", 0),
+    }
+    assert JobSpec(base="tiny").kind is JobKind.DR_GRPO
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "value"),
+    [("ppo", "credit", "attributed"), ("grpo", "gae_lambda", 0.9), ("rloo", "critic_learning_rate", 1e-4)],
+)
+def test_a_recipe_refuses_what_it_does_not_use(kind: str, setting: str, value: object) -> None:
+    with pytest.raises(ValidationError, match=f"{setting}: a .* setting that {kind} does not use"):
+        JobSpec.model_validate({"kind": kind, "base": "tiny", setting: value})
 
 
 def test_sft_imitates_successful_episodes_unless_told_otherwise() -> None:
@@ -94,3 +117,16 @@ def test_since_is_given_in_utc() -> None:
 
 def test_every_field_says_what_it_is() -> None:
     assert [name for name, field in JobSpec.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"backbone": "debug", "ray_address": "10.0.0.1:6379"}, "the debug backbone uses no Ray cluster"),
+        ({"backbone": "debug", "ranks": 2}, "the debug backbone is one process"),
+        ({"kind": "sft", "batch_groups": 9, "ranks": 2}, "does not divide by 2 ranks"),
+    ],
+)
+def test_a_backbone_and_ranks_that_do_not_fit_are_refused(settings: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        JobSpec.model_validate({"base": "m", **settings})

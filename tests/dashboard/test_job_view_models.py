@@ -20,7 +20,7 @@ from spanloop.training.jobs import Job, JobSpec
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 FORM: dict[str, object] = {
-    "kind": JobKind.GRPO,
+    "kind": JobKind.DR_GRPO,
     "base": "tiny@v1",
     "name": " better ",
     "steps": 3,
@@ -30,7 +30,7 @@ FORM: dict[str, object] = {
 }
 JOB = Job(
     id="j1",
-    spec=JobSpec(kind=JobKind.GRPO, base="tiny@v1"),
+    spec=JobSpec(kind=JobKind.DR_GRPO, base="tiny@v1"),
     state=JobState.RUNNING,
     attempt=1,
     created_at=NOW,

@@ -44,7 +44,7 @@ def test_the_form_submits_a_job(with_model: DataDir) -> None:
     assert not app.error
     (job,) = JobApi(with_model).list()
     assert job.state is JobState.QUEUED
-    assert (job.spec.kind, job.spec.base, job.spec.steps, job.spec.deploy) == (JobKind.GRPO, "tiny@v1", 3, True)
+    assert (job.spec.kind, job.spec.base, job.spec.steps, job.spec.deploy) == (JobKind.DR_GRPO, "tiny@v1", 3, True)
     assert job.spec.learning_rate == pytest.approx(2e-5)
     assert job.spec.task_ids == ("t1", "t2")
     assert (job.spec.pause_serving, job.spec.task_prefix, job.spec.group_size) == (True, "train-", 4)
@@ -85,7 +85,17 @@ def test_a_form_left_as_it_is_has_the_defaults_of_a_spec(with_model: DataDir) ->
     app = open_form()
     app.button(key="submit").click().run()
     (job,) = JobApi(with_model).list()
-    assert job.spec == JobSpec(kind=JobKind.GRPO, base="tiny@v1")
+    assert job.spec == JobSpec(kind=JobKind.DR_GRPO, base="tiny@v1")
+
+
+def test_a_form_has_the_defaults_of_the_kind_that_was_chosen_last(with_model: DataDir) -> None:
+    for kind in (JobKind.RLOO, JobKind.SFT):
+        app = open_form()
+        app.button_group(key="kind").set_value(str(JobKind.GRPO)).run()
+        app.button_group(key="kind").set_value(str(kind)).run()
+        app.button(key="submit").click().run()
+        assert not app.exception
+        assert JobApi(with_model).list()[0].spec == JobSpec(kind=kind, base="tiny@v1")
 
 
 def test_the_form_submits_supervised_training(with_model: DataDir) -> None:

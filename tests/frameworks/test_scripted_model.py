@@ -57,7 +57,8 @@ def test_streamed_and_complete_chat_completions_say_the_same(model: str) -> None
     assert whole.tool_calls
     assert streamed.tool_calls
     assert [call.id for call in whole.tool_calls] == [call.id for call in streamed.tool_calls]
-    assert json.loads(streamed.tool_calls[0].function.arguments) == {"city": "Atlantis"}  # type: ignore[union-attr]
+    function: Any = streamed.tool_calls[0].function
+    assert json.loads(function.arguments) == {"city": "Atlantis"}
 
 
 def test_streamed_and_complete_responses_say_the_same(model: str) -> None:
@@ -65,7 +66,8 @@ def test_streamed_and_complete_responses_say_the_same(model: str) -> None:
     whole = client.responses.create(model="m", input=QUESTION)
     with client.responses.stream(model="m", input=QUESTION) as stream:
         streamed = stream.get_final_response()
-    assert [item.id for item in whole.output] == [item.id for item in streamed.output]
+    outputs: list[list[Any]] = [list(whole.output), list(streamed.output)]
+    assert [item.id for item in outputs[0]] == [item.id for item in outputs[1]]
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,9 @@ class FakeChildEngine:
             self.calls.append("stop")
         self.pid = None
 
+    async def release_memory(self) -> None:
+        await self.stop()
+
     async def wait_until_down(self) -> str:
         await asyncio.Event().wait()
         raise AssertionError

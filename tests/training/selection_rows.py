@@ -16,6 +16,7 @@ COLUMNS: dict[str, pl.DataType] = {
     "started_at": pl.Datetime("ns", "UTC"),
     "reward": pl.Float64(),
     "outcome": pl.String(),
+    "source": pl.String(),
     "trajectory_id": pl.String(),
     "row_number": pl.UInt32(),
     "policy_version": pl.String(),
@@ -52,6 +53,7 @@ def row(
         "started_at": datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=sum(map(ord, episode))),
         "reward": reward,
         "outcome": "unknown" if reward is None else "success" if reward >= 0.5 else "failure",
+        "source": "captured",
         "trajectory_id": f"{episode}/{number}",
         "row_number": number,
         "policy_version": "m@v1",
@@ -76,7 +78,7 @@ def row(
     } | changes
 
 
-def rules(kind: JobKind = JobKind.GRPO, **changes: Any) -> Rules:
+def rules(kind: JobKind = JobKind.DR_GRPO, **changes: Any) -> Rules:
     base = Rules(
         kind=kind,
         max_prompt_tokens=100,

@@ -25,7 +25,7 @@ from .training_seeding import (
     transition_row,
 )
 
-GRPO = JobSpec(kind=JobKind.GRPO, base="tiny")
+GRPO = JobSpec(kind=JobKind.DR_GRPO, base="tiny")
 SFT = JobSpec(kind=JobKind.SFT, base="tiny")
 
 

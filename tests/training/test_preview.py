@@ -37,7 +37,7 @@ def seeded(runner: Runner, store: Store, tiny_model: Path, monkeypatch: pytest.M
 def test_a_preview_counts_what_an_export_would_take(
     seeded: Runner, store: Store, connection: Connection, tmp_path: Path
 ) -> None:
-    spec = JobSpec(kind=JobKind.GRPO, base="tiny", steps=6, batch_groups=3)
+    spec = JobSpec(kind=JobKind.DR_GRPO, base="tiny", steps=6, batch_groups=3)
     result = preview(seeded.data_dir, spec)
     assert connection.query("SELECT count() FROM pinned_revisions", doing="looking").item() == 0
     version = Registry(seeded.data_dir).get("tiny")
@@ -57,7 +57,7 @@ def test_a_dry_run_prints_the_preview_and_queues_nothing(seeded: Runner) -> None
     completed = CliRunner().invoke(command_tree.app, [*arguments, "task-"])
     assert completed.exit_code == 0, completed.output
     lines = [" ".join(line.split()) for line in completed.stdout.splitlines()]
-    assert "grpo from tiny@v1" in lines[0]
+    assert "dr_grpo from tiny@v1" in lines[0]
     assert "rows 24 of 30 accepted (rejected: reward_constant 6)" in lines
     assert "steps 4 of 4 groups: 4.00 passes over the data (max_passes of 4 leaves 6 out)" in lines
     assert any(line.startswith("memory about 2.") for line in lines)
@@ -84,6 +84,11 @@ def test_an_estimate_follows_its_formula() -> None:
     assert smaller.activations < estimate.activations
     compared = estimate_memory(shape, micro_batch_tokens=10, bfloat16=True, has_reference=True)
     assert (estimate.reference, compared.reference) == (0, 6000)
+    two = estimate_memory(shape, micro_batch_tokens=10, bfloat16=False, ranks=2)
+    assert two[:3] == estimate[:3]
+    assert (two.compute_copy, two.activations) == (8000, 2 * estimate.activations)
+    valued = estimate_memory(shape, micro_batch_tokens=10, bfloat16=True, has_critic=True)
+    assert (estimate.critic, valued.critic) == (0, 18_000)
 
 
 def test_a_shape_counts_the_stored_weights(tiny_model: Path) -> None:

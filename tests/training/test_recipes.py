@@ -10,16 +10,18 @@ from verl.trainer.ppo.core_algos import agg_loss
 
 from spanloop.cpu_features import computes_bfloat16
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import Device, LossAggregation
+from spanloop.training.job_spec import Device, LearningRateSchedule, LossAggregation
 from spanloop.training.planning import batch_size, save_interval
 from spanloop.training.recipes.common import quoted
-from spanloop.training.recipes.grpo import SINGLE_UPDATE_LOSS, grpo_overrides
+from spanloop.training.recipes.dpo import dpo_overrides
+from spanloop.training.recipes.grpo import SINGLE_UPDATE_LOSS, SINGLE_UPDATE_ROW_LOSS, grpo_overrides
 from spanloop.training.recipes.sft import sft_overrides
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .training_running import a_plan
 
-RECIPES = {JobKind.GRPO: grpo_overrides, JobKind.SFT: sft_overrides}
+POLICY_GRADIENTS = [kind for kind in JobKind if kind.is_policy_gradient]
+RECIPES = {JobKind.SFT: sft_overrides, JobKind.DPO: dpo_overrides} | dict.fromkeys(POLICY_GRADIENTS, grpo_overrides)
 
 
 def plan(kind: JobKind, **changes: Any) -> TrainPlan:
@@ -32,7 +34,7 @@ def parsed(overrides: list[str]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", list(JobKind))
+@pytest.mark.parametrize("kind", list(RECIPES))
 def test_what_the_plan_says_reaches_verl(kind: JobKind) -> None:
     told = parsed(RECIPES[kind](plan(kind)))
     assert told["trainer.total_training_steps"] == 7
@@ -45,23 +47,23 @@ def test_what_the_plan_says_reaches_verl(kind: JobKind) -> None:
 
 
 def test_grpo_recomputes_at_the_temperature_of_the_rows() -> None:
-    told = parsed(grpo_overrides(plan(JobKind.GRPO, temperature=0.7)))
+    told = parsed(grpo_overrides(plan(JobKind.DR_GRPO, temperature=0.7)))
     assert told["actor_rollout_ref.rollout.temperature"] == 0.7
 
 
 def test_a_kl_loss_needs_a_coefficient() -> None:
     actor = "actor_rollout_ref.actor"
-    without = parsed(grpo_overrides(plan(JobKind.GRPO)))
+    without = parsed(grpo_overrides(plan(JobKind.DR_GRPO)))
     assert without[f"{actor}.use_kl_loss"] is False
     assert not [key for key in without if key.startswith("actor_rollout_ref.ref")]
-    told = parsed(grpo_overrides(plan(JobKind.GRPO, kl_coefficient=0.04)))
+    told = parsed(grpo_overrides(plan(JobKind.DR_GRPO, kl_coefficient=0.04)))
     assert (told[f"{actor}.use_kl_loss"], told[f"{actor}.kl_loss_coef"]) == (True, 0.04)
     assert told["actor_rollout_ref.ref.fsdp_config.use_torch_compile"] is False
 
 
 @pytest.mark.parametrize("aggregation", list(LossAggregation))
 def test_a_loss_is_aggregated_as_the_setting_says(aggregation: LossAggregation) -> None:
-    told = parsed(grpo_overrides(plan(JobKind.GRPO, loss_aggregation=aggregation)))
+    told = parsed(grpo_overrides(plan(JobKind.DR_GRPO, loss_aggregation=aggregation)))
     assert told["actor_rollout_ref.actor.loss_agg_mode"] == aggregation.value
     assert told["actor_rollout_ref.actor.loss_scale_factor"] == 20
 
@@ -91,35 +93,55 @@ def test_verl_has_each_aggregation_and_micro_batches_do_not_change_it(
     assert sum(aggregate(*row) for row in rows) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("kind", list(JobKind))
+@pytest.mark.parametrize("kind", list(RECIPES))
 def test_an_earlier_checkpoint_is_resumed_from(kind: JobKind) -> None:
     told = parsed(RECIPES[kind](plan(kind, resume_from=Path("/c/global_step_4"))))
     assert told["trainer.resume_mode"] == "resume_path"
     assert told["trainer.resume_from_path"] == "/c/global_step_4"
 
 
-@pytest.mark.parametrize("kind", list(JobKind))
+@pytest.mark.parametrize("kind", list(RECIPES))
 def test_cuda_keeps_verl_s_own_precision(kind: JobKind) -> None:
     told = parsed(RECIPES[kind](plan(kind, device=Device.CUDA)))
     assert told["trainer.device"] == "cuda"
     assert not [key for key in told if "mixed_precision" in key or "external_lib" in key]
 
 
-@pytest.mark.parametrize("kind", list(JobKind))
+@pytest.mark.parametrize("kind", list(RECIPES))
 def test_a_cpu_computes_in_what_the_plan_says(kind: JobKind) -> None:
     for bfloat16, expected in ((True, "bf16"), (False, "fp32")):
         told = parsed(RECIPES[kind](plan(kind, bfloat16=bfloat16)))
-        assert [value for key, value in told.items() if key.endswith("mixed_precision.param_dtype")] == [expected]
+        engines = [value for key, value in told.items() if key.endswith("mixed_precision.param_dtype")]
+        assert engines == [expected] * (2 if kind is JobKind.PPO else 1)
+
+
+@pytest.mark.parametrize("kind", list(RECIPES))
+def test_optimiser_settings_reach_every_optimiser(kind: JobKind) -> None:
+    changes = {"lr_scheduler_type": LearningRateSchedule.COSINE, "lr_warmup_steps": 2, "weight_decay": 0.1}
+    told = parsed(RECIPES[kind](plan(kind, clip_grad=0.5, critic_learning_rate=3e-4, **changes)))
+    names = ("lr", "lr_scheduler_type", "lr_warmup_steps", "weight_decay", "clip_grad")
+    optimisers = {
+        path: tuple(told[f"{path}.{name}"] for name in names)
+        for path in ("optim", "actor_rollout_ref.actor.optim", "critic.optim")
+        if f"{path}.lr" in told
+    }
+    policy = "optim" if not kind.is_policy_gradient else "actor_rollout_ref.actor.optim"
+    expected = {policy: (2.5e-6, "cosine", 2, 0.1, 0.5)}
+    if kind is JobKind.PPO:
+        expected["critic.optim"] = (3e-4, "cosine", 2, 0.1, 0.5)
+    assert optimisers == expected
 
 
 def test_log_probabilities_are_recomputed_only_for_several_passes() -> None:
     bypass, loss = "algorithm.rollout_correction.bypass_mode", "actor_rollout_ref.actor.policy_loss.loss_mode"
-    once = parsed(grpo_overrides(plan(JobKind.GRPO)))
+    once = parsed(grpo_overrides(plan(JobKind.DR_GRPO)))
     assert (once[bypass], once[loss]) == (True, SINGLE_UPDATE_LOSS)
+    assert parsed(grpo_overrides(plan(JobKind.GSPO)))[loss] == SINGLE_UPDATE_ROW_LOSS
     for changes in ({"epochs": 2}, {"device": Device.CUDA}):
-        told = parsed(grpo_overrides(plan(JobKind.GRPO, **changes)))
+        told = parsed(grpo_overrides(plan(JobKind.DR_GRPO, **changes)))
         assert told[bypass] is False
         assert loss not in told
+        assert parsed(grpo_overrides(plan(JobKind.GSPO, **changes)))[loss] == "gspo"
 
 
 @pytest.mark.parametrize(
@@ -147,6 +169,17 @@ def test_a_batch_is_never_larger_than_the_data() -> None:
     assert [batch_size(5, 8), batch_size(8, 5), batch_size(1, 1)] == [5, 5, 1]
     with pytest.raises(ValueError, match="a batch of 8 out of 0"):
         batch_size(0, 8)
+
+
+def test_rows_are_dealt_to_the_ranks_evenly() -> None:
+    assert [batch_size(9, 8, 2), batch_size(5, 8, 2), batch_size(2, 4, 2)] == [8, 4, 2]
+    with pytest.raises(ValueError, match="at least 2 of each"):
+        batch_size(1, 8, 2)
+
+
+@pytest.mark.parametrize("kind", list(JobKind))
+def test_ranks_reach_verl(kind: JobKind) -> None:
+    assert parsed(RECIPES[kind](plan(kind, ranks=2)))["trainer.n_gpus_per_node"] == 2
 
 
 def test_a_kill_costs_at_most_a_fifth() -> None:

@@ -38,7 +38,14 @@ class Queue:
         pass
 
     def kv_batch_get(self, *, keys: list[str], select_fields: list[str], **_: Any) -> Any:
-        return self._stack([{name: self.fields[key][name] for name in select_fields} for key in keys])
+        present = [name for name in select_fields if name in self.fields[keys[0]]]
+        rows = self._stack([{name: self.fields[key][name] for name in present} for key in keys])
+        nested: Any = torch.nested
+        for name in present:
+            # the queue's tensors are nested, also where all rows have one length
+            if isinstance(rows[name], torch.Tensor) and not rows[name].is_nested:
+                rows[name] = nested.as_nested_tensor(list(rows[name]), layout=torch.jagged)
+        return rows
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +78,9 @@ def compute_advantage(plugin: Any, keys: list[str], *, bypass_mode: bool) -> dic
     correction = {"rollout_is": "token", "rollout_is_threshold": 2.0, "bypass_mode": bypass_mode}
     algorithm = {"adv_estimator": STORED_ADVANTAGES, "rollout_correction": correction}
     trainer: Any = object.__new__(plugin.StoredTrainer)
-    trainer.config = OmegaConf.create({"algorithm": algorithm})
+    trainer.config = OmegaConf.create(
+        {"algorithm": algorithm, "actor_rollout_ref": {"actor": {"policy_loss": {"loss_mode": "vanilla"}}}}
+    )
     metrics: dict[str, Any] = {}
     trainer._compute_advantage(Batch(keys), metrics)
     return metrics

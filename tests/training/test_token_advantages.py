@@ -11,7 +11,7 @@ import pytest
 
 from spanloop.semconv.enums import JobKind
 from spanloop.training.dataset_rejections import Rejection
-from spanloop.training.dataset_selection import Rules, Selection
+from spanloop.training.dataset_selection import Rules, Selection, Tally
 from spanloop.training.job_spec import Credit
 
 from .selection_rows import row, rules, select
@@ -100,10 +100,11 @@ def reference_mask(each: Row, job: Rules) -> npt.NDArray[np.int64] | None:
     mask = np.array(each["loss_mask"])
     if not each["is_trainable"] or not mask.any():
         return None
-    if job.kind is JobKind.GRPO and (each["reward"] is None or (is_attributed and each["decided_by"] in OTHERS)):
-        return None
-    if job.kind is JobKind.GRPO and not is_attributed:
-        return mask
+    if job.kind is not JobKind.SFT:
+        if each["reward"] is None or (is_attributed and each["decided_by"] in OTHERS):
+            return None
+        if not is_attributed:
+            return mask
     for step in range(each["first_step"], each["last_step"] + 1):
         leaves_out = is_others(each, step) if is_attributed else is_mistake(each, step)
         start, end = 0, len(mask)
@@ -134,23 +135,25 @@ def reference_weight(each: Row, step: int, advantage: float) -> float:
 
 
 def reference(rows: list[Row], job: Rules) -> Tokens:
-    """What is trained on, row by row."""
+    """What is trained on, row by row; advantages of zero for a recipe that has none."""
     masks = {each["trajectory_id"]: mask for each in rows if (mask := reference_mask(each, job)) is not None}
     rewards: dict[str, dict[str, float]] = defaultdict(dict)
     for each in rows:
         if each["trajectory_id"] in masks:
             rewards[each["group_id"]][each["episode_id"]] = each["reward"]
+    everyone = np.array([each["reward"] for each in rows for _ in range(trained_tokens(each, masks))], dtype=float)
     tokens: Tokens = {}
     for each in rows:
         if each["trajectory_id"] not in masks:
             continue
         mask = masks[each["trajectory_id"]]
         advantages = np.zeros(len(mask))
-        if job.kind is JobKind.GRPO:
+        if job.kind not in {JobKind.SFT, JobKind.PPO}:
             group = np.array(list(rewards[each["group_id"]].values()))
-            if len(group) < 2 or group.max() - group.min() <= 1e-6:
+            compared = everyone if job.kind is JobKind.REINFORCE_PLUS_PLUS else group
+            if len(compared) < 2 or compared.max() - compared.min() <= 1e-6:
                 continue
-            advantage = each["reward"] - group.mean()
+            advantage = reference_advantage(job.kind, each["reward"], compared)
             for token in range(len(mask)):
                 weight = 1.0
                 if job.credit is Credit.ATTRIBUTED:
@@ -158,6 +161,22 @@ def reference(rows: list[Row], job: Rules) -> Tokens:
                 advantages[token] = mask[token] * weight * advantage
         tokens[each["trajectory_id"]] = mask, advantages
     return tokens
+
+
+def trained_tokens(each: Row, masks: dict[str, npt.NDArray[np.int64]]) -> int:
+    return int(masks[each["trajectory_id"]].sum()) if each["trajectory_id"] in masks else 0
+
+
+def reference_advantage(kind: JobKind, reward: float, compared: npt.NDArray[np.float64]) -> float:
+    """An episode's advantage over the rewards that its recipe compares, its own among them."""
+    difference = reward - compared.mean()
+    if kind is JobKind.RLOO:
+        return float(difference * len(compared) / (len(compared) - 1))
+    if kind in {JobKind.GRPO, JobKind.GSPO}:
+        return float(difference / (compared.std(ddof=1) + 1e-6))
+    if kind is JobKind.REINFORCE_PLUS_PLUS:
+        return float(difference / np.sqrt(compared.var(ddof=1) + 1e-8))
+    return float(difference)
 
 
 def step_of(each: Row, token: int) -> int:
@@ -168,38 +187,46 @@ def step_of(each: Row, token: int) -> int:
     return int(each["first_step"])
 
 
-JOBS = [
-    rules(JobKind.GRPO),
-    rules(JobKind.GRPO, group_size=3),
-    rules(JobKind.GRPO, credit=Credit.ATTRIBUTED),
-    rules(JobKind.GRPO, credit=Credit.ATTRIBUTED, group_size=2),
-    rules(JobKind.SFT),
-]
+KINDS = [kind for kind in JobKind if kind is JobKind.SFT or kind.is_policy_gradient]
+
+
+def job_of(kind: JobKind, seed: int) -> Rules:
+    """Parts of several sizes, and both kinds of credit where the recipe has them."""
+    is_attributed = kind not in {JobKind.SFT, JobKind.PPO} and seed % 2
+    return rules(kind, group_size=(2, 3, 8)[seed % 3], credit=Credit.ATTRIBUTED if is_attributed else Credit.BROADCAST)
+
+
+def assert_equals_reference(seed: int, kind: JobKind) -> int:
+    """Compare one dataset; returns its number of rows."""
+    rows, job = random_rows(random.Random(seed)), job_of(kind, seed)
+    selection = select(rows, job)
+    expected = reference(rows, job)
+    found = {each["trajectory_id"]: each for each in selection.rows.iter_rows(named=True)}
+    assert found.keys() == expected.keys(), seed
+    for identity, (mask, advantages) in expected.items():
+        assert found[identity]["loss_mask"] == mask.tolist(), (seed, identity)
+        if kind in {JobKind.SFT, JobKind.PPO}:
+            assert found[identity]["advantages"] is None
+        else:
+            np.testing.assert_allclose(found[identity]["advantages"], advantages, rtol=0, atol=1e-5)
+    assert selection.row_tally.total == len(rows)
+    before = {each["trajectory_id"]: sum(each["loss_mask"]) for each in rows}
+    lost = sum(before[identity] - int(mask.sum()) for identity, (mask, _) in expected.items())
+    assert selection.rows["masked_tokens"].sum() == lost
+    sizes = selection.rows.group_by("group_id").agg(pl.col("episode_id").n_unique())["episode_id"]
+    assert kind is JobKind.SFT or all(size <= job.group_size for size in sizes)
+    return len(found)
 
 
 def test_masks_and_advantages_equal_the_reference_on_200_datasets() -> None:
-    trained = 0
-    for seed in range(200):
-        rows = random_rows(random.Random(seed))
-        job = JOBS[seed % len(JOBS)]
-        selection = select(rows, job)
-        expected = reference(rows, job)
-        found = {each["trajectory_id"]: each for each in selection.rows.iter_rows(named=True)}
-        assert found.keys() == expected.keys(), seed
-        for identity, (mask, advantages) in expected.items():
-            assert found[identity]["loss_mask"] == mask.tolist(), (seed, identity)
-            if job.kind is JobKind.GRPO:
-                np.testing.assert_allclose(found[identity]["advantages"], advantages, rtol=0, atol=1e-5)
-            else:
-                assert found[identity]["advantages"] is None
-        assert selection.row_tally.total == len(rows)
-        before = {each["trajectory_id"]: sum(each["loss_mask"]) for each in rows}
-        lost = sum(before[identity] - int(mask.sum()) for identity, (mask, _) in expected.items())
-        assert selection.rows["masked_tokens"].sum() == lost
-        sizes = selection.rows.group_by("group_id").agg(pl.col("episode_id").n_unique())["episode_id"]
-        assert job.kind is JobKind.SFT or all(size <= job.group_size for size in sizes)
-        trained += len(found)
-    assert trained > 1_000
+    # the kinds take turns with blocks of six seeds, which have each size of parts with each kind of credit
+    assert sum(assert_equals_reference(seed, KINDS[seed // 6 % len(KINDS)]) for seed in range(200)) > 1_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_recipe_equals_the_reference_on_200_datasets(kind: JobKind) -> None:
+    assert sum(assert_equals_reference(seed, kind) for seed in range(200)) > 1_000
 
 
 def advantages_of(selection: Selection, episodes: set[str]) -> dict[str, bytes]:
@@ -221,11 +248,16 @@ def advantages_of(selection: Selection, episodes: set[str]) -> dict[str, bytes]:
                              "fault_is_recovered": [0]}),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("count", [1, 3, 20])
-def test_episodes_that_others_decided_change_no_other_advantage(credit: Credit, broken: Row, count: int) -> None:
+@pytest.mark.parametrize("count", [1, 20])
+@pytest.mark.parametrize(
+    "kind", [JobKind.DR_GRPO, JobKind.GRPO, JobKind.RLOO, JobKind.GSPO, JobKind.REINFORCE_PLUS_PLUS]
+)
+def test_episodes_that_others_decided_change_no_other_advantage(
+    kind: JobKind, credit: Credit, broken: Row, count: int
+) -> None:
     rows = [row(f"e{number}", reward=random.Random(number).random()) for number in range(7)]
     others = [row(f"{'az'[number % 2]}{number}", reward=0.0, **broken) for number in range(count)]
-    job = rules(credit=credit, group_size=4)
+    job = rules(kind, credit=credit, group_size=4)
     episodes = {each["episode_id"] for each in rows}
     alone, beside = select(rows, job), select([*rows, *others], job)
     assert len(advantages_of(alone, episodes)) == 7
@@ -250,6 +282,24 @@ def test_a_part_of_one_episode_keeps_its_groups_baseline() -> None:
     )
     assert sorted(cut.rows.group_by("group_id").len()["len"]) == [1, 2]
     assert advantages_of(cut, set("abc")) == advantages_of(selection, set("abc"))
+
+
+def test_reinforce_plus_plus_compares_all_episodes_and_needs_no_group() -> None:
+    rows = [row("a", "", 0.0), row("b", "", 1.0), row("c", "g", 1.0)]
+    selection = select(rows, rules(JobKind.REINFORCE_PLUS_PLUS))
+    assert sorted(selection.rows["group_id"]) == ["a", "b", "g"]
+    advantages = dict(selection.rows.select("episode_id", "advantages").iter_rows())
+    assert advantages["b"] == advantages["c"]
+    tokens = np.array([0.0, 0.0, 1.0, 1.0, 1.0, 1.0])
+    np.testing.assert_allclose(advantages["a"], -tokens.mean() / tokens.std(ddof=1), rtol=1e-5)
+    alike = select([row(name, "", 1.0) for name in "ab"], rules(JobKind.REINFORCE_PLUS_PLUS))
+    assert alike.row_tally.rejected == {Rejection.REWARD_CONSTANT: 2}
+
+
+def test_ppo_takes_episodes_without_a_group_or_with_equal_rewards() -> None:
+    selection = select([row("a", "", 1.0), row("b", "g", 1.0)], rules(JobKind.PPO))
+    assert selection.row_tally == Tally(2, {})
+    assert selection.rows["advantages"].to_list() == [None, None]
 
 
 MISTAKE: Row = {

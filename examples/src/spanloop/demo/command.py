@@ -47,9 +47,9 @@ def demo(
     """Watch an agent fail, train its model on its own traces, and see it do better.
 
     A small real model (SmolLM2, 135 million parameters) runs the agent in examples/office. It is trained on the agent's
-    traces (SFT on the successful ones, then GRPO) and evaluated on test tasks before and after each training. The demo
-    takes twenty to thirty minutes on two cores with bfloat16 instructions (avx512_bf16 or amx_bf16 in lscpu), and much
-    longer on others. Ctrl-C loses nothing: the same command continues.
+    traces (SFT on the successful ones, then Dr. GRPO) and evaluated on test tasks before and after each training. The
+    demo takes twenty to thirty minutes on two cores with bfloat16 instructions (avx512_bf16 or amx_bf16 in lscpu), and
+    much longer on others. Ctrl-C loses nothing: the same command continues.
 
     Exit code 1 when a check fails.
 
@@ -86,7 +86,8 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
     from spanloop.runtime.services import Ports
     from spanloop.runtime.stack import running_stack
 
-    from .learning_loop import MODEL, Loop
+    from .experiment import MODEL, Experiment
+    from .learning_loop import run_loop
     from .learning_report import report
     from .stages import FinishedStages, StageDisplay
 
@@ -101,7 +102,7 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
         with running_stack(directory, Ports.free(), stages.progress, pipeline=False) as supervisor:
             if (dashboard := directory.running("dashboard")) is not None:
                 err.print(f"watch it: {dashboard.url}", markup=False)
-            versions = Loop(directory, recipe, finished, stages).run()
+            versions = run_loop(Experiment(directory, finished, stages, seed=recipe.seed), recipe)
             ok = report(directory, MODEL, versions)
             out.print(f"\n{_duration(finished)}", markup=False)
             if serve:

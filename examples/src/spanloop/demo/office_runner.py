@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from spanloop.runtime import service_health
 from spanloop.semconv.environment import DATA_DIR_ENV
@@ -23,6 +23,21 @@ _PROGRESS: Final = re.compile(r"(\d+)/(\d+) attempts, mean reward ([\d.]+)")
 _DRAIN_TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 0.2
 _TAIL_CHARACTERS: Final = 2_000
+
+
+class AgentRun(NamedTuple):
+    """How the agent is run."""
+
+    model: str
+    """Name of the model at ``base_url``."""
+    tasks: str
+    """Name of the task file."""
+    attempts: int = 1
+    """Attempts at each task."""
+    script: Path = Path("agent.py")
+    """The program; a relative path is in the agent's folder."""
+    base_url: str = ""
+    """OpenAI-compatible endpoint; empty for the gateway's."""
 
 
 def office_folder() -> Path:
@@ -55,22 +70,14 @@ def make_office(folder: Path, *, seed: int, train: int, test: int) -> None:
 
 
 def run_office(
-    data_dir: "DataDir",
-    folder: Path,
-    tasks: Path,
-    *,
-    model: str,
-    attempts: int,
-    on_progress: "Callable[[int, int, float], None]",
+    data_dir: "DataDir", folder: Path, run: AgentRun, *, on_progress: "Callable[[int, int, float], None]"
 ) -> float:
     """Run the agent on every task of a file; return its mean reward.
 
     Args:
         data_dir: The data directory of the running spanloop.
         folder: A folder that `make_office` filled.
-        tasks: The task file.
-        model: The name under which the gateway serves the model.
-        attempts: Attempts at each task.
+        run: The agent, its model and its tasks.
         on_progress: Receives the finished attempts, all attempts and the mean reward so far.
 
     Raises:
@@ -81,9 +88,10 @@ def run_office(
         raise ServiceError("The gateway has stopped.", next_step=f"Read {data_dir.logs / 'gateway.log'}")
     # The agent must be traced without any OpenTelemetry setting.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OTEL_PREFIX)}
-    environment |= {DATA_DIR_ENV: str(data_dir.path), "OPENAI_BASE_URL": f"{gateway.url}/v1"}
-    command = [str(Path(sys.executable).with_name("opentelemetry-instrument")), sys.executable, "agent.py"]
-    command += [str(folder / "office.sqlite"), str(tasks), "--model", model, "--attempts", str(attempts)]
+    environment |= {DATA_DIR_ENV: str(data_dir.path), "OPENAI_BASE_URL": run.base_url or f"{gateway.url}/v1"}
+    command = [str(Path(sys.executable).with_name("opentelemetry-instrument")), sys.executable, str(run.script)]
+    command += [str(folder / "office.sqlite"), str(folder / run.tasks)]
+    command += ["--model", run.model, "--attempts", str(run.attempts)]
     mean = 0.0
     with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
         process = subprocess.Popen(

@@ -138,7 +138,7 @@ def _train(data_dir: "DataDir", stages: StageDisplay, base: str) -> tuple[str, s
     from spanloop.training.jobs import JobApi, JobKind, JobSpec
 
     spec = JobSpec(
-        kind=JobKind.GRPO,
+        kind=JobKind.DR_GRPO,
         base=base,
         steps=_TRAINING_STEPS,
         batch_groups=4,

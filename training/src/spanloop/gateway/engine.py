@@ -70,6 +70,10 @@ class Engine(Protocol):
         """Stop the engine, if it runs."""
         ...
 
+    async def release_memory(self) -> None:
+        """Free the memory of weights and key/value cache; the engine answers nothing until the next `start`."""
+        ...
+
     async def wait_until_down(self) -> str:
         """Wait until the running engine ends on its own; return the reason as a sentence."""
         ...
@@ -93,6 +97,9 @@ class ChildEngine:
         self._log_path = log_path
         self._process: asyncio.subprocess.Process | None = None
         self._api: VllmApi | None = None
+        self._model_path = ""
+        self._can_sleep = False
+        self._is_asleep = False
 
     @property
     def api(self) -> VllmApi:
@@ -107,9 +114,12 @@ class ChildEngine:
         return None if self._process is None else self._process.pid
 
     async def start(self, model_path: str) -> None:
-        """Start vLLM and wait for its first response."""
+        """Wake the sleeping vLLM of this folder, or start vLLM; wait for its first response."""
+        if self._is_asleep and model_path == self._model_path and await self._wake():
+            return
         await self.stop()
         serving = find_serving_environment()
+        self._model_path, self._can_sleep = model_path, not serving.is_cpu
         port = _choose_port()
         _log.info("starting %s %s for %s; output: %s", serving.package, serving.version, model_path, self._log_path)
         started_at = time.monotonic()
@@ -142,7 +152,7 @@ class ChildEngine:
 
     async def stop(self) -> None:
         """Stop vLLM with SIGTERM, then SIGKILL after the stop timeout."""
-        process, self._process, self._api = self._process, None, None
+        process, self._process, self._api, self._is_asleep = self._process, None, None, False
         if process is None or process.returncode is not None:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -154,6 +164,30 @@ class ChildEngine:
             # The kernel sends the parent-death signal to vLLM's server.
             process.kill()
             await process.wait()
+
+    async def release_memory(self) -> None:
+        """Put vLLM to sleep on a GPU: its weights move to the host's memory. Stop it on a CPU, which is that memory."""
+        if self._can_sleep and self._process is not None and self._process.returncode is None:
+            try:
+                await self.api.sleep()
+            except ServiceError as error:
+                _log.warning("the engine does not sleep, stopping it: %s", error.what)
+            else:
+                self._is_asleep = True
+                return
+        await self.stop()
+
+    async def _wake(self) -> bool:
+        """Wake vLLM; return whether it answers again."""
+        self._is_asleep = False
+        started_at = time.monotonic()
+        try:
+            await self.api.wake_up(SERVED_NAME)
+        except ServiceError as error:
+            _log.warning("the engine does not wake up, starting it again: %s", error.what)
+            return False
+        _log.info("the engine is awake after %.1f s", time.monotonic() - started_at)
+        return True
 
     async def wait_until_down(self) -> str:
         """Wait for the end of the process reaper, which ends with vLLM."""
@@ -230,6 +264,9 @@ class ExternalEngine:
         self.served_name = await self.api.served_model()
 
     async def stop(self) -> None:
+        """Do nothing, since the server is external."""
+
+    async def release_memory(self) -> None:
         """Do nothing, since the server is external."""
 
     async def wait_until_down(self) -> str:

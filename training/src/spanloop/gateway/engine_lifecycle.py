@@ -38,7 +38,7 @@ class EngineState(StrEnum):
     RESTARTING = "restarting"
     """The engine ended on its own and is being restarted; requests get 503."""
     PAUSED = "paused"
-    """Stopped while a job trains and started again afterwards; requests get 503."""
+    """Stopped, or asleep on a GPU, while a job trains; started again afterwards; requests get 503."""
     STOPPED = "stopped"
     """Stopped by ``/admin/stop``."""
     FAILED = "failed"
@@ -153,14 +153,15 @@ class EngineLifecycle:
     async def stop(self) -> None:
         """Stop the engine after running requests; 503 until the next deployment or restart of the gateway."""
         async with self._lock:
-            await self._shut_down(
+            await self._drain(
                 UnavailableError(f"The engine was stopped by an administrator; {_DEPLOY_NEXT}", code="engine_stopped")
             )
+            await self._engine.stop()
             self._state = EngineState.STOPPED
             _log.info("the engine is stopped")
 
     async def suspend(self, reason: UnavailableError) -> None:
-        """Stop the engine as `stop` does, until `resume`; an engine that does not run stays as it is.
+        """Free the engine's memory after running requests, until `resume`; an engine that does not run stays as it is.
 
         Raises:
             ConfigurationError: The engine is an external server.
@@ -172,7 +173,8 @@ class EngineLifecycle:
             )
         async with self._lock:
             if self._state in {EngineState.SERVING, EngineState.STARTING, EngineState.RESTARTING}:
-                await self._shut_down(reason)
+                await self._drain(reason)
+                await self._engine.release_memory()
                 self._state = EngineState.PAUSED
                 _log.info("the engine is paused")
 
@@ -194,11 +196,11 @@ class EngineLifecycle:
         self._admission.hold()
         self._start_supervisor(is_up=False)
 
-    async def _shut_down(self, reason: UnavailableError) -> None:
+    async def _drain(self, reason: UnavailableError) -> None:
+        """Refuse new requests for ``reason``, and let running ones finish."""
         await self._cancel_supervisor()
         self._admission.close(reason)
         await self._admission.drain(self._settings.drain_timeout_s)
-        await self._engine.stop()
 
     async def _load(self, target: Deployment, folder: ModelFolder, *, was_serving: bool) -> str:
         if was_serving and self._folder is not None and self._folder.can_swap_to(folder):

@@ -93,8 +93,8 @@ def launch_command(serving: ServingEnvironment, model_path: str, port: int, sett
         "--generation-config", "vllm",
         "--disable-uvicorn-access-log",
     ]  # fmt: skip
-    if serving.is_cpu:
-        command.append("--enforce-eager")
+    # vLLM sleeps on a GPU only; a pause then keeps the process and frees the GPU's memory.
+    command.append("--enforce-eager" if serving.is_cpu else "--enable-sleep-mode")
     if settings.max_model_len is not None:
         command += ["--max-model-len", str(settings.max_model_len)]
     return LaunchCommand((*command, *settings.extra_args), _environment(serving, settings))

@@ -98,6 +98,24 @@ class VllmApi:
             )
         return values
 
+    async def sleep(self) -> None:
+        """Move the weights to the host's memory and drop the key/value cache (vLLM's sleep level 1, GPU only).
+
+        Raises:
+            ServiceError: The server does not sleep, for instance because it runs without ``--enable-sleep-mode``.
+        """
+        await self._call("POST", "/sleep?level=1", timeout_s=_RELOAD_TIMEOUT_S)
+
+    async def wake_up(self, served_name: str) -> None:
+        """Move the weights back and send one small chat request.
+
+        Raises:
+            ServiceError: The server does not answer with the weights it had, for instance because a job still holds
+                the GPU's memory.
+        """
+        await self._call("POST", "/wake_up", timeout_s=_RELOAD_TIMEOUT_S)
+        await self.warm_up(served_name)
+
     async def reload_weights(self, path: str) -> None:
         """Load other weights of the same network in place and clear the prefix cache of the old weights.
 

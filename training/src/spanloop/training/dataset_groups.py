@@ -1,44 +1,85 @@
-"""Advantages of episodes within their group, and the parts that batches are made of.
+"""Advantages of episodes, and the parts of groups that batches are made of.
 
-Invariant: the baseline of a group is the mean reward of all of its episodes that can be trained on. Parts are cut
-afterwards and keep it, so neither the size of a part nor an episode that is rejected changes another's advantage.
+Invariant: an advantage depends on the recipe and on episodes that can be trained on: those of the same group, for
+``reinforce_plus_plus`` those of the whole dataset. Parts are cut afterwards and keep it, so neither the size of a part
+nor an episode that is rejected changes another's advantage. ``ppo`` has no advantages here; verl computes them from the
+critic's values.
 """
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import fsum, sqrt
 from typing import Final
 
 import polars as pl
 
-from spanloop.converters.credit import group_advantages
+from spanloop.converters.credit import group_advantages, leave_one_out
+from spanloop.semconv.enums import JobKind
 
 from .dataset_rejections import Rejection
 
 REWARD_TOLERANCE: Final = 1e-6
-"""Rewards of a group that lie closer together than this do not vary."""
+"""Rewards that lie closer together than this do not vary."""
+WHITENING_EPSILON: Final = 1e-8
+"""Added to the variance by verl's ``masked_whiten``."""
+GROUP_ADVANTAGES: Final[Mapping[JobKind, Callable[[Sequence[float]], list[float]]]] = {
+    JobKind.GRPO: group_advantages,
+    JobKind.DR_GRPO: partial(group_advantages, by_deviation=False),
+    JobKind.RLOO: leave_one_out,
+    JobKind.GSPO: group_advantages,
+}
+"""From the rewards of a group to its advantages: divided by the standard deviation (Shao et al. 2024, section 4.1.2;
+Zheng et al. 2025, equation 6), not divided (Liu et al. 2025, section 3.2), over the others (Ahmadian et al. 2024)."""
 
 
-def compare_groups(checked: pl.DataFrame, group_size: int) -> pl.DataFrame:
-    """Give each row its episode's ``advantage``, ``part`` and ``session``; reject groups that give no advantage.
+def compare_groups(checked: pl.DataFrame, kind: JobKind, group_size: int) -> pl.DataFrame:
+    """Give each row its episode's ``advantage``, ``part`` and ``session``; reject episodes that have no advantage.
 
-    The advantage is the reward minus the group's mean, without division by the standard deviation (Liu et al. 2025,
-    "Dr. GRPO"). The parts of a group differ by at most one episode, and rewards are dealt out evenly.
+    The parts of a group differ by at most one episode, and rewards are dealt out evenly. An episode without a group is
+    a group of its own, which only recipes without a group's baseline accept.
 
     Args:
-        checked: Rows with ``reason``, empty where the row can be trained on.
+        checked: Rows with ``reason``, empty where the row can be trained on, and their final ``loss_mask``.
+        kind: The recipe.
         group_size: Largest number of episodes in a part.
     """
+    if not kind.is_group_relative:
+        own_group = pl.when(pl.col("group_id") == "").then(pl.col("episode_id")).otherwise(pl.col("group_id"))
+        checked = checked.with_columns(group_id=own_group)
     members, rank = pl.len().over("group_id").cast(pl.Int64), pl.int_range(pl.len()).over("group_id")
     episodes = (
         checked.filter(pl.col("reason") == "")
-        .select("group_id", "episode_id", "started_at", "reward")
+        .with_columns(tokens=pl.col("loss_mask").list.sum().cast(pl.Int64).sum().over("episode_id"))
+        .select("group_id", "episode_id", "started_at", "reward", "tokens")
         .unique("episode_id")
         .sort("group_id", "reward", "started_at", "episode_id")
         .with_columns(rank=rank, members=members, parts=(members + (group_size - 1)) // group_size)
         .with_columns(part=_part_name())
-        .with_columns(session=pl.int_range(pl.len(), dtype=pl.UInt32).over("part"), verdict=_verdict())
+        .with_columns(session=pl.int_range(pl.len(), dtype=pl.UInt32).over("part"), verdict=_verdict(kind))
     )
-    compared = episodes.select("episode_id", "part", "session", "verdict", advantage=_advantages(episodes))
+    compared = episodes.select("episode_id", "part", "session", "verdict", advantage=_advantages(episodes, kind))
     reason = pl.when(pl.col("reason") == "").then(pl.col("verdict")).otherwise(pl.col("reason"))
     return checked.join(compared, on="episode_id", how="left").with_columns(reason=reason).drop("verdict")
+
+
+def normalised_rewards(rewards: Sequence[float], tokens: Sequence[int]) -> list[float]:
+    """Return ``(R_i - m) / sqrt(v + 1e-8)``, with mean ``m`` and unbiased variance ``v`` over all tokens.
+
+    REINFORCE++ (Hu et al. 2025, https://arxiv.org/abs/2501.03262) with the numbers of verl's ``masked_whiten``. The
+    paper normalises over a batch; here it is the whole dataset, so that an advantage does not depend on how batches are
+    cut.
+
+    Args:
+        rewards: Of each episode, which all of its tokens have.
+        tokens: The number of trained tokens of each episode.
+    """
+    count = sum(tokens)
+    if count < 2:
+        return [0.0] * len(rewards)
+    pairs = list(zip(rewards, tokens, strict=True))
+    mean = fsum(reward * number for reward, number in pairs) / count
+    variance = fsum(number * (reward - mean) ** 2 for reward, number in pairs) / (count - 1)
+    return [(reward - mean) / sqrt(variance + WHITENING_EPSILON) for reward in rewards]
 
 
 def _part_name() -> pl.Expr:
@@ -46,19 +87,28 @@ def _part_name() -> pl.Expr:
     return pl.when(pl.col("parts") > 1).then(numbered).otherwise(pl.col("group_id"))
 
 
-def _verdict() -> pl.Expr:
-    spread = (pl.col("reward").max() - pl.col("reward").min()).over("group_id")
+def _verdict(kind: JobKind) -> pl.Expr:
+    if kind is JobKind.PPO:
+        return pl.lit("")
+    spread = pl.col("reward").max() - pl.col("reward").min()
+    constant, accepted = pl.lit(Rejection.REWARD_CONSTANT.value), pl.lit("")
+    if not kind.is_group_relative:
+        return pl.when(spread <= REWARD_TOLERANCE).then(constant).otherwise(accepted)
     return (
         pl.when(pl.col("members") < 2)
         .then(pl.lit(Rejection.GROUP_TOO_SMALL.value))
-        .when(spread <= REWARD_TOLERANCE)
-        .then(pl.lit(Rejection.REWARD_CONSTANT.value))
-        .otherwise(pl.lit(""))
+        .when(spread.over("group_id") <= REWARD_TOLERANCE)
+        .then(constant)
+        .otherwise(accepted)
     )
 
 
-def _advantages(episodes: pl.DataFrame) -> pl.Series:
-    """Return the advantage of each episode; rows of a group lie side by side."""
-    groups = episodes.group_by("group_id", maintain_order=True).agg("reward")["reward"].to_list()
-    advantages = [value for rewards in groups for value in group_advantages(rewards, by_deviation=False)]
+def _advantages(episodes: pl.DataFrame, kind: JobKind) -> pl.Series:
+    """Return the advantage of each episode, null for ppo; rows of a group lie side by side."""
+    advantages: list[float] | list[None] = [None] * episodes.height
+    if kind is JobKind.REINFORCE_PLUS_PLUS:
+        advantages = normalised_rewards(episodes["reward"].to_list(), episodes["tokens"].to_list())
+    elif kind.is_group_relative:
+        groups = episodes.group_by("group_id", maintain_order=True).agg("reward")["reward"].to_list()
+        advantages = [value for rewards in groups for value in GROUP_ADVANTAGES[kind](rewards)]
     return pl.Series("advantage", advantages, dtype=pl.Float64)

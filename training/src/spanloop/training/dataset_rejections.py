@@ -1,6 +1,7 @@
 """Why a job does not train on a row, an episode or a group."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class Rejection(StrEnum):
@@ -15,7 +16,7 @@ class Rejection(StrEnum):
     NO_SAMPLED_TOKENS = "no_sampled_tokens"
     """The loss mask has no 1: the policy sampled nothing in this row."""
     NO_LOGPROBS = "no_logprobs"
-    """grpo: the sampler's log-probabilities are missing or not finite."""
+    """Policy gradients: the sampler's log-probabilities are missing or not finite."""
     OTHER_POLICY_VERSION = "other_policy_version"
     """A step of the row was sampled by another policy version than the job asks for."""
     UNKNOWN_TOKENIZER = "unknown_tokenizer"
@@ -29,18 +30,20 @@ class Rejection(StrEnum):
     CONTEXT_TOO_LONG = "longer_than_context"
     """Prompt and response together exceed what the base model can attend to."""
     GREEDY_SAMPLING = "greedy_sampling"
-    """grpo: sampled at temperature 0, where the policy had no choice that a ratio could weigh."""
+    """Policy gradients: sampled at temperature 0, where the policy had no choice that a ratio could weigh."""
     TRUNCATED_SAMPLING = "truncated_sampling"
-    """grpo: top_p, top_k, min_p, a penalty, a bias or a forced format bent the distribution that was sampled from."""
+    """Policy gradients: top_p, top_k, min_p, a penalty, a bias or a forced format changed the distribution that was
+    sampled from."""
     OTHER_TEMPERATURE = "other_temperature"
-    """grpo: the row's steps were not all sampled at the temperature that most rows of the job have."""
+    """Policy gradients: the row's steps were not all sampled at the temperature that most rows of the job have."""
     NOT_THE_POLICYS_FAULT = "not_the_policys_fault"
-    """grpo with attributed credit: a tool, the environment, the harness or nobody known made the episode fail."""
+    """dpo and attributed credit: a tool, the environment, the harness or nobody known made the episode fail."""
     UNKNOWN_STEP_POSITIONS = "unknown_step_positions"
     """A step of the row must be told from the others, and the row comes from a converter that did not record which step
     sampled which tokens."""
     ALL_STEPS_MASKED = "all_steps_masked"
-    """Every step of the row is masked: for sft they are mistakes, for attributed credit others broke them."""
+    """Every step of the row is masked: for sft and the better side of a dpo pair they are mistakes, for the worse side
+    and attributed credit others broke them."""
     NO_REWARD = "no_reward"
     """The episode was never scored, or its score is not a finite number."""
     BELOW_MIN_REWARD = "below_min_reward"
@@ -49,10 +52,20 @@ class Rejection(StrEnum):
     NOT_SUCCESSFUL = "not_successful"
     """sft: the episode's outcome is not ``success``, and the job takes only those."""
     NO_GROUP = "no_group"
-    """grpo: the episode belongs to no group."""
+    """dpo and group-relative recipes: the episode belongs to no group."""
     GROUP_TOO_SMALL = "group_too_small"
-    """grpo: fewer than two episodes to compare."""
+    """dpo and group-relative recipes: fewer than two episodes to compare."""
     REWARD_CONSTANT = "reward_constant"
-    """grpo: all episodes of the group earned the same, so every advantage is zero."""
+    """All episodes that the recipe compares earned the same, so every advantage is zero and none is better."""
+    WITHIN_PAIR_MARGIN = "within_pair_margin"
+    """dpo: the rewards of the group's episodes differ by no more than ``pair_margin``."""
+    NOT_PAIRED = "not_paired"
+    """dpo: no episode of the group is a counterpart, or its ``pairs_per_group`` are made of others."""
     NO_TRAINABLE_EPISODE = "no_trainable_episode"
-    """grpo: every episode of the group was rejected for a reason of its own."""
+    """dpo and policy gradients: every episode of the group was rejected for a reason of its own."""
+
+
+REASONS_OF_GROUPS: Final = frozenset[str](
+    {Rejection.GROUP_TOO_SMALL, Rejection.REWARD_CONSTANT, Rejection.WITHIN_PAIR_MARGIN, Rejection.NOT_PAIRED}
+)
+"""Reasons that a comparison of the group's episodes gives; all others are of one row or episode."""

@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from spanloop.semconv.enums import JobKind
+
+from .row_source import Tokens
 
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 VERSION_PATTERN: Final = r"v[1-9][0-9]{0,8}"
@@ -50,15 +53,23 @@ class Setting:
 
 
 _POLICY_GRADIENTS: Final = frozenset(kind for kind in JobKind if kind.is_policy_gradient)
+_WITH_STORED_ADVANTAGES: Final = _POLICY_GRADIENTS - {JobKind.PPO}
 _MODEL: Final = Setting(Panel.MODEL)
 _BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True)
 _EPISODES: Final = Setting(Panel.EPISODES)
 _POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
+_EPISODES_TEXT: Final = Setting(Panel.EPISODES, kinds=frozenset(JobKind) - _POLICY_GRADIENTS)
 _EPISODES_SFT: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.SFT}))
+_EPISODES_DPO: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.DPO}))
+_DPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.DPO}))
 _OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
 _OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
 _POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=_POLICY_GRADIENTS)
+_CREDIT: Final = Setting(Panel.OPTIMISATION, kinds=_WITH_STORED_ADVANTAGES)
+_PPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.PPO}))
 _RUN: Final = Setting(Panel.RUN)
+# the rows of dpo's pairs differ in number, and the passes of the ranks must not
+_RUN_RANKS: Final = Setting(Panel.RUN, kinds=frozenset(JobKind) - {JobKind.DPO})
 _RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True)
 
 
@@ -71,8 +82,17 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
+class Backbone(StrEnum):
+    """Where verl's trainer and workers run."""
+
+    RAY = "ray"
+    """In processes of a Ray cluster."""
+    DEBUG = "debug"
+    """All in one process, where breakpoints work."""
+
+
 class Credit(StrEnum):
-    """How a group-relative advantage is given to the steps of an episode."""
+    """How an episode's advantage is given to its steps."""
 
     BROADCAST = "broadcast"
     """Every step has the episode's advantage."""
@@ -102,27 +122,86 @@ class LossAggregation(StrEnum):
     """The sum of each row divided by one constant, then the mean over rows (Dr. GRPO, Liu et al. 2025)."""
 
 
-LEARNING_RATES: Final[Mapping[JobKind, float]] = {JobKind.SFT: 1e-5, JobKind.GRPO: 1e-6}
+class LearningRateSchedule(StrEnum):
+    """How the learning rate changes after the warm-up; verl's names of its ``lr_scheduler_type``."""
+
+    CONSTANT = "constant"
+    COSINE = "cosine"
+    """Half a cosine from the peak to zero at the job's last step."""
+
+
+DEFAULT_KIND: Final = JobKind.DR_GRPO
+"""The recipe of the measured learning loop."""
+LEARNING_RATES: Final[Mapping[JobKind, float]] = {
+    JobKind.SFT: 1e-5,
+    JobKind.DPO: 5e-7,
+    **dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 1e-6),
+}
 """sft: between InstructGPT (Ouyang et al. 2022, appendix C.1: 9.65e-6 and 5.03e-6), Tulu 3 (Lambert et al. 2024: 5e-6
-for 8B) and TRL's default of 2e-5; grpo: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
+for 8B) and TRL's default of 2e-5; dpo: Zephyr (Tunstall et al. 2023) and Tulu 3, both with AdamW (Rafailov et al. 2023
+use RMSprop at 1e-6); policy gradients: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
+DPO_BETA: Final = 0.1
+"""Rafailov et al. 2023, appendix B."""
+PAIRS_PER_GROUP: Final = 4
+"""A group of eight attempts, half of them good, gives four pairs in which each attempt occurs once."""
+CRITIC_LEARNING_RATE: Final = 1e-5
+"""verl's default; ten times the policy's, because the value head starts from zero."""
+LOSS_AGGREGATIONS: Final[Mapping[JobKind, LossAggregation]] = {
+    JobKind.DR_GRPO: LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM,
+    JobKind.GRPO: LossAggregation.SEQ_MEAN_TOKEN_MEAN,
+    JobKind.RLOO: LossAggregation.SEQ_MEAN_TOKEN_SUM,
+    JobKind.GSPO: LossAggregation.SEQ_MEAN_TOKEN_MEAN,
+    JobKind.REINFORCE_PLUS_PLUS: LossAggregation.TOKEN_MEAN,
+    JobKind.PPO: LossAggregation.TOKEN_MEAN,
+}
+"""dr_grpo: Liu et al. 2025, section 3.2. grpo: Shao et al. 2024, equation 3. rloo: a row is one action, whose
+log-probability is the sum of its tokens' (Ahmadian et al. 2024). gspo: Zheng et al. 2025, equation 5.
+reinforce_plus_plus and ppo: the mean over tokens, verl's default."""
+KL_COEFFICIENTS: Final[Mapping[JobKind, float]] = {JobKind.GRPO: 0.04}
+"""grpo: DeepSeekMath (Shao et al. 2024, section 4.2). Dr. GRPO (Liu et al. 2025) and the formulas of GSPO (Zheng et al.
+2025) have no such term; RLOO, REINFORCE++ and PPO put the divergence into the reward, which is stored here: 0."""
+CLIP_GRADIENT: Final = 1.0
+"""verl's default."""
 
 
+LORA_ALPHA: Final = 32
+"""As in LoRA Without Regret (Schulman et al. 2025), whose learning rates are of this scale at every rank."""
+LORA_LEARNING_RATE: Final = 10.0
+"""Times the learning rate of full weights: the best one was about ten times as high in supervised training and in
+policy gradients, at every rank (LoRA Without Regret, Schulman et al. 2025)."""
 MAX_PASSES: Final = 4.0
 """Up to four passes over the same text train nearly as well as new text (Muennighoff et al. 2023, "Scaling
 Data-Constrained Language Models")."""
 KL_BUDGET: Final = 0.1
 """Log-normal importance weights with a KL of 0.1 keep exp(-0.2) = 82 % of the effective sample size; at verl's
 truncation of 2 few of them are cut."""
-MAX_AGE_VERSIONS: Final[Mapping[JobKind, int | None]] = {JobKind.SFT: None, JobKind.GRPO: 8}
-"""grpo: verl's own default (``sampler.max_off_policy_threshold``); sft imitates an action however old it is."""
+MIN_ENTROPY_SHARE: Final = 0.05
+"""Successful runs fall to 27 % of their first entropy in two hundred steps (Cui et al. 2025, "The Entropy Mechanism of
+Reinforcement Learning for Reasoning Language Models", section 2); a fifth of that is no longer exploration."""
+MAX_FLAT_BATCHES: Final = 5
+"""Groups without variance are rejected at the export, so one flat batch is rare and five in a row are the data."""
+STALL_MINUTES: Final = 120.0
+"""Four times gloo's own limit for a collective operation (PyTorch: 30 minutes), which fails by itself; beyond it
+nothing in verl notices, as when a node with TransferQueue's storage dies."""
+MAX_AGE_VERSIONS: Final[Mapping[JobKind, int]] = dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 8)
+"""Policy gradients: verl's own default (``sampler.max_off_policy_threshold``); sft imitates an action however old."""
 
 
 def _max_age_versions(data: dict[str, Any]) -> int | None:
-    return MAX_AGE_VERSIONS.get(data.get("kind", JobKind.GRPO))
+    return MAX_AGE_VERSIONS.get(data.get("kind", DEFAULT_KIND))
 
 
 def _learning_rate(data: dict[str, Any]) -> float:
-    return LEARNING_RATES.get(data.get("kind", JobKind.GRPO), LEARNING_RATES[JobKind.GRPO])
+    rate = LEARNING_RATES.get(data.get("kind", DEFAULT_KIND), LEARNING_RATES[DEFAULT_KIND])
+    return rate * LORA_LEARNING_RATE if data.get("lora_rank") else rate
+
+
+def _loss_aggregation(data: dict[str, Any]) -> LossAggregation:
+    return LOSS_AGGREGATIONS.get(data.get("kind", DEFAULT_KIND), LOSS_AGGREGATIONS[DEFAULT_KIND])
+
+
+def _kl_coefficient(data: dict[str, Any]) -> float:
+    return KL_COEFFICIENTS.get(data.get("kind", DEFAULT_KIND), 0.0)
 
 
 class JobSpec(BaseModel):
@@ -130,8 +209,10 @@ class JobSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    kind: Annotated[JobKind, Setting(Panel.MODEL, is_basic=True)] = JobKind.GRPO
-    """``grpo``: group-relative policy optimisation over stored groups; ``sft``: imitation of stored actions."""
+    kind: Annotated[JobKind, Setting(Panel.MODEL, is_basic=True)] = DEFAULT_KIND
+    """The recipe. ``dr_grpo``, ``grpo``, ``rloo`` and ``gspo`` compare the episodes of a group,
+    ``reinforce_plus_plus`` compares all episodes, ``ppo`` learns a value function; ``sft`` imitates stored
+    actions; ``dpo`` prefers the better of two attempts of a group."""
 
     base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), _BASE]
     """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
@@ -139,19 +220,40 @@ class JobSpec(BaseModel):
     name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$"), _MODEL] = ""
     """Model name to register the result under, as its next version; empty means the base's name."""
 
+    lora_rank: Annotated[int, _MODEL] = Field(default=0, ge=0, le=1024)
+    """0 trains all weights. Above zero the weights are frozen, and low-rank matrices beside every linear layer train
+    (LoRA, Hu et al. 2021): gradients and optimiser states take a fraction of the memory. The new version has them
+    merged, so it is a normal model. 8 to 32 suffice for policy gradients; sft on many rows needs more (LoRA Without
+    Regret, Schulman et al. 2025)."""
+
+    lora_alpha: Annotated[int, _MODEL] = Field(default=LORA_ALPHA, ge=1, le=4096)
+    """Scale of the low-rank matrices: their product counts ``lora_alpha / lora_rank`` times."""
+
     learning_rate: Annotated[float, _OPTIMISATION_BASIC] = Field(
         default_factory=_learning_rate, gt=0, le=1, allow_inf_nan=False
     )
-    """Peak learning rate of AdamW."""
+    """Peak learning rate of AdamW; with LoRA ten times the kind's default."""
+
+    lr_scheduler_type: Annotated[LearningRateSchedule, _OPTIMISATION] = LearningRateSchedule.CONSTANT
+    """How the learning rate changes after the warm-up; a job of few steps needs no decay."""
+
+    lr_warmup_steps: Annotated[int, _OPTIMISATION] = Field(default=0, ge=0, le=1_000_000)
+    """The learning rate rises linearly from zero over this many steps; the first of them changes nothing."""
+
+    weight_decay: Annotated[float, _OPTIMISATION] = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    """Decoupled weight decay of AdamW. The measured recipes have none."""
+
+    clip_grad: Annotated[float, _OPTIMISATION] = Field(default=CLIP_GRADIENT, gt=0, le=1e6, allow_inf_nan=False)
+    """Norm to which larger gradients are scaled down."""
 
     steps: Annotated[int, _OPTIMISATION_BASIC] = Field(default=10, ge=1, le=1_000_000)
     """Optimiser steps, each over one batch."""
 
     batch_groups: Annotated[int, _OPTIMISATION_BASIC] = Field(default=8, ge=1, le=65_536)
-    """grpo: prompt groups in a batch; sft: trajectories in a batch."""
+    """Policy gradients: prompt groups in a batch; sft: trajectories in a batch; dpo: pairs in a batch."""
 
     group_size: Annotated[int, _POLICY_GRADIENT] = Field(default=8, ge=2, le=1024)
-    """grpo: at most this many episodes of a group in a batch. A group needs two for a relative advantage."""
+    """At most this many episodes of a group in a batch. A group needs two for a relative advantage."""
 
     max_passes: Annotated[float, _OPTIMISATION] = Field(default=MAX_PASSES, gt=0, le=1e6, allow_inf_nan=False)
     """The job ends when it has trained on each stored row this often on average, even if ``steps`` asks for more."""
@@ -160,12 +262,21 @@ class JobSpec(BaseModel):
     """The job ends at its last checkpoint within this mean KL divergence, in nats a token, of the policy from the one
     that sampled the rows. It is measured on each batch before its update; a large number lifts it."""
 
-    kl_coefficient: Annotated[float, _POLICY_GRADIENT] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
+    kl_coefficient: Annotated[float, _POLICY_GRADIENT] = Field(
+        default_factory=_kl_coefficient, ge=0, le=100, allow_inf_nan=False
+    )
     """Weight of a loss term for the KL divergence to the base (verl's ``use_kl_loss``, k3); above zero a second copy of
     the weights is kept. DAPO (Yu et al. 2025) and Dr. GRPO leave it out; DeepSeekMath (Shao et al. 2024) uses 0.04."""
 
     epochs: Annotated[int, _POLICY_GRADIENT] = Field(default=1, ge=1, le=64)
-    """grpo: passes over each batch (PPO epochs). With more than one, the later passes are off-policy."""
+    """Passes over each batch (PPO epochs). With more than one, the later passes are off-policy."""
+
+    critic_learning_rate: Annotated[float, _PPO] = Field(default=CRITIC_LEARNING_RATE, gt=0, le=1, allow_inf_nan=False)
+    """Peak learning rate of the critic, which starts from the base with a value head of zeros."""
+
+    gae_lambda: Annotated[float, _PPO] = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
+    """Decay of generalised advantage estimation (Schulman et al. 2016): 1 takes the episode's reward as each token's
+    return, verl's default; less trusts the critic more. Rewards are not discounted."""
 
     max_prompt_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer prompt are left out, and counted in the job's manifest."""
@@ -173,16 +284,16 @@ class JobSpec(BaseModel):
     max_response_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer response (tool results included) are left out, and counted."""
 
-    credit: Annotated[Credit, _POLICY_GRADIENT] = Credit.BROADCAST
+    credit: Annotated[Credit, _CREDIT] = Credit.BROADCAST
     """``broadcast`` gives every step its episode's advantage. ``attributed`` charges a bad episode to the steps of the
     policy's own mistakes, does not reinforce such steps in a good one, and leaves out what a tool, the environment or
     the harness broke."""
 
-    loss_aggregation: Annotated[LossAggregation, _POLICY_GRADIENT] = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
-    """How the losses of a batch's tokens become one number, by verl's names. The default divides the sum of each row by
-    the longest response of the job and takes the mean over rows: neither the length of a row nor that of its
-    neighbours changes the weight of a token (Dr. GRPO, Liu et al. 2025, section 3.2). With ``token-mean`` long rows
-    shrink the weight of all others; with ``seq-mean-token-mean`` a token of a long row weighs less."""
+    loss_aggregation: Annotated[LossAggregation, _POLICY_GRADIENT] = Field(default_factory=_loss_aggregation)
+    """How the losses of a batch's tokens become one number, by verl's names. ``seq-mean-token-sum-norm`` divides the
+    sum of each row by the longest response of the job and takes the mean over rows: neither the length of a row nor
+    that of its neighbours changes the weight of a token (Dr. GRPO, Liu et al. 2025, section 3.2). With ``token-mean``
+    long rows shrink the weight of all others; with ``seq-mean-token-mean`` a token of a long row weighs less."""
 
     micro_batch_tokens: Annotated[int, _OPTIMISATION] = Field(default=MICRO_BATCH_TOKENS, ge=1, le=16_777_216)
     """Tokens in one forward and backward pass; fewer need less memory and more time, and the result stays the same. A
@@ -194,16 +305,26 @@ class JobSpec(BaseModel):
     device: Annotated[Device, _RUN] = Device.AUTO
     """The device that the job computes on; ``auto`` is a GPU if the host that trains has one, also on a Ray cluster."""
 
+    backbone: Annotated[Backbone, _RUN] = Backbone.RAY
+    """``ray`` trains in processes of a Ray cluster. ``debug`` trains the same in one process without Ray, so that
+    breakpoints in recipes, losses and the engine work (``spanloop train --foreground``)."""
+
     ray_address: Annotated[str, _RUN] = ""
     """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines mount the data directory at the
-    same path, and which trains one grpo job at a time; empty starts a cluster for this job and ends it afterwards."""
+    same path, and which trains one policy-gradient job at a time; empty starts a cluster for this job and ends it
+    afterwards."""
+
+    ranks: Annotated[int, _RUN_RANKS] = Field(default=1, ge=1, le=64)
+    """Processes on one node that each compute a part of every batch and hold a part of the weights, gradients and
+    optimiser states (FSDP2); the result is that of one. On CUDA each has a GPU. Fewer threads compute each rank on a
+    CPU."""
 
     deploy: Annotated[bool, _RUN_BASIC] = False
     """Deploy the new version after training; the job fails if the gateway cannot serve it."""
 
     pause_serving: Annotated[bool, _RUN_BASIC] = False
-    """Stop vLLM while the job trains and restart it afterwards, if memory or cores are short. The gateway returns 503
-    meanwhile."""
+    """Free vLLM's memory while the job trains and serve again afterwards: on a GPU it sleeps, on a CPU it stops. The
+    gateway returns 503 meanwhile."""
 
     task_ids: Annotated[tuple[str, ...], _EPISODES] = ()
     """Only episodes of these tasks; empty means all."""
@@ -235,9 +356,52 @@ class JobSpec(BaseModel):
     outcomes: Annotated[Outcomes, _EPISODES_SFT] = Outcomes.SUCCESSFUL
     """Imitate only episodes whose outcome is ``success``, or all: failed ones and those without a reward too."""
 
+    tokens: Annotated[Tokens, _EPISODES_TEXT] = Tokens.ANY
+    """``any``: captured tokens where an episode has some of the base's tokenizer, else its messages, rendered with the
+    base's chat template; so spans of a foreign model train too. ``captured`` or ``rendered``: only these. ``none``: no
+    episodes, only ``dialogs``."""
+
+    dialogs: Annotated[tuple[str, ...], _EPISODES_SFT] = ()
+    """Dialog files to imitate as well, each ``PATH`` or ``PATH=WEIGHT`` on the host of the job: JSON lines or a JSON
+    list of OpenAI chat messages, ShareGPT or Alpaca. With the weight 2 each dialog is two rows, with 0.5 half of them
+    are rows."""
+
     max_attempts: Annotated[int, _RUN] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
+
+    pair_margin: Annotated[float, _EPISODES_DPO] = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Two attempts of a group are a pair when their rewards differ by more than this."""
+
+    pairs_per_group: Annotated[int, _EPISODES_DPO] = Field(default=PAIRS_PER_GROUP, ge=1, le=64)
+    """At most this many pairs of a group; each attempt is used as seldom as possible, and pairs with the largest
+    difference of reward come first."""
+
+    dpo_beta: Annotated[float, _DPO] = Field(default=DPO_BETA, gt=0, le=100, allow_inf_nan=False)
+    """How strongly the policy is held near the base: the implicit reward of an attempt is this times the log-ratio of
+    its tokens to the base. A smaller number lets the policy move further (Rafailov et al. 2023, equation 7)."""
+
+    dpo_nll_weight: Annotated[float, _DPO] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
+    """Weight of a loss term for the negative log-probability of a token of the better attempt, which keeps that attempt
+    likely; Pang et al. 2024 ("Iterative Reasoning Preference Optimization") use 1, Rafailov et al. 2023 none."""
+
+    min_entropy_share: Annotated[float, _POLICY_GRADIENT] = Field(
+        default=MIN_ENTROPY_SHARE, ge=0, lt=1, allow_inf_nan=False
+    )
+    """The job ends when the policy's entropy stays below this share of that of its first steps; 0 turns it off."""
+
+    max_flat_batches: Annotated[int, _POLICY_GRADIENT] = Field(default=MAX_FLAT_BATCHES, ge=0, le=1_000_000)
+    """The job ends after so many batches in a row whose advantages do not vary, which teach nothing; 0 turns it off."""
+
+    stall_minutes: Annotated[float, _RUN] = Field(default=STALL_MINUTES, ge=0, le=1e6, allow_inf_nan=False)
+    """The job ends when it completes no step for so long, and for ten times as long as its longest step; 0 turns it
+    off."""
+
+    @field_validator("dialogs")
+    @classmethod
+    def _absolute(cls, dialogs: tuple[str, ...]) -> tuple[str, ...]:
+        """The job runs in another directory than the command that submits it."""
+        return tuple(str(Path(text).absolute()) for text in dialogs)
 
     @model_validator(mode="after")
     def _only_what_the_kind_uses(self) -> Self:
@@ -245,8 +409,18 @@ class JobSpec(BaseModel):
             kinds = setting_of(field.metadata).kinds
             default = field.get_default(call_default_factory=True, validated_data={"kind": self.kind})
             if self.kind not in kinds and getattr(self, name) != default:
-                users = " and ".join(sorted(kinds))
+                users = ", ".join(sorted(kinds))
                 raise ValueError(f"{name}: a {users} setting that {self.kind} does not use")
+        if not self.lora_rank and self.lora_alpha != LORA_ALPHA:
+            raise ValueError("lora_alpha: a setting of LoRA, which needs a lora_rank above 0")
+        if self.backbone is Backbone.DEBUG and self.ray_address:
+            raise ValueError("ray_address: the debug backbone uses no Ray cluster")
+        if self.backbone is Backbone.DEBUG and self.ranks > 1:
+            raise ValueError("ranks: the debug backbone is one process")
+        if not self.kind.is_policy_gradient and self.batch_groups % self.ranks:
+            raise ValueError(
+                f"batch_groups: a {self.kind} batch of {self.batch_groups} rows does not divide by {self.ranks} ranks"
+            )
         return self
 
     @property

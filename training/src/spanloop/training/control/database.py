@@ -18,8 +18,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
+from spanloop.training.control.migrations import create_tables, name_dr_grpo
 from spanloop.training.control.paths import ControlPaths
-from spanloop.training.control.tables import Base, SchemaRow
+from spanloop.training.control.tables import SchemaRow
 
 CONTROL_URL_ENV: Final = "SPANLOOP_CONTROL_URL"
 """SQLAlchemy URL of the control database; unset means ``control.db`` in the data directory."""
@@ -30,11 +31,7 @@ WRITER_OPTION: Final = "spanloop_writer"
 ADVISORY_LOCK_KEY: Final = 0x5350414E4C4F4F50
 
 
-def _create_all(connection: Connection) -> None:
-    Base.metadata.create_all(connection)
-
-
-MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (_create_all,)
+MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (create_tables, name_dr_grpo)
 """The n-th entry migrates from schema version n to n + 1."""
 
 SCHEMA_VERSION: Final = len(MIGRATIONS)

@@ -1,4 +1,4 @@
-"""Tables of the control database, schema version 1.
+"""Tables of the control database, schema version 2.
 
 Portable between SQLite and PostgreSQL: integers for time, text for JSON, no dialect-specific types.
 """

@@ -1,32 +1,43 @@
-"""GRPO over stored groups.
+"""Policy gradients over stored groups.
 
-Group-relative advantages without division by the group's standard deviation (Liu et al. 2025, "Dr. GRPO"; the
-setting that learned on small models, while std normalisation amplifies nearly equal rewards), computed once when the
-dataset is exported (:mod:`~spanloop.training.dataset_groups`, :mod:`~spanloop.training.dataset_credit`). The
-sampler's own log-probabilities (``rollout_log_probs``) correct for the difference to the policy at the start of each
-step by truncated importance sampling per token, so rows of an older policy stay usable. Both are of the distribution
-at the temperature that the rows were sampled at. With several passes over a batch the policy's are recomputed before
-the first; a single pass computes them anyway (:mod:`~spanloop.training.verl_plugin.policy_loss`).
+Advantages are computed once, when the dataset is exported (:mod:`~spanloop.training.dataset_groups`,
+:mod:`~spanloop.training.dataset_credit`); those of ``ppo`` are verl's, from the values of its critic
+(:mod:`.critic`). The sampler's own log-probabilities (``rollout_log_probs``) correct for the difference to the policy
+at the start of each step by truncated importance sampling: per token, for ``gspo`` per row. So rows of an older policy
+stay usable. Both log-probabilities are of the distribution at the temperature that the rows were sampled at. With
+several passes over a batch the policy's are recomputed before the first, and anchor the clipped ratio; a single pass
+computes them anyway (:mod:`~spanloop.training.verl_plugin.policy_loss`).
 """
 
 from typing import Final
 
+from spanloop.semconv.enums import JobKind
 from spanloop.training.job_spec import Device
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .common import engine_overrides, forward_overrides, quoted, trainer_overrides
+from .critic import critic_overrides
+from .optimiser import optimiser_overrides
 
 SINGLE_UPDATE_LOSS: Final = "spanloop_single_update"
 """verl's name for the loss of :mod:`~spanloop.training.verl_plugin.policy_loss`."""
+SINGLE_UPDATE_ROW_LOSS: Final = "spanloop_single_update_row"
+"""The same with one importance weight for each row; gspo's."""
+GSPO_LOSS: Final = "gspo"
+"""verl's own, for several passes."""
 STORED_ADVANTAGES: Final = "spanloop_stored"
 """``algorithm.adv_estimator`` of :class:`~spanloop.training.verl_plugin.stored_rollouts.StoredTrainer`: the advantages
 of the dataset file, as they are."""
+CRITIC_ADVANTAGES: Final = "gae"
+"""verl's ``algorithm.adv_estimator`` of ppo: generalised advantage estimation (Schulman et al. 2016)."""
 TRUNCATE_WEIGHTS_AT: Final = 2.0
 """Upper limit of importance weights (truncated importance sampling)."""
+GSPO_CLIP: Final = (3e-4, 4e-4)
+"""Lower and upper clip range of a row's ratio (Zheng et al. 2025, section 5.1)."""
 
 
 def grpo_overrides(plan: TrainPlan) -> list[str]:
-    """Return the overrides of verl's ``ppo_trainer`` configuration."""
+    """Return the overrides of verl's ``ppo_trainer`` configuration for a policy gradient of any kind."""
     actor = "actor_rollout_ref.actor"
     rollout = "actor_rollout_ref.rollout"
     tokens = plan.micro_batch_tokens
@@ -50,8 +61,7 @@ def grpo_overrides(plan: TrainPlan) -> list[str]:
         f"data.max_prompt_length={plan.max_prompt_tokens}",
         f"data.max_response_length={plan.max_response_tokens}",
         f"{actor}.strategy=fsdp2",
-        f"{actor}.optim.lr={plan.learning_rate}",
-        f"{actor}.optim.weight_decay=0.0",
+        *optimiser_overrides(plan, optimiser=f"{actor}.optim", learning_rate=plan.learning_rate),
         f"{actor}.ppo_mini_batch_size={plan.batch_size}",
         f"{actor}.ppo_epochs={plan.epochs}",
         f"{actor}.data_loader_seed={plan.seed}",
@@ -75,14 +85,33 @@ def grpo_overrides(plan: TrainPlan) -> list[str]:
         f"{rollout}.log_prob_use_dynamic_bsz=True",
         f"{rollout}.log_prob_max_token_len_per_gpu={tokens}",
         f"{rollout}.calculate_log_probs=True",
-        f"algorithm.adv_estimator={STORED_ADVANTAGES}",
+        *_advantage_overrides(plan),
         "algorithm.use_kl_in_reward=False",
         "algorithm.rollout_correction.rollout_is=token",
         f"algorithm.rollout_correction.rollout_is_threshold={TRUNCATE_WEIGHTS_AT}",
         f"algorithm.rollout_correction.bypass_mode={single_pass}",
-        *([f"{actor}.policy_loss.loss_mode={SINGLE_UPDATE_LOSS}"] if single_pass else []),
+        *_loss_overrides(plan, single_pass=single_pass),
         "reward.num_workers=0",
         "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    ]
+
+
+def _advantage_overrides(plan: TrainPlan) -> list[str]:
+    if plan.kind is JobKind.PPO:
+        return [f"algorithm.adv_estimator={CRITIC_ADVANTAGES}", *critic_overrides(plan)]
+    return [f"algorithm.adv_estimator={STORED_ADVANTAGES}", "critic.enable=False"]
+
+
+def _loss_overrides(plan: TrainPlan, *, single_pass: bool) -> list[str]:
+    """Return the loss: verl's ``vanilla`` (PPO's clipped ratio) with several passes, or ours with one."""
+    actor = "actor_rollout_ref.actor"
+    if plan.kind is not JobKind.GSPO:
+        return [f"{actor}.policy_loss.loss_mode={SINGLE_UPDATE_LOSS}"] if single_pass else []
+    lower, upper = GSPO_CLIP
+    return [
+        f"{actor}.policy_loss.loss_mode={SINGLE_UPDATE_ROW_LOSS if single_pass else GSPO_LOSS}",
+        f"{actor}.clip_ratio_low={lower}",
+        f"{actor}.clip_ratio_high={upper}",
     ]
 
 

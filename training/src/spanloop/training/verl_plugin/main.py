@@ -11,10 +11,11 @@ import secrets
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
-from spanloop.semconv.errors import SpanloopError
-from spanloop.training.drift import KlBudgetError
+from spanloop.semconv.enums import JobKind
+from spanloop.training.endings import describe_failure
 from spanloop.training.job_spec import Device
 
 from .compute import resolve_compute
@@ -64,19 +65,31 @@ def prepare_device(device: Device) -> None:
         os.environ |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": _CPU_PLATFORM, "CUDA_VISIBLE_DEVICES": ""}
 
 
-def _report(error: Exception) -> dict[str, str | int]:
-    if isinstance(error, KlBudgetError):
-        return {"type": "KlBudgetError", "message": error.what, "next_step": error.next_step, "step": error.step}
-    if isinstance(error, SpanloopError):
-        return {"type": type(error).__name__, "message": error.what, "next_step": error.next_step}
-    return {"type": type(error).__name__, "message": str(error)}
-
-
 def _die_with_parent() -> None:
     """Let the kernel kill this process when ``run_job`` is killed; Ray's daemons then end with this one."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+
+
+def train(plan: TrainPlan) -> None:
+    """Set the environment, resolve the device and train; verl must not have been imported for another device."""
+    prepare_environment(plan)
+    plan = resolve_compute(plan)
+    print(f"verl computes on {plan.device}, bfloat16 {'on' if plan.bfloat16 else 'off'}", flush=True)  # noqa: T201 - the job's log
+    prepare_device(plan.device)
+    trainer_of(plan.kind)(plan)
+
+
+def trainer_of(kind: JobKind) -> Callable[[TrainPlan], None]:
+    """Return the function that trains a plan of ``kind``; it imports verl."""
+    if kind.is_policy_gradient:
+        from .grpo import train  # noqa: PLC0415 - after the environment
+    elif kind is JobKind.DPO:
+        from .dpo import train  # noqa: PLC0415
+    else:
+        from .sft import train  # noqa: PLC0415
+    return train
 
 
 def main(plan_path: Path) -> int:
@@ -89,18 +102,10 @@ def main(plan_path: Path) -> int:
     # busy process.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
-        prepare_environment(plan)
-        plan = resolve_compute(plan)
-        print(f"verl computes on {plan.device}, bfloat16 {'on' if plan.bfloat16 else 'off'}", flush=True)  # noqa: T201 - the job's log
-        prepare_device(plan.device)
-        if plan.kind.is_policy_gradient:
-            from .grpo import train  # noqa: PLC0415 - after the environment
-        else:
-            from .sft import train  # noqa: PLC0415
         train(plan)
     except Exception as error:  # noqa: BLE001 - the process's boundary: the parent turns the file into a JobError
         traceback.print_exc()
-        plan.failure_path.write_text(json.dumps(_report(error)))
+        plan.failure_path.write_text(json.dumps(describe_failure(error)))
         return 1
     return 0
 

@@ -4,9 +4,10 @@
 
 verl's V1 trainer asks an agent loop manager for the trajectories of each prompt and reads them from TransferQueue.
 Here a prompt is a group of the dataset and its trajectories are the group's rows, put into TransferQueue as they
-are: group → prompt uid, episode → session, merged row → index. The advantages are the dataset's, token by token. What
-verl then does with them (log-probabilities, importance correction, losses, updates) is stock. verl adds no padding
-rows: a batch of any size is one optimizer step, and the job has one data-parallel rank.
+are: group → prompt uid, episode → session, merged row → index. The advantages are the dataset's, token by token; those
+of ppo are verl's own, from the critic's values and the rewards. What verl then does with them (log-probabilities,
+importance correction, losses, updates) is stock, but for the importance weights of gspo. verl adds no padding rows: a
+batch of any size is one optimizer step, and the job has one data-parallel rank.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import ray
 import torch
 import transfer_queue as tq
 from omegaconf import open_dict
@@ -23,6 +25,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopO
 from verl.protocol import DataProto
 from verl.single_controller.ray import RayResourcePool, ResourcePoolManager
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
+from verl.trainer.ppo.utils import Role
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
@@ -31,10 +34,12 @@ from verl.workers.utils.padding import response_to_nested
 from spanloop.semconv.errors import JobError
 from spanloop.training.checkpoints import mark_complete
 from spanloop.training.drift import require_within
-from spanloop.training.recipes.grpo import STORED_ADVANTAGES
+from spanloop.training.recipes.grpo import GSPO_LOSS, STORED_ADVANTAGES
 
-from .batch_metrics import ENTROPY, mean_entropy, row_ages, row_tags
-from .policy_loss import GAP, mean_gap
+from .batch_metrics import ENTROPY, mean_entropy
+from .critic import CriticWorker
+from .policy_loss import GAP, mean_gap, row_weights
+from .sample_records import RECORDS, SAMPLE, PolicyRecords, require_trained_tokens, sample_field
 
 TRAINER_MODE = "spanloop_stored"
 """``trainer.v1.trainer_mode`` of :class:`StoredTrainer`."""
@@ -65,6 +70,9 @@ class StoredTrainer(PPOTrainer):
 
     def _init_resource_pool_mgr(self) -> None:
         super()._init_resource_pool_mgr()
+        if Role.Critic in self.role_worker_mapping:
+            workers: dict[Role, Any] = self.role_worker_mapping
+            workers[Role.Critic] = ray.remote(CriticWorker)
         if self.config.trainer.device == "cpu":
             stock = self.resource_pool_manager
             mapping: Any = self.mapping
@@ -83,12 +91,17 @@ class StoredTrainer(PPOTrainer):
     def _get_required_batch_multiple(self, dp_size: int) -> int:
         return dp_size
 
+    def _update_critic(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        with open_dict(self.config):
+            self.config.critic.ppo_mini_batch_size = len(batch)
+        return super()._update_critic(batch, metrics)
+
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         # Groups and episodes differ in their number of rows: the mini-batch is the whole batch.
         with open_dict(self.config):
             self.config.actor_rollout_ref.actor.ppo_mini_batch_size = len(batch)
+        self._record(batch)
         updated = super()._update_actor(batch, metrics)
-        metrics.update(row_ages(batch.tags))
         # The actor's comparison with the sampler has verl's name. After several passes the actor is no longer the
         # policy of the step's start, so the comparison from before them is kept.
         measured = {name: metrics.pop(name) for name in list(metrics) if name.startswith(f"actor/{_CORRECTION}")}
@@ -96,6 +109,34 @@ class StoredTrainer(PPOTrainer):
             metrics.update({name.removeprefix("actor/"): value for name, value in measured.items()})
         require_within(self.kl_budget, metrics, self.global_steps)
         return updated
+
+    samples_path: Path | None = None
+    """File of :mod:`.sample_records`; None records nothing."""
+
+    def _record(self, batch: Any) -> None:
+        """Record the rows of the batch, or let the engine do so where only its update computes the log-probabilities.
+
+        Raises:
+            MaskedBatchError: No token of the batch is trained.
+        """
+        actor = self.config.actor_rollout_ref.actor
+        fields = ["response_mask", "advantages", "rollout_log_probs", "old_log_probs", "rollout_is_weights", SAMPLE]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields[:1])
+        require_trained_tokens(data["response_mask"], self.global_steps)
+        if self.samples_path is None:
+            return
+        records = PolicyRecords(
+            self.samples_path,
+            self.global_steps,
+            actor.policy_loss.loss_mode,
+            actor.loss_agg_mode,
+            actor.loss_scale_factor,
+        )
+        if self.config.algorithm.rollout_correction.bypass_mode:
+            batch.extra_info[RECORDS] = records
+        else:
+            data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+            records.write(data, data["old_log_probs"], data["rollout_is_weights"])
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_old_log_prob(batch, metrics)
@@ -125,6 +166,9 @@ class StoredTrainer(PPOTrainer):
         padded = DataProto(batch=nested.to_padded_tensor())
         data, correction_metrics = compute_rollout_correction_and_add_to_batch(padded, correction)
         metrics.update(correction_metrics)
+        if self.config.actor_rollout_ref.actor.policy_loss.loss_mode == GSPO_LOSS:
+            log_ratio = data.batch["old_log_probs"] - data.batch["rollout_log_probs"]
+            data.batch["rollout_is_weights"] = row_weights(log_ratio, data.batch["response_mask"])
         names = [name for name in ("response_mask", "rollout_is_weights") if name in data.batch]
         output = {name: response_to_nested(data.batch[name], response_mask) for name in names}
         return tq.kv_batch_put(
@@ -182,7 +226,7 @@ class StoredRollouts:
     """
 
     def __init__(self, dataset_path: Path) -> None:
-        frame = pl.read_parquet(dataset_path)
+        frame = pl.read_parquet(dataset_path).with_row_index(SAMPLE)
         if "advantages" not in frame.columns:
             raise JobError(
                 f"{dataset_path} was exported by an earlier version of spanloop and has no advantages.",
@@ -221,19 +265,37 @@ def _fields(uid: str, row: dict[str, Any]) -> dict[str, Any]:
         extra_fields={"min_global_steps": 0, "max_global_steps": 0, "reward_extra_info": {}},
     )
     fields = output.as_dict()
-    advantages = torch.tensor(row["advantages"], dtype=torch.float32)
     input_ids = torch.cat([fields["prompts"], fields["responses"]])
-    return fields | {
-        "uid": uid,
-        "session_id": row["session"],
-        "data_source": "spanloop",
-        "input_ids": input_ids,
-        "position_ids": torch.arange(len(input_ids)),
-        "loss_mask": fields["response_mask"],
-        "advantages": advantages,
-        "returns": advantages,
-        "multi_modal_inputs": {},
-    }
+    return (
+        fields
+        | _advantages(row)
+        | {
+            "uid": uid,
+            "session_id": row["session"],
+            "data_source": "spanloop",
+            "input_ids": input_ids,
+            "position_ids": torch.arange(len(input_ids)),
+            "loss_mask": fields["response_mask"],
+            "rm_scores": _token_rewards(row),
+            "multi_modal_inputs": {},
+            SAMPLE: sample_field(row[SAMPLE]),
+        }
+    )
+
+
+def _advantages(row: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return the dataset's advantages; nothing for ppo, whose rows have none."""
+    if row["advantages"] is None:
+        return {}
+    advantages = torch.tensor(row["advantages"], dtype=torch.float32)
+    return {"advantages": advantages, "returns": advantages}
+
+
+def _token_rewards(row: dict[str, Any]) -> torch.Tensor:
+    """Return the episode's reward at the row's last trained token; verl's own last token may be a tool's."""
+    rewards = torch.zeros(len(row["loss_mask"]), dtype=torch.float32)
+    rewards[max(index for index, is_trained in enumerate(row["loss_mask"]) if is_trained)] = row["reward"]
+    return rewards
 
 
 def _tag(row: dict[str, Any]) -> dict[str, Any]:
@@ -246,5 +308,4 @@ def _tag(row: dict[str, Any]) -> dict[str, Any]:
         "global_steps": 0,
         "min_global_steps": 0,
         "max_global_steps": 0,
-        **row_tags(row),
     }

@@ -9,7 +9,16 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import Device, LossAggregation
+from spanloop.training.job_spec import (
+    CLIP_GRADIENT,
+    CRITIC_LEARNING_RATE,
+    DPO_BETA,
+    LORA_ALPHA,
+    Backbone,
+    Device,
+    LearningRateSchedule,
+    LossAggregation,
+)
 from spanloop.training.sampling import DEFAULT_TEMPERATURE
 
 
@@ -30,23 +39,39 @@ class TrainPlan(BaseModel):
     """A complete ``global_step_N`` folder of an earlier attempt, else None."""
     metrics_path: Path
     """verl's file logger writes one JSON line a step here; a fresh file each attempt."""
+    samples_path: Path | None = None
+    """What each step does with each row: one JSON line a batch, see ``sample_records``. None records nothing."""
     failure_path: Path
     """Written when the run fails: exception type and message as JSON."""
     steps: int = Field(ge=1)
     """Optimizer steps in total, those of earlier attempts included."""
     batch_size: int = Field(ge=1)
-    """Prompt groups a step for GRPO, rows a step for SFT."""
+    """Prompt groups a step for policy gradients, rows a step for SFT, pairs a step for DPO."""
     epochs: int = Field(ge=1, default=1)
-    """Passes over each batch; GRPO only."""
+    """Passes over each batch; policy gradients only."""
+    lora_rank: int = Field(ge=0, default=0)
+    """0 trains all weights."""
+    lora_alpha: int = Field(ge=1, default=LORA_ALPHA)
     learning_rate: float = Field(gt=0)
+    dpo_beta: float = Field(gt=0, default=DPO_BETA)
+    dpo_nll_weight: float = Field(ge=0, default=0.0)
+    """Weight of the better side's negative log-probability; DPO only."""
+    lr_scheduler_type: LearningRateSchedule = LearningRateSchedule.CONSTANT
+    lr_warmup_steps: int = Field(ge=0, default=0)
+    weight_decay: float = Field(ge=0, default=0.0)
+    clip_grad: float = Field(gt=0, default=CLIP_GRADIENT)
+    critic_learning_rate: float = Field(gt=0, default=CRITIC_LEARNING_RATE)
+    """PPO only."""
+    gae_lambda: float = Field(ge=0, le=1, default=1.0)
+    """PPO only."""
     kl_budget: float | None = Field(gt=0, default=None)
-    """Nats a token; the run fails with ``KlBudgetError`` above it. GRPO only."""
+    """Nats a token; the run fails with ``KlBudgetError`` above it. Policy gradients only."""
     kl_coefficient: float = Field(ge=0, default=0.0)
-    """Weight of the KL loss to the base; GRPO only."""
+    """Weight of the KL loss to the base; policy gradients only."""
     loss_aggregation: LossAggregation = LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM
-    """GRPO only."""
+    """Policy gradients only."""
     temperature: float = Field(gt=0, default=DEFAULT_TEMPERATURE)
-    """Temperature at which the rows were sampled; GRPO only."""
+    """Temperature at which the rows were sampled; policy gradients only."""
     seed: int = 0
     max_prompt_tokens: int = Field(ge=1)
     max_response_tokens: int = Field(ge=1)
@@ -56,11 +81,15 @@ class TrainPlan(BaseModel):
     """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does. None: where the CPU of the
     host that trains has instructions for it; the subprocess resolves it."""
     save_every_steps: int = Field(ge=1)
+    backbone: Backbone = Backbone.RAY
+    """Where verl's trainer and workers run."""
+    ranks: int = Field(ge=1, default=1)
+    """Data-parallel ranks, all on one node."""
     ray_address: str = ""
     """An existing Ray cluster; empty starts one for this job alone."""
     ray_temp_dir: Path
     """Short, because Unix socket paths end at 107 bytes; removed after the job."""
     threads: int = Field(ge=1)
-    """OpenMP threads of the process that trains."""
+    """OpenMP threads of each process that trains."""
     device: Device = Device.AUTO
     """The requested device; the subprocess resolves ``auto`` on the host that trains."""

@@ -1,0 +1,205 @@
+"""Stages of an experiment with the office agent: serve a model, run attempts, train, evaluate.
+
+Invariant: a finished stage is not run again, so an experiment that was stopped continues where it was. The learning
+demo and ``benchmarks/learning.py`` are experiments.
+"""
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spanloop.cli.console import err
+from spanloop.runtime.command_line import command_line
+from spanloop.runtime.job_progress import await_job, last_metrics
+from spanloop.semconv.enums import JobState
+from spanloop.semconv.errors import SpanloopError
+
+from .office_runner import AgentRun, make_office, run_office
+from .stages import FinishedStages, StageDisplay
+
+if TYPE_CHECKING:
+    from spanloop.datadir import DataDir
+    from spanloop.training.jobs import Job, JobSpec
+
+MODEL: Final = "office"
+"""Name of the model in the registry, and of its evaluations."""
+TEST_PREFIX: Final = "test/"
+TRAIN_PREFIX: Final = "train/"
+
+
+class Experiment:
+    """The stages on running services.
+
+    Args:
+        data_dir: The data directory of the services.
+        finished: The stages that are not run again.
+        stages: Displays the running stage.
+        seed: Seed of tasks and intervals. Sampling is not seeded, as in production.
+    """
+
+    def __init__(self, data_dir: "DataDir", finished: FinishedStages, stages: StageDisplay, *, seed: int) -> None:
+        self._data_dir = data_dir
+        self._finished = finished
+        self._stages = stages
+        self._seed = seed
+        self._folder = data_dir.path / "demo"
+
+    @property
+    def tasks_folder(self) -> Path:
+        """The folder with ``office.sqlite``, ``train.json`` and ``test.json``."""
+        return self._folder
+
+    def add_model(self, source: str) -> str:
+        """Fetch, check and register the model; return its version.
+
+        Raises:
+            SpanloopError: There is no such model, or it cannot be trained.
+        """
+
+        def add() -> dict[str, Any]:
+            from spanloop.training.models import fetch_model
+            from spanloop.training.models.check import require_model
+            from spanloop.training.registry import Registry
+
+            folder = fetch_model(source, self._folder / "model", self._stages.progress)
+            for warning in require_model(source, folder):
+                self._stages.note(warning.what)
+            registry = Registry(self._data_dir)
+            # A kill between adding and recording must not create a second version.
+            version = next(iter(registry.list(MODEL)), None) or registry.add(MODEL, folder, metadata={"source": source})
+            self._stages.note(f"{version.size_bytes / 1e6:.0f} MB as {version.reference}")
+            return {"version": version.reference}
+
+        return str(self._stage("model", f"the model {source} is fetched, checked and added", add)["version"])
+
+    def make_tasks(self, *, train: int, test: int) -> None:
+        """Generate the tasks."""
+
+        def make() -> dict[str, Any]:
+            make_office(self._folder, seed=self._seed, train=train, test=test)
+            self._stages.note(f"{train} for training, {test} for testing")
+            return {}
+
+        self._stage("tasks", "tasks with known answers are generated", make)
+
+    def evaluate(self, version: str) -> None:
+        """Let ``version`` attempt the test tasks, and store the evaluation ``office:VERSION``."""
+
+        def run_and_evaluate() -> dict[str, Any]:
+            since = datetime.now(UTC)
+            self._serve(version)
+            self._run_agent(AgentRun(model=MODEL, tasks="test.json"))
+            from spanloop.store import connect
+            from spanloop.training.evaluation import evaluate
+
+            with connect(self._data_dir) as store:
+                evaluation = evaluate(
+                    store, name=MODEL, model=version, task_prefix=TEST_PREFIX, since=since, seed=self._seed
+                )
+            self._stages.note(f"success {_percent(*evaluation.success)}")
+            return {"evaluation": evaluation.evaluation_id}
+
+        self._stage(f"evaluate {version}", f"{version} attempts the test tasks", run_and_evaluate)
+
+    def collect(self, name: str, title: str, run: AgentRun, *, version: str = "") -> datetime:
+        """Run attempts at the training tasks and convert their spans; return the time before the first one.
+
+        Args:
+            name: Of the stage.
+            title: Of the stage, for the display.
+            run: How the agent is run.
+            version: The gateway serves this version meanwhile; empty when the run needs no gateway.
+        """
+
+        def attempt() -> dict[str, Any]:
+            since = datetime.now(UTC)
+            if version:
+                self._serve(version)
+            self._run_agent(run)
+            return {"since": since.isoformat()}
+
+        return datetime.fromisoformat(self._stage(name, title, attempt)["since"])
+
+    def train(self, name: str, title: str, spec: "JobSpec") -> str:
+        """Submit the job and wait for it; return the new version.
+
+        Raises:
+            JobError: The job failed.
+        """
+        return str(self._stage(name, title, lambda: self._train(spec))["version"])
+
+    def _train(self, spec: "JobSpec") -> dict[str, Any]:
+        from spanloop.training.jobs import JobApi
+
+        api = JobApi(self._data_dir)
+        # An experiment that was stopped has submitted the job already; the scheduler continues it.
+        unusable = {JobState.FAILED, JobState.CANCELLED}
+        submitted = next((job for job in api.list() if job.spec == spec and job.state not in unusable), None)
+        shown_step, metrics = 0, ""
+
+        def show(job: "Job") -> None:
+            nonlocal shown_step, metrics
+            if job.step != shown_step:
+                shown_step, metrics = job.step, last_metrics(self._data_dir, job.id)
+            self._stages.progress(f"{job.state}, step {job.step} of {job.steps_total or '?'}  {metrics}")
+
+        job = await_job(api, self._data_dir, (submitted or api.submit(spec)).id, show)
+        self._stages.note(f"{job.model_version} after {job.steps_total} steps")
+        return {"version": job.model_version, "job": job.id}
+
+    def _serve(self, version: str) -> None:
+        from spanloop.runtime import service_health
+        from spanloop.training.deploy import deploy
+
+        gateway = service_health.gateway_health(self._data_dir)
+        if gateway is None or gateway.model != version or gateway.state != "serving":
+            self._stages.progress("vLLM starts")
+            deploy(self._data_dir, version)
+
+    def _run_agent(self, run: AgentRun) -> None:
+        """Run the agent on the tasks, and convert its spans."""
+        from spanloop.pipeline import run as convert
+        from spanloop.store import connect
+
+        def show(done: int, total: int, mean: float) -> None:
+            self._stages.progress(f"{done} of {total} attempts, mean reward {mean:.2f}")
+
+        run_office(self._data_dir, self._folder, run, on_progress=show)
+        with connect(self._data_dir) as store:
+            report = convert(store)
+        self._stages.note(f"{report.spans} spans, {report.episodes} episodes")
+
+    def _stage(self, name: str, title: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        stored_result = self._finished.result(name)
+        if stored_result is not None:
+            err.print(f"[green]✓[/green] {title} [dim](done before)[/dim]")
+            return stored_result
+        started_s = time.monotonic()
+        with self._explaining_how_to_continue(), self._stages.stage(title):
+            try:
+                result = work()
+            except BaseException:
+                with suppress(OSError):  # the error matters more than the time
+                    self._finished.interrupt(name, time.monotonic() - started_s)
+                raise
+            self._finished.finish(name, result, time.monotonic() - started_s)
+        return result
+
+    @contextmanager
+    def _explaining_how_to_continue(self) -> Generator[None]:
+        try:
+            yield
+        except KeyboardInterrupt:
+            err.print("stopped; finished stages are stored, and the same command continues")
+            raise
+        except SpanloopError as error:
+            if not error.next_step:
+                error.next_step = f"Read {command_line('jobs list', self._data_dir)}; the same command continues."
+            raise
+
+
+def _percent(mean: float, low: float, high: float) -> str:
+    return f"{mean:.0%} [{low:.0%}, {high:.0%}]"

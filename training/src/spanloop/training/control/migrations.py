@@ -1,0 +1,40 @@
+"""Migrations of the control database's rows from one schema version to the next."""
+
+import json
+from typing import Any, Final, cast
+
+from sqlalchemy import Connection, select, update
+
+from spanloop.semconv.enums import JobKind
+
+from .tables import Base, JobRow, ScheduleRow
+
+_SPECS: Final = ((JobRow, JobRow.job_id), (ScheduleRow, ScheduleRow.schedule_id))
+"""Tables with a job's spec, and their keys."""
+
+
+def create_tables(connection: Connection) -> None:
+    """To schema version 1: create all tables."""
+    Base.metadata.create_all(connection)
+
+
+def name_dr_grpo(connection: Connection) -> None:
+    """To schema version 2: jobs and schedules of the kind ``grpo`` become ``dr_grpo``.
+
+    Up to version 1 the kind ``grpo`` had the advantages and the loss of Dr. GRPO. With the new name a stored schedule
+    trains as before, and a job says what it did. A spec that is no JSON object stays as it is.
+    """
+    for table, key in _SPECS:
+        for identity, text in connection.execute(select(key, table.spec)).all():
+            settings = _settings(text)
+            if settings.get("kind") == JobKind.GRPO:
+                renamed = json.dumps(settings | {"kind": JobKind.DR_GRPO.value})
+                connection.execute(update(table).where(key == identity).values(spec=renamed))
+
+
+def _settings(text: str) -> dict[str, Any]:
+    try:
+        settings = json.loads(text)
+    except ValueError:
+        return {}
+    return cast("dict[str, Any]", settings) if isinstance(settings, dict) else {}
