@@ -21,10 +21,14 @@ from .base_model import BaseModelFacts
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
 from .dataset_pairs import PAIR_COLUMNS, Pairing
 from .dataset_rejections import Rejection
-from .dataset_selection import Rules, Selection, select_rows
+from .dataset_selection import Rules, Selection, is_of_the_base, select_rows
+from .dialog_rows import dialog_file_facts, dialog_rows
 from .durable_writes import write_durably
 from .job_spec import JobSpec, Outcomes
 from .row_age import AGE_COLUMNS, with_ages
+from .row_source import RowSource
+from .text_rendering import Renderer
+from .text_rows import with_rendered_rows
 
 QUERY: Final = "training_trajectories"
 COLUMNS: Final = (
@@ -33,6 +37,7 @@ COLUMNS: Final = (
     "row_number",
     "episode_id",
     "revision",
+    "source",
     "trajectory_id",
     "policy_version",
     "prompt_token_ids",
@@ -100,8 +105,16 @@ def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_
     """
     parameters: dict[str, Any] = {**query_parameters(spec), "since": spec.since_utc or _EPOCH}
     frame = store.query(QUERY, **parameters)
-    aged = with_ages(frame, base.lineage, datetime.now(UTC))
-    return select_rows(aged, rules_for(spec, base, tokenizers_of(frame, tokenizer_of)))
+    rules = rules_for(spec, base, tokenizers_of(frame, tokenizer_of))
+    now = datetime.now(UTC)
+    if spec.kind.is_policy_gradient:
+        rows = frame.with_columns(source=pl.lit(RowSource.CAPTURED.value))
+    else:
+        renderer = Renderer(base.path)
+        episodes = with_rendered_rows(store, frame, renderer, spec.tokens, is_of_the_base(rules))
+        dialogs = dialog_rows(spec.dialogs, renderer, episodes.schema, seed=spec.seed, now=now)
+        rows = pl.concat([episodes, dialogs])
+    return select_rows(with_ages(rows, base.lineage, now), rules)
 
 
 def query_parameters(spec: JobSpec) -> dict[str, JsonValue]:
@@ -142,6 +155,11 @@ def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]
     )
 
 
+def rows_by_source(rows: pl.DataFrame) -> dict[str, int]:
+    """Return the number of rows of each :class:`~spanloop.training.row_source.RowSource`."""
+    return {str(source): int(count) for source, count in rows["source"].value_counts(sort=True).rows()}
+
+
 def batch_units(kind: JobKind, rows: pl.DataFrame) -> int:
     """Return the number of what batches are made of: prompt groups (policy gradients), pairs (dpo) or rows (sft)."""
     if kind.is_policy_gradient:
@@ -174,6 +192,8 @@ def _manifest(
         groups=Count.of(selection.group_tally),
         prompt_groups=batch_units(spec.kind, rows) if spec.kind.is_policy_gradient else 0,
         temperature=selection.temperature,
+        sources=rows_by_source(rows),
+        dialogs=dialog_file_facts(spec.dialogs),
         pairs=batch_units(spec.kind, rows) if spec.kind is JobKind.DPO else 0,
         masked_steps=int(sided_rows["masked_steps"].sum()),
         masked_tokens=int(sided_rows["masked_tokens"].sum()),
@@ -184,7 +204,9 @@ def _manifest(
         data_sha256=data_sha256,
         pinned=tuple(
             PinnedEpisode(episode_id=str(episode), revision=int(revision))
-            for episode, revision in episodes.select("episode_id", "revision").rows()
+            for episode, revision in episodes.filter(pl.col("source") != RowSource.DIALOG.value)
+            .select("episode_id", "revision")
+            .rows()
         ),
     )
 

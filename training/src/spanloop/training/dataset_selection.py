@@ -18,6 +18,7 @@ from .dataset_pairs import NO_PAIR, Pairing, pair_rows
 from .dataset_rejections import REASONS_OF_GROUPS, Rejection
 from .job_spec import Credit
 from .row_age import too_old
+from .row_source import RowSource
 from .sampling import sampling_of
 
 
@@ -136,7 +137,7 @@ def _row_reason(rules: Rules) -> pl.Expr:
     prompt, response = pl.col("prompt_token_ids"), pl.col("response_token_ids")
     prompt_tokens, response_tokens = prompt.list.len().cast(pl.Int64), response.list.len().cast(pl.Int64)
     converter_reason = pl.when(pl.col("untrainable_reason") == "").then(pl.lit(Rejection.UNTRAINABLE.value))
-    reward = pl.col("reward")
+    reward, is_episode = pl.col("reward"), pl.col("source") != RowSource.DIALOG.value
     checks: list[tuple[pl.Expr, pl.Expr | Rejection]] = [
         (pl.col("trajectory_id").fill_null("") == "", Rejection.NO_TRAJECTORY),
         (~pl.col("is_trainable"), converter_reason.otherwise(pl.col("untrainable_reason"))),
@@ -145,7 +146,7 @@ def _row_reason(rules: Rules) -> pl.Expr:
             Rejection.MALFORMED,
         ),
         (pl.col("loss_mask").list.sum() == 0, Rejection.NO_SAMPLED_TOKENS),
-        *_sampler_checks(rules),
+        *_sampler_checks(rules, pl.col("source") == RowSource.CAPTURED.value),
         (pl.max_horizontal(prompt.list.max(), response.list.max()) >= rules.vocabulary_size, Rejection.UNKNOWN_TOKEN),
         (prompt_tokens > rules.max_prompt_tokens, Rejection.PROMPT_TOO_LONG),
         (response_tokens > rules.max_response_tokens, Rejection.RESPONSE_TOO_LONG),
@@ -173,7 +174,7 @@ def _row_reason(rules: Rules) -> pl.Expr:
         ]
     elif rules.min_reward is not None:
         checks += [
-            (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
+            (is_episode & ~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
             (reward < rules.min_reward, Rejection.BELOW_MIN_REWARD),
         ]
     checks += [(is_old, Rejection.TOO_OLD) for is_old in too_old(rules.max_age_versions, rules.max_age_days)]
@@ -185,7 +186,14 @@ def _row_reason(rules: Rules) -> pl.Expr:
     )
 
 
-def _sampler_checks(rules: Rules) -> list[tuple[pl.Expr, Rejection]]:
+def is_of_the_base(rules: Rules) -> pl.Expr:
+    """Return whether a row has captured tokens of the base's tokenizer that the converter takes for trainable."""
+    broken = [check for check, _ in _sampler_checks(rules._replace(policy_version=""), is_captured=pl.lit(value=True))]
+    has_tokens = (pl.col("trajectory_id").fill_null("") != "") & pl.col("is_trainable").fill_null(value=False)
+    return has_tokens & ~pl.any_horizontal(broken)
+
+
+def _sampler_checks(rules: Rules, is_captured: pl.Expr) -> list[tuple[pl.Expr, Rejection]]:
     """Return the rules about the policy versions that sampled the steps of a row."""
 
     def all_of(versions: list[str]) -> pl.Expr:
@@ -193,8 +201,8 @@ def _sampler_checks(rules: Rules) -> list[tuple[pl.Expr, Rejection]]:
 
     same = [version for version, tokenizer in rules.tokenizers.items() if tokenizer == rules.tokenizer]
     checks = [
-        (~all_of(list(rules.tokenizers)), Rejection.UNKNOWN_TOKENIZER),
-        (~all_of(same), Rejection.OTHER_TOKENIZER),
+        (is_captured & ~all_of(list(rules.tokenizers)), Rejection.UNKNOWN_TOKENIZER),
+        (is_captured & ~all_of(same), Rejection.OTHER_TOKENIZER),
     ]
     if rules.policy_version:
         checks.insert(0, (~all_of([rules.policy_version]), Rejection.OTHER_POLICY_VERSION))

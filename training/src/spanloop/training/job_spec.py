@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from spanloop.semconv.enums import JobKind
+
+from .row_source import Tokens
 
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 VERSION_PATTERN: Final = r"v[1-9][0-9]{0,8}"
@@ -55,6 +58,7 @@ _MODEL: Final = Setting(Panel.MODEL)
 _BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True)
 _EPISODES: Final = Setting(Panel.EPISODES)
 _POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
+_EPISODES_TEXT: Final = Setting(Panel.EPISODES, kinds=frozenset(JobKind) - _POLICY_GRADIENTS)
 _EPISODES_SFT: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.SFT}))
 _EPISODES_DPO: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.DPO}))
 _DPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.DPO}))
@@ -64,6 +68,8 @@ _POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=_POLICY_GRADIENTS)
 _CREDIT: Final = Setting(Panel.OPTIMISATION, kinds=_WITH_STORED_ADVANTAGES)
 _PPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.PPO}))
 _RUN: Final = Setting(Panel.RUN)
+# the rows of dpo's pairs differ in number, and the passes of the ranks must not
+_RUN_RANKS: Final = Setting(Panel.RUN, kinds=frozenset(JobKind) - {JobKind.DPO})
 _RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True)
 
 
@@ -169,6 +175,14 @@ Data-Constrained Language Models")."""
 KL_BUDGET: Final = 0.1
 """Log-normal importance weights with a KL of 0.1 keep exp(-0.2) = 82 % of the effective sample size; at verl's
 truncation of 2 few of them are cut."""
+MIN_ENTROPY_SHARE: Final = 0.05
+"""Successful runs fall to 27 % of their first entropy in two hundred steps (Cui et al. 2025, "The Entropy Mechanism of
+Reinforcement Learning for Reasoning Language Models", section 2); a fifth of that is no longer exploration."""
+MAX_FLAT_BATCHES: Final = 5
+"""Groups without variance are rejected at the export, so one flat batch is rare and five in a row are the data."""
+STALL_MINUTES: Final = 120.0
+"""Four times gloo's own limit for a collective operation (PyTorch: 30 minutes), which fails by itself; beyond it
+nothing in verl notices, as when a node with TransferQueue's storage dies."""
 MAX_AGE_VERSIONS: Final[Mapping[JobKind, int]] = dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 8)
 """Policy gradients: verl's own default (``sampler.max_off_policy_threshold``); sft imitates an action however old."""
 
@@ -300,7 +314,7 @@ class JobSpec(BaseModel):
     same path, and which trains one policy-gradient job at a time; empty starts a cluster for this job and ends it
     afterwards."""
 
-    ranks: Annotated[int, _RUN] = Field(default=1, ge=1, le=64)
+    ranks: Annotated[int, _RUN_RANKS] = Field(default=1, ge=1, le=64)
     """Processes on one node that each compute a part of every batch and hold a part of the weights, gradients and
     optimiser states (FSDP2); the result is that of one. On CUDA each has a GPU. Fewer threads compute each rank on a
     CPU. dpo trains on one rank."""
@@ -342,6 +356,16 @@ class JobSpec(BaseModel):
     outcomes: Annotated[Outcomes, _EPISODES_SFT] = Outcomes.SUCCESSFUL
     """Imitate only episodes whose outcome is ``success``, or all: failed ones and those without a reward too."""
 
+    tokens: Annotated[Tokens, _EPISODES_TEXT] = Tokens.ANY
+    """``any``: captured tokens where an episode has some of the base's tokenizer, else its messages, rendered with the
+    base's chat template; so spans of a foreign model train too. ``captured`` or ``rendered``: only these. ``none``: no
+    episodes, only ``dialogs``."""
+
+    dialogs: Annotated[tuple[str, ...], _EPISODES_SFT] = ()
+    """Dialog files to imitate as well, each ``PATH`` or ``PATH=WEIGHT`` on the host of the job: JSON lines or a JSON
+    list of OpenAI chat messages, ShareGPT or Alpaca. With the weight 2 each dialog is two rows, with 0.5 half of them
+    are rows."""
+
     max_attempts: Annotated[int, _RUN] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
@@ -361,6 +385,24 @@ class JobSpec(BaseModel):
     """Weight of a loss term for the negative log-probability of a token of the better attempt, which keeps that attempt
     likely; Pang et al. 2024 ("Iterative Reasoning Preference Optimization") use 1, Rafailov et al. 2023 none."""
 
+    min_entropy_share: Annotated[float, _POLICY_GRADIENT] = Field(
+        default=MIN_ENTROPY_SHARE, ge=0, lt=1, allow_inf_nan=False
+    )
+    """The job ends when the policy's entropy stays below this share of that of its first steps; 0 turns it off."""
+
+    max_flat_batches: Annotated[int, _POLICY_GRADIENT] = Field(default=MAX_FLAT_BATCHES, ge=0, le=1_000_000)
+    """The job ends after so many batches in a row whose advantages do not vary, which teach nothing; 0 turns it off."""
+
+    stall_minutes: Annotated[float, _RUN] = Field(default=STALL_MINUTES, ge=0, le=1e6, allow_inf_nan=False)
+    """The job ends when it completes no step for so long, and for ten times as long as its longest step; 0 turns it
+    off."""
+
+    @field_validator("dialogs")
+    @classmethod
+    def _absolute(cls, dialogs: tuple[str, ...]) -> tuple[str, ...]:
+        """The job runs in another directory than the command that submits it."""
+        return tuple(str(Path(text).absolute()) for text in dialogs)
+
     @model_validator(mode="after")
     def _only_what_the_kind_uses(self) -> Self:
         for name, field in type(self).model_fields.items():
@@ -373,9 +415,6 @@ class JobSpec(BaseModel):
             raise ValueError("lora_alpha: a setting of LoRA, which needs a lora_rank above 0")
         if self.backbone is Backbone.DEBUG and self.ray_address:
             raise ValueError("ray_address: the debug backbone uses no Ray cluster")
-        if self.kind is JobKind.DPO and self.ranks > 1:
-            # the rows of a pair differ in number, and the passes of the ranks must not
-            raise ValueError("ranks: dpo trains on one rank")
         if self.backbone is Backbone.DEBUG and self.ranks > 1:
             raise ValueError("ranks: the debug backbone is one process")
         if not self.kind.is_policy_gradient and self.batch_groups % self.ranks:

@@ -13,6 +13,7 @@ from .dataset_manifest import DATA_NAME, Manifest
 from .drift import steps_within
 from .job_spec import JobSpec
 from .metrics import metrics_path
+from .samples import samples_path
 from .sampling import DEFAULT_TEMPERATURE
 from .verl_plugin.train_plan import TrainPlan
 
@@ -34,6 +35,7 @@ def make_plan(
         checkpoint_dir=checkpoint_dir,
         resume_from=checkpoint.path if checkpoint else None,
         metrics_path=metrics_path(folder, attempt),
+        samples_path=samples_path(folder, attempt),
         failure_path=folder / "failure.json",
         steps=steps,
         batch_size=batch,

@@ -13,6 +13,7 @@ from verl.utils.distributed import initialize_global_process_group
 
 from spanloop.training.checkpoints import mark_complete
 
+from .sample_records import SftRecorder
 from .verl_config import compose
 
 _STOCK: Any = SFTTrainer
@@ -23,9 +24,11 @@ class MarkingTrainer(_STOCK):  # type: ignore[misc]
 
     Args:
         overrides: Of verl's ``sft_trainer_engine`` configuration, in Hydra's syntax.
+        recorder: Records the loss of each row.
     """
 
-    def __init__(self, overrides: list[str]) -> None:
+    def __init__(self, overrides: list[str], recorder: SftRecorder | None = None) -> None:
+        self._recorder = recorder
         config = compose("sft_trainer_engine", overrides)
         initialize_global_process_group()
         super().__init__(config=config)
@@ -34,6 +37,18 @@ class MarkingTrainer(_STOCK):  # type: ignore[misc]
         super()._build_dataloader()
         # verl leaves torch's default, so every seed shuffled in the same way
         self.train_sampler.seed = self.config.trainer.seed
+
+    def _build_engine(self) -> None:
+        super()._build_engine()
+        if self._recorder is not None:
+            self.training_client.set_loss_fn(self._recorder.around_loss(self.loss_fn))
+            self.training_client.train_batch = self._recorder.around_step(self.training_client.train_batch)
+
+    def fit(self) -> None:
+        """Train the remaining steps."""
+        if self._recorder is not None:
+            self._recorder.step = self.resume_global_step
+        super().fit()
 
     def _build_ckpt_handler(self) -> None:
         super()._build_ckpt_handler()

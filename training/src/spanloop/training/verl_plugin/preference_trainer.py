@@ -18,6 +18,7 @@ from .marking_trainer import MarkingTrainer
 from .pair_dataset import collate_pairs
 from .preference_loss import PairedLogprobs, preference_loss
 from .reference_logprobs import load_or_compute
+from .sample_records import append_line, pair_columns
 from .train_plan import TrainPlan
 
 
@@ -47,6 +48,11 @@ class PreferenceTrainer(MarkingTrainer):
         reference = load_or_compute(self._plan.dataset_path, self._base_logprobs)
         self.training_client.reference = torch.tensor(reference.logprobs, dtype=torch.float64)
         super()._build_ckpt_handler()
+
+    def fit(self) -> None:
+        """Train the remaining steps."""
+        self.training_client.step = self.resume_global_step
+        super().fit()
 
     def _base_logprobs(self) -> list[float]:
         pairs, size = self.train_dataset, self.train_batch_size_per_dp
@@ -81,6 +87,8 @@ class PreferenceWorker:
 
     reference: torch.Tensor
     """The reference of every row of the dataset file; set before the first step."""
+    step: int = 0
+    """The last completed step."""
 
     def __init__(self, worker: Any, plan: TrainPlan) -> None:
         self._worker = worker
@@ -107,6 +115,9 @@ class PreferenceWorker:
         computed = preference_loss(rows, beta=self._plan.dpo_beta, nll_weight=self._plan.dpo_nll_weight)
         data["row_weights"] = computed.row_weights.float()
         output = self._worker.train_batch(data)
+        self.step += 1
+        if self._plan.samples_path is not None:
+            append_line(self._plan.samples_path, self.step, pair_columns(data["row"], rows, computed))
         tu.get(output, "metrics").update(computed.metrics, loss=float(computed.loss))
         return output
 

@@ -7,6 +7,7 @@ verl's Ray variant loads data with eight processes on any machine, so the ranks 
 from spanloop.training.recipes.sft import sft_overrides
 
 from .ranks import run_ranks
+from .sample_records import SftRecorder
 from .train_plan import TrainPlan
 
 
@@ -18,4 +19,4 @@ def train(plan: TrainPlan) -> None:
 def _fit(plan: TrainPlan) -> None:
     from .marking_trainer import MarkingTrainer  # noqa: PLC0415 - verl reads the rank when it is imported
 
-    MarkingTrainer(sft_overrides(plan)).fit()
+    MarkingTrainer(sft_overrides(plan), SftRecorder(plan.samples_path)).fit()

@@ -39,6 +39,8 @@ class TrainPlan(BaseModel):
     """A complete ``global_step_N`` folder of an earlier attempt, else None."""
     metrics_path: Path
     """verl's file logger writes one JSON line a step here; a fresh file each attempt."""
+    samples_path: Path | None = None
+    """What each step does with each row: one JSON line a batch, see ``sample_records``. None records nothing."""
     failure_path: Path
     """Written when the run fails: exception type and message as JSON."""
     steps: int = Field(ge=1)
