@@ -317,7 +317,7 @@ class JobSpec(BaseModel):
     ranks: Annotated[int, _RUN_RANKS] = Field(default=1, ge=1, le=64)
     """Processes on one node that each compute a part of every batch and hold a part of the weights, gradients and
     optimiser states (FSDP2); the result is that of one. On CUDA each has a GPU. Fewer threads compute each rank on a
-    CPU."""
+    CPU. dpo trains on one rank."""
 
     deploy: Annotated[bool, _RUN_BASIC] = False
     """Deploy the new version after training; the job fails if the gateway cannot serve it."""
