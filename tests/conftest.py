@@ -32,7 +32,12 @@ settings.register_profile("steady", deadline=None, suppress_health_check=[Health
 settings.register_profile("explore", settings.get_profile("steady"), derandomize=False)
 settings.load_profile("steady")
 
-HEAVY = ("tests/e2e/test_tiny_demo.py", "tests/gateway/test_vllm.py", "tests/training/test_run_job.py")
+HEAVY = (
+    "tests/e2e/test_tiny_demo.py",
+    "tests/gateway/test_vllm.py",
+    "tests/training/test_backbones.py",
+    "tests/training/test_run_job.py",
+)
 """Files whose tests run vLLM or verl: gigabytes each, and minutes."""
 
 

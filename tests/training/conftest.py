@@ -1,5 +1,6 @@
 """A tiny model, made once, and a runner on a data directory that has it registered."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from spanloop.store.client import Address
 from spanloop.training.registry import Registry
 
 from .training_running import Runner
+
+# verl decides for a device when it is first imported, and other test modules import it before `debug_training` trains.
+os.environ |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": "spanloop.training.verl_plugin.cpu_platform"}
 
 
 @pytest.fixture(scope="session")

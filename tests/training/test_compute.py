@@ -57,6 +57,29 @@ def test_a_precision_of_the_plan_is_kept(tmp_path: Path) -> None:
     assert resolve_compute(a_plan(tmp_path, bfloat16=True)).bfloat16 is True
 
 
+@pytest.mark.usefixtures("hosts")
+def test_each_rank_needs_a_gpu(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="2 ranks, one on each GPU, and there are 1 GPUs"):
+        resolve_compute(a_plan(tmp_path, device=Device.AUTO, ray_address="10.0.0.1:6379", ranks=2))
+    assert resolve_compute(a_plan(tmp_path, device=Device.AUTO, ranks=2)).device is Device.CPU
+
+
+def test_fewer_rows_than_ranks_are_refused(tmp_path: Path) -> None:
+    base = BaseModelFacts("tiny@v1", tmp_path, vocabulary_size=9, context_tokens=99, tokenizer="t")
+    spec = JobSpec(base="tiny", kind=JobKind.SFT, batch_groups=8, ranks=8)
+    with pytest.raises(JobError, match="4 rows for 8 ranks"):
+        make_plan(spec, base, MANIFEST, folder=tmp_path, attempt=1, ray_folder=tmp_path)
+    plan = make_plan(
+        JobSpec(base="tiny", kind=JobKind.SFT, batch_groups=9, ranks=3),
+        base,
+        MANIFEST,
+        folder=tmp_path,
+        attempt=1,
+        ray_folder=tmp_path,
+    )
+    assert (plan.ranks, plan.batch_size) == (3, 3)
+
+
 def test_cuda_without_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(JobError, match="sees no CUDA device"):

@@ -84,6 +84,9 @@ def test_an_estimate_follows_its_formula() -> None:
     assert smaller.activations < estimate.activations
     compared = estimate_memory(shape, micro_batch_tokens=10, bfloat16=True, has_reference=True)
     assert (estimate.reference, compared.reference) == (0, 6000)
+    two = estimate_memory(shape, micro_batch_tokens=10, bfloat16=False, ranks=2)
+    assert two[:3] == estimate[:3]
+    assert (two.compute_copy, two.activations) == (8000, 2 * estimate.activations)
     valued = estimate_memory(shape, micro_batch_tokens=10, bfloat16=True, has_critic=True)
     assert (estimate.critic, valued.critic) == (0, 18_000)
 

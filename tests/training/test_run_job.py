@@ -258,6 +258,30 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
+def test_dpo_trains_on_pairs_of_attempts(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
+    seed_groups(store, tiny_model)
+    insert(store, "failures", [failure_row("task-0-episode-1", 1, "policy", is_recovered=True)])
+    spec = JobSpec(kind=JobKind.DPO, base="tiny", steps=4, learning_rate=1e-3, batch_groups=8, pairs_per_group=2)
+    job, status, log = runner.run(spec, tmp_path / "log.txt")
+    assert status == 0, log
+    metrics = assert_trained(runner, store, job.id, loss="train/loss")
+    assert at(metrics, 1, "train/loss") == pytest.approx(math.log(2), abs=LOGPROB_TOLERANCE)
+    assert at(metrics, 4, "train/loss") < at(metrics, 1, "train/loss")
+    assert at(metrics, 4, "dpo/accuracy") == 1
+    manifest = load_manifest(ControlPaths.of(runner.data_dir).job(job.id))
+    assert manifest is not None
+    assert (manifest.pairs, manifest.prompt_groups, manifest.groups.rejected) == (8, 0, {"reward_constant": 1})
+    assert manifest.rows.rejected == {"all_steps_masked": 1, "reward_constant": 6}
+    assert "pairs: 8" in log
+    file = pl.read_parquet(ControlPaths.of(runner.data_dir).job(job.id) / DATA_NAME)
+    sides = file.unique(("pair_id", "side")).sort("pair_id", "side")
+    assert sides["side"].to_list() == ["chosen", "rejected"] * 8
+    assert sides["reward"].to_list() == [1.0, 0.0] * 8
+    assert sorted(file["episode_id"].unique()) == [f"task-{group}-episode-{n}" for group in range(4) for n in range(4)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_several_passes_recompute_log_probabilities(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:

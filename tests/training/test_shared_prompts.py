@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from spanloop.training.verl_plugin.packed_batch import micro_batches, pack_batch
+from spanloop.training.verl_plugin.packed_batch import micro_batches, pack_batch, split_into
 from spanloop.training.verl_plugin.prefix_tree import pack
 from spanloop.training.verl_plugin.token_logprobs import entropies, token_logprobs
 from spanloop.training.verl_plugin.tree_attention import ATTENTION, tree_attention
@@ -151,6 +151,11 @@ def test_a_micro_batch_counts_what_is_computed() -> None:
     assert micro_batches(rows, 60) == [[0, 1], [2, 3], [4, 5]]
     assert micro_batches(rows, 100, share=False) == [[0, 1], [2, 3], [4, 5]]
     assert micro_batches(rows, 1) == [[0], [1], [2], [3], [4], [5]]
+
+
+def test_a_rank_with_fewer_micro_batches_splits_its_own() -> None:
+    assert split_into([[3, 1, 2], [0]], 2) == [[3, 1, 2], [0]]
+    assert split_into([[3, 1, 2], [0]], 4) == [[3], [1], [2], [0]]
 
 
 def test_bfloat16_logprobs_are_those_of_float32_logits() -> None:

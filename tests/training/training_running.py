@@ -88,6 +88,12 @@ def other_trainer(address: str) -> Generator[None]:
         assert process.poll() is None
 
 
+def url_of(address: Address) -> str:
+    """The value of ``SPANLOOP_CLICKHOUSE_URL`` for a process that uses ``address``."""
+    credentials = f"{address.user}:{address.password}"
+    return f"{address.scheme}://{credentials}@{address.host}:{address.port}/{address.database}"
+
+
 class Runner(NamedTuple):
     """A data directory and the ClickHouse that its jobs use."""
 
@@ -101,8 +107,6 @@ class Runner(NamedTuple):
             lease = lease_next_job(session, owner="test", now=now, until=now + timedelta(hours=1))
         assert lease is not None
         assert lease.job_id == job_id
-        own = self.address
-        url = f"{own.scheme}://{own.user}:{own.password}@{own.host}:{own.port}/{own.database}"
         with log_path.open("ab") as log:
             process = subprocess.Popen(
                 [
@@ -110,7 +114,12 @@ class Runner(NamedTuple):
                     *("--data-dir", str(self.data_dir.path), "--job", job_id),
                 ],
                 env=os.environ
-                | {CLICKHOUSE_URL_ENV: url, JOB_ID_ENV: job_id, JOB_TOKEN_ENV: str(lease.token), "TMPDIR": "/tmp"},
+                | {
+                    CLICKHOUSE_URL_ENV: url_of(self.address),
+                    JOB_ID_ENV: job_id,
+                    JOB_TOKEN_ENV: str(lease.token),
+                    "TMPDIR": "/tmp",
+                },
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

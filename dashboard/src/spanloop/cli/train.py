@@ -34,6 +34,12 @@ def train(
     at: Annotated[datetime | None, typer.Option(help="Start at this local time instead of now.")] = None,
     cron: Annotated[str | None, typer.Option(help="Start repeatedly, by five cron fields in UTC.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Watch the job until it ends.")] = False,
+    foreground: Annotated[
+        bool,
+        typer.Option(
+            "--foreground", help="Run the job in this terminal, without a scheduler. Breakpoints need --backbone debug."
+        ),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what the job would train on and need; queue nothing.")
     ] = False,
@@ -53,11 +59,16 @@ def train(
         raise typer.BadParameter(f"{starts_at:%Y-%m-%d %H:%M %Z} has passed; leave --at out to start now")
     if wait and (starts_at or cron):
         raise typer.BadParameter("--wait watches a job that starts now; leave out --at and --cron")
+    if foreground and (starts_at or cron or wait):
+        raise typer.BadParameter("--foreground runs the job now and here; leave out --at, --cron and --wait")
 
     spec = _spec(context, job)
     directory = data_directory(data_dir)
     if dry_run:
         _print_preview(directory, spec)
+        return
+    if foreground:
+        _run_here(directory, spec)
         return
     api = JobApi(directory)
     if at is not None or cron is not None:
@@ -72,6 +83,16 @@ def train(
         watch_job(api, directory, queued.id)
     else:
         err.print(f"watch it with: {command_line(f'jobs wait {queued.id}', directory)}", markup=False)
+
+
+def _run_here(directory: "DataDir", spec: "JobSpec") -> None:
+    from spanloop.semconv.enums import JobState
+    from spanloop.training.foreground import run_in_foreground
+
+    job = run_in_foreground(directory, spec)
+    out.print(f"{job.id}: {job.state} {job.model_version}".rstrip(), markup=False)
+    if job.state is not JobState.SUCCEEDED:
+        raise typer.Exit(1)
 
 
 def _spec(context: typer.Context, job: str) -> "JobSpec":
@@ -98,11 +119,12 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
     parts = ", ".join(
         f"{name.replace('_', ' ')} {size_bytes / _GB:.2f}" for name, size_bytes in memory._asdict().items()
     )
-    unit = "rows" if spec.kind == "sft" else "groups"
-    groups = [] if spec.kind == "sft" else [("groups", str(result.groups))]
+    groups = [("groups", str(result.groups))] if spec.kind.has_groups else []
     tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
     tokens += f", {result.prompt_tokens:,} in prompts"
-    steps = f"{result.steps:,} of {result.batch_size:,} {unit}: {result.passes:.2f} passes over the data"
+    steps = (
+        f"{result.steps:,} of {result.batch_size:,} {spec.kind.batch_unit}: {result.passes:.2f} passes over the data"
+    )
     if 0 < result.steps < spec.steps:
         steps += f" (max_passes of {spec.max_passes:g} leaves {spec.steps - result.steps:,} out)"
     print_table(

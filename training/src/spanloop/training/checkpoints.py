@@ -14,6 +14,9 @@ from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import JobError
 
+from .adapter_merge import merge_adapter, read_adapter
+from .models.weights import check_weights
+
 _MARKER: Final = "COMPLETE"
 _FOLDER: Final = re.compile(r"global_step_(\d+)")
 
@@ -67,6 +70,8 @@ def _complete_checkpoints(directory: Path) -> Iterator[Checkpoint]:
 def assemble_model(checkpoint: Checkpoint, base: Path, target: Path) -> Path:
     """Create a Hugging Face folder from the checkpoint's weights and the base model's other files.
 
+    A LoRA adapter is merged into the weights.
+
     Tokenizer, chat template, generation config and model config are copied from the base model byte for byte:
     training changes only the weights, and libraries rewrite the other files on saving.
 
@@ -83,6 +88,10 @@ def assemble_model(checkpoint: Checkpoint, base: Path, target: Path) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     other_files = [path for path in base.iterdir() if path.is_file() and not _is_weights(path)]
+    adapter = read_adapter(checkpoint.weights_path.parent)
+    if adapter is not None:
+        merge_adapter(adapter, checkpoint.weights_path, target, check_weights(base).tensors)
+        weights = []
     for path in weights + other_files:
         shutil.copy2(path, target / path.name)
     return target

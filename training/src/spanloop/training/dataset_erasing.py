@@ -16,8 +16,8 @@ from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import JobError
 
 from .control.paths import HasPath
-from .dataset import write_durably
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Manifest, sha256_of
+from .durable_writes import write_durably
 from .jobs import JobApi
 from .samples import remove_samples
 

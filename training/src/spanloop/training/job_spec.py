@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from spanloop.semconv.enums import JobKind
+
+from .row_source import Tokens
 
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 VERSION_PATTERN: Final = r"v[1-9][0-9]{0,8}"
@@ -55,13 +58,18 @@ _MODEL: Final = Setting(Panel.MODEL)
 _BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True)
 _EPISODES: Final = Setting(Panel.EPISODES)
 _POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
+_EPISODES_TEXT: Final = Setting(Panel.EPISODES, kinds=frozenset(JobKind) - _POLICY_GRADIENTS)
 _EPISODES_SFT: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.SFT}))
+_EPISODES_DPO: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.DPO}))
+_DPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.DPO}))
 _OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
 _OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
 _POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=_POLICY_GRADIENTS)
 _CREDIT: Final = Setting(Panel.OPTIMISATION, kinds=_WITH_STORED_ADVANTAGES)
 _PPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.PPO}))
 _RUN: Final = Setting(Panel.RUN)
+# the rows of dpo's pairs differ in number, and the passes of the ranks must not
+_RUN_RANKS: Final = Setting(Panel.RUN, kinds=frozenset(JobKind) - {JobKind.DPO})
 _RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True)
 
 
@@ -72,6 +80,15 @@ class Device(StrEnum):
     """The GPU if the host that trains has one, else the CPU."""
     CPU = "cpu"
     CUDA = "cuda"
+
+
+class Backbone(StrEnum):
+    """Where verl's trainer and workers run."""
+
+    RAY = "ray"
+    """In processes of a Ray cluster."""
+    DEBUG = "debug"
+    """All in one process, where breakpoints work."""
 
 
 class Credit(StrEnum):
@@ -117,10 +134,16 @@ DEFAULT_KIND: Final = JobKind.DR_GRPO
 """The recipe of the measured learning loop."""
 LEARNING_RATES: Final[Mapping[JobKind, float]] = {
     JobKind.SFT: 1e-5,
+    JobKind.DPO: 5e-7,
     **dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 1e-6),
 }
 """sft: between InstructGPT (Ouyang et al. 2022, appendix C.1: 9.65e-6 and 5.03e-6), Tulu 3 (Lambert et al. 2024: 5e-6
-for 8B) and TRL's default of 2e-5; policy gradients: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
+for 8B) and TRL's default of 2e-5; dpo: Zephyr (Tunstall et al. 2023) and Tulu 3, both with AdamW (Rafailov et al. 2023
+use RMSprop at 1e-6); policy gradients: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
+DPO_BETA: Final = 0.1
+"""Rafailov et al. 2023, appendix B."""
+PAIRS_PER_GROUP: Final = 4
+"""A group of eight attempts, half of them good, gives four pairs in which each attempt occurs once."""
 CRITIC_LEARNING_RATE: Final = 1e-5
 """verl's default; ten times the policy's, because the value head starts from zero."""
 LOSS_AGGREGATIONS: Final[Mapping[JobKind, LossAggregation]] = {
@@ -141,6 +164,11 @@ CLIP_GRADIENT: Final = 1.0
 """verl's default."""
 
 
+LORA_ALPHA: Final = 32
+"""As in LoRA Without Regret (Schulman et al. 2025), whose learning rates are of this scale at every rank."""
+LORA_LEARNING_RATE: Final = 10.0
+"""Times the learning rate of full weights: the best one was about ten times as high in supervised training and in
+policy gradients, at every rank (LoRA Without Regret, Schulman et al. 2025)."""
 MAX_PASSES: Final = 4.0
 """Up to four passes over the same text train nearly as well as new text (Muennighoff et al. 2023, "Scaling
 Data-Constrained Language Models")."""
@@ -164,7 +192,8 @@ def _max_age_versions(data: dict[str, Any]) -> int | None:
 
 
 def _learning_rate(data: dict[str, Any]) -> float:
-    return LEARNING_RATES.get(data.get("kind", DEFAULT_KIND), LEARNING_RATES[DEFAULT_KIND])
+    rate = LEARNING_RATES.get(data.get("kind", DEFAULT_KIND), LEARNING_RATES[DEFAULT_KIND])
+    return rate * LORA_LEARNING_RATE if data.get("lora_rank") else rate
 
 
 def _loss_aggregation(data: dict[str, Any]) -> LossAggregation:
@@ -182,7 +211,8 @@ class JobSpec(BaseModel):
 
     kind: Annotated[JobKind, Setting(Panel.MODEL, is_basic=True)] = DEFAULT_KIND
     """The recipe. ``dr_grpo``, ``grpo``, ``rloo`` and ``gspo`` compare the episodes of a group,
-    ``reinforce_plus_plus`` compares all episodes, ``ppo`` learns a value function; ``sft`` imitates stored actions."""
+    ``reinforce_plus_plus`` compares all episodes, ``ppo`` learns a value function; ``sft`` imitates stored
+    actions; ``dpo`` prefers the better of two attempts of a group."""
 
     base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), _BASE]
     """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
@@ -190,10 +220,19 @@ class JobSpec(BaseModel):
     name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$"), _MODEL] = ""
     """Model name to register the result under, as its next version; empty means the base's name."""
 
+    lora_rank: Annotated[int, _MODEL] = Field(default=0, ge=0, le=1024)
+    """0 trains all weights. Above zero the weights are frozen, and low-rank matrices beside every linear layer train
+    (LoRA, Hu et al. 2021): gradients and optimiser states take a fraction of the memory. The new version has them
+    merged, so it is a normal model. 8 to 32 suffice for policy gradients; sft on many rows needs more (LoRA Without
+    Regret, Schulman et al. 2025)."""
+
+    lora_alpha: Annotated[int, _MODEL] = Field(default=LORA_ALPHA, ge=1, le=4096)
+    """Scale of the low-rank matrices: their product counts ``lora_alpha / lora_rank`` times."""
+
     learning_rate: Annotated[float, _OPTIMISATION_BASIC] = Field(
         default_factory=_learning_rate, gt=0, le=1, allow_inf_nan=False
     )
-    """Peak learning rate of AdamW."""
+    """Peak learning rate of AdamW; with LoRA ten times the kind's default."""
 
     lr_scheduler_type: Annotated[LearningRateSchedule, _OPTIMISATION] = LearningRateSchedule.CONSTANT
     """How the learning rate changes after the warm-up; a job of few steps needs no decay."""
@@ -211,7 +250,7 @@ class JobSpec(BaseModel):
     """Optimiser steps, each over one batch."""
 
     batch_groups: Annotated[int, _OPTIMISATION_BASIC] = Field(default=8, ge=1, le=65_536)
-    """Policy gradients: prompt groups in a batch; sft: trajectories in a batch."""
+    """Policy gradients: prompt groups in a batch; sft: trajectories in a batch; dpo: pairs in a batch."""
 
     group_size: Annotated[int, _POLICY_GRADIENT] = Field(default=8, ge=2, le=1024)
     """At most this many episodes of a group in a batch. A group needs two for a relative advantage."""
@@ -266,10 +305,19 @@ class JobSpec(BaseModel):
     device: Annotated[Device, _RUN] = Device.AUTO
     """The device that the job computes on; ``auto`` is a GPU if the host that trains has one, also on a Ray cluster."""
 
+    backbone: Annotated[Backbone, _RUN] = Backbone.RAY
+    """``ray`` trains in processes of a Ray cluster. ``debug`` trains the same in one process without Ray, so that
+    breakpoints in recipes, losses and the engine work (``spanloop train --foreground``)."""
+
     ray_address: Annotated[str, _RUN] = ""
     """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines mount the data directory at the
     same path, and which trains one policy-gradient job at a time; empty starts a cluster for this job and ends it
     afterwards."""
+
+    ranks: Annotated[int, _RUN_RANKS] = Field(default=1, ge=1, le=64)
+    """Processes on one node that each compute a part of every batch and hold a part of the weights, gradients and
+    optimiser states (FSDP2); the result is that of one. On CUDA each has a GPU. Fewer threads compute each rank on a
+    CPU."""
 
     deploy: Annotated[bool, _RUN_BASIC] = False
     """Deploy the new version after training; the job fails if the gateway cannot serve it."""
@@ -308,9 +356,34 @@ class JobSpec(BaseModel):
     outcomes: Annotated[Outcomes, _EPISODES_SFT] = Outcomes.SUCCESSFUL
     """Imitate only episodes whose outcome is ``success``, or all: failed ones and those without a reward too."""
 
+    tokens: Annotated[Tokens, _EPISODES_TEXT] = Tokens.ANY
+    """``any``: captured tokens where an episode has some of the base's tokenizer, else its messages, rendered with the
+    base's chat template; so spans of a foreign model train too. ``captured`` or ``rendered``: only these. ``none``: no
+    episodes, only ``dialogs``."""
+
+    dialogs: Annotated[tuple[str, ...], _EPISODES_SFT] = ()
+    """Dialog files to imitate as well, each ``PATH`` or ``PATH=WEIGHT`` on the host of the job: JSON lines or a JSON
+    list of OpenAI chat messages, ShareGPT or Alpaca. With the weight 2 each dialog is two rows, with 0.5 half of them
+    are rows."""
+
     max_attempts: Annotated[int, _RUN] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
+
+    pair_margin: Annotated[float, _EPISODES_DPO] = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Two attempts of a group are a pair when their rewards differ by more than this."""
+
+    pairs_per_group: Annotated[int, _EPISODES_DPO] = Field(default=PAIRS_PER_GROUP, ge=1, le=64)
+    """At most this many pairs of a group; each attempt is used as seldom as possible, and pairs with the largest
+    difference of reward come first."""
+
+    dpo_beta: Annotated[float, _DPO] = Field(default=DPO_BETA, gt=0, le=100, allow_inf_nan=False)
+    """How strongly the policy is held near the base: the implicit reward of an attempt is this times the log-ratio of
+    its tokens to the base. A smaller number lets the policy move further (Rafailov et al. 2023, equation 7)."""
+
+    dpo_nll_weight: Annotated[float, _DPO] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
+    """Weight of a loss term for the negative log-probability of a token of the better attempt, which keeps that attempt
+    likely; Pang et al. 2024 ("Iterative Reasoning Preference Optimization") use 1, Rafailov et al. 2023 none."""
 
     min_entropy_share: Annotated[float, _POLICY_GRADIENT] = Field(
         default=MIN_ENTROPY_SHARE, ge=0, lt=1, allow_inf_nan=False
@@ -324,6 +397,12 @@ class JobSpec(BaseModel):
     """The job ends when it completes no step for so long, and for ten times as long as its longest step; 0 turns it
     off."""
 
+    @field_validator("dialogs")
+    @classmethod
+    def _absolute(cls, dialogs: tuple[str, ...]) -> tuple[str, ...]:
+        """The job runs in another directory than the command that submits it."""
+        return tuple(str(Path(text).absolute()) for text in dialogs)
+
     @model_validator(mode="after")
     def _only_what_the_kind_uses(self) -> Self:
         for name, field in type(self).model_fields.items():
@@ -332,6 +411,16 @@ class JobSpec(BaseModel):
             if self.kind not in kinds and getattr(self, name) != default:
                 users = ", ".join(sorted(kinds))
                 raise ValueError(f"{name}: a {users} setting that {self.kind} does not use")
+        if not self.lora_rank and self.lora_alpha != LORA_ALPHA:
+            raise ValueError("lora_alpha: a setting of LoRA, which needs a lora_rank above 0")
+        if self.backbone is Backbone.DEBUG and self.ray_address:
+            raise ValueError("ray_address: the debug backbone uses no Ray cluster")
+        if self.backbone is Backbone.DEBUG and self.ranks > 1:
+            raise ValueError("ranks: the debug backbone is one process")
+        if not self.kind.is_policy_gradient and self.batch_groups % self.ranks:
+            raise ValueError(
+                f"batch_groups: a {self.kind} batch of {self.batch_groups} rows does not divide by {self.ranks} ranks"
+            )
         return self
 
     @property

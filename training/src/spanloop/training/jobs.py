@@ -18,10 +18,11 @@ from spanloop.training.control.job_processes import JOB_TOKEN_ENV
 from spanloop.training.control.leases import Lease, LeaseLostError, record_progress
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.schedules import check_cron, check_instant, next_firing
-from spanloop.training.job_spec import Device, JobSpec
+from spanloop.training.job_spec import Backbone, Device, JobSpec
 from spanloop.training.registry import Registry
 
 __all__ = [
+    "Backbone",
     "Device",
     "Job",
     "JobApi",

@@ -7,7 +7,8 @@ values and their sum; four tensors of the feed-forward width (``h`` hidden, ``k`
 With gradient checkpointing (CUDA) it keeps ``b h`` for each layer, and one layer as above. Its logits and their
 gradient are ``2 b v`` bytes (``v`` vocabulary). The count of saved tensors follows Korthikanti et al. 2022, "Reducing
 Activation Recomputation in Large Transformer Models", section 4, without attention scores, which are never stored, and
-with a gated feed-forward network. SmolLM2-135M: 1.1 MB a token by the formula, 1.3 MB measured.
+with a gated feed-forward network. With LoRA only its matrices have gradients and moments. With several ranks each keeps
+its own compute copy, activations and process. SmolLM2-135M: 1.1 MB a token by the formula, 1.3 MB measured.
 """
 
 import math
@@ -19,6 +20,8 @@ from .models.weights import check_weights
 
 PROCESSES_BYTES: Final = 2_000_000_000
 """Ray's daemons, the trainer and the worker with their imports, measured without the model."""
+RANK_BYTES: Final = 1_000_000_000
+"""One more worker with its imports."""
 _FLOAT32_BYTES: Final = 4
 _BFLOAT16_BYTES: Final = 2
 
@@ -36,15 +39,15 @@ class ModelShape(NamedTuple):
 
 
 class MemoryEstimate(NamedTuple):
-    """Bytes of a job at its peak, on one rank."""
+    """Bytes of a job at its peak, of all its ranks together."""
 
     weights: int
     gradients: int
     adam: int
     compute_copy: int
-    """The weights in the precision of the forward pass."""
+    """The weights in the precision of the forward pass, once for each rank."""
     activations: int
-    """Of one micro-batch, logits included."""
+    """Of one micro-batch of each rank, logits included."""
     reference: int
     """The base in float32 and in the precision of the forward pass, which a KL loss compares with; 0 without one."""
     critic: int
@@ -85,6 +88,12 @@ def _counted(shape: ModelShape) -> int:
     return shape.layers * layer + 2 * shape.vocabulary * shape.hidden
 
 
+def _adapter_parameters(shape: ModelShape, rank: int) -> int:
+    """Count two matrices for each projection: ``rank`` times the sum of its widths."""
+    widths = 9 * shape.hidden + 2 * shape.key_value + 3 * shape.intermediate
+    return shape.layers * rank * widths
+
+
 def estimate_memory(
     shape: ModelShape,
     *,
@@ -92,6 +101,8 @@ def estimate_memory(
     bfloat16: bool,
     recomputes: bool = False,
     has_reference: bool = False,
+    ranks: int = 1,
+    lora_rank: int = 0,
     has_critic: bool = False,
 ) -> MemoryEstimate:
     """Return the estimate of a job.
@@ -102,17 +113,22 @@ def estimate_memory(
         bfloat16: Whether the forward pass is in bfloat16, else in float32.
         recomputes: Whether gradient checkpointing is on.
         has_reference: Whether the loss has a KL term to the base.
+        ranks: Processes that hold a part of weights, gradients and moments each.
+        lora_rank: Of the matrices that train instead of the weights; 0 when these train. The base of the KL term is
+            then the same model without them.
         has_critic: Whether a value model of the same shape is trained too, before each update of the policy.
     """
     size = _BFLOAT16_BYTES if bfloat16 else _FLOAT32_BYTES
+    trained = _adapter_parameters(shape, lora_rank) if lora_rank else shape.parameters
     layer = 4 * _FLOAT32_BYTES * shape.hidden + size * (7 * shape.hidden + 2 * shape.key_value + 4 * shape.intermediate)
     layers = layer + shape.layers * size * shape.hidden if recomputes else shape.layers * layer
     return MemoryEstimate(
         weights=_FLOAT32_BYTES * shape.parameters,
-        gradients=_FLOAT32_BYTES * shape.parameters,
-        adam=2 * _FLOAT32_BYTES * shape.parameters,
-        compute_copy=size * shape.parameters,
-        activations=micro_batch_tokens * (layers + 2 * size * shape.vocabulary),
-        reference=(_FLOAT32_BYTES + size) * shape.parameters if has_reference else 0,
-        critic=(4 * _FLOAT32_BYTES + size) * shape.parameters if has_critic else 0,
+        gradients=_FLOAT32_BYTES * trained,
+        adam=2 * _FLOAT32_BYTES * trained,
+        compute_copy=ranks * size * shape.parameters,
+        activations=ranks * micro_batch_tokens * (layers + 2 * size * shape.vocabulary),
+        reference=(_FLOAT32_BYTES + ranks * size) * shape.parameters if has_reference and not lora_rank else 0,
+        processes=PROCESSES_BYTES + (ranks - 1) * RANK_BYTES,
+        critic=(4 * _FLOAT32_BYTES + ranks * size) * shape.parameters if has_critic else 0,
     )

@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from spanloop.semconv.errors import JobError
+
 from .base_model import BaseModelFacts
 from .checkpoints import latest_checkpoint
 from .dataset_manifest import DATA_NAME, Manifest
@@ -40,6 +42,10 @@ def make_plan(
         kl_budget=spec.kl_budget,
         kl_coefficient=spec.kl_coefficient,
         epochs=spec.epochs,
+        dpo_beta=spec.dpo_beta,
+        dpo_nll_weight=spec.dpo_nll_weight,
+        lora_rank=spec.lora_rank,
+        lora_alpha=spec.lora_alpha,
         learning_rate=spec.learning_rate,
         lr_scheduler_type=spec.lr_scheduler_type,
         lr_warmup_steps=spec.lr_warmup_steps,
@@ -54,17 +60,29 @@ def make_plan(
         max_response_tokens=manifest.longest_response_tokens,
         micro_batch_tokens=micro_batch_tokens(spec, manifest.longest_row_tokens),
         save_every_steps=save_interval(steps),
+        backbone=spec.backbone,
+        ranks=spec.ranks,
         ray_address=spec.ray_address,
         ray_temp_dir=ray_folder,
-        threads=training_threads(whole_machine=spec.pause_serving),
+        threads=max(1, training_threads(whole_machine=spec.pause_serving) // spec.ranks),
         device=spec.device,
     )
 
 
 def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
-    """Return the steps that the job takes, within its ``max_passes``, and the groups or rows of each."""
-    units = manifest.prompt_groups if spec.kind.is_policy_gradient else manifest.rows.accepted
-    batch = batch_size(units, spec.batch_groups)
+    """Return the steps that the job takes, within its ``max_passes``, and the groups, pairs or rows of each.
+
+    Raises:
+        JobError: There are fewer rows or pairs than ranks.
+    """
+    units = manifest.units
+    multiple = batch_multiple(spec)
+    if units < multiple:
+        raise JobError(
+            f"Job {manifest.job_id} has {units} {spec.kind.batch_unit} for {spec.ranks} ranks; each rank needs one.",
+            next_step="Submit it again with fewer ranks, or select more episodes.",
+        )
+    batch = batch_size(units, spec.batch_groups, multiple)
     return steps_within(spec.steps, batch, units, spec.max_passes), batch
 
 
@@ -73,14 +91,22 @@ def micro_batch_tokens(spec: JobSpec, longest_row_tokens: int) -> int:
     return max(spec.micro_batch_tokens, longest_row_tokens)
 
 
-def batch_size(available: int, requested: int) -> int:
-    """Return the requested batch size, limited to the available rows.
+def batch_multiple(spec: JobSpec) -> int:
+    """Return the number that must divide a batch: rows are dealt to the ranks evenly.
+
+    The groups of a policy gradient need not divide: verl fills their rows up with rows that no token trains.
+    """
+    return 1 if spec.kind.is_policy_gradient else spec.ranks
+
+
+def batch_size(available: int, requested: int, multiple: int = 1) -> int:
+    """Return the requested batch size, limited to the available rows and rounded down to a multiple.
 
     verl drops incomplete batches, so a batch larger than the dataset would never run.
     """
-    if available < 1 or requested < 1:
-        raise ValueError(f"a batch of {requested} out of {available}: expected at least one of each")
-    return min(available, requested)
+    if available < multiple or requested < multiple:
+        raise ValueError(f"a batch of {requested} out of {available}: expected at least {multiple} of each")
+    return min(available, requested) // multiple * multiple
 
 
 def save_interval(steps: int) -> int:

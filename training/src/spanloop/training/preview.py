@@ -13,12 +13,12 @@ from spanloop.semconv.enums import JobKind
 from spanloop.store import connect
 
 from .base_model import read_base_model
-from .dataset import select_dataset
+from .dataset import batch_units, select_dataset
 from .dataset_selection import Tally
 from .drift import passes, steps_within
 from .job_spec import Device, JobSpec
 from .memory_estimate import MemoryEstimate, estimate_memory, read_shape
-from .planning import batch_size, micro_batch_tokens
+from .planning import batch_multiple, batch_size, micro_batch_tokens
 from .registry import Registry
 from .row_age import lineage
 
@@ -33,7 +33,7 @@ class Preview(NamedTuple):
     groups: Tally
     """All zero for sft."""
     prompt_tokens: int
-    """Of accepted rows."""
+    """Of accepted rows; with dpo a row counts once for each of its pairs, here and below."""
     response_tokens: int
     """Of accepted rows, tool results included."""
     trained_tokens: int
@@ -41,9 +41,9 @@ class Preview(NamedTuple):
     steps: int
     """Fewer than the setting where ``max_passes`` ends the job; 0 when nothing is accepted."""
     batch_size: int
-    """Groups (policy gradients) or rows (sft) of a step; 0 when nothing is accepted."""
+    """Groups (policy gradients), pairs (dpo) or rows (sft) of a step; 0 when nothing is accepted."""
     passes: float
-    """How often each group or row is trained on, on average."""
+    """How often each group, pair or row is trained on, on average."""
     memory: MemoryEstimate
 
 
@@ -62,9 +62,10 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint)
     rows = selection.rows
     prompts, responses = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
-    units = rows["group_id"].n_unique() if spec.kind.is_policy_gradient else rows.height
-    batch = batch_size(units, spec.batch_groups) if units else 0
-    steps = steps_within(spec.steps, batch, units, spec.max_passes) if units else 0
+    units = batch_units(spec.kind, rows)
+    multiple = batch_multiple(spec)
+    batch = batch_size(units, spec.batch_groups, multiple) if units >= multiple else 0
+    steps = steps_within(spec.steps, batch, units, spec.max_passes) if batch else 0
     is_cuda = spec.device is Device.CUDA
     memory = estimate_memory(
         read_shape(version.path),
@@ -72,6 +73,8 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         bfloat16=is_cuda or computes_bfloat16(),
         recomputes=is_cuda,
         has_reference=spec.kl_coefficient > 0,
+        ranks=spec.ranks,
+        lora_rank=spec.lora_rank,
         has_critic=spec.kind is JobKind.PPO,
     )
     return Preview(
@@ -84,7 +87,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         trained_tokens=int(rows["loss_mask"].list.sum().sum()),
         steps=steps,
         batch_size=batch,
-        passes=passes(steps, batch, units) if units else 0.0,
+        passes=passes(steps, batch, units) if batch else 0.0,
         memory=memory,
     )
 

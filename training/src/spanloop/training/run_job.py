@@ -23,10 +23,11 @@ from spanloop.store import Store, connect
 from .base_model import BaseModelFacts, read_base_model
 from .checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpoint
 from .control.paths import ControlPaths
-from .dataset import export_dataset, write_durably
+from .dataset import export_dataset
 from .dataset_manifest import Manifest, load_manifest
 from .deploy import deploy
 from .drift import ENDED_NAME, EndedEarly, read_ended
+from .durable_writes import write_durably
 from .endings import Ending, read_ending
 from .job_trace import JobTrace, traced_job
 from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress

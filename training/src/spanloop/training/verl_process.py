@@ -22,6 +22,7 @@ import psutil
 from spanloop.semconv.errors import JobError
 
 from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, find_job_processes, kill_job_processes
+from .job_spec import Backbone
 from .verl_plugin.train_plan import TrainPlan
 
 _EVERY_S: Final = 2.0
@@ -129,6 +130,9 @@ class VerlProcess(NamedTuple):
 def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Generator[VerlProcess]:
     """Start verl on ``plan``; it inherits this process's stdout and stderr.
 
+    On the backbone ``debug`` it also inherits stdin and stays in the process group of the terminal, which a debugger
+    needs.
+
     Args:
         plan: The plan to run.
         plan_path: File in which the subprocess finds the plan.
@@ -137,17 +141,20 @@ def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Generator[V
     plan_path.write_text(plan.model_dump_json(indent=1))
     plan.failure_path.unlink(missing_ok=True)
     mark = JobMark(plan.job_id, token)
+    is_debug = plan.backbone is Backbone.DEBUG
     process = subprocess.Popen(
         [sys.executable, "-m", "spanloop.training.verl_plugin.main", str(plan_path)],
         env=os.environ | {JOB_ID_ENV: plan.job_id, JOB_TOKEN_ENV: str(token), "PYTHONWARNINGS": "ignore"},
         cwd=plan_path.parent,
-        stdin=subprocess.DEVNULL,
-        process_group=0,
+        stdin=None if is_debug else subprocess.DEVNULL,
+        process_group=None if is_debug else 0,
     )
     try:
         yield VerlProcess(process, plan, MemoryWatch(lambda: [member.pid for member in find_job_processes(None, mark)]))
     finally:
-        if process.poll() is None:
+        if process.poll() is None and is_debug:
+            process.kill()
+        elif process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         kill_job_processes(None, mark)
         process.wait()

@@ -231,7 +231,7 @@ def _training(job: Job) -> dict[str, str]:
     spec = job.spec
     return {
         "how": f"{spec.kind}, {job.steps_total} steps of {spec.batch_groups} "
-        f"{'groups' if spec.kind.is_policy_gradient else 'trajectories'}, learning rate {spec.learning_rate:.1e}",
+        f"{spec.kind.batch_unit}, learning rate {spec.learning_rate:.1e}",
         "training took": run_duration(job, resources.now()),
     }
 

@@ -87,15 +87,22 @@ def has_queued_job(session: Session) -> bool:
 def lease_next_job(session: Session, *, owner: str, now: datetime, until: datetime) -> Lease | None:
     """Decide which job runs next: lease the oldest queued job; return None if the queue is empty."""
     queued = select(JobRow).where(JobRow.state == str(JobState.QUEUED)).order_by(JobRow.created_at, JobRow.job_id)
-    for row in session.scalars(queued.limit(8)).all():
-        values = {
-            "attempt": row.attempt + 1,
-            "lease_token": row.lease_token + 1,
-            "lease_owner": owner,
-            "lease_until": until,
-            "runner": "",
-            "started_at": now,
-        }
-        if transition(session, row.job_id, {JobState.QUEUED}, JobState.RUNNING, token=row.lease_token, values=values):
-            return Lease(row.job_id, row.lease_token)
-    return None
+    leased = (lease_job(session, row, owner=owner, now=now, until=until) for row in session.scalars(queued.limit(8)))
+    return next((lease for lease in leased if lease is not None), None)
+
+
+def lease_job(session: Session, row: JobRow, *, owner: str, now: datetime, until: datetime) -> Lease | None:
+    """Lease the queued job of ``row``; return None if it is not queued any more."""
+    token = row.lease_token + 1
+    values = {
+        "attempt": row.attempt + 1,
+        "lease_token": token,
+        "lease_owner": owner,
+        "lease_until": until,
+        "runner": "",
+        "started_at": now,
+    }
+    is_leased = transition(
+        session, row.job_id, {JobState.QUEUED}, JobState.RUNNING, token=row.lease_token, values=values
+    )
+    return Lease(row.job_id, token) if is_leased else None

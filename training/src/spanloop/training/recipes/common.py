@@ -31,7 +31,7 @@ def trainer_overrides(plan: TrainPlan) -> list[str]:
     return [
         f"trainer.device={plan.device}",
         "trainer.nnodes=1",
-        "trainer.n_gpus_per_node=1",
+        f"trainer.n_gpus_per_node={plan.ranks}",
         "trainer.logger=[file]",
         "trainer.project_name=spanloop",
         f"trainer.experiment_name={quoted(plan.job_id)}",
@@ -55,6 +55,13 @@ def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
         # flash attention is not installed; torch's own kernels handle packed rows by their position ids
         f"+{model}.override_config.attn_implementation=sdpa",
     ]
+    # a critic starts with a new head, which an adapter would leave as it is
+    if plan.lora_rank and not model.startswith("critic"):
+        overrides += [
+            f"{model}.lora_rank={plan.lora_rank}",
+            f"{model}.lora_alpha={plan.lora_alpha}",
+            f"{model}.target_modules=all-linear",
+        ]
     if plan.device is Device.CPU:
         overrides += [f"{model}.external_lib={_CPU_ENGINE}", f"{model}.enable_gradient_checkpointing=False"]
     return overrides + forward_overrides(plan, engine=engine)
@@ -65,7 +72,7 @@ def forward_overrides(plan: TrainPlan, *, engine: str) -> list[str]:
     overrides = [f"{engine}.use_torch_compile=False"]
     if plan.device is Device.CPU:
         overrides += [
-            # one rank holds all weights anyway: gather once a step instead of twice for each micro-batch
+            # gather once a step instead of twice for each micro-batch; one rank holds all weights anyway
             f"{engine}.reshard_after_forward=False",
             f"+{engine}.mixed_precision.param_dtype={'bf16' if plan.bfloat16 else 'fp32'}",
         ]

@@ -22,23 +22,28 @@ class Compute(NamedTuple):
     """CPU or CUDA."""
     bfloat16: bool
     """The CPU has instructions for bfloat16; CUDA always computes in it."""
+    gpus: int = 1
+    """CUDA devices that ranks may use, one each."""
 
 
 def resolve_compute(plan: TrainPlan) -> TrainPlan:
     """Return the plan with the device and precision of the host that trains.
 
     Raises:
-        JobError: CUDA was requested and there is none.
+        JobError: CUDA was requested and there is none, or there are fewer GPUs than ranks.
     """
     compute = cluster_compute(plan.ray_address, plan.device) if plan.ray_address else local_compute(plan.device)
+    if compute.device is Device.CUDA and compute.gpus < plan.ranks:
+        raise JobError(
+            f"The job asks for {plan.ranks} ranks, one on each GPU, and there are {compute.gpus} GPUs.",
+            next_step="Submit it with fewer ranks, or with device cpu.",
+        )
     bfloat16 = compute.bfloat16 if plan.bfloat16 is None else plan.bfloat16
     return plan.model_copy(update={"device": compute.device, "bfloat16": bfloat16})
 
 
 def local_compute(requested: Device) -> Compute:
     """Return how this host computes.
-
-    One CUDA device runs the whole job, so batches need not divide by a number of ranks and verl adds no padding rows.
 
     Raises:
         JobError: CUDA was requested and torch finds none.
@@ -48,7 +53,7 @@ def local_compute(requested: Device) -> Compute:
     import torch  # noqa: PLC0415 - seconds
 
     if torch.cuda.is_available():
-        return Compute(Device.CUDA, bfloat16=True)
+        return Compute(Device.CUDA, bfloat16=True, gpus=torch.cuda.device_count())
     if requested is Device.CUDA:
         raise JobError(
             f"The job asks for CUDA and torch {torch.__version__} sees no CUDA device.",
@@ -78,6 +83,7 @@ def cluster_compute(address: str, requested: Device) -> Compute:
         task: Any = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=0)(local_compute)
         # the task's own host decides, so a cluster without GPUs never trains on a GPU that Ray did not lend
         answer: Compute = ray.get(task.remote(requested if num_gpus else Device.CPU))
-        return answer
+        # the task saw only the GPU that Ray lent it
+        return answer._replace(gpus=int(gpus))
     finally:
         ray.shutdown()

@@ -6,12 +6,17 @@ registers the engine for device ``cpu`` and the loss of :mod:`.policy_loss`. Sto
 
 verl's interface is unchanged: rows in, one number for each token out, zero for tokens outside the loss mask.
 Micro-batches are divided by the number of computed tokens.
+
+Each data-parallel rank has a part of the batch. Loss and metrics are those of the whole batch: tokens and rows are
+counted over all ranks, and metrics are computed on the gathered rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine import EngineRegistry
@@ -19,7 +24,7 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from verl.workers.engine.utils import postprocess_batch_func, prepare_micro_batches
 
 from .batch_metrics import ENTROPY, nested_entropy
-from .packed_batch import micro_batches, pack_batch
+from .packed_batch import micro_batches, pack_batch, split_into
 from .policy_loss import sampler_gap
 from .sample_records import RECORDS
 from .token_logprobs import entropies, token_logprobs
@@ -48,7 +53,7 @@ _STOCK: Any = FSDPEngineWithLMHead
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
 class CpuEngine(_STOCK):  # type: ignore[misc]
-    """One data-parallel rank on a CPU."""
+    """A data-parallel rank on a CPU."""
 
     _shares = False
 
@@ -69,7 +74,7 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
         forward_only: bool = False,  # noqa: FBT001, FBT002 - verl's signature
     ) -> Any:
         """Run forward, and backward unless ``forward_only``, over ``data``; return verl's outputs and metrics."""
-        tu.assign_non_tensor(data, sp_size=1, dp_size=1, batch_num_tokens=data["loss_mask"].sum().item())
+        self._count_over_ranks(data)
         parts, indices = self._micro_batches(data)
         outputs: list[dict[str, Any]] = []
         for number, part in enumerate(parts):
@@ -83,20 +88,57 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
         if not forward_only:
             logprobs = result["model_output"].get("log_probs")
             if logprobs is not None and "rollout_log_probs" in data:
-                result["metrics"] |= sampler_gap(logprobs, data)
+                sampled = {name: self._gathered(data[name]) for name in ("rollout_log_probs", "response_mask")}
+                result["metrics"] |= sampler_gap(self._gathered(logprobs), sampled)
                 records: Any = tu.get_non_tensor_data(data=data, key=RECORDS, default=None)
                 if records is not None:
                     records.write_update(data, logprobs)
             entropy = result["model_output"].get("entropy")
             if entropy is not None:
-                result["metrics"][ENTROPY.removeprefix("actor/")] = [nested_entropy(entropy, data["response_mask"])]
+                mean = nested_entropy(self._gathered(entropy), self._gathered(data["response_mask"]))
+                result["metrics"][ENTROPY.removeprefix("actor/")] = [mean]
             result["model_output"] = {}
         return result
+
+    @contextmanager
+    def disable_adapter(self) -> Generator[None]:
+        """Compute with the base alone, without LoRA's matrices."""
+        trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        with super().disable_adapter():
+            # PEFT also freezes them meanwhile. FSDP2 takes the precision of gradients from what trains in the first
+            # pass, which is the base's where each batch has one pass.
+            for parameter in trained:
+                parameter.requires_grad_(True)
+            yield
+
+    def _count_over_ranks(self, data: Any) -> None:
+        """Set the sizes that losses divide by; verl's padding rows have no token in the mask and count as no row."""
+        counts = torch.tensor(
+            [data["loss_mask"].sum().item(), sum(bool(mask.any()) for mask in _rows(data["loss_mask"]))]
+        )
+        dist.all_reduce(counts, group=self.get_data_parallel_group())
+        tokens, rows = (int(count) for count in counts)
+        tu.assign_non_tensor(data, sp_size=1, dp_size=self.get_data_parallel_size(), batch_num_tokens=tokens)
+        if self.get_data_parallel_size() > 1 and "advantages" in data:
+            tu.assign_non_tensor(data, global_batch_size=rows)
+
+    def _gathered(self, nested: Any) -> Any:
+        """Return the rows of all ranks, in the order of the ranks."""
+        size = self.get_data_parallel_size()
+        if size == 1:
+            return nested
+        parts: list[list[torch.Tensor]] = [[]] * size
+        dist.all_gather_object(parts, [row.detach() for row in _rows(nested)], group=self.get_data_parallel_group())
+        return torch.nested.as_nested_tensor([row for part in parts for row in part], layout=torch.jagged)
 
     def _micro_batches(self, data: Any) -> Any:
         if not self._shares:
             return prepare_micro_batches(data=data, dp_group=self.get_data_parallel_group())
         indices = micro_batches(_rows(data["input_ids"]), data["max_token_len_per_gpu"])
+        # every rank runs as many passes as the one with the most: each pass may exchange weights
+        count = torch.tensor(len(indices))
+        dist.all_reduce(count, op=dist.ReduceOp.MAX, group=self.get_data_parallel_group())
+        indices = split_into(indices, int(count))
         return [tu.index_select_tensor_dict(data, part) for part in indices], indices
 
     def prepare_model_inputs(self, micro_batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:

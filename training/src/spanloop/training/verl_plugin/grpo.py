@@ -1,24 +1,45 @@
 # pyright: basic
-"""Run a policy gradient of any kind on verl's V1 trainer: start Ray, train, stop Ray.
+"""Run a policy gradient of any kind on verl's V1 trainer.
 
-verl's ``main_ppo`` runs the trainer in a Ray actor. Here this process is the trainer, which saves one import of verl
-and passes exceptions to :mod:`.main` unchanged. Imports dominate a small job on a small machine, so TransferQueue's
-processes start while this process imports verl and verl's worker starts.
+The backbone ``ray`` starts Ray, trains and stops Ray; ``debug`` trains in this process alone. verl's ``main_ppo`` runs
+the trainer in a Ray actor. Here this process is the trainer, which saves one import of verl and passes exceptions to
+:mod:`.main` unchanged. Imports dominate a small job on a small machine, so TransferQueue's processes start while this
+process imports verl and verl's worker starts.
 """
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from spanloop.semconv.errors import JobError
+from spanloop.training.job_spec import Backbone
 from spanloop.training.recipes.grpo import grpo_overrides
 
-from .ray_cluster import ray_session
+from .ranks import this_rank
 from .train_plan import TrainPlan
 
 
 def train(plan: TrainPlan) -> None:
     """Run the job of ``plan``; its last checkpoint is the result."""
+    if plan.backbone is Backbone.DEBUG:
+        _train_in_this_process(plan)
+    else:
+        _train_on_ray(plan)
+
+
+def _train_in_this_process(plan: TrainPlan) -> None:
+    with this_rank():
+        from .single_process import single_process  # noqa: PLC0415 - imports verl
+        from .verl_config import compose  # noqa: PLC0415
+
+        with single_process():
+            _fit(plan, compose("ppo_trainer", grpo_overrides(plan)), queue_ready=lambda: None)
+
+
+def _train_on_ray(plan: TrainPlan) -> None:
+    from .ray_cluster import ray_session  # noqa: PLC0415 - the backbone debug needs none
+
     with ray_session(plan), ThreadPoolExecutor(max_workers=1) as background:
         import transfer_queue as tq  # noqa: PLC0415 - Ray starts first; see the module's docstring
 
@@ -27,7 +48,7 @@ def train(plan: TrainPlan) -> None:
         config = compose("ppo_trainer", grpo_overrides(plan))
         config.transfer_queue.enable = True
         queue = background.submit(partial(_start_queue, plan, config.transfer_queue))
-        _fit(plan, config, queue)
+        _fit(plan, config, queue.result)
         if plan.ray_address:
             # The job's own cluster needs no cleanup, and closing takes a second.
             tq.close()
@@ -50,7 +71,7 @@ def _start_queue(plan: TrainPlan, config: Any) -> None:
         )
 
 
-def _fit(plan: TrainPlan, config: Any, queue: Future[Any]) -> None:
+def _fit(plan: TrainPlan, config: Any, queue_ready: Callable[[], object]) -> None:
     from verl.trainer.ppo.v1 import get_trainer_cls  # noqa: PLC0415
     from verl.utils.config import validate_config  # noqa: PLC0415
 
@@ -60,7 +81,7 @@ def _fit(plan: TrainPlan, config: Any, queue: Future[Any]) -> None:
     trainer: Any = get_trainer_cls(TRAINER_MODE)(config=config)
     trainer.kl_budget = plan.kl_budget
     trainer.samples_path = plan.samples_path
-    trainer.queue_ready = queue.result
+    trainer.queue_ready = queue_ready
     trainer.init()
     trainer.fit(StoredRollouts(plan.dataset_path))
     trainer.mark_saved()

@@ -11,8 +11,10 @@ import secrets
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
+from spanloop.semconv.enums import JobKind
 from spanloop.training.endings import describe_failure
 from spanloop.training.job_spec import Device
 
@@ -70,6 +72,26 @@ def _die_with_parent() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
+def train(plan: TrainPlan) -> None:
+    """Set the environment, resolve the device and train; verl must not have been imported for another device."""
+    prepare_environment(plan)
+    plan = resolve_compute(plan)
+    print(f"verl computes on {plan.device}, bfloat16 {'on' if plan.bfloat16 else 'off'}", flush=True)  # noqa: T201 - the job's log
+    prepare_device(plan.device)
+    trainer_of(plan.kind)(plan)
+
+
+def trainer_of(kind: JobKind) -> Callable[[TrainPlan], None]:
+    """Return the function that trains a plan of ``kind``; it imports verl."""
+    if kind.is_policy_gradient:
+        from .grpo import train  # noqa: PLC0415 - after the environment
+    elif kind is JobKind.DPO:
+        from .dpo import train  # noqa: PLC0415
+    else:
+        from .sft import train  # noqa: PLC0415
+    return train
+
+
 def main(plan_path: Path) -> int:
     """Run the plan and return the exit status."""
     plan = TrainPlan.model_validate_json(plan_path.read_bytes())
@@ -80,14 +102,6 @@ def main(plan_path: Path) -> int:
     # busy process.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     try:
-        prepare_environment(plan)
-        plan = resolve_compute(plan)
-        print(f"verl computes on {plan.device}, bfloat16 {'on' if plan.bfloat16 else 'off'}", flush=True)  # noqa: T201 - the job's log
-        prepare_device(plan.device)
-        if plan.kind.is_policy_gradient:
-            from .grpo import train  # noqa: PLC0415 - after the environment
-        else:
-            from .sft import train  # noqa: PLC0415
         train(plan)
     except Exception as error:  # noqa: BLE001 - the process's boundary: the parent turns the file into a JobError
         traceback.print_exc()

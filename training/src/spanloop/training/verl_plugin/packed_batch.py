@@ -73,6 +73,16 @@ def _predicted_indices(row: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return indices[indices > 0]
 
 
+def split_into(parts: list[list[int]], count: int) -> list[list[int]]:
+    """Cut the largest of ``parts`` in two until there are ``count``; needs at least as many indices."""
+    parts = list(parts)
+    while len(parts) < count:
+        number = max(range(len(parts)), key=lambda index: len(parts[index]))
+        half = len(parts[number]) // 2
+        parts[number : number + 1] = [parts[number][:half], parts[number][half:]]
+    return parts
+
+
 def micro_batches(rows: Sequence[torch.Tensor], limit_tokens: int, *, share: bool = True) -> list[list[int]]:
     """Split rows into parts of at most ``limit_tokens`` packed tokens; rows with a common prefix stay together.
 

@@ -17,8 +17,9 @@ from spanloop.training.job_spec import Device
 
 from .train_plan import TrainPlan
 
-_LOGICAL_CPUS = 8
-"""TransferQueue's two actors take one each and verl's resource pool up to three; logical, nothing is reserved."""
+_LOGICAL_CPUS = 7
+"""TransferQueue's two actors take one each and verl's resource pool up to three, besides one for each rank; logical,
+nothing is reserved."""
 _OBJECT_STORE_BYTES = 512 * 1024 * 1024
 _FORWARDED = (
     "VERL_",
@@ -52,8 +53,8 @@ def ray_session(plan: TrainPlan) -> Generator[None]:
 def _start_local(plan: TrainPlan) -> None:
     ray.init(
         address="local",
-        num_cpus=_LOGICAL_CPUS,
-        num_gpus=int(plan.device is Device.CUDA),
+        num_cpus=_LOGICAL_CPUS + plan.ranks,
+        num_gpus=plan.ranks if plan.device is Device.CUDA else 0,
         include_dashboard=False,
         object_store_memory=_OBJECT_STORE_BYTES,
         logging_level=logging.WARNING,

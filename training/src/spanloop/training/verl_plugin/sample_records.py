@@ -21,6 +21,7 @@ from spanloop.training.endings import MaskedBatchError
 from spanloop.training.recipes.grpo import SINGLE_UPDATE_ROW_LOSS
 
 from .policy_loss import row_weights, token_weights
+from .preference_loss import PairedLogprobs, PreferenceLoss
 
 SAMPLE = "sample"
 """Field of a verl batch: the position of each row in the dataset file, shape (rows, 1)."""
@@ -51,6 +52,26 @@ def require_trained_tokens(mask: torch.Tensor, step: int) -> None:
     """
     if not float((mask.values() if mask.is_nested else mask).sum()):
         raise MaskedBatchError(step)
+
+
+def pair_columns(positions: torch.Tensor, rows: PairedLogprobs, computed: PreferenceLoss) -> dict[str, list[Any]]:
+    """Return what a step of dpo did with each row of its pairs.
+
+    The advantage is the weight of the row's log-probability in the step: positive on the better side of a pair.
+
+    Args:
+        positions: Of the rows in the dataset file.
+        rows: Their log-probabilities.
+        computed: The loss of the batch.
+    """
+    tokens = rows.tokens.clamp(min=1)
+    return {
+        SAMPLE: positions.tolist(),
+        "tokens": rows.tokens.tolist(),
+        "advantage": (-computed.row_weights).tolist(),
+        "old_logprob": (rows.reference / tokens).tolist(),
+        "new_logprob": (rows.policy / tokens).tolist(),
+    }
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ from spanloop.semconv.enums import JobKind
 from spanloop.training.job_spec import (
     CLIP_GRADIENT,
     CRITIC_LEARNING_RATE,
+    DPO_BETA,
+    LORA_ALPHA,
+    Backbone,
     Device,
     LearningRateSchedule,
     LossAggregation,
@@ -43,10 +46,16 @@ class TrainPlan(BaseModel):
     steps: int = Field(ge=1)
     """Optimizer steps in total, those of earlier attempts included."""
     batch_size: int = Field(ge=1)
-    """Prompt groups a step for policy gradients, rows a step for SFT."""
+    """Prompt groups a step for policy gradients, rows a step for SFT, pairs a step for DPO."""
     epochs: int = Field(ge=1, default=1)
     """Passes over each batch; policy gradients only."""
+    lora_rank: int = Field(ge=0, default=0)
+    """0 trains all weights."""
+    lora_alpha: int = Field(ge=1, default=LORA_ALPHA)
     learning_rate: float = Field(gt=0)
+    dpo_beta: float = Field(gt=0, default=DPO_BETA)
+    dpo_nll_weight: float = Field(ge=0, default=0.0)
+    """Weight of the better side's negative log-probability; DPO only."""
     lr_scheduler_type: LearningRateSchedule = LearningRateSchedule.CONSTANT
     lr_warmup_steps: int = Field(ge=0, default=0)
     weight_decay: float = Field(ge=0, default=0.0)
@@ -72,11 +81,15 @@ class TrainPlan(BaseModel):
     """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does. None: where the CPU of the
     host that trains has instructions for it; the subprocess resolves it."""
     save_every_steps: int = Field(ge=1)
+    backbone: Backbone = Backbone.RAY
+    """Where verl's trainer and workers run."""
+    ranks: int = Field(ge=1, default=1)
+    """Data-parallel ranks, all on one node."""
     ray_address: str = ""
     """An existing Ray cluster; empty starts one for this job alone."""
     ray_temp_dir: Path
     """Short, because Unix socket paths end at 107 bytes; removed after the job."""
     threads: int = Field(ge=1)
-    """OpenMP threads of the process that trains."""
+    """OpenMP threads of each process that trains."""
     device: Device = Device.AUTO
     """The requested device; the subprocess resolves ``auto`` on the host that trains."""

@@ -1,0 +1,123 @@
+"""Trains in the test's own process, on verl's engine without Ray (backbone ``debug``): about a second a job.
+
+verl is imported once a process, for the CPU: ``conftest`` names the platform before any test module imports verl.
+"""
+
+import os
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
+
+from spanloop.semconv.enums import JobKind
+from spanloop.training.checkpoints import latest_checkpoint
+from spanloop.training.job_spec import Backbone, Device
+from spanloop.training.metrics import StepMetrics, logged_steps
+from spanloop.training.verl_plugin.main import train
+from spanloop.training.verl_plugin.train_plan import TrainPlan
+from spanloop.training.verl_process import ray_folder, verl_process
+
+from .selection_rows import row, rules, select
+from .training_running import a_plan
+from .training_seeding import token_logprobs
+
+EACH_TRAINER = [
+    pytest.param(kind, marks=() if kind in {JobKind.DR_GRPO, JobKind.SFT} else pytest.mark.slow) for kind in JobKind
+]
+"""Every kind; one of each of verl's trainers is not slow."""
+
+
+def write_dataset(
+    model: Path, folder: Path, *, kind: JobKind = JobKind.DR_GRPO, groups: int = 3, episodes: int = 4, seed: int = 0
+) -> None:
+    """Write a job's dataset file: groups of rows with a common prompt and rewards that differ, sampled by ``model``."""
+    rng = random.Random(seed)
+    rows: list[dict[str, Any]] = []
+    for group in range(groups):
+        prompt = [rng.randrange(3, 300) for _ in range(rng.randrange(20, 40))]
+        for number in range(episodes):
+            response = [rng.randrange(3, 300) for _ in range(rng.randrange(8, 20))]
+            rows.append(
+                row(
+                    f"g{group}-e{number}",
+                    f"g{group}",
+                    float(number % 2),
+                    prompt_token_ids=prompt,
+                    response_token_ids=response,
+                    loss_mask=[0 if 2 <= index < 4 else 1 for index in range(len(response))],
+                    logprobs=token_logprobs(model, prompt, response),
+                    sampled_ends=[len(response)],
+                )
+            )
+    selected = select(rows, rules(kind, vocabulary_size=400)).rows
+    folder.mkdir(parents=True, exist_ok=True)
+    selected.write_parquet(folder / "dataset.parquet")
+
+
+def debug_plan(model: Path, folder: Path, **changes: Any) -> TrainPlan:
+    """A plan of two steps of two groups or rows on the dataset in ``folder``, in float32."""
+    defaults: dict[str, Any] = {
+        "model_path": model,
+        "backbone": Backbone.DEBUG,
+        "device": Device.CPU,
+        "bfloat16": False,
+        "steps": 2,
+        "batch_size": 2,
+        "save_every_steps": 1,
+        "learning_rate": 1e-3,
+        "max_prompt_tokens": 40,
+        "max_response_tokens": 20,
+    }
+    return a_plan(folder, **defaults | changes)
+
+
+def train_here(plan: TrainPlan) -> list[StepMetrics]:
+    """Train in this process; return the metrics of every step."""
+    threads = torch.get_num_threads()
+    try:
+        with patch.dict(os.environ), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.set_num_threads(plan.threads)
+            train(plan)
+    finally:
+        torch.set_num_threads(threads)
+    return logged_steps(plan.metrics_path.parent)
+
+
+def trained_weights(plan: TrainPlan, step: int | None = None) -> dict[str, torch.Tensor]:
+    """The weights of the newest complete checkpoint, or of the one at ``step``."""
+    checkpoint = latest_checkpoint(plan.checkpoint_dir, at_most=step)
+    assert checkpoint is not None
+    assert step is None or checkpoint.step == step
+    return load_file(checkpoint.weights_path / "model.safetensors")
+
+
+def first_gradients(plan: TrainPlan) -> dict[int, torch.Tensor]:
+    """The gradients of step 1 after clipping, by number of parameter: Adam's first moment is a tenth of them.
+
+    The parts of several ranks are joined.
+    """
+    folder = plan.checkpoint_dir / "global_step_1"
+    parts = sorted(folder.rglob("optim_world_size_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
+    states = [torch.load(path, weights_only=False)["state"] for path in parts]
+    return {
+        number: 10 * torch.cat([getattr(moment, "_local_tensor", moment) for moment in moments])
+        for number in states[0]
+        for moments in [[state[number]["exp_avg"] for state in states]]
+    }
+
+
+def train_in_subprocess(plan: TrainPlan) -> list[StepMetrics]:
+    """Train as ``run_job`` does, in a process of its own; return the metrics of every step."""
+    plan_path = plan.failure_path.with_name("plan.json")
+    with ray_folder(plan_path) as folder:
+        own = plan.model_copy(update={"ray_temp_dir": folder})
+        with verl_process(own, plan_path, token=1) as run:
+            status = run.process.wait(timeout=280)
+    assert status == 0, plan.failure_path.read_text() if plan.failure_path.exists() else status
+    return logged_steps(plan.metrics_path.parent)

@@ -1,0 +1,81 @@
+"""The backbone ``debug``: verl's trainer, workers and engine in the test's own process."""
+
+import importlib
+import math
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import ray
+
+from spanloop.semconv.enums import JobKind
+from spanloop.training.drift import KlBudgetError
+
+from .debug_training import EACH_TRAINER, debug_plan, train_here, trained_weights, write_dataset
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+LOSSES = {kind: "actor/pg_loss" if kind.is_policy_gradient else "train/loss" for kind in JobKind}
+
+
+@pytest.mark.parametrize("kind", EACH_TRAINER)
+def test_a_resumed_job_ends_with_the_same_weights(kind: JobKind, tiny_model: Path, tmp_path: Path) -> None:
+    write_dataset(tiny_model, tmp_path, kind=kind)
+    plan = debug_plan(tiny_model, tmp_path, kind=kind)
+    steps = train_here(plan)
+    assert [step.step for step in steps] == [1, 2]
+    assert all(math.isfinite(step.values[LOSSES[kind]]) for step in steps)
+    first, last = trained_weights(plan, 1), trained_weights(plan, 2)
+    assert any(not last[name].equal(first[name]) for name in last)
+
+    again = debug_plan(
+        tiny_model,
+        tmp_path / "again",
+        kind=kind,
+        dataset_path=plan.dataset_path,
+        resume_from=plan.checkpoint_dir / "global_step_1",
+    )
+    again.metrics_path.parent.mkdir()
+    assert [step.step for step in train_here(again)] == [2]
+    resumed = trained_weights(again, 2)
+    assert all(resumed[name].equal(last[name]) for name in last)
+
+
+def test_a_breakpoint_below_the_loss_stops_the_calling_thread(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A debugger needs no more: it reads the terminal in the thread that calls ``breakpoint()``."""
+    stopped: list[str] = []
+
+    def stop(*_: object) -> None:
+        stopped.append(threading.current_thread().name)
+        # a failure here ends the job, and the next job of this process is not affected
+        raise RuntimeError("the debugger was left")
+
+    monkeypatch.setattr(sys, "breakpointhook", stop)
+    engine: Any = importlib.import_module("spanloop.training.verl_plugin.cpu_engine")
+    original = engine.token_logprobs
+
+    def stopping(*arguments: Any) -> Any:
+        breakpoint()  # noqa: T100
+        return original(*arguments)
+
+    monkeypatch.setattr(engine, "token_logprobs", stopping)
+    write_dataset(tiny_model, tmp_path)
+    plan = debug_plan(tiny_model, tmp_path)
+    children = psutil.Process().children(recursive=True)
+    with pytest.raises(RuntimeError, match="the debugger was left"):
+        train_here(plan)
+    assert stopped == [threading.current_thread().name]
+    assert not ray.is_initialized()
+    assert psutil.Process().children(recursive=True) == children
+
+
+def test_the_kl_budget_ends_a_job(tiny_model: Path, tmp_path: Path) -> None:
+    write_dataset(tiny_model, tmp_path)
+    with pytest.raises(KlBudgetError) as raised:
+        train_here(debug_plan(tiny_model, tmp_path, steps=3, learning_rate=1e-2, kl_budget=1e-4))
+    assert raised.value.last_step == 0

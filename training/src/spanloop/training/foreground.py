@@ -1,0 +1,117 @@
+"""Run one job in the user's terminal instead of queueing it, so that a debugger can read from the terminal.
+
+Invariant: the job is inserted and leased in one transaction, so no scheduler starts it too. This process holds the
+lease and renews it in a thread, however long a debugger stops the job; when it is killed, the next scheduler requeues
+the job.
+"""
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from threading import Event, Thread
+from typing import Final
+
+from spanloop.datadir import DataDir
+from spanloop.semconv.enums import JobState
+from spanloop.semconv.errors import DataDirectoryError
+
+from .control import job_outcomes, job_queue, leases
+from .control.clock import utc_now
+from .control.database import ControlDatabase
+from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV
+from .control.leases import Lease, LeaseLostError
+from .control.paths import ControlPaths
+from .control.process_identity import ProcessIdentity
+from .jobs import Job, JobApi, JobSpec
+from .registry import Registry
+
+_LEASE: Final = timedelta(seconds=30)
+_RENEW_S: Final = 2.0
+"""Interval of renewals, and so the delay of a cancellation."""
+
+
+def run_in_foreground(data_dir: DataDir, spec: JobSpec) -> Job:
+    """Run a job of ``spec`` now; it inherits stdin, stdout and stderr. Ctrl-C cancels it.
+
+    Returns:
+        The job after it has ended, whatever its state.
+
+    Raises:
+        JobError: ``spec.base`` names no registered model version.
+        DataDirectoryError: The control database is unreachable.
+    """
+    Registry(data_dir).get(spec.base)
+    database = ControlDatabase(ControlPaths.of(data_dir))
+    lease = insert_leased(database, spec)
+    command = [
+        sys.executable,
+        "-m",
+        "spanloop.training.run_job",
+        "--data-dir",
+        str(data_dir.path),
+        "--job",
+        lease.job_id,
+    ]
+    environment = os.environ | {JOB_ID_ENV: lease.job_id, JOB_TOKEN_ENV: str(lease.token)}
+    with subprocess.Popen(command, env=environment) as process, _Heartbeat(database, lease, process):
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            # the terminal sent the signal to the job's processes too
+            with database.write() as session:
+                job_queue.request_cancel(session, lease.job_id, now=utc_now())
+            status = process.wait()
+    _record(database, lease, status)
+    return JobApi(data_dir).get(lease.job_id)
+
+
+def insert_leased(database: ControlDatabase, spec: JobSpec) -> Lease:
+    """Insert a running job whose lease this process holds."""
+    now = utc_now()
+    with database.write() as session:
+        row = job_queue.insert_job(session, spec, now=now)
+        lease = job_queue.lease_job(session, row, owner=str(ProcessIdentity.current()), now=now, until=now + _LEASE)
+    assert lease is not None  # noqa: S101 - nobody else has seen the row
+    return lease
+
+
+def _record(database: ControlDatabase, lease: Lease, status: int) -> None:
+    with database.write() as session:
+        if status == 0:
+            job_outcomes.mark_succeeded(session, lease, now=utc_now())
+        else:
+            error = f"The job ended with exit status {status}; its messages are in the terminal that ran it."
+            job_outcomes.mark_failed(session, lease, now=utc_now(), error=error)
+
+
+class _Heartbeat:
+    """Renews the lease while the context is open, and ends the job's process when the job is cancelled elsewhere."""
+
+    def __init__(self, database: ControlDatabase, lease: Lease, process: subprocess.Popen[bytes]) -> None:
+        self._database = database
+        self._lease = lease
+        self._process = process
+        self._ended = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_RENEW_S):
+            try:
+                with self._database.write() as session:
+                    state = leases.renew(session, self._lease, until=utc_now() + _LEASE)
+            except DataDirectoryError:
+                # tolerance boundary: a full disk must not end a running job; the lease outlasts many renewals
+                continue
+            except LeaseLostError:
+                state = JobState.CANCELLING
+            if state is JobState.CANCELLING:
+                self._process.terminate()
+                return
