@@ -168,7 +168,8 @@ def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]
 
 def rows_by_source(rows: pl.DataFrame) -> dict[str, int]:
     """Return the number of rows of each :class:`~spanloop.training.row_source.RowSource`."""
-    return {str(source): int(count) for source, count in rows["source"].value_counts(sort=True).rows()}
+    distinct = rows.unique("trajectory_id")  # with dpo a row occurs once for each of its pairs
+    return {str(source): int(count) for source, count in distinct["source"].value_counts(sort=True).rows()}
 
 
 def batch_units(kind: JobKind, rows: pl.DataFrame) -> int:
