@@ -62,6 +62,8 @@ _OTHER_SAMPLERS: Final = frozenset[str](
 _UNUSABLE_SAMPLING: Final = frozenset[str]({Rejection.GREEDY_SAMPLING, Rejection.TRUNCATED_SAMPLING})
 TokenizerOf = Callable[[str], str | None]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FOREVER: Final = datetime(2200, 1, 1, tzinfo=UTC)
+"""ClickHouse's times with nanoseconds end in 2262."""
 
 
 def export_dataset(
@@ -103,7 +105,8 @@ def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_
     Raises:
         StoreError: ClickHouse is unreachable.
     """
-    parameters: dict[str, Any] = {**query_parameters(spec), "since": spec.since_utc or _EPOCH}
+    parameters: dict[str, Any] = query_parameters(spec)
+    parameters |= {"since": spec.since_utc or _EPOCH, "until": spec.until_utc or _FOREVER}
     frame = store.query(QUERY, **parameters)
     rules = rules_for(spec, base, tokenizers_of(frame, tokenizer_of))
     now = datetime.now(UTC)
@@ -123,6 +126,14 @@ def query_parameters(spec: JobSpec) -> dict[str, JsonValue]:
         "task_ids": list(spec.task_ids),
         "task_prefix": spec.task_prefix,
         "since": (spec.since_utc or _EPOCH).isoformat(),
+        "until": (spec.until_utc or _FOREVER).isoformat(),
+        "services": list(spec.services),
+        "agents": list(spec.agents),
+        "models": list(spec.models),
+        "failure_classes": list(spec.failure_classes),
+        "without_failure_classes": list(spec.without_failure_classes),
+        "sample_rate": spec.sample_rate,
+        "seed": spec.seed,
         "policy_version": spec.policy_version,
         "max_episodes": spec.max_episodes,
     }
