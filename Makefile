@@ -10,7 +10,7 @@ SOURCES := instrumentation collector converters training dashboard tests example
 SIDE_BY_SIDE := --numprocesses 3 --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots clean
+.PHONY: help setup demo test test-slow test-frameworks check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,11 @@ test: setup check ## All checks and tests except the slow ones
 
 test-slow: setup ## Fault storms and long training
 	$(BIN)/python -m pytest -m slow --timeout 1800 --hypothesis-profile explore
+
+test-frameworks: $(STAMP) ## Newest frameworks, unchanged, each in its own environment: what is recorded (15 minutes; ROWS="crewai dspy")
+	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix.resolution
+	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix $(ROWS)
+	$(BIN)/python docs/generate.py
 
 check: $(STAMP) ## Format, lint, types, import rules, wheel contents, documentation
 	$(BIN)/ruff format --check $(SOURCES)
@@ -65,4 +70,4 @@ screenshots: setup ## Pictures of every page over a data directory, DATA=folder,
 	$(BIN)/python docs/screenshots.py $(if $(DATA),--data-dir $(DATA))
 
 clean: ## Remove what was installed and built
-	rm -rf $(VENV) .venv-serving .setup dist build site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-serving .setup dist build site .frameworks .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

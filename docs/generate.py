@@ -240,12 +240,71 @@ def _scopes(path: Path) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names))
 
 
+FRAMEWORKS: Final = """`make test-frameworks` writes this table. Each row is an unchanged program that runs as
+`opentelemetry-instrument python app.py` against a scripted model, with the newest release that the package index
+offers, the core package of spanloop and the named instrumentors. Programs and script are in `tests/frameworks/` of the
+repository.
+
+Each task has a tool call that fails, one that works, two parallel ones and an answer. "yes": everything is recorded.
+"no": something is missing, see below. Empty: the program has no such task.
+
+| column | meaning |
+|---|---|
+| model calls, no step twice | each model call is exactly one step, with its messages |
+| tool calls | names and arguments are in the actions, as the model wrote them |
+| tool spans, call ids | each tool call has a result with its id, in frameworks from a span of its own |
+| tool errors | the failed tool call has an error with a type, in frameworks from its span; the others have none |
+| one episode | a task is one episode, which holds no other task |
+| links | each step's `next_state` is the state of the step that follows it |
+| two tasks, streaming, async, threads | all of these hold for two tasks in one process, and for tasks that run so |
+| sub-agent | … for a task that one agent hands to another |
+| crash | … for a process that ends half-way because the model's endpoint refuses a request |
+| rewards | with `task()` and `reward()` added: every step has the task's id and reward |
+"""
+
+
+def frameworks() -> str:
+    """Return the results of the last run of the framework matrix."""
+    rows: list[dict[str, Any]] = list(json.loads((ROOT / "tests/frameworks/results.json").read_text()).values())
+    columns = tuple(dict.fromkeys(column for row in rows for column in row["cells"]))
+    right = sum(bool(row["cells"]) and not any(row["cells"].values()) for row in rows)
+    cells = (
+        (
+            row["title"],
+            row["version"],
+            ", ".join(f"`{name}`" for name in row["instrumentors"]) or "core",
+            *(_mark(row["cells"], column) for column in columns),
+        )
+        for row in rows
+    )
+    reasons = (f"- {row['title']}: {_reasons(row)}" for row in rows if row["note"] or any(row["cells"].values()))
+    header = ("program", "version", "instrumentors", *columns)
+    summary = f"{right} of {len(rows)} rows are recorded completely.\n"
+    missing = ["## What is missing\n", *reasons]
+    return "\n".join(["# Frameworks\n", NOTICE, FRAMEWORKS, summary, table(header, cells), *missing])
+
+
+def _mark(cells: Mapping[str, str | None], column: str) -> str:
+    reason = cells.get(column)
+    return "" if reason is None else "no" if reason else "yes"
+
+
+def _reasons(row: Mapping[str, Any]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for column, reason in row["cells"].items():
+        if reason:
+            by_reason.setdefault(_cell(reason).rpartition(": ")[2], []).append(column)
+    found = [f"{reason} ({', '.join(columns)})" for reason, columns in by_reason.items()]
+    return "; ".join(found) or _cell(row["note"])
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "cli.md": command_line,
     "settings.md": settings,
     "tables.md": tables,
     "transitions.md": transitions_page,
     "dialects.md": dialects,
+    "frameworks.md": frameworks,
 }
 
 

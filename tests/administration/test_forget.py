@@ -92,6 +92,8 @@ def test_all_revisions_of_an_episode_are_forgotten(store: Store, frame_of: MakeF
         store.insert("legacy_transitions", frame_of("legacy_transitions", rows).drop("converted_at"))
         insert_transitions(store, frame_of("transitions", [row | {"revision": 2} for row in rows]))
         revision = frame_of("pinned_revisions", [{"episode_id": TRACES[name], "revision": 1}]).drop("pinned_at")
+        sample = {"job_id": "j", "step": 1, "sample": len(name), "episode_id": TRACES[name], "loss": 0.5}
+        store.insert("training_samples", frame_of("training_samples", [sample]).drop("recorded_at"))
         store.insert("pinned_revisions", revision)
         store.insert("replaced_revisions", revision)
     before = everything()

@@ -29,6 +29,10 @@ def with_model(tmp_path_factory: pytest.TempPathFactory) -> DataDir:
     return data_dir
 
 
+NEEDED: dict[str, dict[str, Any]] = {"lora_alpha": {"lora_rank": 4}}
+"""Settings without which another is refused."""
+
+
 def other_value(field: SpecField) -> Any:
     """A valid value that is not the default."""
     if field.name in OTHER_TEXTS:
@@ -70,7 +74,7 @@ def test_each_setting_is_an_option_and_a_key_of_a_job_file(
     field: SpecField, with_model: DataDir, tmp_path: Path
 ) -> None:
     value = other_value(field)
-    settings = {"base": "m", "kind": str(min(field.setting.kinds))} | {field.name: value}
+    settings = {"base": "m", "kind": str(min(field.setting.kinds))} | NEEDED.get(field.name, {}) | {field.name: value}
     expected = getattr(JobSpec.model_validate(settings | {field.name: [value] if field.is_list else value}), field.name)
     fields = {each.name: each for each in spec_fields()}
     options = [text for name, given in settings.items() for text in as_option(fields[name], given)]
@@ -125,6 +129,7 @@ def test_every_setting_is_in_the_reference() -> None:
 
 def test_the_kind_decides_what_is_refused() -> None:
     assert {field.name for field in spec_fields() if field.setting.kinds == {JobKind.SFT}} == {
+        "dialogs",
         "min_reward",
         "outcomes",
     }

@@ -46,7 +46,7 @@ def test_a_spec_survives_json(spec: JobSpec) -> None:
         {"steps": 0},
         {"group_size": 1},
         {"seed": -1},
-        {"kind": "dpo"},
+        {"kind": "unknown"},
         {"policy_version": "tiny"},
         {"since": datetime(2026, 1, 1)},  # noqa: DTZ001 - the point
         {"min_reward": 0.5},
@@ -66,7 +66,8 @@ def test_settings_of_grpo_are_refused_for_sft(setting: str, value: object) -> No
 
 def test_each_kind_has_a_learning_rate_of_its_own() -> None:
     rates = {kind: JobSpec(kind=kind, base="tiny").learning_rate for kind in JobKind}
-    assert rates == {kind: 1e-6 if kind.is_policy_gradient else 1e-5 for kind in JobKind}
+    expected = {JobKind.SFT: 1e-5, JobKind.DPO: 5e-7}
+    assert rates == {kind: expected.get(kind, 1e-6) for kind in JobKind}
     assert JobSpec(kind=JobKind.SFT, base="tiny", learning_rate=1e-3).learning_rate == 1e-3
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from spanloop.converters import Converted, convert, frames
 
-from .converters_world import OPENING, World, asks, text, trace_id
+from .converters_world import OPENING, World, answers, asks, text, trace_id
 from .test_recordings import convert_recording
 
 MODEL = "gpt-4o-2024-08-06"
@@ -309,6 +309,22 @@ def test_equal_outputs_with_equal_call_ids_are_one_step(identifier: str, trace: 
     where: dict[str, Any] = {"start_s": 0, "duration_s": 1, "attributes": {"gen_ai.response.id": ""}}
     world.call(OPENING, said, trace=trace_id("a"), scope="one", **where)
     world.call(OPENING[1:], said, trace=trace_id(trace), scope="two", **where)
+    assert world.convert().transitions.height == steps
+
+
+@pytest.mark.parametrize(("inner_ids", "steps"), [(("c1", "c2"), 1), (("c1", "c3"), 2)])
+def test_a_call_whose_tool_results_two_tracers_group_otherwise_is_one_step(
+    inner_ids: tuple[str, str], steps: int
+) -> None:
+    """Strands' tracer writes the results of parallel tool calls as one message, its client's as one each."""
+    world = World()
+    results = [answers("c1", "Sunny."), answers("c2", "Rain.")]
+    grouped = {"role": "tool", "parts": [part for message in results for part in message["parts"]]}
+    said = text("assistant", "Sun, then rain.")
+    where: dict[str, Any] = {"trace": trace_id("a"), "attributes": {"gen_ai.response.id": ""}}
+    outer = world.call([*OPENING, grouped], said, scope="one", start_s=0, duration_s=1, **where)
+    inner = [answers(identity, "Sunny." if identity == "c1" else "Rain.") for identity in inner_ids]
+    world.call([*OPENING, *inner], said, scope="two", start_s=0.1, duration_s=0.5, parent=outer, **where)
     assert world.convert().transitions.height == steps
 
 

@@ -8,6 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
+
 from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
 from spanloop.store import Store
@@ -76,12 +78,27 @@ def seed_learning_control(data_dir: DataDir, store: Store, scratch: Path) -> tup
         )
         _write_manifest(data_dir, store, job.id, spec)
         _metrics(store, job.id, kind)
+        _samples(store, job.id, spec)
         job_ids.append(job.id)
     return job_ids[0], job_ids[1]
 
 
-def _write_manifest(data_dir: DataDir, store: Store, job_id: str, spec: JobSpec) -> None:
-    episodes = store.query(
+def _samples(store: Store, job_id: str, spec: JobSpec) -> None:
+    """Step 1 trained on the first step of two train episodes of the base."""
+    rows = [
+        {
+            "job_id": job_id, "attempt": 1, "step": 1, "sample": sample, "kind": str(spec.kind),
+            "episode_id": episode_id, "revision": revision, "row_number": 0, "trained_steps": [0],
+            "tokens": 3, "loss": 0.5,
+        }
+        for sample, (episode_id, revision) in enumerate(_train_episodes(store, spec).head(2).iter_rows())
+    ]  # fmt: skip
+    insert(store, "training_samples", rows)
+
+
+def _train_episodes(store: Store, spec: JobSpec) -> pl.DataFrame:
+    """Return ids and revisions of the base's train episodes."""
+    return store.query(
         "dashboard_episodes",
         since_s=0,
         outcome="",
@@ -91,7 +108,11 @@ def _write_manifest(data_dir: DataDir, store: Store, job_id: str, spec: JobSpec)
         text="train-",
         max_rows=1_000,
         skip_rows=0,
-    )
+    ).select("episode_id", "revision")
+
+
+def _write_manifest(data_dir: DataDir, store: Store, job_id: str, spec: JobSpec) -> None:
+    episodes = _train_episodes(store, spec)
     folder = data_dir.jobs / job_id
     folder.mkdir(parents=True)
     data = b"rows of the dataset"
@@ -115,8 +136,7 @@ def _write_manifest(data_dir: DataDir, store: Store, job_id: str, spec: JobSpec)
         mean_reward=0.5,
         data_sha256=sha256(data).hexdigest(),
         pinned=tuple(
-            PinnedEpisode(episode_id=episode_id, revision=revision)
-            for episode_id, revision in episodes.select("episode_id", "revision").iter_rows()
+            PinnedEpisode(episode_id=episode_id, revision=revision) for episode_id, revision in episodes.iter_rows()
         ),
     )
     (folder / MANIFEST_NAME).write_text(manifest.model_dump_json())

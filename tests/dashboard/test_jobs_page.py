@@ -88,6 +88,16 @@ def test_a_form_left_as_it_is_has_the_defaults_of_a_spec(with_model: DataDir) ->
     assert job.spec == JobSpec(kind=JobKind.DR_GRPO, base="tiny@v1")
 
 
+def test_a_form_has_the_defaults_of_the_kind_that_was_chosen_last(with_model: DataDir) -> None:
+    for kind in (JobKind.RLOO, JobKind.SFT):
+        app = open_form()
+        app.button_group(key="kind").set_value(str(JobKind.GRPO)).run()
+        app.button_group(key="kind").set_value(str(kind)).run()
+        app.button(key="submit").click().run()
+        assert not app.exception
+        assert JobApi(with_model).list()[0].spec == JobSpec(kind=kind, base="tiny@v1")
+
+
 def test_the_form_submits_supervised_training(with_model: DataDir) -> None:
     app = open_form()
     app.button_group(key="kind").set_value("sft").run()

@@ -198,6 +198,16 @@ def test_the_lineage_is_a_graph_with_jobs_and_results() -> None:
     assert metrics(app)["Evaluation test"] == "82.5 %"
 
 
+@pytest.mark.usefixtures("learned")
+def test_a_version_lists_the_model_calls_that_trained_it_and_its_ancestors() -> None:
+    app = open_page("models", model="demo@v3")
+    assert "**What trained it**" in text_of(app)
+    shown = table(app, len(app.dataframe) - 1)
+    assert sorted(shown["version"].to_list()) == ["demo@v2"] * 2 + ["demo@v3"] * 2
+    assert shown["episode_step"].to_list() == [0] * 4
+    assert "4 of 4 model calls" in text_of(app)
+
+
 def test_the_graph_does_not_need_clickhouse(learned_environment: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     assert learned_environment.control_db.exists()
     monkeypatch.delenv("SPANLOOP_CLICKHOUSE_URL")

@@ -34,6 +34,7 @@ def dataset(data_dir: DataDir, job_id: str, *episodes: str) -> Path:
 
 def test_its_rows_are_gone_and_the_manifest_says_so(data_dir: DataDir) -> None:
     first, other = dataset(data_dir, "j1", "alice", "bob"), dataset(data_dir, "j2", "bob")
+    (first / "samples-1.jsonl").write_text('{"step": 1, "sample": [0]}')
     before = (other / "dataset.parquet").read_bytes()
     assert erase_episodes(data_dir, data_dir.jobs, {"alice", "nobody"}) == [Erased(first, 1, 2)]
     manifest = load_manifest(first)

@@ -4,12 +4,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
-import pytest
 
 from spanloop.datadir import DataDir
 from spanloop.training.registry import Registry
 from spanloop.training.row_age import lineage, with_ages
-from spanloop.training.verl_plugin.batch_metrics import row_ages, row_tags
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -38,8 +36,3 @@ def test_a_lineage_is_the_chain_of_parents(data_dir: DataDir, tmp_path: Path) ->
     for name, parent in (("a", None), ("b", "a@v1"), ("a", "b@v1")):
         registry.add(name, tmp_path, parent=parent)
     assert lineage(registry, "a") == ("a@v2", "b@v1", "a@v1")
-
-
-def test_a_batch_has_the_mean_and_maximum_of_known_ages() -> None:
-    tags = [row_tags({"age_days": 1.0, "age_versions": None}), row_tags({"age_days": 2.0}), row_tags({})]
-    assert row_ages(tags) == {"rows/age_days/mean": pytest.approx(1.5), "rows/age_days/max": 2.0}

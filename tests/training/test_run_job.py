@@ -16,6 +16,7 @@ from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariable
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from spanloop.cpu_features import computes_bfloat16
+from spanloop.semconv import attributes as names
 from spanloop.semconv.enums import JobKind
 from spanloop.store import Store
 from spanloop.training.checkpoints import latest_checkpoint
@@ -25,7 +26,8 @@ from spanloop.training.control.process_identity import send_signal
 from spanloop.training.dataset_manifest import DATA_NAME, load_manifest
 from spanloop.training.drift import KL
 from spanloop.training.job_spec import Credit
-from spanloop.training.jobs import Device, JobApi, JobSpec
+from spanloop.training.job_trace import trace_id_of
+from spanloop.training.jobs import Device, Job, JobApi, JobSpec
 from spanloop.training.registry import Registry
 from spanloop.training.run_job import SPEC_NAME
 from spanloop.training.serving_copy import serving_path
@@ -115,6 +117,36 @@ def test_grpo_trains_stored_groups(runner: Runner, store: Store, tiny_model: Pat
     assert at(metrics, 1, "rows/age_versions/max") == 0
     assert at(metrics, 1, "rows/age_days/mean") > 0
     assert not list(ControlPaths.of(runner.data_dir).job(job.id).glob("checkpoints"))
+    assert_recorded(store, job, rows=24, policy_loss=metrics)
+    assert_traced(store, job)
+
+
+def assert_recorded(store: Store, job: Job, *, rows: int, policy_loss: pl.DataFrame | None = None) -> None:
+    """Each step has a record of each row of its batch; of a policy gradient they add up to verl's loss."""
+    samples = store.query("training_samples", job_id=job.id)
+    assert samples.group_by("step").len().sort("step").rows() == [(step, rows) for step in range(1, job.spec.steps + 1)]
+    assert samples.select("step", "sample").is_unique().all()
+    assert samples.filter(~pl.col("episode_id").str.starts_with("task-")).is_empty()
+    assert (samples["tokens"] > 0).all()
+    assert (samples["trained_steps"].list.len() == 1).all()
+    if policy_loss is None:
+        assert (samples["loss"] > 0).all()
+        return
+    losses = samples.group_by("step").agg(pl.col("loss").sum()).sort("step")["loss"]
+    assert losses.to_list() == pytest.approx([at(policy_loss, step, "actor/pg_loss") for step in (1, 2, 3)], abs=1e-6)
+    first = samples.filter(pl.col("step") == 1)
+    assert first["new_logprob"].to_list() == pytest.approx(first["old_logprob"].to_list(), abs=LOGPROB_TOLERANCE)
+    assert first["importance_max"].max() == pytest.approx(at(policy_loss, 1, "rollout_corr/rollout_is_max"), abs=1e-5)
+
+
+def assert_traced(store: Store, job: Job) -> None:
+    """The job is one trace with a span of each part and step."""
+    spans = store.query("trace_spans", trace_id=trace_id_of(job.id, job.attempt))
+    counts = dict(spans.group_by("SpanName").len().rows())
+    assert counts["rl.step"] == job.spec.steps
+    assert {name for name, count in counts.items() if count == 1} >= {"rl.job", "rl.export", "rl.train", "rl.register"}
+    register = dict(spans.filter(pl.col("SpanName") == "rl.register")["SpanAttributes"][0])
+    assert register[names.RL_MODEL_VERSION] == job.model_version
 
 
 @pytest.mark.timeout(600)
@@ -140,6 +172,7 @@ def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not
         JobApi(runner.data_dir).retry(job.id)
         process, _ = runner.start(job.id, tmp_path / "again.txt")
         assert process.wait(timeout=280) == 0, (tmp_path / "again.txt").read_text()
+    assert_recorded(store, job, rows=8)
     # trained once: the second attempt only deploys
     assert [path for path, _ in gateway.asked] == ["deploy"]
     body = gateway.asked[0][1]
@@ -197,7 +230,7 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    spec = JobSpec(kind=JobKind.DR_GRPO, base="tiny", steps=60, learning_rate=1e-4, batch_groups=2, max_passes=100)
+    spec = JobSpec(kind=JobKind.DR_GRPO, base="tiny", steps=60, learning_rate=1e-5, batch_groups=2, max_passes=100)
     job = runner.submit(spec)
     folder = ControlPaths.of(runner.data_dir).job(job.id)
     process, mark = runner.start(job.id, tmp_path / "log.txt")
@@ -221,6 +254,30 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
         int(line.split(b'"step":')[1].split(b",")[0]) for line in (folder / "metrics-2.jsonl").read_bytes().splitlines()
     )
     assert first_again == reached.step + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_dpo_trains_on_pairs_of_attempts(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
+    seed_groups(store, tiny_model)
+    insert(store, "failures", [failure_row("task-0-episode-1", 1, "policy", is_recovered=True)])
+    spec = JobSpec(kind=JobKind.DPO, base="tiny", steps=4, learning_rate=1e-3, batch_groups=8, pairs_per_group=2)
+    job, status, log = runner.run(spec, tmp_path / "log.txt")
+    assert status == 0, log
+    metrics = assert_trained(runner, store, job.id, loss="train/loss")
+    assert at(metrics, 1, "train/loss") == pytest.approx(math.log(2), abs=LOGPROB_TOLERANCE)
+    assert at(metrics, 4, "train/loss") < at(metrics, 1, "train/loss")
+    assert at(metrics, 4, "dpo/accuracy") == 1
+    manifest = load_manifest(ControlPaths.of(runner.data_dir).job(job.id))
+    assert manifest is not None
+    assert (manifest.pairs, manifest.prompt_groups, manifest.groups.rejected) == (8, 0, {"reward_constant": 1})
+    assert manifest.rows.rejected == {"all_steps_masked": 1, "reward_constant": 6}
+    assert "pairs: 8" in log
+    file = pl.read_parquet(ControlPaths.of(runner.data_dir).job(job.id) / DATA_NAME)
+    sides = file.unique(("pair_id", "side")).sort("pair_id", "side")
+    assert sides["side"].to_list() == ["chosen", "rejected"] * 8
+    assert sides["reward"].to_list() == [1.0, 0.0] * 8
+    assert sorted(file["episode_id"].unique()) == [f"task-{group}-episode-{n}" for group in range(4) for n in range(4)]
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ def test_a_report_becomes_an_error_with_a_next_step(
     (tmp_path / "failure.json").write_text(json.dumps(report))
     error = failure_of(ended(tmp_path, "raise SystemExit(1)"))
     assert expected in error.what
-    assert error.what.startswith("Job job-1 (grpo) ")
+    assert error.what.startswith("Job job-1 (dr_grpo) ")
     assert error.next_step.startswith(next_step)
 
 

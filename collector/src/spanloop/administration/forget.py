@@ -27,6 +27,7 @@ _DERIVED_TABLES: Final = (
     "failures",
     "failure_summaries",
     "evaluation_episodes",
+    "training_samples",
     "episode_summaries",
     "episodes",
 )

@@ -2,7 +2,8 @@
 
 Invariant: two spans are one call when one ran within the other's time and lies under it, or (the instrumentors know
 nothing of each other: siblings, or roots of traces of their own) comes from another scope of the same service; and
-their response ids, their inputs, or else their outputs with the ids of the tool calls agree. One of them may have
+their response ids, their inputs, or else their outputs with the ids of the tool calls agree, or (where one lies under
+the other) with the ids of the tool results that they were sent. One of them may have
 captured nothing. Of a nested pair the richer stays (output, input, token counts, then the inner one), of the others the
 outer one, whose trace tells of agents and tools; what only the other knows is taken over. The other is rejected by
 name.
@@ -132,6 +133,12 @@ def _by_output(call: Span) -> Evidence:
     return (call.service_name, trace_id, *(message.digest for message in call.output), *ids)
 
 
+def _by_results(call: Span) -> Evidence:
+    """The ids of the tool results that a call was sent, in one message or several, and what it answered."""
+    ids = [response.id for message in call.input for response in message.tool_responses]
+    return (*ids, *(message.digest for message in call.output)) if ids and all(ids) and call.output else ()
+
+
 def _bare(calls: Iterable[Span]) -> dict[SpanKey, Span]:
     """The calls without content that another span recorded with it, told by the response id: dropped → kept.
 
@@ -250,7 +257,8 @@ def _is_same(outer: Span, inner: Span) -> bool:
         return outer.response_id == inner.response_id
     if not outer.input or not inner.input or outer.input_chain[-1] == inner.input_chain[-1]:
         return True
-    return bool(_by_output(outer)) and _by_output(outer) == _by_output(inner)
+    evidence = ((_by_output(outer), _by_output(inner)), (_by_results(outer), _by_results(inner)))
+    return any(one and one == other for one, other in evidence)
 
 
 def _is_its_own(outer: Span, inner: Span) -> bool:

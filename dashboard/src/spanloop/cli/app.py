@@ -24,6 +24,7 @@ from . import (
     models,
     redact,
     scores,
+    spans,
     status,
     store,
     train,
@@ -82,6 +83,7 @@ app.command(rich_help_panel="Learn")(evaluations.evaluate)
 app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Learn")
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Learn")
 app.add_typer(models.app, name="models", rich_help_panel="Learn")
+app.add_typer(spans.app, name="spans", rich_help_panel="Learn")
 
 
 def run() -> None:

@@ -105,6 +105,48 @@ def deploy(model: ModelArgument, data_dir: DataDirOption = None) -> None:
     out.print(f"{deploy_with_progress(data_directory(data_dir), model)} is served", markup=False)
 
 
+@app.command()
+def lineage(
+    model: ModelArgument,
+    data_dir: DataDirOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many, those trained on most often first.")] = 100,
+) -> None:
+    """List the model calls that trained a version, and those that trained its ancestors.
+
+    The step is that of the call in its episode; the training steps are those of the version's job.
+
+    Example: `spanloop models lineage smol@v2`
+    """
+    from spanloop.store import connect
+    from spanloop.training.lineage import spans_of_version
+    from spanloop.training.registry import Registry
+
+    directory = data_directory(data_dir)
+    with connect(directory, start=True) as store:
+        spans = spans_of_version(store, Registry(directory), model, max_rows=limit)
+    if spans.is_empty():
+        err.print(f"no model call trained {model}", markup=False)
+        return
+    print_table(
+        ("version", "trace", "span", "episode", "step", "times trained", "training steps", "mean advantage"),
+        (
+            (
+                str(row["version"]),
+                str(row["trace_id"]),
+                str(row["span_id"]),
+                str(row["episode_id"]),
+                str(row["episode_step"]),
+                str(row["times"]),
+                f"{row['first_step']} to {row['last_step']}",
+                "" if row["advantage"] is None else f"{row['advantage']:+.3f}",
+            )
+            for row in spans.iter_rows(named=True)
+        ),
+        numbers=("step", "times trained", "mean advantage"),
+    )
+    err.print(f"{spans.height:,} of {int(spans['spans'][0]):,} model calls", markup=False)
+
+
 def deploy_with_progress(data_dir: "DataDir", model: str) -> str:
     """Deploy ``model`` and display the engine's state until it is served; return its ``name@version``.
 

@@ -119,17 +119,19 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
     parts = ", ".join(
         f"{name.replace('_', ' ')} {size_bytes / _GB:.2f}" for name, size_bytes in memory._asdict().items()
     )
-    unit = "rows" if spec.kind == "sft" else "groups"
-    groups = [] if spec.kind == "sft" else [("groups", str(result.groups))]
+    groups = [("groups", str(result.groups))] if spec.kind.has_groups else []
     tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
     tokens += f", {result.prompt_tokens:,} in prompts"
-    steps = f"{result.steps:,} of {result.batch_size:,} {unit}: {result.passes:.2f} passes over the data"
+    steps = (
+        f"{result.steps:,} of {result.batch_size:,} {spec.kind.batch_unit}: {result.passes:.2f} passes over the data"
+    )
     if 0 < result.steps < spec.steps:
         steps += f" (max_passes of {spec.max_passes:g} leaves {spec.steps - result.steps:,} out)"
     print_table(
         ("", f"{spec.kind} from {result.base}"),
         [
             ("rows", str(result.rows)),
+            ("of them", ", ".join(f"{source} {count:,}" for source, count in result.sources.items()) or "none"),
             ("episodes", str(result.episodes)),
             *groups,
             ("tokens", tokens),

@@ -19,6 +19,7 @@ _DISPLAYED_METRICS: Final = {
     "batch_reward": "batch reward",
     "actor/pg_loss": "loss",
     "train/loss": "loss",
+    "dpo/accuracy": "preferred",
     "actor/grad_norm": "gradient",
     "train/grad_norm": "gradient",
 }

@@ -65,6 +65,7 @@ class Recipe(NamedTuple):
                 "batch_groups": self.sft_batch,
                 "learning_rate": self.sft_learning_rate,
                 "min_reward": 1.0,
+                "tokens": "captured",
             }
         else:
             settings |= {

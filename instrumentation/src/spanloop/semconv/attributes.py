@@ -43,6 +43,23 @@ EXCEPTION_MESSAGE: Final = "exception.message"
 SESSION_ID: Final = "session.id"
 SERVICE_NAME: Final = "service.name"
 
+# --- Reinforcement learning: spans of training jobs; OpenTelemetry has no names for them yet
+RL_JOB_ID: Final = "rl.job.id"
+RL_JOB_KIND: Final = "rl.job.kind"
+RL_JOB_ATTEMPT: Final = "rl.job.attempt"
+RL_MODEL_BASE: Final = "rl.model.base"
+RL_MODEL_VERSION: Final = "rl.model.version"
+"""The version that a span registered or deployed, ``name@version``."""
+RL_STEP: Final = "rl.step"
+RL_LOSS: Final = "rl.loss"
+RL_REWARD: Final = "rl.reward"
+RL_KL: Final = "rl.kl"
+RL_ENTROPY: Final = "rl.entropy"
+RL_GRAD_NORM: Final = "rl.grad_norm"
+RL_ROWS: Final = "rl.rows"
+"""Rows of the exported dataset."""
+RL_ENDED_EARLY: Final = "rl.ended_early"
+
 # --- spanloop's own
 SPANLOOP_TASK_ID: Final = "spanloop.task.id"
 """Identifies the task that an episode attempts; episodes of one task form a group."""

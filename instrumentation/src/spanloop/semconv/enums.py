@@ -81,6 +81,18 @@ class JobKind(StrEnum):
     """Proximal policy optimisation with a learned value function (Schulman et al. 2017)."""
     SFT = "sft"
     """Imitation of stored actions."""
+    DPO = "dpo"
+    """Direct preference optimisation on pairs of a better and a worse attempt (Rafailov et al. 2023)."""
+
+    @property
+    def batch_unit(self) -> str:
+        """What its batches are made of."""
+        return "groups" if self.is_policy_gradient else "pairs" if self is JobKind.DPO else "rows"
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether it compares the episodes of a group."""
+        return self.is_policy_gradient or self is JobKind.DPO
 
     @property
     def is_policy_gradient(self) -> bool:

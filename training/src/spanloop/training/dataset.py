@@ -4,7 +4,6 @@
 its data. An export without trainable rows writes neither: the job can be retried when more data exists.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,10 +19,16 @@ from spanloop.store.pinned_revisions import pin
 
 from .base_model import BaseModelFacts
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
+from .dataset_pairs import PAIR_COLUMNS, Pairing
 from .dataset_rejections import Rejection
-from .dataset_selection import Rules, Selection, select_rows
+from .dataset_selection import Rules, Selection, is_of_the_base, select_rows
+from .dialog_rows import dialog_file_facts, dialog_rows
+from .durable_writes import write_durably
 from .job_spec import JobSpec, Outcomes
 from .row_age import AGE_COLUMNS, with_ages
+from .row_source import RowSource
+from .text_rendering import Renderer
+from .text_rows import with_rendered_rows
 
 QUERY: Final = "training_trajectories"
 COLUMNS: Final = (
@@ -32,6 +37,7 @@ COLUMNS: Final = (
     "row_number",
     "episode_id",
     "revision",
+    "source",
     "trajectory_id",
     "policy_version",
     "prompt_token_ids",
@@ -44,9 +50,11 @@ COLUMNS: Final = (
     "sampled_starts",
     "sampled_ends",
     *AGE_COLUMNS,
+    *PAIR_COLUMNS,
 )
 """Columns of the data file. ``session`` numbers the episodes of a group, ``row_number`` the rows of an episode.
-``loss_mask`` and ``advantages`` (null for sft and ppo) are parallel to ``response_token_ids``."""
+``loss_mask`` and ``advantages`` (null for sft, dpo and ppo) are parallel to ``response_token_ids``. dpo: ``pair_id``
+numbers the pairs and ``side`` is a ``dataset_pairs.Side``; a row occurs once for each pair of its episode."""
 
 _OTHER_SAMPLERS: Final = frozenset[str](
     {Rejection.UNKNOWN_TOKENIZER, Rejection.OTHER_TOKENIZER, Rejection.UNKNOWN_TOKEN}
@@ -54,6 +62,8 @@ _OTHER_SAMPLERS: Final = frozenset[str](
 _UNUSABLE_SAMPLING: Final = frozenset[str]({Rejection.GREEDY_SAMPLING, Rejection.TRUNCATED_SAMPLING})
 TokenizerOf = Callable[[str], str | None]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FOREVER: Final = datetime(2200, 1, 1, tzinfo=UTC)
+"""ClickHouse's times with nanoseconds end in 2262."""
 
 
 def export_dataset(
@@ -95,10 +105,19 @@ def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_
     Raises:
         StoreError: ClickHouse is unreachable.
     """
-    parameters: dict[str, Any] = {**query_parameters(spec), "since": spec.since_utc or _EPOCH}
+    parameters: dict[str, Any] = query_parameters(spec)
+    parameters |= {"since": spec.since_utc or _EPOCH, "until": spec.until_utc or _FOREVER}
     frame = store.query(QUERY, **parameters)
-    aged = with_ages(frame, base.lineage, datetime.now(UTC))
-    return select_rows(aged, rules_for(spec, base, tokenizers_of(frame, tokenizer_of)))
+    rules = rules_for(spec, base, tokenizers_of(frame, tokenizer_of))
+    now = datetime.now(UTC)
+    if spec.kind.is_policy_gradient:
+        rows = frame.with_columns(source=pl.lit(RowSource.CAPTURED.value))
+    else:
+        renderer = Renderer(base.path)
+        episodes = with_rendered_rows(store, frame, renderer, spec.tokens, is_of_the_base(rules))
+        dialogs = dialog_rows(spec.dialogs, renderer, episodes.schema, seed=spec.seed, now=now)
+        rows = pl.concat([episodes, dialogs])
+    return select_rows(with_ages(rows, base.lineage, now), rules)
 
 
 def query_parameters(spec: JobSpec) -> dict[str, JsonValue]:
@@ -107,6 +126,14 @@ def query_parameters(spec: JobSpec) -> dict[str, JsonValue]:
         "task_ids": list(spec.task_ids),
         "task_prefix": spec.task_prefix,
         "since": (spec.since_utc or _EPOCH).isoformat(),
+        "until": (spec.until_utc or _FOREVER).isoformat(),
+        "services": list(spec.services),
+        "agents": list(spec.agents),
+        "models": list(spec.models),
+        "failure_classes": list(spec.failure_classes),
+        "without_failure_classes": list(spec.without_failure_classes),
+        "sample_rate": spec.sample_rate,
+        "seed": spec.seed,
         "policy_version": spec.policy_version,
         "max_episodes": spec.max_episodes,
     }
@@ -135,7 +162,20 @@ def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]
         only_successful=spec.kind is JobKind.SFT and spec.outcomes is Outcomes.SUCCESSFUL,
         policy_version=spec.policy_version,
         credit=spec.credit,
+        pairing=Pairing(margin=spec.pair_margin, pairs_per_group=spec.pairs_per_group, seed=spec.seed),
     )
+
+
+def rows_by_source(rows: pl.DataFrame) -> dict[str, int]:
+    """Return the number of rows of each :class:`~spanloop.training.row_source.RowSource`."""
+    return {str(source): int(count) for source, count in rows["source"].value_counts(sort=True).rows()}
+
+
+def batch_units(kind: JobKind, rows: pl.DataFrame) -> int:
+    """Return the number of what batches are made of: prompt groups (policy gradients), pairs (dpo) or rows (sft)."""
+    if kind.is_policy_gradient:
+        return rows["group_id"].n_unique()
+    return rows["pair_id"].n_unique() if kind is JobKind.DPO else rows.height
 
 
 def _manifest(
@@ -149,6 +189,7 @@ def _manifest(
     rows = selection.rows
     prompt_tokens, response_tokens = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
     episodes = rows.unique("episode_id").sort("episode_id")
+    sided_rows = rows.unique(("episode_id", "row_number", "side"))
     rewards = [float(value) for value in episodes["reward"].drop_nulls()]
     return Manifest(
         job_id=job_id,
@@ -160,10 +201,13 @@ def _manifest(
         rows=Count.of(selection.row_tally),
         episodes=Count.of(selection.episode_tally),
         groups=Count.of(selection.group_tally),
-        prompt_groups=rows["group_id"].n_unique() if spec.kind.is_policy_gradient else 0,
+        prompt_groups=batch_units(spec.kind, rows) if spec.kind.is_policy_gradient else 0,
         temperature=selection.temperature,
-        masked_steps=int(rows["masked_steps"].sum()),
-        masked_tokens=int(rows["masked_tokens"].sum()),
+        sources=rows_by_source(rows),
+        dialogs=dialog_file_facts(spec.dialogs),
+        pairs=batch_units(spec.kind, rows) if spec.kind is JobKind.DPO else 0,
+        masked_steps=int(sided_rows["masked_steps"].sum()),
+        masked_tokens=int(sided_rows["masked_tokens"].sum()),
         longest_prompt_tokens=_largest(prompt_tokens),
         longest_response_tokens=_largest(response_tokens),
         longest_row_tokens=_largest(prompt_tokens + response_tokens),
@@ -171,7 +215,9 @@ def _manifest(
         data_sha256=data_sha256,
         pinned=tuple(
             PinnedEpisode(episode_id=str(episode), revision=int(revision))
-            for episode, revision in episodes.select("episode_id", "revision").rows()
+            for episode, revision in episodes.filter(pl.col("source") != RowSource.DIALOG.value)
+            .select("episode_id", "revision")
+            .rows()
         ),
     )
 
@@ -184,7 +230,7 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
     if selection.row_tally.accepted:
         return
     account = f"rows: {selection.row_tally}; episodes: {selection.episode_tally}"
-    if spec.kind.is_policy_gradient:
+    if spec.kind.has_groups:
         account += f"; groups: {selection.group_tally}"
     reasons = set(selection.row_tally.rejected)
     if selection.row_tally.total == 0:
@@ -201,8 +247,9 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
     elif Rejection.NOT_SUCCESSFUL in reasons:
         what = "no episode with usable rows was successful"
         step = "Send a reward for each episode, or take failed and unscored episodes too: --outcomes all."
-    elif Rejection.REWARD_CONSTANT in reasons:
-        what = "the reward never varies among the episodes that are compared, so there is nothing to prefer"
+    elif reasons & {Rejection.REWARD_CONSTANT, Rejection.WITHIN_PAIR_MARGIN}:
+        margin = f" by more than the pair_margin of {spec.pair_margin:g}" if spec.pair_margin else ""
+        what = f"the reward never varies among the episodes that are compared{margin}, so there is nothing to prefer"
         step = "Collect more episodes of each task, or a reward that tells good from bad."
     elif reasons & _UNUSABLE_SAMPLING:
         what = "the log-probabilities of how the policy sampled cannot be recomputed"
@@ -211,7 +258,7 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
             "logit_bias or a forced format; or train with sft."
         )
     elif Rejection.GROUP_TOO_SMALL in reasons:
-        what = "no group has two trainable episodes, which a relative advantage needs"
+        what = "no group has two trainable episodes to compare"
         step = (
             "Run each task at least twice (a task id or an equal first prompt makes a group), or train with "
             "reinforce_plus_plus, ppo or sft."
@@ -219,13 +266,3 @@ def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
     else:
         what, step = "no trainable rows", "spanloop convert prints what was refused and why; the reasons are above."
     raise JobError(f"Job {job_id} ({spec.kind}) has no data: {what}. Of what was asked for, {account}.", next_step=step)
-
-
-def write_durably(path: Path, text: str) -> None:
-    """Replace a file durably: a crash leaves the old content or the new one."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

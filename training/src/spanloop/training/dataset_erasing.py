@@ -16,9 +16,10 @@ from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import JobError
 
 from .control.paths import HasPath
-from .dataset import write_durably
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Manifest, sha256_of
+from .durable_writes import write_durably
 from .jobs import JobApi
+from .samples import remove_samples
 
 _SCRATCH: Final = ("checkpoints", "model")
 _OPEN: Final = {JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING}
@@ -75,6 +76,8 @@ def _read(path: Path) -> Manifest:
 def _erase(folder: Path, manifest: Manifest, episode_ids: AbstractSet[str]) -> Erased:
     for name in _SCRATCH:
         shutil.rmtree(folder / name, ignore_errors=True)
+    # their lines name rows of the dataset by position
+    remove_samples(folder)
     data = folder / DATA_NAME
     rows = pl.read_parquet(data)
     remaining = rows.filter(~pl.col("episode_id").is_in(sorted(episode_ids)))

@@ -9,12 +9,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 
 from .dataset_selection import Tally
+from .row_source import RowSource
 
 MANIFEST_NAME: Final = "manifest.json"
 DATA_NAME: Final = "dataset.parquet"
@@ -46,6 +47,16 @@ class PinnedEpisode(BaseModel):
     revision: int
 
 
+class DialogFileFacts(BaseModel):
+    """A dialog file with rows in the dataset."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    sha256: str
+    weight: float
+
+
 class Manifest(BaseModel):
     """The sources and counts of a job's dataset."""
 
@@ -62,12 +73,18 @@ class Manifest(BaseModel):
     episodes: Count
     groups: Count
     """All zero for sft."""
+    pairs: int = 0
+    """Preference pairs, which the batches of dpo are made of; 0 for the other kinds."""
     prompt_groups: int
-    """Accepted groups after splitting: what batches are made of; 0 for sft."""
+    """Accepted groups after splitting: what batches are made of; 0 for sft and dpo."""
     temperature: float | None
     """That the rows were sampled at, and that policy gradients recompute their log-probabilities at; None for sft."""
+    sources: dict[str, int] = Field(default_factory=dict[str, int])
+    """Accepted rows by source: captured tokens, rendered messages, dialog files."""
+    dialogs: tuple[DialogFileFacts, ...] = ()
     masked_steps: int = 0
-    """Steps in accepted rows that are left out of the loss: mistakes (sft), or broken by others (attributed credit)."""
+    """Steps in accepted rows that are left out of the loss: mistakes (sft and the better side of a pair), or broken by
+    others (attributed credit and the worse side of a pair; a row on both sides counts for each)."""
     masked_tokens: int = 0
     """The sampled tokens of these steps."""
     longest_prompt_tokens: int
@@ -86,11 +103,20 @@ class Manifest(BaseModel):
     def summary(self) -> str:
         """A summary line for the log and error messages."""
         text = f"rows: {self.rows}; episodes: {self.episodes}"
+        if set(self.sources) - {RowSource.CAPTURED.value}:
+            text += f"; {', '.join(f'{source} {count}' for source, count in sorted(self.sources.items()))}"
         if self.masked_steps:
             text += f"; masked steps: {self.masked_steps} ({self.masked_tokens} tokens)"
-        if not self.kind.is_policy_gradient:
-            return text
-        return f"{text}; groups: {self.groups}; temperature: {self.temperature:g}"
+        if self.kind.has_groups:
+            text += f"; groups: {self.groups}"
+        if self.kind is JobKind.DPO:
+            text += f"; pairs: {self.pairs}"
+        return text if self.temperature is None else f"{text}; temperature: {self.temperature:g}"
+
+    @property
+    def units(self) -> int:
+        """What batches are made of: prompt groups (policy gradients), pairs (dpo) or rows (sft)."""
+        return self.pairs or self.prompt_groups or self.rows.accepted
 
 
 def load_manifest(folder: Path) -> Manifest | None:

@@ -1,6 +1,7 @@
 """Why a job does not train on a row, an episode or a group."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class Rejection(StrEnum):
@@ -36,12 +37,13 @@ class Rejection(StrEnum):
     OTHER_TEMPERATURE = "other_temperature"
     """Policy gradients: the row's steps were not all sampled at the temperature that most rows of the job have."""
     NOT_THE_POLICYS_FAULT = "not_the_policys_fault"
-    """Attributed credit: a tool, the environment, the harness or nobody known made the episode fail."""
+    """dpo and attributed credit: a tool, the environment, the harness or nobody known made the episode fail."""
     UNKNOWN_STEP_POSITIONS = "unknown_step_positions"
     """A step of the row must be told from the others, and the row comes from a converter that did not record which step
     sampled which tokens."""
     ALL_STEPS_MASKED = "all_steps_masked"
-    """Every step of the row is masked: for sft they are mistakes, for attributed credit others broke them."""
+    """Every step of the row is masked: for sft and the better side of a dpo pair they are mistakes, for the worse side
+    and attributed credit others broke them."""
     NO_REWARD = "no_reward"
     """The episode was never scored, or its score is not a finite number."""
     BELOW_MIN_REWARD = "below_min_reward"
@@ -50,10 +52,20 @@ class Rejection(StrEnum):
     NOT_SUCCESSFUL = "not_successful"
     """sft: the episode's outcome is not ``success``, and the job takes only those."""
     NO_GROUP = "no_group"
-    """Group-relative recipes: the episode belongs to no group."""
+    """dpo and group-relative recipes: the episode belongs to no group."""
     GROUP_TOO_SMALL = "group_too_small"
-    """Group-relative recipes: fewer than two episodes to compare."""
+    """dpo and group-relative recipes: fewer than two episodes to compare."""
     REWARD_CONSTANT = "reward_constant"
-    """All episodes that the recipe compares earned the same, so every advantage is zero."""
+    """All episodes that the recipe compares earned the same, so every advantage is zero and none is better."""
+    WITHIN_PAIR_MARGIN = "within_pair_margin"
+    """dpo: the rewards of the group's episodes differ by no more than ``pair_margin``."""
+    NOT_PAIRED = "not_paired"
+    """dpo: no episode of the group is a counterpart, or its ``pairs_per_group`` are made of others."""
     NO_TRAINABLE_EPISODE = "no_trainable_episode"
-    """Policy gradients: every episode of the group was rejected for a reason of its own."""
+    """dpo and policy gradients: every episode of the group was rejected for a reason of its own."""
+
+
+REASONS_OF_GROUPS: Final = frozenset[str](
+    {Rejection.GROUP_TOO_SMALL, Rejection.REWARD_CONSTANT, Rejection.WITHIN_PAIR_MARGIN, Rejection.NOT_PAIRED}
+)
+"""Reasons that a comparison of the group's episodes gives; all others are of one row or episode."""

@@ -14,9 +14,11 @@ from spanloop.semconv.enums import JobKind
 
 from .dataset_credit import mask_steps, token_advantages
 from .dataset_groups import compare_groups
-from .dataset_rejections import Rejection
+from .dataset_pairs import NO_PAIR, Pairing, pair_rows
+from .dataset_rejections import REASONS_OF_GROUPS, Rejection
 from .job_spec import Credit
 from .row_age import too_old
+from .row_source import RowSource
 from .sampling import sampling_of
 
 
@@ -45,6 +47,8 @@ class Rules(NamedTuple):
     """Only rows that this version sampled; empty takes all."""
     credit: Credit = Credit.BROADCAST
     """Policy gradients with stored advantages only."""
+    pairing: Pairing = Pairing(margin=0.0, pairs_per_group=1, seed=0)
+    """dpo only."""
 
 
 class Tally(NamedTuple):
@@ -69,7 +73,8 @@ class Selection(NamedTuple):
     rows: pl.DataFrame
     """The accepted input rows, with masks and counts of ``dataset_credit``. Policy gradients: with ``group_id`` made
     unique for each part of a split group, ``session``, the episode's number within it, and ``advantages`` (null for
-    ppo)."""
+    ppo). dpo: the rows of each pair, so a row occurs once for each pair of its episode, with ``pair_id`` and
+    ``side``."""
     row_tally: Tally
     episode_tally: Tally
     group_tally: Tally
@@ -81,18 +86,19 @@ class Selection(NamedTuple):
 def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
     """Apply ``rules`` to the rows of the query ``training_trajectories``."""
     temperature = None
-    checked = _with_sampling(frame).with_columns(reason=_row_reason(rules))
+    checked = _with_sampling(frame).with_columns(*NO_PAIR, reason=_row_reason(rules))
     if rules.kind.is_policy_gradient:
         temperature = _most_common_temperature(checked)
         checked = _check_temperature(checked, temperature)
         is_masking = is_not_the_policys if rules.credit is Credit.ATTRIBUTED else None
-        checked = compare_groups(mask_steps(checked, is_masking), rules.kind, rules.group_size)
+        checked = usable = compare_groups(mask_steps(checked, is_masking), rules.kind, rules.group_size)
+    elif rules.kind is JobKind.DPO:
+        checked, paired = pair_rows(checked, rules.pairing)
+        usable = _without_advantage(paired)
     else:
-        checked = mask_steps(checked, is_policys_mistake).with_columns(
-            session=pl.lit(0, pl.UInt32), part=pl.col("group_id"), advantage=pl.lit(None, pl.Float64)
-        )
-    accepted = checked.filter(pl.col("reason") == "").with_columns(group_id=pl.col("part")).drop("part", "reason")
-    accepted = accepted.sort("group_id", "session", "row_number")
+        checked = usable = _without_advantage(mask_steps(checked, is_policys_mistake))
+    accepted = usable.filter(pl.col("reason") == "").with_columns(group_id=pl.col("part")).drop("part", "reason")
+    accepted = accepted.sort("pair_id", "side", "group_id", "session", "row_number")
     return Selection(
         rows=accepted.with_columns(token_advantages(accepted, rules.credit)),
         row_tally=_tally(checked, "reason"),
@@ -100,6 +106,10 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
         group_tally=_tally(_group_reasons(checked, rules.kind), "reason"),
         temperature=temperature if accepted.height else None,
     )
+
+
+def _without_advantage(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(session=pl.lit(0, pl.UInt32), part=pl.col("group_id"), advantage=pl.lit(None, pl.Float64))
 
 
 def _with_sampling(frame: pl.DataFrame) -> pl.DataFrame:
@@ -127,7 +137,7 @@ def _row_reason(rules: Rules) -> pl.Expr:
     prompt, response = pl.col("prompt_token_ids"), pl.col("response_token_ids")
     prompt_tokens, response_tokens = prompt.list.len().cast(pl.Int64), response.list.len().cast(pl.Int64)
     converter_reason = pl.when(pl.col("untrainable_reason") == "").then(pl.lit(Rejection.UNTRAINABLE.value))
-    reward = pl.col("reward")
+    reward, is_episode = pl.col("reward"), pl.col("source") != RowSource.DIALOG.value
     checks: list[tuple[pl.Expr, pl.Expr | Rejection]] = [
         (pl.col("trajectory_id").fill_null("") == "", Rejection.NO_TRAJECTORY),
         (~pl.col("is_trainable"), converter_reason.otherwise(pl.col("untrainable_reason"))),
@@ -136,7 +146,7 @@ def _row_reason(rules: Rules) -> pl.Expr:
             Rejection.MALFORMED,
         ),
         (pl.col("loss_mask").list.sum() == 0, Rejection.NO_SAMPLED_TOKENS),
-        *_sampler_checks(rules),
+        *_sampler_checks(rules, pl.col("source") == RowSource.CAPTURED.value),
         (pl.max_horizontal(prompt.list.max(), response.list.max()) >= rules.vocabulary_size, Rejection.UNKNOWN_TOKEN),
         (prompt_tokens > rules.max_prompt_tokens, Rejection.PROMPT_TOO_LONG),
         (response_tokens > rules.max_response_tokens, Rejection.RESPONSE_TOO_LONG),
@@ -156,9 +166,15 @@ def _row_reason(rules: Rules) -> pl.Expr:
             checks.append((pl.col("group_id") == "", Rejection.NO_GROUP))
         if rules.credit is Credit.ATTRIBUTED:
             checks.append((pl.col("decided_by").is_in(sorted(NOT_THE_POLICYS)), Rejection.NOT_THE_POLICYS_FAULT))
-    elif rules.min_reward is not None:
+    elif rules.kind is JobKind.DPO:
         checks += [
             (~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
+            (pl.col("group_id") == "", Rejection.NO_GROUP),
+            (pl.col("decided_by").is_in(sorted(NOT_THE_POLICYS)), Rejection.NOT_THE_POLICYS_FAULT),
+        ]
+    elif rules.min_reward is not None:
+        checks += [
+            (is_episode & ~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
             (reward < rules.min_reward, Rejection.BELOW_MIN_REWARD),
         ]
     checks += [(is_old, Rejection.TOO_OLD) for is_old in too_old(rules.max_age_versions, rules.max_age_days)]
@@ -170,7 +186,14 @@ def _row_reason(rules: Rules) -> pl.Expr:
     )
 
 
-def _sampler_checks(rules: Rules) -> list[tuple[pl.Expr, Rejection]]:
+def is_of_the_base(rules: Rules) -> pl.Expr:
+    """Return whether a row has captured tokens of the base's tokenizer that the converter takes for trainable."""
+    broken = [check for check, _ in _sampler_checks(rules._replace(policy_version=""), is_captured=pl.lit(value=True))]
+    has_tokens = (pl.col("trajectory_id").fill_null("") != "") & pl.col("is_trainable").fill_null(value=False)
+    return has_tokens & ~pl.any_horizontal(broken)
+
+
+def _sampler_checks(rules: Rules, is_captured: pl.Expr) -> list[tuple[pl.Expr, Rejection]]:
     """Return the rules about the policy versions that sampled the steps of a row."""
 
     def all_of(versions: list[str]) -> pl.Expr:
@@ -178,8 +201,8 @@ def _sampler_checks(rules: Rules) -> list[tuple[pl.Expr, Rejection]]:
 
     same = [version for version, tokenizer in rules.tokenizers.items() if tokenizer == rules.tokenizer]
     checks = [
-        (~all_of(list(rules.tokenizers)), Rejection.UNKNOWN_TOKENIZER),
-        (~all_of(same), Rejection.OTHER_TOKENIZER),
+        (is_captured & ~all_of(list(rules.tokenizers)), Rejection.UNKNOWN_TOKENIZER),
+        (is_captured & ~all_of(same), Rejection.OTHER_TOKENIZER),
     ]
     if rules.policy_version:
         checks.insert(0, (~all_of([rules.policy_version]), Rejection.OTHER_POLICY_VERSION))
@@ -188,10 +211,10 @@ def _sampler_checks(rules: Rules) -> list[tuple[pl.Expr, Rejection]]:
 
 def _group_reasons(checked: pl.DataFrame, kind: JobKind) -> pl.DataFrame:
     """Return one row for each group: accepted when any of its parts is, else with a reason."""
-    if not kind.is_policy_gradient:
+    if not kind.has_groups:
         return pl.DataFrame(schema={"reason": pl.String})
     # A reason of one episode is not a reason of its group.
-    is_episode_reason = ~pl.col("reason").is_in(["", Rejection.GROUP_TOO_SMALL.value, Rejection.REWARD_CONSTANT.value])
+    is_episode_reason = ~pl.col("reason").is_in(["", *sorted(REASONS_OF_GROUPS)])
     reason = pl.when(is_episode_reason).then(pl.lit(Rejection.NO_TRAINABLE_EPISODE.value)).otherwise(pl.col("reason"))
     order = pl.col("reason").replace_strict({"": 0, Rejection.NO_TRAINABLE_EPISODE.value: 2}, default=1)
     ranked = checked.with_columns(reason=reason).with_columns(order=order).sort("order", "reason")

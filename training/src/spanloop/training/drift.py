@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from spanloop.semconv.errors import JobError
+from .endings import EndingError
 
 KL: Final = "rollout_corr/k3_kl"
 """Metric of verl: mean over the trained tokens of ``r - log r - 1``, ``r`` the ratio of the policy before the step's
@@ -20,17 +20,18 @@ ENDED_NAME: Final = "ended_early.json"
 """File of a job's folder: why the job ended before its last step."""
 
 
-class KlBudgetError(JobError):
-    """The policy left its KL budget; ``step`` is the one whose batch showed it."""
+class KlBudgetError(EndingError):
+    """The policy left its KL budget; the batch of ``step`` showed it."""
 
     def __init__(self, step: int, kl: float, budget: float) -> None:
         super().__init__(
+            "kl_budget",
             f"before the update of step {step} the policy's KL to the rows' sampler is {kl:.3g} nats a token, over "
             f"the budget of {budget:g}.",
             next_step="Collect new episodes with the newest version, take fewer steps or a smaller learning_rate, or "
             "raise kl_budget.",
+            last_step=last_step_within(step),
         )
-        self.step = step
 
 
 class EndedEarly(BaseModel):

@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from spanloop.semconv.enums import JobKind
+
+from .row_source import Tokens
 
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 VERSION_PATTERN: Final = r"v[1-9][0-9]{0,8}"
@@ -55,13 +58,18 @@ _MODEL: Final = Setting(Panel.MODEL)
 _BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True)
 _EPISODES: Final = Setting(Panel.EPISODES)
 _POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
+_EPISODES_TEXT: Final = Setting(Panel.EPISODES, kinds=frozenset(JobKind) - _POLICY_GRADIENTS)
 _EPISODES_SFT: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.SFT}))
+_EPISODES_DPO: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.DPO}))
+_DPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.DPO}))
 _OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
 _OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
 _POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=_POLICY_GRADIENTS)
 _CREDIT: Final = Setting(Panel.OPTIMISATION, kinds=_WITH_STORED_ADVANTAGES)
 _PPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.PPO}))
 _RUN: Final = Setting(Panel.RUN)
+# the rows of dpo's pairs differ in number, and the passes of the ranks must not
+_RUN_RANKS: Final = Setting(Panel.RUN, kinds=frozenset(JobKind) - {JobKind.DPO})
 _RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True)
 
 
@@ -126,10 +134,16 @@ DEFAULT_KIND: Final = JobKind.DR_GRPO
 """The recipe of the measured learning loop."""
 LEARNING_RATES: Final[Mapping[JobKind, float]] = {
     JobKind.SFT: 1e-5,
+    JobKind.DPO: 5e-7,
     **dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 1e-6),
 }
 """sft: between InstructGPT (Ouyang et al. 2022, appendix C.1: 9.65e-6 and 5.03e-6), Tulu 3 (Lambert et al. 2024: 5e-6
-for 8B) and TRL's default of 2e-5; policy gradients: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
+for 8B) and TRL's default of 2e-5; dpo: Zephyr (Tunstall et al. 2023) and Tulu 3, both with AdamW (Rafailov et al. 2023
+use RMSprop at 1e-6); policy gradients: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
+DPO_BETA: Final = 0.1
+"""Rafailov et al. 2023, appendix B."""
+PAIRS_PER_GROUP: Final = 4
+"""A group of eight attempts, half of them good, gives four pairs in which each attempt occurs once."""
 CRITIC_LEARNING_RATE: Final = 1e-5
 """verl's default; ten times the policy's, because the value head starts from zero."""
 LOSS_AGGREGATIONS: Final[Mapping[JobKind, LossAggregation]] = {
@@ -161,6 +175,14 @@ Data-Constrained Language Models")."""
 KL_BUDGET: Final = 0.1
 """Log-normal importance weights with a KL of 0.1 keep exp(-0.2) = 82 % of the effective sample size; at verl's
 truncation of 2 few of them are cut."""
+MIN_ENTROPY_SHARE: Final = 0.05
+"""Successful runs fall to 27 % of their first entropy in two hundred steps (Cui et al. 2025, "The Entropy Mechanism of
+Reinforcement Learning for Reasoning Language Models", section 2); a fifth of that is no longer exploration."""
+MAX_FLAT_BATCHES: Final = 5
+"""Groups without variance are rejected at the export, so one flat batch is rare and five in a row are the data."""
+STALL_MINUTES: Final = 120.0
+"""Four times gloo's own limit for a collective operation (PyTorch: 30 minutes), which fails by itself; beyond it
+nothing in verl notices, as when a node with TransferQueue's storage dies."""
 MAX_AGE_VERSIONS: Final[Mapping[JobKind, int]] = dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 8)
 """Policy gradients: verl's own default (``sampler.max_off_policy_threshold``); sft imitates an action however old."""
 
@@ -189,7 +211,8 @@ class JobSpec(BaseModel):
 
     kind: Annotated[JobKind, Setting(Panel.MODEL, is_basic=True)] = DEFAULT_KIND
     """The recipe. ``dr_grpo``, ``grpo``, ``rloo`` and ``gspo`` compare the episodes of a group,
-    ``reinforce_plus_plus`` compares all episodes, ``ppo`` learns a value function; ``sft`` imitates stored actions."""
+    ``reinforce_plus_plus`` compares all episodes, ``ppo`` learns a value function; ``sft`` imitates stored
+    actions; ``dpo`` prefers the better of two attempts of a group."""
 
     base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), _BASE]
     """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
@@ -227,7 +250,7 @@ class JobSpec(BaseModel):
     """Optimiser steps, each over one batch."""
 
     batch_groups: Annotated[int, _OPTIMISATION_BASIC] = Field(default=8, ge=1, le=65_536)
-    """Policy gradients: prompt groups in a batch; sft: trajectories in a batch."""
+    """Policy gradients: prompt groups in a batch; sft: trajectories in a batch; dpo: pairs in a batch."""
 
     group_size: Annotated[int, _POLICY_GRADIENT] = Field(default=8, ge=2, le=1024)
     """At most this many episodes of a group in a batch. A group needs two for a relative advantage."""
@@ -291,10 +314,10 @@ class JobSpec(BaseModel):
     same path, and which trains one policy-gradient job at a time; empty starts a cluster for this job and ends it
     afterwards."""
 
-    ranks: Annotated[int, _RUN] = Field(default=1, ge=1, le=64)
+    ranks: Annotated[int, _RUN_RANKS] = Field(default=1, ge=1, le=64)
     """Processes on one node that each compute a part of every batch and hold a part of the weights, gradients and
     optimiser states (FSDP2); the result is that of one. On CUDA each has a GPU. Fewer threads compute each rank on a
-    CPU."""
+    CPU. dpo trains on one rank."""
 
     deploy: Annotated[bool, _RUN_BASIC] = False
     """Deploy the new version after training; the job fails if the gateway cannot serve it."""
@@ -317,6 +340,27 @@ class JobSpec(BaseModel):
     since: Annotated[AwareDatetime | None, _EPISODES] = None
     """Only episodes that started at this time or later; None means no limit."""
 
+    until: Annotated[AwareDatetime | None, _EPISODES] = None
+    """Only episodes that started before this time; None means no limit."""
+
+    services: Annotated[tuple[str, ...], _EPISODES] = ()
+    """Only episodes of these services (``service.name``); empty means all."""
+
+    agents: Annotated[tuple[str, ...], _EPISODES] = ()
+    """Only episodes whose first step is of one of these agents (``gen_ai.agent.name``); empty means all."""
+
+    models: Annotated[tuple[str, ...], _EPISODES] = ()
+    """Only episodes with a model call that one of these models answered; empty means all."""
+
+    failure_classes: Annotated[tuple[str, ...], _EPISODES] = ()
+    """Only episodes with a failure of one of these classes, recovered ones included; empty means all."""
+
+    without_failure_classes: Annotated[tuple[str, ...], _EPISODES] = ()
+    """No episode with a failure of one of these classes."""
+
+    sample_rate: Annotated[float, _EPISODES] = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
+    """This share of the groups, chosen by ``seed``; an episode without a group is one of its own."""
+
     max_age_versions: Annotated[int | None, _EPISODES] = Field(default_factory=_max_age_versions, ge=0, le=1_000_000)
     """Only rows of at most so many versions before the base, counted along its parents; 0: of the base alone. Rows of
     versions that the base does not descend from have no such age and are taken; a large number lifts the limit."""
@@ -325,7 +369,7 @@ class JobSpec(BaseModel):
     """Only rows of episodes that started at most so many days before the job's dataset is made."""
 
     max_episodes: Annotated[int, _EPISODES] = Field(default=100_000, ge=1, le=100_000_000)
-    """At most this many episodes, the newest first."""
+    """At most this many episodes, in whole groups, the group with the newest episode first."""
 
     min_reward: Annotated[float | None, _EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
     """Only episodes with at least this reward, besides what ``outcomes`` asks for; without it no reward is needed."""
@@ -333,9 +377,52 @@ class JobSpec(BaseModel):
     outcomes: Annotated[Outcomes, _EPISODES_SFT] = Outcomes.SUCCESSFUL
     """Imitate only episodes whose outcome is ``success``, or all: failed ones and those without a reward too."""
 
+    tokens: Annotated[Tokens, _EPISODES_TEXT] = Tokens.ANY
+    """``any``: captured tokens where an episode has some of the base's tokenizer, else its messages, rendered with the
+    base's chat template; so spans of a foreign model train too. ``captured`` or ``rendered``: only these. ``none``: no
+    episodes, only ``dialogs``."""
+
+    dialogs: Annotated[tuple[str, ...], _EPISODES_SFT] = ()
+    """Dialog files to imitate as well, each ``PATH`` or ``PATH=WEIGHT`` on the host of the job: JSON lines or a JSON
+    list of OpenAI chat messages, ShareGPT or Alpaca. With the weight 2 each dialog is two rows, with 0.5 half of them
+    are rows."""
+
     max_attempts: Annotated[int, _RUN] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
+
+    pair_margin: Annotated[float, _EPISODES_DPO] = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Two attempts of a group are a pair when their rewards differ by more than this."""
+
+    pairs_per_group: Annotated[int, _EPISODES_DPO] = Field(default=PAIRS_PER_GROUP, ge=1, le=64)
+    """At most this many pairs of a group; each attempt is used as seldom as possible, and pairs with the largest
+    difference of reward come first."""
+
+    dpo_beta: Annotated[float, _DPO] = Field(default=DPO_BETA, gt=0, le=100, allow_inf_nan=False)
+    """How strongly the policy is held near the base: the implicit reward of an attempt is this times the log-ratio of
+    its tokens to the base. A smaller number lets the policy move further (Rafailov et al. 2023, equation 7)."""
+
+    dpo_nll_weight: Annotated[float, _DPO] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
+    """Weight of a loss term for the negative log-probability of a token of the better attempt, which keeps that attempt
+    likely; Pang et al. 2024 ("Iterative Reasoning Preference Optimization") use 1, Rafailov et al. 2023 none."""
+
+    min_entropy_share: Annotated[float, _POLICY_GRADIENT] = Field(
+        default=MIN_ENTROPY_SHARE, ge=0, lt=1, allow_inf_nan=False
+    )
+    """The job ends when the policy's entropy stays below this share of that of its first steps; 0 turns it off."""
+
+    max_flat_batches: Annotated[int, _POLICY_GRADIENT] = Field(default=MAX_FLAT_BATCHES, ge=0, le=1_000_000)
+    """The job ends after so many batches in a row whose advantages do not vary, which teach nothing; 0 turns it off."""
+
+    stall_minutes: Annotated[float, _RUN] = Field(default=STALL_MINUTES, ge=0, le=1e6, allow_inf_nan=False)
+    """The job ends when it completes no step for so long, and for ten times as long as its longest step; 0 turns it
+    off."""
+
+    @field_validator("dialogs")
+    @classmethod
+    def _absolute(cls, dialogs: tuple[str, ...]) -> tuple[str, ...]:
+        """The job runs in another directory than the command that submits it."""
+        return tuple(str(Path(text).absolute()) for text in dialogs)
 
     @model_validator(mode="after")
     def _only_what_the_kind_uses(self) -> Self:
@@ -366,6 +453,11 @@ class JobSpec(BaseModel):
     def since_utc(self) -> datetime | None:
         """``since`` in UTC."""
         return None if self.since is None else self.since.astimezone(UTC)
+
+    @property
+    def until_utc(self) -> datetime | None:
+        """``until`` in UTC."""
+        return None if self.until is None else self.until.astimezone(UTC)
 
 
 def setting_of(metadata: list[Any]) -> Setting:

@@ -55,9 +55,12 @@ def metrics_path(folder: Path, attempt: int) -> Path:
 
 def logged_steps(folder: Path) -> list[StepMetrics]:
     """Return the steps of all attempts in their order; the last one counts when a step was repeated."""
-    paths = folder.glob(f"{_FILE_PREFIX}*.jsonl")
-    in_order = sorted(paths, key=lambda path: int(path.stem.removeprefix(_FILE_PREFIX)))
-    return [step for path in in_order for step in MetricsTail(path).read()]
+    return [step for _, path in files_of_attempts(folder, _FILE_PREFIX) for step in MetricsTail(path).read()]
+
+
+def files_of_attempts(folder: Path, prefix: str) -> list[tuple[int, Path]]:
+    """Return the files ``prefix`` + attempt + ``.jsonl`` of a job's folder with their attempts, in order."""
+    return sorted((int(path.stem.removeprefix(prefix)), path) for path in folder.glob(f"{prefix}*.jsonl"))
 
 
 def parse_line(line: bytes) -> StepMetrics:
@@ -71,8 +74,8 @@ def parse_line(line: bytes) -> StepMetrics:
     return StepMetrics(int(content["step"]), values)
 
 
-class MetricsTail:
-    """Reads a growing metrics file, each complete line once.
+class LineTail:
+    """Reads a growing file, each complete line once.
 
     Args:
         path: The file; it need not exist yet.
@@ -82,8 +85,8 @@ class MetricsTail:
         self._path = path
         self._offset = 0
 
-    def read(self) -> list[StepMetrics]:
-        """Return the steps that were logged since the last call."""
+    def lines(self) -> list[bytes]:
+        """Return the lines that were written since the last call."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -92,7 +95,15 @@ class MetricsTail:
             return []
         complete = data[: data.rfind(b"\n") + 1]
         self._offset += len(complete)
-        return [parse_line(line) for line in complete.splitlines()]
+        return complete.splitlines()
+
+
+class MetricsTail(LineTail):
+    """Reads a growing metrics file."""
+
+    def read(self) -> list[StepMetrics]:
+        """Return the steps that were logged since the last call."""
+        return [parse_line(line) for line in self.lines()]
 
 
 class MetricsWriter:

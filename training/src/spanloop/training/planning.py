@@ -13,6 +13,7 @@ from .dataset_manifest import DATA_NAME, Manifest
 from .drift import steps_within
 from .job_spec import JobSpec
 from .metrics import metrics_path
+from .samples import samples_path
 from .sampling import DEFAULT_TEMPERATURE
 from .verl_plugin.train_plan import TrainPlan
 
@@ -36,12 +37,15 @@ def make_plan(
         checkpoint_dir=checkpoint_dir,
         resume_from=checkpoint.path if checkpoint else None,
         metrics_path=metrics_path(folder, attempt),
+        samples_path=samples_path(folder, attempt),
         failure_path=folder / "failure.json",
         steps=steps,
         batch_size=batch,
         kl_budget=spec.kl_budget,
         kl_coefficient=spec.kl_coefficient,
         epochs=spec.epochs,
+        dpo_beta=spec.dpo_beta,
+        dpo_nll_weight=spec.dpo_nll_weight,
         lora_rank=spec.lora_rank,
         lora_alpha=spec.lora_alpha,
         learning_rate=spec.learning_rate,
@@ -68,16 +72,16 @@ def make_plan(
 
 
 def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
-    """Return the steps that the job takes, within its ``max_passes``, and the groups or rows of each.
+    """Return the steps that the job takes, within its ``max_passes``, and the groups, pairs or rows of each.
 
     Raises:
-        JobError: There are fewer rows than ranks.
+        JobError: There are fewer rows or pairs than ranks.
     """
-    units = manifest.prompt_groups if spec.kind.is_policy_gradient else manifest.rows.accepted
+    units = manifest.units
     multiple = batch_multiple(spec)
     if units < multiple:
         raise JobError(
-            f"Job {manifest.job_id} has {units} rows for {spec.ranks} ranks; each rank needs one.",
+            f"Job {manifest.job_id} has {units} {spec.kind.batch_unit} for {spec.ranks} ranks; each rank needs one.",
             next_step="Submit it again with fewer ranks, or select more episodes.",
         )
     batch = batch_size(units, spec.batch_groups, multiple)

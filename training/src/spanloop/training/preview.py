@@ -3,6 +3,7 @@
 Invariant: a preview writes nothing: no job, no dataset, no pinned revision.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import polars as pl
@@ -13,7 +14,7 @@ from spanloop.semconv.enums import JobKind
 from spanloop.store import connect
 
 from .base_model import read_base_model
-from .dataset import select_dataset
+from .dataset import batch_units, rows_by_source, select_dataset
 from .dataset_selection import Tally
 from .drift import passes, steps_within
 from .job_spec import Device, JobSpec
@@ -33,7 +34,7 @@ class Preview(NamedTuple):
     groups: Tally
     """All zero for sft."""
     prompt_tokens: int
-    """Of accepted rows."""
+    """Of accepted rows; with dpo a row counts once for each of its pairs, here and below."""
     response_tokens: int
     """Of accepted rows, tool results included."""
     trained_tokens: int
@@ -41,9 +42,11 @@ class Preview(NamedTuple):
     steps: int
     """Fewer than the setting where ``max_passes`` ends the job; 0 when nothing is accepted."""
     batch_size: int
-    """Groups (policy gradients) or rows (sft) of a step; 0 when nothing is accepted."""
+    """Groups (policy gradients), pairs (dpo) or rows (sft) of a step; 0 when nothing is accepted."""
     passes: float
-    """How often each group or row is trained on, on average."""
+    """How often each group, pair or row is trained on, on average."""
+    sources: Mapping[str, int]
+    """Accepted rows by where their tokens come from, see ``RowSource``."""
     memory: MemoryEstimate
 
 
@@ -62,7 +65,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint)
     rows = selection.rows
     prompts, responses = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
-    units = rows["group_id"].n_unique() if spec.kind.is_policy_gradient else rows.height
+    units = batch_units(spec.kind, rows)
     multiple = batch_multiple(spec)
     batch = batch_size(units, spec.batch_groups, multiple) if units >= multiple else 0
     steps = steps_within(spec.steps, batch, units, spec.max_passes) if batch else 0
@@ -88,6 +91,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         steps=steps,
         batch_size=batch,
         passes=passes(steps, batch, units) if batch else 0.0,
+        sources=rows_by_source(rows),
         memory=memory,
     )
 

@@ -7,7 +7,6 @@ the error printed last.
 """
 
 import argparse
-import json
 import shutil
 import signal
 import sys
@@ -17,24 +16,29 @@ from types import FrameType
 from typing import Final, NamedTuple, NoReturn
 
 from spanloop.datadir import DataDir
+from spanloop.semconv import attributes as names
 from spanloop.semconv.errors import JobError, SpanloopError
 from spanloop.store import Store, connect
 
 from .base_model import BaseModelFacts, read_base_model
 from .checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpoint
 from .control.paths import ControlPaths
-from .dataset import export_dataset, write_durably
+from .dataset import export_dataset
 from .dataset_manifest import Manifest, load_manifest
 from .deploy import deploy
-from .drift import ENDED_NAME, EndedEarly, last_step_within, read_ended
+from .drift import ENDED_NAME, EndedEarly, read_ended
+from .durable_writes import write_durably
+from .endings import Ending, read_ending
+from .job_trace import JobTrace, traced_job
 from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress
-from .metrics import MetricsTail, MetricsWriter, logged_steps
+from .metrics import MetricsTail, logged_steps
 from .planning import make_plan, planned_steps
 from .registry import ModelVersion, Registry
 from .row_age import lineage
 from .serving_pause import ServingPause
+from .training_watch import TrainingWatch
 from .verl_plugin.train_plan import TrainPlan
-from .verl_process import VerlProcess, failure_of, kl_budget_step, ray_folder, verl_process
+from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
 
 _POLL_S: Final = 0.2
 SPEC_NAME: Final = "spec.json"
@@ -50,6 +54,7 @@ class Attempt(NamedTuple):
     folder: Path
     registry: Registry
     pause: ServingPause
+    trace: JobTrace
 
 
 def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
@@ -65,8 +70,8 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     folder = ControlPaths.of(data_dir).job(job_id)
     folder.mkdir(parents=True, exist_ok=True)
     write_durably(folder / SPEC_NAME, job.spec.model_dump_json(indent=1))
-    with ServingPause(data_dir.path, job_id, _log) as pause:
-        attempt = Attempt(data_dir, job, token, folder, Registry(data_dir), pause)
+    with traced_job(data_dir, job) as trace, ServingPause(data_dir.path, job_id, _log) as pause:
+        attempt = Attempt(data_dir, job, token, folder, Registry(data_dir), pause, trace)
         version = attempt.registry.get(job.model_version) if job.model_version else _train_and_register(attempt)
         if job.spec.deploy:
             pause.hand_over()
@@ -85,7 +90,8 @@ def _deploy(attempt: Attempt, version: ModelVersion) -> None:
     """
     _log(f"deploying {version.reference}")
     try:
-        deploy(attempt.data_dir, version.reference, job_id=attempt.job.id, token=attempt.token)
+        with attempt.trace.span("rl.deploy", {names.RL_MODEL_VERSION: version.reference}):
+            deploy(attempt.data_dir, version.reference, job_id=attempt.job.id, token=attempt.token)
     except LeaseLostError:
         raise
     except SpanloopError as error:
@@ -98,35 +104,37 @@ def _deploy(attempt: Attempt, version: ModelVersion) -> None:
 def _train_and_register(attempt: Attempt) -> ModelVersion:
     with connect(attempt.data_dir) as store:
         manifest, base = _dataset(attempt, store)
-        writer = MetricsWriter(store, attempt.job.id)
-        writer.add(logged_steps(attempt.folder))
+        watch = TrainingWatch(store, attempt.job.id, attempt.job.spec, attempt.folder, attempt.trace)
         ended = read_ended(attempt.folder)
         limit = ended.step if ended else None
         checkpoint = latest_checkpoint(attempt.folder / "checkpoints", at_most=limit)
         steps, _ = planned_steps(attempt.job.spec, manifest)
         if ended is None and (checkpoint is None or checkpoint.step < steps):
-            checkpoint = _train(attempt, manifest, base, writer)
-        writer.flush()
+            checkpoint = _train(attempt, manifest, base, watch)
+        watch.flush()
     if checkpoint is None:
         raise JobError(f"Job {attempt.job.id}: its checkpoint is gone.", next_step="Submit a new job with its spec.")
     _log(f"registering the weights of step {checkpoint.step}")
-    model = assemble_model(checkpoint, base.path, attempt.folder / "model")
-    return attempt.registry.add(
-        attempt.job.spec.result_name,
-        model,
-        parent=base.reference,
-        job_id=attempt.job.id,
-        token=attempt.token,
-        metadata={
-            "kind": str(attempt.job.spec.kind),
-            "steps": checkpoint.step,
-            "ended_early": _end_reason(attempt, steps),
-            "dataset_sha256": manifest.data_sha256,
-            "episodes": manifest.episodes.accepted,
-            "mean_reward": manifest.mean_reward,
-            "final_metrics": dict(_final_metrics(attempt.folder)),
-        },
-    )
+    with attempt.trace.span("rl.register") as span:
+        model = assemble_model(checkpoint, base.path, attempt.folder / "model")
+        version = attempt.registry.add(
+            attempt.job.spec.result_name,
+            model,
+            parent=base.reference,
+            job_id=attempt.job.id,
+            token=attempt.token,
+            metadata={
+                "kind": str(attempt.job.spec.kind),
+                "steps": checkpoint.step,
+                "ended_early": _end_reason(attempt, steps),
+                "dataset_sha256": manifest.data_sha256,
+                "episodes": manifest.episodes.accepted,
+                "mean_reward": manifest.mean_reward,
+                "final_metrics": dict(_final_metrics(attempt.folder)),
+            },
+        )
+        span.attributes[names.RL_MODEL_VERSION] = version.reference
+    return version
 
 
 def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
@@ -142,19 +150,21 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
     base = base._replace(lineage=lineage(attempt.registry, version.reference))
     if manifest is None:
         _log(f"exporting the dataset for {base.reference}")
-        manifest = export_dataset(
-            store,
-            job.spec,
-            base,
-            tokenizer_of=attempt.registry.tokenizer_fingerprint,
-            job_id=job.id,
-            folder=attempt.folder,
-        )
+        with attempt.trace.span("rl.export") as span:
+            manifest = export_dataset(
+                store,
+                job.spec,
+                base,
+                tokenizer_of=attempt.registry.tokenizer_fingerprint,
+                job_id=job.id,
+                folder=attempt.folder,
+            )
+            span.attributes[names.RL_ROWS] = manifest.rows.accepted
     _log(f"dataset {manifest.data_sha256[:12]}: {manifest.summary}")
     return manifest, base
 
 
-def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, writer: MetricsWriter) -> Checkpoint:
+def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, watch: TrainingWatch) -> Checkpoint:
     job = attempt.job
     plan_path = attempt.folder / "plan.json"
     discard_old(attempt.folder / "checkpoints")
@@ -168,16 +178,18 @@ def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, writer: M
         )
         if job.spec.pause_serving:
             attempt.pause.begin()
-        with verl_process(plan, plan_path, token=attempt.token) as run:
-            _watch(attempt, run, writer)
-    return _finished(attempt, plan)
+        with attempt.trace.span("rl.train") as span, verl_process(plan, plan_path, token=attempt.token) as run:
+            ending = _follow(attempt, run, watch)
+            if ending is not None:
+                span.attributes[names.RL_ENDED_EARLY] = ending.cause
+    return _finished(attempt, plan, ending)
 
 
-def _watch(attempt: Attempt, run: VerlProcess, writer: MetricsWriter) -> None:
-    """Store each step's metrics and progress until verl ends.
+def _follow(attempt: Attempt, run: VerlProcess, watch: TrainingWatch) -> Ending | None:
+    """Store each step's metrics and progress until verl ends, or until there is a reason to end it, which is returned.
 
     Raises:
-        JobError: verl failed, or training diverged.
+        JobError: verl failed.
         LeaseLostError: Another runner has the job.
     """
     tail = MetricsTail(run.plan.metrics_path)
@@ -186,20 +198,16 @@ def _watch(attempt: Attempt, run: VerlProcess, writer: MetricsWriter) -> None:
         time.sleep(_POLL_S)
         run.memory.look()
         status = run.exit_status()
-        steps = tail.read()
-        if not steps:
-            continue
-        writer.add(steps)
-        report_progress(attempt.data_dir, attempt.job.id, attempt.token, steps[-1].step, run.plan.steps)
-        for step in steps:
-            if step.diverged:
-                raise JobError(
-                    f"Job {attempt.job.id}: {step.diverged} is {step.values[step.diverged]} at step {step.step}; "
-                    "training has diverged.",
-                    next_step=f"Submit it again with a smaller learning_rate (it was {run.plan.learning_rate:g}).",
-                )
-    if status != 0 and kl_budget_step(run.plan) is None:
+        steps, ending = watch.look(tail)
+        if steps:
+            report_progress(attempt.data_dir, attempt.job.id, attempt.token, steps[-1].step, run.plan.steps)
+        is_last = bool(steps) and steps[-1].step >= run.plan.steps
+        if ending is not None and not (ending.takes_newest and is_last):
+            return ending
+    ending = read_ending(run.plan.failure_path)
+    if status != 0 and ending is None:
         raise failure_of(run, is_paused=attempt.job.spec.pause_serving)
+    return ending
 
 
 def _end_reason(attempt: Attempt, steps: int) -> str:
@@ -210,29 +218,31 @@ def _end_reason(attempt: Attempt, steps: int) -> str:
     return f"max_passes ended it at step {steps} of {attempt.job.spec.steps}" if is_cut else ""
 
 
-def _within_budget(attempt: Attempt, plan: TrainPlan, step: int) -> Checkpoint:
-    """Return the last checkpoint within the KL budget, which the batch of ``step`` showed to be exceeded.
+def _last_good(attempt: Attempt, plan: TrainPlan, ending: Ending) -> Checkpoint:
+    """Return the last good checkpoint of a training that was ended.
 
     Raises:
-        JobError: There is none: the rows were too far from the base, or the budget was spent before the first one.
+        JobError: There is none.
     """
-    reason = str(json.loads(plan.failure_path.read_text())["message"])
-    checkpoint = latest_checkpoint(plan.checkpoint_dir, at_most=last_step_within(step))
+    checkpoint = latest_checkpoint(plan.checkpoint_dir, at_most=ending.last_step)
+    if checkpoint is None and ending.takes_newest:
+        checkpoint = latest_checkpoint(plan.checkpoint_dir)
     if checkpoint is None:
         raise JobError(
-            f"Job {plan.job_id} has no checkpoint within its KL budget: {reason}",
-            next_step="Collect new episodes with the newest version, take a smaller learning_rate, or raise kl_budget.",
+            f"Job {plan.job_id} was ended ({ending.cause}) and has no checkpoint from before: {ending.reason}",
+            next_step=ending.next_step,
         )
-    ended = EndedEarly(step=checkpoint.step, reason=f"kl_budget ended it at step {checkpoint.step}: {reason}")
+    ended = EndedEarly(
+        step=checkpoint.step, reason=f"{ending.cause} ended it at step {checkpoint.step}: {ending.reason}"
+    )
     write_durably(attempt.folder / ENDED_NAME, ended.model_dump_json(indent=1))
     _log(ended.reason)
     return checkpoint
 
 
-def _finished(attempt: Attempt, plan: TrainPlan) -> Checkpoint:
-    over_budget_at = kl_budget_step(plan)
-    if over_budget_at is not None:
-        return _within_budget(attempt, plan, over_budget_at)
+def _finished(attempt: Attempt, plan: TrainPlan, ending: Ending | None) -> Checkpoint:
+    if ending is not None:
+        return _last_good(attempt, plan, ending)
     checkpoint = latest_checkpoint(plan.checkpoint_dir)
     if checkpoint is None or checkpoint.step < plan.steps:
         reached = checkpoint.step if checkpoint else 0

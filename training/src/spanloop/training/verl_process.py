@@ -178,15 +178,6 @@ def ray_folder(previous_plan: Path) -> Generator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def kl_budget_step(plan: TrainPlan) -> int | None:
-    """Return the step whose batch showed that the KL budget was exceeded; None when verl ended otherwise."""
-    try:
-        content = json.loads(plan.failure_path.read_text())
-    except (OSError, ValueError):
-        return None
-    return int(content["step"]) if content.get("type") == "KlBudgetError" else None
-
-
 def failure_of(run: VerlProcess, *, is_paused: bool = False) -> JobError:
     """Return why verl ended with an error, with the next step.
 

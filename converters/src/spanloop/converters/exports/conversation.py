@@ -1,7 +1,7 @@
 """A transition's conversation, read back from its row."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +9,7 @@ import polars as pl
 
 from ..chat_forms import as_fields
 from ..messages import Message, MessageReader, chain, parse_json
-from .chat import NotChatError, chat, tool_definitions
+from .chat import ChatMessage, NotChatError, chat, tool_definitions
 
 Row = dict[str, object]
 
@@ -90,3 +90,34 @@ def chat_turns(rows: pl.DataFrame, refused: Callable[[Row], str], rejected: Coun
                 yield row, turn
                 continue
         rejected[reason] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class ChatConversation:
+    """Steps of an episode that carry one another on, in OpenAI's chat form."""
+
+    messages: tuple[ChatMessage, ...]
+    tools: tuple[ChatMessage, ...]
+    steps: tuple[int | None, ...]
+    """For each assistant message in order the step that gave it; None for one that is context."""
+
+
+def conversations(turns: Sequence[Turn]) -> list[ChatConversation]:
+    """Return the conversations of an episode; each action is a step of exactly one of them.
+
+    A step whose conversation another one carries on is part of that one's. An action that two steps gave in the same
+    state is the first one's.
+
+    Args:
+        turns: Of one episode, in the order of steps, which ``chat_turns`` gave.
+    """
+    carried_on = {digest for turn in turns for digest in turn.digests[:-1]}
+    waiting = {turn.digests[-1]: turn.step for turn in reversed(turns)}
+    found: list[ChatConversation] = []
+    for turn in turns:
+        if turn.digests[-1] in carried_on or turn.digests[-1] not in waiting:
+            continue
+        said = zip(turn.messages, turn.digests, strict=True)
+        steps = tuple(waiting.pop(digest, None) for message, digest in said if message.role == "assistant")
+        found.append(ChatConversation(tuple(chat(turn.messages)), tuple(tool_definitions(turn.tools)), steps))
+    return found

@@ -113,8 +113,11 @@ def _widget(field: SpecField, kind: JobKind, versions: list[str]) -> Any:
     default = field.defaults[kind]
     if field.choices:
         options = list(field.choices)
+        # as a number: a widget keeps its choice when the kind changes, so a default that differs is a placeholder
+        index = None if field.shared_default is None else options.index(default)
+        shown = _enum_text(default)
         return st.selectbox(
-            label, options, index=options.index(default), format_func=_enum_text, key=key, help=explanation
+            label, options, index=index, placeholder=shown, format_func=_enum_text, key=key, help=explanation
         )
     if field.value_type is datetime:
         return st.datetime_input(f"{label} (UTC)", value=None, key=key, help=explanation)

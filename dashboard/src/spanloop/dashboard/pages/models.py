@@ -5,7 +5,7 @@ import json
 
 import polars as pl
 import streamlit as st
-from streamlit.column_config import TextColumn
+from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
 from spanloop.dashboard.components import tables
@@ -20,10 +20,12 @@ from spanloop.store import Store
 from spanloop.training.deploy import deploy
 from spanloop.training.evaluation import load_evaluations
 from spanloop.training.jobs import Job
+from spanloop.training.lineage import spans_of_version
 from spanloop.training.registry import ModelVersion
 
 _MAX_GRAPH_NODES = 20
 _MAX_EVALUATIONS = 3
+_MAX_SPANS = 200
 
 
 def render() -> None:
@@ -185,13 +187,51 @@ def _version(model: ModelVersion, serving: str) -> None:
                 icon=":material/compare_arrows:",
                 query_params={"before": model.parent, "after": model.reference},
             )
+    _trained_by(model)
+
+
+def _trained_by(model: ModelVersion) -> None:
+    """Draw the model calls that trained a version and its ancestors, those trained on most often first."""
+    try:
+        spans = spans_of_version(resources.store(), resources.registry(), model.reference, max_rows=_MAX_SPANS)
+    except SpanloopError as error:
+        show_error(error)
+        return
+    if spans.is_empty():
+        return
+    st.markdown("**What trained it**")
+    tables.show(
+        spans.select(
+            "version",
+            "trace_id",
+            "span_id",
+            "episode_id",
+            "episode_step",
+            "times",
+            "first_step",
+            "last_step",
+            "advantage",
+        ),
+        {
+            "version": TextColumn("by the job of"),
+            "trace_id": TextColumn("trace"),
+            "span_id": TextColumn("span"),
+            "episode_id": TextColumn("episode"),
+            "episode_step": NumberColumn("its step"),
+            "times": NumberColumn("times trained"),
+            "first_step": NumberColumn("first at"),
+            "last_step": NumberColumn("last at", help="Step of the training job"),
+            "advantage": NumberColumn("mean advantage", format="%+.3f"),
+        },
+    )
+    st.caption(f"{spans.height:,} of {int(spans['spans'][0]):,} model calls")
 
 
 def _training(job: Job) -> dict[str, str]:
     spec = job.spec
     return {
         "how": f"{spec.kind}, {job.steps_total} steps of {spec.batch_groups} "
-        f"{'groups' if spec.kind.is_policy_gradient else 'trajectories'}, learning rate {spec.learning_rate:.1e}",
+        f"{spec.kind.batch_unit}, learning rate {spec.learning_rate:.1e}",
         "training took": run_duration(job, resources.now()),
     }
 

@@ -95,15 +95,17 @@ def dataset_facts(manifest: Manifest) -> dict[str, str]:
     """Return names and texts about a job's dataset, all from its manifest."""
     facts = {
         "learned from": f"{manifest.episodes.accepted:,} episodes, {manifest.rows.accepted:,} token rows"
-        + (f" in {manifest.prompt_groups:,} groups" if manifest.prompt_groups else ""),
+        + (f" in {manifest.prompt_groups:,} groups" if manifest.prompt_groups else "")
+        + (f" in {manifest.pairs:,} pairs" if manifest.pairs else ""),
         "their mean reward": number(manifest.mean_reward),
         "rows left out": _rejections(manifest.rows.rejected),
         "episodes left out": _rejections(manifest.episodes.rejected),
         "longest row": f"{manifest.longest_row_tokens:,} tokens",
         "dataset SHA-256": manifest.data_sha256,
     }
-    if manifest.kind.is_policy_gradient:
+    if manifest.kind.has_groups:
         facts["groups left out"] = _rejections(manifest.groups.rejected)
+    if manifest.kind.is_policy_gradient:
         facts["sampled at temperature"] = number(manifest.temperature)
     return facts
 

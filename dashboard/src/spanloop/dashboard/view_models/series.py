@@ -19,7 +19,16 @@ class Curve(NamedTuple):
 JOB_CURVES: Final = (
     Curve("batch_reward", "batch reward", "Stored reward of the batch's rows; not what the new policy earns"),
     Curve("actor/pg_loss", "policy loss", "Falls only within a batch; a level means nothing"),
-    Curve("train/loss", "loss", "Mean negative log-probability of the imitated tokens, in nats"),
+    Curve("train/loss", "loss", "sft: negative log-probability of a token, in nats; dpo: ln 2 before the first step"),
+    Curve("dpo/accuracy", "preferred attempts", "Share of pairs whose better attempt has the higher implicit reward"),
+    Curve("dpo/margin", "reward margin", "Implicit reward of the better attempt minus that of the worse one"),
+    Curve("dpo/chosen_reward", "reward, better attempts", "beta times the log-ratio to the base"),
+    Curve("dpo/rejected_reward", "reward, worse attempts", "beta times the log-ratio to the base"),
+    Curve("dpo/chosen_logprob", "log-probability, better attempts", "Of a whole attempt, in nats"),
+    Curve("dpo/rejected_logprob", "log-probability, worse attempts", "Of a whole attempt, in nats"),
+    Curve(
+        "dpo/kl_k2", "KL to the base (nats)", "A token; half the squared log-ratio of a row (k2), for rows of the base"
+    ),
     Curve("critic/vf_loss", "value loss", "Half the mean squared error of the critic's values (ppo)"),
     Curve(
         "critic/vf_explained_var", "explained variance", "Share of the returns' variance in the critic's values (ppo)"

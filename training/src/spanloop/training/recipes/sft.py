@@ -6,8 +6,14 @@ from .common import engine_overrides, quoted, trainer_overrides
 from .optimiser import optimiser_overrides
 
 
-def sft_overrides(plan: TrainPlan) -> list[str]:
-    """Return the overrides of verl's ``sft_trainer_engine`` configuration."""
+def sft_overrides(plan: TrainPlan, *, dataset: str = "sft_dataset.SftDataset") -> list[str]:
+    """Return the overrides of verl's ``sft_trainer_engine`` configuration.
+
+    Args:
+        plan: The plan.
+        dataset: Module of ``verl_plugin`` and class that load the dataset file.
+    """
+    module, _, class_name = dataset.partition(".")
     return [
         *trainer_overrides(plan),
         *engine_overrides(plan, model="model", engine="engine"),
@@ -20,8 +26,8 @@ def sft_overrides(plan: TrainPlan) -> list[str]:
         f"data.max_token_len_per_gpu={plan.micro_batch_tokens}",
         f"data.max_length={plan.max_prompt_tokens + plan.max_response_tokens}",
         "data.num_workers=0",
-        "data.custom_cls.path=pkg://spanloop.training.verl_plugin.sft_dataset",
-        "data.custom_cls.name=SftDataset",
+        f"data.custom_cls.path=pkg://spanloop.training.verl_plugin.{module}",
+        f"data.custom_cls.name={class_name}",
         "engine.strategy=fsdp2",
         f"engine.seed={plan.seed}",
         *optimiser_overrides(plan, optimiser="optim", learning_rate=plan.learning_rate),

@@ -1,31 +1,11 @@
 # pyright: basic
-"""Metrics of a batch that verl does not report: the age of its rows, and the entropy as a mean over trained tokens."""
-
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+"""A metric of a batch that verl does not report: the entropy as a mean over trained tokens."""
 
 import torch
 from verl.workers.utils.padding import response_from_nested
 
 ENTROPY = "actor/entropy"
 """Metric: mean over the trained tokens of the entropy of the policy's distribution, in nats."""
-AGES = ("age_days", "age_versions")
-
-
-def row_tags(row: Mapping[str, Any]) -> dict[str, float]:
-    """Return a row's ages for verl's tags; NaN where an age is unknown."""
-    return {name: math.nan if row.get(name) is None else float(row[name]) for name in AGES}
-
-
-def row_ages(tags: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return mean and maximum of each age over the rows of a batch, ``rows/age_days/mean`` and so on."""
-    metrics: dict[str, float] = {}
-    for name in AGES:
-        ages = [tag[name] for tag in tags if not math.isnan(tag.get(name, math.nan))]
-        if ages:
-            metrics |= {f"rows/{name}/mean": sum(ages) / len(ages), f"rows/{name}/max": max(ages)}
-    return metrics
 
 
 def nested_entropy(entropy: torch.Tensor, mask: torch.Tensor) -> float:

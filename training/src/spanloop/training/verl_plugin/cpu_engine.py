@@ -26,6 +26,7 @@ from verl.workers.engine.utils import postprocess_batch_func, prepare_micro_batc
 from .batch_metrics import ENTROPY, nested_entropy
 from .packed_batch import micro_batches, pack_batch, split_into
 from .policy_loss import sampler_gap
+from .sample_records import RECORDS
 from .token_logprobs import entropies, token_logprobs
 from .tree_attention import ATTENTION, tree_attention
 
@@ -89,6 +90,9 @@ class CpuEngine(_STOCK):  # type: ignore[misc]
             if logprobs is not None and "rollout_log_probs" in data:
                 sampled = {name: self._gathered(data[name]) for name in ("rollout_log_probs", "response_mask")}
                 result["metrics"] |= sampler_gap(self._gathered(logprobs), sampled)
+                records: Any = tu.get_non_tensor_data(data=data, key=RECORDS, default=None)
+                if records is not None:
+                    records.write_update(data, logprobs)
             entropy = result["model_output"].get("entropy")
             if entropy is not None:
                 mean = nested_entropy(self._gathered(entropy), self._gathered(data["response_mask"]))

@@ -11,10 +11,11 @@ import secrets
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
-from spanloop.semconv.errors import SpanloopError
-from spanloop.training.drift import KlBudgetError
+from spanloop.semconv.enums import JobKind
+from spanloop.training.endings import describe_failure
 from spanloop.training.job_spec import Device
 
 from .compute import resolve_compute
@@ -64,14 +65,6 @@ def prepare_device(device: Device) -> None:
         os.environ |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": _CPU_PLATFORM, "CUDA_VISIBLE_DEVICES": ""}
 
 
-def _report(error: Exception) -> dict[str, str | int]:
-    if isinstance(error, KlBudgetError):
-        return {"type": "KlBudgetError", "message": error.what, "next_step": error.next_step, "step": error.step}
-    if isinstance(error, SpanloopError):
-        return {"type": type(error).__name__, "message": error.what, "next_step": error.next_step}
-    return {"type": type(error).__name__, "message": str(error)}
-
-
 def _die_with_parent() -> None:
     """Let the kernel kill this process when ``run_job`` is killed; Ray's daemons then end with this one."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -85,11 +78,18 @@ def train(plan: TrainPlan) -> None:
     plan = resolve_compute(plan)
     print(f"verl computes on {plan.device}, bfloat16 {'on' if plan.bfloat16 else 'off'}", flush=True)  # noqa: T201 - the job's log
     prepare_device(plan.device)
-    if plan.kind.is_policy_gradient:
-        from .grpo import train as train_kind  # noqa: PLC0415 - after the environment
+    trainer_of(plan.kind)(plan)
+
+
+def trainer_of(kind: JobKind) -> Callable[[TrainPlan], None]:
+    """Return the function that trains a plan of ``kind``; it imports verl."""
+    if kind.is_policy_gradient:
+        from .grpo import train  # noqa: PLC0415 - after the environment
+    elif kind is JobKind.DPO:
+        from .dpo import train  # noqa: PLC0415
     else:
-        from .sft import train as train_kind  # noqa: PLC0415
-    train_kind(plan)
+        from .sft import train  # noqa: PLC0415
+    return train
 
 
 def main(plan_path: Path) -> int:
@@ -105,7 +105,7 @@ def main(plan_path: Path) -> int:
         train(plan)
     except Exception as error:  # noqa: BLE001 - the process's boundary: the parent turns the file into a JobError
         traceback.print_exc()
-        plan.failure_path.write_text(json.dumps(_report(error)))
+        plan.failure_path.write_text(json.dumps(describe_failure(error)))
         return 1
     return 0
 

@@ -7,6 +7,8 @@ import polars as pl
 import torch
 from torch.utils.data import Dataset
 
+from .sample_records import SAMPLE, sample_field
+
 
 class SftDataset(Dataset[dict[str, torch.Tensor]]):
     """Rows of the dataset file for verl's SFT trainer: the loss mask is 1 on sampled tokens only."""
@@ -26,4 +28,5 @@ class SftDataset(Dataset[dict[str, torch.Tensor]]):
             "input_ids": input_ids,
             "position_ids": torch.arange(len(input_ids), dtype=torch.int64),
             "loss_mask": torch.tensor([0] * len(prompt) + list(mask), dtype=torch.int64),
+            SAMPLE: sample_field(index),
         }

@@ -36,9 +36,10 @@ from spanloop.training.checkpoints import mark_complete
 from spanloop.training.drift import require_within
 from spanloop.training.recipes.grpo import GSPO_LOSS, STORED_ADVANTAGES
 
-from .batch_metrics import ENTROPY, mean_entropy, row_ages, row_tags
+from .batch_metrics import ENTROPY, mean_entropy
 from .critic import CriticWorker
 from .policy_loss import GAP, mean_gap, row_weights
+from .sample_records import RECORDS, SAMPLE, PolicyRecords, require_trained_tokens, sample_field
 
 TRAINER_MODE = "spanloop_stored"
 """``trainer.v1.trainer_mode`` of :class:`StoredTrainer`."""
@@ -99,8 +100,8 @@ class StoredTrainer(PPOTrainer):
         # Groups and episodes differ in their number of rows: the mini-batch is the whole batch.
         with open_dict(self.config):
             self.config.actor_rollout_ref.actor.ppo_mini_batch_size = len(batch)
+        self._record(batch)
         updated = super()._update_actor(batch, metrics)
-        metrics.update(row_ages(batch.tags))
         # The actor's comparison with the sampler has verl's name. After several passes the actor is no longer the
         # policy of the step's start, so the comparison from before them is kept.
         measured = {name: metrics.pop(name) for name in list(metrics) if name.startswith(f"actor/{_CORRECTION}")}
@@ -108,6 +109,34 @@ class StoredTrainer(PPOTrainer):
             metrics.update({name.removeprefix("actor/"): value for name, value in measured.items()})
         require_within(self.kl_budget, metrics, self.global_steps)
         return updated
+
+    samples_path: Path | None = None
+    """File of :mod:`.sample_records`; None records nothing."""
+
+    def _record(self, batch: Any) -> None:
+        """Record the rows of the batch, or let the engine do so where only its update computes the log-probabilities.
+
+        Raises:
+            MaskedBatchError: No token of the batch is trained.
+        """
+        actor = self.config.actor_rollout_ref.actor
+        fields = ["response_mask", "advantages", "rollout_log_probs", "old_log_probs", "rollout_is_weights", SAMPLE]
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields[:1])
+        require_trained_tokens(data["response_mask"], self.global_steps)
+        if self.samples_path is None:
+            return
+        records = PolicyRecords(
+            self.samples_path,
+            self.global_steps,
+            actor.policy_loss.loss_mode,
+            actor.loss_agg_mode,
+            actor.loss_scale_factor,
+        )
+        if self.config.algorithm.rollout_correction.bypass_mode:
+            batch.extra_info[RECORDS] = records
+        else:
+            data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=fields)
+            records.write(data, data["old_log_probs"], data["rollout_is_weights"])
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
         batch = super()._compute_old_log_prob(batch, metrics)
@@ -197,7 +226,7 @@ class StoredRollouts:
     """
 
     def __init__(self, dataset_path: Path) -> None:
-        frame = pl.read_parquet(dataset_path)
+        frame = pl.read_parquet(dataset_path).with_row_index(SAMPLE)
         if "advantages" not in frame.columns:
             raise JobError(
                 f"{dataset_path} was exported by an earlier version of spanloop and has no advantages.",
@@ -249,6 +278,7 @@ def _fields(uid: str, row: dict[str, Any]) -> dict[str, Any]:
             "loss_mask": fields["response_mask"],
             "rm_scores": _token_rewards(row),
             "multi_modal_inputs": {},
+            SAMPLE: sample_field(row[SAMPLE]),
         }
     )
 
@@ -278,5 +308,4 @@ def _tag(row: dict[str, Any]) -> dict[str, Any]:
         "global_steps": 0,
         "min_global_steps": 0,
         "max_global_steps": 0,
-        **row_tags(row),
     }

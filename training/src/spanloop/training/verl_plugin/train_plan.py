@@ -12,6 +12,7 @@ from spanloop.semconv.enums import JobKind
 from spanloop.training.job_spec import (
     CLIP_GRADIENT,
     CRITIC_LEARNING_RATE,
+    DPO_BETA,
     LORA_ALPHA,
     Backbone,
     Device,
@@ -38,18 +39,23 @@ class TrainPlan(BaseModel):
     """A complete ``global_step_N`` folder of an earlier attempt, else None."""
     metrics_path: Path
     """verl's file logger writes one JSON line a step here; a fresh file each attempt."""
+    samples_path: Path | None = None
+    """What each step does with each row: one JSON line a batch, see ``sample_records``. None records nothing."""
     failure_path: Path
     """Written when the run fails: exception type and message as JSON."""
     steps: int = Field(ge=1)
     """Optimizer steps in total, those of earlier attempts included."""
     batch_size: int = Field(ge=1)
-    """Prompt groups a step for policy gradients, rows a step for SFT."""
+    """Prompt groups a step for policy gradients, rows a step for SFT, pairs a step for DPO."""
     epochs: int = Field(ge=1, default=1)
     """Passes over each batch; policy gradients only."""
     lora_rank: int = Field(ge=0, default=0)
     """0 trains all weights."""
     lora_alpha: int = Field(ge=1, default=LORA_ALPHA)
     learning_rate: float = Field(gt=0)
+    dpo_beta: float = Field(gt=0, default=DPO_BETA)
+    dpo_nll_weight: float = Field(ge=0, default=0.0)
+    """Weight of the better side's negative log-probability; DPO only."""
     lr_scheduler_type: LearningRateSchedule = LearningRateSchedule.CONSTANT
     lr_warmup_steps: int = Field(ge=0, default=0)
     weight_decay: float = Field(ge=0, default=0.0)

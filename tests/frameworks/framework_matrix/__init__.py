@@ -1,0 +1,1 @@
+"""The live framework matrix: frameworks' apps against a scripted model; see ``make test-frameworks``."""

@@ -1,0 +1,147 @@
+"""Run the matrix: ``python -m framework_matrix [ROW ...]``."""
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from spanloop.datadir import DataDir
+from spanloop.embedded_clickhouse import EmbeddedClickHouse
+from spanloop.store.client import Address
+from spanloop.store.discovery import embedded_address
+
+from . import environments, results
+from .checks import CHECKS, rewards, script_of
+from .environments import CommandFailedError, Environment
+from .facts import Tasks, read_tasks
+from .recording import Recorded, app_environment, collecting, drain, read_store, run_app
+from .results import SCENARIOS, RowResult
+from .rows import ROWS, Row
+from .scripted_model.server import scripted_model
+
+_MEMORY_BYTES = 1 << 30
+
+
+def main() -> int:
+    """Run the rows one after another and print a line for each."""
+    parser = argparse.ArgumentParser(prog="python -m framework_matrix", description=__doc__)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"default: all of {', '.join(row.name for row in ROWS)}")
+    parser.add_argument("--try", nargs="+", dest="tried", metavar="PACKAGE", help="with other instrumentors, unsaved")
+    options = parser.parse_args()
+    if unknown := set(options.rows) - {row.name for row in ROWS}:
+        parser.error(f"unknown rows: {', '.join(sorted(unknown))}")
+    return 1 if run_rows(options.rows, options.tried) else 0
+
+
+def run_rows(names: list[str], tried: list[str] | None) -> list[str]:
+    """Run the named rows, else those that a killed run left, else all.
+
+    Returns:
+        What the results of earlier runs have and this run's have not.
+    """
+    pending = results.Pending(environments.FOLDER / "pending.json")
+    chosen = [row for row in ROWS if row.name in (names or pending.start([row.name for row in ROWS]))]
+    before, lost = results.load(), list[str]()
+    started = time.monotonic()
+    work = environments.FOLDER / ("tried" if tried else "work")
+    shutil.rmtree(work, ignore_errors=True)
+    wheel = environments.build_wheel()
+    directory = DataDir(work / "clickhouse").open()
+    with scripted_model() as model_url, EmbeddedClickHouse(directory, memory_cap_bytes=_MEMORY_BYTES):
+        address = embedded_address(directory)
+        for row in chosen:
+            if tried:
+                print(
+                    _line(
+                        _run_row(row._replace(instrumentors=tuple(tried)), wheel, address, model_url, work / row.name)
+                    )
+                )
+                continue
+            result = _run_row(row, wheel, address, model_url, work / row.name)
+            results.save(row.name, result)
+            pending.finish(row.name)
+            print(_line(result), flush=True)
+            lost += results.lost(before.get(row.name), result)
+    print(f"{len(chosen)} rows in {(time.monotonic() - started) / 60:.1f} minutes")
+    for problem in lost:
+        print(f"no longer recorded: {problem}", file=sys.stderr)
+    return lost
+
+
+def _line(result: RowResult) -> str:
+    missing = "; ".join(f"{column}: {reason}" for column, reason in result.cells.items() if reason)
+    verdict = "right" if result.is_right else missing or result.note
+    return f"{result.title} {result.version} ({result.seconds:.0f} s): {verdict}"
+
+
+def _run_row(row: Row, wheel: Path, address: Address, model_url: str, work: Path) -> RowResult:
+    started = time.monotonic()
+    result = RowResult(row.title, "", row.instrumentors, {}, 0.0, row.impossible)
+    if row.impossible:
+        return result
+    try:
+        environment = environments.prepare(row, wheel)
+    except CommandFailedError as error:
+        return result._replace(note=f"not installable: {error}")
+    package = row.packages[0].partition("[")[0]
+    bare = _record(row, environment, address, model_url, work / "bare", has_rewards=False)
+    rewarded = _record(row, environment, address, model_url, work / "rewarded", has_rewards=True)
+    cells = _cells(row, bare, rewarded)
+    return result._replace(
+        version=environment.versions[package], cells=cells, seconds=round(time.monotonic() - started, 1)
+    )
+
+
+def _record(
+    row: Row, environment: Environment, address: Address, model_url: str, work: Path, *, has_rewards: bool
+) -> Recorded:
+    work.mkdir(parents=True)
+    python = environment.bin / "python"
+    database = f"m_{row.name}_{work.name}"
+    more = row.environment | ({"MATRIX_REWARDS": "1"} if has_rewards else {})
+    variables = app_environment(model_url, work, more)
+    app = row.app or row.name
+    with collecting(address, database, work) as stored:
+        runs = {"tasks": run_app(python, app, (), variables)}
+        if not has_rewards:
+            runs["crash"] = run_app(python, app, ("crash",), variables)
+        drain(work)
+        recorded = read_store(stored, runs)
+    for name, run in runs.items():
+        (work / f"{name}.stderr").write_text(run.stderr + "".join(f"\n{t}: {e}" for t, e in run.errors.items()))
+    recorded.transitions.write_parquet(work / "transitions.parquet")
+    recorded.spans.write_parquet(work / "spans.parquet")
+    return recorded
+
+
+def _cells(row: Row, bare: Recorded, rewarded: Recorded) -> dict[str, str | None]:
+    tasks, run = read_tasks(bare), bare.runs["tasks"]
+    tickets = [*run.answers, *run.errors, "ticket-crash-1"]
+    wrong = {ticket: _wrong(row, ticket, tasks) for ticket in tickets}
+    for ticket, traceback in run.errors.items():
+        wrong[ticket] = {"model calls": f"the app failed: {traceback.strip().splitlines()[-1][:80]}"}
+    if not run.answers:
+        wrong["ticket-report-1"] = {"model calls": f"the app failed: {run.stderr.strip()[-120:]}"}
+    cells: dict[str, str | None] = {
+        column: next((found[column] for found in wrong.values() if found.get(column)), "") for column in CHECKS
+    }
+    for column, script in SCENARIOS.items():
+        found = [problems for ticket, problems in wrong.items() if script_of(ticket) == script]
+        reasons = [f"{check}: {reason}" for problems in found for check, reason in problems.items() if reason]
+        cells[column] = (reasons or [""])[0] if found else None
+    scored = read_tasks(rewarded)
+    cells["rewards"] = next(
+        (reason for ticket in rewarded.runs["tasks"].answers if (reason := rewards(row, ticket, scored))), ""
+    )
+    return cells
+
+
+def _wrong(row: Row, ticket: str, tasks: Tasks) -> dict[str, str]:
+    return {column: check(row, ticket, tasks) for column, check in CHECKS.items()}
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("UV_PYTHON_DOWNLOADS", "never")
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""An environment of its own for each row, made with uv, with this repository's core package and its newest releases."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from .rows import Row
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+FOLDER: Final = ROOT / ".frameworks"
+"""Environments, the wheel and recorded runs; git ignores it."""
+
+
+class CommandFailedError(Exception):
+    """A command ended with an error; the text is the end of what it printed."""
+
+
+class Environment(NamedTuple):
+    """An environment that can run a row's app."""
+
+    folder: Path
+    versions: dict[str, str]
+    """Package → version, for all packages."""
+
+    @property
+    def bin(self) -> Path:
+        """The folder of its commands."""
+        return self.folder / "bin"
+
+
+def run(*command: str | Path, timeout_s: float = 900) -> str:
+    """Run a command in the repository and return its standard output.
+
+    Raises:
+        CommandFailedError: It exited with another status than 0, or took too long.
+    """
+    try:
+        done = subprocess.run(
+            [str(part) for part in command], cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CommandFailedError(f"{command[0]} took longer than {timeout_s} s") from error
+    if done.returncode:
+        raise CommandFailedError((done.stderr or done.stdout).strip()[-2000:])
+    return done.stdout
+
+
+def uv() -> Path:
+    """The uv command: the one on the path, else one that is installed into a folder of its own."""
+    if found := shutil.which("uv"):
+        return Path(found)
+    command = FOLDER / "uv" / "bin" / "uv"
+    if not command.exists():
+        run(sys.executable, "-m", "venv", FOLDER / "uv")
+        run(FOLDER / "uv" / "bin" / "python", "-m", "pip", "install", "--quiet", "uv")
+    return command
+
+
+def build_wheel() -> Path:
+    """Build this repository's wheel."""
+    folder = FOLDER / "wheel"
+    shutil.rmtree(folder, ignore_errors=True)
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder)
+    return next(folder.glob("*.whl"))
+
+
+def prepare(row: Row, wheel: Path) -> Environment:
+    """Make or update the row's environment.
+
+    Raises:
+        CommandFailedError: The packages cannot be installed beside the core package.
+    """
+    folder = FOLDER / "environments" / "-".join(sorted(row.packages + row.instrumentors))
+    python = folder / "bin" / "python"
+    if not python.exists():
+        run(uv(), "venv", "--quiet", "--python", sys.executable, folder)
+    install = (uv(), "pip", "install", "--quiet", "--python", python)
+    run(*install, "--upgrade", "--reinstall-package", "spanloop", wheel, *row.packages, *row.instrumentors)
+    listed = json.loads(run(uv(), "pip", "list", "--quiet", "--python", python, "--format", "json"))
+    return Environment(folder, {package["name"]: package["version"] for package in listed})

@@ -1,0 +1,83 @@
+"""The results of a run: one JSON file for all rows, from which the page is generated."""
+
+import json
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+RESULTS: Final = Path(__file__).resolve().parents[1] / "results.json"
+SCENARIOS: Final = {
+    "two tasks": "report",
+    "streaming": "stream",
+    "async": "async",
+    "threads": "threads",
+    "sub-agent": "delegate",
+    "crash": "crash",
+}
+"""Column → the script of its tasks."""
+
+
+class RowResult(NamedTuple):
+    """What a row's run showed."""
+
+    title: str
+    version: str
+    instrumentors: tuple[str, ...]
+    cells: dict[str, str | None]
+    """Column → what is missing; empty where everything is right, None where the app has no such task."""
+    seconds: float
+    note: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing is missing."""
+        return bool(self.cells) and not any(self.cells.values())
+
+
+class Pending(NamedTuple):
+    """The rows that a run of all rows has still to run: a killed run goes on there."""
+
+    file: Path
+
+    def start(self, names: list[str]) -> list[str]:
+        """Return the rows that an earlier run left, else ``names``."""
+        left: list[str] = json.loads(self.file.read_text()) if self.file.exists() else []
+        self._write(left or names)
+        return left or names
+
+    def finish(self, name: str) -> None:
+        """Take a row off the list."""
+        if self.file.exists():
+            self._write([left for left in json.loads(self.file.read_text()) if left != name])
+
+    def _write(self, names: list[str]) -> None:
+        self.file.parent.mkdir(exist_ok=True)
+        self.file.write_text(json.dumps(names))
+
+
+def lost(before: RowResult | None, now: RowResult) -> list[str]:
+    """What an earlier run recorded and this one did not."""
+    if before is None:
+        return []
+    return [
+        f"{now.title} {now.version}: {column}: {now.cells.get(column) or now.note}"
+        for column, reason in before.cells.items()
+        if reason == "" and now.cells.get(column) != ""
+    ]
+
+
+def load() -> dict[str, RowResult]:
+    """Read the results of earlier runs, by row."""
+    if not RESULTS.exists():
+        return {}
+    content: dict[str, dict[str, Any]] = json.loads(RESULTS.read_text())
+    for row in content.values():
+        row["instrumentors"] = tuple(row["instrumentors"])
+    return {name: RowResult(**row) for name, row in content.items()}
+
+
+def save(name: str, result: RowResult) -> None:
+    """Store a row's result at once, so that a killed run loses only the row that it was at."""
+    rows = {key: row._asdict() for key, row in load().items()} | {name: result._asdict()}
+    partial = RESULTS.with_suffix(".partial")
+    partial.write_text(json.dumps(dict(sorted(rows.items())), indent=1) + "\n")
+    partial.replace(RESULTS)

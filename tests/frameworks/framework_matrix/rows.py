@@ -1,0 +1,143 @@
+"""The matrix's rows: which packages an app needs, which instrumentors serve it, and how many model calls it makes."""
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One framework or SDK with its app."""
+
+    name: str
+    """Of the app's file, of the environment, and of the row's results."""
+    title: str
+    packages: tuple[str, ...]
+    """What a user installs; the first one's version is the row's."""
+    instrumentors: tuple[str, ...] = ()
+    """What is installed beside the core package, because it traces this library best."""
+    app: str = ""
+    """The app's file where it isn't `name`; two rows may share an app."""
+    environment: dict[str, str] = {}  # noqa: RUF012  a default of a NamedTuple
+    steps: int = 4
+    """Model calls of a task: a failed tool call, one that works, two parallel ones, the answer."""
+    delegated_steps: int = 4
+    """Model calls of a task that one agent hands to another: a tool call and an answer of each, or one fewer where the
+    second agent answers the user."""
+    delegated_conversations: int = 2
+    """Conversations of such a task; one where the second agent goes on with the first one's messages."""
+    is_sdk: bool = False
+    """Whether the app runs its tools itself, so that only the history tells of them."""
+    impossible: str = ""
+    """Why the row has no app."""
+
+
+ROWS: tuple[Row, ...] = (
+    Row("openai_chat", "OpenAI SDK, chat", ("openai",), is_sdk=True),
+    Row("openai_responses", "OpenAI SDK, Responses", ("openai",), is_sdk=True),
+    Row(
+        "langchain",
+        "LangChain",
+        ("langchain", "langchain-openai"),
+        instrumentors=("openinference-instrumentation-langchain",),
+        app="langchain_agent",
+    ),
+    Row(
+        "langgraph",
+        "LangGraph",
+        ("langgraph", "langchain-openai"),
+        instrumentors=("openinference-instrumentation-langchain",),
+        app="langgraph_agent",
+    ),
+    Row(
+        "openai_agents",
+        "openai-agents, Responses",
+        ("openai-agents",),
+        instrumentors=("openinference-instrumentation-openai-agents",),
+        app="openai_agents_app",
+        delegated_steps=3,
+        delegated_conversations=1,
+    ),
+    Row(
+        "openai_agents_chat",
+        "openai-agents, chat",
+        ("openai-agents",),
+        instrumentors=("openinference-instrumentation-openai-agents",),
+        app="openai_agents_app",
+        environment={"MATRIX_API": "chat"},
+        delegated_steps=3,
+        delegated_conversations=1,
+    ),
+    Row("pydantic_ai", "Pydantic AI", ("pydantic-ai-slim[openai]",), app="pydantic_ai_app"),
+    Row(
+        "llama_index",
+        "LlamaIndex",
+        ("llama-index-core", "llama-index-llms-openai-like"),
+        app="llama_index_app",
+        delegated_steps=3,
+        delegated_conversations=1,
+    ),
+    Row(
+        "smolagents",
+        "smolagents",
+        ("smolagents[openai]",),
+        instrumentors=("openinference-instrumentation-smolagents",),
+        app="smolagents_app",
+    ),
+    Row("crewai", "CrewAI", ("crewai",), instrumentors=("openinference-instrumentation-crewai",), app="crewai_app"),
+    Row("autogen", "AutoGen", ("autogen-agentchat", "autogen-ext[openai]"), app="autogen_app", delegated_steps=3),
+    Row("ag2", "AG2", ("ag2[openai]",), app="ag2_app"),
+    Row("agentscope", "AgentScope 2", ("agentscope",), app="agentscope_app"),
+    Row("dspy", "DSPy", ("dspy",), instrumentors=("openinference-instrumentation-dspy",), app="dspy_app", steps=6),
+    Row("google_adk", "Google ADK", ("google-adk",), app="google_adk_app"),
+    Row("haystack", "Haystack", ("haystack-ai",), app="haystack_app"),
+    # its completion() imports mcp, which it does not require
+    Row(
+        "litellm",
+        "LiteLLM",
+        ("litellm", "mcp"),
+        instrumentors=("openinference-instrumentation-litellm",),
+        app="litellm_app",
+        is_sdk=True,
+    ),
+    Row("semantic_kernel", "Semantic Kernel", ("semantic-kernel",), app="semantic_kernel_app"),
+    Row(
+        "agent_framework",
+        "Microsoft Agent Framework",
+        ("agent-framework-core", "agent-framework-openai"),
+        app="agent_framework_app",
+    ),
+    Row("strands", "Strands Agents", ("strands-agents[openai]",), app="strands_app"),
+    Row("agno", "Agno", ("agno", "openai"), instrumentors=("openinference-instrumentation-agno",), app="agno_app"),
+    Row("claude_agent_sdk", "Claude Agent SDK", ("claude-agent-sdk",), app="claude_agent_sdk_app"),
+    Row(
+        "anthropic",
+        "Anthropic SDK",
+        ("anthropic",),
+        ("opentelemetry-instrumentation-anthropic",),
+        app="anthropic_app",
+        is_sdk=True,
+    ),
+    Row(
+        "google_genai",
+        "Google GenAI SDK",
+        ("google-genai",),
+        ("openinference-instrumentation-google-genai",),
+        app="google_genai_app",
+        is_sdk=True,
+    ),
+    Row(
+        "mistral",
+        "Mistral SDK",
+        ("mistralai",),
+        ("openinference-instrumentation-mistralai",),
+        app="mistral_app",
+        is_sdk=True,
+    ),
+    Row("cohere", "Cohere SDK", ("cohere",), ("openinference-instrumentation-cohere",), app="cohere_app", is_sdk=True),
+    Row(
+        "bedrock",
+        "Bedrock Converse (boto3)",
+        ("boto3",),
+        ("openinference-instrumentation-bedrock",),
+        app="bedrock_app",
+        is_sdk=True,
+    ),
+)

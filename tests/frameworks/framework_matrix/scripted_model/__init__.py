@@ -1,0 +1,1 @@
+"""A model server that plays a script over the APIs of seven providers."""

@@ -1,0 +1,76 @@
+# pyright: basic
+"""Direct Preference Optimization (Rafailov et al. 2023, equation 7) over episodes of several rows.
+
+With ``p`` and ``r`` the sums of the log-probabilities of an episode's trained tokens under the policy and under the
+reference, ``b`` better and ``w`` worse, a pair's margin is ``m = beta * ((p_b - r_b) - (p_w - r_w))`` and its loss is
+``-log sigmoid(m)``; a batch's loss is the mean over its pairs. Pang et al. 2024 add ``-nll_weight * p_b / |b|`` for the
+``|b|`` trained tokens of the better episode.
+
+Invariant: the derivative of the loss by a row's log-probability does not depend on where the row is computed. So the
+loss is computed from sums of the whole batch first, and the gradient is that of ``sum(weight * log-probability)`` in
+any division into micro-batches (Gao et al. 2021, "GradCache", do the same for contrastive losses). A step needs the
+memory of one micro-batch, not that of both episodes of a pair.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional
+
+
+class PairedLogprobs(NamedTuple):
+    """The rows of a batch of pairs; tensors of shape (rows,)."""
+
+    policy: torch.Tensor
+    """Sum of the log-probabilities of the row's trained tokens, float64."""
+    reference: torch.Tensor
+    """The same under the reference."""
+    tokens: torch.Tensor
+    """Number of the row's trained tokens."""
+    pair: torch.Tensor
+    """The row's pair, 0 to the number of pairs - 1, int64."""
+    is_chosen: torch.Tensor
+    """Whether the row is of the better episode."""
+
+
+class PreferenceLoss(NamedTuple):
+    """The loss of a batch of pairs."""
+
+    loss: torch.Tensor
+    """Scalar, float64."""
+    row_weights: torch.Tensor
+    """The derivative of the loss by each row's sum of log-probabilities, shape (rows,), float64."""
+    metrics: dict[str, float]
+
+
+def preference_loss(rows: PairedLogprobs, *, beta: float, nll_weight: float = 0.0) -> PreferenceLoss:
+    """Return the loss of a batch, its derivatives and the means over the pairs of what a user follows."""
+    sign = torch.where(rows.is_chosen, 1.0, -1.0).double()
+    log_ratio = rows.policy - rows.reference
+    chosen, rejected = _per_pair(log_ratio, rows, chosen=True), _per_pair(log_ratio, rows, chosen=False)
+    margin = beta * (chosen - rejected)
+    pairs = len(margin)
+    loss = -functional.logsigmoid(margin).mean()
+    weights = -sign * beta * torch.sigmoid(-margin)[rows.pair] / pairs
+    if nll_weight:
+        tokens = _per_pair(rows.tokens.double(), rows, chosen=True)
+        logprob = _per_pair(rows.policy, rows, chosen=True)
+        loss -= nll_weight * (logprob / tokens).mean()
+        weights -= rows.is_chosen * nll_weight / tokens[rows.pair] / pairs
+    metrics = {
+        "dpo/accuracy": (margin > 0).double().mean(),
+        "dpo/margin": margin.mean(),
+        "dpo/chosen_reward": beta * chosen.mean(),
+        "dpo/rejected_reward": beta * rejected.mean(),
+        "dpo/chosen_logprob": _per_pair(rows.policy, rows, chosen=True).mean(),
+        "dpo/rejected_logprob": _per_pair(rows.policy, rows, chosen=False).mean(),
+        "dpo/kl_k2": (log_ratio.square() / 2).mean() / rows.tokens.double().mean(),
+    }
+    return PreferenceLoss(loss, weights, {name: float(value) for name, value in metrics.items()})
+
+
+def _per_pair(values: torch.Tensor, rows: PairedLogprobs, *, chosen: bool) -> torch.Tensor:
+    """Return the sum of ``values`` over the rows of one side of each pair."""
+    on_side = rows.is_chosen == chosen
+    sums = torch.zeros(int(rows.pair.max()) + 1, dtype=torch.float64)
+    return sums.index_add(0, rows.pair[on_side], values[on_side].double())
