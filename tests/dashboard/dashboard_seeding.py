@@ -459,7 +459,7 @@ def seed_control(data_dir: DataDir, scratch: Path) -> list[str]:
     """Register three versions, a job in each state that needs no scheduler, and two schedules; return the jobs' ids."""
     api, registry = JobApi(data_dir), Registry(data_dir)
     registry.add("shop-tiny", model_folder(scratch / "v1", "one"), metadata={"made": "on the spot"})
-    spec = JobSpec(kind=JobKind.GRPO, base="shop-tiny@v1", steps=30, learning_rate=1e-5, deploy=True)
+    spec = JobSpec(kind=JobKind.DR_GRPO, base="shop-tiny@v1", steps=30, learning_rate=1e-5, deploy=True)
     ids: list[str] = []
     for number in (2, 3):
         job = api.submit(spec.model_copy(update={"base": f"shop-tiny@v{number - 1}"}))

@@ -97,16 +97,19 @@ def trained_weights(plan: TrainPlan, step: int | None = None) -> dict[str, torch
     return load_file(checkpoint.weights_path / "model.safetensors")
 
 
-def first_gradients(plan: TrainPlan) -> dict[int, torch.Tensor]:
-    """The gradients of step 1 after clipping, by number of parameter: Adam's first moment is a tenth of them.
+def first_gradients(plan: TrainPlan) -> dict[tuple[str, int], torch.Tensor]:
+    """The gradients of step 1 after clipping, by folder and number of the parameter.
 
-    The parts of several ranks are joined.
+    Adam's first moment is a tenth of them. The parts of several ranks are joined.
     """
-    folder = plan.checkpoint_dir / "global_step_1"
-    parts = sorted(folder.rglob("optim_world_size_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
-    states = [torch.load(path, weights_only=False)["state"] for path in parts]
+    step = plan.checkpoint_dir / "global_step_1"
+    parts: dict[str, list[Any]] = {}
+    for path in sorted(step.rglob("optim_world_size_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2])):
+        folder = str(path.parent.relative_to(step))
+        parts.setdefault(folder, []).append(torch.load(path, weights_only=False)["state"])
     return {
-        number: 10 * torch.cat([getattr(moment, "_local_tensor", moment) for moment in moments])
+        (folder, number): 10 * torch.cat([getattr(moment, "_local_tensor", moment) for moment in moments])
+        for folder, states in parts.items()
         for number in states[0]
         for moments in [[state[number]["exp_avg"] for state in states]]
     }

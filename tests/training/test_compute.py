@@ -1,5 +1,6 @@
 """Device and precision are those of the host that trains."""
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from spanloop.semconv.errors import JobError
 from spanloop.training.base_model import BaseModelFacts
 from spanloop.training.dataset_manifest import Count, Manifest
 from spanloop.training.job_spec import Device, JobSpec
-from spanloop.training.planning import make_plan
+from spanloop.training.planning import FILLING_ROW_TOKENS, make_plan, micro_batch_tokens
 from spanloop.training.verl_plugin import compute
 from spanloop.training.verl_plugin.compute import Compute, local_compute, resolve_compute
 
@@ -78,6 +79,15 @@ def test_fewer_rows_than_ranks_are_refused(tmp_path: Path) -> None:
         ray_folder=tmp_path,
     )
     assert (plan.ranks, plan.batch_size) == (3, 3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_micro_batch_takes_the_rows_that_fill_a_batch_up() -> None:
+    padding = importlib.import_module("verl.trainer.ppo.padding_utils")
+    assert padding.SYNTHETIC_PADDING_SEQ_LEN == FILLING_ROW_TOKENS
+    one, two = (JobSpec(base="tiny", micro_batch_tokens=20, ranks=ranks) for ranks in (1, 2))
+    assert (micro_batch_tokens(one, 30), micro_batch_tokens(two, 30)) == (30, FILLING_ROW_TOKENS)
+    assert micro_batch_tokens(two, 300) == 300
 
 
 def test_cuda_without_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

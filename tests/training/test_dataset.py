@@ -10,7 +10,7 @@ from spanloop.semconv.errors import JobError
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.training.base_model import BaseModelFacts, read_base_model
-from spanloop.training.dataset import COLUMNS, TokenizerOf, export_dataset
+from spanloop.training.dataset import COLUMNS, QUERY, TokenizerOf, export_dataset, query_parameters
 from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, load_manifest
 from spanloop.training.job_spec import Credit, JobSpec, Outcomes
 
@@ -315,3 +315,72 @@ def test_rows_are_selected_by_the_version_that_sampled_each_step(
     with pytest.raises(JobError, match=r"this model's family|by tiny@v1 alone") as caught:
         export_dataset(store, spec, base, tokenizer_of=registered, job_id="j", folder=tmp_path)
     assert f"{reason} 2" in str(caught.value)
+
+
+def selected_episodes(store: Store, **settings: object) -> set[str]:
+    """The episodes that a job asks for, trained on or rejected."""
+    spec = GRPO.model_copy(update=settings)
+    frame = store.query(QUERY, **query_parameters(spec) | {"since": STARTED_AT, "until": spec.until_utc or FUTURE})
+    return set(frame["episode_id"].to_list())
+
+
+FUTURE = STARTED_AT + timedelta(days=1000)
+
+
+def seed_selectable(store: Store) -> None:
+    """Six episodes of three groups; the last one has no group."""
+    rows = [
+        episode_row(f"e{number}", group, number, 1.0)
+        | {"service_name": service, "agent_name": agent, "started_at": STARTED_AT + timedelta(seconds=number)}
+        for number, (group, service, agent) in enumerate(
+            [
+                ("a", "shop", "clerk"),
+                ("a", "shop", "clerk"),
+                ("b", "shop", "buyer"),
+                ("b", "desk", "buyer"),
+                ("b", "desk", ""),
+                ("", "desk", ""),
+            ]
+        )
+    ]
+    insert(store, "episodes", rows)
+    steps = [transition_row(f"e{number}", "g", 0, {}) | {"model": f"vendor-{number % 2}"} for number in range(6)]
+    insert(store, "transitions", steps)
+    insert(store, "failures", [failure_row("e0", 0, "policy"), failure_row("e3", 0, "tool", error_class="timeout")])
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "012345"),
+        ({"services": ("desk",)}, "345"),
+        ({"services": ("desk", "shop"), "agents": ("buyer",)}, "23"),
+        ({"models": ("vendor-1",)}, "135"),
+        ({"failure_classes": ("timeout", "invalid_arguments")}, "03"),
+        ({"without_failure_classes": ("timeout",)}, "01245"),
+        ({"until": STARTED_AT + timedelta(seconds=2)}, "01"),
+        ({"max_episodes": 5}, "2345"),
+        ({"max_episodes": 4}, "2345"),
+        ({"max_episodes": 3}, "5"),
+        ({"max_episodes": 2, "without_failure_classes": ("timeout",), "agents": ("", "buyer")}, "5"),
+    ],
+)
+def test_settings_select_episodes(store: Store, settings: dict[str, object], expected: str) -> None:
+    seed_selectable(store)
+    assert selected_episodes(store, **settings) == {f"e{number}" for number in expected}
+
+
+def test_a_first_group_over_the_limit_is_cut_to_its_newest_episodes(store: Store) -> None:
+    insert(store, "episodes", [episode_row(f"e{number}", "a", number, 1.0) for number in range(6)])
+    assert selected_episodes(store, max_episodes=4) == {"e2", "e3", "e4", "e5"}
+
+
+def test_a_sample_has_whole_groups_and_is_the_same_for_a_seed(store: Store) -> None:
+    rows = [episode_row(f"e{number}", f"g{number // 2}", number, 1.0) for number in range(400)]
+    insert(store, "episodes", rows)
+    chosen = selected_episodes(store, sample_rate=0.5)
+    groups = {int(episode[1:]) // 2 for episode in chosen}
+    assert len(chosen) == 2 * len(groups)
+    assert 60 < len(groups) < 140
+    assert selected_episodes(store, sample_rate=0.5) == chosen
+    assert selected_episodes(store, sample_rate=0.5, seed=1) != chosen

@@ -125,7 +125,7 @@ def test_optimiser_settings_reach_every_optimiser(kind: JobKind) -> None:
         for path in ("optim", "actor_rollout_ref.actor.optim", "critic.optim")
         if f"{path}.lr" in told
     }
-    policy = "optim" if not kind.is_policy_gradient else "actor_rollout_ref.actor.optim"
+    policy = "actor_rollout_ref.actor.optim" if kind.is_policy_gradient else "optim"
     expected = {policy: (2.5e-6, "cosine", 2, 0.1, 0.5)}
     if kind is JobKind.PPO:
         expected["critic.optim"] = (3e-4, "cosine", 2, 0.1, 0.5)

@@ -60,10 +60,10 @@ def test_a_rows_numbers_are_those_of_numpy_and_add_up_to_verls_loss(
     total_tokens, rows = 7, 3
     masks: list[Any] = [np.array(each, dtype=bool) for each in batch["mask"]]
     for row, mask in enumerate(masks):
-        advantage, old, new = (batch[name][row][mask].astype("float64") for name in ("a", "old", "new"))
-        log_ratio: Any = new - old
-        ratio = np.exp(log_ratio)
-        used: Any = min(2.0, float(np.exp(log_ratio.mean()))) if loss == SINGLE_UPDATE_ROW_LOSS else ratio.clip(max=2.0)
+        columns: list[Any] = [batch[name][row][mask].astype("float64") for name in ("a", "old", "new")]
+        advantage, old, new = columns
+        ratio = np.exp(new - old)
+        used: Any = np.exp((new - old).mean()).clip(max=2.0) if loss == SINGLE_UPDATE_ROW_LOSS else ratio.clip(max=2.0)
         token_losses = -advantage * used
         expected = {
             "advantage": advantage.mean(),

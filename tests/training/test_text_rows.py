@@ -56,10 +56,12 @@ def step_row(episode: str, step: int, state: list[Any], action: Any, **changes: 
     return row | {"is_trainable": True, "untrainable_reason": "", "token_source": "none"} | changes
 
 
-def seed_foreign(store: Store, episode: str = "foreign", reward: float | None = 1.0, **changes: Any) -> None:
-    """An episode of three steps that carry one another on."""
+def seed_foreign(
+    store: Store, episode: str = "foreign", reward: float | None = 1.0, end: Any = OTHER, **changes: Any
+) -> None:
+    """An episode of three steps that carry one another on; ``changes`` are of the second."""
     states = [[ASK], [ASK, CALL, RESULT], [ASK, CALL, RESULT, ANSWER, THANKS]]
-    actions = [CALL, ANSWER, OTHER]
+    actions = [CALL, ANSWER, end]
     insert(store, "episodes", [episode_row(episode, "g", 0, reward)])
     insert(
         store,

@@ -131,6 +131,7 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
         ("", f"{spec.kind} from {result.base}"),
         [
             ("rows", str(result.rows)),
+            ("of them", ", ".join(f"{source} {count:,}" for source, count in result.sources.items()) or "none"),
             ("episodes", str(result.episodes)),
             *groups,
             ("tokens", tokens),

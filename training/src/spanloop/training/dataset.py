@@ -62,6 +62,8 @@ _OTHER_SAMPLERS: Final = frozenset[str](
 _UNUSABLE_SAMPLING: Final = frozenset[str]({Rejection.GREEDY_SAMPLING, Rejection.TRUNCATED_SAMPLING})
 TokenizerOf = Callable[[str], str | None]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FOREVER: Final = datetime(2200, 1, 1, tzinfo=UTC)
+"""ClickHouse's times with nanoseconds end in 2262."""
 
 
 def export_dataset(
@@ -103,7 +105,8 @@ def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_
     Raises:
         StoreError: ClickHouse is unreachable.
     """
-    parameters: dict[str, Any] = {**query_parameters(spec), "since": spec.since_utc or _EPOCH}
+    parameters: dict[str, Any] = query_parameters(spec)
+    parameters |= {"since": spec.since_utc or _EPOCH, "until": spec.until_utc or _FOREVER}
     frame = store.query(QUERY, **parameters)
     rules = rules_for(spec, base, tokenizers_of(frame, tokenizer_of))
     now = datetime.now(UTC)
@@ -123,6 +126,14 @@ def query_parameters(spec: JobSpec) -> dict[str, JsonValue]:
         "task_ids": list(spec.task_ids),
         "task_prefix": spec.task_prefix,
         "since": (spec.since_utc or _EPOCH).isoformat(),
+        "until": (spec.until_utc or _FOREVER).isoformat(),
+        "services": list(spec.services),
+        "agents": list(spec.agents),
+        "models": list(spec.models),
+        "failure_classes": list(spec.failure_classes),
+        "without_failure_classes": list(spec.without_failure_classes),
+        "sample_rate": spec.sample_rate,
+        "seed": spec.seed,
         "policy_version": spec.policy_version,
         "max_episodes": spec.max_episodes,
     }
@@ -153,6 +164,11 @@ def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]
         credit=spec.credit,
         pairing=Pairing(margin=spec.pair_margin, pairs_per_group=spec.pairs_per_group, seed=spec.seed),
     )
+
+
+def rows_by_source(rows: pl.DataFrame) -> dict[str, int]:
+    """Return the number of rows of each :class:`~spanloop.training.row_source.RowSource`."""
+    return {str(source): int(count) for source, count in rows["source"].value_counts(sort=True).rows()}
 
 
 def batch_units(kind: JobKind, rows: pl.DataFrame) -> int:
@@ -187,7 +203,7 @@ def _manifest(
         groups=Count.of(selection.group_tally),
         prompt_groups=batch_units(spec.kind, rows) if spec.kind.is_policy_gradient else 0,
         temperature=selection.temperature,
-        sources={str(source): int(count) for source, count in rows["source"].value_counts().rows()},
+        sources=rows_by_source(rows),
         dialogs=dialog_file_facts(spec.dialogs),
         pairs=batch_units(spec.kind, rows) if spec.kind is JobKind.DPO else 0,
         masked_steps=int(sided_rows["masked_steps"].sum()),

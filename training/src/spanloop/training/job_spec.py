@@ -317,7 +317,7 @@ class JobSpec(BaseModel):
     ranks: Annotated[int, _RUN_RANKS] = Field(default=1, ge=1, le=64)
     """Processes on one node that each compute a part of every batch and hold a part of the weights, gradients and
     optimiser states (FSDP2); the result is that of one. On CUDA each has a GPU. Fewer threads compute each rank on a
-    CPU."""
+    CPU. dpo trains on one rank."""
 
     deploy: Annotated[bool, _RUN_BASIC] = False
     """Deploy the new version after training; the job fails if the gateway cannot serve it."""
@@ -340,6 +340,27 @@ class JobSpec(BaseModel):
     since: Annotated[AwareDatetime | None, _EPISODES] = None
     """Only episodes that started at this time or later; None means no limit."""
 
+    until: Annotated[AwareDatetime | None, _EPISODES] = None
+    """Only episodes that started before this time; None means no limit."""
+
+    services: Annotated[tuple[str, ...], _EPISODES] = ()
+    """Only episodes of these services (``service.name``); empty means all."""
+
+    agents: Annotated[tuple[str, ...], _EPISODES] = ()
+    """Only episodes whose first step is of one of these agents (``gen_ai.agent.name``); empty means all."""
+
+    models: Annotated[tuple[str, ...], _EPISODES] = ()
+    """Only episodes with a model call that one of these models answered; empty means all."""
+
+    failure_classes: Annotated[tuple[str, ...], _EPISODES] = ()
+    """Only episodes with a failure of one of these classes, recovered ones included; empty means all."""
+
+    without_failure_classes: Annotated[tuple[str, ...], _EPISODES] = ()
+    """No episode with a failure of one of these classes."""
+
+    sample_rate: Annotated[float, _EPISODES] = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
+    """This share of the groups, chosen by ``seed``; an episode without a group is one of its own."""
+
     max_age_versions: Annotated[int | None, _EPISODES] = Field(default_factory=_max_age_versions, ge=0, le=1_000_000)
     """Only rows of at most so many versions before the base, counted along its parents; 0: of the base alone. Rows of
     versions that the base does not descend from have no such age and are taken; a large number lifts the limit."""
@@ -348,7 +369,7 @@ class JobSpec(BaseModel):
     """Only rows of episodes that started at most so many days before the job's dataset is made."""
 
     max_episodes: Annotated[int, _EPISODES] = Field(default=100_000, ge=1, le=100_000_000)
-    """At most this many episodes, the newest first."""
+    """At most this many episodes, in whole groups, the group with the newest episode first."""
 
     min_reward: Annotated[float | None, _EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
     """Only episodes with at least this reward, besides what ``outcomes`` asks for; without it no reward is needed."""
@@ -432,6 +453,11 @@ class JobSpec(BaseModel):
     def since_utc(self) -> datetime | None:
         """``since`` in UTC."""
         return None if self.since is None else self.since.astimezone(UTC)
+
+    @property
+    def until_utc(self) -> datetime | None:
+        """``until`` in UTC."""
+        return None if self.until is None else self.until.astimezone(UTC)
 
 
 def setting_of(metadata: list[Any]) -> Setting:

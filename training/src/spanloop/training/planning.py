@@ -18,6 +18,8 @@ from .sampling import DEFAULT_TEMPERATURE
 from .verl_plugin.train_plan import TrainPlan
 
 _SAVES_A_JOB: Final = 5
+FILLING_ROW_TOKENS: Final = 128
+"""verl's ``SYNTHETIC_PADDING_SEQ_LEN``."""
 
 
 def make_plan(
@@ -87,8 +89,12 @@ def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
 
 
 def micro_batch_tokens(spec: JobSpec, longest_row_tokens: int) -> int:
-    """Return the tokens of one forward pass: the setting, or the longest row when that is longer, as it is one row."""
-    return max(spec.micro_batch_tokens, longest_row_tokens)
+    """Return the tokens of one forward pass: the setting, or the longest row when that is longer, as it is one row.
+
+    On several ranks verl's rows that fill a batch up count as rows.
+    """
+    filling = FILLING_ROW_TOKENS if spec.ranks > 1 and spec.kind.is_policy_gradient else 0
+    return max(spec.micro_batch_tokens, longest_row_tokens, filling)
 
 
 def batch_multiple(spec: JobSpec) -> int:

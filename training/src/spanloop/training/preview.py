@@ -3,6 +3,7 @@
 Invariant: a preview writes nothing: no job, no dataset, no pinned revision.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import polars as pl
@@ -13,7 +14,7 @@ from spanloop.semconv.enums import JobKind
 from spanloop.store import connect
 
 from .base_model import read_base_model
-from .dataset import batch_units, select_dataset
+from .dataset import batch_units, rows_by_source, select_dataset
 from .dataset_selection import Tally
 from .drift import passes, steps_within
 from .job_spec import Device, JobSpec
@@ -44,6 +45,8 @@ class Preview(NamedTuple):
     """Groups (policy gradients), pairs (dpo) or rows (sft) of a step; 0 when nothing is accepted."""
     passes: float
     """How often each group, pair or row is trained on, on average."""
+    sources: Mapping[str, int]
+    """Accepted rows by where their tokens come from, see ``RowSource``."""
     memory: MemoryEstimate
 
 
@@ -88,6 +91,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         steps=steps,
         batch_size=batch,
         passes=passes(steps, batch, units) if batch else 0.0,
+        sources=rows_by_source(rows),
         memory=memory,
     )
 

@@ -7,6 +7,7 @@ queries take a step's newest attempt: a job that is killed and resumed counts ea
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -80,7 +81,6 @@ class SampleWriter:
         self._job_id = job_id
         self._kind = kind
         self._folder = folder
-        self._rows = read_rows(folder)
         self._tails: dict[int, LineTail] = {}
         self._pending: list[SampleLine] = []
 
@@ -106,6 +106,10 @@ class SampleWriter:
         if self._pending:
             self._store.insert(TABLE, self._frame(self._pending))
             self._pending.clear()
+
+    @cached_property
+    def _rows(self) -> pl.DataFrame:
+        return read_rows(self._folder)
 
     def _frame(self, lines: Sequence[SampleLine]) -> pl.DataFrame:
         """Return rows of the table."""

@@ -2,15 +2,40 @@
 -- sampling, policy_versions: the distinct sampling parameters (JSON objects) and policy versions of the row's steps; for rows of
 -- earlier converters, which have no sampled_steps, of the same agent's steps from the row's first to its last.
 -- fault_*: what failed in the episode, parallel arrays. decided_by: who caused the failure that decided a failed episode.
-WITH selected AS (
+-- An empty list or text selects everything. sample_rate and max_episodes take whole groups, because a part of a group has another
+-- baseline; an episode without a group is one of its own. Only a first group that exceeds max_episodes is cut.
+WITH matching AS (
     SELECT
         episode_id, revision, task_id, group_id, policy_version, reward, outcome, started_at,
-        if(outcome = 'failure', fault_owner, '') AS decided_by
+        if(outcome = 'failure', fault_owner, '') AS decided_by,
+        if(group_id = '', episode_id, group_id) AS unit
     FROM episode_summaries FINAL
     WHERE is_deleted = 0
         AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task_id))
         AND startsWith(task_id, {task_prefix:String})
         AND started_at >= {since:DateTime64(9, 'UTC')}
+        AND started_at < {until:DateTime64(9, 'UTC')}
+        AND (empty({services:Array(String)}) OR has({services:Array(String)}, service_name))
+        AND (empty({agents:Array(String)}) OR has({agents:Array(String)}, agent_name))
+        AND (
+            empty({models:Array(String)})
+            OR (episode_id, revision) IN (
+                SELECT episode_id, revision FROM transitions WHERE has({models:Array(String)}, model)
+            )
+        )
+        AND (
+            empty({failure_classes:Array(String)})
+            OR (episode_id, revision) IN (
+                SELECT episode_id, revision FROM failures WHERE has({failure_classes:Array(String)}, error_class)
+            )
+        )
+        AND (
+            empty({without_failure_classes:Array(String)})
+            OR (episode_id, revision) NOT IN (
+                SELECT episode_id, revision FROM failures WHERE has({without_failure_classes:Array(String)}, error_class)
+            )
+        )
+        AND cityHash64(unit, {seed:UInt64}) <= {sample_rate:Float64} * 18446744073709551615
         AND (
             {policy_version:String} = ''
             OR policy_version = {policy_version:String}
@@ -18,6 +43,21 @@ WITH selected AS (
                 SELECT episode_id, revision FROM trajectories WHERE policy_version = {policy_version:String}
             )
         )
+),
+selected AS (
+    SELECT * EXCEPT unit
+    FROM matching
+    WHERE unit IN (
+        SELECT unit
+        FROM (
+            SELECT
+                unit, count() AS episodes,
+                sum(episodes) OVER (ORDER BY max(started_at) DESC, unit ROWS UNBOUNDED PRECEDING) AS running
+            FROM matching
+            GROUP BY unit
+        )
+        WHERE running <= {max_episodes:UInt64} OR running = episodes
+    )
     ORDER BY started_at DESC, episode_id
     LIMIT {max_episodes:UInt64}
 ),

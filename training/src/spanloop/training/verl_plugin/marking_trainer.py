@@ -62,7 +62,12 @@ class _MarkingHandler:
         self._handler = handler
 
     def load_checkpoint(self) -> int:
-        return int(self._handler.load_checkpoint())
+        step = int(self._handler.load_checkpoint())
+        loader = self._handler.train_dataloader
+        if step % len(loader) == 0:
+            # the state after an epoch's last batch is the end of that epoch, which verl would run as the next one
+            loader.next_iter_state = None
+        return step
 
     def save_checkpoint(self, step: int) -> None:
         # returns when every rank has saved
