@@ -65,6 +65,8 @@ def tool_calls(row: Row, ticket: str, tasks: Tasks) -> str:
     calls = [(_plain(call["name"]), _city(call)) for step in _steps(ticket, tasks) for call in step.calls]
     expected = SHORT if script_of(ticket) in {"delegate", "crash"} else REPORT
     wanted = [call for call in calls if call[0] in {WEATHER, POPULATION}]
+    if len(wanted) == len(expected) and tuple(wanted) != expected:
+        return "tool calls in another order or with other arguments"
     return "" if tuple(wanted) == expected else f"{len(wanted)} of {len(expected)} tool calls in the actions"
 
 
@@ -126,7 +128,9 @@ def links(row: Row, ticket: str, tasks: Tasks) -> str:
     if any(step.next_state and step.next_state not in states for step in steps):
         return "a next state that is no step's state"
     ends = sum(not step.next_state for step in steps)
-    return "" if ends == expected_ends else f"{ends - expected_ends} links missing"
+    if not steps:
+        return "no steps"
+    return "" if ends == expected_ends else f"{ends} ends of {expected_ends} conversations"
 
 
 def rewards(row: Row, ticket: str, tasks: Tasks) -> str:
