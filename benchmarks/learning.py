@@ -129,7 +129,8 @@ def run_arms(experiment: Experiment, recipe: Recipe) -> dict[str, str]:
     learn("short sft", "sft", base, since, steps=SHORT_SFT_STEPS)
     short = versions["short sft"]
     since = collect("collect short sft", short)
-    learn("dpo", "dpo", short, since, learning_rate=DPO_LEARNING_RATE)
+    batches = {"steps": recipe.grpo_steps, "batch_groups": recipe.grpo_batch}
+    learn("dpo", "dpo", short, since, learning_rate=DPO_LEARNING_RATE, **batches)
     learn("grpo", "dr_grpo", short, since)
     since = collect("collect with failing tools", short, str(FLAKY_AGENT))
     learn("broadcast", "dr_grpo", short, since, credit="broadcast")

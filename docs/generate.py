@@ -294,8 +294,8 @@ def _reasons(row: Mapping[str, Any]) -> str:
     for column, reason in row["cells"].items():
         if reason:
             by_reason.setdefault(_cell(reason).rpartition(": ")[2], []).append(column)
-    found = [f"{reason} ({', '.join(columns)})" for reason, columns in by_reason.items()]
-    return "; ".join(found) or _cell(row["note"])
+    problems = [f"{reason} ({', '.join(columns)})" for reason, columns in by_reason.items()]
+    return "; ".join(problems) or _cell(row["note"])
 
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {

@@ -3,6 +3,7 @@
 
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,21 @@ def test_a_damaged_file_of_finished_stages_is_named(tmp_path: Path, text: str) -
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=r"does not list the demo.s finished stages"):
         FinishedStages(path, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("sft", {"steps": 4}),
+        ("sft", {"policy_version": "", "tokens": "rendered"}),
+        ("dr_grpo", {"credit": "attributed"}),
+        ("dpo", {"learning_rate": 3e-6, "steps": 8, "batch_groups": 16}),
+    ],
+)
+def test_a_recipe_gives_a_valid_job_of_each_kind(kind: str, changes: dict[str, Any]) -> None:
+    job = Recipe().job(kind, "office@v1", datetime(2026, 1, 1, tzinfo=UTC), **changes)
+    assert job.kind == kind
+    assert job.model_dump(mode="json").items() >= changes.items()
 
 
 def test_a_recipe_survives_its_file(tmp_path: Path) -> None:

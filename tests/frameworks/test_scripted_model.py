@@ -51,22 +51,22 @@ def test_a_crash_is_a_refused_request_after_the_first_tool_call() -> None:
 def test_streamed_and_complete_chat_completions_say_the_same(model: str) -> None:
     client = OpenAI(base_url=f"{model}/v1", api_key="none")
     messages: Any = [{"role": "user", "content": QUESTION}]
-    whole = client.chat.completions.create(model="m", messages=messages).choices[0].message
+    complete = client.chat.completions.create(model="m", messages=messages).choices[0].message
     with client.chat.completions.stream(model="m", messages=messages) as stream:
         streamed = stream.get_final_completion().choices[0].message
-    assert whole.tool_calls
+    assert complete.tool_calls
     assert streamed.tool_calls
-    assert [call.id for call in whole.tool_calls] == [call.id for call in streamed.tool_calls]
+    assert [call.id for call in complete.tool_calls] == [call.id for call in streamed.tool_calls]
     function: Any = streamed.tool_calls[0].function
     assert json.loads(function.arguments) == {"city": "Atlantis"}
 
 
 def test_streamed_and_complete_responses_say_the_same(model: str) -> None:
     client = OpenAI(base_url=f"{model}/v1", api_key="none")
-    whole = client.responses.create(model="m", input=QUESTION)
+    complete = client.responses.create(model="m", input=QUESTION)
     with client.responses.stream(model="m", input=QUESTION) as stream:
         streamed = stream.get_final_response()
-    outputs: list[list[Any]] = [list(whole.output), list(streamed.output)]
+    outputs: list[list[Any]] = [list(complete.output), list(streamed.output)]
     assert [item.id for item in outputs[0]] == [item.id for item in outputs[1]]
 
 

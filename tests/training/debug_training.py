@@ -119,8 +119,8 @@ def train_in_subprocess(plan: TrainPlan) -> list[StepMetrics]:
     """Train as ``run_job`` does, in a process of its own; return the metrics of every step."""
     plan_path = plan.failure_path.with_name("plan.json")
     with ray_folder(plan_path) as folder:
-        own = plan.model_copy(update={"ray_temp_dir": folder})
-        with verl_process(own, plan_path, token=1) as run:
+        copied = plan.model_copy(update={"ray_temp_dir": folder})
+        with verl_process(copied, plan_path, token=1) as run:
             status = run.process.wait(timeout=280)
     assert status == 0, plan.failure_path.read_text() if plan.failure_path.exists() else status
     return logged_steps(plan.metrics_path.parent)

@@ -65,15 +65,15 @@ def test_a_version_names_the_spans_of_its_job_and_of_its_ancestors(
     versions: list[ModelVersion], data_dir: DataDir, store: Store
 ) -> None:
     registry = Registry(data_dir)
-    found = spans_of_version(store, registry, versions[2].reference, max_rows=10)
-    assert found.select(
+    trained = spans_of_version(store, registry, versions[2].reference, max_rows=10)
+    assert trained.select(
         "version", "trace_id", "span_id", "episode_step", "times", "first_step", "last_step"
     ).rows() == [
         ("tiny@v2", "trace-a", "span-0", 0, 2, 1, 2),
         ("tiny@v3", "trace-b", "span-0", 0, 1, 1, 1),
         ("tiny@v3", "trace-b", "span-1", 1, 1, 1, 1),
     ]
-    assert found["spans"].to_list() == [3, 3, 3]
+    assert trained["spans"].to_list() == [3, 3, 3]
     assert spans_of_version(store, registry, "tiny@v1", max_rows=10).is_empty()
     assert spans_of_version(store, registry, versions[2].reference, max_rows=1).height == 1
 

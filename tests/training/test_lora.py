@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file  # pyright: ignore[reportUnkn
 
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
-from spanloop.training.adapter_merge import Adapter, merge_adapter
 from spanloop.training.checkpoints import assemble_model, latest_checkpoint
 from spanloop.training.job_spec import JobSpec
+from spanloop.training.lora_merge import Adapter, merge_adapter
 from spanloop.training.memory_estimate import ModelShape, estimate_memory
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from spanloop.semconv.enums import JobKind
 from spanloop.training.job_spec import Device, JobSpec
-from spanloop.training.recipes.grpo import grpo_overrides
+from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
 
 from .loss_reference import Row, estimated_advantages, importance_weights, policy_loss, value_loss
 from .selection_rows import select
@@ -62,7 +62,7 @@ def config_of(verl: Verl, kind: JobKind, *, epochs: int) -> Any:
     spec = JobSpec(kind=kind, base="tiny", epochs=epochs)
     changes = {name: getattr(spec, name) for name in ("kind", "epochs", "loss_aggregation", "kl_coefficient")}
     plan = a_plan(Path("/nowhere"), device=Device.CPU, gae_lambda=LAMBDA, **changes)
-    return verl.compose("ppo_trainer", grpo_overrides(plan))
+    return verl.compose("ppo_trainer", policy_gradient_overrides(plan))
 
 
 class Exported(NamedTuple):
@@ -131,8 +131,8 @@ def loss_and_gradient(
     """verl's loss of a batch in two micro-batches, and its derivative by the model's output for each token."""
     fields = ["prompts", "responses", "response_mask", "loss_mask", "old_log_probs", "advantages", "returns", "values",
               "ref_log_prob", "rollout_is_weights"]  # fmt: skip
-    whole = queue.kv_batch_get(keys=keys, select_fields=["loss_mask"])
-    sizes = {"dp_size": 1, "batch_num_tokens": int(whole["loss_mask"].values().sum()), "global_batch_size": len(keys)}
+    batch = queue.kv_batch_get(keys=keys, select_fields=["loss_mask"])
+    sizes = {"dp_size": 1, "batch_num_tokens": int(batch["loss_mask"].values().sum()), "global_batch_size": len(keys)}
     total = 0.0
     gradients: dict[str, Any] = {}
     for part in (keys[::2], keys[1::2]):
@@ -174,7 +174,7 @@ def assert_losses(kind: JobKind, seed: int, config: Any, *, verl: Verl, queue: Q
         for fields, advantage, mask in zip(stored, advantages, masks, strict=True):
             np.testing.assert_allclose(numbers(fields["advantages"]) * mask, advantage * mask, rtol=0, atol=1e-5)
         critic = verl.configs.omega_conf_to_dataclass(OmegaConf.merge(config.critic, {"model": None}))
-        found, _ = loss_and_gradient(
+        loss, _ = loss_and_gradient(
             verl,
             queue,
             keys,
@@ -182,7 +182,7 @@ def assert_losses(kind: JobKind, seed: int, config: Any, *, verl: Verl, queue: Q
             output="values",
             source="predicted",
         )
-        assert found == pytest.approx(value_loss(predicted, values, returns, masks), abs=1e-5)
+        assert loss == pytest.approx(value_loss(predicted, values, returns, masks), abs=1e-5)
     rows = reference_rows(queue, keys, advantages)
     if not single_pass:
         for fields, row in zip(stored, rows, strict=True):
@@ -191,10 +191,10 @@ def assert_losses(kind: JobKind, seed: int, config: Any, *, verl: Verl, queue: Q
     actor = verl.configs.omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     mode, kl = str(config.actor_rollout_ref.actor.loss_agg_mode), 0.04 if kind is JobKind.GRPO else 0.0
     longest = int(config.actor_rollout_ref.actor.loss_scale_factor)
-    found, gradients = loss_and_gradient(
+    loss, gradients = loss_and_gradient(
         verl, queue, keys, partial(verl.losses.ppo_loss, actor), output="log_probs", source="policy"
     )
-    assert found == pytest.approx(policy_loss(kind, mode, rows, longest, kl), abs=1e-5)
+    assert loss == pytest.approx(policy_loss(kind, mode, rows, longest, kl), abs=1e-5)
     if single_pass and kind is not JobKind.GRPO:
         # a ratio of 1: the derivative of a row's loss by its log-probabilities is its loss, token by token
         total = sum(float(gradient.sum()) for gradient in gradients)

@@ -26,9 +26,9 @@ def paired(rows: list[dict[str, Any]], *, margin: float = 0.0, at_most: int = 4,
 def sides(selection: Selection) -> list[tuple[str, str]]:
     """(better, worse) episode of each pair."""
     pairs = selection.rows.group_by("pair_id", "side", maintain_order=True).agg(pl.col("episode_id").first())
-    found = pairs["episode_id"].to_list()
-    assert pairs["side"].to_list() == ["chosen", "rejected"] * (len(found) // 2)
-    return list(zip(found[::2], found[1::2], strict=True))
+    episodes = pairs["episode_id"].to_list()
+    assert pairs["side"].to_list() == ["chosen", "rejected"] * (len(episodes) // 2)
+    return list(zip(episodes[::2], episodes[1::2], strict=True))
 
 
 @given(ATTEMPTS, PAIRINGS, st.randoms(use_true_random=False))

@@ -18,7 +18,7 @@ from spanloop.training.control.paths import ControlPaths
 from spanloop.training.job_spec import Device, JobSpec
 from spanloop.training.jobs import Job, JobApi
 from spanloop.training.planning import make_plan
-from spanloop.training.recipes.grpo import grpo_overrides
+from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
 from spanloop.training.recipes.sft import sft_overrides
 from spanloop.training.registry import Registry
 
@@ -83,7 +83,7 @@ def test_a_recipe_comes_from_the_command_line_to_verl(
     if kind is JobKind.SFT:
         optimiser: Any = compose("sft_trainer_engine", sft_overrides(plan)).optim
     else:
-        config = compose("ppo_trainer", grpo_overrides(plan))
+        config = compose("ppo_trainer", policy_gradient_overrides(plan))
         actor = config.actor_rollout_ref.actor
         optimiser = actor.optim
         expected = RECIPES[str(kind)]

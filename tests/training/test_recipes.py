@@ -14,14 +14,20 @@ from spanloop.training.job_spec import Device, LearningRateSchedule, LossAggrega
 from spanloop.training.planning import batch_size, save_interval
 from spanloop.training.recipes.common import quoted
 from spanloop.training.recipes.dpo import dpo_overrides
-from spanloop.training.recipes.grpo import SINGLE_UPDATE_LOSS, SINGLE_UPDATE_ROW_LOSS, grpo_overrides
+from spanloop.training.recipes.policy_gradient import (
+    SINGLE_UPDATE_LOSS,
+    SINGLE_UPDATE_ROW_LOSS,
+    policy_gradient_overrides,
+)
 from spanloop.training.recipes.sft import sft_overrides
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .training_running import a_plan
 
 POLICY_GRADIENTS = [kind for kind in JobKind if kind.is_policy_gradient]
-RECIPES = {JobKind.SFT: sft_overrides, JobKind.DPO: dpo_overrides} | dict.fromkeys(POLICY_GRADIENTS, grpo_overrides)
+RECIPES = {JobKind.SFT: sft_overrides, JobKind.DPO: dpo_overrides} | dict.fromkeys(
+    POLICY_GRADIENTS, policy_gradient_overrides
+)
 
 
 def plan(kind: JobKind, **changes: Any) -> TrainPlan:
@@ -36,36 +42,36 @@ def parsed(overrides: list[str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", list(RECIPES))
 def test_what_the_plan_says_reaches_verl(kind: JobKind) -> None:
-    told = parsed(RECIPES[kind](plan(kind)))
-    assert told["trainer.total_training_steps"] == 7
-    assert told["trainer.save_freq"] == 2
-    assert told["trainer.device"] == "cpu"
-    assert told["trainer.resume_mode"] == "disable"
-    assert told["data.train_batch_size"] == 3
-    assert told["data.train_files"] == "/data dir, with=signs/it's [here]/dataset.parquet"
-    assert 2.5e-6 in {told.get("optim.lr"), told.get("actor_rollout_ref.actor.optim.lr")}
+    config = parsed(RECIPES[kind](plan(kind)))
+    assert config["trainer.total_training_steps"] == 7
+    assert config["trainer.save_freq"] == 2
+    assert config["trainer.device"] == "cpu"
+    assert config["trainer.resume_mode"] == "disable"
+    assert config["data.train_batch_size"] == 3
+    assert config["data.train_files"] == "/data dir, with=signs/it's [here]/dataset.parquet"
+    assert 2.5e-6 in {config.get("optim.lr"), config.get("actor_rollout_ref.actor.optim.lr")}
 
 
 def test_grpo_recomputes_at_the_temperature_of_the_rows() -> None:
-    told = parsed(grpo_overrides(plan(JobKind.DR_GRPO, temperature=0.7)))
-    assert told["actor_rollout_ref.rollout.temperature"] == 0.7
+    config = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO, temperature=0.7)))
+    assert config["actor_rollout_ref.rollout.temperature"] == 0.7
 
 
 def test_a_kl_loss_needs_a_coefficient() -> None:
     actor = "actor_rollout_ref.actor"
-    without = parsed(grpo_overrides(plan(JobKind.DR_GRPO)))
+    without = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO)))
     assert without[f"{actor}.use_kl_loss"] is False
     assert not [key for key in without if key.startswith("actor_rollout_ref.ref")]
-    told = parsed(grpo_overrides(plan(JobKind.DR_GRPO, kl_coefficient=0.04)))
-    assert (told[f"{actor}.use_kl_loss"], told[f"{actor}.kl_loss_coef"]) == (True, 0.04)
-    assert told["actor_rollout_ref.ref.fsdp_config.use_torch_compile"] is False
+    config = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO, kl_coefficient=0.04)))
+    assert (config[f"{actor}.use_kl_loss"], config[f"{actor}.kl_loss_coef"]) == (True, 0.04)
+    assert config["actor_rollout_ref.ref.fsdp_config.use_torch_compile"] is False
 
 
 @pytest.mark.parametrize("aggregation", list(LossAggregation))
 def test_a_loss_is_aggregated_as_the_setting_says(aggregation: LossAggregation) -> None:
-    told = parsed(grpo_overrides(plan(JobKind.DR_GRPO, loss_aggregation=aggregation)))
-    assert told["actor_rollout_ref.actor.loss_agg_mode"] == aggregation.value
-    assert told["actor_rollout_ref.actor.loss_scale_factor"] == 20
+    config = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO, loss_aggregation=aggregation)))
+    assert config["actor_rollout_ref.actor.loss_agg_mode"] == aggregation.value
+    assert config["actor_rollout_ref.actor.loss_scale_factor"] == 20
 
 
 @pytest.mark.parametrize(
@@ -95,35 +101,35 @@ def test_verl_has_each_aggregation_and_micro_batches_do_not_change_it(
 
 @pytest.mark.parametrize("kind", list(RECIPES))
 def test_an_earlier_checkpoint_is_resumed_from(kind: JobKind) -> None:
-    told = parsed(RECIPES[kind](plan(kind, resume_from=Path("/c/global_step_4"))))
-    assert told["trainer.resume_mode"] == "resume_path"
-    assert told["trainer.resume_from_path"] == "/c/global_step_4"
+    config = parsed(RECIPES[kind](plan(kind, resume_from=Path("/c/global_step_4"))))
+    assert config["trainer.resume_mode"] == "resume_path"
+    assert config["trainer.resume_from_path"] == "/c/global_step_4"
 
 
 @pytest.mark.parametrize("kind", list(RECIPES))
 def test_cuda_keeps_verl_s_own_precision(kind: JobKind) -> None:
-    told = parsed(RECIPES[kind](plan(kind, device=Device.CUDA)))
-    assert told["trainer.device"] == "cuda"
-    assert not [key for key in told if "mixed_precision" in key or "external_lib" in key]
+    config = parsed(RECIPES[kind](plan(kind, device=Device.CUDA)))
+    assert config["trainer.device"] == "cuda"
+    assert not [key for key in config if "mixed_precision" in key or "external_lib" in key]
 
 
 @pytest.mark.parametrize("kind", list(RECIPES))
 def test_a_cpu_computes_in_what_the_plan_says(kind: JobKind) -> None:
     for bfloat16, expected in ((True, "bf16"), (False, "fp32")):
-        told = parsed(RECIPES[kind](plan(kind, bfloat16=bfloat16)))
-        engines = [value for key, value in told.items() if key.endswith("mixed_precision.param_dtype")]
+        config = parsed(RECIPES[kind](plan(kind, bfloat16=bfloat16)))
+        engines = [value for key, value in config.items() if key.endswith("mixed_precision.param_dtype")]
         assert engines == [expected] * (2 if kind is JobKind.PPO else 1)
 
 
 @pytest.mark.parametrize("kind", list(RECIPES))
 def test_optimiser_settings_reach_every_optimiser(kind: JobKind) -> None:
     changes = {"lr_scheduler_type": LearningRateSchedule.COSINE, "lr_warmup_steps": 2, "weight_decay": 0.1}
-    told = parsed(RECIPES[kind](plan(kind, clip_grad=0.5, critic_learning_rate=3e-4, **changes)))
+    config = parsed(RECIPES[kind](plan(kind, clip_grad=0.5, critic_learning_rate=3e-4, **changes)))
     names = ("lr", "lr_scheduler_type", "lr_warmup_steps", "weight_decay", "clip_grad")
     optimisers = {
-        path: tuple(told[f"{path}.{name}"] for name in names)
+        path: tuple(config[f"{path}.{name}"] for name in names)
         for path in ("optim", "actor_rollout_ref.actor.optim", "critic.optim")
-        if f"{path}.lr" in told
+        if f"{path}.lr" in config
     }
     policy = "actor_rollout_ref.actor.optim" if kind.is_policy_gradient else "optim"
     expected = {policy: (2.5e-6, "cosine", 2, 0.1, 0.5)}
@@ -134,14 +140,14 @@ def test_optimiser_settings_reach_every_optimiser(kind: JobKind) -> None:
 
 def test_log_probabilities_are_recomputed_only_for_several_passes() -> None:
     bypass, loss = "algorithm.rollout_correction.bypass_mode", "actor_rollout_ref.actor.policy_loss.loss_mode"
-    once = parsed(grpo_overrides(plan(JobKind.DR_GRPO)))
+    once = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO)))
     assert (once[bypass], once[loss]) == (True, SINGLE_UPDATE_LOSS)
-    assert parsed(grpo_overrides(plan(JobKind.GSPO)))[loss] == SINGLE_UPDATE_ROW_LOSS
+    assert parsed(policy_gradient_overrides(plan(JobKind.GSPO)))[loss] == SINGLE_UPDATE_ROW_LOSS
     for changes in ({"epochs": 2}, {"device": Device.CUDA}):
-        told = parsed(grpo_overrides(plan(JobKind.DR_GRPO, **changes)))
-        assert told[bypass] is False
-        assert loss not in told
-        assert parsed(grpo_overrides(plan(JobKind.GSPO, **changes)))[loss] == "gspo"
+        config = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO, **changes)))
+        assert config[bypass] is False
+        assert loss not in config
+        assert parsed(policy_gradient_overrides(plan(JobKind.GSPO, **changes)))[loss] == "gspo"
 
 
 @pytest.mark.parametrize(

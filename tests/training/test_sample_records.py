@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from spanloop.training.endings import MaskedBatchError
+from spanloop.training.early_stopping import MaskedBatchError
 from spanloop.training.job_spec import LossAggregation
-from spanloop.training.recipes.grpo import SINGLE_UPDATE_LOSS, SINGLE_UPDATE_ROW_LOSS
+from spanloop.training.recipes.policy_gradient import SINGLE_UPDATE_LOSS, SINGLE_UPDATE_ROW_LOSS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

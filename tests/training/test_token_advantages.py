@@ -201,21 +201,21 @@ def assert_equals_reference(seed: int, kind: JobKind) -> int:
     rows, job = random_rows(random.Random(seed)), job_of(kind, seed)
     selection = select(rows, job)
     expected = reference(rows, job)
-    found = {each["trajectory_id"]: each for each in selection.rows.iter_rows(named=True)}
-    assert found.keys() == expected.keys(), seed
+    rows_by_id = {each["trajectory_id"]: each for each in selection.rows.iter_rows(named=True)}
+    assert rows_by_id.keys() == expected.keys(), seed
     for identity, (mask, advantages) in expected.items():
-        assert found[identity]["loss_mask"] == mask.tolist(), (seed, identity)
+        assert rows_by_id[identity]["loss_mask"] == mask.tolist(), (seed, identity)
         if kind in {JobKind.SFT, JobKind.PPO}:
-            assert found[identity]["advantages"] is None
+            assert rows_by_id[identity]["advantages"] is None
         else:
-            np.testing.assert_allclose(found[identity]["advantages"], advantages, rtol=0, atol=1e-5)
+            np.testing.assert_allclose(rows_by_id[identity]["advantages"], advantages, rtol=0, atol=1e-5)
     assert selection.row_tally.total == len(rows)
     before = {each["trajectory_id"]: sum(each["loss_mask"]) for each in rows}
     lost = sum(before[identity] - int(mask.sum()) for identity, (mask, _) in expected.items())
     assert selection.rows["masked_tokens"].sum() == lost
     sizes = selection.rows.group_by("group_id").agg(pl.col("episode_id").n_unique())["episode_id"]
     assert kind is JobKind.SFT or all(size <= job.group_size for size in sizes)
-    return len(found)
+    return len(rows_by_id)
 
 
 def test_masks_and_advantages_equal_the_reference_on_200_datasets() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.training.drift import KlBudgetError
-from spanloop.training.endings import Ending, MaskedBatchError, describe_failure, read_ending
+from spanloop.training.early_stopping import EarlyStop, MaskedBatchError, describe_failure, read_early_stop
 from spanloop.training.job_spec import MAX_FLAT_BATCHES, MIN_ENTROPY_SHARE, STALL_MINUTES
 from spanloop.training.metrics import StepMetrics
 from spanloop.training.watchdogs import Thresholds, Watchdogs
@@ -16,7 +16,7 @@ DEFAULTS = Thresholds(MIN_ENTROPY_SHARE, MAX_FLAT_BATCHES, STALL_MINUTES)
 OFF = Thresholds(0, 0, 0)
 
 
-def first_ending(steps: list[dict[str, float]], thresholds: Thresholds = DEFAULTS) -> Ending | None:
+def first_ending(steps: list[dict[str, float]], thresholds: Thresholds = DEFAULTS) -> EarlyStop | None:
     watchdogs = Watchdogs(thresholds, learning_rate=1e-6)
     endings = (watchdogs.see(StepMetrics(number, values), 60.0 * number) for number, values in enumerate(steps, 1))
     return next((ending for ending in endings if ending is not None), None)
@@ -112,10 +112,10 @@ def test_an_ending_of_the_subprocess_passes_through_its_file(
 ) -> None:
 
     path = tmp_path / "failure.json"
-    assert read_ending(path) is None
+    assert read_early_stop(path) is None
     path.write_text(json.dumps(describe_failure(error)))
-    ending = read_ending(path)
+    ending = read_early_stop(path)
     assert ending is not None
     assert (ending.cause, ending.last_step) == (cause, last_step)
     path.write_text(json.dumps(describe_failure(ValueError("other"))))
-    assert read_ending(path) is None
+    assert read_early_stop(path) is None

@@ -125,12 +125,12 @@ def _cells(row: Row, bare: Recorded, rewarded: Recorded) -> dict[str, str | None
     if not run.answers:
         wrong["ticket-report-1"] = {"model calls": f"the app failed: {run.stderr.strip()[-120:]}"}
     cells: dict[str, str | None] = {
-        column: next((found[column] for found in wrong.values() if found.get(column)), "") for column in CHECKS
+        column: next((problems[column] for problems in wrong.values() if problems.get(column)), "") for column in CHECKS
     }
     for column, script in SCENARIOS.items():
-        found = [problems for ticket, problems in wrong.items() if script_of(ticket) == script]
-        reasons = [f"{check}: {reason}" for problems in found for check, reason in problems.items() if reason]
-        cells[column] = (reasons or [""])[0] if found else None
+        of_script = [problems for ticket, problems in wrong.items() if script_of(ticket) == script]
+        reasons = [f"{check}: {reason}" for problems in of_script for check, reason in problems.items() if reason]
+        cells[column] = (reasons or [""])[0] if of_script else None
     scored = read_tasks(rewarded)
     cells["rewards"] = next(
         (reason for ticket in rewarded.runs["tasks"].answers if (reason := rewards(row, ticket, scored))), ""

@@ -50,8 +50,8 @@ def run(*command: str | Path, timeout_s: float = 900) -> str:
 
 def uv() -> Path:
     """The uv command: the one on the path, else one that is installed into a folder of its own."""
-    if found := shutil.which("uv"):
-        return Path(found)
+    if path := shutil.which("uv"):
+        return Path(path)
     command = FOLDER / "uv" / "bin" / "uv"
     if not command.exists():
         run(sys.executable, "-m", "venv", FOLDER / "uv")

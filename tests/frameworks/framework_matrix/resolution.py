@@ -35,8 +35,8 @@ def _resolve_with_uv(package: str, *beside: str) -> str:
 
 
 def _version_in(resolved: str, package: str) -> str:
-    found = re.search(rf"^{re.escape(package)}==(\S+)", resolved, re.MULTILINE)
-    return found[1] if found else "absent"
+    pin = re.search(rf"^{re.escape(package)}==(\S+)", resolved, re.MULTILINE)
+    return pin[1] if pin else "absent"
 
 
 def _resolve_with_pip(package: str, wheel: Path) -> str:
@@ -52,7 +52,7 @@ def _resolve_with_pip(package: str, wheel: Path) -> str:
 def check(package: str, wheel: Path) -> str:
     """Resolve one package alone and beside the core package; return a line that says what came out."""
     alone = _resolve_with_uv(package)
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for tool in ("uv", "pip"):
         try:
             beside = f"spanloop @ {wheel.as_uri()}"
@@ -60,8 +60,8 @@ def check(package: str, wheel: Path) -> str:
         except CommandFailedError as error:
             version = str(error).strip().splitlines()[-1]
         if version != alone:
-            found[tool] = version
-    problems = "; ".join(f"{tool} takes {version}" for tool, version in found.items())
+            versions[tool] = version
+    problems = "; ".join(f"{tool} takes {version}" for tool, version in versions.items())
     return f"FAILED {package} {alone}: {problems}" if problems else f"ok {package} {alone}"
 
 

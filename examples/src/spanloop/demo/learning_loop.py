@@ -40,7 +40,7 @@ class Recipe(NamedTuple):
         """Return the job that trains ``base`` on its own attempts since ``since``.
 
         Args:
-            kind: ``sft``, or a policy gradient.
+            kind: ``sft`` and policy gradients have the recipe's steps and rates; another kind has its own defaults.
             base: The version.
             since: Time before the first attempt.
             **changes: Settings that differ from the recipe's.
@@ -67,7 +67,7 @@ class Recipe(NamedTuple):
                 "min_reward": 1.0,
                 "tokens": "captured",
             }
-        else:
+        elif JobKind(kind).is_policy_gradient:
             settings |= {
                 "steps": self.grpo_steps,
                 "batch_groups": self.grpo_batch,

@@ -51,9 +51,9 @@ def answer(body: dict[str, Any], reply: Reply) -> dict[str, Any]:
 
 def stream(body: dict[str, Any], reply: Reply) -> Iterable[tuple[str, Any]]:
     """The events of a streamed response, each with its name."""
-    whole = answer(body, reply)
-    yield _event("message_start", message=whole | {"content": [], "stop_reason": None})
-    for place, block in enumerate(whole["content"]):
+    complete = answer(body, reply)
+    yield _event("message_start", message=complete | {"content": [], "stop_reason": None})
+    for place, block in enumerate(complete["content"]):
         if block["type"] == "tool_use":
             start, delta = (
                 block | {"input": {}},
@@ -64,7 +64,7 @@ def stream(body: dict[str, Any], reply: Reply) -> Iterable[tuple[str, Any]]:
         yield _event("content_block_start", index=place, content_block=start)
         yield _event("content_block_delta", index=place, delta=delta)
         yield _event("content_block_stop", index=place)
-    end = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+    end = {"stop_reason": complete["stop_reason"], "stop_sequence": None}
     yield _event("message_delta", delta=end, usage={"output_tokens": 10})
     yield _event("message_stop")
 

@@ -51,9 +51,9 @@ def answer(body: dict[str, Any], reply: Reply) -> dict[str, Any]:
 
 def stream(body: dict[str, Any], reply: Reply) -> Iterable[tuple[str, Any]]:
     """The events of a streamed response, each with its name."""
-    whole = answer(body, reply)
+    complete = answer(body, reply)
     yield "messageStart", {"role": "assistant"}
-    for place, block in enumerate(whole["output"]["message"]["content"]):
+    for place, block in enumerate(complete["output"]["message"]["content"]):
         delta: dict[str, Any] = block
         if "toolUse" in block:
             use = block["toolUse"]
@@ -62,7 +62,7 @@ def stream(body: dict[str, Any], reply: Reply) -> Iterable[tuple[str, Any]]:
             delta = {"toolUse": {"input": json.dumps(use["input"])}}
         yield "contentBlockDelta", {"contentBlockIndex": place, "delta": delta}
         yield "contentBlockStop", {"contentBlockIndex": place}
-    yield "messageStop", {"stopReason": whole["stopReason"]}
+    yield "messageStop", {"stopReason": complete["stopReason"]}
     yield "metadata", {"usage": USAGE, "metrics": {"latencyMs": 1}}
 
 

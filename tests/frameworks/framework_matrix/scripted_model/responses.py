@@ -78,13 +78,13 @@ def answer(body: dict[str, Any], reply: Reply) -> dict[str, Any]:
 
 def stream(body: dict[str, Any], reply: Reply) -> Iterable[tuple[str, Any]]:
     """The events of a streamed response, each with its name."""
-    whole = answer(body, reply)
+    complete = answer(body, reply)
     events: list[dict[str, Any]] = [
-        {"type": "response.created", "response": whole | {"status": "in_progress", "output": [], "usage": None}}
+        {"type": "response.created", "response": complete | {"status": "in_progress", "output": [], "usage": None}}
     ]
-    for place, item in enumerate(whole["output"]):
+    for place, item in enumerate(complete["output"]):
         events += _item_events(place, item)
-    events.append({"type": "response.completed", "response": whole})
+    events.append({"type": "response.completed", "response": complete})
     for number, event in enumerate(events):
         yield event["type"], event | {"sequence_number": number}
 

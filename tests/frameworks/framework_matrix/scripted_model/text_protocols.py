@@ -28,7 +28,7 @@ def dspy_turn(texts: list[str], calls: list[tuple[str, dict[str, str]]], results
         thought = "I look it up." if results < len(calls) else "That is all."
         fields = {"next_thought": thought, "next_tool_name": name, "next_tool_args": json.dumps(arguments)}
     elif any("[[ ## reasoning ## ]]" in text for text in texts):
-        fields = {"reasoning": "The tools told.", "answer": answer}
+        fields = {"reasoning": "The tools answered.", "answer": answer}
     return (
         "\n\n".join(f"[[ ## {name} ## ]]\n{value}" for name, value in (fields | {"completed": ""}).items())
         if fields

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import JobError
 
-from .adapter_merge import merge_adapter, read_adapter
+from .lora_merge import merge_adapter, read_adapter
 from .models.weights import check_weights
 
 _MARKER: Final = "COMPLETE"

@@ -12,6 +12,7 @@ from typing import Any, Final
 import polars as pl
 from pydantic import JsonValue
 
+from spanloop.datadir import write_atomically
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 from spanloop.store import Store
@@ -23,7 +24,6 @@ from .dataset_pairs import PAIR_COLUMNS, Pairing
 from .dataset_rejections import Rejection
 from .dataset_selection import Rules, Selection, is_of_the_base, select_rows
 from .dialog_rows import dialog_file_facts, dialog_rows
-from .durable_writes import write_durably
 from .job_spec import JobSpec, Outcomes
 from .row_age import AGE_COLUMNS, with_ages
 from .row_source import RowSource
@@ -95,7 +95,7 @@ def export_dataset(
     selection.rows.select(COLUMNS).write_parquet(data_path)
     manifest = _manifest(selection, spec, base, job_id=job_id, data_sha256=sha256_of(data_path))
     pin(store, [(episode.episode_id, episode.revision) for episode in manifest.pinned])
-    write_durably(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
+    write_atomically(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
     return manifest
 
 

@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 import polars as pl
 from pydantic import ValidationError
 
+from spanloop.datadir import write_atomically
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import JobError
 
 from .control.paths import HasPath
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Manifest, sha256_of
-from .durable_writes import write_durably
 from .jobs import JobApi
-from .samples import remove_samples
+from .training_samples import remove_samples
 
 _SCRATCH: Final = ("checkpoints", "model")
 _OPEN: Final = {JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING}
@@ -94,5 +94,5 @@ def _erase(folder: Path, manifest: Manifest, episode_ids: AbstractSet[str]) -> E
             "forgotten_rows": manifest.forgotten_rows + rows.height - remaining.height,
         }
     )
-    write_durably(folder / MANIFEST_NAME, changed.model_dump_json(indent=1))
+    write_atomically(folder / MANIFEST_NAME, changed.model_dump_json(indent=1))
     return Erased(folder, episodes, rows.height - remaining.height)

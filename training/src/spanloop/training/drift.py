@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from .endings import EndingError
+from .early_stopping import EarlyStopError
 
 KL: Final = "rollout_corr/k3_kl"
 """Metric of verl: mean over the trained tokens of ``r - log r - 1``, ``r`` the ratio of the policy before the step's
@@ -20,7 +20,7 @@ ENDED_NAME: Final = "ended_early.json"
 """File of a job's folder: why the job ended before its last step."""
 
 
-class KlBudgetError(EndingError):
+class KlBudgetError(EarlyStopError):
     """The policy left its KL budget; the batch of ``step`` showed it."""
 
     def __init__(self, step: int, kl: float, budget: float) -> None:

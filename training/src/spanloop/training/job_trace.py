@@ -70,8 +70,8 @@ class JobTrace:
 
     def __init__(self, job_id: str, attempt: int, attributes: Attributes) -> None:
         self.trace_id = trace_id_of(job_id, attempt)
-        own: dict[str, str | float] = {names.RL_JOB_ID: job_id, names.RL_JOB_ATTEMPT: attempt}
-        self._open = [OpenSpan(ROOT, _span_id(), "", time.time_ns(), own | dict(attributes))]
+        identity: dict[str, str | float] = {names.RL_JOB_ID: job_id, names.RL_JOB_ATTEMPT: attempt}
+        self._open = [OpenSpan(ROOT, _span_id(), "", time.time_ns(), identity | dict(attributes))]
         self._ended: list[dict[str, object]] = []
         self._blocks = 0
         self._flushed_s = time.monotonic()

@@ -57,11 +57,11 @@ def versions_of_span(store: Store, registry: Registry, trace_id: str, span_id: s
     Raises:
         StoreError: ClickHouse is unreachable.
     """
-    found = store.query("lineage_jobs", trace_id=trace_id, span_id=span_id)
+    samples = store.query("lineage_jobs", trace_id=trace_id, span_id=span_id)
     versions = sorted(registry.list(), key=lambda version: version.created_at)
     by_job = {version.job_id: version for version in versions if version.job_id}
     learned: list[LearnedVersion] = []
-    for (job_id,), rows in found.group_by("job_id", maintain_order=True):
+    for (job_id,), rows in samples.group_by("job_id", maintain_order=True):
         source = by_job.get(str(job_id))
         if source is None:
             continue  # the job registered nothing

@@ -13,8 +13,8 @@ from .dataset_manifest import DATA_NAME, Manifest
 from .drift import steps_within
 from .job_spec import JobSpec
 from .metrics import metrics_path
-from .samples import samples_path
 from .sampling import DEFAULT_TEMPERATURE
+from .training_samples import samples_path
 from .verl_plugin.train_plan import TrainPlan
 
 _SAVES_A_JOB: Final = 5

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NamedTuple, NoReturn
 
-from spanloop.datadir import DataDir
+from spanloop.datadir import DataDir, write_atomically
 from spanloop.semconv import attributes as names
 from spanloop.semconv.errors import JobError, SpanloopError
 from spanloop.store import Store, connect
@@ -27,8 +27,7 @@ from .dataset import export_dataset
 from .dataset_manifest import Manifest, load_manifest
 from .deploy import deploy
 from .drift import ENDED_NAME, EndedEarly, read_ended
-from .durable_writes import write_durably
-from .endings import Ending, read_ending
+from .early_stopping import EarlyStop, read_early_stop
 from .job_trace import JobTrace, traced_job
 from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress
 from .metrics import MetricsTail, logged_steps
@@ -69,7 +68,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     job = JobApi(data_dir).get(job_id)
     folder = ControlPaths.of(data_dir).job(job_id)
     folder.mkdir(parents=True, exist_ok=True)
-    write_durably(folder / SPEC_NAME, job.spec.model_dump_json(indent=1))
+    write_atomically(folder / SPEC_NAME, job.spec.model_dump_json(indent=1))
     with traced_job(data_dir, job) as trace, ServingPause(data_dir.path, job_id, _log) as pause:
         attempt = Attempt(data_dir, job, token, folder, Registry(data_dir), pause, trace)
         version = attempt.registry.get(job.model_version) if job.model_version else _train_and_register(attempt)
@@ -185,7 +184,7 @@ def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, watch: Tr
     return _finished(attempt, plan, ending)
 
 
-def _follow(attempt: Attempt, run: VerlProcess, watch: TrainingWatch) -> Ending | None:
+def _follow(attempt: Attempt, run: VerlProcess, watch: TrainingWatch) -> EarlyStop | None:
     """Store each step's metrics and progress until verl ends, or until there is a reason to end it, which is returned.
 
     Raises:
@@ -204,7 +203,7 @@ def _follow(attempt: Attempt, run: VerlProcess, watch: TrainingWatch) -> Ending 
         is_last = bool(steps) and steps[-1].step >= run.plan.steps
         if ending is not None and not (ending.takes_newest and is_last):
             return ending
-    ending = read_ending(run.plan.failure_path)
+    ending = read_early_stop(run.plan.failure_path)
     if status != 0 and ending is None:
         raise failure_of(run, is_paused=attempt.job.spec.pause_serving)
     return ending
@@ -218,7 +217,7 @@ def _end_reason(attempt: Attempt, steps: int) -> str:
     return f"max_passes ended it at step {steps} of {attempt.job.spec.steps}" if is_cut else ""
 
 
-def _last_good(attempt: Attempt, plan: TrainPlan, ending: Ending) -> Checkpoint:
+def _last_good(attempt: Attempt, plan: TrainPlan, ending: EarlyStop) -> Checkpoint:
     """Return the last good checkpoint of a training that was ended.
 
     Raises:
@@ -235,12 +234,12 @@ def _last_good(attempt: Attempt, plan: TrainPlan, ending: Ending) -> Checkpoint:
     ended = EndedEarly(
         step=checkpoint.step, reason=f"{ending.cause} ended it at step {checkpoint.step}: {ending.reason}"
     )
-    write_durably(attempt.folder / ENDED_NAME, ended.model_dump_json(indent=1))
+    write_atomically(attempt.folder / ENDED_NAME, ended.model_dump_json(indent=1))
     _log(ended.reason)
     return checkpoint
 
 
-def _finished(attempt: Attempt, plan: TrainPlan, ending: Ending | None) -> Checkpoint:
+def _finished(attempt: Attempt, plan: TrainPlan, ending: EarlyStop | None) -> Checkpoint:
     if ending is not None:
         return _last_good(attempt, plan, ending)
     checkpoint = latest_checkpoint(plan.checkpoint_dir)

@@ -132,18 +132,18 @@ class Renderer:
         self, messages: Sequence[ChatMessage], position: int, tools: Sequence[ChatMessage]
     ) -> tuple[list[int], list[int]]:
         """Return the tokens before an assistant message and those that it samples, its end token included."""
-        before = self._text(messages[:position], tools, add_generation_prompt=True)
-        whole = self._text(messages[: position + 1], tools, add_generation_prompt=False)
-        if not whole.startswith(before):
+        prompt = self._text(messages[:position], tools, add_generation_prompt=True)
+        rendered = self._text(messages[: position + 1], tools, add_generation_prompt=False)
+        if not rendered.startswith(prompt):
             raise RenderingError(CANNOT_BE_CUT, f"message {position} does not continue its prompt as rendered")
-        action = self._ids(whole[len(before) :])
+        action = self._ids(rendered[len(prompt) :])
         ends = [number for number, token in enumerate(action) if token in self._end_ids]
         if not ends:
             expected = ", ".join(self._info.end_tokens) or "any"
             raise RenderingError(
                 CANNOT_BE_CUT, f"message {position} is rendered without an end token (expected {expected})"
             )
-        return self._ids(before), action[: ends[-1] + 1]
+        return self._ids(prompt), action[: ends[-1] + 1]
 
     def _text(
         self, messages: Sequence[ChatMessage], tools: Sequence[ChatMessage], *, add_generation_prompt: bool

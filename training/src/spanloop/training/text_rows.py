@@ -76,8 +76,8 @@ def render_episodes(steps: pl.DataFrame, renderer: Renderer) -> list[dict[str, A
 
 def conform(rows: list[dict[str, Any]], episodes: pl.DataFrame, schema: pl.Schema) -> pl.DataFrame:
     """Return ``rows`` in the columns of ``schema``, with those of their episodes."""
-    own = [name for name in schema if name == "episode_id" or name not in _EPISODE_COLUMNS]
-    frame = pl.DataFrame(rows, schema={name: schema[name] for name in own}, orient="row")
+    row_columns = [name for name in schema if name == "episode_id" or name not in _EPISODE_COLUMNS]
+    frame = pl.DataFrame(rows, schema={name: schema[name] for name in row_columns}, orient="row")
     return frame.join(episodes, on="episode_id", how="left", maintain_order="left").select(schema.names())
 
 

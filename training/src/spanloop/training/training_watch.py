@@ -9,11 +9,11 @@ from pathlib import Path
 
 from spanloop.store import Store
 
-from .endings import Ending
+from .early_stopping import EarlyStop
 from .job_spec import JobSpec
 from .job_trace import JobTrace
 from .metrics import MetricsTail, MetricsWriter, StepMetrics, logged_steps
-from .samples import SampleWriter
+from .training_samples import SampleWriter
 from .watchdogs import Thresholds, Watchdogs
 
 
@@ -40,7 +40,7 @@ class TrainingWatch:
         for step in earlier:
             self._watchdogs.see(step)
 
-    def look(self, tail: MetricsTail) -> tuple[list[StepMetrics], Ending | None]:
+    def look(self, tail: MetricsTail) -> tuple[list[StepMetrics], EarlyStop | None]:
         """Take what was written since the last call; return the new steps, and why the training should stop now."""
         steps = tail.read()
         ages = self._samples.poll()

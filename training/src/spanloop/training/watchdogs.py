@@ -9,7 +9,7 @@ import statistics
 from typing import Final, NamedTuple
 
 from .drift import last_step_within
-from .endings import Ending
+from .early_stopping import EarlyStop
 from .metrics import StepMetrics
 
 ENTROPY: Final = "actor/entropy"
@@ -56,7 +56,7 @@ class Watchdogs:
         self._longest_step_s = 0.0
         self._last_step = 0
 
-    def see(self, step: StepMetrics, now_s: float | None = None) -> Ending | None:
+    def see(self, step: StepMetrics, now_s: float | None = None) -> EarlyStop | None:
         """Look at the next step.
 
         Args:
@@ -70,7 +70,7 @@ class Watchdogs:
         self._last_step = step.step
         return self._diverged(step) or self._collapsed(step) or self._flat(step)
 
-    def see_time(self, now_s: float) -> Ending | None:
+    def see_time(self, now_s: float) -> EarlyStop | None:
         """Look at the clock while no step is logged; the first call starts it."""
         if self._progress_s is None:
             self._progress_s = now_s
@@ -78,7 +78,7 @@ class Watchdogs:
         limit_s = max(60 * self._thresholds.stall_minutes, _LONGEST_STEPS * self._longest_step_s)
         if not self._thresholds.stall_minutes or waited_s <= limit_s:
             return None
-        return Ending(
+        return EarlyStop(
             "stall_minutes",
             f"no step was completed for {waited_s / 60:.0f} minutes after step {self._last_step}; expected one within "
             f"{limit_s / 60:.0f}.",
@@ -87,17 +87,17 @@ class Watchdogs:
             takes_newest=True,
         )
 
-    def _diverged(self, step: StepMetrics) -> Ending | None:
+    def _diverged(self, step: StepMetrics) -> EarlyStop | None:
         if not step.diverged:
             return None
-        return Ending(
+        return EarlyStop(
             "diverged",
             f"{step.diverged} is {step.values[step.diverged]} at step {step.step}; training has diverged.",
             f"Submit it again with a smaller learning_rate (it was {self._learning_rate:g}).",
             last_step=last_step_within(step.step),
         )
 
-    def _collapsed(self, step: StepMetrics) -> Ending | None:
+    def _collapsed(self, step: StepMetrics) -> EarlyStop | None:
         entropy = step.values.get(ENTROPY, math.nan)
         if not self._thresholds.entropy_share or not math.isfinite(entropy):
             return None
@@ -113,7 +113,7 @@ class Watchdogs:
         self._low_steps += 1
         if self._low_steps < _LOW_STEPS:
             return None
-        return Ending(
+        return EarlyStop(
             "min_entropy_share",
             f"the policy's entropy collapsed: {entropy:.3g} nats a token at step {step.step}, below "
             f"{self._thresholds.entropy_share:g} of the {first:.3g} of the first steps since step {self._low_since}.",
@@ -123,7 +123,7 @@ class Watchdogs:
             takes_newest=True,
         )
 
-    def _flat(self, step: StepMetrics) -> Ending | None:
+    def _flat(self, step: StepMetrics) -> EarlyStop | None:
         low, high = (step.values.get(name, math.nan) for name in _ADVANTAGES)
         if not self._thresholds.flat_batches or not high - low <= _FLAT:
             self._flat_batches = 0
@@ -131,7 +131,7 @@ class Watchdogs:
         self._flat_batches += 1
         if self._flat_batches < self._thresholds.flat_batches:
             return None
-        return Ending(
+        return EarlyStop(
             "max_flat_batches",
             f"the advantages of {self._flat_batches} batches until step {step.step} do not vary (all {high:.3g}), so "
             "nothing is preferred to anything.",

@@ -113,11 +113,11 @@ def conversations(turns: Sequence[Turn]) -> list[ChatConversation]:
     """
     carried_on = {digest for turn in turns for digest in turn.digests[:-1]}
     waiting = {turn.digests[-1]: turn.step for turn in reversed(turns)}
-    found: list[ChatConversation] = []
+    chats: list[ChatConversation] = []
     for turn in turns:
         if turn.digests[-1] in carried_on or turn.digests[-1] not in waiting:
             continue
-        said = zip(turn.messages, turn.digests, strict=True)
-        steps = tuple(waiting.pop(digest, None) for message, digest in said if message.role == "assistant")
-        found.append(ChatConversation(tuple(chat(turn.messages)), tuple(tool_definitions(turn.tools)), steps))
-    return found
+        messages = zip(turn.messages, turn.digests, strict=True)
+        steps = tuple(waiting.pop(digest, None) for message, digest in messages if message.role == "assistant")
+        chats.append(ChatConversation(tuple(chat(turn.messages)), tuple(tool_definitions(turn.tools)), steps))
+    return chats

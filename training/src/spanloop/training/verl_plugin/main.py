@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.endings import describe_failure
+from spanloop.training.early_stopping import describe_failure
 from spanloop.training.job_spec import Device
 
 from .compute import resolve_compute
@@ -84,7 +84,7 @@ def train(plan: TrainPlan) -> None:
 def trainer_of(kind: JobKind) -> Callable[[TrainPlan], None]:
     """Return the function that trains a plan of ``kind``; it imports verl."""
     if kind.is_policy_gradient:
-        from .grpo import train  # noqa: PLC0415 - after the environment
+        from .policy_gradient import train  # noqa: PLC0415 - after the environment
     elif kind is JobKind.DPO:
         from .dpo import train  # noqa: PLC0415
     else:

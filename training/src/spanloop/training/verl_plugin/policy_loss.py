@@ -15,7 +15,7 @@ from verl.trainer.ppo.core_algos import agg_loss, register_policy_loss
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
 from verl.workers.utils.padding import response_from_nested
 
-from spanloop.training.recipes.grpo import SINGLE_UPDATE_LOSS, SINGLE_UPDATE_ROW_LOSS, TRUNCATE_WEIGHTS_AT
+from spanloop.training.recipes.policy_gradient import SINGLE_UPDATE_LOSS, SINGLE_UPDATE_ROW_LOSS, TRUNCATE_WEIGHTS_AT
 
 GAP = "rollout_corr/logprob_abs_diff_mean"
 """Metric: mean over the trained tokens of ``|log p_engine - log p_sampler|``, in nats, before the step's update."""

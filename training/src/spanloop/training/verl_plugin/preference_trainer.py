@@ -14,15 +14,15 @@ import torch
 from tensordict.tensorclass import NonTensorData
 from verl.utils import tensordict_utils as tu
 
-from .marking_trainer import MarkingTrainer
 from .pair_dataset import collate_pairs
 from .preference_loss import PairedLogprobs, preference_loss
 from .reference_logprobs import load_or_compute
 from .sample_records import append_line, pair_columns
+from .sft_trainer import MarkingSftTrainer
 from .train_plan import TrainPlan
 
 
-class PreferenceTrainer(MarkingTrainer):
+class PreferenceTrainer(MarkingSftTrainer):
     """Trains on the pairs of a dataset file.
 
     Args:

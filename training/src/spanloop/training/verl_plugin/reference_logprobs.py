@@ -10,8 +10,8 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
+from spanloop.datadir import write_atomically
 from spanloop.training.dataset_manifest import sha256_of
-from spanloop.training.durable_writes import write_durably
 
 REFERENCE_NAME: Final = "reference.json"
 
@@ -40,5 +40,5 @@ def load_or_compute(dataset: Path, compute: Callable[[], Sequence[float]]) -> Re
         if stored.dataset_sha256 == sha256:
             return stored
     reference = Reference(dataset_sha256=sha256, logprobs=tuple(compute()))
-    write_durably(path, reference.model_dump_json())
+    write_atomically(path, reference.model_dump_json())
     return reference

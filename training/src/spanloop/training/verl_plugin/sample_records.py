@@ -2,8 +2,8 @@
 """Record what a step does with each row of the dataset: one JSON line for each batch, for ``training_samples``.
 
 The file holds row positions and numbers only. ``run_job`` adds the identity of the rows and sends them to the store
-(:mod:`spanloop.training.samples`), so that the process that trains needs no store. A line is written before its step
-can be resumed from.
+(:mod:`spanloop.training.training_samples`), so that the process that trains needs no store. A line is written before
+its step can be resumed from.
 """
 
 import json
@@ -17,8 +17,8 @@ import torch
 from verl.trainer.ppo.core_algos import agg_loss
 from verl.workers.utils.padding import response_from_nested
 
-from spanloop.training.endings import MaskedBatchError
-from spanloop.training.recipes.grpo import SINGLE_UPDATE_ROW_LOSS
+from spanloop.training.early_stopping import MaskedBatchError
+from spanloop.training.recipes.policy_gradient import SINGLE_UPDATE_ROW_LOSS
 
 from .policy_loss import row_weights, token_weights
 from .preference_loss import PairedLogprobs, PreferenceLoss

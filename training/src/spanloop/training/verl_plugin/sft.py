@@ -17,6 +17,6 @@ def train(plan: TrainPlan) -> None:
 
 
 def _fit(plan: TrainPlan) -> None:
-    from .marking_trainer import MarkingTrainer  # noqa: PLC0415 - verl reads the rank when it is imported
+    from .sft_trainer import MarkingSftTrainer  # noqa: PLC0415 - verl reads the rank when it is imported
 
-    MarkingTrainer(sft_overrides(plan), SftRecorder(plan.samples_path)).fit()
+    MarkingSftTrainer(sft_overrides(plan), SftRecorder(plan.samples_path)).fit()

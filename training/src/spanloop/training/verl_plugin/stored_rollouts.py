@@ -34,7 +34,7 @@ from verl.workers.utils.padding import response_to_nested
 from spanloop.semconv.errors import JobError
 from spanloop.training.checkpoints import mark_complete
 from spanloop.training.drift import require_within
-from spanloop.training.recipes.grpo import GSPO_LOSS, STORED_ADVANTAGES
+from spanloop.training.recipes.policy_gradient import GSPO_LOSS, STORED_ADVANTAGES
 
 from .batch_metrics import ENTROPY, mean_entropy
 from .critic import CriticWorker

@@ -36,7 +36,7 @@ GSPO_CLIP: Final = (3e-4, 4e-4)
 """Lower and upper clip range of a row's ratio (Zheng et al. 2025, section 5.1)."""
 
 
-def grpo_overrides(plan: TrainPlan) -> list[str]:
+def policy_gradient_overrides(plan: TrainPlan) -> list[str]:
     """Return the overrides of verl's ``ppo_trainer`` configuration for a policy gradient of any kind."""
     actor = "actor_rollout_ref.actor"
     rollout = "actor_rollout_ref.rollout"

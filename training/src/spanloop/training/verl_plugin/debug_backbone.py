@@ -2,7 +2,7 @@
 """Run verl's trainer, workers and engine in this process, without Ray workers and TransferQueue.
 
 The backbone ``debug``: a breakpoint in a loss, an engine or the trainer stops this process. verl's trainer is
-unchanged; what it asks Ray for is replaced while :func:`single_process` is open. Its worker groups call verl's workers
+unchanged; what it asks Ray for is replaced while :func:`debug_backbone` is open. Its worker groups call verl's workers
 directly, and its queue is a dictionary. So a step computes the same as on the Ray path, from the same rows in the same
 order.
 """
@@ -183,7 +183,7 @@ def _bound(cls: Any, **kwargs: Any) -> Any:
 
 
 @contextmanager
-def single_process() -> Generator[None]:
+def debug_backbone() -> Generator[None]:
     """Let verl's trainer run everything in this process until the context ends."""
     queue = InProcessQueue()
     replaced = {

@@ -19,7 +19,7 @@ from .verl_config import compose
 _STOCK: Any = SFTTrainer
 
 
-class MarkingTrainer(_STOCK):  # type: ignore[misc]
+class MarkingSftTrainer(_STOCK):  # type: ignore[misc]
     """Marks each checkpoint as complete; verl's trainer has no hook for it.
 
     Args:

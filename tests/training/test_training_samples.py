@@ -9,7 +9,7 @@ import pytest
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
-from spanloop.training.samples import SampleWriter, read_rows, samples_path
+from spanloop.training.training_samples import SampleWriter, read_rows, samples_path
 
 NUMBERS = ("advantage", "old_logprob", "new_logprob", "importance_mean", "importance_max", "loss")
 
@@ -66,17 +66,17 @@ def test_each_row_of_a_step_is_stored_once_and_a_repeated_step_is_the_newest_att
     # killed and resumed from step 1: step 2 is done again, with another row; everything is sent again
     append(tmp_path, 3, 2, [0, 1], 0.25)
     SampleWriter(store, "job", JobKind.GRPO, tmp_path).poll()
-    found = store.query("training_samples", job_id="job")
-    counted = found.select("step", "attempt", "sample", "loss", "episode_id", "trained_steps").rows()
+    stored = store.query("training_samples", job_id="job")
+    counted = stored.select("step", "attempt", "sample", "loss", "episode_id", "trained_steps").rows()
     assert counted == [
         (1, 1, 0, 0.5, "a", [0]), (1, 1, 1, 0.5, "a", [2]), (2, 3, 0, 0.25, "a", [0]), (2, 3, 1, 0.25, "a", [2])
     ]  # fmt: skip
-    assert found["new_logprob"].null_count() == 0
+    assert stored["new_logprob"].null_count() == 0
     store.execute("store_forget_training_samples", episode_ids=["a"])
     forgotten = store.query("training_samples", job_id="job")
     # nothing tells whose they were, and what the first attempt did at step 2 does not come back
     assert forgotten.select("episode_id", "trajectory_id", "group_id").unique().rows() == [("", "", "")]
-    assert forgotten["loss"].to_list() == found["loss"].to_list()
+    assert forgotten["loss"].to_list() == stored["loss"].to_list()
 
 
 def test_sft_has_a_loss_and_no_advantage(store: Store, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from spanloop.semconv.errors import JobError
 from spanloop.training.job_spec import Backbone
-from spanloop.training.recipes.grpo import grpo_overrides
+from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
 
 from .ranks import this_rank
 from .train_plan import TrainPlan
@@ -30,11 +30,11 @@ def train(plan: TrainPlan) -> None:
 
 def _train_in_this_process(plan: TrainPlan) -> None:
     with this_rank():
-        from .single_process import single_process  # noqa: PLC0415 - imports verl
+        from .debug_backbone import debug_backbone  # noqa: PLC0415 - imports verl
         from .verl_config import compose  # noqa: PLC0415
 
-        with single_process():
-            _fit(plan, compose("ppo_trainer", grpo_overrides(plan)), queue_ready=lambda: None)
+        with debug_backbone():
+            _fit(plan, compose("ppo_trainer", policy_gradient_overrides(plan)), queue_ready=lambda: None)
 
 
 def _train_on_ray(plan: TrainPlan) -> None:
@@ -45,7 +45,7 @@ def _train_on_ray(plan: TrainPlan) -> None:
 
         from .verl_config import compose  # noqa: PLC0415
 
-        config = compose("ppo_trainer", grpo_overrides(plan))
+        config = compose("ppo_trainer", policy_gradient_overrides(plan))
         config.transfer_queue.enable = True
         queue = background.submit(partial(_start_queue, plan, config.transfer_queue))
         _fit(plan, config, queue.result)

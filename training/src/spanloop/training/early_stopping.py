@@ -1,7 +1,7 @@
-"""Endings of a training before its last step: what was seen, and which checkpoint is the job's result.
+"""Early stopping of a training: what was seen, and which checkpoint is the job's result.
 
-The subprocess raises an :class:`EndingError`, which passes through its failure file; :mod:`.watchdogs` finds others in
-the metrics. Both are an :class:`Ending` for the runner, which registers the checkpoint or fails the job.
+The subprocess raises an :class:`EarlyStopError`, which passes through its failure file; :mod:`.watchdogs` finds others
+in the metrics. Both are an :class:`EarlyStop` for the runner, which registers the checkpoint or fails the job.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from spanloop.semconv.errors import JobError, SpanloopError
 
 
-class Ending(NamedTuple):
+class EarlyStop(NamedTuple):
     """Why a training stops now."""
 
     cause: str
@@ -25,11 +25,11 @@ class Ending(NamedTuple):
     """Without a checkpoint up to ``last_step`` a later one is the result: its weights can be used."""
 
 
-class EndingError(JobError):
+class EarlyStopError(JobError):
     """The training stops in the subprocess.
 
     Args:
-        cause: As in :class:`Ending`, like the others.
+        cause: As in :class:`EarlyStop`, like the others.
         what: The reason.
         next_step: What the user may do.
         last_step: The last step whose checkpoint is known to be good.
@@ -41,7 +41,7 @@ class EndingError(JobError):
         self.last_step = last_step
 
 
-class MaskedBatchError(EndingError):
+class MaskedBatchError(EarlyStopError):
     """No token of a batch is trained."""
 
     def __init__(self, step: int) -> None:
@@ -58,12 +58,12 @@ def describe_failure(error: Exception) -> dict[str, str | int]:
     content: dict[str, str | int] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, SpanloopError):
         content |= {"message": error.what, "next_step": error.next_step}
-    if isinstance(error, EndingError):
+    if isinstance(error, EarlyStopError):
         content |= {"cause": error.cause, "last_step": error.last_step}
     return content
 
 
-def read_ending(failure_path: Path) -> Ending | None:
+def read_early_stop(failure_path: Path) -> EarlyStop | None:
     """Return the ending that the subprocess reported; None when it failed otherwise, or not at all."""
     try:
         content = json.loads(failure_path.read_text())
@@ -71,6 +71,6 @@ def read_ending(failure_path: Path) -> Ending | None:
         return None
     if "cause" not in content:
         return None
-    return Ending(
+    return EarlyStop(
         str(content["cause"]), str(content["message"]), str(content["next_step"]), last_step=int(content["last_step"])
     )
