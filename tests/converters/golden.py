@@ -10,7 +10,7 @@ from spanloop.converters import Converted
 Row = dict[str, Any]
 
 _LEFT_OUT = {
-    "episodes": {"revision", "converter_version", "reward_breakdown", "started_at", "duration_ns"},
+    "episodes": {"revision", "converter_version", "reward_breakdown", "started_at", "duration_ns", "marks"},
     "transitions": {"revision", "reward_breakdown", "started_at", "duration_ns", "next_state", "tools"},
     "failures": {"revision", "failure_id", "occurred_at", "evidence"},
 }

@@ -64,6 +64,24 @@ def test_the_score_named_reward_wins_over_the_others() -> None:
     assert row["reward_breakdown"] == {"reward": 0.9, "style": 0.2}
 
 
+def test_a_mark_is_no_reward_and_the_newest_of_a_label_counts() -> None:
+    world = World()
+    episode(world)
+    world.score(0.5, trace_id=TRACE)
+    world.score(1.0, name="spanloop.mark", label="good", trace_id=TRACE)
+    world.score(1.0, name="spanloop.mark", label="checked", response_id="chatcmpl-2")
+    world.score(1.0, name="spanloop.mark", label="odd", trace_id=TRACE, at_s=50)
+    world.score(0.0, name="spanloop.mark", label="odd", trace_id=TRACE, at_s=60)
+    world.score(1.0, name="spanloop.mark", label="deleted", trace_id=TRACE, is_deleted=1)
+    world.score(1.0, name="spanloop.mark", trace_id=TRACE)
+    converted = world.convert()
+    row = converted.episodes.row(0, named=True)
+    assert (row["marks"], row["reward"]) == (["checked", "good"], 0.5)
+    assert row["reward_breakdown"] == {"reward": 0.5}
+    assert converted.transitions["reward"].to_list() == [0.5] * 3
+    assert converted.rejected["reason"].to_list() == ["mark_without_label"]
+
+
 def test_without_one_named_reward_the_scores_are_averaged() -> None:
     world = World()
     episode(world)

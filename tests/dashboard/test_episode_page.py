@@ -53,6 +53,11 @@ def test_every_view_of_an_episode_draws(view: str, seeded: Seeded) -> None:
         assert not app.error
 
 
+def test_the_marks_of_an_episode_are_shown(seeded: Seeded) -> None:
+    assert "marks **good** · **re\\*viewed**" in text_of(open_page("episodes", episode=seeded.success_id))
+    assert "marks **" not in text_of(open_page("episodes", episode=seeded.failed_id))
+
+
 def test_the_conversation_marks_the_failed_tool_call(seeded: Seeded) -> None:
     shown = text_of(open_page("episodes", episode=seeded.failed_id))
     assert "failed · TimeoutError" in shown

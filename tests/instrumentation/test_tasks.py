@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import spanloop.instrumentation
-from spanloop.instrumentation import Attempt, reward, task
+from spanloop.instrumentation import Attempt, mark, reward, task
 from spanloop.instrumentation.stamping import AttemptLogProcessor, AttemptSpanProcessor
 
 EPISODE = "spanloop.episode.id"
@@ -49,7 +49,7 @@ class Recorded:
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
     here = Recorded()
     monkeypatch.setattr(trace, "get_tracer", here.tracing.get_tracer)
-    monkeypatch.setattr("spanloop.instrumentation.rewards.get_logger", here.logging.get_logger)
+    monkeypatch.setattr("spanloop.instrumentation.evaluation_events.get_logger", here.logging.get_logger)
     monkeypatch.setattr(_logs, "get_logger", here.logging.get_logger)
     yield here
     here.tracing.shutdown()
@@ -61,7 +61,7 @@ def _span(name: str) -> None:
 
 
 def test_the_public_names_are_these() -> None:
-    assert sorted(spanloop.instrumentation.__all__) == ["Attempt", "TaskContext", "reward", "task"]
+    assert sorted(spanloop.instrumentation.__all__) == ["Attempt", "TaskContext", "mark", "reward", "task"]
 
 
 def test_every_entry_is_an_episode_of_its_own(recorded: Recorded) -> None:
@@ -190,6 +190,28 @@ def test_a_reward_that_belongs_to_nothing_is_told(recorded: Recorded, told: list
     assert told == [
         "spanloop: reward(1.0, name='reward') belongs to nothing: call it inside task(), or give response_id\n"
     ]
+
+
+def test_a_mark_joins_its_attempt_and_has_a_key_of_its_own(recorded: Recorded, told: list[str]) -> None:
+    with task("t") as attempt:
+        mark("good")
+        mark(" good ", remove=True)
+    sent = recorded.rewards
+    keys = [str(event.pop("spanloop.score.id")) for event in sent]
+    assert len(set(keys)) == 2
+    common = {"gen_ai.evaluation.name": "spanloop.mark", "gen_ai.evaluation.score.label": "good"}
+    of_attempt = {"spanloop.task.id": "t", EPISODE: attempt.episode_id}
+    assert sent == [{**common, "gen_ai.evaluation.score.value": value, **of_attempt} for value in (1.0, 0.0)]
+    assert told == []
+
+
+@pytest.mark.parametrize("label", ["", "  ", None, 3])
+def test_a_mark_without_a_label_is_told_and_not_sent(recorded: Recorded, told: list[str], label: str) -> None:
+    with task("t"):
+        mark(label)
+    assert recorded.rewards == []
+    (line,) = told
+    assert "mark" in line
 
 
 def test_our_own_failure_is_told_and_the_users_code_runs(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> None:

@@ -38,6 +38,13 @@ def test_the_default_key_is_derived_from_target_name_and_source(store: Store) ->
     assert len(listed(store, response_id="r")) == 3
 
 
+def test_a_mark_has_a_label_and_a_key_of_its_own(store: Store) -> None:
+    marks = [Score(name="spanloop.mark", label=label, value=1, session_id="s") for label in ("good", "odd")]
+    assert len(set(add_scores(store, marks))) == 2
+    with pytest.raises(ValidationError, match="a mark needs a label"):
+        Score(name="spanloop.mark", value=1, session_id="s")
+
+
 def test_the_last_score_of_a_request_counts(store: Store) -> None:
     add_scores(store, [Score(id="k", value=value, session_id="s") for value in (0, 0.25, 0.75)])
     assert [row["value"] for row in listed(store)] == [0.75]

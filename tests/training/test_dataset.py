@@ -89,6 +89,31 @@ def test_sft_takes_the_outcome_of_an_episode_from_the_store(
     assert "--outcomes all" in caught.value.next_step
 
 
+def test_a_job_selects_episodes_by_their_marks(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    marks: dict[str, list[str]] = {"a": ["good"], "b": ["good", "holdout"], "c": []}
+    rows = [episode_row(name, name, number, 1.0) | {"marks": marks[name]} for number, name in enumerate(marks)]
+    insert(store, "episodes", rows)
+    rng = random.Random(0)
+    insert(
+        store, "trajectories",
+        [trajectory(tiny_model, rng, episode=name, group=name, row_number=0, prompt=[5, 6]) for name in marks],
+    )  # fmt: skip
+
+    def episodes(**settings: object) -> list[str]:
+        spec = SFT.model_copy(update=settings)
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        manifest = export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=folder)
+        return [episode.episode_id for episode in manifest.pinned]
+
+    assert episodes() == ["a", "b", "c"]
+    assert episodes(marks=("good", "other")) == ["a", "b"]
+    assert episodes(marks=("good",), without_marks=("holdout",)) == ["a"]
+    assert episodes(without_marks=("good",)) == ["c"]
+
+
 def test_rows_of_an_old_version_are_rejected_with_a_reason(
     store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Annotated, Final, Self
 import polars as pl
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
+from spanloop.semconv.attributes import MARK_NAME
 from spanloop.semconv.errors import ConfigurationError
 
 from .store import Store
@@ -51,9 +52,9 @@ class Score(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: _Text = ""
-    """Key for correction and deletion; empty: derived from target, name and source."""
+    """Key for correction and deletion; empty: derived from target, name and source, of a mark from its label too."""
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)] = "reward"
-    """Name of the score; ``reward`` is an episode's reward."""
+    """Name of the score; ``reward`` is an episode's reward, ``spanloop.mark`` marks it with ``label``."""
     value: StrictBool | _Number | None = None
     """Higher is better; true is 1. Required unless ``deleted``."""
     label: _Text = ""
@@ -81,6 +82,8 @@ class Score(BaseModel):
             raise ValueError("span_id needs a trace: expected trace_id too")
         if self.value is None and not self.deleted:
             raise ValueError("value is missing; expected a finite number, or deleted: true")
+        if self.name == MARK_NAME and not self.label:
+            raise ValueError("a mark needs a label, such as good")
         return self
 
     @property
@@ -89,6 +92,8 @@ class Score(BaseModel):
         if self.id:
             return self.id
         parts = (self.name, self.source, *(getattr(self, name) for name in (*_TARGETS, "span_id")))
+        if self.name == MARK_NAME:
+            parts += (self.label,)
         return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
     @property

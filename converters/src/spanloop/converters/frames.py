@@ -115,6 +115,7 @@ EPISODES: Final = pl.Schema(
         "is_truncated": pl.Boolean(),
         "error_class": pl.String(),
         "fault_owner": pl.String(),
+        "marks": pl.List(pl.String),
     }
 )
 

@@ -112,6 +112,7 @@ def episode_row(judged: Judged) -> Values:
         not has_ended(last),
         str(decided_by.finding.error_class) if decided_by else "",
         str(decided_by.finding.owner) if decided_by else "",
+        judged.rewards.marks,
     )
 
 

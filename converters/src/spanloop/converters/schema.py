@@ -14,7 +14,7 @@ from spanloop.semconv.enums import RowStart, TokenSource, UntrainableReason
 
 from . import frames
 
-SCHEMA_VERSION: Final = "2"
+SCHEMA_VERSION: Final = "3"
 
 _COMMON: Final = {
     "episode_id": "`spanloop.episode.id` of the app, else the smallest trace id of the episode",
@@ -52,6 +52,7 @@ _EPISODES: Final = {
     "outcome": "`success`, `failure` or `unknown`",
     "reward": "the newest score named `reward`, else the mean over names, else of the steps; null without any",
     "error_class": "of the failure that decided the episode; empty without one",
+    "marks": "labels of its marks, sorted: scores named `spanloop.mark`, of one label the newest",
 }
 
 _TRANSITIONS: Final = {

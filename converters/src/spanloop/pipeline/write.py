@@ -31,6 +31,7 @@ class _Content(NamedTuple):
     trace_ids: tuple[str, ...]
     outcome: str
     reward: float | None
+    marks: tuple[str, ...]
 
 
 class _Stored(NamedTuple):
@@ -108,11 +109,11 @@ def _plan(
     by_id = stored_episodes(store, episode_ids=converted_episodes["episode_id"].to_list())
     stored = _read_stored(pl.concat([by_trace, by_id]).unique("episode_id", maintain_order=True))
     revisions: dict[str, int] = {}
-    columns = ("episode_id", "revision", "span_count", "trace_ids", "outcome", "reward")
-    for episode_id, data_revision, span_count, trace_ids, outcome, reward in converted_episodes.select(
+    columns = ("episode_id", "revision", "span_count", "trace_ids", "outcome", "reward", "marks")
+    for episode_id, data_revision, span_count, trace_ids, outcome, reward, marks in converted_episodes.select(
         columns
     ).iter_rows():
-        content = _Content(CONVERTER_VERSION, span_count, tuple(trace_ids), outcome, reward)
+        content = _Content(CONVERTER_VERSION, span_count, tuple(trace_ids), outcome, reward, tuple(marks))
         revision = _revision(int(data_revision), content, stored.get(str(episode_id)), full=full)
         if revision is not None:
             revisions[str(episode_id)] = revision
@@ -144,7 +145,12 @@ def _read_stored(frame: pl.DataFrame) -> dict[str, _Stored]:
             revision=row["revision"],
             is_deleted=bool(row["is_deleted"]),
             content=_Content(
-                row["converter_version"], row["span_count"], tuple(row["trace_ids"]), row["outcome"], row["reward"]
+                row["converter_version"],
+                row["span_count"],
+                tuple(row["trace_ids"]),
+                row["outcome"],
+                row["reward"],
+                tuple(row["marks"]),
             ),
         )
         for row in frame.iter_rows(named=True)

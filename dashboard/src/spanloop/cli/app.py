@@ -21,6 +21,7 @@ from . import (
     import_,
     jobs,
     keys,
+    marks,
     models,
     redact,
     scores,
@@ -75,6 +76,7 @@ app.add_typer(keys.app, name="keys", rich_help_panel="Run")
 app.add_typer(redact.app, name="redact", rich_help_panel="Run")
 app.command("import", rich_help_panel="Learn")(import_.import_)
 app.add_typer(scores.app, name="scores", rich_help_panel="Learn")
+app.add_typer(marks.app, name="marks", rich_help_panel="Learn")
 app.add_typer(store.app, name="store", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(convert.convert)
 app.command(rich_help_panel="Learn", cls=SpecCommand)(train.train)

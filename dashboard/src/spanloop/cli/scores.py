@@ -1,7 +1,7 @@
 """``spanloop scores``: add, list and delete scores."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -41,6 +41,29 @@ def add(
 
     Example: `spanloop scores add 1 --episode 4bf92f3577b34da6a3ce929d0e0e4736 --comment "solved it"`
     """
+    fields: dict[str, Any] = {
+        "id": key,
+        "name": name,
+        "value": value,
+        "label": label,
+        "comment": comment,
+        "source": source,
+        "trace_id": trace,
+        "span_id": span,
+        "response_id": response,
+        "session_id": session,
+        "episode_id": episode,
+        "timestamp": timestamp,
+    }
+    out.print(store_score(data_dir, fields), markup=False)
+
+
+def store_score(data_dir: DataDirOption, fields: dict[str, Any], *, what: str = "score") -> str:
+    """Store one score and return its key.
+
+    Raises:
+        ConfigurationError: A field is invalid.
+    """
     from pydantic import ValidationError
 
     from spanloop.semconv.errors import ConfigurationError
@@ -48,28 +71,15 @@ def add(
     from spanloop.store.scores import Score, add_scores
 
     try:
-        score = Score(
-            id=key,
-            name=name,
-            value=value,
-            label=label,
-            comment=comment,
-            source=source,
-            trace_id=trace,
-            span_id=span,
-            response_id=response,
-            session_id=session,
-            episode_id=episode,
-            timestamp=timestamp,
-        )
+        score = Score.model_validate(fields)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, each['loc']))} {each['msg']}".strip() for each in error.errors())
         raise ConfigurationError(
-            f"The score is invalid: {problems}.", next_step="See the options: spanloop scores add --help"
+            f"The {what} is invalid: {problems}.", next_step=f"See the options: spanloop {what}s add --help"
         ) from error
     with connect(data_directory(data_dir), start=True) as store:
         (score_key,) = add_scores(store, [score])
-    out.print(score_key, markup=False)
+    return score_key
 
 
 @app.command("list")

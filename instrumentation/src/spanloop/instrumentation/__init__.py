@@ -3,12 +3,13 @@
 Invariant: the app's stdout, exit code and exceptions are the same with and without this package. Errors
 of this package are reported on at most one line of stderr, and never raised into user code.
 
-``opentelemetry-instrument python app.py`` needs no import of this package. ``task()`` and ``reward()`` are for apps
-that know which task they attempt and how well it went; without the distro they have no effect.
+``opentelemetry-instrument python app.py`` needs no import of this package. ``task()``, ``reward()`` and
+``mark()`` are for apps that know which task they attempt and how well it went; without the distro they have no effect.
 """
 
 from spanloop.instrumentation.attempts import Attempt
+from spanloop.instrumentation.marks import mark
 from spanloop.instrumentation.rewards import reward
 from spanloop.instrumentation.tasks import TaskContext, task
 
-__all__ = ["Attempt", "TaskContext", "reward", "task"]
+__all__ = ["Attempt", "TaskContext", "mark", "reward", "task"]

@@ -5,18 +5,11 @@ one NaN spoils the advantages of its whole group.
 """
 
 import math
-import time
-from typing import Final
 
-from opentelemetry import trace
-from opentelemetry._logs import LogRecord, SeverityNumber, get_logger
-
-from spanloop.instrumentation.attempts import attempt_in
+from spanloop.instrumentation.evaluation_events import emit_evaluation
 from spanloop.instrumentation.exception_guard import guard
 from spanloop.instrumentation.notice import print_once
 from spanloop.semconv import attributes as names
-
-_SCOPE_NAME: Final = "spanloop.instrumentation"
 
 
 @guard("a reward was not sent", None)
@@ -38,27 +31,9 @@ def reward(
     if not math.isfinite(score):
         print_once(f"reward({value!r}, name={name!r}) was not sent: expected a finite number; check how it is computed")
         return
-    attempt = attempt_in()
-    if attempt is None and not response_id and not trace.get_current_span().get_span_context().is_valid:
-        print_once(f"reward({value!r}, name={name!r}) belongs to nothing: call it inside task(), or give response_id")
-        return
-    optional = {
+    texts = {
         names.GEN_AI_EVALUATION_SCORE_LABEL: label,
         names.GEN_AI_EVALUATION_EXPLANATION: explanation,
         names.GEN_AI_RESPONSE_ID: response_id,
     }
-    attributes: dict[str, str | float] = {
-        names.GEN_AI_EVALUATION_NAME: name,
-        names.GEN_AI_EVALUATION_SCORE_VALUE: score,
-        **{key: text for key, text in optional.items() if text},
-        **(attempt.attributes() if attempt else {}),
-    }
-    get_logger(_SCOPE_NAME).emit(
-        LogRecord(
-            timestamp=time.time_ns(),
-            severity_number=SeverityNumber.INFO,
-            severity_text="INFO",
-            event_name=names.EVALUATION_EVENT_NAME,
-            attributes=attributes,
-        )
-    )
+    emit_evaluation(f"reward({value!r}, name={name!r})", name, score, texts)

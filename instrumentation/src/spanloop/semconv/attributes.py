@@ -34,6 +34,8 @@ GEN_AI_EVALUATION_NAME: Final = "gen_ai.evaluation.name"
 GEN_AI_EVALUATION_SCORE_VALUE: Final = "gen_ai.evaluation.score.value"
 GEN_AI_EVALUATION_SCORE_LABEL: Final = "gen_ai.evaluation.score.label"
 GEN_AI_EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
+MARK_NAME: Final = "spanloop.mark"
+"""``gen_ai.evaluation.name`` of a mark: its label marks the episode, or takes the mark back when the value is 0."""
 
 # --- OpenTelemetry: general
 ERROR_TYPE: Final = "error.type"

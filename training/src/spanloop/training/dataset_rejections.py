@@ -47,6 +47,7 @@ class Rejection(StrEnum):
     NO_REWARD = "no_reward"
     """The episode was never scored, or its score is not a finite number."""
     BELOW_MIN_REWARD = "below_min_reward"
+    ABOVE_MAX_REWARD = "above_max_reward"
     TOO_OLD = "row_too_old"
     """More versions or days before the base than the job allows."""
     NOT_SUCCESSFUL = "not_successful"

@@ -39,6 +39,8 @@ class Rules(NamedTuple):
     """Policy gradients: at most this many episodes of a group in a part; all parts have the baseline of the group."""
     min_reward: float | None = None
     """sft: None takes every reward, and episodes without one."""
+    max_reward: float | None = None
+    """sft, as ``min_reward``."""
     max_age_versions: int | None = None
     max_age_days: float | None = None
     only_successful: bool = False
@@ -172,10 +174,11 @@ def _row_reason(rules: Rules) -> pl.Expr:
             (pl.col("group_id") == "", Rejection.NO_GROUP),
             (pl.col("decided_by").is_in(sorted(NOT_THE_POLICYS)), Rejection.NOT_THE_POLICYS_FAULT),
         ]
-    elif rules.min_reward is not None:
+    elif rules.min_reward is not None or rules.max_reward is not None:
         checks += [
             (is_episode & ~reward.is_finite().fill_null(value=False), Rejection.NO_REWARD),
-            (reward < rules.min_reward, Rejection.BELOW_MIN_REWARD),
+            (reward < pl.lit(rules.min_reward, pl.Float64), Rejection.BELOW_MIN_REWARD),
+            (reward > pl.lit(rules.max_reward, pl.Float64), Rejection.ABOVE_MAX_REWARD),
         ]
     checks += [(is_old, Rejection.TOO_OLD) for is_old in too_old(rules.max_age_versions, rules.max_age_days)]
     if rules.only_successful:

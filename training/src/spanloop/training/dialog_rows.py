@@ -96,4 +96,5 @@ def _row(identity: str, number: int) -> dict[str, Any]:
         "fault_classes": [],
         "fault_owners": [],
         "fault_is_recovered": [],
+        "marks": [],
     }

@@ -358,6 +358,12 @@ class JobSpec(BaseModel):
     without_failure_classes: Annotated[tuple[str, ...], _EPISODES] = ()
     """No episode with a failure of one of these classes."""
 
+    marks: Annotated[tuple[str, ...], _EPISODES] = ()
+    """Only episodes with one of these marks (``mark()`` in the app, ``spanloop marks add``); empty means all."""
+
+    without_marks: Annotated[tuple[str, ...], _EPISODES] = ()
+    """No episode with one of these marks."""
+
     sample_rate: Annotated[float, _EPISODES] = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     """This share of the groups, chosen by ``seed``; an episode without a group is one of its own."""
 
@@ -373,6 +379,9 @@ class JobSpec(BaseModel):
 
     min_reward: Annotated[float | None, _EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
     """Only episodes with at least this reward, besides what ``outcomes`` asks for; without it no reward is needed."""
+
+    max_reward: Annotated[float | None, _EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
+    """Only episodes with at most this reward; without it no reward is needed."""
 
     outcomes: Annotated[Outcomes, _EPISODES_SFT] = Outcomes.SUCCESSFUL
     """Imitate only episodes whose outcome is ``success``, or all: failed ones and those without a reward too."""

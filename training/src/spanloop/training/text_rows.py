@@ -21,7 +21,7 @@ QUERY: Final = "training_steps"
 _EPISODES_A_QUERY: Final = 256
 """Bounds the messages in memory."""
 _EPISODE_COLUMNS: Final = (
-    *("episode_id", "revision", "task_id", "group_id", "started_at", "reward", "outcome", "decided_by"),
+    *("episode_id", "revision", "task_id", "group_id", "started_at", "reward", "outcome", "decided_by", "marks"),
     *("fault_steps", "fault_classes", "fault_owners", "fault_is_recovered"),
 )
 

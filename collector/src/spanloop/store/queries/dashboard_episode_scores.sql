@@ -7,6 +7,7 @@ PREWHERE score_id IN (
         WHERE trace_id IN {trace_ids:Array(String)} OR ({episode_key:String} != '' AND episode_key = {episode_key:String})
     )
 WHERE is_deleted = 0
+    AND name != 'spanloop.mark'
     AND (trace_id IN {trace_ids:Array(String)} OR ({episode_key:String} != '' AND episode_key = {episode_key:String}))
 ORDER BY scored_at, score_id
 LIMIT 500

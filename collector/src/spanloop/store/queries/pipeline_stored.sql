@@ -8,7 +8,8 @@ SELECT
     span_count,
     trace_ids,
     outcome,
-    reward
+    reward,
+    marks
 FROM episodes FINAL
 PREWHERE episode_id IN (
         SELECT arrayJoin({episode_ids:Array(String)})

@@ -6,7 +6,7 @@
 -- baseline; an episode without a group is one of its own. Only a first group that exceeds max_episodes is cut.
 WITH matching AS (
     SELECT
-        episode_id, revision, task_id, group_id, policy_version, reward, outcome, started_at,
+        episode_id, revision, task_id, group_id, policy_version, reward, outcome, started_at, marks,
         if(outcome = 'failure', fault_owner, '') AS decided_by,
         if(group_id = '', episode_id, group_id) AS unit
     FROM episode_summaries FINAL
@@ -35,6 +35,8 @@ WITH matching AS (
                 SELECT episode_id, revision FROM failures WHERE has({without_failure_classes:Array(String)}, error_class)
             )
         )
+        AND (empty({marks:Array(String)}) OR hasAny(marks, {marks:Array(String)}))
+        AND NOT hasAny(marks, {without_marks:Array(String)})
         AND cityHash64(unit, {seed:UInt64}) <= {sample_rate:Float64} * 18446744073709551615
         AND (
             {policy_version:String} = ''
@@ -75,6 +77,7 @@ SELECT
     selected.reward AS reward,
     selected.outcome AS outcome,
     selected.decided_by AS decided_by,
+    selected.marks AS marks,
     t.trajectory_id AS trajectory_id,
     t.row_number AS row_number,
     t.policy_version AS policy_version,

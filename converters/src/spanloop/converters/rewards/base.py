@@ -37,6 +37,8 @@ class Rewards(NamedTuple):
     """Step → score name → value, of the scores of single calls."""
     ingested_us: int
     """Newest of all its scores, withdrawn ones included; 0 without any."""
+    marks: tuple[str, ...] = ()
+    """Labels that mark the episode, sorted; they count for no reward."""
 
 
 NO_REWARDS: Final = Rewards(None, {}, "", {}, 0)

@@ -6,7 +6,7 @@ a model call (by response id, or by its span) judges the step; any other judges 
 
 The episode's reward is the newest score named ``reward``; without one, the only score, or the mean of the scores by
 name; without any of the episode, the mean of its steps' rewards. Of scores of one name for one target the newest
-counts.
+counts. Scores named ``spanloop.mark`` are no rewards: their labels mark the episode, also where they judge a step.
 """
 
 import math
@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import polars as pl
+
+from spanloop.semconv.attributes import MARK_NAME
 
 from .. import frames
 from ..spans import Rejected
@@ -68,6 +70,8 @@ def join_scores(episodes: Sequence[Episode], scores: Sequence[Score]) -> Joined:
             rejected.append(_rejection(score, target))
         elif not math.isfinite(score.value) and not score.is_deleted:
             rejected.append(_rejection(score, "score_not_finite"))
+        elif score.name == MARK_NAME and not score.label:
+            rejected.append(_rejection(score, "mark_without_label"))
         else:
             found[target.episode_id].append((target, score))
     return Joined({episode_id: _rewards(items) for episode_id, items in found.items()}, rejected)
@@ -135,12 +139,15 @@ def _only(targets: Sequence[_Target]) -> _Target | str:
 def _rewards(items: Iterable[tuple[_Target, Score]]) -> Rewards:
     whole: dict[str, Score] = {}
     steps: dict[int, dict[str, float]] = defaultdict(dict)
+    is_marked: dict[str, bool] = {}
     newest_us = 0
     for target, score in items:
         newest_us = max(newest_us, score.ingested_us)
         if score.is_deleted:
             continue
-        if target.step is None:
+        if score.name == MARK_NAME:
+            is_marked[score.label] = score.value != 0
+        elif target.step is None:
             whole[score.name] = score
         else:
             steps[target.step][score.name] = score.value
@@ -149,8 +156,9 @@ def _rewards(items: Iterable[tuple[_Target, Score]]) -> Rewards:
     if value is None and steps:
         per_step = [found for _, scores in sorted(steps.items()) if (found := main_reward(scores)) is not None]
         value = math.fsum(per_step) / len(per_step) if per_step else None
+    marks = tuple(sorted(label for label, marked in is_marked.items() if marked))
     named = whole.get(REWARD_NAME) or (next(iter(whole.values())) if len(whole) == 1 else None)
-    return Rewards(value, breakdown, named.label if named else "", dict(steps), newest_us)
+    return Rewards(value, breakdown, named.label if named else "", dict(steps), newest_us, marks)
 
 
 def main_reward(breakdown: Mapping[str, float]) -> float | None:

@@ -70,6 +70,8 @@ def _summary(episode: episodes.Episode) -> None:
         "finished" if episode.is_terminated else "cut short" if episode.is_truncated else "",
     ]
     st.markdown(" · ".join(fact for fact in facts if fact))
+    if episode.marks:
+        st.markdown("marks " + " · ".join(f"**{escape_md(label)}**" for label in episode.marks))
     if episode.error_class:
         st.markdown(
             f":red[Decided by a failure of the **{escape_md(episode.fault_owner)}**: {escape_md(episode.error_class)}]"

@@ -65,6 +65,7 @@ class Episode:
     is_truncated: bool
     error_class: str
     fault_owner: str
+    marks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ def fetch_episode(store: Store, episode_id: str) -> Episode | None:
     row = frame.row(0, named=True)
     row["is_deleted"] = bool(row["is_deleted"])
     row["trace_ids"] = tuple(row["trace_ids"])
+    row["marks"] = tuple(row["marks"])
     row["reward_breakdown"] = cast("dict[str, float]", json.loads(row["reward_breakdown"]))
     return Episode(**row)
 
