@@ -27,6 +27,7 @@ from spanloop.store import connect
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
 from spanloop.training import memory_estimate
+from spanloop.training.dataset_selector import COLUMNS as SELECTOR_COLUMNS
 from spanloop.training.spec_fields import spec_fields
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -39,6 +40,9 @@ in this order. Lists, and what a `read` function takes apart, are not listed.
 JOB_SETTINGS: Final = """Each is an option of `spanloop train` (`--learning-rate`), a key of a job file
 (`learning_rate`) and a field of the dashboard's form. Unknown names are refused, and so are settings that the kind of
 job does not use. `spec.json` in a job's folder has the value of every setting.
+"""
+SELECTION_COLUMNS: Final = """The frame that a job's `selector` gets: one row for each token row that breaks no rule of
+the job ([how to write one](../how-to/extend.md)).
 """
 COLUMNS: Final = """
 SELECT table, name, type, default_kind, comment FROM system.columns
@@ -79,6 +83,9 @@ def settings() -> str:
             "## A training job\n",
             JOB_SETTINGS,
             table(("setting", "type", "default", "used by", "meaning"), job_fields()),
+            "## Columns of a selection\n",
+            SELECTION_COLUMNS,
+            table(("column", "meaning"), ((f"`{name}`", meaning) for name, meaning in SELECTOR_COLUMNS.items())),
             "## Memory of a training job\n",
             "`spanloop train --dry-run` prints the estimate.\n",
             str(memory_estimate.__doc__).replace("``", "`"),

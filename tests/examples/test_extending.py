@@ -1,4 +1,6 @@
-"""``examples/extending``: a package of its own adds a dialect, rule, judge and reward function by entry points."""
+"""``examples/extending``: a package of its own adds a dialect, rule, judge, reward function and
+selection by entry points.
+"""
 
 import subprocess
 import sys
@@ -11,12 +13,15 @@ import pytest
 from spanloop.converters.dialects import registered_dialects
 from spanloop.pipeline.conversion_settings import conversion_settings
 from spanloop.pipeline.model_call_condition import model_call_condition
+from spanloop.semconv.enums import JobKind
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.store.model_call_marks import mark_model_calls
+from spanloop.training.dataset_selector import load_selector
 
 from ..converters.converters_world import OPENING, World, answers, asks, text, trace_id
 from ..converters.pipeline_feed import Feed
+from ..training.selection_rows import row, rules, select
 
 PACKAGE = Path(__file__).parents[2] / "examples" / "extending"
 CONFIGURATION = """
@@ -87,3 +92,11 @@ def test_the_store_marks_the_model_calls_of_the_dialect(world: World, store: Sto
     feed.send()
     marked = feed.sql("SELECT SpanAttributes['acme.kind'] AS kind, IsModelCall FROM otel_traces ORDER BY kind")
     assert marked.rows() == [("model", True), ("tool", False)]
+
+
+def test_a_job_keeps_one_row_for_each_answer(world: World) -> None:
+    del world  # installs the package
+    rows = [row("a"), row("b"), row("c", response_token_ids=[7, 8])]
+    selection = select(rows, rules(JobKind.SFT, selector=load_selector("one_for_each_answer")))
+    assert selection.rows["episode_id"].to_list() == ["a", "c"]
+    assert selection.row_tally.rejected == {"not_selected": 1}

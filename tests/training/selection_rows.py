@@ -38,6 +38,9 @@ COLUMNS: dict[str, pl.DataType] = {
     "fault_classes": pl.List(pl.String),
     "fault_owners": pl.List(pl.String),
     "fault_is_recovered": pl.List(pl.UInt8),
+    "marks": pl.List(pl.String),
+    "age_versions": pl.UInt32(),
+    "age_days": pl.Float64(),
 }
 SCHEMA = pl.Schema(COLUMNS)
 
@@ -75,6 +78,9 @@ def row(
         "fault_classes": [],
         "fault_owners": [],
         "fault_is_recovered": [],
+        "marks": [],
+        "age_versions": 0,
+        "age_days": 1.0,
     } | changes
 
 

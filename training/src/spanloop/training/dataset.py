@@ -14,16 +14,16 @@ from pydantic import JsonValue
 
 from spanloop.datadir import write_atomically
 from spanloop.semconv.enums import JobKind
-from spanloop.semconv.errors import JobError
 from spanloop.store import Store
 from spanloop.store.pinned_revisions import pin
 
 from .base_model import BaseModelFacts
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
 from .dataset_pairs import PAIR_COLUMNS, Pairing
-from .dataset_rejections import Rejection
 from .dataset_selection import Rules, Selection, is_of_the_base, select_rows
+from .dataset_selector import load_selector
 from .dialog_rows import dialog_file_facts, dialog_rows
+from .empty_dataset import no_rows_error
 from .job_spec import JobSpec, Outcomes
 from .row_age import AGE_COLUMNS, with_ages
 from .row_source import RowSource
@@ -56,10 +56,6 @@ COLUMNS: Final = (
 ``loss_mask`` and ``advantages`` (null for sft, dpo and ppo) are parallel to ``response_token_ids``. dpo: ``pair_id``
 numbers the pairs and ``side`` is a ``dataset_pairs.Side``; a row occurs once for each pair of its episode."""
 
-_OTHER_SAMPLERS: Final = frozenset[str](
-    {Rejection.UNKNOWN_TOKENIZER, Rejection.OTHER_TOKENIZER, Rejection.UNKNOWN_TOKEN}
-)
-_UNUSABLE_SAMPLING: Final = frozenset[str]({Rejection.GREEDY_SAMPLING, Rejection.TRUNCATED_SAMPLING})
 TokenizerOf = Callable[[str], str | None]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FOREVER: Final = datetime(2200, 1, 1, tzinfo=UTC)
@@ -90,7 +86,8 @@ def export_dataset(
         StoreError: ClickHouse is unreachable.
     """
     selection = select_dataset(store, spec, base, tokenizer_of)
-    _require_rows(selection, spec, job_id)
+    if not selection.row_tally.accepted:
+        raise no_rows_error(selection, spec, job_id)
     data_path = folder / DATA_NAME
     selection.rows.select(COLUMNS).write_parquet(data_path)
     manifest = _manifest(selection, spec, base, job_id=job_id, data_sha256=sha256_of(data_path))
@@ -103,6 +100,7 @@ def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_
     """Return the rows that ``spec`` selects now, and the counts of the others; writes nothing.
 
     Raises:
+        JobError: The selector of ``spec`` cannot be used.
         StoreError: ClickHouse is unreachable.
     """
     parameters: dict[str, Any] = query_parameters(spec)
@@ -165,6 +163,7 @@ def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]
         only_successful=spec.kind is JobKind.SFT and spec.outcomes is Outcomes.SUCCESSFUL,
         policy_version=spec.policy_version,
         credit=spec.credit,
+        selector=load_selector(spec.selector) if spec.selector else None,
         pairing=Pairing(margin=spec.pair_margin, pairs_per_group=spec.pairs_per_group, seed=spec.seed),
     )
 
@@ -228,45 +227,3 @@ def _manifest(
 
 def _largest(values: pl.Series) -> int:
     return max(int(value) for value in values)
-
-
-def _require_rows(selection: Selection, spec: JobSpec, job_id: str) -> None:
-    if selection.row_tally.accepted:
-        return
-    account = f"rows: {selection.row_tally}; episodes: {selection.episode_tally}"
-    if spec.kind.has_groups:
-        account += f"; groups: {selection.group_tally}"
-    reasons = set(selection.row_tally.rejected)
-    if selection.row_tally.total == 0:
-        what, step = "no episode matches its filters", "Run the app and spanloop convert first, or widen the filters."
-    elif reasons == {Rejection.OTHER_POLICY_VERSION}:
-        what = f"no row was sampled by {spec.policy_version} alone"
-        step = "Leave policy_version out, or collect episodes while this version is served."
-    elif reasons <= _OTHER_SAMPLERS:
-        what = "its rows were not sampled by this model's family"
-        step = (
-            "Train the model that sampled them, or a version of it; register a version that is missing "
-            "(spanloop models add) under the name that the spans carry."
-        )
-    elif Rejection.NOT_SUCCESSFUL in reasons:
-        what = "no episode with usable rows was successful"
-        step = "Send a reward for each episode, or take failed and unscored episodes too: --outcomes all."
-    elif reasons & {Rejection.REWARD_CONSTANT, Rejection.WITHIN_PAIR_MARGIN}:
-        margin = f" by more than the pair_margin of {spec.pair_margin:g}" if spec.pair_margin else ""
-        what = f"the reward never varies among the episodes that are compared{margin}, so there is nothing to prefer"
-        step = "Collect more episodes of each task, or a reward that tells good from bad."
-    elif reasons & _UNUSABLE_SAMPLING:
-        what = "the log-probabilities of how the policy sampled cannot be recomputed"
-        step = (
-            "For policy gradients let the app sample at a temperature above 0, without top_p, top_k, min_p, penalties, "
-            "logit_bias or a forced format; or train with sft."
-        )
-    elif Rejection.GROUP_TOO_SMALL in reasons:
-        what = "no group has two trainable episodes to compare"
-        step = (
-            "Run each task at least twice (a task id or an equal first prompt makes a group), or train with "
-            "reinforce_plus_plus, ppo or sft."
-        )
-    else:
-        what, step = "no trainable rows", "spanloop convert prints what was refused and why; the reasons are above."
-    raise JobError(f"Job {job_id} ({spec.kind}) has no data: {what}. Of what was asked for, {account}.", next_step=step)

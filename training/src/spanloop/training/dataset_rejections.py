@@ -48,6 +48,8 @@ class Rejection(StrEnum):
     """The episode was never scored, or its score is not a finite number."""
     BELOW_MIN_REWARD = "below_min_reward"
     ABOVE_MAX_REWARD = "above_max_reward"
+    NOT_SELECTED = "not_selected"
+    """The job's ``selector`` left the row out."""
     TOO_OLD = "row_too_old"
     """More versions or days before the base than the job allows."""
     NOT_SUCCESSFUL = "not_successful"

@@ -16,6 +16,7 @@ from .dataset_credit import mask_steps, token_advantages
 from .dataset_groups import compare_groups
 from .dataset_pairs import NO_PAIR, Pairing, pair_rows
 from .dataset_rejections import REASONS_OF_GROUPS, Rejection
+from .dataset_selector import NamedSelector, apply_selector
 from .job_spec import Credit
 from .row_age import too_old
 from .row_source import RowSource
@@ -51,6 +52,8 @@ class Rules(NamedTuple):
     """Policy gradients with stored advantages only."""
     pairing: Pairing = Pairing(margin=0.0, pairs_per_group=1, seed=0)
     """dpo only."""
+    selector: NamedSelector | None = None
+    """Of the user's; decides about rows that break no other rule."""
 
 
 class Tally(NamedTuple):
@@ -92,6 +95,9 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
     if rules.kind.is_policy_gradient:
         temperature = _most_common_temperature(checked)
         checked = _check_temperature(checked, temperature)
+    if rules.selector is not None:
+        checked = apply_selector(checked, rules.selector)
+    if rules.kind.is_policy_gradient:
         is_masking = is_not_the_policys if rules.credit is Credit.ATTRIBUTED else None
         checked = usable = compare_groups(mask_steps(checked, is_masking), rules.kind, rules.group_size)
     elif rules.kind is JobKind.DPO:

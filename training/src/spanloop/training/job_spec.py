@@ -364,6 +364,10 @@ class JobSpec(BaseModel):
     without_marks: Annotated[tuple[str, ...], _EPISODES] = ()
     """No episode with one of these marks."""
 
+    selector: Annotated[str, StringConstraints(max_length=256), _EPISODES] = ""
+    """A function of your own that decides which of the remaining rows are kept: an entry point of the group
+    ``spanloop.selections``, or ``module:function``; empty keeps all."""
+
     sample_rate: Annotated[float, _EPISODES] = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     """This share of the groups, chosen by ``seed``; an episode without a group is one of its own."""
 

@@ -1,0 +1,93 @@
+"""Say why a job has no row to train on, and what to do about it."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from spanloop.semconv.errors import JobError
+
+from .dataset_rejections import Rejection
+from .dataset_selection import Selection
+from .job_spec import JobSpec
+
+Reasons = frozenset[str]
+_OTHER_SAMPLERS: Final = Reasons({Rejection.UNKNOWN_TOKENIZER, Rejection.OTHER_TOKENIZER, Rejection.UNKNOWN_TOKEN})
+_UNUSABLE_SAMPLING: Final = Reasons({Rejection.GREEDY_SAMPLING, Rejection.TRUNCATED_SAMPLING})
+
+
+class _Diagnosis(NamedTuple):
+    applies: Callable[[Reasons], bool]
+    """Whether it explains these reasons of rejection."""
+    what: str
+    next_step: str
+
+
+def no_rows_error(selection: Selection, spec: JobSpec, job_id: str) -> JobError:
+    """Return the error of a job without a trainable row; it has the counts of all reasons."""
+    account = f"rows: {selection.row_tally}; episodes: {selection.episode_tally}"
+    if spec.kind.has_groups:
+        account += f"; groups: {selection.group_tally}"
+    reasons = Reasons(selection.row_tally.rejected)
+    found = next(diagnosis for diagnosis in _diagnoses(spec) if diagnosis.applies(reasons))
+    return JobError(
+        f"Job {job_id} ({spec.kind}) has no data: {found.what}. Of what was asked for, {account}.",
+        next_step=found.next_step,
+    )
+
+
+def _diagnoses(spec: JobSpec) -> list[_Diagnosis]:
+    """Return the diagnoses in the order in which they are tried; the last one applies to everything."""
+
+    def any_of(*wanted: Rejection) -> Callable[[Reasons], bool]:
+        return lambda reasons: not reasons.isdisjoint(wanted)
+
+    margin = f" by more than the pair_margin of {spec.pair_margin:g}" if spec.pair_margin else ""
+    return [
+        _Diagnosis(
+            lambda reasons: not reasons,
+            "no episode matches its filters",
+            "Run the app and spanloop convert first, or widen the filters.",
+        ),
+        _Diagnosis(
+            lambda reasons: reasons == {Rejection.OTHER_POLICY_VERSION},
+            f"no row was sampled by {spec.policy_version} alone",
+            "Leave policy_version out, or collect episodes while this version is served.",
+        ),
+        _Diagnosis(
+            lambda reasons: reasons <= _OTHER_SAMPLERS,
+            "its rows were not sampled by this model's family",
+            "Train the model that sampled them, or a version of it; register a version that is missing "
+            "(spanloop models add) under the name that the spans carry.",
+        ),
+        _Diagnosis(
+            any_of(Rejection.NOT_SELECTED),
+            f"the selector {spec.selector!r} kept none of the rows that are left",
+            "Widen the selector, or submit the job without it.",
+        ),
+        _Diagnosis(
+            any_of(Rejection.NOT_SUCCESSFUL),
+            "no episode with usable rows was successful",
+            "Send a reward for each episode, or take failed and unscored episodes too: --outcomes all.",
+        ),
+        _Diagnosis(
+            any_of(Rejection.REWARD_CONSTANT, Rejection.WITHIN_PAIR_MARGIN),
+            f"the reward never varies among the episodes that are compared{margin}, so there is nothing to prefer",
+            "Collect more episodes of each task, or a reward that tells good from bad.",
+        ),
+        _Diagnosis(
+            lambda reasons: not reasons.isdisjoint(_UNUSABLE_SAMPLING),
+            "the log-probabilities of how the policy sampled cannot be recomputed",
+            "For policy gradients let the app sample at a temperature above 0, without top_p, top_k, min_p, penalties, "
+            "logit_bias or a forced format; or train with sft.",
+        ),
+        _Diagnosis(
+            any_of(Rejection.GROUP_TOO_SMALL),
+            "no group has two trainable episodes to compare",
+            "Run each task at least twice (a task id or an equal first prompt makes a group), or train with "
+            "reinforce_plus_plus, ppo or sft.",
+        ),
+        _Diagnosis(
+            lambda _: True,
+            "no trainable rows",
+            "spanloop convert prints what was refused and why; the reasons are above.",
+        ),
+    ]
