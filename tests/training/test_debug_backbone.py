@@ -1,6 +1,7 @@
 """The backbone ``debug``: verl's trainer, workers and engine in the test's own process."""
 
 import importlib
+import json
 import math
 import sys
 import threading
@@ -42,6 +43,19 @@ def test_a_resumed_job_ends_with_the_same_weights(kind: JobKind, tiny_model: Pat
     assert [step.step for step in train_here(again)] == [2]
     resumed = trained_weights(again, 2)
     assert all(resumed[name].equal(last[name]) for name in last)
+
+
+@pytest.mark.parametrize("kind", EACH_TRAINER)
+def test_without_shuffling_a_job_trains_in_the_order_of_its_file(
+    kind: JobKind, tiny_model: Path, tmp_path: Path
+) -> None:
+    write_dataset(tiny_model, tmp_path, kind=kind, groups=6, episodes=2)
+    path = tmp_path / "samples-1.jsonl"
+    train_here(debug_plan(tiny_model, tmp_path, kind=kind, shuffle=False, steps=3, samples_path=path))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    samples = [sample for line in lines for sample in sorted(line["sample"])]
+    assert [line["step"] for line in lines] == [1, 2, 3]
+    assert samples == list(range(len(samples)))
 
 
 def test_a_breakpoint_below_the_loss_stops_the_calling_thread(

@@ -10,9 +10,16 @@ from spanloop.datadir import DataDir
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.store.client import Address
+from spanloop.training.base_model import read_base_model
 from spanloop.training.job_spec import JobSpec
 from spanloop.training.jobs import JobApi
-from spanloop.training.lineage import LearnedVersion, spans_of_version, versions_of_span
+from spanloop.training.lineage import (
+    LearnedVersion,
+    spans_of_version,
+    trained_episodes,
+    versions_of_span,
+    with_lineage,
+)
 from spanloop.training.registry import ModelVersion, Registry
 
 from .training_seeding import insert, transition_row
@@ -59,6 +66,21 @@ def versions(data_dir: DataDir, store: Store, tiny_model: Path) -> list[ModelVer
     insert_rows = [{name: row.get(name) for name in schema} for row in rows]
     insert(store, "training_samples", insert_rows)
     return [base, second, third, other]
+
+
+def test_a_base_knows_the_episodes_that_it_and_its_ancestors_learned_from(
+    versions: list[ModelVersion], data_dir: DataDir, store: Store
+) -> None:
+    registry = Registry(data_dir)
+
+    def learned(version: ModelVersion) -> tuple[tuple[str, ...], set[str]]:
+        base = with_lineage(read_base_model(version.reference, version.path), registry)
+        return base.lineage, set(trained_episodes(store, base.trainings))
+
+    assert learned(versions[0]) == (("tiny@v1",), set())
+    assert learned(versions[1]) == (("tiny@v2", "tiny@v1"), {"a"})
+    assert learned(versions[2]) == (("tiny@v3", "tiny@v2", "tiny@v1"), {"a", "b"})
+    assert learned(versions[3]) == (("tiny@v4", "tiny@v1"), set())
 
 
 def test_a_version_names_the_spans_of_its_job_and_of_its_ancestors(

@@ -1,13 +1,10 @@
 """The age of rows in versions and days, and its metrics."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import polars as pl
 
-from spanloop.datadir import DataDir
-from spanloop.training.registry import Registry
-from spanloop.training.row_age import lineage, with_ages
+from spanloop.training.row_age import with_ages
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -27,12 +24,3 @@ def test_ages_are_counted_from_the_base_in_its_lineage() -> None:
 
 def test_a_row_of_the_future_has_no_negative_age() -> None:
     assert with_ages(rows("m@v1"), (), NOW - timedelta(days=1))["age_days"].to_list() == [0]
-
-
-def test_a_lineage_is_the_chain_of_parents(data_dir: DataDir, tmp_path: Path) -> None:
-    registry = Registry(data_dir)
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors").write_bytes(b"1")
-    for name, parent in (("a", None), ("b", "a@v1"), ("a", "b@v1")):
-        registry.add(name, tmp_path, parent=parent)
-    assert lineage(registry, "a") == ("a@v2", "b@v1", "a@v1")

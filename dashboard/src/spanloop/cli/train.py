@@ -134,6 +134,7 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
             ("of them", ", ".join(f"{source} {count:,}" for source, count in result.sources.items()) or "none"),
             ("episodes", str(result.episodes)),
             *groups,
+            *((report.strategy, str(report).removeprefix(f"{report.strategy} ")) for report in result.strategies),
             ("tokens", tokens),
             ("steps", steps),
             ("memory", f"about {memory.total / _GB:.2f} GB: {parts}"),

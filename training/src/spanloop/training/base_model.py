@@ -10,6 +10,14 @@ from .models.tokenizer_files import read_json
 from .models.tokenizer_fingerprint import tokenizer_fingerprint
 
 
+class Training(NamedTuple):
+    """A job that made a version."""
+
+    job_id: str
+    last_step: int
+    """Of the version's weights; what the job did afterwards is not in them."""
+
+
 class BaseModelFacts(NamedTuple):
     """A registered model folder that can be trained."""
 
@@ -22,6 +30,8 @@ class BaseModelFacts(NamedTuple):
     """Fingerprint of tokenizer and chat template."""
     lineage: tuple[str, ...] = ()
     """The version and its ancestors, newest first; the age of rows is counted in it."""
+    trainings: tuple[Training, ...] = ()
+    """The jobs that made the version and its ancestors."""
 
 
 def read_base_model(reference: str, path: Path) -> BaseModelFacts:

@@ -6,6 +6,7 @@ its data. An export without trainable rows writes neither: the job can be retrie
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,10 @@ from spanloop.semconv.enums import JobKind
 from spanloop.store import Store
 from spanloop.store.pinned_revisions import pin
 
+from .base_losses import base_losses
 from .base_model import BaseModelFacts
+from .data_strategies.sample_metrics import METRIC_COLUMNS
+from .data_strategies.settings import DataStrategies
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
 from .dataset_pairs import PAIR_COLUMNS, Pairing
 from .dataset_selection import Rules, Selection, is_of_the_base, select_rows
@@ -25,6 +29,7 @@ from .dataset_selector import load_selector
 from .dialog_rows import dialog_file_facts, dialog_rows
 from .empty_dataset import no_rows_error
 from .job_spec import JobSpec, Outcomes
+from .lineage import trained_episodes
 from .row_age import AGE_COLUMNS, with_ages
 from .row_source import RowSource
 from .text_rendering import Renderer
@@ -50,6 +55,7 @@ COLUMNS: Final = (
     "sampled_starts",
     "sampled_ends",
     *AGE_COLUMNS,
+    *METRIC_COLUMNS,
     *PAIR_COLUMNS,
 )
 """Columns of the data file. ``session`` numbers the episodes of a group, ``row_number`` the rows of an episode.
@@ -107,6 +113,7 @@ def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_
     parameters |= {"since": spec.since_utc or _EPOCH, "until": spec.until_utc or _FOREVER}
     frame = store.query(QUERY, **parameters)
     rules = rules_for(spec, base, tokenizers_of(frame, tokenizer_of))
+    rules = rules._replace(strategies=_strategies(store, spec, base))
     now = datetime.now(UTC)
     if spec.kind.is_policy_gradient:
         rows = frame.with_columns(source=pl.lit(RowSource.CAPTURED.value))
@@ -116,6 +123,21 @@ def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_
         dialogs = dialog_rows(spec.dialogs, renderer, episodes.schema, seed=spec.seed, now=now)
         rows = pl.concat([episodes, dialogs])
     return select_rows(with_ages(rows, base.lineage, now), rules)
+
+
+def _strategies(store: Store, spec: JobSpec, base: BaseModelFacts) -> DataStrategies:
+    return DataStrategies(
+        min_pass_rate=spec.min_pass_rate,
+        max_pass_rate=spec.max_pass_rate,
+        curriculum=spec.curriculum,
+        coreset=spec.coreset,
+        coreset_share=spec.coreset_share,
+        coreset_size=spec.coreset_size,
+        replay_ratio=spec.replay_ratio,
+        seed=spec.seed,
+        trained_episodes=trained_episodes(store, base.trainings) if spec.replay_ratio is not None else frozenset(),
+        row_losses=partial(base_losses, base, spec.device),
+    )
 
 
 def query_parameters(spec: JobSpec) -> dict[str, JsonValue]:
@@ -204,6 +226,7 @@ def _manifest(
         rows=Count.of(selection.row_tally),
         episodes=Count.of(selection.episode_tally),
         groups=Count.of(selection.group_tally),
+        strategies=selection.reports,
         prompt_groups=batch_units(spec.kind, rows) if spec.kind.is_policy_gradient else 0,
         temperature=selection.temperature,
         sources=rows_by_source(rows),

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 
+from .data_strategies.settings import StrategyReport
 from .dataset_selection import Tally
 from .row_source import RowSource
 
@@ -73,6 +74,8 @@ class Manifest(BaseModel):
     episodes: Count
     groups: Count
     """All zero for sft."""
+    strategies: tuple[StrategyReport, ...] = ()
+    """What each data strategy kept and why, in the order in which they were applied."""
     pairs: int = 0
     """Preference pairs, which the batches of dpo are made of; 0 for the other kinds."""
     prompt_groups: int
@@ -111,6 +114,7 @@ class Manifest(BaseModel):
             text += f"; groups: {self.groups}"
         if self.kind is JobKind.DPO:
             text += f"; pairs: {self.pairs}"
+        text += "".join(f"; {report}" for report in self.strategies)
         return text if self.temperature is None else f"{text}; temperature: {self.temperature:g}"
 
     @property

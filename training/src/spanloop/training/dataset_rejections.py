@@ -64,11 +64,27 @@ class Rejection(StrEnum):
     """dpo: the rewards of the group's episodes differ by no more than ``pair_margin``."""
     NOT_PAIRED = "not_paired"
     """dpo: no episode of the group is a counterpart, or its ``pairs_per_group`` are made of others."""
+    PASS_RATE_OUTSIDE = "pass_rate_outside"  # noqa: S105 - a reason, not a secret
+    """The share of the group's attempts that succeed lies outside ``min_pass_rate`` and ``max_pass_rate``, or is not
+    known."""
+    NOT_IN_CORESET = "not_in_coreset"
+    """The job's ``coreset`` took other groups or episodes."""
+    OVER_REPLAY_RATIO = "over_replay_ratio"
+    """The base learned from these episodes before, and the job has enough of such rows."""
     NO_TRAINABLE_EPISODE = "no_trainable_episode"
     """dpo and policy gradients: every episode of the group was rejected for a reason of its own."""
 
 
 REASONS_OF_GROUPS: Final = frozenset[str](
-    {Rejection.GROUP_TOO_SMALL, Rejection.REWARD_CONSTANT, Rejection.WITHIN_PAIR_MARGIN, Rejection.NOT_PAIRED}
+    {
+        Rejection.GROUP_TOO_SMALL,
+        Rejection.REWARD_CONSTANT,
+        Rejection.WITHIN_PAIR_MARGIN,
+        Rejection.NOT_PAIRED,
+        Rejection.PASS_RATE_OUTSIDE,
+        Rejection.NOT_IN_CORESET,
+        Rejection.OVER_REPLAY_RATIO,
+    }
 )
-"""Reasons that a comparison of the group's episodes gives; all others are of one row or episode."""
+"""Reasons that a comparison of the group's episodes, or of whole groups, gives; all others are of one row or
+episode."""

@@ -12,6 +12,8 @@ import polars as pl
 from spanloop.converters.credit import NOT_THE_POLICYS, is_not_the_policys, is_policys_mistake
 from spanloop.semconv.enums import JobKind
 
+from .data_strategies.apply import apply_strategies, order_of
+from .data_strategies.settings import DataStrategies, StrategyReport
 from .dataset_credit import mask_steps, token_advantages
 from .dataset_groups import compare_groups
 from .dataset_pairs import NO_PAIR, Pairing, pair_rows
@@ -54,6 +56,8 @@ class Rules(NamedTuple):
     """dpo only."""
     selector: NamedSelector | None = None
     """Of the user's; decides about rows that break no other rule."""
+    strategies: DataStrategies = DataStrategies()
+    """Choose among the groups or episodes that are left."""
 
 
 class Tally(NamedTuple):
@@ -86,6 +90,8 @@ class Selection(NamedTuple):
     """Input groups; a split group is accepted when any of its parts is."""
     temperature: float | None
     """Policy gradients: the temperature of all accepted rows; None for sft, and when no row was accepted."""
+    reports: tuple[StrategyReport, ...]
+    """What each data strategy kept, in the order in which they were applied."""
 
 
 def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
@@ -105,14 +111,16 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
         usable = _without_advantage(paired)
     else:
         checked = usable = _without_advantage(mask_steps(checked, is_policys_mistake))
+    checked, usable, reports = apply_strategies(checked, usable, rules.kind, rules.strategies)
     accepted = usable.filter(pl.col("reason") == "").with_columns(group_id=pl.col("part")).drop("part", "reason")
-    accepted = accepted.sort("pair_id", "side", "group_id", "session", "row_number")
+    accepted = accepted.sort(*order_of(rules.strategies), "pair_id", "side", "group_id", "session", "row_number")
     return Selection(
         rows=accepted.with_columns(token_advantages(accepted, rules.credit)),
         row_tally=_tally(checked, "reason"),
         episode_tally=_tally(_first_unless_accepted(checked, "episode_id"), "reason"),
         group_tally=_tally(_group_reasons(checked, rules.kind), "reason"),
         temperature=temperature if accepted.height else None,
+        reports=reports,
     )
 
 

@@ -79,12 +79,12 @@ def apply_selector(checked: pl.DataFrame, selector: NamedSelector) -> pl.DataFra
     Raises:
         JobError: The selector raised, or did not return one boolean for each row.
     """
-    is_open = checked["reason"] == ""
-    kept = _kept(checked.filter(is_open), selector)
-    left_out = is_open.arg_true().filter(~kept)
-    row = pl.int_range(pl.len(), dtype=left_out.dtype)
-    reason = pl.when(row.is_in(left_out.implode())).then(pl.lit(Rejection.NOT_SELECTED.value))
-    return checked.with_columns(reason=reason.otherwise(pl.col("reason")))
+    numbered = checked.with_row_index("row")
+    shown = numbered.filter(pl.col("reason") == "")
+    left_out = shown.filter(~_kept(shown, selector))["row"]
+    is_left_out = pl.col("row").is_in(left_out.implode())
+    reason = pl.when(is_left_out).then(pl.lit(Rejection.NOT_SELECTED.value)).otherwise(pl.col("reason"))
+    return numbered.with_columns(reason=reason).drop("row")
 
 
 def _kept(rows: pl.DataFrame, selector: NamedSelector) -> pl.Series:

@@ -35,7 +35,10 @@ def no_rows_error(selection: Selection, spec: JobSpec, job_id: str) -> JobError:
 
 
 def _diagnoses(spec: JobSpec) -> list[_Diagnosis]:
-    """Return the diagnoses in the order in which they are tried; the last one applies to everything."""
+    """Return the diagnoses in the order in which they are tried; the last one applies to everything.
+
+    Data strategies come last in the selection: where one left rows out, no other reason left the job without data.
+    """
 
     def any_of(*wanted: Rejection) -> Callable[[Reasons], bool]:
         return lambda reasons: not reasons.isdisjoint(wanted)
@@ -57,6 +60,16 @@ def _diagnoses(spec: JobSpec) -> list[_Diagnosis]:
             "its rows were not sampled by this model's family",
             "Train the model that sampled them, or a version of it; register a version that is missing "
             "(spanloop models add) under the name that the spans carry.",
+        ),
+        _Diagnosis(
+            any_of(Rejection.OVER_REPLAY_RATIO),
+            f"{spec.base} learned from all of its episodes before, and replay_ratio asks for new ones",
+            "Collect new episodes, or submit the job without replay_ratio.",
+        ),
+        _Diagnosis(
+            any_of(Rejection.PASS_RATE_OUTSIDE),
+            "the pass rate of no group that is left lies within min_pass_rate and max_pass_rate",
+            "Widen the limits, or collect attempts at other tasks.",
         ),
         _Diagnosis(
             any_of(Rejection.NOT_SELECTED),

@@ -18,6 +18,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 
 from spanloop.semconv.enums import JobKind
 
+from .data_strategies.names import Coreset, Curriculum
 from .row_source import Tokens
 
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -400,6 +401,32 @@ class JobSpec(BaseModel):
     list of OpenAI chat messages, ShareGPT or Alpaca. With the weight 2 each dialog is two rows, with 0.5 half of them
     are rows."""
 
+    min_pass_rate: Annotated[float | None, _EPISODES] = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    """Only groups of which at least this share of the attempts succeeds; episodes whose outcome is not known, and
+    failures that the policy did not cause, do not count."""
+
+    max_pass_rate: Annotated[float | None, _EPISODES] = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    """Only groups of which at most this share of the attempts succeeds."""
+
+    curriculum: Annotated[Curriculum, _EPISODES] = Curriculum.NONE
+    """Train on the groups in the order of their pass rate, ``easy_to_hard`` or ``hard_to_easy``, in each pass over the
+    data; ``none`` shuffles them."""
+
+    coreset: Annotated[Coreset, _EPISODES] = Coreset.NONE
+    """Train on a part of the groups, in sft of the episodes: a ``random`` one; those with the largest ``loss`` of a
+    token under the base, computed before the training; those whose responses differ most (``diversity``); or
+    ``hybrid``, the most diverse among twice as many with the largest loss."""
+
+    coreset_share: Annotated[float | None, _EPISODES] = Field(default=None, gt=0, le=1, allow_inf_nan=False)
+    """Share of the groups or episodes that ``coreset`` keeps, rounded up."""
+
+    coreset_size: Annotated[int | None, _EPISODES] = Field(default=None, ge=1, le=100_000_000)
+    """At most this many groups or episodes are kept by ``coreset``."""
+
+    replay_ratio: Annotated[float | None, _EPISODES] = Field(default=None, ge=0, lt=1, allow_inf_nan=False)
+    """Largest share of rows from episodes that the base or one of its ancestors was trained on; groups with a new
+    episode are all kept. 0 trains on new episodes only; without it nothing is left out."""
+
     max_attempts: Annotated[int, _RUN] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
@@ -447,6 +474,7 @@ class JobSpec(BaseModel):
                 raise ValueError(f"{name}: a {users} setting that {self.kind} does not use")
         if not self.lora_rank and self.lora_alpha != LORA_ALPHA:
             raise ValueError("lora_alpha: a setting of LoRA, which needs a lora_rank above 0")
+        self._check_strategies()
         if self.backbone is Backbone.DEBUG and self.ray_address:
             raise ValueError("ray_address: the debug backbone uses no Ray cluster")
         if self.backbone is Backbone.DEBUG and self.ranks > 1:
@@ -456,6 +484,16 @@ class JobSpec(BaseModel):
                 f"batch_groups: a {self.kind} batch of {self.batch_groups} rows does not divide by {self.ranks} ranks"
             )
         return self
+
+    def _check_strategies(self) -> None:
+        has_size = self.coreset_share is not None or self.coreset_size is not None
+        if self.coreset is Coreset.NONE and has_size:
+            raise ValueError("coreset_share, coreset_size: settings of a coreset, which is none")
+        if self.coreset is not Coreset.NONE and not has_size:
+            raise ValueError(f"coreset: {self.coreset} needs coreset_share or coreset_size")
+        lowest, highest = self.min_pass_rate, self.max_pass_rate
+        if lowest is not None and highest is not None and lowest > highest:
+            raise ValueError(f"min_pass_rate: {lowest:g} is above the max_pass_rate of {highest:g}")
 
     @property
     def result_name(self) -> str:

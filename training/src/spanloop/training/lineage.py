@@ -3,13 +3,14 @@
 A version has learned from the spans of its own job, until the step of its weights, and from those of its ancestors.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import polars as pl
 
 from spanloop.store import Store
 
+from .base_model import BaseModelFacts, Training
 from .registry import ModelVersion, Registry
 
 _EVERY_STEP: Final = 2**32 - 1
@@ -28,6 +29,31 @@ class LearnedVersion(NamedTuple):
     """Model calls of the trace that the job trained on."""
     times: int
     """How often the job trained on their rows."""
+
+
+def with_lineage(base: BaseModelFacts, registry: Registry) -> BaseModelFacts:
+    """Return ``base`` with its ancestors and the jobs that made them.
+
+    Raises:
+        JobError: The base or an ancestor is not registered.
+    """
+    versions = tuple(reversed(registry.lineage(base.reference)))
+    trainings = tuple(Training(version.job_id, last_step(version)) for version in versions if version.job_id)
+    return base._replace(lineage=tuple(version.reference for version in versions), trainings=trainings)
+
+
+def trained_episodes(store: Store, trainings: Sequence[Training]) -> frozenset[str]:
+    """Return the episodes that ``trainings`` have learned from, as far as they are recorded in ``training_samples``.
+
+    Raises:
+        StoreError: ClickHouse is unreachable.
+    """
+    frame = store.query(
+        "training_trained_episodes",
+        job_ids=[training.job_id for training in trainings],
+        last_steps=[training.last_step for training in trainings],
+    )
+    return frozenset(frame["episode_id"].to_list())
 
 
 def spans_of_version(store: Store, registry: Registry, reference: str, *, max_rows: int) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from spanloop.semconv.errors import JobError
 
 from .base_model import BaseModelFacts
 from .checkpoints import latest_checkpoint
+from .data_strategies.names import Curriculum
 from .dataset_manifest import DATA_NAME, Manifest
 from .drift import steps_within
 from .job_spec import JobSpec
@@ -58,6 +59,7 @@ def make_plan(
         loss_aggregation=spec.loss_aggregation,
         temperature=manifest.temperature or DEFAULT_TEMPERATURE,
         seed=spec.seed,
+        shuffle=spec.curriculum is Curriculum.NONE,
         max_prompt_tokens=manifest.longest_prompt_tokens,
         max_response_tokens=manifest.longest_response_tokens,
         micro_batch_tokens=micro_batch_tokens(spec, manifest.longest_row_tokens),

@@ -14,14 +14,15 @@ from spanloop.semconv.enums import JobKind
 from spanloop.store import connect
 
 from .base_model import read_base_model
+from .data_strategies.settings import StrategyReport
 from .dataset import batch_units, rows_by_source, select_dataset
 from .dataset_selection import Tally
 from .drift import passes, steps_within
 from .job_spec import Device, JobSpec
+from .lineage import with_lineage
 from .memory_estimate import MemoryEstimate, estimate_memory, read_shape
 from .planning import batch_multiple, batch_size, micro_batch_tokens
 from .registry import Registry
-from .row_age import lineage
 
 
 class Preview(NamedTuple):
@@ -48,6 +49,8 @@ class Preview(NamedTuple):
     sources: Mapping[str, int]
     """Accepted rows by where their tokens come from, see ``RowSource``."""
     memory: MemoryEstimate
+    strategies: tuple[StrategyReport, ...]
+    """What each data strategy keeps."""
 
 
 def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
@@ -59,8 +62,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
     """
     registry = Registry(data_dir)
     version = registry.get(spec.base)
-    base = read_base_model(version.reference, version.path)
-    base = base._replace(lineage=lineage(registry, version.reference))
+    base = with_lineage(read_base_model(version.reference, version.path), registry)
     with connect(data_dir) as store:
         selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint)
     rows = selection.rows
@@ -93,6 +95,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         passes=passes(steps, batch, units) if batch else 0.0,
         sources=rows_by_source(rows),
         memory=memory,
+        strategies=selection.reports,
     )
 
 

@@ -5,32 +5,12 @@ Invariant: pure functions over frames. A version that the base does not descend 
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
-if TYPE_CHECKING:
-    from .registry import Registry
-
-
 AGE_COLUMNS: Final = ("age_versions", "age_days")
 _SECONDS_OF_DAY: Final = 86_400
-_MAX_LINEAGE: Final = 10_000
-
-
-def lineage(registry: "Registry", reference: str) -> tuple[str, ...]:
-    """Return the version ``reference`` and its ancestors, newest first.
-
-    Raises:
-        JobError: There is no such version.
-    """
-    versions: list[str] = []
-    parent: str | None = reference
-    while parent and len(versions) < _MAX_LINEAGE:
-        version = registry.get(parent)
-        versions.append(version.reference)
-        parent = version.parent
-    return tuple(versions)
 
 
 def with_ages(rows: pl.DataFrame, versions: Sequence[str], now: datetime) -> pl.DataFrame:

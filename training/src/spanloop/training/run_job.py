@@ -30,10 +30,10 @@ from .drift import ENDED_NAME, EndedEarly, read_ended
 from .early_stopping import EarlyStop, read_early_stop
 from .job_trace import JobTrace, traced_job
 from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress
+from .lineage import with_lineage
 from .metrics import MetricsTail, logged_steps
 from .planning import make_plan, planned_steps
 from .registry import ModelVersion, Registry
-from .row_age import lineage
 from .serving_pause import ServingPause
 from .training_watch import TrainingWatch
 from .verl_plugin.train_plan import TrainPlan
@@ -145,8 +145,7 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
             next_step="Submit a new job with the same spec; it exports its dataset again.",
         )
     version = attempt.registry.get(manifest.base if manifest else job.spec.base)
-    base = read_base_model(version.reference, version.path)
-    base = base._replace(lineage=lineage(attempt.registry, version.reference))
+    base = with_lineage(read_base_model(version.reference, version.path), attempt.registry)
     if manifest is None:
         _log(f"exporting the dataset for {base.reference}")
         with attempt.trace.span("rl.export") as span:

@@ -17,6 +17,7 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
 
+from .data_strategies.sample_metrics import METRIC_COLUMNS
 from .dataset_manifest import DATA_NAME
 from .metrics import LineTail, StepMetrics, files_of_attempts
 from .row_age import AGE_COLUMNS
@@ -49,14 +50,16 @@ def remove_samples(folder: Path) -> None:
 
 
 def read_rows(folder: Path) -> pl.DataFrame:
-    """Return the identity and the age of each row of a job's dataset, by the columns of the table.
+    """Return the identity, the age and the metrics of each row of a job's dataset, by the columns of the table.
 
     ``trained_steps`` are the steps of which the row's loss mask has a token.
     """
     path = folder / DATA_NAME
     present = pl.read_parquet_schema(path)
-    wanted: list[str] = [name for name in (*_IDENTITY, *AGE_COLUMNS, *_STEP_POSITIONS, "weight") if name in present]
-    rows = pl.read_parquet(path, columns=wanted).with_row_index("sample")
+    optional = (*_IDENTITY, *AGE_COLUMNS, *METRIC_COLUMNS, *_STEP_POSITIONS, "weight")
+    wanted: list[str] = [name for name in optional if name in present]
+    lengths = [pl.col(f"{part}_token_ids").list.len().alias(f"{part}_tokens") for part in ("prompt", "response")]
+    rows = pl.scan_parquet(path).select(*wanted, *lengths).collect().with_row_index("sample")
     steps = [_trained_steps(row) for row in rows.select(_STEP_POSITIONS).iter_rows()]
     return rows.drop(_STEP_POSITIONS).with_columns(trained_steps=pl.Series(steps, dtype=pl.List(pl.UInt32)))
 

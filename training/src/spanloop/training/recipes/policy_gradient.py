@@ -54,7 +54,7 @@ def policy_gradient_overrides(plan: TrainPlan) -> list[str]:
         f"data.val_files={quoted(plan.dataset_path)}",
         f"data.train_batch_size={plan.batch_size}",
         f"data.seed={plan.seed}",
-        "data.shuffle=True",
+        f"data.shuffle={plan.shuffle}",
         "data.custom_cls.path=pkg://spanloop.training.verl_plugin.stored_rollouts",
         "data.custom_cls.name=GroupDataset",
         "data.dataloader_num_workers=0",

@@ -18,6 +18,7 @@ def sft_overrides(plan: TrainPlan, *, dataset: str = "sft_dataset.SftDataset") -
         *trainer_overrides(plan),
         *engine_overrides(plan, model="model", engine="engine"),
         f"trainer.seed={plan.seed}",
+        f"+data.shuffle={plan.shuffle}",
         "trainer.max_ckpt_to_keep=2",
         f"data.train_files={quoted(plan.dataset_path)}",
         "data.val_files=null",

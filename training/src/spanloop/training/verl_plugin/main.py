@@ -65,7 +65,7 @@ def prepare_device(device: Device) -> None:
         os.environ |= {"VERL_PLATFORM": "cpu", "VERL_USE_EXTERNAL_MODULES": _CPU_PLATFORM, "CUDA_VISIBLE_DEVICES": ""}
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Let the kernel kill this process when ``run_job`` is killed; Ray's daemons then end with this one."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
@@ -95,7 +95,7 @@ def trainer_of(kind: JobKind) -> Callable[[TrainPlan], None]:
 def main(plan_path: Path) -> int:
     """Run the plan and return the exit status."""
     plan = TrainPlan.model_validate_json(plan_path.read_bytes())
-    _die_with_parent()
+    die_with_parent()
     # Before torch is imported, which resolving the device auto does.
     os.environ["OMP_NUM_THREADS"] = str(plan.threads)
     # Waiting OpenMP threads spin by default, on a core that other work needs: three to four times slower beside one

@@ -35,7 +35,8 @@ class MarkingSftTrainer(_STOCK):  # type: ignore[misc]
 
     def _build_dataloader(self) -> None:
         super()._build_dataloader()
-        # verl leaves torch's default, so every seed shuffled in the same way
+        # verl always shuffles, with torch's default seed
+        self.train_sampler.shuffle = self.config.data.shuffle
         self.train_sampler.seed = self.config.trainer.seed
 
     def _build_engine(self) -> None:

@@ -73,6 +73,8 @@ class TrainPlan(BaseModel):
     temperature: float = Field(gt=0, default=DEFAULT_TEMPERATURE)
     """Temperature at which the rows were sampled; policy gradients only."""
     seed: int = 0
+    shuffle: bool = True
+    """False trains in the order of the dataset file, in each pass."""
     max_prompt_tokens: int = Field(ge=1)
     max_response_tokens: int = Field(ge=1)
     micro_batch_tokens: int = Field(ge=1)
