@@ -29,7 +29,12 @@ def with_model(tmp_path_factory: pytest.TempPathFactory) -> DataDir:
     return data_dir
 
 
-NEEDED: dict[str, dict[str, Any]] = {"lora_alpha": {"lora_rank": 4}}
+NEEDED: dict[str, dict[str, Any]] = {
+    "lora_alpha": {"lora_rank": 4},
+    "coreset": {"coreset_share": 0.5},
+    "coreset_share": {"coreset": "random"},
+    "coreset_size": {"coreset": "random"},
+}
 """Settings without which another is refused."""
 
 
@@ -130,6 +135,7 @@ def test_every_setting_is_in_the_reference() -> None:
 def test_the_kind_decides_what_is_refused() -> None:
     assert {field.name for field in spec_fields() if field.setting.kinds == {JobKind.SFT}} == {
         "dialogs",
+        "max_reward",
         "min_reward",
         "outcomes",
     }

@@ -9,9 +9,9 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 from spanloop.store import Store
 from spanloop.store.client import Connection
-from spanloop.training.base_model import BaseModelFacts, read_base_model
+from spanloop.training.base_model import BaseModelFacts, Training, read_base_model
 from spanloop.training.dataset import COLUMNS, QUERY, TokenizerOf, export_dataset, query_parameters
-from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, load_manifest
+from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, Manifest, load_manifest
 from spanloop.training.job_spec import Credit, JobSpec, Outcomes
 
 from .training_seeding import (
@@ -112,6 +112,37 @@ def test_a_job_selects_episodes_by_their_marks(
     assert episodes(marks=("good", "other")) == ["a", "b"]
     assert episodes(marks=("good",), without_marks=("holdout",)) == ["a"]
     assert episodes(without_marks=("good",)) == ["c"]
+
+
+def trained(store: Store, step: int, episodes: list[str]) -> None:
+    """The job ``before`` trained on ``episodes`` in ``step``."""
+    rows = [{"sample": number, "episode_id": episode} for number, episode in enumerate(episodes)]
+    insert(store, "training_samples", [{"job_id": "before", "attempt": 1, "step": step} | row for row in rows])
+
+
+def test_a_replay_ratio_of_zero_trains_on_new_episodes_only(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path
+) -> None:
+    seed_groups(store, tiny_model)
+    learned = base._replace(trainings=(Training("before", 2),))
+    spec = SFT.model_copy(update={"outcomes": Outcomes.ALL, "replay_ratio": 0.0})
+
+    def export() -> Manifest:
+        return export_dataset(store, spec, learned, tokenizer_of=known(base), job_id="j", folder=tmp_path)
+
+    assert export().rows.rejected == {}
+    old = sorted(pl.read_parquet(tmp_path / DATA_NAME)["episode_id"].unique())
+    after_the_checkpoint = old.pop()
+    trained(store, 1, old)
+    trained(store, 3, [after_the_checkpoint])
+    manifest = export()
+    assert [episode.episode_id for episode in manifest.pinned] == [after_the_checkpoint]
+    assert manifest.episodes.rejected == {"over_replay_ratio": len(old)}
+    assert f"replay kept 1 of {len(old) + 1} episodes (0 of " in manifest.summary
+    trained(store, 2, [after_the_checkpoint])
+    with pytest.raises(JobError, match="learned from all of its episodes before") as caught:
+        export()
+    assert "Collect new episodes" in caught.value.next_step
 
 
 def test_rows_of_an_old_version_are_rejected_with_a_reason(

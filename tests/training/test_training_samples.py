@@ -23,12 +23,17 @@ def dataset(folder: Path) -> Path:
         "row_number": [0, 1, 0],
         "group_id": ["g", "g", "h"],
         "policy_version": ["m@v1", "m@v1", "m@v2"],
+        "prompt_token_ids": [[1, 2], [1, 2, 3], [1]],
+        "response_token_ids": [[4, 5], [4, 5, 6, 7], [4]],
         "loss_mask": [[1, 1], [0, 0, 0, 1], [1]],
         "sampled_steps": [[0], [1, 2], []],
         "sampled_starts": [[0], [0, 3], []],
         "sampled_ends": [[2], [2, 4], []],
         "age_versions": [1, 1, None],
         "age_days": [2.0, 2.0, 5.0],
+        "distinct_2": [1.0, None, None],
+        "base_loss": [0.5, 0.25, None],
+        "pass_rate": [0.5, 0.5, 1.0],
     }
     schema: dict[str, pl.DataType] = {"age_versions": pl.UInt32(), "sampled_steps": pl.List(pl.UInt32)}
     pl.DataFrame(rows, schema_overrides=schema).write_parquet(folder / "dataset.parquet")
@@ -77,6 +82,16 @@ def test_each_row_of_a_step_is_stored_once_and_a_repeated_step_is_the_newest_att
     # nothing tells whose they were, and what the first attempt did at step 2 does not come back
     assert forgotten.select("episode_id", "trajectory_id", "group_id").unique().rows() == [("", "", "")]
     assert forgotten["loss"].to_list() == stored["loss"].to_list()
+
+
+def test_the_metrics_of_a_row_are_stored_with_it(store: Store, tmp_path: Path) -> None:
+    append(dataset(tmp_path), 1, 1, [1, 2], 0.5)
+    SampleWriter(store, "job", JobKind.GRPO, tmp_path).poll()
+    metrics = ("prompt_tokens", "response_tokens", "distinct_2", "base_loss", "pass_rate")
+    assert store.query("training_samples", job_id="job").select(metrics).rows() == [
+        (3, 4, None, 0.25, 0.5),
+        (1, 1, None, None, 1.0),
+    ]
 
 
 def test_sft_has_a_loss_and_no_advantage(store: Store, tmp_path: Path) -> None:

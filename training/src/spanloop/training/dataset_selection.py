@@ -111,8 +111,8 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
         usable = _without_advantage(paired)
     else:
         checked = usable = _without_advantage(mask_steps(checked, is_policys_mistake))
-    checked, usable, reports = apply_strategies(checked, usable, rules.kind, rules.strategies)
-    accepted = usable.filter(pl.col("reason") == "").with_columns(group_id=pl.col("part")).drop("part", "reason")
+    checked, accepted, reports = apply_strategies(checked, usable, rules.kind, rules.strategies)
+    accepted = accepted.with_columns(group_id=pl.col("part")).drop("part")
     accepted = accepted.sort(*order_of(rules.strategies), "pair_id", "side", "group_id", "session", "row_number")
     return Selection(
         rows=accepted.with_columns(token_advantages(accepted, rules.credit)),

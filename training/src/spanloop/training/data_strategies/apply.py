@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spanloop.semconv.enums import JobKind
 from spanloop.training.dataset_rejections import Rejection
+from spanloop.training.row_source import RowSource
 
 from . import curriculum
 from .coreset import HYBRID_CANDIDATES, bigram_features, choose, requested
@@ -27,8 +28,8 @@ class Applied(NamedTuple):
 
     checked: pl.DataFrame
     """The input with the reasons of rows that a strategy leaves out."""
-    usable: pl.DataFrame
-    """The same of ``usable``, with the columns of ``sample_metrics``."""
+    accepted: pl.DataFrame
+    """The rows of ``usable`` that are trained on, with the columns of ``sample_metrics``."""
     reports: tuple[StrategyReport, ...]
 
 
@@ -43,17 +44,18 @@ def apply_strategies(checked: pl.DataFrame, usable: pl.DataFrame, kind: JobKind,
     """
     unit = curriculum.group_of() if kind.has_groups else pl.col("episode_id")
     rates = curriculum.pass_rates(checked)
-    rows = usable.with_columns(unit=unit, group=curriculum.group_of())
+    rows = usable.filter(pl.col("reason") == "").with_columns(unit=unit, group=curriculum.group_of())
     rows = rows.join(rates, on="group", how="left", maintain_order="left").drop("group")
-    choice = _Choice(rows.filter(pl.col("reason") == ""), "groups" if kind.has_groups else "episodes")
+    choice = _Choice(rows, "groups" if kind.has_groups else "episodes")
     _curriculum(choice, strategies)
     losses = _coreset(choice, strategies)
     _replay(choice, strategies)
-    rows = _with_reasons(rows, choice.left_out).drop("unit")
-    rows = rows.join(losses, on="trajectory_id", how="left", maintain_order="left")
-    rows = rows.with_columns(distinct_2(rows))
+    accepted = choice.rows.drop("unit", "reason")
+    accepted = accepted.join(losses, on="trajectory_id", how="left", maintain_order="left")
     return Applied(
-        _with_reasons(checked.with_columns(unit=unit), choice.left_out).drop("unit"), rows, tuple(choice.reports)
+        checked=_with_reasons(checked.with_columns(unit=unit), choice.left_out).drop("unit"),
+        accepted=accepted.with_columns(distinct_2(accepted)),
+        reports=tuple(choice.reports),
     )
 
 
@@ -153,7 +155,9 @@ def _unit_features(units: pl.DataFrame, rows: pl.DataFrame) -> NDArray[np.float3
 def _replay(choice: _Choice, strategies: DataStrategies) -> None:
     if strategies.replay_ratio is None:
         return
-    is_replayed = pl.col("episode_id").is_in(sorted(strategies.trained_episodes))
+    # the id of a dialog is its place in the job's own files
+    is_episode = pl.col("source") != RowSource.DIALOG.value
+    is_replayed = pl.col("episode_id").is_in(sorted(strategies.trained_episodes)) & is_episode
     units = choice.rows.group_by("unit").agg(rows=pl.len(), replayed=is_replayed.sum()).sort("unit")
     kept = kept_by_replay([UnitRows(*row) for row in units.iter_rows()], strategies.replay_ratio, strategies.seed)
     is_kept = pl.Series(kept, dtype=pl.Boolean)
