@@ -116,8 +116,9 @@ def test_a_job_selects_episodes_by_their_marks(
 
 def trained(store: Store, step: int, episodes: list[str]) -> None:
     """The job ``before`` trained on ``episodes`` in ``step``."""
-    rows = [{"sample": number, "episode_id": episode} for number, episode in enumerate(episodes)]
-    insert(store, "training_samples", [{"job_id": "before", "attempt": 1, "step": step} | row for row in rows])
+    common: dict[str, object] = {"job_id": "before", "attempt": 1, "step": step}
+    rows = [common | {"sample": number, "episode_id": episode} for number, episode in enumerate(episodes)]
+    insert(store, "training_samples", rows)
 
 
 def test_a_replay_ratio_of_zero_trains_on_new_episodes_only(

@@ -106,7 +106,7 @@ def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_
     """Return the rows that ``spec`` selects now, and the counts of the others; writes nothing.
 
     Raises:
-        JobError: The selector of ``spec`` cannot be used.
+        JobError: The selector of ``spec`` cannot be used, or the loss under the base cannot be computed.
         StoreError: ClickHouse is unreachable.
     """
     parameters: dict[str, Any] = query_parameters(spec)

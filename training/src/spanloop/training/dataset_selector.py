@@ -6,7 +6,7 @@ A selection that is not one boolean for each row fails the job; nothing is train
 
 import traceback
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import polars as pl
 
@@ -66,7 +66,7 @@ def load_selector(name: str) -> NamedSelector:
         raise JobError(
             f"selector {name!r} is {type(selector).__name__}, expected a function of a polars frame.", next_step=_HOW_TO
         )
-    return NamedSelector(name, selector)
+    return NamedSelector(name, cast("Selector", selector))
 
 
 def apply_selector(checked: pl.DataFrame, selector: NamedSelector) -> pl.DataFrame:

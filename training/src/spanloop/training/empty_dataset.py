@@ -10,15 +10,33 @@ from .dataset_selection import Selection
 from .job_spec import JobSpec
 
 Reasons = frozenset[str]
-_OTHER_SAMPLERS: Final = Reasons({Rejection.UNKNOWN_TOKENIZER, Rejection.OTHER_TOKENIZER, Rejection.UNKNOWN_TOKEN})
-_UNUSABLE_SAMPLING: Final = Reasons({Rejection.GREEDY_SAMPLING, Rejection.TRUNCATED_SAMPLING})
 
 
 class _Diagnosis(NamedTuple):
-    applies: Callable[[Reasons], bool]
+    explains: Callable[[Reasons], bool]
     """Whether it explains these reasons of rejection."""
     what: str
     next_step: str
+
+
+def _any_of(*wanted: Rejection) -> Callable[[Reasons], bool]:
+    def explains(reasons: Reasons) -> bool:
+        return not reasons.isdisjoint(wanted)
+
+    return explains
+
+
+def _only(*wanted: Rejection) -> Callable[[Reasons], bool]:
+    def explains(reasons: Reasons) -> bool:
+        return reasons <= set(wanted)
+
+    return explains
+
+
+_OTHER: Final = _Diagnosis(
+    _any_of(), "no trainable rows", "spanloop convert prints what was refused and why; the reasons are above."
+)
+"""Of reasons that no diagnosis explains."""
 
 
 def no_rows_error(selection: Selection, spec: JobSpec, job_id: str) -> JobError:
@@ -27,7 +45,7 @@ def no_rows_error(selection: Selection, spec: JobSpec, job_id: str) -> JobError:
     if spec.kind.has_groups:
         account += f"; groups: {selection.group_tally}"
     reasons = Reasons(selection.row_tally.rejected)
-    found = next(diagnosis for diagnosis in _diagnoses(spec) if diagnosis.applies(reasons))
+    found = next((diagnosis for diagnosis in _diagnoses(spec) if diagnosis.explains(reasons)), _OTHER)
     return JobError(
         f"Job {job_id} ({spec.kind}) has no data: {found.what}. Of what was asked for, {account}.",
         next_step=found.next_step,
@@ -35,72 +53,63 @@ def no_rows_error(selection: Selection, spec: JobSpec, job_id: str) -> JobError:
 
 
 def _diagnoses(spec: JobSpec) -> list[_Diagnosis]:
-    """Return the diagnoses in the order in which they are tried; the last one applies to everything.
+    """Return the diagnoses in the order in which they are tried.
 
     Data strategies come last in the selection: where one left rows out, no other reason left the job without data.
     """
-
-    def any_of(*wanted: Rejection) -> Callable[[Reasons], bool]:
-        return lambda reasons: not reasons.isdisjoint(wanted)
-
     margin = f" by more than the pair_margin of {spec.pair_margin:g}" if spec.pair_margin else ""
     return [
         _Diagnosis(
-            lambda reasons: not reasons,
+            _only(),
             "no episode matches its filters",
             "Run the app and spanloop convert first, or widen the filters.",
         ),
         _Diagnosis(
-            lambda reasons: reasons == {Rejection.OTHER_POLICY_VERSION},
+            _only(Rejection.OTHER_POLICY_VERSION),
             f"no row was sampled by {spec.policy_version} alone",
             "Leave policy_version out, or collect episodes while this version is served.",
         ),
         _Diagnosis(
-            lambda reasons: reasons <= _OTHER_SAMPLERS,
+            _only(Rejection.UNKNOWN_TOKENIZER, Rejection.OTHER_TOKENIZER, Rejection.UNKNOWN_TOKEN),
             "its rows were not sampled by this model's family",
             "Train the model that sampled them, or a version of it; register a version that is missing "
             "(spanloop models add) under the name that the spans carry.",
         ),
         _Diagnosis(
-            any_of(Rejection.OVER_REPLAY_RATIO),
+            _any_of(Rejection.OVER_REPLAY_RATIO),
             f"{spec.base} learned from all of its episodes before, and replay_ratio asks for new ones",
             "Collect new episodes, or submit the job without replay_ratio.",
         ),
         _Diagnosis(
-            any_of(Rejection.PASS_RATE_OUTSIDE),
+            _any_of(Rejection.PASS_RATE_OUTSIDE),
             "the pass rate of no group that is left lies within min_pass_rate and max_pass_rate",
             "Widen the limits, or collect attempts at other tasks.",
         ),
         _Diagnosis(
-            any_of(Rejection.NOT_SELECTED),
+            _any_of(Rejection.NOT_SELECTED),
             f"the selector {spec.selector!r} kept none of the rows that are left",
             "Widen the selector, or submit the job without it.",
         ),
         _Diagnosis(
-            any_of(Rejection.NOT_SUCCESSFUL),
+            _any_of(Rejection.NOT_SUCCESSFUL),
             "no episode with usable rows was successful",
             "Send a reward for each episode, or take failed and unscored episodes too: --outcomes all.",
         ),
         _Diagnosis(
-            any_of(Rejection.REWARD_CONSTANT, Rejection.WITHIN_PAIR_MARGIN),
+            _any_of(Rejection.REWARD_CONSTANT, Rejection.WITHIN_PAIR_MARGIN),
             f"the reward never varies among the episodes that are compared{margin}, so there is nothing to prefer",
             "Collect more episodes of each task, or a reward that tells good from bad.",
         ),
         _Diagnosis(
-            lambda reasons: not reasons.isdisjoint(_UNUSABLE_SAMPLING),
+            _any_of(Rejection.GREEDY_SAMPLING, Rejection.TRUNCATED_SAMPLING),
             "the log-probabilities of how the policy sampled cannot be recomputed",
             "For policy gradients let the app sample at a temperature above 0, without top_p, top_k, min_p, penalties, "
             "logit_bias or a forced format; or train with sft.",
         ),
         _Diagnosis(
-            any_of(Rejection.GROUP_TOO_SMALL),
+            _any_of(Rejection.GROUP_TOO_SMALL),
             "no group has two trainable episodes to compare",
             "Run each task at least twice (a task id or an equal first prompt makes a group), or train with "
             "reinforce_plus_plus, ppo or sft.",
-        ),
-        _Diagnosis(
-            lambda _: True,
-            "no trainable rows",
-            "spanloop convert prints what was refused and why; the reasons are above.",
         ),
     ]

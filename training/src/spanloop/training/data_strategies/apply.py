@@ -62,8 +62,9 @@ def apply_strategies(checked: pl.DataFrame, usable: pl.DataFrame, kind: JobKind,
 def order_of(strategies: DataStrategies) -> list[pl.Expr]:
     """Return what rows are sorted by before anything else; nothing without a curriculum."""
     easy_first = -pl.col("pass_rate")
-    order = {Curriculum.NONE: [], Curriculum.EASY_TO_HARD: [easy_first], Curriculum.HARD_TO_EASY: [-easy_first]}
-    return [rank.fill_null(2.0) for rank in order[strategies.curriculum]]  # behind every known pass rate
+    ranks = {Curriculum.NONE: [], Curriculum.EASY_TO_HARD: [easy_first], Curriculum.HARD_TO_EASY: [-easy_first]}
+    behind_all = 2.0
+    return [rank.fill_null(behind_all) for rank in ranks[strategies.curriculum]]
 
 
 class _Choice:
