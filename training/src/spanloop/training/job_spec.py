@@ -18,6 +18,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 
 from spanloop.semconv.enums import JobKind
 
+from .lora_adapter import MAX_RANK
 from .row_source import Tokens
 
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -222,9 +223,12 @@ class JobSpec(BaseModel):
 
     lora_rank: Annotated[int, _MODEL] = Field(default=0, ge=0, le=1024)
     """0 trains all weights. Above zero the weights are frozen, and low-rank matrices beside every linear layer train
-    (LoRA, Hu et al. 2021): gradients and optimiser states take a fraction of the memory. The new version has them
-    merged, so it is a normal model. 8 to 32 suffice for policy gradients; sft on many rows needs more (LoRA Without
-    Regret, Schulman et al. 2025)."""
+    (LoRA, Hu et al. 2021): gradients and optimiser states take a fraction of the memory. 8 to 32 suffice for policy
+    gradients; sft on many rows needs more (LoRA Without Regret, Schulman et al. 2025)."""
+
+    lora_merge: Annotated[bool, _MODEL] = True
+    """Merge the low-rank matrices into the weights, so that the new version is a normal model. Without, it is an adapter
+    in PEFT's format: a few megabytes, which vLLM serves beside the weights of its base."""
 
     lora_alpha: Annotated[int, _MODEL] = Field(default=LORA_ALPHA, ge=1, le=4096)
     """Scale of the low-rank matrices: their product counts ``lora_alpha / lora_rank`` times."""
@@ -434,6 +438,8 @@ class JobSpec(BaseModel):
                 raise ValueError(f"{name}: a {users} setting that {self.kind} does not use")
         if not self.lora_rank and self.lora_alpha != LORA_ALPHA:
             raise ValueError("lora_alpha: a setting of LoRA, which needs a lora_rank above 0")
+        if not self.lora_merge and not 0 < self.lora_rank <= MAX_RANK:
+            raise ValueError(f"lora_merge: an adapter needs a lora_rank from 1 to {MAX_RANK}, which vLLM serves")
         if self.backbone is Backbone.DEBUG and self.ray_address:
             raise ValueError("ray_address: the debug backbone uses no Ray cluster")
         if self.backbone is Backbone.DEBUG and self.ranks > 1:

@@ -13,6 +13,7 @@ from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
 from spanloop.store import connect
 
+from .adapter_versions import weights_version
 from .base_model import read_base_model
 from .dataset import batch_units, rows_by_source, select_dataset
 from .dataset_selection import Tally
@@ -59,7 +60,8 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
     """
     registry = Registry(data_dir)
     version = registry.get(spec.base)
-    base = read_base_model(version.reference, version.path)
+    weights = weights_version(registry, version)
+    base = read_base_model(version.reference, weights.path)
     base = base._replace(lineage=lineage(registry, version.reference))
     with connect(data_dir) as store:
         selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint)
@@ -71,7 +73,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
     steps = steps_within(spec.steps, batch, units, spec.max_passes) if batch else 0
     is_cuda = spec.device is Device.CUDA
     memory = estimate_memory(
-        read_shape(version.path),
+        read_shape(weights.path),
         micro_batch_tokens=micro_batch_tokens(spec, _largest(prompts + responses)),
         bfloat16=is_cuda or computes_bfloat16(),
         recomputes=is_cuda,
