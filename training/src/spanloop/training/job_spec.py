@@ -227,8 +227,8 @@ class JobSpec(BaseModel):
     gradients; sft on many rows needs more (LoRA Without Regret, Schulman et al. 2025)."""
 
     lora_merge: Annotated[bool, _MODEL] = True
-    """Merge the low-rank matrices into the weights, so that the new version is a normal model. Without, it is an adapter
-    in PEFT's format: a few megabytes, which vLLM serves beside the weights of its base."""
+    """Merge the low-rank matrices into the weights, so that the new version is a normal model. Without, it is an
+    adapter in PEFT's format: a few megabytes, which vLLM serves beside the weights of its base."""
 
     lora_alpha: Annotated[int, _MODEL] = Field(default=LORA_ALPHA, ge=1, le=4096)
     """Scale of the low-rank matrices: their product counts ``lora_alpha / lora_rank`` times."""
