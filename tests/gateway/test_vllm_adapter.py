@@ -2,8 +2,10 @@
 # transformers is only partly typed.
 # pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,19 @@ from spanloop.training.models.weights import check_weights
 from spanloop.training.registry import ADAPTER_BASE, ModelVersion, Registry
 
 from .support import Process, captures
-from .test_vllm import QUESTION, models  # noqa: F401 - a fixture
+from .test_vllm import MAKE_MODEL, QUESTION, serving_is_missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def base_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if serving_is_missing():
+        pytest.skip("no serving environment: make setup")
+    folder = tmp_path_factory.mktemp("models") / "base"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", MAKE_MODEL, str(folder)], check=True, env=environment)
+    return folder
 
 
 def register_adapter(registry: Registry, base: ModelVersion, folder: Path, seed: int, rank: int) -> ModelVersion:
@@ -57,16 +69,15 @@ def recomputed(folder: Path, prompt: list[int], response: list[int]) -> torch.Te
     ids = torch.tensor([prompt + response])
     with torch.no_grad():
         logprobs = model(ids).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
-    return logprobs.gather(1, ids[0, len(prompt) :, None])[:, 0]
+    chosen: torch.Tensor = logprobs.gather(1, ids[0, len(prompt) :, None])[:, 0]
+    return chosen
 
 
 def test_the_gateway_serves_replaces_and_rolls_back_adapters(
-    models: dict[str, Path],  # noqa: F811
-    data_dir: DataDir,
-    tmp_path: Path,
+    base_folder: Path, data_dir: DataDir, tmp_path: Path
 ) -> None:
     registry = Registry(data_dir)
-    base = registry.add("tiny", models["v1"])
+    base = registry.add("tiny", base_folder)
     adapters = [register_adapter(registry, base, tmp_path / f"a{seed}", seed, rank) for seed, rank in ((2, 4), (3, 8))]
     merged = {base.reference: base.path}
     for version in adapters:
@@ -92,18 +103,18 @@ def test_the_gateway_serves_replaces_and_rolls_back_adapters(
 
 
 def test_vllms_own_parser_takes_the_command_line_of_a_gpu(
-    models: dict[str, Path],  # noqa: F811
+    base_folder: Path,
 ) -> None:
     found = find_serving_environment()
     gpu = ServingEnvironment(found.path, "vllm", found.version, is_cpu=False)
     adapter = ServedAdapter("tiny@v2", "/adapters/v2", 16)
     settings = EngineSettings(max_model_len=2048, extra_args=("--gpu-memory-utilization", "0.4"))
-    launch = launch_command(gpu, str(models["v1"]), 8001, settings, adapter)
+    launch = launch_command(gpu, str(base_folder), 8001, settings, adapter)
     python, _, module, *options = launch.command
     assert module == "vllm.entrypoints.openai.api_server"
     script = (
         "import sys\n"
-        "from vllm.entrypoints.openai.cli_args import make_arg_parser, validate_parsed_serve_args\n"
+        "from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args\n"
         "from vllm.utils.argparse_utils import FlexibleArgumentParser\n"
         "args = make_arg_parser(FlexibleArgumentParser()).parse_args(sys.argv[1:])\n"
         "validate_parsed_serve_args(args)\n"

@@ -71,9 +71,10 @@ def test_a_kept_adapter_is_what_the_merged_model_adds_to_its_base(tiny_model: Pa
     assert {path.name for path in kept.iterdir()} == files | {"adapter_config.json", "adapter_model.safetensors"}
 
     # PEFT reads it, and gives what the merged model gives
-    model: Any = AutoModelForCausalLM.from_pretrained(tiny_model)
-    peft: Any = PeftModel.from_pretrained(model, str(kept))
-    merged: Any = AutoModelForCausalLM.from_pretrained(assembled(plan, tmp_path / "merged"))
+    loader: Any = AutoModelForCausalLM
+    peft: Any = PeftModel
+    peft = peft.from_pretrained(loader.from_pretrained(tiny_model), str(kept))
+    merged = loader.from_pretrained(assembled(plan, tmp_path / "merged"))
     ids = torch.arange(3, 40)[None]
     with torch.no_grad():
         expected = merged(ids).logits
