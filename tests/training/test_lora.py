@@ -18,7 +18,8 @@ from spanloop.training.checkpoints import KeptAdapter, assemble_model, latest_ch
 from spanloop.training.job_spec import JobSpec
 from spanloop.training.lora_adapter import LowRank, adapter_rank, read_adapter, stack, write_adapter
 from spanloop.training.lora_merge import merge_checkpoint, merge_into_base
-from spanloop.training.memory_estimate import ModelShape, estimate_memory
+from spanloop.training.memory_estimate import MemoryFactors, estimate_on_cpu
+from spanloop.training.model_shape import ModelShape
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .debug_training import debug_plan, train_here, write_dataset
@@ -169,7 +170,8 @@ def test_a_scale_without_a_rank_is_refused() -> None:
 
 def test_an_adapter_needs_less_memory() -> None:
     shape = ModelShape(parameters=1000, layers=2, hidden=8, key_value=4, intermediate=16, vocabulary=32)
-    estimate = estimate_memory(shape, micro_batch_tokens=10, bfloat16=False, lora_rank=1, has_reference=True)
+    factors = MemoryFactors(lora_rank=1, has_reference=True)
+    estimate = estimate_on_cpu(shape, factors, micro_batch_tokens=10, bfloat16=False)
     adapter = 2 * (9 * 8 + 2 * 4 + 3 * 16)
     assert estimate[:3] == (4000, 4 * adapter, 8 * adapter)
     assert estimate.reference == 0

@@ -299,9 +299,14 @@ class JobSpec(BaseModel):
     that of its neighbours changes the weight of a token (Dr. GRPO, Liu et al. 2025, section 3.2). With ``token-mean``
     long rows shrink the weight of all others; with ``seq-mean-token-mean`` a token of a long row weighs less."""
 
-    micro_batch_tokens: Annotated[int, _OPTIMISATION] = Field(default=MICRO_BATCH_TOKENS, ge=1, le=16_777_216)
+    micro_batch_tokens: Annotated[int | None, _OPTIMISATION] = Field(default=None, ge=1, le=16_777_216)
     """Tokens in one forward and backward pass; fewer need less memory and more time, and the result stays the same. A
-    longer row is a pass of its own, so lower the limits of rows too."""
+    longer row is a pass of its own, so lower the limits of rows too. None is auto: on a GPU what its free memory has
+    room for when the job starts, on a CPU 2,048."""
+
+    offload: Annotated[bool, _RUN] = False
+    """Keep weights, gradients and optimiser states in the host's memory, and update them there (verl's
+    ``offload_policy``, FSDP2): a GPU has one or two layers at a time. Slower, and on a GPU only."""
 
     seed: Annotated[int, _OPTIMISATION] = Field(default=0, ge=0, le=2**31 - 1)
     """Seed of shuffling and of every sampler in the job."""
@@ -440,6 +445,8 @@ class JobSpec(BaseModel):
             raise ValueError("lora_alpha: a setting of LoRA, which needs a lora_rank above 0")
         if not self.lora_merge and not 0 < self.lora_rank <= MAX_RANK:
             raise ValueError(f"lora_merge: an adapter needs a lora_rank from 1 to {MAX_RANK}, which vLLM serves")
+        if self.device is Device.CPU and self.offload:
+            raise ValueError("offload: a CPU has weights and optimiser states in the host's memory anyway")
         if self.backbone is Backbone.DEBUG and self.ray_address:
             raise ValueError("ray_address: the debug backbone uses no Ray cluster")
         if self.backbone is Backbone.DEBUG and self.ranks > 1:
