@@ -1,9 +1,11 @@
 """The formulas of a job's memory, and the micro-batches that fit into a GPU."""
 
+from pathlib import Path
+
 import pytest
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import JobSpec
+from spanloop.training.job_spec import JobSpec, OptimizerDtype
 from spanloop.training.memory_estimate import (
     CUDA_BYTES,
     PROCESSES_BYTES,
@@ -50,12 +52,13 @@ def test_an_estimate_on_a_cpu_follows_its_formula() -> None:
 
 def test_an_estimate_on_gpus_follows_its_formula() -> None:
     gpu, host = estimate_on_gpus(SMALL, MemoryFactors(), micro_batch_tokens=10)
-    copy = 2 * (2 * LAYER + SMALL.parameters - 2 * LAYER)
+    copy = 2 * 2 * (2 * LAYER + SMALL.parameters - 2 * LAYER)
     token = 2 * 2 * 8 + 16 * 8 + 2 * (7 * 8 + 2 * 4 + 4 * 16) + 8 * 32
     assert gpu == (8000, 8000, 16_000, copy, 10 * token, 0, 0, CUDA_BYTES)
     assert host == (8000, 0, 0, 0, 0, 0, 0, PROCESSES_BYTES)
     # ranks share what is trained
     shared = estimate_on_gpus(SMALL, MemoryFactors(ranks=4, has_reference=True), micro_batch_tokens=10)
+    assert estimate_on_gpus(SMALL, MemoryFactors(lora_rank=1), micro_batch_tokens=10).gpu.compute_copy == copy / 2
     assert shared.gpu == gpu._replace(weights=2000, gradients=2000, adam=4000)
     assert shared.host == host._replace(reference=8000, processes=PROCESSES_BYTES + 3 * RANK_BYTES)
     critic = estimate_on_gpus(SMALL, MemoryFactors(has_critic=True), micro_batch_tokens=10)
@@ -92,5 +95,38 @@ def test_a_model_of_7b_fits_one_gpu_of_80_gb_with_lora_or_offload() -> None:
 
 def test_the_factors_are_those_of_the_job() -> None:
     spec = JobSpec(base="m", kind=JobKind.PPO, kl_coefficient=0.1, lora_rank=8, ranks=2, offload=True)
-    assert MemoryFactors.of(spec) == (2, 8, True, True, True)
+    assert MemoryFactors.of(spec) == (2, 8, True, True, True, 4)
     assert MemoryFactors.of(JobSpec(base="m")) == MemoryFactors()
+    assert MemoryFactors.of(JobSpec(base="m", optimizer_dtype=OptimizerDtype.BFLOAT16)).moment_bytes == 2
+
+
+def test_moments_in_bfloat16_take_half_the_memory() -> None:
+    factors = MemoryFactors(has_critic=True, moment_bytes=2)
+    cpu = estimate_on_cpu(SMALL, factors, micro_batch_tokens=10, bfloat16=True)
+    gpu, _ = estimate_on_gpus(SMALL, factors, micro_batch_tokens=10)
+    assert (cpu.weights, cpu.gradients, cpu.adam) == gpu[:3] == (8000, 8000, 8000)
+    assert (cpu.critic, gpu.critic) == (24_000 + cpu.compute_copy, 24_000 + gpu.compute_copy)
+    # 2 GPUs of 80 GB have the states of 7B with them, and not without
+    shared = MemoryFactors(ranks=2)
+    assert gpu_tokens(QWEN25_7B, shared, free_bytes=72 * GB) == 0
+    assert gpu_tokens(QWEN25_7B, shared._replace(moment_bytes=2), free_bytes=72 * GB) > 4096
+
+
+@pytest.mark.parametrize(
+    ("settings", "factors"),
+    [
+        ("all weights", MemoryFactors()),
+        ('`optimizer_dtype = "bfloat16"`', MemoryFactors(moment_bytes=2)),
+        ("`offload`", MemoryFactors(offload=True)),
+        ('`offload`, `optimizer_dtype = "bfloat16"`', MemoryFactors(offload=True, moment_bytes=2)),
+        ("`lora_rank = 16`", MemoryFactors(lora_rank=16)),
+        ('`ranks = 2`, `optimizer_dtype = "bfloat16"`', MemoryFactors(ranks=2, moment_bytes=2)),
+        ("`ranks = 4`", MemoryFactors(ranks=4)),
+    ],
+)
+def test_the_table_of_the_documentation_is_the_formulas(settings: str, factors: MemoryFactors) -> None:
+    gpu, host = estimate_on_gpus(QWEN25_7B, factors, micro_batch_tokens=8192)
+    tokens = gpu_tokens(QWEN25_7B, factors, free_bytes=80 * GB)
+    fits = f"{tokens:,}" if tokens else "does not fit"
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "train-and-deploy.md"
+    assert f"| {settings} | {gpu.total / GB:.0f} | {host.total / GB:.0f} | {fits} |" in page.read_text().splitlines()

@@ -92,6 +92,14 @@ class Backbone(StrEnum):
     """All in one process, where breakpoints work."""
 
 
+class OptimizerDtype(StrEnum):
+    """The number format of AdamW's two moments."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    """Half the memory, rounded stochastically."""
+
+
 class Credit(StrEnum):
     """How an episode's advantage is given to its steps."""
 
@@ -303,6 +311,10 @@ class JobSpec(BaseModel):
     """Tokens in one forward and backward pass; fewer need less memory and more time, and the result stays the same. A
     longer row is a pass of its own, so lower the limits of rows too. None is auto: on a GPU what its free memory has
     room for when the job starts, on a CPU 2,048."""
+
+    optimizer_dtype: Annotated[OptimizerDtype, _OPTIMISATION] = OptimizerDtype.FLOAT32
+    """Number format of AdamW's two moments; ``bfloat16`` takes half the memory, 4 bytes a parameter less. Weights,
+    gradients and the update itself stay float32, and rounding is stochastic (Gupta et al. 2015)."""
 
     offload: Annotated[bool, _RUN] = False
     """Keep weights, gradients and optimiser states in the host's memory, and update them there (verl's

@@ -1,6 +1,7 @@
 """Estimate the peak of memory of a training job from the shape of its model, without loading it.
 
-**On a CPU.** Weights, gradients and Adam's two moments are float32: 4 + 4 + 8 bytes a parameter. The forward pass
+**On a CPU.** Weights, gradients and Adam's two moments are float32: 4 + 4 + 8 bytes a parameter; the moments take 4
+with ``optimizer_dtype = bfloat16``. The forward pass
 computes on a copy of the weights in ``b`` bytes (2 for bfloat16, 4 for float32). One token of a micro-batch keeps, for
 its backward pass, ``16 h + b (7 h + 2 k + 4 i)`` bytes in each layer: two norms in float32; the inputs of the
 projections, queries, keys, values and their sum; four tensors of the feed-forward width (``h`` hidden, ``k`` key-value,
@@ -12,7 +13,7 @@ have gradients and moments. With several ranks each keeps its own compute copy, 
 
 **On GPUs**, one for each rank, by the code of verl and FSDP2 and not measured: the ranks share weights, gradients and
 moments. The compute copy is bfloat16, of two layers (the one that computes and the next) and of what is outside the
-layers. Gradient checkpointing keeps ``2 h`` bytes for each token and layer, and one layer as above. Without flash
+layers; without LoRA their gradients are as large. Gradient checkpointing keeps ``2 h`` bytes for each token and layer, and one layer as above. Without flash
 attention a token's logits, their logarithms and the gradients of both are ``8 v`` bytes. CUDA and its libraries take
 1 GB. The host has the float32 weights while they are loaded, and those of a KL loss's reference throughout. With
 ``offload`` weights, gradients and moments are in the host's memory; while a model is loaded all of its float32 weights
@@ -25,6 +26,7 @@ from typing import Final, NamedTuple, Protocol
 
 from spanloop.semconv.enums import JobKind
 
+from .job_spec import OptimizerDtype
 from .model_shape import ModelShape
 
 PROCESSES_BYTES: Final = 2_000_000_000
@@ -54,6 +56,8 @@ class JobSettings(Protocol):
     def kl_coefficient(self) -> float: ...  # noqa: D102
     @property
     def offload(self) -> bool: ...  # noqa: D102
+    @property
+    def optimizer_dtype(self) -> OptimizerDtype: ...  # noqa: D102
 
 
 class MemoryFactors(NamedTuple):
@@ -70,6 +74,8 @@ class MemoryFactors(NamedTuple):
     """Whether a value model of the same shape is trained too, before each update of the policy."""
     offload: bool = False
     """Whether weights, gradients and moments are in the host's memory; on GPUs only."""
+    moment_bytes: int = _FLOAT32
+    """Of one of Adam's two moments, for each parameter."""
 
     @classmethod
     def of(cls, settings: JobSettings) -> "MemoryFactors":
@@ -80,7 +86,13 @@ class MemoryFactors(NamedTuple):
             has_reference=settings.kl_coefficient > 0,
             has_critic=settings.kind is JobKind.PPO,
             offload=settings.offload,
+            moment_bytes=_BFLOAT16 if settings.optimizer_dtype is OptimizerDtype.BFLOAT16 else _FLOAT32,
         )
+
+    @property
+    def state_bytes(self) -> int:
+        """Weights, gradients and both moments of a parameter that trains."""
+        return 2 * _FLOAT32 + 2 * self.moment_bytes
 
     def trained(self, shape: ModelShape) -> int:
         """Return the number of parameters that have gradients and moments."""
@@ -94,7 +106,7 @@ class MemoryEstimate(NamedTuple):
     gradients: int
     adam: int
     compute_copy: int
-    """The weights in the precision of the forward pass."""
+    """The weights in the precision of the forward pass; on a GPU with their gradients."""
     activations: int
     """Of one micro-batch, logits included."""
     reference: int
@@ -134,11 +146,11 @@ def estimate_on_cpu(
     return MemoryEstimate(
         weights=_FLOAT32 * shape.parameters,
         gradients=_FLOAT32 * factors.trained(shape),
-        adam=2 * _FLOAT32 * factors.trained(shape),
+        adam=2 * factors.moment_bytes * factors.trained(shape),
         compute_copy=ranks * size * shape.parameters,
         activations=ranks * micro_batch_tokens * token,
         reference=(_FLOAT32 + ranks * size) * shape.parameters if is_copied else 0,
-        critic=(4 * _FLOAT32 + ranks * size) * shape.parameters if factors.has_critic else 0,
+        critic=(factors.state_bytes + ranks * size) * shape.parameters if factors.has_critic else 0,
         processes=PROCESSES_BYTES + (ranks - 1) * RANK_BYTES,
     )
 
@@ -147,24 +159,25 @@ def estimate_on_gpus(shape: ModelShape, factors: MemoryFactors, *, micro_batch_t
     """Return the estimate of a job on GPUs: of each GPU, and of the host."""
     weights, trained = _FLOAT32 * shape.parameters, factors.trained(shape)
     copy = _BFLOAT16 * (2 * shape.layer_parameters + shape.other_parameters)
-    critic = 4 * weights if factors.has_critic else 0
+    trained_copy = 2 * copy
+    critic = factors.state_bytes * shape.parameters if factors.has_critic else 0
     is_copied = factors.has_reference and not factors.lora_rank
     # of one GPU, when they are there
     shared = 0.0 if factors.offload else 1 / factors.ranks
     gpu = MemoryEstimate(
         weights=int(shared * weights),
         gradients=int(shared * _FLOAT32 * trained),
-        adam=int(shared * 2 * _FLOAT32 * trained),
-        compute_copy=copy,
+        adam=int(shared * 2 * factors.moment_bytes * trained),
+        compute_copy=copy if factors.lora_rank else trained_copy,
         activations=micro_batch_tokens * _gpu_token_bytes(shape),
         reference=0,
-        critic=int(shared * critic) + (copy if critic else 0),
+        critic=int(shared * critic) + (trained_copy if critic else 0),
         processes=CUDA_BYTES,
     )
     host = MemoryEstimate(
         weights=weights,
         gradients=_FLOAT32 * trained if factors.offload else 0,
-        adam=2 * _FLOAT32 * trained if factors.offload else 0,
+        adam=2 * factors.moment_bytes * trained if factors.offload else 0,
         compute_copy=0,
         activations=0,
         reference=weights if is_copied else 0,

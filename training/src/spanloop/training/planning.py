@@ -63,6 +63,7 @@ def make_plan(
         max_response_tokens=manifest.longest_response_tokens,
         micro_batch_tokens=spec.micro_batch_tokens and max(spec.micro_batch_tokens, longest),
         longest_row_tokens=longest,
+        optimizer_dtype=spec.optimizer_dtype,
         offload=spec.offload,
         save_every_steps=save_interval(steps),
         backbone=spec.backbone,

@@ -18,6 +18,7 @@ from spanloop.training.job_spec import (
     Device,
     LearningRateSchedule,
     LossAggregation,
+    OptimizerDtype,
 )
 from spanloop.training.sampling import DEFAULT_TEMPERATURE
 
@@ -80,6 +81,7 @@ class TrainPlan(BaseModel):
     that trains; the subprocess resolves it."""
     longest_row_tokens: int = Field(ge=1, default=1)
     """Of the rows that are computed, those that verl fills a batch up with included."""
+    optimizer_dtype: OptimizerDtype = OptimizerDtype.FLOAT32
     offload: bool = False
     """Keep weights, gradients and optimiser states in the host's memory; CUDA only."""
     bfloat16: bool | None = None
