@@ -29,7 +29,7 @@ def with_model(tmp_path_factory: pytest.TempPathFactory) -> DataDir:
     return data_dir
 
 
-NEEDED: dict[str, dict[str, Any]] = {"lora_alpha": {"lora_rank": 4}}
+NEEDED: dict[str, dict[str, Any]] = {"lora_alpha": {"lora_rank": 4}, "lora_merge": {"lora_rank": 4}}
 """Settings without which another is refused."""
 
 

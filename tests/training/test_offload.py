@@ -7,6 +7,7 @@ import torch
 
 from spanloop.semconv.enums import JobKind
 from spanloop.training.verl_plugin import main
+from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .debug_training import debug_plan, first_gradients, train_here, trained_weights, write_dataset
 
@@ -17,7 +18,10 @@ def test_offloaded_weights_train_in_the_same_way(
     kind: JobKind, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # a job on a CPU is refused it
-    monkeypatch.setattr(main, "resolve_compute", lambda plan: plan)  # pyright: ignore[reportUnknownLambdaType]
+    def unchanged(plan: TrainPlan) -> TrainPlan:
+        return plan
+
+    monkeypatch.setattr(main, "resolve_compute", unchanged)
     plans = [
         debug_plan(tiny_model, tmp_path / str(offload), kind=kind, steps=1, offload=offload)
         for offload in (False, True)

@@ -13,11 +13,11 @@ have gradients and moments. With several ranks each keeps its own compute copy, 
 
 **On GPUs**, one for each rank, by the code of verl and FSDP2 and not measured: the ranks share weights, gradients and
 moments. The compute copy is bfloat16, of two layers (the one that computes and the next) and of what is outside the
-layers; without LoRA their gradients are as large. Gradient checkpointing keeps ``2 h`` bytes for each token and layer, and one layer as above. Without flash
-attention a token's logits, their logarithms and the gradients of both are ``8 v`` bytes. CUDA and its libraries take
-1 GB. The host has the float32 weights while they are loaded, and those of a KL loss's reference throughout. With
-``offload`` weights, gradients and moments are in the host's memory; while a model is loaded all of its float32 weights
-are on each GPU for a moment.
+layers; without LoRA their gradients are as large. Gradient checkpointing keeps ``2 h`` bytes for each token and layer,
+and one layer as above. Without flash attention a token's logits, their logarithms and the gradients of both are ``8 v``
+bytes. CUDA and its libraries take 1 GB. The host has the float32 weights while they are loaded, and those of a KL
+loss's reference throughout. With ``offload`` weights, gradients and moments are in the host's memory; while a model is
+loaded all of its float32 weights are on each GPU for a moment.
 
 ``micro_batch_tokens = auto`` takes what fits into 90 % of the free memory beside the other parts, at most 16,384.
 """

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _CUT_BITS = 16
@@ -42,7 +43,7 @@ class AdamW(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient."""
         loss = None if closure is None else closure()
         for group in self.param_groups:
@@ -86,4 +87,4 @@ def round_into(target: torch.Tensor, values: torch.Tensor, noise: torch.Generato
 
 def _local(tensor: Any) -> torch.Tensor:
     """Return this rank's part of a sharded tensor."""
-    return tensor.to_local() if isinstance(tensor, torch.distributed.tensor.DTensor) else tensor
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
