@@ -14,12 +14,12 @@ from .debug_training import debug_plan, train_here, trained_weights, write_datas
 
 @pytest.mark.parametrize("value", [1.001, -1.001, 3e-9, -7.77e5, 0.0])
 def test_rounding_goes_to_a_neighbour_and_has_the_right_mean(value: float) -> None:
-    rounded = torch.empty(100_000, dtype=torch.bfloat16)
-    round_into(rounded, torch.full((100_000,), value), torch.Generator().manual_seed(0))
-    neighbours = sorted(set(rounded.tolist()))
+    rounded = torch.empty(20_000, dtype=torch.bfloat16)
+    round_into(rounded, torch.full((20_000,), value), torch.Generator().manual_seed(0))
+    neighbours = sorted({float(each) for each in rounded})
     assert len(neighbours) == (1 if value == 0 else 2)
     spacing = neighbours[-1] - neighbours[0]
-    assert float(rounded.float().mean() - value) == pytest.approx(0, abs=0.01 * spacing + 1e-30)
+    assert float(rounded.float().mean() - value) == pytest.approx(0, abs=0.02 * spacing + 1e-30)
 
 
 def run(optimizer: torch.optim.Optimizer, weights: torch.Tensor, steps: int) -> None:
