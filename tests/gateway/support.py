@@ -322,11 +322,11 @@ class Process:
         running = read_run_file(self.data_dir.path, "gateway")
         return running is not None and running.pid == self.process.pid
 
-    def deploy(self, version: str, path: Path) -> dict[str, Any]:
+    def deploy(self, version: str, path: Path, adapter: Path | None = None) -> dict[str, Any]:
         token = (self.data_dir.gateway / "admin.token").read_text().strip()
         response = httpx.post(
             f"{self.url}/admin/deploy",
-            json={"name": "tiny", "version": version, "path": str(path)},
+            json={"name": "tiny", "version": version, "path": str(path), "adapter": str(adapter or "")},
             headers={"Authorization": f"Bearer {token}"},
             timeout=START_TIMEOUT_S,
         )

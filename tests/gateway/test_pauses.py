@@ -11,6 +11,7 @@ import pytest
 
 from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.gateway.app import Gateway
+from spanloop.gateway.served_adapter import ServedAdapter
 from spanloop.gateway.vllm_api import VllmApi
 from spanloop.semconv.errors import ServiceError
 
@@ -32,13 +33,17 @@ class FakeChildEngine:
         self.broken: list[str] = []
         self.calls: list[str] = []
 
-    async def start(self, model_path: str) -> None:
+    async def start(self, model_path: str, adapter: ServedAdapter | None = None) -> None:
+        assert adapter is None
         name = Path(model_path).name
         self.calls.append(f"start {name}")
         if name in self.broken:
             raise ServiceError(f"{name} does not load")
         self._stand_in.weights = int((Path(model_path) / "model.safetensors").read_text())
         self.pid = 1
+
+    async def swap_adapter(self, model_path: str, adapter: ServedAdapter) -> bool:
+        raise AssertionError((model_path, adapter))
 
     async def stop(self) -> None:
         if self.pid is not None:

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from spanloop.gateway.engine import ChildEngine
+from spanloop.gateway.served_adapter import ServedAdapter
 from spanloop.gateway.serving_environment import SERVING_VENV_ENV
 from spanloop.gateway.settings import EngineSettings
 
@@ -122,3 +123,25 @@ async def test_a_cpu_engine_stops_instead(engine: ChildEngine, serving_folder: P
     assert path == "/v1/chat/completions"
     assert not is_running(pid)
     assert engine.pid is None
+
+
+@pytest.mark.parametrize("package", ["vllm-0.33.0"])
+async def test_an_adapter_is_replaced_in_the_running_process(serving_folder: Path, engine: ChildEngine) -> None:
+    first, second = ServedAdapter("m@v2", "/v2", 8), ServedAdapter("m@v3", "/v3", 8)
+    assert not await engine.swap_adapter("/models/v1", first)
+    await engine.start("/models/v1", first)
+    assert await engine.swap_adapter("/models/v1", second)
+    (pid,) = {pid for pid, _ in calls(serving_folder)}
+    paths = ["/v1/chat/completions", "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/chat/completions"]
+    assert calls(serving_folder) == [(pid, path) for path in paths]
+    # other weights, or a larger rank than vLLM was started with, need a new start
+    assert not await engine.swap_adapter("/models/other", first)
+    assert not await engine.swap_adapter("/models/v1", ServedAdapter("m@v4", "/v4", 16))
+    # it wakes up with the adapter that it serves now, and only with that one
+    await engine.release_memory()
+    await engine.start("/models/v1", second)
+    assert calls(serving_folder)[4:] == [(pid, "/sleep?level=1"), (pid, "/wake_up"), (pid, "/v1/chat/completions")]
+    await engine.release_memory()
+    await engine.start("/models/v1")
+    assert calls(serving_folder)[-1][0] != pid
+    assert not is_running(pid)

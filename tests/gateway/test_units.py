@@ -19,6 +19,7 @@ from spanloop.gateway.capture import CaptureBuilder, CaptureContext, decode_capt
 from spanloop.gateway.chat_request import ChatRequest, TraceContext, for_client
 from spanloop.gateway.deployment import Deployment, DeploymentFile, ModelFolder
 from spanloop.gateway.recorder import to_frame
+from spanloop.gateway.served_adapter import ServedAdapter
 from spanloop.gateway.serving_environment import ServingEnvironment, find_serving_environment, launch_command
 from spanloop.gateway.settings import EngineSettings
 from spanloop.semconv.errors import ConfigurationError
@@ -228,6 +229,44 @@ def test_a_cpu_without_bfloat16_serves_in_float32(
     assert command[command.index("--dtype") + 1] == expected
 
 
+def write_peft(folder: Path, rank: int) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "adapter_config.json").write_text(json.dumps({"r": rank, "lora_alpha": rank}))
+    return folder
+
+
+@pytest.mark.parametrize(("rank", "max_rank"), [(1, 8), (8, 8), (9, 16), (512, 512)])
+def test_an_adapter_is_served_beside_its_base(tmp_path: Path, rank: int, max_rank: int) -> None:
+    folder = write_peft(tmp_path / "v2", rank)
+    adapter = ServedAdapter.of(Deployment("m", "v2", "/m/v1", str(folder)))
+    assert adapter == ServedAdapter("m@v2", str(folder), max_rank)
+    serving = ServingEnvironment(Path("/serving"), "vllm", "0.33.0", is_cpu=False)
+    settings = EngineSettings(extra_args=("--gpu-memory-utilization", "0.4"))
+    launch = launch_command(serving, "/m/v1", 5, settings, adapter)
+    options = dict(zip(launch.command, launch.command[1:], strict=False))
+    assert options["--model"] == "/m/v1"
+    assert options["--served-model-name"] == "policy"
+    assert options["--max-lora-rank"] == str(max_rank)
+    assert options["--lora-modules"] == f"m@v2={folder}"
+    assert "--enable-lora" in launch.command
+    assert launch.command[-2:] == settings.extra_args
+    assert launch.environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "1"
+    plain = launch_command(serving, "/m/v1", 5, settings)
+    assert not [option for option in plain.command if "lora" in option]
+    assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" not in plain.environment
+
+
+def test_what_is_no_adapter_or_too_large_is_rejected(tmp_path: Path) -> None:
+    assert ServedAdapter.of(Deployment("m", "v2", "/m/v1")) is None
+    with pytest.raises(ConfigurationError, match=r"m@v2 is no LoRA adapter"):
+        ServedAdapter.of(Deployment("m", "v2", "/m/v1", str(tmp_path)))
+    folder = write_peft(tmp_path / "v2", 513)
+    with pytest.raises(ConfigurationError, match=r"rank 513; vLLM serves up to 512"):
+        ServedAdapter.of(Deployment("m", "v2", "/m/v1", str(folder)))
+    with pytest.raises(ConfigurationError, match="'adapter' of a deployment must be an absolute path"):
+        Deployment.parse({"name": "m", "version": "v2", "path": "/m/v1", "adapter": "v2"})
+
+
 def test_a_hot_swap_requires_that_only_weights_differ(tmp_path: Path) -> None:
     base = ModelFolder.read(write_model(tmp_path / "base", 1))
     assert base.can_swap_to(ModelFolder.read(write_model(tmp_path / "weights", 2, transformers_version="9")))
@@ -251,7 +290,9 @@ def test_a_folder_without_a_model_is_rejected(tmp_path: Path, missing: str) -> N
 def test_the_deployment_file_is_read_back_or_reported_as_damaged(data_dir: DataDir) -> None:
     file = DeploymentFile(data_dir)
     assert file.read() is None
-    file.write(Deployment("m", "v1", "/m"))
+    file.write(Deployment("m", "v2", "/m", "/a"))
+    assert file.read() == Deployment("m", "v2", "/m", "/a")
+    file.path.write_text('{"name": "m", "version": "v1", "path": "/m"}')
     assert file.read() == Deployment("m", "v1", "/m")
     for damage in ("{", "[]", '{"name": "m"}'):
         file.path.write_text(damage)

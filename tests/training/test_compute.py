@@ -4,13 +4,14 @@ import importlib
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 from spanloop.training.base_model import BaseModelFacts
 from spanloop.training.dataset_manifest import Count, Manifest
 from spanloop.training.job_spec import Device, JobSpec
-from spanloop.training.planning import FILLING_ROW_TOKENS, make_plan, micro_batch_tokens
+from spanloop.training.planning import FILLING_ROW_TOKENS, longest_computed_row, make_plan
 from spanloop.training.verl_plugin import compute
 from spanloop.training.verl_plugin.compute import Compute, local_compute, resolve_compute
 
@@ -25,6 +26,9 @@ MANIFEST = Manifest(
 )  # fmt: skip
 
 
+FREE_BYTES = 80_000_000_000
+
+
 @pytest.fixture
 def hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheduler's host without a GPU, and a cluster with one."""
@@ -33,7 +37,7 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> None:
         return Compute(Device.CPU, bfloat16=False)
 
     def there(_: str, __: Device) -> Compute:
-        return Compute(Device.CUDA, bfloat16=True)
+        return Compute(Device.CUDA, bfloat16=True, free_bytes=FREE_BYTES)
 
     monkeypatch.setattr(compute, "local_compute", here)
     monkeypatch.setattr(compute, "cluster_compute", there)
@@ -42,7 +46,15 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plan_leaves_device_and_precision_to_the_host_that_trains(tmp_path: Path) -> None:
     base = BaseModelFacts("tiny@v1", tmp_path, vocabulary_size=9, context_tokens=99, tokenizer="t")
     plan = make_plan(JobSpec(base="tiny"), base, MANIFEST, folder=tmp_path, attempt=1, ray_folder=tmp_path)
-    assert (plan.device, plan.bfloat16) == (Device.AUTO, None)
+    assert (plan.device, plan.bfloat16, plan.micro_batch_tokens, plan.longest_row_tokens) == (
+        Device.AUTO,
+        None,
+        None,
+        11,
+    )
+    chosen = JobSpec(base="tiny", micro_batch_tokens=5)
+    plan = make_plan(chosen, base, MANIFEST, folder=tmp_path, attempt=1, ray_folder=tmp_path)
+    assert plan.micro_batch_tokens == 11
 
 
 @pytest.mark.usefixtures("hosts")
@@ -51,6 +63,30 @@ def test_a_cluster_is_asked_for_its_own_device(tmp_path: Path) -> None:
     there = resolve_compute(a_plan(tmp_path, device=Device.AUTO, ray_address="10.0.0.1:6379"))
     assert (here.device, here.bfloat16) == (Device.CPU, False)
     assert (there.device, there.bfloat16) == (Device.CUDA, True)
+
+
+@pytest.mark.usefixtures("hosts")
+def test_auto_micro_batches_are_those_of_the_host_that_trains(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = a_plan(tmp_path, device=Device.AUTO, model_path=tiny_model, micro_batch_tokens=None, longest_row_tokens=30)
+    on_cluster = plan.model_copy(update={"ray_address": "10.0.0.1:6379"})
+    assert resolve_compute(plan).micro_batch_tokens == 2048
+    assert resolve_compute(plan.model_copy(update={"longest_row_tokens": 3000})).micro_batch_tokens == 3000
+    assert resolve_compute(on_cluster).micro_batch_tokens == 16_384
+    assert resolve_compute(on_cluster.model_copy(update={"micro_batch_tokens": 99})).micro_batch_tokens == 99
+    monkeypatch.setattr(f"{__name__}.FREE_BYTES", 1_000_000_000)
+    with pytest.raises(JobError, match=r"about 1 GB on each GPU for a row of 30 tokens; 1 GB are free") as error:
+        resolve_compute(on_cluster)
+    assert "--gpu-memory-utilization" in error.value.next_step
+
+
+@pytest.mark.usefixtures("hosts")
+def test_offload_is_refused_on_a_cpu(tmp_path: Path) -> None:
+    with pytest.raises(JobError, match="has weights and optimiser states in the host's memory"):
+        resolve_compute(a_plan(tmp_path, device=Device.AUTO, offload=True))
+    with pytest.raises(ValidationError, match="a CPU has weights and optimiser states in the host's memory"):
+        JobSpec(base="m", device=Device.CPU, offload=True)
 
 
 @pytest.mark.usefixtures("hosts")
@@ -85,9 +121,9 @@ def test_fewer_rows_than_ranks_are_refused(tmp_path: Path) -> None:
 def test_a_micro_batch_takes_the_rows_that_fill_a_batch_up() -> None:
     padding = importlib.import_module("verl.trainer.ppo.padding_utils")
     assert padding.SYNTHETIC_PADDING_SEQ_LEN == FILLING_ROW_TOKENS
-    one, two = (JobSpec(base="tiny", micro_batch_tokens=20, ranks=ranks) for ranks in (1, 2))
-    assert (micro_batch_tokens(one, 30), micro_batch_tokens(two, 30)) == (30, FILLING_ROW_TOKENS)
-    assert micro_batch_tokens(two, 300) == 300
+    one, two = (JobSpec(base="tiny", ranks=ranks) for ranks in (1, 2))
+    assert (longest_computed_row(one, 30), longest_computed_row(two, 30)) == (30, FILLING_ROW_TOKENS)
+    assert longest_computed_row(two, 300) == 300
 
 
 def test_cuda_without_a_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,17 +12,15 @@ from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.training.base_model import read_base_model
 from spanloop.training.dataset import export_dataset
+from spanloop.training.job_spec import Device
 from spanloop.training.jobs import JobApi, JobSpec
-from spanloop.training.memory_estimate import ModelShape, estimate_memory, read_shape
-from spanloop.training.preview import preview
+from spanloop.training.memory_estimate import MemoryFactors, estimate_on_gpus
+from spanloop.training.model_shape import ModelShape, read_shape
+from spanloop.training.preview import preview, preview_memory
 from spanloop.training.registry import Registry
 
 from .training_running import Runner
 from .training_seeding import seed_groups
-
-SMOLLM2_135M = ModelShape(
-    parameters=134_515_008, layers=30, hidden=576, key_value=192, intermediate=1536, vocabulary=49_152
-)
 
 
 @pytest.fixture
@@ -61,6 +59,8 @@ def test_a_dry_run_prints_the_preview_and_queues_nothing(seeded: Runner) -> None
     assert "rows 24 of 30 accepted (rejected: reward_constant 6)" in lines
     assert "steps 4 of 4 groups: 4.00 passes over the data (max_passes of 4 leaves 6 out)" in lines
     assert any(line.startswith("memory about 2.") for line in lines)
+    assert any(line.startswith("on each GPU about") for line in lines)
+    assert "auto 16,384 tokens in a pass on a GPU with 80 GB free" in lines
     completed = CliRunner().invoke(
         command_tree.app, [*arguments, "task-", "--coreset", "diversity", "--coreset-share", "0.5"]
     )
@@ -70,29 +70,16 @@ def test_a_dry_run_prints_the_preview_and_queues_nothing(seeded: Runner) -> None
     assert JobApi(seeded.data_dir).list() == ()
 
 
-def test_an_estimate_is_near_what_was_measured() -> None:
-    """docs/design/measurements.md: 7.0 GB at the peak, 1.3 MB for each token of a micro-batch."""
-    estimate = estimate_memory(SMOLLM2_135M, micro_batch_tokens=2048, bfloat16=True)
-    assert estimate.total / 7.0e9 == pytest.approx(1, abs=0.15)
-    assert estimate.activations / 2048 == pytest.approx(1.3e6, rel=0.2)
-
-
-def test_an_estimate_follows_its_formula() -> None:
+def test_the_estimates_are_of_the_devices_that_a_job_may_train_on() -> None:
     shape = ModelShape(parameters=1000, layers=2, hidden=8, key_value=4, intermediate=16, vocabulary=32)
-    estimate = estimate_memory(shape, micro_batch_tokens=10, bfloat16=False)
-    assert estimate[:4] == (4000, 4000, 8000, 4000)
-    layer = 16 * 8 + 4 * (7 * 8 + 2 * 4 + 4 * 16)
-    assert estimate.activations == 10 * (2 * layer + 2 * 4 * 32)
-    smaller = estimate_memory(shape, micro_batch_tokens=10, bfloat16=True, recomputes=True)
-    assert smaller.compute_copy == 2000
-    assert smaller.activations < estimate.activations
-    compared = estimate_memory(shape, micro_batch_tokens=10, bfloat16=True, has_reference=True)
-    assert (estimate.reference, compared.reference) == (0, 6000)
-    two = estimate_memory(shape, micro_batch_tokens=10, bfloat16=False, ranks=2)
-    assert two[:3] == estimate[:3]
-    assert (two.compute_copy, two.activations) == (8000, 2 * estimate.activations)
-    valued = estimate_memory(shape, micro_batch_tokens=10, bfloat16=True, has_critic=True)
-    assert (estimate.critic, valued.critic) == (0, 18_000)
+    anywhere = preview_memory(JobSpec(base="m"), shape, 10)
+    assert anywhere.auto_tokens == 16_384
+    expected = estimate_on_gpus(shape, MemoryFactors(), micro_batch_tokens=16_384)
+    assert anywhere.gpus == expected
+    assert preview_memory(JobSpec(base="m", device=Device.CPU), shape, 10) == anywhere._replace(gpus=None)
+    chosen = preview_memory(JobSpec(base="m", device=Device.CUDA, micro_batch_tokens=64), shape, 100)
+    assert chosen.cpu is None
+    assert chosen.gpus == estimate_on_gpus(shape, MemoryFactors(), micro_batch_tokens=100)
 
 
 def test_a_shape_counts_the_stored_weights(tiny_model: Path) -> None:

@@ -67,6 +67,16 @@ def test_a_kl_loss_needs_a_coefficient() -> None:
     assert config["actor_rollout_ref.ref.fsdp_config.use_torch_compile"] is False
 
 
+@pytest.mark.parametrize("kind", list(RECIPES))
+def test_each_trained_model_is_offloaded(kind: JobKind) -> None:
+    engines = ["actor_rollout_ref.actor.fsdp_config" if kind.is_policy_gradient else "engine"]
+    engines += ["critic.fsdp"] if kind is JobKind.PPO else []
+    for offload in (False, True):
+        overrides = RECIPES[kind](plan(kind, offload=offload))
+        config = parsed(overrides)
+        assert [config[f"{engine}.offload_policy"] for engine in engines] == [offload] * len(engines)
+
+
 @pytest.mark.parametrize("aggregation", list(LossAggregation))
 def test_a_loss_is_aggregated_as_the_setting_says(aggregation: LossAggregation) -> None:
     config = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO, loss_aggregation=aggregation)))

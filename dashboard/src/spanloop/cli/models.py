@@ -27,6 +27,8 @@ app = typer.Typer(help="List, add and deploy model versions.", no_args_is_help=T
 def list_models(data_dir: DataDirOption = None) -> None:
     """List every model version with its serving state, its parent and the job that made it.
 
+    A LoRA adapter needs the version that it is an adapter of.
+
     Example: `spanloop models list`
     """
     from spanloop.training.registry import Registry
@@ -40,12 +42,13 @@ def list_models(data_dir: DataDirOption = None) -> None:
     gateway = service_health.gateway_health(directory)
     states = {gateway.model: gateway.state} if gateway else {}
     print_table(
-        ("model", "state", "parent", "job", "made (UTC)", "folder"),
+        ("model", "state", "parent", "adapter of", "job", "made (UTC)", "folder"),
         (
             (
                 version.reference,
                 states.get(version.reference, ""),
                 version.parent or "",
+                version.adapter_base or "",
                 version.job_id or "",
                 f"{version.created_at:%Y-%m-%d %H:%M}",
                 str(version.path),

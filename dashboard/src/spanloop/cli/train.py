@@ -16,6 +16,8 @@ from .spec_options import chosen_settings
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
     from spanloop.training.jobs import JobSpec
+    from spanloop.training.memory_estimate import MemoryEstimate
+    from spanloop.training.preview import PreviewMemory
 
 _GB: Final = 1e9
 
@@ -115,10 +117,6 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
     from spanloop.training.preview import preview
 
     result = preview(directory, spec)
-    memory = result.memory
-    parts = ", ".join(
-        f"{name.replace('_', ' ')} {size_bytes / _GB:.2f}" for name, size_bytes in memory._asdict().items()
-    )
     groups = [("groups", str(result.groups))] if spec.kind.has_groups else []
     tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
     tokens += f", {result.prompt_tokens:,} in prompts"
@@ -137,6 +135,23 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
             *((report.strategy, str(report).removeprefix(f"{report.strategy} ")) for report in result.strategies),
             ("tokens", tokens),
             ("steps", steps),
-            ("memory", f"about {memory.total / _GB:.2f} GB: {parts}"),
+            *_memory_rows(result.memory, auto=spec.micro_batch_tokens is None),
         ],
     )
+
+
+def _memory_rows(memory: "PreviewMemory", *, auto: bool) -> list[tuple[str, str]]:
+    from spanloop.training.preview import GPU_BYTES
+
+    rows = [] if memory.cpu is None else [("memory", _estimate(memory.cpu))]
+    if memory.gpus is not None:
+        rows += [("on each GPU", _estimate(memory.gpus.gpu)), ("GPU's host", _estimate(memory.gpus.host))]
+        size = f"a GPU with {GPU_BYTES / _GB:.0f} GB free"
+        fits = f"{memory.auto_tokens:,} tokens in a pass on {size}" if memory.auto_tokens else f"does not fit on {size}"
+        rows += [("auto", fits)] if auto else []
+    return rows
+
+
+def _estimate(memory: "MemoryEstimate") -> str:
+    parts = ((name.replace("_", " "), size_bytes / _GB) for name, size_bytes in memory._asdict().items() if size_bytes)
+    return f"about {memory.total / _GB:.2f} GB: {', '.join(f'{name} {size:.2f}' for name, size in parts)}"

@@ -28,6 +28,8 @@ class Deployment:
     version: str
     path: str
     """Absolute path of a Hugging Face folder, as the engine sees it."""
+    adapter: str = ""
+    """Absolute path of a LoRA adapter for these weights, in PEFT's format; empty for the weights alone."""
 
     @property
     def label(self) -> str:
@@ -49,7 +51,10 @@ class Deployment:
             raise ConfigurationError(f"'version' of a deployment must match {_VERSION.pattern}, got {version!r}.")
         if not isinstance(path, str) or not Path(path).is_absolute():
             raise ConfigurationError(f"'path' of a deployment must be an absolute path, got {path!r}.")
-        return cls(name, version, path)
+        adapter = fields.get("adapter", "")
+        if not isinstance(adapter, str) or (adapter and not Path(adapter).is_absolute()):
+            raise ConfigurationError(f"'adapter' of a deployment must be an absolute path, got {adapter!r}.")
+        return cls(name, version, path, adapter)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ import httpx
 
 from spanloop.semconv.errors import ServiceError
 
+from .served_adapter import ServedAdapter
 from .serving_environment import LaunchCommand, find_serving_environment, launch_command
 from .settings import SERVED_NAME, EngineSettings
 from .vllm_api import VllmApi
@@ -57,12 +58,20 @@ class Engine(Protocol):
         """Whether `start` may be called with other weights."""
         ...
 
-    async def start(self, model_path: str) -> None:
-        """Serve a model folder.
+    async def start(self, model_path: str, adapter: ServedAdapter | None = None) -> None:
+        """Serve a model folder, and a LoRA adapter beside it.
 
         Raises:
             ServiceError: The engine did not start; the message says why.
             ConfigurationError: vLLM is not installed.
+        """
+        ...
+
+    async def swap_adapter(self, model_path: str, adapter: ServedAdapter) -> bool:
+        """Replace the adapter of the running engine, when no request runs; return False if it needs a new start.
+
+        Raises:
+            ServiceError: The engine did not load it; it may serve neither.
         """
         ...
 
@@ -98,6 +107,7 @@ class ChildEngine:
         self._process: asyncio.subprocess.Process | None = None
         self._api: VllmApi | None = None
         self._model_path = ""
+        self._adapter: ServedAdapter | None = None
         self._can_sleep = False
         self._is_asleep = False
 
@@ -113,28 +123,45 @@ class ChildEngine:
         """Process id of the process reaper."""
         return None if self._process is None else self._process.pid
 
-    async def start(self, model_path: str) -> None:
-        """Wake the sleeping vLLM of this folder, or start vLLM; wait for its first response."""
-        if self._is_asleep and model_path == self._model_path and await self._wake():
+    async def start(self, model_path: str, adapter: ServedAdapter | None = None) -> None:
+        """Wake the sleeping vLLM of this folder and adapter, or start vLLM; wait for its first response."""
+        is_loaded = (model_path, adapter) == (self._model_path, self._adapter)
+        if self._is_asleep and is_loaded and await self._wake():
             return
         await self.stop()
         serving = find_serving_environment()
-        self._model_path, self._can_sleep = model_path, not serving.is_cpu
+        self._model_path, self._adapter, self._can_sleep = model_path, adapter, not serving.is_cpu
         port = _choose_port()
         _log.info("starting %s %s for %s; output: %s", serving.package, serving.version, model_path, self._log_path)
         started_at = time.monotonic()
         try:
-            self._process = await self._spawn(launch_command(serving, model_path, port, self._settings))
+            self._process = await self._spawn(launch_command(serving, model_path, port, self._settings, adapter))
         except OSError as error:
             raise ServiceError(f"vLLM cannot be started: {error}.", next_step="run `spanloop doctor`") from error
         self._api = VllmApi(f"http://127.0.0.1:{port}", self._client)
         try:
             await self._wait_healthy(self._api, started_at)
-            await self._api.warm_up(SERVED_NAME)
+            await self._api.warm_up(self._requested_name)
         except BaseException:
             await self.stop()
             raise
         _log.info("the engine is ready after %.1f s", time.monotonic() - started_at)
+
+    @property
+    def _requested_name(self) -> str:
+        """The model that requests name: the adapter, if there is one."""
+        return SERVED_NAME if self._adapter is None else self._adapter.name
+
+    async def swap_adapter(self, model_path: str, adapter: ServedAdapter) -> bool:
+        """Load ``adapter`` and unload the one before it, if vLLM runs with weights and a rank that it fits."""
+        previous = self._adapter
+        if previous is None or model_path != self._model_path or adapter.max_rank != previous.max_rank:
+            return False
+        await self.api.load_adapter(adapter)
+        self._adapter = adapter
+        await self.api.unload_adapter(previous.name)
+        await self.api.warm_up(adapter.name)
+        return True
 
     async def _spawn(self, command: LaunchCommand) -> asyncio.subprocess.Process:
         self._log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -182,7 +209,7 @@ class ChildEngine:
         self._is_asleep = False
         started_at = time.monotonic()
         try:
-            await self.api.wake_up(SERVED_NAME)
+            await self.api.wake_up(self._requested_name)
         except ServiceError as error:
             _log.warning("the engine does not wake up, starting it again: %s", error.what)
             return False
@@ -254,7 +281,7 @@ class ExternalEngine:
         self.api = VllmApi(base_url, client)
         self.served_name = ""
 
-    async def start(self, model_path: str) -> None:  # noqa: ARG002 - it serves its own model
+    async def start(self, model_path: str, adapter: ServedAdapter | None = None) -> None:  # noqa: ARG002 - it serves its own model
         """Read the name of the model it serves."""
         if not await self.api.is_healthy():
             raise ServiceError(
@@ -262,6 +289,10 @@ class ExternalEngine:
                 next_step="start it, or omit --upstream so that the gateway starts vLLM",
             )
         self.served_name = await self.api.served_model()
+
+    async def swap_adapter(self, model_path: str, adapter: ServedAdapter) -> bool:  # noqa: ARG002
+        """Return False: the server's adapters are not the gateway's."""
+        return False
 
     async def stop(self) -> None:
         """Do nothing, since the server is external."""

@@ -18,6 +18,7 @@ from .admission import AdmissionControl, EngineEndpoint
 from .api_errors import UnavailableError
 from .deployment import Deployment, DeploymentFile, ModelFolder
 from .engine import Engine
+from .served_adapter import ServedAdapter
 from .settings import EXTERNAL_VERSION, GatewaySettings
 
 _log: Final = logging.getLogger(__name__)
@@ -127,6 +128,7 @@ class EngineLifecycle:
             ServiceError: The deployment failed; the message names the version that serves now.
         """
         folder = await asyncio.to_thread(ModelFolder.read, Path(target.path))
+        await asyncio.to_thread(ServedAdapter.of, target)
         async with self._lock:
             began_s = time.monotonic()
             if self._state is EngineState.SERVING and target == self._deployment:
@@ -203,25 +205,40 @@ class EngineLifecycle:
         await self._admission.drain(self._settings.drain_timeout_s)
 
     async def _load(self, target: Deployment, folder: ModelFolder, *, was_serving: bool) -> str:
-        if was_serving and self._folder is not None and self._folder.can_swap_to(folder):
+        if was_serving:
             try:
-                await self._hot_swap(target)
+                if await self._swap(target, folder):
+                    return "hot_swap"
             except ServiceError as error:
                 if not self._engine.can_restart:
                     raise
                 _log.warning("hot swap to %s failed, restarting the engine: %s", target.label, error.what)
-            else:
-                return "hot_swap"
         if not self._engine.can_restart:
             raise ServiceError(
                 f"{target.label} cannot be loaded into the running upstream: its architecture or tokenizer differs, "
-                "its embeddings are tied, or the upstream's model folder is not readable on this host",
+                "its embeddings are tied, it is a LoRA adapter, or the upstream's model folder is not readable on this "
+                "host",
                 next_step="restart the upstream with this model",
             )
-        await self._engine.start(target.path)
+        await self._start_engine(target)
         return "restart" if was_serving else "start"
 
-    async def _hot_swap(self, target: Deployment) -> None:
+    async def _start_engine(self, deployment: Deployment) -> None:
+        adapter = await asyncio.to_thread(ServedAdapter.of, deployment)
+        await self._engine.start(deployment.path, adapter)
+
+    async def _swap(self, target: Deployment, folder: ModelFolder) -> bool:
+        """Replace weights or adapter in the running engine; return False if it needs a new start."""
+        adapter = await asyncio.to_thread(ServedAdapter.of, target)
+        if adapter is not None:
+            return await self._engine.swap_adapter(target.path, adapter)
+        has_adapter = self._deployment is not None and self._deployment.adapter
+        if has_adapter or self._folder is None or not self._folder.can_swap_to(folder):
+            return False
+        await self._reload(target)
+        return True
+
+    async def _reload(self, target: Deployment) -> None:
         api, served_name = self._engine.api, self._engine.served_name
         self._logprobs_before_swap = await api.probe(served_name)
         await api.reload_weights(target.path)
@@ -241,7 +258,7 @@ class EngineLifecycle:
         self._deployment = previous
         try:
             if self._engine.can_restart:
-                await self._engine.start(previous.path)
+                await self._start_engine(previous)
             else:
                 await self._reload_previous(previous)
         except SpanloopError as rollback_error:
@@ -311,7 +328,7 @@ class EngineLifecycle:
         began_s = time.monotonic()
         if self._deployment is not None and self._engine.can_restart:
             self._folder = await asyncio.to_thread(ModelFolder.read, Path(self._deployment.path))
-            await self._engine.start(self._deployment.path)
+            await self._start_engine(self._deployment)
         else:
             await self._engine.start("")
             self._deployment, self._folder = await self._read_served_model()
@@ -331,7 +348,8 @@ class EngineLifecycle:
 
     def _set_serving(self, deployment: Deployment) -> None:
         self._state, self._error = EngineState.SERVING, ""
-        self._admission.open(EngineEndpoint(deployment, self._engine.api.base_url, self._engine.served_name))
+        name = deployment.label if deployment.adapter else self._engine.served_name
+        self._admission.open(EngineEndpoint(deployment, self._engine.api.base_url, name))
 
     def _set_restarting(self, reason: str, failures: int) -> None:
         wait_s = self._backoff_s(failures)

@@ -14,6 +14,7 @@ from typing import Final
 from spanloop.cpu_features import computes_bfloat16
 from spanloop.semconv.errors import ConfigurationError
 
+from .served_adapter import ServedAdapter
 from .settings import SERVED_NAME, EngineSettings
 
 SERVING_VENV_ENV: Final = "SPANLOOP_SERVING_VENV"
@@ -74,8 +75,14 @@ def _install_hint(path: Path) -> str:
     )
 
 
-def launch_command(serving: ServingEnvironment, model_path: str, port: int, settings: EngineSettings) -> LaunchCommand:
-    """Return the command that serves ``model_path`` on the loopback interface."""
+def launch_command(
+    serving: ServingEnvironment,
+    model_path: str,
+    port: int,
+    settings: EngineSettings,
+    adapter: ServedAdapter | None = None,
+) -> LaunchCommand:
+    """Return the command that serves ``model_path``, and ``adapter`` beside it, on the loopback interface."""
     # With "auto", weights stored as bfloat16 are computed in bfloat16: several times slower on a CPU that emulates it.
     is_emulated = settings.dtype == "auto" and serving.is_cpu and not computes_bfloat16()
     command = [
@@ -95,9 +102,17 @@ def launch_command(serving: ServingEnvironment, model_path: str, port: int, sett
     ]  # fmt: skip
     # vLLM sleeps on a GPU only; a pause then keeps the process and frees the GPU's memory.
     command.append("--enforce-eager" if serving.is_cpu else "--enable-sleep-mode")
+    if adapter is not None:
+        command += [
+            "--enable-lora", "--max-loras", "1", "--max-lora-rank", str(adapter.max_rank),
+            "--lora-modules", f"{adapter.name}={adapter.path}",
+        ]  # fmt: skip
     if settings.max_model_len is not None:
         command += ["--max-model-len", str(settings.max_model_len)]
-    return LaunchCommand((*command, *settings.extra_args), _environment(serving, settings))
+    environment = _environment(serving, settings)
+    if adapter is not None:
+        environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+    return LaunchCommand((*command, *settings.extra_args), environment)
 
 
 def _environment(serving: ServingEnvironment, settings: EngineSettings) -> dict[str, str]:

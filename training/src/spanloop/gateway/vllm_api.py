@@ -9,6 +9,8 @@ import httpx
 
 from spanloop.semconv.errors import ServiceError
 
+from .served_adapter import ServedAdapter
+
 _PROBE_TOKENS: Final = 24
 _RESET_ATTEMPTS: Final = 50
 _RESET_PAUSE_S: Final = 0.1
@@ -131,6 +133,23 @@ class VllmApi:
             await asyncio.sleep(_RESET_PAUSE_S)
         raise ServiceError(f"{self.base_url} does not clear the prefix cache of the old weights.")
 
+    async def load_adapter(self, adapter: ServedAdapter) -> None:
+        """Load a LoRA adapter beside the weights; the server must run with ``--enable-lora``.
+
+        Raises:
+            ServiceError: The server cannot load it.
+        """
+        body = {"lora_name": adapter.name, "lora_path": adapter.path}
+        await self._call("POST", "/v1/load_lora_adapter", body, timeout_s=_RELOAD_TIMEOUT_S, is_json=False)
+
+    async def unload_adapter(self, name: str) -> None:
+        """Unload a LoRA adapter.
+
+        Raises:
+            ServiceError: The server has none of that name.
+        """
+        await self._call("POST", "/v1/unload_lora_adapter", {"lora_name": name}, is_json=False)
+
     async def _first_model(self) -> Mapping[str, Any]:
         document = await self._call("GET", "/v1/models")
         try:
@@ -140,7 +159,13 @@ class VllmApi:
             raise ServiceError(f"{self.base_url}/v1/models lists no model: {document!r:.200}") from error
 
     async def _call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, timeout_s: float = _CALL_TIMEOUT_S
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float = _CALL_TIMEOUT_S,
+        is_json: bool = True,
     ) -> dict[str, Any]:
         try:
             response = await self._client.request(method, self.base_url + path, json=body, timeout=timeout_s)
@@ -149,7 +174,7 @@ class VllmApi:
         if response.status_code != 200:
             raise ServiceError(f"{method} {self.base_url}{path} failed: {response.status_code}: {response.text[:500]}")
         try:
-            document: object = response.json() if response.content else {}
+            document: object = response.json() if response.content and is_json else {}
         except ValueError as error:
             raise ServiceError(
                 f"The response to {method} {self.base_url}{path} is not JSON: {response.text[:200]}"

@@ -14,11 +14,21 @@ from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import JobError
 
-from .lora_merge import merge_adapter, read_adapter
+from .lora_adapter import read_adapter, read_checkpoint_adapter, stack, write_adapter
+from .lora_merge import merge_checkpoint
 from .models.weights import check_weights
 
 _MARKER: Final = "COMPLETE"
 _FOLDER: Final = re.compile(r"global_step_(\d+)")
+
+
+class KeptAdapter(NamedTuple):
+    """What a LoRA adapter that is not merged belongs to."""
+
+    base: str
+    """The ``name@version`` with the weights that it updates."""
+    merged: Path | None = None
+    """The folder of the adapter that was merged into these weights before training, which the new one includes."""
 
 
 class Checkpoint(NamedTuple):
@@ -67,10 +77,10 @@ def _complete_checkpoints(directory: Path) -> Iterator[Checkpoint]:
             yield checkpoint
 
 
-def assemble_model(checkpoint: Checkpoint, base: Path, target: Path) -> Path:
+def assemble_model(checkpoint: Checkpoint, base: Path, target: Path, *, kept: KeptAdapter | None = None) -> Path:
     """Create a Hugging Face folder from the checkpoint's weights and the base model's other files.
 
-    A LoRA adapter is merged into the weights.
+    A LoRA adapter is merged into the weights; with ``kept`` the folder has the adapter in PEFT's format instead.
 
     Tokenizer, chat template, generation config and model config are copied from the base model byte for byte:
     training changes only the weights, and libraries rewrite the other files on saving.
@@ -88,10 +98,14 @@ def assemble_model(checkpoint: Checkpoint, base: Path, target: Path) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     other_files = [path for path in base.iterdir() if path.is_file() and not _is_weights(path)]
-    adapter = read_adapter(checkpoint.weights_path.parent)
+    adapter = read_checkpoint_adapter(checkpoint.weights_path)
     if adapter is not None:
-        merge_adapter(adapter, checkpoint.weights_path, target, check_weights(base).tensors)
         weights = []
+        if kept is None:
+            merge_checkpoint(adapter, checkpoint.weights_path, target, check_weights(base).tensors)
+        else:
+            adapter = stack(read_adapter(kept.merged), adapter) if kept.merged else adapter
+            write_adapter(adapter, kept.base, target)
     for path in weights + other_files:
         shutil.copy2(path, target / path.name)
     return target

@@ -12,6 +12,7 @@ import httpx
 
 from spanloop.semconv.environment import read_run_file
 from spanloop.semconv.errors import ConfigurationError, JobError, NotRunningError, ServiceError
+from spanloop.training.adapter_versions import weights_version
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.registry import ModelVersion, Registry
 
@@ -108,7 +109,8 @@ def deploy(
         job_id: The job that deploys; stored with the deployment.
         token: The fencing token of the runner; a stale token is rejected.
         timeout_s: Timeout of the gateway's response.
-        serving_path: Returns the folder to serve; default: a copy with untied embeddings if the version needs one.
+        serving_path: Returns the folder to serve, of an adapter's base; default: a copy with untied embeddings if the
+            version needs one.
 
     Raises:
         JobError: There is no such version, or its folder was removed.
@@ -127,8 +129,10 @@ def deploy(
             next_step="Restore it from a backup, or deploy another version: spanloop models list",
         )
     gateway = GatewayAdmin.find(paths.root)
-    folder = (serving_path or _untied_copy)(model)
+    folder = (serving_path or _untied_copy)(weights_version(registry, model))
     body = {"name": model.name, "version": model.version, "path": str(folder)}
+    if model.adapter_base is not None:
+        body["adapter"] = str(model.path)
     if job_id is not None:
         body["holder"] = pause_holder(job_id)
     _check(_post(gateway, body, timeout_s=timeout_s), model.reference)

@@ -19,6 +19,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 from spanloop.semconv.enums import JobKind
 
 from .data_strategies.names import Coreset, Curriculum
+from .lora_adapter import MAX_RANK
 from .row_source import Tokens
 
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
@@ -90,6 +91,14 @@ class Backbone(StrEnum):
     """In processes of a Ray cluster."""
     DEBUG = "debug"
     """All in one process, where breakpoints work."""
+
+
+class OptimizerDtype(StrEnum):
+    """The number format of AdamW's two moments."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    """Half the memory, rounded stochastically."""
 
 
 class Credit(StrEnum):
@@ -223,9 +232,12 @@ class JobSpec(BaseModel):
 
     lora_rank: Annotated[int, _MODEL] = Field(default=0, ge=0, le=1024)
     """0 trains all weights. Above zero the weights are frozen, and low-rank matrices beside every linear layer train
-    (LoRA, Hu et al. 2021): gradients and optimiser states take a fraction of the memory. The new version has them
-    merged, so it is a normal model. 8 to 32 suffice for policy gradients; sft on many rows needs more (LoRA Without
-    Regret, Schulman et al. 2025)."""
+    (LoRA, Hu et al. 2021): gradients and optimiser states take a fraction of the memory. 8 to 32 suffice for policy
+    gradients; sft on many rows needs more (LoRA Without Regret, Schulman et al. 2025)."""
+
+    lora_merge: Annotated[bool, _MODEL] = True
+    """Merge the low-rank matrices into the weights, so that the new version is a normal model. Without, it is an
+    adapter in PEFT's format: a few megabytes, which vLLM serves beside the weights of its base."""
 
     lora_alpha: Annotated[int, _MODEL] = Field(default=LORA_ALPHA, ge=1, le=4096)
     """Scale of the low-rank matrices: their product counts ``lora_alpha / lora_rank`` times."""
@@ -296,9 +308,18 @@ class JobSpec(BaseModel):
     that of its neighbours changes the weight of a token (Dr. GRPO, Liu et al. 2025, section 3.2). With ``token-mean``
     long rows shrink the weight of all others; with ``seq-mean-token-mean`` a token of a long row weighs less."""
 
-    micro_batch_tokens: Annotated[int, _OPTIMISATION] = Field(default=MICRO_BATCH_TOKENS, ge=1, le=16_777_216)
+    micro_batch_tokens: Annotated[int | None, _OPTIMISATION] = Field(default=None, ge=1, le=16_777_216)
     """Tokens in one forward and backward pass; fewer need less memory and more time, and the result stays the same. A
-    longer row is a pass of its own, so lower the limits of rows too."""
+    longer row is a pass of its own, so lower the limits of rows too. None is auto: on a GPU what its free memory has
+    room for when the job starts, on a CPU 2,048."""
+
+    optimizer_dtype: Annotated[OptimizerDtype, _OPTIMISATION] = OptimizerDtype.FLOAT32
+    """Number format of AdamW's two moments; ``bfloat16`` takes half the memory, 4 bytes a parameter less. Weights,
+    gradients and the update itself stay float32, and rounding is stochastic (Gupta et al. 2015)."""
+
+    offload: Annotated[bool, _RUN] = False
+    """Keep weights, gradients and optimiser states in the host's memory, and update them there (verl's
+    ``offload_policy``, FSDP2): a GPU has one or two layers at a time. Slower, and on a GPU only."""
 
     seed: Annotated[int, _OPTIMISATION] = Field(default=0, ge=0, le=2**31 - 1)
     """Seed of shuffling and of every sampler in the job."""
@@ -475,6 +496,10 @@ class JobSpec(BaseModel):
         if not self.lora_rank and self.lora_alpha != LORA_ALPHA:
             raise ValueError("lora_alpha: a setting of LoRA, which needs a lora_rank above 0")
         self._check_strategies()
+        if not self.lora_merge and not 0 < self.lora_rank <= MAX_RANK:
+            raise ValueError(f"lora_merge: an adapter needs a lora_rank from 1 to {MAX_RANK}, which vLLM serves")
+        if self.device is Device.CPU and self.offload:
+            raise ValueError("offload: a CPU has weights and optimiser states in the host's memory anyway")
         if self.backbone is Backbone.DEBUG and self.ray_address:
             raise ValueError("ray_address: the debug backbone uses no Ray cluster")
         if self.backbone is Backbone.DEBUG and self.ranks > 1:

@@ -30,6 +30,7 @@ def make_plan(
     steps, batch = planned_steps(spec, manifest)
     checkpoint_dir = folder / "checkpoints"
     checkpoint = latest_checkpoint(checkpoint_dir)
+    longest = longest_computed_row(spec, manifest.longest_row_tokens)
     return TrainPlan(
         kind=spec.kind,
         job_id=manifest.job_id,
@@ -62,7 +63,10 @@ def make_plan(
         shuffle=spec.curriculum is Curriculum.NONE,
         max_prompt_tokens=manifest.longest_prompt_tokens,
         max_response_tokens=manifest.longest_response_tokens,
-        micro_batch_tokens=micro_batch_tokens(spec, manifest.longest_row_tokens),
+        micro_batch_tokens=spec.micro_batch_tokens and max(spec.micro_batch_tokens, longest),
+        longest_row_tokens=longest,
+        optimizer_dtype=spec.optimizer_dtype,
+        offload=spec.offload,
         save_every_steps=save_interval(steps),
         backbone=spec.backbone,
         ranks=spec.ranks,
@@ -90,13 +94,13 @@ def planned_steps(spec: JobSpec, manifest: Manifest) -> tuple[int, int]:
     return steps_within(spec.steps, batch, units, spec.max_passes), batch
 
 
-def micro_batch_tokens(spec: JobSpec, longest_row_tokens: int) -> int:
-    """Return the tokens of one forward pass: the setting, or the longest row when that is longer, as it is one row.
+def longest_computed_row(spec: JobSpec, longest_row_tokens: int) -> int:
+    """Return the tokens of the longest row, which is one forward pass at least.
 
     On several ranks verl's rows that fill a batch up count as rows.
     """
-    filling = FILLING_ROW_TOKENS if spec.ranks > 1 and spec.kind.is_policy_gradient else 0
-    return max(spec.micro_batch_tokens, longest_row_tokens, filling)
+    filling = FILLING_ROW_TOKENS if spec.ranks > 1 and spec.kind.is_policy_gradient else 1
+    return max(longest_row_tokens, filling)
 
 
 def batch_multiple(spec: JobSpec) -> int:

@@ -4,25 +4,47 @@ Invariant: a preview writes nothing: no job, no dataset, no pinned revision.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import polars as pl
 
 from spanloop.cpu_features import computes_bfloat16
 from spanloop.datadir import DataDir
-from spanloop.semconv.enums import JobKind
 from spanloop.store import connect
 
+from .adapter_versions import weights_version
 from .base_model import read_base_model
 from .data_strategies.settings import StrategyReport
 from .dataset import batch_units, rows_by_source, select_dataset
 from .dataset_selection import Tally
 from .drift import passes, steps_within
-from .job_spec import Device, JobSpec
+from .job_spec import MICRO_BATCH_TOKENS, Device, JobSpec
 from .lineage import with_lineage
-from .memory_estimate import MemoryEstimate, estimate_memory, read_shape
-from .planning import batch_multiple, batch_size, micro_batch_tokens
+from .memory_estimate import (
+    GpuJobMemory,
+    MemoryEstimate,
+    MemoryFactors,
+    estimate_on_cpu,
+    estimate_on_gpus,
+    gpu_tokens,
+)
+from .model_shape import ModelShape, read_shape
+from .planning import batch_multiple, batch_size, longest_computed_row
 from .registry import Registry
+
+GPU_BYTES: Final = 80_000_000_000
+"""The GPU that a preview assumes; the job itself asks its own for the free memory."""
+
+
+class PreviewMemory(NamedTuple):
+    """What a job needs on each device that it may train on."""
+
+    cpu: MemoryEstimate | None
+    """None for a job that asks for CUDA."""
+    gpus: GpuJobMemory | None
+    """None for a job that asks for the CPU."""
+    auto_tokens: int
+    """``micro_batch_tokens = auto`` where ``GPU_BYTES`` are free; 0 when the job does not fit."""
 
 
 class Preview(NamedTuple):
@@ -48,7 +70,7 @@ class Preview(NamedTuple):
     """How often each group, pair or row is trained on, on average."""
     sources: Mapping[str, int]
     """Accepted rows by where their tokens come from, see ``RowSource``."""
-    memory: MemoryEstimate
+    memory: PreviewMemory
     strategies: tuple[StrategyReport, ...]
     """What each data strategy keeps."""
 
@@ -62,7 +84,8 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
     """
     registry = Registry(data_dir)
     version = registry.get(spec.base)
-    base = with_lineage(read_base_model(version.reference, version.path), registry)
+    weights = weights_version(registry, version)
+    base = with_lineage(read_base_model(version.reference, weights.path), registry)
     with connect(data_dir) as store:
         selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint)
     rows = selection.rows
@@ -71,17 +94,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
     multiple = batch_multiple(spec)
     batch = batch_size(units, spec.batch_groups, multiple) if units >= multiple else 0
     steps = steps_within(spec.steps, batch, units, spec.max_passes) if batch else 0
-    is_cuda = spec.device is Device.CUDA
-    memory = estimate_memory(
-        read_shape(version.path),
-        micro_batch_tokens=micro_batch_tokens(spec, _largest(prompts + responses)),
-        bfloat16=is_cuda or computes_bfloat16(),
-        recomputes=is_cuda,
-        has_reference=spec.kl_coefficient > 0,
-        ranks=spec.ranks,
-        lora_rank=spec.lora_rank,
-        has_critic=spec.kind is JobKind.PPO,
-    )
+    longest = longest_computed_row(spec, _largest(prompts + responses))
     return Preview(
         base=version.reference,
         rows=selection.row_tally,
@@ -94,9 +107,25 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
         batch_size=batch,
         passes=passes(steps, batch, units) if batch else 0.0,
         sources=rows_by_source(rows),
-        memory=memory,
+        memory=preview_memory(spec, read_shape(weights.path), longest),
         strategies=selection.reports,
     )
+
+
+def preview_memory(spec: JobSpec, shape: ModelShape, longest_row_tokens: int) -> PreviewMemory:
+    """Estimate the memory of ``spec`` on each device that it may train on."""
+    factors = MemoryFactors.of(spec)
+    tokens = spec.micro_batch_tokens and max(spec.micro_batch_tokens, longest_row_tokens)
+    cpu = gpus = None
+    if spec.device is not Device.CUDA:
+        cpu_tokens = tokens or max(MICRO_BATCH_TOKENS, longest_row_tokens)
+        bfloat16 = computes_bfloat16()
+        cpu = estimate_on_cpu(shape, factors, micro_batch_tokens=cpu_tokens, bfloat16=bfloat16)
+    auto_tokens = gpu_tokens(shape, factors, free_bytes=GPU_BYTES)
+    if spec.device is not Device.CPU:
+        gpu_pass = tokens or max(auto_tokens, longest_row_tokens)
+        gpus = estimate_on_gpus(shape, factors, micro_batch_tokens=gpu_pass)
+    return PreviewMemory(cpu, gpus, auto_tokens)
 
 
 def _largest(values: pl.Series) -> int:

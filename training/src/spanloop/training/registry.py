@@ -1,4 +1,4 @@
-"""The model registry: versions v1, v2, … of named models, each a complete Hugging Face folder.
+"""The model registry: versions v1, v2, … of named models, each a complete Hugging Face folder or a LoRA adapter.
 
 Invariant: a visible version is complete. Its folder is copied to a temporary name, fsynced and renamed before its row
 is committed, and never changes afterwards. A job registers at most one version, however often it is started.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 from pydantic import JsonValue, TypeAdapter
 from sqlalchemy import func, select, update
@@ -29,6 +30,8 @@ from spanloop.training.job_spec import NAME_PATTERN, is_reference
 from spanloop.training.models.tokenizer_fingerprint import tokenizer_fingerprint
 
 NO_METADATA: Mapping[str, JsonValue] = MappingProxyType({})
+ADAPTER_BASE: Final = "adapter_base"
+"""Key of a version's metadata, see `ModelVersion.adapter_base`."""
 METADATA: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 
 
@@ -52,6 +55,12 @@ class ModelVersion:
     """Total size of all files."""
     metadata: Mapping[str, JsonValue]
     """Metadata that the caller registered."""
+
+    @property
+    def adapter_base(self) -> str | None:
+        """The ``name@version`` whose weights this LoRA adapter updates; None for a version with its own weights."""
+        base = self.metadata.get(ADAPTER_BASE)
+        return base if isinstance(base, str) else None
 
     @property
     def reference(self) -> str:

@@ -20,6 +20,7 @@ from spanloop.semconv import attributes as names
 from spanloop.semconv.errors import JobError, SpanloopError
 from spanloop.store import Store, connect
 
+from .adapter_versions import full_weights, kept_adapter
 from .base_model import BaseModelFacts, read_base_model
 from .checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpoint
 from .control.paths import ControlPaths
@@ -33,13 +34,14 @@ from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress
 from .lineage import with_lineage
 from .metrics import MetricsTail, logged_steps
 from .planning import make_plan, planned_steps
-from .registry import ModelVersion, Registry
+from .registry import ADAPTER_BASE, ModelVersion, Registry
 from .serving_pause import ServingPause
 from .training_watch import TrainingWatch
 from .verl_plugin.train_plan import TrainPlan
 from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
 
 _POLL_S: Final = 0.2
+_MERGED_BASE: Final = "base"
 SPEC_NAME: Final = "spec.json"
 """File of a job's folder with the value of every setting."""
 
@@ -103,6 +105,7 @@ def _deploy(attempt: Attempt, version: ModelVersion) -> None:
 def _train_and_register(attempt: Attempt) -> ModelVersion:
     with connect(attempt.data_dir) as store:
         manifest, base = _dataset(attempt, store)
+        kept = kept_adapter(attempt.job.spec, attempt.registry.get(base.reference))
         watch = TrainingWatch(store, attempt.job.id, attempt.job.spec, attempt.folder, attempt.trace)
         ended = read_ended(attempt.folder)
         limit = ended.step if ended else None
@@ -115,7 +118,7 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
         raise JobError(f"Job {attempt.job.id}: its checkpoint is gone.", next_step="Submit a new job with its spec.")
     _log(f"registering the weights of step {checkpoint.step}")
     with attempt.trace.span("rl.register") as span:
-        model = assemble_model(checkpoint, base.path, attempt.folder / "model")
+        model = assemble_model(checkpoint, base.path, attempt.folder / "model", kept=kept)
         version = attempt.registry.add(
             attempt.job.spec.result_name,
             model,
@@ -130,6 +133,7 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
                 "episodes": manifest.episodes.accepted,
                 "mean_reward": manifest.mean_reward,
                 "final_metrics": dict(_final_metrics(attempt.folder)),
+                **({ADAPTER_BASE: kept.base} if kept else {}),
             },
         )
         span.attributes[names.RL_MODEL_VERSION] = version.reference
@@ -145,7 +149,8 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
             next_step="Submit a new job with the same spec; it exports its dataset again.",
         )
     version = attempt.registry.get(manifest.base if manifest else job.spec.base)
-    base = with_lineage(read_base_model(version.reference, version.path), attempt.registry)
+    weights = full_weights(attempt.registry, version, attempt.folder / _MERGED_BASE)
+    base = with_lineage(read_base_model(version.reference, weights), attempt.registry)
     if manifest is None:
         _log(f"exporting the dataset for {base.reference}")
         with attempt.trace.span("rl.export") as span:
@@ -258,7 +263,7 @@ def _final_metrics(folder: Path) -> list[tuple[str, float]]:
 
 def _clear_scratch(folder: Path) -> None:
     """Checkpoints and the assembled folder are several times the model's size; the registry has its own copy."""
-    for name in ("checkpoints", "model"):
+    for name in ("checkpoints", "model", _MERGED_BASE):
         shutil.rmtree(folder / name, ignore_errors=True)
 
 

@@ -200,7 +200,8 @@ def failure_of(run: VerlProcess, *, is_paused: bool = False) -> JobError:
         pause = "" if is_paused else ", with --pause-serving, which stops vLLM meanwhile"
         return JobError(
             f"{where} ran out of memory, or was killed: verl ended with status {status}.{memory}{details}",
-            next_step=f"Submit it again with a lower --micro-batch-tokens (it was {run.plan.micro_batch_tokens}; "
+            next_step="Submit it again with a lower --micro-batch-tokens "
+            f"(it was {run.plan.micro_batch_tokens or 'auto, see the log'}; "
             "no row may be longer: --max-prompt-tokens, --max-response-tokens)"
             f"{pause}, or stop what else needs memory; spanloop train --dry-run estimates what a job needs.",
         )

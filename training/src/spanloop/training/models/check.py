@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from spanloop.semconv.errors import JobError
+from spanloop.training.lora_adapter import ADAPTER_CONFIG
 
 from .chat_template import folder_templates, render, template_for
 from .tokenizer_files import TokenizerInfo, read_tokenizer_info
@@ -83,6 +84,12 @@ def _check_weights(folder: Path, weights: Weights, text: TokenizerInfo) -> Itera
             is_error=False,
             what=f"{folder} has its weights in pytorch_model*.bin, which can be trained but not served.",
             next_step="Save it with save_pretrained(..., safe_serialization=True) and add it again.",
+        )
+    if (folder / ADAPTER_CONFIG).exists():
+        yield Finding(
+            is_error=True,
+            what=f"{folder} is a LoRA adapter without the weights of its base.",
+            next_step="Merge it (PEFT's merge_and_unload), save the model and add that folder.",
         )
     if "quantization_config" in text.config:
         yield Finding(

@@ -69,7 +69,7 @@ def engine_overrides(plan: TrainPlan, *, model: str, engine: str) -> list[str]:
 
 def forward_overrides(plan: TrainPlan, *, engine: str) -> list[str]:
     """Return how one FSDP2 engine computes; ``engine`` is its path in verl's configuration."""
-    overrides = [f"{engine}.use_torch_compile=False"]
+    overrides = [f"{engine}.use_torch_compile=False", f"{engine}.offload_policy={plan.offload}"]
     if plan.device is Device.CPU:
         overrides += [
             # gather once a step instead of twice for each micro-batch; one rank holds all weights anyway

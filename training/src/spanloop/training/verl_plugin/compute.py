@@ -1,18 +1,24 @@
 # pyright: basic
-"""Resolve the device and precision of a job on the host whose process trains.
+"""Resolve device, precision and micro-batches of a job on the host whose process trains.
 
 Invariant: ``auto`` never means the machine of the scheduler. A job that starts its own Ray cluster trains on this host;
 a job on a running cluster asks a task there, which Ray places on a machine with a GPU where the cluster has one.
 """
 
 import logging
+import subprocess
+import sys
 from typing import Any, NamedTuple
 
 from spanloop.cpu_features import computes_bfloat16
 from spanloop.semconv.errors import JobError
-from spanloop.training.job_spec import Device
+from spanloop.training.job_spec import MICRO_BATCH_TOKENS, Device
+from spanloop.training.memory_estimate import USABLE_SHARE, MemoryFactors, estimate_on_gpus, gpu_tokens
+from spanloop.training.model_shape import read_shape
 
 from .train_plan import TrainPlan
+
+_GB = 1e9
 
 
 class Compute(NamedTuple):
@@ -24,13 +30,16 @@ class Compute(NamedTuple):
     """The CPU has instructions for bfloat16; CUDA always computes in it."""
     gpus: int = 1
     """CUDA devices that ranks may use, one each."""
+    free_bytes: int = 0
+    """Free memory of the fullest CUDA device."""
 
 
 def resolve_compute(plan: TrainPlan) -> TrainPlan:
-    """Return the plan with the device and precision of the host that trains.
+    """Return the plan with the device, precision and size of micro-batches of the host that trains.
 
     Raises:
-        JobError: CUDA was requested and there is none, or there are fewer GPUs than ranks.
+        JobError: CUDA was requested and there is none, there are fewer GPUs than ranks, their memory is too small, or
+            the plan has a setting of CUDA and trains on a CPU.
     """
     compute = cluster_compute(plan.ray_address, plan.device) if plan.ray_address else local_compute(plan.device)
     if compute.device is Device.CUDA and compute.gpus < plan.ranks:
@@ -38,8 +47,35 @@ def resolve_compute(plan: TrainPlan) -> TrainPlan:
             f"The job asks for {plan.ranks} ranks, one on each GPU, and there are {compute.gpus} GPUs.",
             next_step="Submit it with fewer ranks, or with device cpu.",
         )
-    bfloat16 = compute.bfloat16 if plan.bfloat16 is None else plan.bfloat16
-    return plan.model_copy(update={"device": compute.device, "bfloat16": bfloat16})
+    if compute.device is Device.CPU and plan.offload:
+        raise JobError(
+            "The job trains on a CPU, which has weights and optimiser states in the host's memory: it has no offload.",
+            next_step="Submit it without offload.",
+        )
+    update = {
+        "device": compute.device,
+        "bfloat16": compute.bfloat16 if plan.bfloat16 is None else plan.bfloat16,
+        "micro_batch_tokens": plan.micro_batch_tokens or _auto_tokens(plan, compute),
+    }
+    return plan.model_copy(update=update)
+
+
+def _auto_tokens(plan: TrainPlan, compute: Compute) -> int:
+    """Return the tokens of a micro-batch that the memory of the device has room for."""
+    if compute.device is Device.CPU:
+        return max(MICRO_BATCH_TOKENS, plan.longest_row_tokens)
+    shape, factors = read_shape(plan.model_path), MemoryFactors.of(plan)
+    tokens = gpu_tokens(shape, factors, free_bytes=compute.free_bytes)
+    if tokens < plan.longest_row_tokens:
+        needed = estimate_on_gpus(shape, factors, micro_batch_tokens=plan.longest_row_tokens).gpu.total
+        raise JobError(
+            f"The job needs about {needed / _GB:.0f} GB on each GPU for a row of {plan.longest_row_tokens:,} tokens; "
+            f"{compute.free_bytes / _GB:.0f} GB are free, {USABLE_SHARE:.0%} of them usable.",
+            next_step="Submit it with lora_rank, offload, more ranks, shorter rows (max_prompt_tokens, "
+            "max_response_tokens), or pause_serving; or give vLLM a smaller share: "
+            "spanloop up --vllm-args '--gpu-memory-utilization 0.4'.",
+        )
+    return max(tokens, plan.longest_row_tokens)
 
 
 def local_compute(requested: Device) -> Compute:
@@ -53,13 +89,34 @@ def local_compute(requested: Device) -> Compute:
     import torch  # noqa: PLC0415 - seconds
 
     if torch.cuda.is_available():
-        return Compute(Device.CUDA, bfloat16=True, gpus=torch.cuda.device_count())
+        return Compute(Device.CUDA, bfloat16=True, gpus=torch.cuda.device_count(), free_bytes=free_gpu_bytes())
     if requested is Device.CUDA:
         raise JobError(
             f"The job asks for CUDA and torch {torch.__version__} sees no CUDA device.",
             next_step="Install a CUDA build of torch, or submit with device auto or cpu.",
         )
     return Compute(Device.CPU, computes_bfloat16())
+
+
+def free_gpu_bytes() -> int:
+    """Return the free memory of the CUDA device that has the least.
+
+    Measured in a process of its own: asking leaves a CUDA context of about half a gigabyte in the one that asks.
+
+    Raises:
+        JobError: CUDA does not answer.
+    """
+    code = (
+        "import torch; count = torch.cuda.device_count(); "
+        "print(min(torch.cuda.mem_get_info(number)[0] for number in range(count)))"
+    )
+    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if asked.returncode != 0:
+        raise JobError(
+            f"CUDA does not say how much memory is free: {asked.stderr.strip()[-300:]}",
+            next_step="Check the GPU with nvidia-smi.",
+        )
+    return int(asked.stdout)
 
 
 def cluster_compute(address: str, requested: Device) -> Compute:

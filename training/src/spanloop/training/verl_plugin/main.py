@@ -76,7 +76,8 @@ def train(plan: TrainPlan) -> None:
     """Set the environment, resolve the device and train; verl must not have been imported for another device."""
     prepare_environment(plan)
     plan = resolve_compute(plan)
-    print(f"verl computes on {plan.device}, bfloat16 {'on' if plan.bfloat16 else 'off'}", flush=True)  # noqa: T201 - the job's log
+    precision = f"bfloat16 {'on' if plan.bfloat16 else 'off'}"
+    print(f"verl computes on {plan.device}, {precision}, {plan.micro_batch_tokens:,} tokens in a pass", flush=True)  # noqa: T201 - the job's log
     prepare_device(plan.device)
     trainer_of(plan.kind)(plan)
 

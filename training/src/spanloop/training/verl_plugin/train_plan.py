@@ -18,6 +18,7 @@ from spanloop.training.job_spec import (
     Device,
     LearningRateSchedule,
     LossAggregation,
+    OptimizerDtype,
 )
 from spanloop.training.sampling import DEFAULT_TEMPERATURE
 
@@ -77,8 +78,14 @@ class TrainPlan(BaseModel):
     """False trains in the order of the dataset file, in each pass."""
     max_prompt_tokens: int = Field(ge=1)
     max_response_tokens: int = Field(ge=1)
-    micro_batch_tokens: int = Field(ge=1)
-    """Tokens computed in one forward pass (shared ones once); at least the longest row."""
+    micro_batch_tokens: int | None = Field(ge=1, default=None)
+    """Tokens computed in one forward pass (shared ones once); at least the longest row. None: by the memory of the host
+    that trains; the subprocess resolves it."""
+    longest_row_tokens: int = Field(ge=1, default=1)
+    """Of the rows that are computed, those that verl fills a batch up with included."""
+    optimizer_dtype: OptimizerDtype = OptimizerDtype.FLOAT32
+    offload: bool = False
+    """Keep weights, gradients and optimiser states in the host's memory; CUDA only."""
     bfloat16: bool | None = None
     """Compute in bfloat16 on a CPU; weights and optimiser stay float32. CUDA always does. None: where the CPU of the
     host that trains has instructions for it; the subprocess resolves it."""
