@@ -46,6 +46,8 @@ class SpanloopDistro(BaseDistro):  # type: ignore[misc]
             self._choose_our_configurator()
             if NAME not in _switched_off():
                 carry_context_into_threads()
+            from spanloop.instrumentation.frameworks import watch
+            watch()
 
     @classmethod
     def _choose_our_configurator(cls) -> None:
