@@ -1,0 +1,2 @@
+def instrument(module):
+    module.Agent.instrument_all()
