@@ -11,6 +11,7 @@ from opentelemetry.sdk._configuration import _OTelSDKConfigurator  # pyright: ig
 from opentelemetry.util._importlib_metadata import EntryPoint
 
 from spanloop.instrumentation.exception_guard import guard, quiet_logs
+from spanloop.instrumentation.frameworks import watch_frameworks
 from spanloop.instrumentation.instrumentors import Instrumentors
 from spanloop.instrumentation.notice import silence_child_processes
 from spanloop.instrumentation.threads import NAME, carry_context_into_threads
@@ -46,8 +47,7 @@ class SpanloopDistro(BaseDistro):  # type: ignore[misc]
             self._choose_our_configurator()
             if NAME not in _switched_off():
                 carry_context_into_threads()
-            from spanloop.instrumentation.frameworks import watch
-            watch()
+            watch_frameworks(_switched_off())
 
     @classmethod
     def _choose_our_configurator(cls) -> None:

@@ -1,59 +1,61 @@
-"""AgentScope 2: every tool call passes ``Toolkit.call_tool``, which streams chunks and then the whole response.
+"""AgentScope 2: each reply passes ``Agent._reply``, and each tool call ``Toolkit.call_tool``; both are generators.
 
-A failed tool is a response in the state "error"; the exception itself is seen in ``ToolBase.__call__``.
+A failed tool is a response in the state "error"; the exception itself passes ``ToolBase.__call__``.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, Final
 
-from opentelemetry import trace
 from wrapt import wrap_function_wrapper
 
-from .tool_spans import start, start_agent, in_span
+from spanloop.instrumentation.exception_guard import guard
+
+from .spans import RunSpan, record_tool_error, start_agent_span, start_tool_span, stream_in_span
+
+_FAILED: Final = "error"
+
+Stream = AsyncGenerator[Any, None]
 
 
-def instrument(module: ModuleType) -> None:
+def trace_runs(module: ModuleType) -> None:
+    """Wrap ``agentscope.agent``."""
+    wrap_function_wrapper(module, "Agent._reply", _reply)
+
+
+def _reply(reply: Callable[..., Stream], agent: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Stream:
+    return stream_in_span(start_agent_span(getattr(agent, "name", "")), reply(*args, **named))
+
+
+def trace_tools(module: ModuleType) -> None:
     """Wrap ``agentscope.tool``."""
     wrap_function_wrapper(module, "Toolkit.call_tool", _call_tool)
     wrap_function_wrapper(module, "ToolBase.__call__", _call)
 
 
-_failures: Final[ContextVar[list[Exception] | None]] = ContextVar("spanloop_agentscope_failures", default=None)
-
-
-def _call_tool(
-    call_tool: Callable[..., AsyncGenerator[Any, None]], _: object, args: tuple[Any, ...], named: Mapping[str, Any]
-) -> AsyncGenerator[Any, None]:
+def _call_tool(call_tool: Callable[..., Stream], _: object, args: tuple[Any, ...], named: Mapping[str, Any]) -> Stream:
     block = named.get("tool_call", args[0] if args else None)
-    return _traced(call_tool(*args, **named), block)
+    span = start_tool_span(
+        getattr(block, "name", ""), call_id=getattr(block, "id", ""), arguments=getattr(block, "input", None)
+    )
+    return stream_in_span(span, _recorded(span, call_tool(*args, **named)))
 
 
-async def _traced(chunks: AsyncGenerator[Any, None], block: Any) -> AsyncGenerator[Any, None]:
-    span = start(block.name, call_id=block.id, arguments=block.input)
-    chunk = None
+async def _recorded(span: RunSpan, chunks: Stream) -> Stream:
+    response: Any = None
     try:
-        while True:
-            with span.is_current():  # not while the consumer runs
-                try:
-                    chunk = await anext(chunks)
-                except StopAsyncIteration:
-                    break
-            yield chunk
-        _record(span, chunk)
-    except Exception as error:
-        span.fail(error)
-        raise
+        async for response in chunks:
+            yield response
+        _record(span, response)
     finally:
-        span.end()
         await chunks.aclose()
 
 
-def _record(span, response):
-    content = [getattr(block, "text", None) or str(block) for block in response.content]
-    text = "\n".join(content)
-    if str(response.state) in ("error", "ToolResultState.ERROR"):
+@guard("a tool's result was not recorded", None)
+def _record(span: RunSpan, response: Any) -> None:
+    """Record the whole response, which is the last thing in the stream."""
+    text = "\n".join(str(getattr(block, "text", block)) for block in getattr(response, "content", ()))
+    if getattr(getattr(response, "state", None), "value", "") == _FAILED:
         span.fail(text)
     else:
         span.set_result(text)
@@ -63,14 +65,5 @@ async def _call(call: Callable[..., Awaitable[Any]], _: object, args: tuple[Any,
     try:
         return await call(*args, **named)
     except Exception as error:
-        span = trace.get_current_span()
-        span.record_exception(error)
+        record_tool_error(error)
         raise
-
-
-def instrument_agent(module):
-    wrap_function_wrapper(module, "Agent._reply", _reply)
-
-
-def _reply(reply, agent, args, named):
-    return in_span(start_agent(agent.name), reply(*args, **named))
