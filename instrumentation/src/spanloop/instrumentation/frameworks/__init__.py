@@ -35,6 +35,7 @@ FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
         "mistralai.extra.observability.telemetry": "switch_on",
     },
     "pydantic_ai": {"pydantic_ai.agent": "switch_on"},
+    "smolagents": {"smolagents.agents": "trace"},
 }
 """Name, as ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS`` calls it, and module of this package → module of the framework →
 function that instruments it."""
