@@ -5,9 +5,10 @@ whose tool failed, and appends the error to the message before. A join needs a t
 one trace or named episode, whose result or error is in what was inserted.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from itertools import islice, takewhile
 from typing import Final
 
 from ..row_starts import common
@@ -60,17 +61,16 @@ def _ends_in_text(call: Span) -> bool:
     return bool(message.text) and not message.tool_calls and not message.tool_responses
 
 
-def _continues(call: Span, other: Span, tools: Iterable[Span]) -> bool:
+def _continues(call: Span, other: Span, tools: Sequence[Span]) -> bool:
     if other.end_ns > call.start_ns:
         return False
     inserted = _insertion(other.input[-1].text, call.input[-1].text)
-    return bool(inserted) and any(
-        text in inserted
-        for tool in tools
-        if tool.start_ns >= other.end_ns and tool.end_ns <= call.start_ns
-        for text in (tool.tool_result.strip(), tool.exception.message.strip())
-        if text
-    )
+    if not inserted:
+        return False
+    first = bisect_left(tools, other.end_ns, key=lambda tool: tool.start_ns)
+    between = takewhile(lambda tool: tool.start_ns <= call.start_ns, islice(tools, first, None))
+    texts = (text.strip() for tool in between for text in (tool.tool_result, tool.exception.message))
+    return any(text and text in inserted for text in texts)
 
 
 def _insertion(before: str, after: str) -> str:
