@@ -189,7 +189,7 @@ def _has_old_calls(seen: Sequence[_Entry], said: list[Fields]) -> bool:
 
 
 def _with_call_ids(said: list[Fields], answered: object) -> list[Fields]:
-    """The answer with the ids of its tool calls from the whole response: Google GenAI's instrumentor leaves them out."""
+    """The answer, with the ids of its tool calls from the whole response where its own have none (Google GenAI)."""
     calls = _tool_calls(said)
     if not calls or any(call.get("id") for call in calls):
         return said

@@ -50,6 +50,7 @@ FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "openai_agents": {"agents.run": "trace_runs", "agents.tool": "trace_tools"},
     "pydantic_ai": {"pydantic_ai.agent": "switch_on"},
+    "smolagents": {"smolagents.agents": "trace"},
 }
 """Name, as ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS`` calls it, and module of this package → module of the framework →
 function that instruments it."""

@@ -186,3 +186,21 @@ async def stream_in_span(span: RunSpan, items: AsyncGenerator[Any, None]) -> Asy
     finally:
         span.end()
         await items.aclose()
+
+
+def iterate_in_span(span: RunSpan, items: Generator[Any]) -> Generator[Any]:
+    """Run each step of a plain generator in ``span``, which ends with the generator."""
+    try:
+        while True:
+            with span.current():
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+            yield item
+    except Exception as error:
+        span.fail(error)
+        raise
+    finally:
+        span.end()
+        items.close()
