@@ -5,14 +5,14 @@ Invariant: a library has at most one chosen instrumentor; each that is installed
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.dependencies import get_dist_dependency_conflicts
 from opentelemetry.util._importlib_metadata import EntryPoint, entry_points
 
 from spanloop.instrumentation.libraries import LIBRARIES, Library, Native, library_of, rank
 
-SWITCHED_OFF: str = "switched off by OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"
+SWITCHED_OFF: Final = "switched off by OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"
 
 
 class Skipped(NamedTuple):
@@ -129,7 +129,7 @@ def environment_choices(switched_off: Collection[str] = ()) -> tuple[Choice, ...
     return choose(entry_points(group="opentelemetry_instrumentor"), switched_off)
 
 
-def line(choices: Iterable[Choice]) -> str:
+def describe(choices: Iterable[Choice]) -> str:
     """Say in one line what was chosen and what stays off; empty when nothing was left off."""
     parts = [
         f"{choice.library.name}: {' + '.join(choice.by) or 'nothing'} ("

@@ -55,9 +55,7 @@ def _genai(name: str) -> Candidate:
 
 
 def _openinference(name: str) -> Candidate:
-    return Candidate(
-        f"openinference.instrumentation.{name}", f"openinference-instrumentation-{name.replace('_', '-')}"
-    )
+    return Candidate(f"openinference.instrumentation.{name}", f"openinference-instrumentation-{name.replace('_', '-')}")
 
 
 LIBRARIES: Final = (

@@ -1,6 +1,7 @@
-"""The one line on stderr that spanloop may print in a run.
+"""The lines on stderr that spanloop may print in a run.
 
-Invariant: a process prints at most one line, and the processes that it starts print none. The line is written to the
+Invariant: a process prints at most one line about a problem and one about instrumentors that stay off, and the processes
+that it starts print none. The line is written to the
 file descriptor, not through ``sys.stderr`` or ``logging``: the app may have redirected those, and a daemon thread that
 holds a buffered writer's lock while the interpreter shuts down aborts the process.
 """
@@ -31,6 +32,16 @@ _notice = Notice()
 def silence_child_processes() -> None:
     """Let no process that this one starts print a line."""
     os.environ.setdefault(QUIET_ENV, "1")
+
+
+def print_choice(message: str) -> None:
+    """Write a line about instrumentors that stay off; call it once, before child processes are silenced.
+
+    Args:
+        message: What is on, what is off and why; nothing is written when it is empty.
+    """
+    if message and not _notice.is_printed:
+        _write(f"spanloop: {message[:_MAX_LINE_CHARS]}\n")
 
 
 def print_once(message: str) -> bool:

@@ -10,7 +10,9 @@ from typing import Any, Final
 
 from wrapt import wrap_function_wrapper
 
-from .spans import captures_content, record_tool_error
+from spanloop.instrumentation.content_capture import captures_content
+
+from .spans import record_tool_error
 
 _SETTINGS: Final = {
     "OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental",

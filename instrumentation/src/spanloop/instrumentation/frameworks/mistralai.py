@@ -14,7 +14,7 @@ from wrapt import wrap_function_wrapper
 from spanloop.instrumentation.exception_guard import guard
 from spanloop.semconv import attributes as names
 
-from .spans import captures_content
+from spanloop.instrumentation.content_capture import captures_content
 
 _GLOBAL: Final = "global"
 """The setting for spans through OpenTelemetry's global provider."""

@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-from .spans import captures_content
+from spanloop.instrumentation.content_capture import captures_content
 
 
 def switch_on(module: ModuleType) -> None:

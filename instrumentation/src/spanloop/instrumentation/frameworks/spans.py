@@ -5,7 +5,6 @@ the framework runs, not while the consumer of its generator does.
 """
 
 import json
-import os
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
@@ -13,6 +12,7 @@ from typing import Any, Final
 from opentelemetry import trace
 from opentelemetry.trace import Span, Status, StatusCode
 
+from spanloop.instrumentation.content_capture import captures_content
 from spanloop.instrumentation.exception_guard import guard
 from spanloop.semconv import attributes as names
 
@@ -25,13 +25,6 @@ _INVOKE_AGENT: Final = "invoke_agent"
 _KIND_ATTRIBUTES: Final = (names.GEN_AI_OPERATION_NAME, "openinference.span.kind", "traceloop.span.kind")
 _TOOL_KINDS: Final = frozenset({_EXECUTE_TOOL, "tool"})
 _NAME_ATTRIBUTES: Final = (names.GEN_AI_TOOL_NAME, "tool.name", "traceloop.entity.name")
-_CONTENT_ENVS: Final = ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "TRACELOOP_TRACE_CONTENT")
-_NO: Final = frozenset({"false", "0", "no", "off", "no_content", "none"})
-
-
-def captures_content() -> bool:
-    """Whether arguments and results may be recorded: yes, unless the user switched content capture off."""
-    return not any(os.environ.get(name, "").strip().lower() in _NO for name in _CONTENT_ENVS)
 
 
 class RunSpan:
