@@ -18,6 +18,19 @@ from spanloop.instrumentation.exception_guard import guard
 FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
     "ag2": {"ag2.agent": "trace_runs", "ag2.tools.executor": "trace_tools"},
     "agentscope": {"agentscope.agent": "trace_runs", "agentscope.tool": "trace_tools"},
+    "agno": {
+        "agno.agent.agent": "trace_agents",
+        "agno.team.team": "trace_teams",
+        "agno.tools.function": "trace_tools",
+    },
+    "crewai": {
+        "crewai.agent.core": "trace_agents",
+        "crewai.agents.agent_executor": "trace_native_calls",
+        "crewai.crew": "trace_crews",
+        "crewai.tools.base_tool": "trace_errors",
+        "crewai.tools.structured_tool": "trace_tools",
+        "crewai.utilities.agent_utils": "trace_planned_calls",
+    },
     "google_adk": {"google.adk": "switch_on", "google.adk.plugins.plugin_manager": "trace_tool_errors"},
     "haystack": {
         "haystack.components.agents.agent": "trace_agents",
@@ -25,6 +38,7 @@ FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
         "haystack.core.pipeline.pipeline": "trace_pipelines",
         "haystack.tools.tool": "trace_tools",
     },
+    "langchain": {"langchain_core.tools.base": "trace_tools", "langgraph.pregel.main": "trace_graphs"},
     "llama_index": {
         "llama_index.core.agent.workflow.base_agent": "trace_agents",
         "llama_index.core.agent.workflow.multi_agent_workflow": "trace_teams",
@@ -34,6 +48,7 @@ FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
         "mistralai.client._hooks.tracing": "trace_errors",
         "mistralai.extra.observability.telemetry": "switch_on",
     },
+    "openai_agents": {"agents.run": "trace_runs", "agents.tool": "trace_tools"},
     "pydantic_ai": {"pydantic_ai.agent": "switch_on"},
     "smolagents": {"smolagents.agents": "trace"},
 }

@@ -22,6 +22,9 @@ UNKNOWN_ERROR: Final = "tool_error"
 
 _EXECUTE_TOOL: Final = "execute_tool"
 _INVOKE_AGENT: Final = "invoke_agent"
+_KIND_ATTRIBUTES: Final = (names.GEN_AI_OPERATION_NAME, "openinference.span.kind", "traceloop.span.kind")
+_TOOL_KINDS: Final = frozenset({_EXECUTE_TOOL, "tool"})
+_NAME_ATTRIBUTES: Final = (names.GEN_AI_TOOL_NAME, "tool.name", "traceloop.entity.name")
 _CONTENT_ENVS: Final = ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "TRACELOOP_TRACE_CONTENT")
 _NO: Final = frozenset({"false", "0", "no", "off", "no_content", "none"})
 
@@ -34,8 +37,10 @@ def captures_content() -> bool:
 class RunSpan:
     """An open span of a run or tool call."""
 
-    def __init__(self, span: Span) -> None:
+    def __init__(self, span: Span, *, is_borrowed: bool = False) -> None:
+        """Wrap ``span``; one that another instrumentor opened (borrowed) gets errors only, and is not ended."""
         self._span = span
+        self._is_borrowed = is_borrowed
 
     def current(self) -> AbstractContextManager[Span]:
         """Make it the current span of a block."""
@@ -44,7 +49,7 @@ class RunSpan:
     @guard("a tool's result was not recorded", None)
     def set_result(self, result: object) -> None:
         """Record what the tool returned."""
-        if self._span.is_recording() and captures_content():
+        if not self._is_borrowed and self._span.is_recording() and captures_content():
             self._span.set_attribute(names.GEN_AI_TOOL_CALL_RESULT, _as_text(result))
 
     def fail(self, error: BaseException | str) -> None:
@@ -57,7 +62,8 @@ class RunSpan:
 
     def end(self) -> None:
         """End it."""
-        self._span.end()
+        if not self._is_borrowed:
+            self._span.end()
 
 
 @guard("an error was not recorded", None)
@@ -80,8 +86,18 @@ def record_error(span: Span, error: BaseException | str) -> None:
 def record_tool_error(error: BaseException) -> None:
     """Record an error on the current span, if it is a tool call's."""
     span = trace.get_current_span()
-    if str(getattr(span, "name", "")).startswith(_EXECUTE_TOOL):
+    if _is_tool_span(span):
         record_error(span, error)
+
+
+def _is_tool_span(span: Span, name: str = "") -> bool:
+    """Whether ``span`` is open and of a call of the tool ``name`` (empty: of any), whoever opened it."""
+    attributes: Mapping[str, Any] = getattr(span, "attributes", None) or {}
+    kinds = (str(attributes.get(key, "")).lower() for key in _KIND_ATTRIBUTES)
+    if not span.is_recording() or _TOOL_KINDS.isdisjoint(kinds):
+        return False
+    titles = [str(attributes.get(key, "")) for key in _NAME_ATTRIBUTES]
+    return not name or name in titles or str(getattr(span, "name", "")).startswith(name)
 
 
 def start_tool_span(name: object, *, call_id: object = "", arguments: object = None) -> RunSpan:
@@ -91,7 +107,13 @@ def start_tool_span(name: object, *, call_id: object = "", arguments: object = N
         name: The tool's name.
         call_id: The id that the model gave the call; empty where the framework does not know it.
         arguments: The call's arguments: an object, or its JSON.
+
+    Returns:
+        The span; inside another instrumentor's span of the same call, that one.
     """
+    current = trace.get_current_span()
+    if _is_tool_span(current, str(name)):
+        return RunSpan(current, is_borrowed=True)
     attributes = {names.GEN_AI_OPERATION_NAME: _EXECUTE_TOOL, names.GEN_AI_TOOL_NAME: str(name)}
     if call_id:
         attributes[names.GEN_AI_TOOL_CALL_ID] = str(call_id)
@@ -123,13 +145,13 @@ def open_span(span: RunSpan, *, control_flow: str = "") -> Generator[RunSpan]:
 
     Args:
         span: A started span.
-        control_flow: Name of an exception that ends the block without being an error.
+        control_flow: Name of an exception (or of a base of it) that ends the block without being an error.
     """
     try:
         with span.current():
             yield span
     except Exception as error:
-        if type(error).__name__ != control_flow:
+        if control_flow not in {base.__name__ for base in type(error).__mro__}:
             span.fail(error)
         raise
     finally:
