@@ -22,6 +22,7 @@ from spanloop.instrumentation import frameworks
 from spanloop.instrumentation.frameworks import (
     ag2,
     agentscope,
+    dspy,
     google_adk,
     haystack,
     llama_index,
@@ -312,6 +313,44 @@ def test_smolagents(exporter: InMemorySpanExporter) -> None:
     assert [got[f"call_{number}"].result for number in (1, 2)] == ["Oslo: 7 degrees", "Paris: 7 degrees"]
     assert got["call_3"].error_type == "ValueError"
     assert {span.parent for span in got.values() if span.call_id} == {"invoke_agent reporter"}
+
+
+def test_dspy(exporter: InMemorySpanExporter) -> None:
+    class Tool:
+        name = "weather"
+
+        def __call__(self, **arguments: str) -> str:
+            return f"{arguments['city']}: 7 degrees"
+
+        async def acall(self, **arguments: str) -> str:
+            if arguments["city"] == "Atlantis":
+                raise ValueError("no such city")
+            return self(**arguments)
+
+    class Module:
+        def __init__(self, *parts: Any) -> None:
+            self.parts = parts
+
+        def __call__(self, **arguments: str) -> list[object]:
+            return [part(**arguments) for part in self.parts]
+
+        async def acall(self, **arguments: str) -> list[object]:
+            return [await part.acall(**arguments) for part in self.parts]
+
+    class Program(Module):
+        """Its class names the run."""
+
+    dspy.trace_programs(module("dspy.primitives.module", Module=Module))
+    dspy.trace_tools(module("dspy.adapters.types.tool", Tool=Tool))
+    program = Program(Module(Tool()))
+    assert program(city="Oslo") == [["Oslo: 7 degrees"]]
+    assert [(span.name, span.parent is None) for span in exporter.get_finished_spans()] == [
+        ("execute_tool weather", False),
+        ("invoke_agent Program", True),
+    ]
+    with pytest.raises(ValueError, match="no such city"):
+        asyncio.run(program.acall(city="Atlantis"))
+    assert recorded(exporter)["execute_tool weather"].error_type == "ValueError"
 
 
 def test_google_adk(exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
 from typing import Final
 
+from ..messages import Message
 from ..row_starts import common
 from ..spans import Span, SpanKind
 from .sweep import SpanKey
@@ -41,10 +42,11 @@ def inserted_results(spans: Sequence[Span], home: Mapping[SpanKey, str]) -> dict
     parents: dict[SpanKey, SpanKey] = {}
     for call in spans:
         own = home[call.key]
-        if call.kind is not SpanKind.LLM or own not in tools or not _ends_in_text(call):
+        newest = _closing_text(call) if call.kind is SpanKind.LLM and own in tools else None
+        if newest is None:
             continue
         before = call.input_chain[-2] if len(call.input) > 1 else b""
-        candidates = earlier[own, len(call.input), before, call.input[-1].role]
+        candidates = earlier[own, len(call.input), before, newest.role]
         newest_first = islice(reversed(candidates), _MOST_CANDIDATES)
         parent = next((other for other in newest_first if _continues(call, other, tools[own])), None)
         if parent is not None:
@@ -54,11 +56,11 @@ def inserted_results(spans: Sequence[Span], home: Mapping[SpanKey, str]) -> dict
     return parents
 
 
-def _ends_in_text(call: Span) -> bool:
-    if not call.input:
-        return False
-    message = call.input[-1]
-    return bool(message.text) and not message.tool_calls and not message.tool_responses
+def _closing_text(call: Span) -> Message | None:
+    """Return the newest message, if it is text alone."""
+    message = call.input[-1] if call.input else None
+    is_text = message is not None and message.text and not message.tool_calls and not message.tool_responses
+    return message if is_text else None
 
 
 def _continues(call: Span, other: Span, tools: Sequence[Span]) -> bool:

@@ -31,6 +31,7 @@ FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
         "crewai.tools.structured_tool": "trace_tools",
         "crewai.utilities.agent_utils": "trace_planned_calls",
     },
+    "dspy": {"dspy.adapters.types.tool": "trace_tools", "dspy.primitives.module": "trace_programs"},
     "google_adk": {"google.adk": "switch_on", "google.adk.plugins.plugin_manager": "trace_tool_errors"},
     "haystack": {
         "haystack.components.agents.agent": "trace_agents",
