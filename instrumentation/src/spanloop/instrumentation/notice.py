@@ -1,9 +1,9 @@
 """The lines on stderr that spanloop may print in a run.
 
-Invariant: a process prints at most one line about a problem and one about instrumentors that stay off, and the processes
-that it starts print none. The line is written to the
-file descriptor, not through ``sys.stderr`` or ``logging``: the app may have redirected those, and a daemon thread that
-holds a buffered writer's lock while the interpreter shuts down aborts the process.
+Invariant: a process prints at most one line about a problem and one about instrumentors that stay off; the processes
+that it starts print none. The line is written to the file descriptor, not through ``sys.stderr`` or ``logging``: the
+app may have redirected those, and a daemon thread that holds a buffered writer's lock while the interpreter shuts down
+aborts the process.
 """
 
 import os

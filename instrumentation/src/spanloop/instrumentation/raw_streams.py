@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import iscoroutinefunction
-from types import MappingProxyType
 from typing import Any, Final
 
 from opentelemetry import trace
@@ -24,6 +23,8 @@ _WRAPPERS: Final = "opentelemetry.instrumentation.openai.v1.responses_wrappers"
 _SCOPE: Final = "opentelemetry.instrumentation.openai.v1"
 _RESPONSES: Final = "openai.resources.responses"
 _NEEDED: Final = ("ResponseStream", "SPAN_NAME", "_set_request_attributes", "_sanitize_sentinel_values")
+
+_NO_STREAMS: Final[Mapping[Any, Any]] = {}
 
 
 def record_raw_streams() -> None:
@@ -50,7 +51,7 @@ def _record_chat_streams(chat: Any) -> None:
     chat.ChatStream = record_stream
 
 
-@guard("a streamed completion is not recorded", MappingProxyType[Any, Any]({}))
+@guard("a streamed completion is not recorded", _NO_STREAMS)
 def _raw_streams(response: Any) -> Mapping[Any, Any]:
     """Return the streams that a raw response parsed, by the type that they were parsed for."""
     from openai import AsyncStream, Stream  # noqa: PLC0415  the app has imported it

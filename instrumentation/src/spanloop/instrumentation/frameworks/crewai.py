@@ -3,6 +3,7 @@
 A failed tool is a text for the model; the exception itself passes the tool's function.
 """
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -62,9 +63,8 @@ def _call(call: Callable[..., Any], _: object, args: tuple[Any, ...], named: Map
 @guard("a tool call was not read", ("", "", None))
 def _read(tool_call: Any) -> tuple[Any, Any, Any]:
     """Return id, name and arguments; CrewAI's own function knows the forms of all providers."""
-    from crewai.utilities.agent_utils import extract_tool_call_info  # noqa: PLC0415  # pyright: ignore
-
-    return extract_tool_call_info(tool_call) or ("", "", None)
+    utilities: Any = sys.modules["crewai.utilities.agent_utils"]
+    return utilities.extract_tool_call_info(tool_call) or ("", "", None)
 
 
 @guard("a tool's result was not recorded", None)

@@ -11,10 +11,9 @@ from typing import Any, Final
 from opentelemetry.trace import Status, StatusCode
 from wrapt import wrap_function_wrapper
 
+from spanloop.instrumentation.content_capture import captures_content
 from spanloop.instrumentation.exception_guard import guard
 from spanloop.semconv import attributes as names
-
-from spanloop.instrumentation.content_capture import captures_content
 
 _GLOBAL: Final = "global"
 """The setting for spans through OpenTelemetry's global provider."""
