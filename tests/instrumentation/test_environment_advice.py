@@ -1,0 +1,70 @@
+"""`spanloop instrument` says what traces an environment, and what is missing."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from spanloop.instrumentation import environment_advice
+from spanloop.instrumentation.environment_advice import advice, install, missing_packages
+from spanloop.instrumentation.instrumentor_choice import Choice, Skipped, environment_choices
+from spanloop.instrumentation.libraries import LIBRARIES, Native
+from spanloop.semconv.errors import ConfigurationError
+
+_BY_NAME = {library.name: library for library in LIBRARIES}
+
+
+def test_what_nothing_traces_is_missing() -> None:
+    bare = Choice(_BY_NAME["anthropic"], is_native=False)
+    assert missing_packages([bare]) == ["opentelemetry-instrumentation-anthropic"]
+    assert "spanloop instrument --install" in advice([bare])[-1]
+
+
+def test_what_spanloop_traces_itself_is_not_missing() -> None:
+    choice = Choice(_BY_NAME["langchain"], is_native=True)
+    assert missing_packages([choice]) == []
+    assert advice([choice]) == ["langchain: spanloop"]
+
+
+def test_an_instrumentor_that_stays_off_is_named_and_not_installed_again() -> None:
+    skipped = Skipped("openinference-instrumentation-cohere", "needs cohere>=9, found cohere 7.3", is_misfit=True)
+    lines = advice([Choice(_BY_NAME["cohere"], is_native=False, skipped=(skipped,))])
+    assert lines == [
+        "cohere: nothing traces it",
+        "    stays off: openinference-instrumentation-cohere (needs cohere>=9, found cohere 7.3)",
+    ]
+
+
+def test_an_environment_without_a_known_library_says_so() -> None:
+    assert len(advice([])) == 1
+
+
+def test_an_installation_that_fails_names_its_command() -> None:
+    with pytest.raises(ConfigurationError, match="failed with exit code") as caught:
+        install(["--no-such-option"])
+    assert "--no-such-option" in caught.value.next_step
+
+
+def test_an_environment_without_pip_and_uv_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment_advice, "find_spec", lambda _name: None)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigurationError, match="no pip"):
+        install(["anything"])
+
+
+def test_extras_install_what_the_table_names_first() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = {name: project["optional-dependencies"][name] for name in _BY_NAME}
+    for name, library in _BY_NAME.items():
+        packages = [requirement.partition(">")[0] for requirement in extras[name]]
+        needs_none = library.native is not Native.NONE or name == "openai"
+        assert packages == ([] if needs_none else [library.candidates[0].package])
+
+
+def test_the_command_runs_where_only_the_core_is_installed() -> None:
+    hidden = "import sys; sys.modules['typer'] = None; sys.argv = ['spanloop', 'instrument']"
+    command = [sys.executable, "-c", f"{hidden}; from spanloop.cli import main; main()"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout.splitlines(), done.stderr, done.returncode) == (advice(environment_choices()), "", 0)
