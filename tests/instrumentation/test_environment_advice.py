@@ -48,7 +48,10 @@ def test_an_installation_that_fails_names_its_command() -> None:
 
 
 def test_an_environment_without_pip_and_uv_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment_advice, "find_spec", lambda _name: None)
+    def find_nothing(name: str) -> None:
+        del name
+
+    monkeypatch.setattr(environment_advice, "find_spec", find_nothing)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigurationError, match="no pip"):
         install(["anything"])

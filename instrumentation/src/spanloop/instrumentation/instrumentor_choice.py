@@ -8,7 +8,10 @@ from importlib.metadata import PackageNotFoundError, distribution
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.dependencies import get_dist_dependency_conflicts
-from opentelemetry.util._importlib_metadata import EntryPoint, entry_points
+from opentelemetry.util._importlib_metadata import (
+    EntryPoint,
+    entry_points,  # pyright: ignore[reportUnknownVariableType]
+)
 
 from spanloop.instrumentation.libraries import LIBRARIES, Library, Native, library_of, rank
 

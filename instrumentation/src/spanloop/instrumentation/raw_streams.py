@@ -24,7 +24,7 @@ _SCOPE: Final = "opentelemetry.instrumentation.openai.v1"
 _RESPONSES: Final = "openai.resources.responses"
 _NEEDED: Final = ("ResponseStream", "SPAN_NAME", "_set_request_attributes", "_sanitize_sentinel_values")
 
-_NO_STREAMS: Final[Mapping[Any, Any]] = {}
+_NO_STREAMS: Final[dict[Any, Any]] = {}
 
 
 def record_raw_streams() -> None:
@@ -52,15 +52,14 @@ def _record_chat_streams(chat: Any) -> None:
 
 
 @guard("a streamed completion is not recorded", _NO_STREAMS)
-def _raw_streams(response: Any) -> Mapping[Any, Any]:
+def _raw_streams(response: Any) -> dict[Any, Any]:
     """Return the streams that a raw response parsed, by the type that they were parsed for."""
     from openai import AsyncStream, Stream  # noqa: PLC0415  the app has imported it
 
     if getattr(response, "_stream", False) and not iscoroutinefunction(getattr(response, "parse", None)):
         response.parse()  # keeps what it returns
-    parsed: Any = getattr(response, "_parsed_by_type", None)
-    streams = parsed.items() if isinstance(parsed, dict) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    return {cast_to: stream for cast_to, stream in streams if isinstance(stream, Stream | AsyncStream)}
+    parsed: dict[Any, Any] = getattr(response, "_parsed_by_type", None) or {}
+    return {cast_to: stream for cast_to, stream in parsed.items() if isinstance(stream, Stream | AsyncStream)}
 
 
 def _create(create: Callable[..., Any], api: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:

@@ -5,8 +5,9 @@ A failed tool is an outcome with the error's text; the exception itself is only 
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextvars import ContextVar
+from inspect import isasyncgen, isawaitable, isgenerator
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from wrapt import wrap_function_wrapper
 
@@ -39,17 +40,17 @@ def _run(run: Callable[..., Any], agent: Any, args: tuple[Any, ...], named: Mapp
         span.fail(error)
         span.end()
         raise
-    if isinstance(outcome, Generator):
-        return iterate_in_span(span, outcome)
+    if isgenerator(outcome):
+        return iterate_in_span(span, cast("Generator[Any]", outcome))
     span.end()
     return outcome
 
 
 def _arun(run: Callable[..., Any], agent: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
     outcome = run(*args, **named)
-    if isinstance(outcome, AsyncGenerator):
-        return stream_in_span(start_agent_span(getattr(agent, "name", "")), outcome)
-    return _await_in_span(agent, outcome) if isinstance(outcome, Awaitable) else outcome
+    if isasyncgen(outcome):
+        return stream_in_span(start_agent_span(getattr(agent, "name", "")), cast("AsyncGenerator[Any, None]", outcome))
+    return _await_in_span(agent, outcome) if isawaitable(outcome) else outcome
 
 
 async def _await_in_span(agent: Any, outcome: Awaitable[Any]) -> Any:
@@ -96,7 +97,9 @@ def _record(span: RunSpan, outcome: Any) -> None:
     if getattr(outcome, "status", "") == "failure":
         raised = next((error for error in reversed(_logged.get() or []) if str(error) == text), None)
         span.fail(raised or str(text))
-    elif not isinstance(result := getattr(outcome, "result", None), Generator | AsyncGenerator):
+        return
+    result: Any = getattr(outcome, "result", None)
+    if not isgenerator(result) and not isasyncgen(result):
         span.set_result(result)
 
 

@@ -69,7 +69,7 @@ def _read(tool_call: Any) -> tuple[Any, Any, Any]:
 
 @guard("a tool's result was not recorded", None)
 def _record(span: RunSpan, outcome: Any) -> None:
-    values: Any = outcome if isinstance(outcome, Mapping) else vars(outcome)
+    values: Any = getattr(outcome, "__dict__", outcome)  # a result object, or a plain dict
     if (failure := values.get("tool_failure")) is not None:
         span.fail(str(getattr(failure, "message", failure)))
     span.set_result(values.get("result"))

@@ -4,8 +4,9 @@ A tool that handles its own error returns a text for the model; the exception pa
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from inspect import isasyncgen, isgenerator
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from wrapt import wrap_function_wrapper
 
@@ -25,16 +26,16 @@ def trace_graphs(module: ModuleType) -> None:
 
 def _stream(stream: Callable[..., Any], graph: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
     items = stream(*args, **named)
-    if not isinstance(items, Generator):
+    if not isgenerator(items):
         return items
-    return iterate_in_span(start_agent_span(_name(graph)), items)
+    return iterate_in_span(start_agent_span(_name(graph)), cast("Generator[Any]", items))
 
 
 def _astream(stream: Callable[..., Any], graph: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
     items = stream(*args, **named)
-    if not isinstance(items, AsyncGenerator):
+    if not isasyncgen(items):
         return items
-    return stream_in_span(start_agent_span(_name(graph)), items)
+    return stream_in_span(start_agent_span(_name(graph)), cast("AsyncGenerator[Any, None]", items))
 
 
 @guard("a graph's name was not recorded", "")
@@ -63,8 +64,8 @@ def _span_of(tool: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
 @guard("a tool's arguments were not recorded", None)
 def _arguments(tool: Any, values: Any) -> Any:
     """Leave out what the framework adds (state, store, runtime) to the model's arguments."""
-    without_added = getattr(tool, "_filter_injected_args", None)
-    return without_added(values) if isinstance(values, dict) and without_added is not None else values
+    without_added: Any = getattr(tool, "_filter_injected_args", None)
+    return without_added(values) if hasattr(values, "keys") and without_added is not None else values
 
 
 def _run(run: Callable[..., Any], tool: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from wrapt import wrap_function_wrapper
 
 from spanloop.instrumentation.exception_guard import guarded
 
-from .spans import agent_span, record_tool_error, start_agent_span, tool_span
+from .spans import RunSpan, agent_span, record_tool_error, start_agent_span, tool_span
 
 _INVOKE: Final = ("_invoke_function_tool_with_metadata", "invoke_function_tool")
 """Of newer and of older releases; the first that a release has calls the tool."""
@@ -43,8 +43,16 @@ def _run_streamed(run: Callable[..., Any], _: object, args: tuple[Any, ...], nam
         span.end()
     else:
         with guarded("a run's end is not recorded"):
-            task.add_done_callback(lambda _: span.end())
+            task.add_done_callback(_ender(span))
     return result
+
+
+def _ender(span: RunSpan) -> Callable[[object], None]:
+    def end(task: object) -> None:
+        del task
+        span.end()
+
+    return end
 
 
 def _agent_name(args: tuple[Any, ...], named: Mapping[str, Any]) -> object:
