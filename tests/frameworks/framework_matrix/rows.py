@@ -80,7 +80,7 @@ ROWS: tuple[Row, ...] = (
     Row("autogen", "AutoGen", ("autogen-agentchat", "autogen-ext[openai]"), app="autogen_app", delegated_steps=3),
     Row("ag2", "AG2", ("ag2[openai]",), app="ag2_app"),
     Row("agentscope", "AgentScope 2", ("agentscope",), app="agentscope_app"),
-    Row("dspy", "DSPy", ("dspy",), instrumentors=("openinference-instrumentation-dspy",), app="dspy_app", steps=6),
+    Row("dspy", "DSPy", ("dspy",), app="dspy_app", steps=6),
     Row("google_adk", "Google ADK", ("google-adk",), app="google_adk_app"),
     Row("haystack", "Haystack", ("haystack-ai",), app="haystack_app"),
     # its completion() imports mcp, which it does not require

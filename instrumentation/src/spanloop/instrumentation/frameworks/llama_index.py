@@ -5,6 +5,7 @@ then runs again.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial, wraps
 from types import ModuleType
 from typing import Any, Final
@@ -79,7 +80,7 @@ def trace_selected_tools(module: ModuleType) -> None:
 
 
 def _call_selection(call: Callable[..., Any], _: object, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    with tool_span(*_name(args, named), **_details(args, named)) as span:
+    with _selected(*args, **named) as span:
         output = call(*args, **named)
         _record(span, output)
         return output
@@ -88,19 +89,19 @@ def _call_selection(call: Callable[..., Any], _: object, args: tuple[Any, ...], 
 async def _acall_selection(
     call: Callable[..., Awaitable[Any]], _: object, args: tuple[Any, ...], named: Mapping[str, Any]
 ) -> Any:
-    with tool_span(*_name(args, named), **_details(args, named)) as span:
+    with _selected(*args, **named) as span:
         output = await call(*args, **named)
         _record(span, output)
         return output
 
 
-def _name(args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any]:
-    return (getattr(named.get("tool_call", args[0] if args else None), "tool_name", ""),)
-
-
-def _details(args: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
-    selection = named.get("tool_call", args[0] if args else None)
-    return {"call_id": getattr(selection, "tool_id", ""), "arguments": getattr(selection, "tool_kwargs", None)}
+def _selected(tool_call: object = None, *_: object, **named: object) -> AbstractContextManager[RunSpan]:
+    del named
+    return tool_span(
+        getattr(tool_call, "tool_name", ""),
+        call_id=getattr(tool_call, "tool_id", ""),
+        arguments=getattr(tool_call, "tool_kwargs", None),
+    )
 
 
 @guard("a tool's result was not recorded", None)
