@@ -105,6 +105,26 @@ def test_a_users_disabled_instrumentation_stays_off(traced_app: App, receiver: R
     assert receiver.spans == []
 
 
+def test_the_app_says_which_installed_instrumentor_stays_off(traced_app: App, tmp_path: Path) -> None:
+    folder = tmp_path / "packages" / "openinference_instrumentation_openai-0.1.dist-info"
+    folder.mkdir(parents=True)
+    requirement = 'Requires-Dist: openai>=99; extra == "instruments"\nProvides-Extra: instruments\n'
+    (folder / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: openinference-instrumentation-openai\nVersion: 0.1\n{requirement}"
+    )
+    (folder / "entry_points.txt").write_text(
+        "[opentelemetry_instrumentor]\nopenai = openinference.instrumentation.openai:OpenAIInstrumentor\n"
+    )
+    app = traced_app.with_variables(PYTHONPATH=str(folder.parent))
+    script = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'pass'], check=True)\n"
+    (line,) = app.run(script).stderr.splitlines()
+    assert line.startswith(
+        "spanloop: instrumentors of openai: opentelemetry-instrumentation-openai (not openinference-"
+    )
+    assert "needs openai>=99, found openai" in line
+    assert app.with_variables(SPANLOOP_QUIET="1").run(script).stderr == ""
+
+
 def test_only_the_first_line_is_told(told: list[str]) -> None:
     assert notice.print_once("first\nand its detail")
     assert not notice.print_once("second")

@@ -24,6 +24,7 @@ class Notice:
         self.lock = threading.Lock()
         self.owner_pid = os.getpid()
         self.is_printed = bool(os.environ.get(QUIET_ENV))
+        self.is_choice_printed = False
 
 
 _notice = Notice()
@@ -41,7 +42,12 @@ def print_choice(message: str) -> None:
         message: What is on, what is off and why; nothing is written when it is empty.
     """
     if message and not _notice.is_printed:
-        _write(f"spanloop: {message[:_MAX_LINE_CHARS]}\n")
+        _notice.is_choice_printed = _write(f"spanloop: {message[:_MAX_LINE_CHARS]}\n")
+
+
+def has_printed_choice() -> bool:
+    """Whether the line about instrumentors that stay off was written."""
+    return _notice.is_choice_printed
 
 
 def print_once(message: str) -> bool:
