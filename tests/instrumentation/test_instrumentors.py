@@ -80,6 +80,16 @@ def test_it_waits_for_the_library_and_then_one_is_switched_on(switched_on: list[
     assert switched_on == [("Preferred", {})]
 
 
+def test_a_library_that_is_installed_under_another_name_is_instrumented_once(
+    switched_on: list[tuple[str, object]],
+) -> None:
+    instrumentors = Instrumentors()
+    for value in ("other_instrumentors:Other", "fake_instrumentors:Preferred"):
+        instrumentors.offer(_entry(value), {"skip_dep_check": True})
+    __import__("fake_library")
+    assert switched_on == [("Other", {})]
+
+
 def test_the_next_one_serves_where_the_preferred_one_fails(
     switched_on: list[tuple[str, object]], told: list[str]
 ) -> None:

@@ -45,19 +45,21 @@ class SpanloopDistro(BaseDistro):  # type: ignore[misc]
         del kwargs
         if not is_disabled():
             quiet_logs()
-            switched_off = _switched_off()
-            if not {"*", NAME} & switched_off:
-                carry_context_into_threads()
-            choices = environment_choices(switched_off)
-            print_choice(describe(choices))
-            silence_child_processes()
             self._choose_our_configurator()
-            self._instrumentors = Instrumentors(choices)
-            switch_content_capture(offer.value for choice in choices for offer in choice.fitting[:1])
-            if "*" not in switched_off:
-                watch_frameworks(
-                    switched_off | {module_name(choice.library) for choice in choices if not choice.is_native}
-                )
+            self._choose_instrumentors(_switched_off())
+            silence_child_processes()
+
+    @guard("no instrumentor was chosen", None)
+    def _choose_instrumentors(self, switched_off: set[str]) -> None:
+        if "*" in switched_off:
+            return
+        if NAME not in switched_off:
+            carry_context_into_threads()
+        choices = environment_choices(switched_off)
+        self._instrumentors = Instrumentors(choices)
+        print_choice(describe(choices))
+        switch_content_capture(offer.value for choice in choices for offer in choice.fitting[:1])
+        watch_frameworks(switched_off | {module_name(choice.library) for choice in choices if not choice.is_native})
 
     @classmethod
     def _choose_our_configurator(cls) -> None:

@@ -24,7 +24,8 @@ class Instrumentors:
     """
 
     def __init__(self, choices: Iterable[Choice] = ()) -> None:
-        self._pending = {choice.library.name: choice for choice in choices}
+        self._choices = {choice.library.name: choice for choice in choices}
+        self._offered = set[str]()
 
     def offer(self, entry_point: EntryPoint, options: dict[str, Any]) -> None:
         """Switch the instrumentor on if it is the chosen one: now, or when the app imports its library.
@@ -37,9 +38,11 @@ class Instrumentors:
         if library is None:  # of a web framework, a database and so on
             _switch_on(entry_point, options)
             return
-        choice = self._pending.pop(library.name, None)
-        if choice is None or not choice.fitting:
+        if library.name in self._offered:
             return
+        self._offered.add(library.name)
+        # A library that is installed under another package's name has no choice: its first instrumentor serves it.
+        choice = self._choices.get(library.name) or Choice(library, is_native=False, fitting=(entry_point,))
         if library.module:
             register_post_import_hook(_when_imported(choice, options), library.module)
         else:

@@ -1,7 +1,7 @@
 """Libraries that make or wrap model calls, and the instrumentors of each, best first.
 
-The order is that of ``make test-frameworks``: what records model calls, tool calls, ids and errors without a gap comes
-first. The converters read all of them.
+The first one of each SDK records model calls, tool calls, ids and errors without a gap in ``make test-frameworks``; the
+others follow by what their recordings in the tests of the converters hold.
 """
 
 from enum import StrEnum
