@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.instrumentation import environment_advice
-from spanloop.instrumentation.environment_advice import advice, install, missing_packages
+from spanloop.instrumentation.environment_advice import PLAIN_HTTP, advice, install, missing_packages
 from spanloop.instrumentation.instrumentor_choice import Choice, Skipped, environment_choices
 from spanloop.instrumentation.libraries import LIBRARIES, Native
 from spanloop.semconv.errors import ConfigurationError
@@ -19,13 +19,13 @@ _BY_NAME = {library.name: library for library in LIBRARIES}
 def test_what_nothing_traces_is_missing() -> None:
     bare = Choice(_BY_NAME["anthropic"], is_native=False)
     assert missing_packages([bare]) == ["opentelemetry-instrumentation-anthropic"]
-    assert "spanloop instrument --install" in advice([bare])[-1]
+    assert "spanloop instrument --install" in advice([bare])[-2]
 
 
 def test_what_spanloop_traces_itself_is_not_missing() -> None:
     choice = Choice(_BY_NAME["langchain"], is_native=True)
     assert missing_packages([choice]) == []
-    assert advice([choice]) == ["langchain: spanloop"]
+    assert advice([choice]) == ["langchain: spanloop", PLAIN_HTTP]
 
 
 def test_an_instrumentor_that_stays_off_is_named_and_not_installed_again() -> None:
@@ -34,11 +34,12 @@ def test_an_instrumentor_that_stays_off_is_named_and_not_installed_again() -> No
     assert lines == [
         "cohere: nothing traces it",
         "    stays off: openinference-instrumentation-cohere (needs cohere>=9, found cohere 7.3)",
+        PLAIN_HTTP,
     ]
 
 
 def test_an_environment_without_a_known_library_says_so() -> None:
-    assert len(advice([])) == 1
+    assert len(advice([])) == 2
 
 
 def test_an_installation_that_fails_names_its_command() -> None:

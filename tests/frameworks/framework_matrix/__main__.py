@@ -22,6 +22,8 @@ from .rows import ROWS, Row
 from .scripted_model.server import scripted_model
 
 _MEMORY_BYTES = 1 << 30
+UNTRACED = "spanloop: model calls to"
+"""How the line begins that names a host whose model nothing traces."""
 
 
 def main() -> int:
@@ -131,6 +133,8 @@ def _cells(row: Row, bare: Recorded, rewarded: Recorded) -> dict[str, str | None
         of_script = [problems for ticket, problems in wrong.items() if script_of(ticket) == script]
         reasons = [f"{check}: {reason}" for problems in of_script for check, reason in problems.items() if reason]
         cells[column] = (reasons or [""])[0] if of_script else None
+    if not cells["model calls"] and any(UNTRACED in one_run.stderr for one_run in bare.runs.values()):
+        cells["model calls"] = "the app says that model calls are not traced"
     scored = read_tasks(rewarded)
     cells["rewards"] = next(
         (reason for ticket in rewarded.runs["tasks"].answers if (reason := rewards(row, ticket, scored))), ""

@@ -12,10 +12,15 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Final
 
+from spanloop.instrumentation.http_clients import CLIENTS
 from spanloop.instrumentation.instrumentor_choice import Choice, environment_choices
 from spanloop.semconv.errors import ConfigurationError
 
 INSTALL_COMMAND: Final = "spanloop instrument --install"
+PLAIN_HTTP: Final = (
+    f"plain HTTP ({', '.join(CLIENTS)}): model calls that none of these libraries makes are not traced; the app names "
+    "their hosts on stderr"
+)
 
 
 def missing_packages(choices: Iterable[Choice]) -> list[str]:
@@ -29,16 +34,19 @@ def _is_missing(choice: Choice) -> bool:
 
 
 def advice(choices: Sequence[Choice]) -> list[str]:
-    """Return lines about each installed library: what traces it, what stays off and why, what to install."""
+    """Return lines about each installed library, and one about plain HTTP.
+
+    They say what traces a library, what stays off and why, and what to install.
+    """
     if not choices:
-        return ["no model SDK or agent framework that spanloop knows is installed here"]
+        return ["no model SDK or agent framework that spanloop knows is installed here", PLAIN_HTTP]
     lines: list[str] = []
     for choice in choices:
         lines.append(f"{_title(choice)}: {' + '.join(choice.by) or 'nothing traces it'}")
         lines += [f"    stays off: {skip.package} ({skip.reason})" for skip in choice.skipped]
     if packages := missing_packages(choices):
         lines.append(f"missing: {', '.join(packages)} (install them: {INSTALL_COMMAND})")
-    return lines
+    return [*lines, PLAIN_HTTP]
 
 
 def _title(choice: Choice) -> str:
