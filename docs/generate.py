@@ -259,6 +259,7 @@ Each task has a tool call that fails, one that works, two parallel ones and an a
 | two tasks, streaming, async, threads | all of these hold for two tasks in one process, and for tasks that run so |
 | sub-agent | … for a task that one agent hands to another |
 | crash | … for a process that ends half-way because the model's endpoint refuses a request |
+| oldest | an older release that is recorded completely too; empty: none of the few that were tried is |
 | rewards | with `task()` and `reward()` added: every step has the task's id and reward |
 """
 
@@ -272,13 +273,14 @@ def frameworks() -> str:
         (
             row["title"],
             row["version"],
+            row.get("oldest", ""),
             ", ".join(f"`{name}`" for name in row["instrumentors"]) or "core",
             *(_mark(row["cells"], column) for column in columns),
         )
         for row in rows
     )
     reasons = (f"- {row['title']}: {_reasons(row)}" for row in rows if row["note"] or any(row["cells"].values()))
-    header = ("program", "version", "instrumentors", *columns)
+    header = ("program", "newest", "oldest", "instrumentors", *columns)
     summary = f"{right} of {len(rows)} rows are recorded completely.\n"
     missing = ["## What is missing\n", *reasons]
     return "\n".join(["# Frameworks\n", NOTICE, FRAMEWORKS, summary, table(header, cells), *missing])

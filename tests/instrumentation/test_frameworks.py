@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import inspect
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -277,6 +278,59 @@ def test_agentscope(exporter: InMemorySpanExporter) -> None:
     assert got["bad"] == Recorded("execute_tool bad", "bad", "{}", "", "ValueError", "invoke_agent reporter")
     assert (got["good"].result, got["good"].error_type) == ("7 degrees", "")
     assert got["denied"].error_type == spans.UNKNOWN_ERROR
+
+
+def bad() -> str:
+    raise ValueError("no such city")
+
+
+async def worse() -> str:
+    raise ValueError("no such country")
+
+
+def good() -> str:
+    return "7 degrees"
+
+
+def test_agentscope_1(exporter: InMemorySpanExporter) -> None:
+    class Toolkit:
+        def __init__(self) -> None:
+            self.tools: dict[str, Any] = {}
+
+        def register_tool_function(self, function: Any) -> None:
+            self.tools[function.__name__] = SimpleNamespace(original_func=function)
+
+        async def call_tool_function(self, tool_call: dict[str, Any]) -> AsyncGenerator[Any, None]:
+            function = self.tools[tool_call["name"]].original_func
+            try:
+                text = await function() if inspect.iscoroutinefunction(function) else function()
+            except ValueError as error:
+                text = f"Error: {error}"
+            return _chunks(text)
+
+    async def _chunks(text: str) -> AsyncGenerator[Any, None]:
+        yield SimpleNamespace(content=[{"type": "text", "text": text}])
+
+    class AgentBase:
+        name = "reporter"
+
+        async def __call__(self) -> list[str]:
+            toolkit: Any = Toolkit()
+            texts: list[str] = []
+            for function in (bad, worse, good):
+                toolkit.register_tool_function(function)
+                name = function.__name__
+                chunks = await toolkit.call_tool_function({"name": name, "id": name, "input": {}})
+                texts += [chunk.content[0]["text"] async for chunk in chunks]
+            return texts
+
+    agentscope.trace_tools(module("agentscope.tool", Toolkit=Toolkit))
+    agentscope.trace_runs(module("agentscope.agent", AgentBase=AgentBase))
+    texts = asyncio.run(AgentBase()())
+    assert texts == ["Error: no such city", "Error: no such country", "7 degrees"]
+    got = recorded(exporter)
+    assert [got[name].error_type for name in ("bad", "worse", "good")] == ["ValueError", "ValueError", ""]
+    assert got["good"] == Recorded("execute_tool good", "good", "{}", "7 degrees", "", "invoke_agent reporter")
 
 
 def test_smolagents(exporter: InMemorySpanExporter) -> None:

@@ -5,6 +5,9 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from spanloop.datadir import DataDir
@@ -31,13 +34,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m framework_matrix", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"default: all of {', '.join(row.name for row in ROWS)}")
     parser.add_argument("--try", nargs="+", dest="tried", metavar="PACKAGE", help="with other instrumentors, unsaved")
+    parser.add_argument("--oldest", action="store_true", help="find the oldest release that is recorded completely")
     options = parser.parse_args()
     if unknown := set(options.rows) - {row.name for row in ROWS}:
         parser.error(f"unknown rows: {', '.join(sorted(unknown))}")
-    return 1 if run_rows(options.rows, options.tried) else 0
+    chosen = [row for row in ROWS if row.name in (options.rows or {row.name for row in ROWS})]
+    if options.tried or options.oldest:
+        with _running("tried") as run_row:
+            for row in chosen:
+                if options.oldest:
+                    _find_oldest(row, run_row)
+                else:
+                    print(_line(run_row(row._replace(instrumentors=tuple(options.tried)))), flush=True)
+        return 0
+    return 1 if run_rows(options.rows) else 0
 
 
-def run_rows(names: list[str], tried: list[str] | None) -> list[str]:
+def run_rows(names: list[str]) -> list[str]:
     """Run the named rows, else those that a killed run left, else all.
 
     Returns:
@@ -47,29 +60,41 @@ def run_rows(names: list[str], tried: list[str] | None) -> list[str]:
     chosen = [row for row in ROWS if row.name in (names or pending.start([row.name for row in ROWS]))]
     before, lost = results.load(), list[str]()
     started = time.monotonic()
-    work = environments.FOLDER / ("tried" if tried else "work")
+    with _running("work") as run_row:
+        for row in chosen:
+            earlier = before.get(row.name)
+            result = run_row(row)._replace(oldest=earlier.oldest if earlier else "")
+            results.save(row.name, result)
+            pending.finish(row.name)
+            print(_line(result), flush=True)
+            lost += results.lost(earlier, result)
+    print(f"{len(chosen)} rows in {(time.monotonic() - started) / 60:.1f} minutes")
+    for problem in lost:
+        print(f"no longer recorded: {problem}", file=sys.stderr)
+    return lost
+
+
+@contextmanager
+def _running(folder: str) -> Generator[Callable[[Row], RowResult]]:
+    """Start the scripted model and ClickHouse; yield what runs a row and returns its result, unsaved."""
+    work = environments.FOLDER / folder
     shutil.rmtree(work, ignore_errors=True)
     wheel = environments.build_wheel()
     directory = DataDir(work / "clickhouse").open()
     with scripted_model() as model_url, EmbeddedClickHouse(directory, memory_cap_bytes=_MEMORY_BYTES):
         address = embedded_address(directory)
-        for row in chosen:
-            if tried:
-                print(
-                    _line(
-                        _run_row(row._replace(instrumentors=tuple(tried)), wheel, address, model_url, work / row.name)
-                    )
-                )
-                continue
-            result = _run_row(row, wheel, address, model_url, work / row.name)
-            results.save(row.name, result)
-            pending.finish(row.name)
-            print(_line(result), flush=True)
-            lost += results.lost(before.get(row.name), result)
-    print(f"{len(chosen)} rows in {(time.monotonic() - started) / 60:.1f} minutes")
-    for problem in lost:
-        print(f"no longer recorded: {problem}", file=sys.stderr)
-    return lost
+        numbers = count()
+        yield lambda row: _run_row(row, wheel, address, model_url, work / f"{row.name}_{next(numbers)}")
+
+
+def _find_oldest(row: Row, run_row: Callable[[Row], RowResult]) -> None:
+    """Run the row with older releases until one is recorded completely, and save that one's version."""
+    for version in row.oldest:
+        result = run_row(row.at(version))
+        print(_line(result._replace(version=version)), flush=True)
+        if result.is_right:
+            results.save(row.name, results.load()[row.name]._replace(oldest=version))
+            return
 
 
 def _line(result: RowResult) -> str:
@@ -87,12 +112,11 @@ def _run_row(row: Row, wheel: Path, address: Address, model_url: str, work: Path
         environment = environments.prepare(row, wheel)
     except CommandFailedError as error:
         return result._replace(note=f"not installable: {error}")
-    package = row.packages[0].partition("[")[0]
     bare = _record(row, environment, address, model_url, work / "bare", has_rewards=False)
     rewarded = _record(row, environment, address, model_url, work / "rewarded", has_rewards=True)
     cells = _cells(row, bare, rewarded)
     return result._replace(
-        version=environment.versions[package], cells=cells, seconds=round(time.monotonic() - started, 1)
+        version=environment.versions[row.package], cells=cells, seconds=round(time.monotonic() - started, 1)
     )
 
 
@@ -101,7 +125,7 @@ def _record(
 ) -> Recorded:
     work.mkdir(parents=True)
     python = environment.bin / "python"
-    database = f"m_{row.name}_{work.name}"
+    database = f"m_{work.parent.name}_{work.name}"
     more = row.environment | ({"MATRIX_REWARDS": "1"} if has_rewards else {})
     variables = app_environment(model_url, work, more)
     app = row.app or row.name

@@ -26,6 +26,8 @@ class RowResult(NamedTuple):
     """Column → what is missing; empty where everything is right, None where the app has no such task."""
     seconds: float
     note: str = ""
+    oldest: str = ""
+    """The oldest release that was tried and is recorded completely; empty where only the newest one was tried."""
 
     @property
     def is_right(self) -> bool:

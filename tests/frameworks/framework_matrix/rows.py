@@ -1,6 +1,7 @@
 """The matrix's rows: which packages an app needs, which instrumentors serve it, and how many model calls it makes."""
 
-from typing import NamedTuple
+import re
+from typing import NamedTuple, Self
 
 
 class Row(NamedTuple):
@@ -27,22 +28,37 @@ class Row(NamedTuple):
     """Whether the app runs its tools itself, so that only the history tells of them."""
     impossible: str = ""
     """Why the row has no app."""
+    oldest: tuple[str, ...] = ()
+    """Older releases of the first package, oldest first: the first that is recorded completely is the oldest one that
+    works. ``--oldest`` tries them."""
+
+    @property
+    def package(self) -> str:
+        """The first package, without its extras and its range."""
+        return re.split(r"[\[<>=]", self.packages[0])[0]
+
+    def at(self, version: str) -> Self:
+        """The row with a release of the first package."""
+        requirement = re.split("[<>=]", self.packages[0])[0]
+        return self._replace(packages=(f"{requirement}=={version}", *self.packages[1:]))
 
 
 ROWS: tuple[Row, ...] = (
-    Row("openai_chat", "OpenAI SDK, chat", ("openai",), is_sdk=True),
-    Row("openai_responses", "OpenAI SDK, Responses", ("openai",), is_sdk=True),
+    Row("openai_chat", "OpenAI SDK, chat", ("openai",), is_sdk=True, oldest=("1.92.0", "2.0.0")),
+    Row("openai_responses", "OpenAI SDK, Responses", ("openai",), is_sdk=True, oldest=("1.92.0", "2.0.0")),
     Row(
         "langchain",
         "LangChain",
         ("langchain", "langchain-openai"),
         app="langchain_agent",
+        oldest=("1.0.0", "1.2.0"),
     ),
     Row(
         "langgraph",
         "LangGraph",
         ("langgraph", "langchain-openai"),
         app="langgraph_agent",
+        oldest=("1.0.0", "1.1.0"),
     ),
     Row(
         "openai_agents",
@@ -51,6 +67,7 @@ ROWS: tuple[Row, ...] = (
         app="openai_agents_app",
         delegated_steps=3,
         delegated_conversations=1,
+        oldest=("0.3.0", "0.8.0"),
     ),
     Row(
         "openai_agents_chat",
@@ -60,8 +77,9 @@ ROWS: tuple[Row, ...] = (
         environment={"MATRIX_API": "chat"},
         delegated_steps=3,
         delegated_conversations=1,
+        oldest=("0.3.0", "0.8.0"),
     ),
-    Row("pydantic_ai", "Pydantic AI", ("pydantic-ai-slim[openai]",), app="pydantic_ai_app"),
+    Row("pydantic_ai", "Pydantic AI", ("pydantic-ai-slim[openai]",), app="pydantic_ai_app", oldest=("1.0.0", "2.0.0")),
     Row(
         "llama_index",
         "LlamaIndex",
@@ -69,20 +87,37 @@ ROWS: tuple[Row, ...] = (
         app="llama_index_app",
         delegated_steps=3,
         delegated_conversations=1,
+        oldest=("0.13.0", "0.14.0"),
     ),
     Row(
         "smolagents",
         "smolagents",
         ("smolagents[openai]",),
         app="smolagents_app",
+        oldest=("1.20.0", "1.24.0"),
     ),
-    Row("crewai", "CrewAI", ("crewai",), app="crewai_app"),
-    Row("autogen", "AutoGen", ("autogen-agentchat", "autogen-ext[openai]"), app="autogen_app", delegated_steps=3),
-    Row("ag2", "AG2", ("ag2[openai]",), app="ag2_app"),
-    Row("agentscope", "AgentScope 2", ("agentscope",), app="agentscope_app"),
-    Row("dspy", "DSPy", ("dspy",), app="dspy_app", steps=6),
-    Row("google_adk", "Google ADK", ("google-adk",), app="google_adk_app"),
-    Row("haystack", "Haystack", ("haystack-ai",), app="haystack_app"),
+    Row("crewai", "CrewAI", ("crewai",), app="crewai_app", oldest=("1.0.0", "1.9.0")),
+    Row(
+        "autogen",
+        "AutoGen",
+        ("autogen-agentchat", "autogen-ext[openai]"),
+        app="autogen_app",
+        delegated_steps=3,
+        oldest=("0.5.0", "0.7.0"),
+    ),
+    Row("ag2", "AG2", ("ag2[openai]",), app="ag2_app", oldest=("1.0.0", "1.1.0")),
+    # its import fails with mcp 2 and openai 3, which its metadata allows, and with SQLAlchemy 2.1 without greenlet
+    Row(
+        "agentscope1",
+        "AgentScope 1",
+        ("agentscope<2", "mcp<2", "openai<3", "greenlet"),
+        app="agentscope1_app",
+        oldest=("1.0.0", "1.0.10"),
+    ),
+    Row("agentscope", "AgentScope 2", ("agentscope",), app="agentscope_app", oldest=("2.0.0",)),
+    Row("dspy", "DSPy", ("dspy",), app="dspy_app", steps=6, oldest=("3.0.0", "3.2.0")),
+    Row("google_adk", "Google ADK", ("google-adk",), app="google_adk_app", oldest=("1.30.0", "2.0.0")),
+    Row("haystack", "Haystack", ("haystack-ai",), app="haystack_app", oldest=("2.20.0", "3.0.0")),
     # its completion() imports mcp, which it does not require
     Row(
         "litellm",
@@ -90,16 +125,24 @@ ROWS: tuple[Row, ...] = (
         ("litellm", "mcp"),
         app="litellm_app",
         is_sdk=True,
+        oldest=("1.80.0", "1.95.0"),
     ),
-    Row("semantic_kernel", "Semantic Kernel", ("semantic-kernel",), app="semantic_kernel_app"),
+    Row(
+        "semantic_kernel",
+        "Semantic Kernel",
+        ("semantic-kernel",),
+        app="semantic_kernel_app",
+        oldest=("1.35.0", "1.40.0"),
+    ),
     Row(
         "agent_framework",
         "Microsoft Agent Framework",
         ("agent-framework-core", "agent-framework-openai"),
         app="agent_framework_app",
+        oldest=("1.0.0", "1.10.0"),
     ),
-    Row("strands", "Strands Agents", ("strands-agents[openai]",), app="strands_app"),
-    Row("agno", "Agno", ("agno", "openai"), app="agno_app"),
+    Row("strands", "Strands Agents", ("strands-agents[openai]",), app="strands_app", oldest=("1.0.0", "1.30.0")),
+    Row("agno", "Agno", ("agno", "openai"), app="agno_app", oldest=("2.0.0", "3.0.0")),
     Row("claude_agent_sdk", "Claude Agent SDK", ("claude-agent-sdk",), app="claude_agent_sdk_app"),
     Row(
         "anthropic",
@@ -108,6 +151,7 @@ ROWS: tuple[Row, ...] = (
         ("opentelemetry-instrumentation-anthropic",),
         app="anthropic_app",
         is_sdk=True,
+        oldest=("0.60.0", "1.0.0"),
     ),
     Row(
         "google_genai",
@@ -116,6 +160,7 @@ ROWS: tuple[Row, ...] = (
         ("openinference-instrumentation-google-genai",),
         app="google_genai_app",
         is_sdk=True,
+        oldest=("1.20.0", "2.0.0"),
     ),
     Row(
         "mistral",
@@ -123,8 +168,17 @@ ROWS: tuple[Row, ...] = (
         ("mistralai",),
         app="mistral_app",
         is_sdk=True,
+        oldest=("2.0.0", "3.0.0"),
     ),
-    Row("cohere", "Cohere SDK", ("cohere",), ("openinference-instrumentation-cohere",), app="cohere_app", is_sdk=True),
+    Row(
+        "cohere",
+        "Cohere SDK",
+        ("cohere",),
+        ("openinference-instrumentation-cohere",),
+        app="cohere_app",
+        is_sdk=True,
+        oldest=("5.15.0", "6.0.0"),
+    ),
     Row(
         "bedrock",
         "Bedrock Converse (boto3)",
@@ -132,5 +186,6 @@ ROWS: tuple[Row, ...] = (
         ("openinference-instrumentation-bedrock",),
         app="bedrock_app",
         is_sdk=True,
+        oldest=("1.35.0", "1.40.0"),
     ),
 )
