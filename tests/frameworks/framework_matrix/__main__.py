@@ -15,15 +15,17 @@ from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.store.client import Address
 from spanloop.store.discovery import embedded_address
 
-from . import environments, results
+from . import environments, javascript, results
 from .checks import CHECKS, rewards, script_of
 from .environments import CommandFailedError, Environment
 from .facts import Tasks, read_tasks
 from .recording import Recorded, app_environment, collecting, drain, read_store, run_app
 from .results import SCENARIOS, RowResult
-from .rows import ROWS, Row
+from .rows import ROWS as PYTHON_ROWS
+from .rows import Row
 from .scripted_model.server import scripted_model
 
+ROWS = (*PYTHON_ROWS, *javascript.ROWS)
 _MEMORY_BYTES = 1 << 30
 UNTRACED = "spanloop: model calls to"
 """How the line begins that names a host whose model nothing traces."""
@@ -105,15 +107,17 @@ def _line(result: RowResult) -> str:
 
 def _run_row(row: Row, wheel: Path, address: Address, model_url: str, work: Path) -> RowResult:
     started = time.monotonic()
-    result = RowResult(row.title, "", row.instrumentors, {}, 0.0, row.impossible)
+    result = RowResult(row.title, "", row.instrumentors, {}, 0.0, row.impossible, row.is_javascript)
     if row.impossible:
         return result
     try:
-        environment = environments.prepare(row, wheel)
+        environment = javascript.prepare(row) if row.is_javascript else environments.prepare(row, wheel)
     except CommandFailedError as error:
         return result._replace(note=f"not installable: {error}")
     bare = _record(row, environment, address, model_url, work / "bare", has_rewards=False)
-    rewarded = _record(row, environment, address, model_url, work / "rewarded", has_rewards=True)
+    rewarded = None  # task() and reward() are Python's
+    if not row.is_javascript:
+        rewarded = _record(row, environment, address, model_url, work / "rewarded", has_rewards=True)
     cells = _cells(row, bare, rewarded)
     return result._replace(
         version=environment.versions[row.package], cells=cells, seconds=round(time.monotonic() - started, 1)
@@ -124,15 +128,15 @@ def _record(
     row: Row, environment: Environment, address: Address, model_url: str, work: Path, *, has_rewards: bool
 ) -> Recorded:
     work.mkdir(parents=True)
-    python = environment.bin / "python"
     database = f"m_{work.parent.name}_{work.name}"
     more = row.environment | ({"MATRIX_REWARDS": "1"} if has_rewards else {})
     variables = app_environment(model_url, work, more)
-    app = row.app or row.name
     with collecting(address, database, work) as stored:
-        runs = {"tasks": run_app(python, app, (), variables)}
+        if row.is_javascript:
+            variables |= javascript.variables(work)
+        runs = {"tasks": run_app(environment.command, variables)}
         if not has_rewards:
-            runs["crash"] = run_app(python, app, ("crash",), variables)
+            runs["crash"] = run_app([*environment.command, "crash"], variables)
         drain(work)
         recorded = read_store(stored, runs)
     for name, run in runs.items():
@@ -142,7 +146,7 @@ def _record(
     return recorded
 
 
-def _cells(row: Row, bare: Recorded, rewarded: Recorded) -> dict[str, str | None]:
+def _cells(row: Row, bare: Recorded, rewarded: Recorded | None) -> dict[str, str | None]:
     tasks, run = read_tasks(bare), bare.runs["tasks"]
     tickets = [*run.answers, *run.errors, "ticket-crash-1"]
     wrong = {ticket: _wrong(row, ticket, tasks) for ticket in tickets}
@@ -159,10 +163,11 @@ def _cells(row: Row, bare: Recorded, rewarded: Recorded) -> dict[str, str | None
         cells[column] = (reasons or [""])[0] if of_script else None
     if not cells["model calls"] and any(UNTRACED in one_run.stderr for one_run in bare.runs.values()):
         cells["model calls"] = "the app says that model calls are not traced"
-    scored = read_tasks(rewarded)
-    cells["rewards"] = next(
-        (reason for ticket in rewarded.runs["tasks"].answers if (reason := rewards(row, ticket, scored))), ""
-    )
+    cells["rewards"] = None
+    if rewarded is not None:
+        scored = read_tasks(rewarded)
+        wrong_rewards = (rewards(row, ticket, scored) for ticket in rewarded.runs["tasks"].answers)
+        cells["rewards"] = next(filter(None, wrong_rewards), "")
     return cells
 
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV, EXIT_
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
-APPS = Path(__file__).resolve().parents[1] / "apps"
 TIMEOUT_S = 300.0
 _TRANSITIONS = """
 SELECT t.*, e.trace_ids AS trace_ids FROM transitions AS t
@@ -93,10 +92,8 @@ def _wait(condition: Callable[[], bool], problem: str) -> None:
         time.sleep(0.05)
 
 
-def run_app(python: Path, app: str, arguments: tuple[str, ...], environment: Mapping[str, str]) -> AppRun:
-    """Run ``opentelemetry-instrument python app.py``."""
-    instrument = python.parent / "opentelemetry-instrument"
-    command = [str(instrument), str(python), str(APPS / f"{app}.py"), *arguments]
+def run_app(command: Sequence[str], environment: Mapping[str, str]) -> AppRun:
+    """Run an app's command, and read what it says about its tasks."""
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         stdout, stderr, code = done.stdout, done.stderr, done.returncode

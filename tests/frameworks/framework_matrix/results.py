@@ -26,6 +26,7 @@ class RowResult(NamedTuple):
     """Column → what is missing; empty where everything is right, None where the app has no such task."""
     seconds: float
     note: str = ""
+    is_javascript: bool = False
     oldest: str = ""
     """The oldest release that was tried and is recorded completely; empty where only the newest one was tried."""
 

@@ -26,6 +26,8 @@ class Row(NamedTuple):
     """Conversations of such a task; one where the second agent goes on with the first one's messages."""
     is_sdk: bool = False
     """Whether the app runs its tools itself, so that only the history tells of them."""
+    is_javascript: bool = False
+    """Whether the packages are npm's, and the app runs in Node.js."""
     impossible: str = ""
     """Why the row has no app."""
     oldest: tuple[str, ...] = ()
