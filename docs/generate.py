@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
 from pathlib import Path
@@ -264,26 +264,40 @@ Each task has a tool call that fails, one that works, two parallel ones and an a
 """
 
 
+JAVASCRIPT: Final = """The same tasks and checks for programs in JavaScript. Each runs as
+`node --import ./telemetry.mjs app.mjs` with the newest releases from npm; the files are in
+`tests/frameworks/javascript/` of the repository. There are no columns for threads, for `task()` and `reward()`, which
+are Python's, and for older releases, which were not tried.
+"""
+
+
 def frameworks() -> str:
     """Return the results of the last run of the framework matrix."""
     rows: list[dict[str, Any]] = list(json.loads((ROOT / "tests/frameworks/results.json").read_text()).values())
-    columns = tuple(dict.fromkeys(column for row in rows for column in row["cells"]))
+    python = [row for row in rows if not row["is_javascript"]]
+    javascript = [row for row in rows if row["is_javascript"]]
+    reasons = (f"- {row['title']}: {_reasons(row)}" for row in rows if row["note"] or any(row["cells"].values()))
+    parts = ["# Frameworks\n", NOTICE, FRAMEWORKS, *_results(python), "## JavaScript\n", JAVASCRIPT]
+    return "\n".join([*parts, *_results(javascript), "## What is missing\n", *reasons])
+
+
+def _results(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return how many rows are right, and their table; columns without a result are left out."""
+    columns = {column: None for row in rows for column, cell in row["cells"].items() if cell is not None}
+    has_oldest = any(row["oldest"] for row in rows)
     right = sum(bool(row["cells"]) and not any(row["cells"].values()) for row in rows)
     cells = (
         (
             row["title"],
             row["version"],
-            row.get("oldest", ""),
+            *([row["oldest"]] if has_oldest else []),
             ", ".join(f"`{name}`" for name in row["instrumentors"]) or "core",
             *(_mark(row["cells"], column) for column in columns),
         )
         for row in rows
     )
-    reasons = (f"- {row['title']}: {_reasons(row)}" for row in rows if row["note"] or any(row["cells"].values()))
-    header = ("program", "newest", "oldest", "instrumentors", *columns)
-    summary = f"{right} of {len(rows)} rows are recorded completely.\n"
-    missing = ["## What is missing\n", *reasons]
-    return "\n".join(["# Frameworks\n", NOTICE, FRAMEWORKS, summary, table(header, cells), *missing])
+    header = ("program", "newest", *(["oldest"] if has_oldest else []), "instrumentors", *columns)
+    return f"{right} of {len(rows)} rows are recorded completely.\n", table(header, cells)
 
 
 def _mark(cells: Mapping[str, str | None], column: str) -> str:

@@ -19,7 +19,7 @@ ROWS: Final = (
         "js_openai",
         "OpenAI SDK",
         ("openai",),
-        ("@opentelemetry/instrumentation-openai",),
+        ("@traceloop/instrumentation-openai",),
         app="openai",
         is_sdk=True,
         is_javascript=True,
