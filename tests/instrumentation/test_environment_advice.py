@@ -28,6 +28,10 @@ def test_what_spanloop_traces_itself_is_not_missing() -> None:
     assert advice([choice]) == ["langchain: spanloop", PLAIN_HTTP]
 
 
+def test_model_calls_that_spanloops_own_module_leaves_out_are_missing() -> None:
+    assert missing_packages([Choice(_BY_NAME["dspy"], is_native=True)]) == ["openinference-instrumentation-dspy"]
+
+
 def test_an_instrumentor_that_stays_off_is_named_and_not_installed_again() -> None:
     skipped = Skipped("openinference-instrumentation-cohere", "needs cohere>=9, found cohere 7.3", is_misfit=True)
     lines = advice([Choice(_BY_NAME["cohere"], is_native=False, skipped=(skipped,))])
@@ -63,7 +67,7 @@ def test_extras_install_what_the_table_names_first() -> None:
     extras = {name: project["optional-dependencies"][name] for name in _BY_NAME}
     for name, library in _BY_NAME.items():
         packages = [requirement.partition(">")[0] for requirement in extras[name]]
-        needs_none = library.native is not Native.NONE or name == "openai"
+        needs_none = library.native not in {Native.NONE, Native.TOOLS} or name == "openai"
         assert packages == ([] if needs_none else [library.candidates[0].package])
 
 

@@ -64,12 +64,11 @@ def run_rows(names: list[str]) -> list[str]:
     started = time.monotonic()
     with _running("work") as run_row:
         for row in chosen:
-            earlier = before.get(row.name)
-            result = run_row(row)._replace(oldest=earlier.oldest if earlier else "")
+            result = run_row(row)
             results.save(row.name, result)
             pending.finish(row.name)
             print(_line(result), flush=True)
-            lost += results.lost(earlier, result)
+            lost += results.lost(before.get(row.name), result)
     print(f"{len(chosen)} rows in {(time.monotonic() - started) / 60:.1f} minutes")
     for problem in lost:
         print(f"no longer recorded: {problem}", file=sys.stderr)
@@ -95,7 +94,7 @@ def _find_oldest(row: Row, run_row: Callable[[Row], RowResult]) -> None:
         result = run_row(row.at(version))
         print(_line(result._replace(version=version)), flush=True)
         if result.is_right:
-            results.save(row.name, results.load()[row.name]._replace(oldest=version))
+            results.save_oldest(row.name, version)
             return
 
 

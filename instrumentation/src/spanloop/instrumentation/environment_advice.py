@@ -14,6 +14,7 @@ from typing import Final
 
 from spanloop.instrumentation.http_clients import CLIENTS
 from spanloop.instrumentation.instrumentor_choice import Choice, environment_choices
+from spanloop.instrumentation.libraries import Native
 from spanloop.semconv.errors import ConfigurationError
 
 INSTALL_COMMAND: Final = "spanloop instrument --install"
@@ -30,7 +31,8 @@ def missing_packages(choices: Iterable[Choice]) -> list[str]:
 
 def _is_missing(choice: Choice) -> bool:
     """A misfit is not installed again, and what the user switched off stays off."""
-    return not choice.by and not choice.skipped and bool(choice.library.candidates)
+    is_traced = bool(choice.fitting) or (choice.is_native and choice.library.native is not Native.TOOLS)
+    return not is_traced and not choice.skipped and bool(choice.library.candidates)
 
 
 def advice(choices: Sequence[Choice]) -> list[str]:

@@ -15,6 +15,8 @@ class Native(StrEnum):
     """There is no such module."""
     BESIDE = "beside"
     """It stays: it adds what is missing to the other one's spans."""
+    TOOLS = "tools"
+    """It stays, and traces runs and tools only: the model calls need the other one."""
     FIRST = "first"
     """It traces everything, so the other one stays off."""
     LAST = "last"
@@ -120,7 +122,7 @@ LIBRARIES: Final = (
         "smolagents",
         Native.BESIDE,
     ),
-    Library("dspy", ("dspy",), (_openinference("dspy"), _genai("dspy")), "dspy", Native.BESIDE),
+    Library("dspy", ("dspy",), (_openinference("dspy"), _genai("dspy")), "dspy", Native.TOOLS),
     Library(
         "haystack", ("haystack-ai",), (_openinference("haystack"), _openllmetry("haystack")), "haystack", Native.BESIDE
     ),
