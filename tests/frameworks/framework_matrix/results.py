@@ -80,7 +80,7 @@ def load() -> dict[str, RowResult]:
 
 
 def save(name: str, result: RowResult) -> None:
-    """Store a row's result at once, so that a killed run loses only the row that it was at; its oldest release stays."""
+    """Store a row's result at once: a killed run loses only the row that it was at. The oldest release stays."""
     earlier = load()
     oldest = earlier[name].oldest if name in earlier else ""
     _write(earlier | {name: result._replace(oldest=oldest)})
