@@ -52,6 +52,26 @@ def test_an_installation_that_fails_names_its_command() -> None:
     assert "--no-such-option" in caught.value.next_step
 
 
+def test_what_was_installed_is_on_the_list(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packages = {"cohere": "", "openinference-instrumentation-cohere": "openinference.instrumentation.cohere:Cohere"}
+
+    def install_into_path(names: list[str]) -> None:
+        for name in names:
+            folder = tmp_path / f"{name.replace('-', '_')}-1.dist-info"
+            folder.mkdir()
+            (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+            entry = packages[name] and f"[opentelemetry_instrumentor]\ncohere = {packages[name]}\n"
+            (folder / "entry_points.txt").write_text(entry)
+
+    monkeypatch.syspath_prepend(tmp_path)
+    install_into_path(["cohere"])
+    monkeypatch.setattr(environment_advice, "install", install_into_path)
+    environment_advice.run(installs=True)
+    assert "cohere 1: openinference-instrumentation-cohere" in capsys.readouterr().out.splitlines()
+
+
 def test_an_environment_without_pip_and_uv_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_nothing(name: str) -> None:
         del name
@@ -71,8 +91,9 @@ def test_extras_install_what_the_table_names_first() -> None:
         assert packages == ([] if needs_none else [library.candidates[0].package])
 
 
-def test_the_command_runs_where_only_the_core_is_installed() -> None:
-    hidden = "import sys; sys.modules['typer'] = None; sys.argv = ['spanloop', 'instrument']"
+@pytest.mark.parametrize("arguments", [["instrument"], ["doctor", "--app"]])
+def test_the_command_runs_where_only_the_core_is_installed(arguments: list[str]) -> None:
+    hidden = f"import sys; sys.modules['typer'] = None; sys.argv = ['spanloop', *{arguments}]"
     command = [sys.executable, "-c", f"{hidden}; from spanloop.cli import main; main()"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.stdout.splitlines(), done.stderr, done.returncode) == (advice(environment_choices()), "", 0)

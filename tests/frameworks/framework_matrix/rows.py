@@ -133,6 +133,7 @@ ROWS: tuple[Row, ...] = (
         "litellm",
         "LiteLLM",
         ("litellm", "mcp"),
+        ("openinference-instrumentation-litellm",),
         app="litellm_app",
         is_sdk=True,
         oldest=("1.96.0", "1.102.0"),

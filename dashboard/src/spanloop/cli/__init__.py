@@ -35,7 +35,7 @@ def main() -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in _EXTRAS:
             raise
-        if sys.argv[1:] in (["instrument"], ["instrument", "--install"]):
+        if sys.argv[1:] in (["instrument"], ["instrument", "--install"], ["doctor", "--app"]):
             sys.exit(_instrument(installs="--install" in sys.argv))
         print(  # noqa: T201 - rich may be what is missing
             f"error: This command needs {missing!r}, which is not installed here.\n"
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _instrument(*, installs: bool) -> int:
-    """Run `spanloop instrument` in an app's environment, which has the core package only."""
+    """Run `spanloop instrument` or `spanloop doctor --app` in an app's environment, which has the core package only."""
     from spanloop.instrumentation.environment_advice import run
     from spanloop.semconv.errors import SpanloopError
 

@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib import invalidate_caches
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from typing import Final
 
 from spanloop.instrumentation.http_clients import CLIENTS
-from spanloop.instrumentation.instrumentor_choice import Choice, environment_choices
+from spanloop.instrumentation.instrumentor_choice import GROUP, Choice, choose, environment_choices
 from spanloop.instrumentation.libraries import Native
 from spanloop.semconv.errors import ConfigurationError
 
@@ -91,5 +92,6 @@ def run(*, installs: bool) -> None:
     choices = environment_choices()
     if installs and (packages := missing_packages(choices)):
         install(packages)
-        choices = environment_choices()
+        invalidate_caches()
+        choices = choose(entry_points(group=GROUP))
     print("\n".join(advice(choices)))  # noqa: T201  the command's output; rich is not in the core

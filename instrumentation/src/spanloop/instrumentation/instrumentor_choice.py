@@ -15,6 +15,8 @@ from opentelemetry.util._importlib_metadata import (
 
 from spanloop.instrumentation.libraries import LIBRARIES, Library, Native, library_of, rank
 
+GROUP: Final = "opentelemetry_instrumentor"
+"""The entry points of instrumentors."""
 SWITCHED_OFF: Final = "switched off by OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"
 
 
@@ -128,8 +130,8 @@ def module_name(library: Library) -> str:
 
 
 def environment_choices(switched_off: Collection[str] = ()) -> tuple[Choice, ...]:
-    """Choose among the instrumentors of this environment."""
-    return choose(entry_points(group="opentelemetry_instrumentor"), switched_off)
+    """Choose among the instrumentors that this environment had when the process first asked for them."""
+    return choose(entry_points(group=GROUP), switched_off)
 
 
 def describe(choices: Iterable[Choice]) -> str:

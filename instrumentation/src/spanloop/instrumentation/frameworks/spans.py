@@ -85,12 +85,15 @@ def record_tool_error(error: BaseException) -> None:
 
 def _is_tool_span(span: Span, name: str = "") -> bool:
     """Whether ``span`` is open and of a call of the tool ``name`` (empty: of any), whoever opened it."""
+    title = str(getattr(span, "name", ""))
+    if span.is_recording() and (title == f"{_EXECUTE_TOOL} {name}" or (not name and title.startswith(_EXECUTE_TOOL))):
+        return True  # Google ADK sets the attributes when the tool is done
     attributes: Mapping[str, Any] = getattr(span, "attributes", None) or {}
     kinds = (str(attributes.get(key, "")).lower() for key in _KIND_ATTRIBUTES)
     if not span.is_recording() or _TOOL_KINDS.isdisjoint(kinds):
         return False
     titles = [str(attributes.get(key, "")) for key in _NAME_ATTRIBUTES]
-    return not name or name in titles or str(getattr(span, "name", "")).startswith(name)
+    return not name or name in titles or title.startswith(name)
 
 
 def start_tool_span(name: object, *, call_id: object = "", arguments: object = None) -> RunSpan:
