@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from spanloop.instrumentation.exception_guard import guard
 from spanloop.instrumentation.http_clients import ModelRequest, watch_http_clients
+from spanloop.instrumentation.libraries import LIBRARIES
 from spanloop.instrumentation.notice import print_line
 from spanloop.semconv import attributes as names
 
@@ -26,6 +27,10 @@ NAME: Final = "untraced_calls"
 PATIENCE_NS: Final = 300 * 10**9
 """A model call that takes longer is rare; its span may still be open."""
 
+_REFUSALS: Final = frozenset(
+    {"*", NAME, *(one.module.rpartition(".")[2] for library in LIBRARIES for one in library.candidates)}
+)
+"""Who switches an instrumentor of models off knows of the calls that it leaves out."""
 _SAMPLER_ENV: Final = "OTEL_TRACES_SAMPLER"
 _KEEPS_ALL: Final = frozenset({"", "always_on", "parentbased_always_on"})
 _MODEL_ATTRIBUTES: Final = frozenset(
@@ -54,9 +59,9 @@ class UntracedCalls(SpanProcessor):
         self._named: set[str] = set()
 
     def start(self) -> None:
-        """Watch the HTTP clients, unless a sampler leaves calls without spans or the user said no."""
+        """Watch the HTTP clients, unless a sampler or the user's own choice leaves calls without spans."""
         switched_off = {name.strip() for name in os.environ.get("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS", "").split(",")}
-        if os.environ.get(_SAMPLER_ENV, "").strip() in _KEEPS_ALL and not {"*", NAME} & switched_off:
+        if os.environ.get(_SAMPLER_ENV, "").strip() in _KEEPS_ALL and not _REFUSALS & switched_off:
             watch_http_clients(self.record)
             atexit.register(self.report)
 
