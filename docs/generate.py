@@ -264,6 +264,9 @@ Each task has a tool call that fails, one that works, two parallel ones and an a
 """
 
 
+OLDER: Final = """Releases that hold the OpenTelemetry SDK below 1.44, such as CrewAI 1.15.0 and Google ADK 2.11.0, cannot
+be installed beside the core package.
+"""
 JAVASCRIPT: Final = """The same tasks and checks for programs in JavaScript. Each runs as
 `node --import ./telemetry.mjs app.mjs` with the newest releases from npm; the files are in
 `tests/frameworks/javascript/` of the repository. There are no columns for threads, for `task()` and `reward()`, which
@@ -277,7 +280,7 @@ def frameworks() -> str:
     python = [row for row in rows if not row["is_javascript"]]
     javascript = [row for row in rows if row["is_javascript"]]
     reasons = (f"- {row['title']}: {_reasons(row)}" for row in rows if row["note"] or any(row["cells"].values()))
-    parts = ["# Frameworks\n", NOTICE, FRAMEWORKS, *_results(python), "## JavaScript\n", JAVASCRIPT]
+    parts = ["# Frameworks\n", NOTICE, FRAMEWORKS, *_results(python), OLDER, "## JavaScript\n", JAVASCRIPT]
     return "\n".join([*parts, *_results(javascript), "## What is missing\n", *reasons])
 
 

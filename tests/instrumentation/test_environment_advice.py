@@ -65,7 +65,7 @@ def test_what_was_installed_is_on_the_list(
             entry = packages[name] and f"[opentelemetry_instrumentor]\ncohere = {packages[name]}\n"
             (folder / "entry_points.txt").write_text(entry)
 
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     install_into_path(["cohere"])
     monkeypatch.setattr(environment_advice, "install", install_into_path)
     environment_advice.run(installs=True)

@@ -19,7 +19,7 @@ from . import environments, javascript, results
 from .checks import CHECKS, rewards, script_of
 from .environments import CommandFailedError, Environment
 from .facts import Tasks, read_tasks
-from .recording import Recorded, app_environment, collecting, drain, read_store, run_app
+from .recording import TIMED_OUT, Recorded, app_environment, collecting, drain, read_store, run_app
 from .results import SCENARIOS, RowResult
 from .rows import ROWS as PYTHON_ROWS
 from .rows import Row
@@ -162,6 +162,8 @@ def _cells(row: Row, bare: Recorded, rewarded: Recorded | None) -> dict[str, str
         cells[column] = (reasons or [""])[0] if of_script else None
     if not cells["model calls"] and any(UNTRACED in one_run.stderr for one_run in bare.runs.values()):
         cells["model calls"] = "the app says that model calls are not traced"
+    if run.code == TIMED_OUT:
+        cells["model calls"] = "the app did not end"
     cells["rewards"] = None
     if rewarded is not None:
         scored = read_tasks(rewarded)

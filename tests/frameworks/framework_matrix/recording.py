@@ -22,6 +22,8 @@ from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
 TIMEOUT_S = 300.0
+TIMED_OUT = 124
+"""The exit code of an app that was ended after `TIMEOUT_S`."""
 _TRANSITIONS = """
 SELECT t.*, e.trace_ids AS trace_ids FROM transitions AS t
 INNER JOIN (SELECT episode_id, revision, trace_ids FROM episodes FINAL WHERE is_deleted = 0) AS e
@@ -98,7 +100,7 @@ def run_app(command: Sequence[str], environment: Mapping[str, str]) -> AppRun:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         stdout, stderr, code = done.stdout, done.stderr, done.returncode
     except subprocess.TimeoutExpired as error:
-        stdout, stderr, code = _text(error.stdout), _text(error.stderr) + f"\ntook over {TIMEOUT_S} s", 124
+        stdout, stderr, code = _text(error.stdout), _text(error.stderr) + f"\ntook over {TIMEOUT_S} s", TIMED_OUT
     lines = [json.loads(line) for line in stdout.splitlines() if line.startswith('{"ticket"')]
     return AppRun(
         answers={line["ticket"]: line["answer"] for line in lines if "answer" in line},
