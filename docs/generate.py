@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
 from pathlib import Path
@@ -266,29 +266,48 @@ Each task has a tool call that fails, one that works, two parallel ones and an a
 | two tasks, streaming, async, threads | all of these hold for two tasks in one process, and for tasks that run so |
 | sub-agent | … for a task that one agent hands to another |
 | crash | … for a process that ends half-way because the model's endpoint refuses a request |
+| oldest | an older release that is recorded completely too; empty: none of the few that were tried is |
 | rewards | with `task()` and `reward()` added: every step has the task's id and reward |
+"""
+
+
+OLDER: Final = """Releases that hold the OpenTelemetry SDK below 1.44, such as CrewAI 1.15.0 and Google ADK 2.11.0, do
+not install beside the core package.
+"""
+JAVASCRIPT: Final = """The same tasks and checks for programs in JavaScript. Each runs as
+`node --import ./telemetry.mjs app.mjs` with the newest releases from npm; the files are in
+`tests/frameworks/javascript/` of the repository. There are no columns for threads, for `task()` and `reward()`, which
+are Python's, and for older releases, which were not tried.
 """
 
 
 def frameworks() -> str:
     """Return the results of the last run of the framework matrix."""
     rows: list[dict[str, Any]] = list(json.loads((ROOT / "tests/frameworks/results.json").read_text()).values())
-    columns = tuple(dict.fromkeys(column for row in rows for column in row["cells"]))
+    python = [row for row in rows if not row["is_javascript"]]
+    javascript = [row for row in rows if row["is_javascript"]]
+    reasons = (f"- {row['title']}: {_reasons(row)}" for row in rows if row["note"] or any(row["cells"].values()))
+    parts = ["# Frameworks\n", NOTICE, FRAMEWORKS, *_results(python), OLDER, "## JavaScript\n", JAVASCRIPT]
+    return "\n".join([*parts, *_results(javascript), "## What is missing\n", *reasons])
+
+
+def _results(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return how many rows are right, and their table; columns without a result are left out."""
+    columns = {column: None for row in rows for column, cell in row["cells"].items() if cell is not None}
+    has_oldest = any(row["oldest"] for row in rows)
     right = sum(bool(row["cells"]) and not any(row["cells"].values()) for row in rows)
     cells = (
         (
             row["title"],
             row["version"],
+            *([row["oldest"]] if has_oldest else []),
             ", ".join(f"`{name}`" for name in row["instrumentors"]) or "core",
             *(_mark(row["cells"], column) for column in columns),
         )
         for row in rows
     )
-    reasons = (f"- {row['title']}: {_reasons(row)}" for row in rows if row["note"] or any(row["cells"].values()))
-    header = ("program", "version", "instrumentors", *columns)
-    summary = f"{right} of {len(rows)} rows are recorded completely.\n"
-    missing = ["## What is missing\n", *reasons]
-    return "\n".join(["# Frameworks\n", NOTICE, FRAMEWORKS, summary, table(header, cells), *missing])
+    header = ("program", "newest", *(["oldest"] if has_oldest else []), "instrumentors", *columns)
+    return f"{right} of {len(rows)} rows are recorded completely.\n", table(header, cells)
 
 
 def _mark(cells: Mapping[str, str | None], column: str) -> str:

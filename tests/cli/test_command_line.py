@@ -158,6 +158,13 @@ def test_a_data_directory_of_another_layout_is_refused(spanloop: Run, tmp_path: 
     assert "next:" in completed.stderr
 
 
+@pytest.mark.parametrize("command", [("doctor", "--app"), ("instrument",)])
+def test_what_traces_an_app_is_printed(spanloop: Run, command: tuple[str, ...]) -> None:
+    completed = spanloop(*command)
+    assert completed.returncode == 0
+    assert ": opentelemetry-instrumentation-openai" in completed.stdout
+
+
 def test_doctor_names_the_command_that_mends_a_missing_serving_environment(spanloop: Run, tmp_path: Path) -> None:
     completed = spanloop("doctor", SPANLOOP_SERVING_VENV=str(tmp_path / "nowhere"))
     assert completed.returncode == 1

@@ -141,6 +141,32 @@ def test_the_messages_of_a_request_are_read_where_numbered_attributes_were_pushe
     assert json.loads(row["action"])["parts"] == [{"type": "text", "content": "a"}]
 
 
+@pytest.mark.parametrize(("id_in_response", "expected"), [("call_1", "call_1"), (None, "")])
+def test_a_tool_calls_id_is_read_from_the_response_where_the_numbered_attributes_have_none(
+    id_in_response: str | None, expected: str
+) -> None:
+    call = {"name": "get_weather", "args": {"city": "Oslo"}, "id": id_in_response}
+    response = {"candidates": [{"content": {"role": "model", "parts": [{"function_call": call}]}}]}
+    prefix = "llm.output_messages.0.message"
+    world = World()
+    world.span(
+        "GenerateContent",
+        trace=trace_id("gemini"),
+        attributes={
+            "openinference.span.kind": "LLM",
+            "llm.input_messages.0.message.role": "user",
+            "llm.input_messages.0.message.content": "Weather?",
+            f"{prefix}.role": "model",
+            f"{prefix}.tool_calls.0.tool_call.function.name": "get_weather",
+            f"{prefix}.tool_calls.0.tool_call.function.arguments": '{"city": "Oslo"}',
+            "output.value": json.dumps(response),
+        },
+    )
+    (step,) = steps_of(world.convert(), 0)
+    (part,) = step["action"]["parts"]
+    assert (part["name"], part.get("id", "")) == ("get_weather", expected)
+
+
 def test_the_vercel_ai_sdk() -> None:
     tool = {"type": "function", "name": "search", "inputSchema": {"type": "object"}}
     prompt = [

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.instrumentation import instrumentors as module
-from spanloop.instrumentation import notice
+from spanloop.instrumentation import libraries, notice
 from spanloop.instrumentation.exception_guard import guard, quiet_logs
+from spanloop.instrumentation.instrumentor_choice import Choice
 from spanloop.instrumentation.instrumentors import Instrumentors
+from spanloop.instrumentation.libraries import Candidate, Library
 
 from .support import App, Receiver
 
@@ -43,26 +44,50 @@ def switched_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
     """Which instrumentors were switched on; ``fake_library`` is what they instrument."""
     (tmp_path / "fake_instrumentors.py").write_text(SOURCE)
     (tmp_path / "other_instrumentors.py").write_text("from fake_instrumentors import *\n")
+    (tmp_path / "foreign_instrumentors.py").write_text("from fake_instrumentors import *\n")
     (tmp_path / "fake_library.py").write_text("")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setattr(module, "_LIBRARY_OF", {"fake": "fake_library"})
-    monkeypatch.setattr(module, "_PREFERRED_MODULES", ("fake_instrumentors",))
+    monkeypatch.setattr(libraries, "LIBRARIES", (FAKE,))
     yield importlib.import_module("fake_instrumentors").switched_on
-    for name in ("fake_instrumentors", "other_instrumentors", "fake_library"):
+    for name in ("fake_instrumentors", "other_instrumentors", "foreign_instrumentors", "fake_library"):
         sys.modules.pop(name, None)
 
 
+FAKE = Library(
+    "fake",
+    ("fake",),
+    (Candidate("fake_instrumentors", "fake-instrumentors"), Candidate("other_instrumentors", "other-instrumentors")),
+    "fake_library",
+)
+
+
+def _entry(value: str, name: str = "fake") -> EntryPoint:
+    return EntryPoint(name, value, "opentelemetry_instrumentor")
+
+
 def _offer(*values: str) -> None:
-    instrumentors = Instrumentors()
-    for value in values:
-        instrumentors.offer(EntryPoint("fake", value, "opentelemetry_instrumentor"), {"skip_dep_check": True})
+    offers = [_entry(value) for value in values]
+    ranked = sorted(offers, key=lambda offer: libraries.rank(FAKE, offer.module))
+    instrumentors = Instrumentors([Choice(FAKE, is_native=False, fitting=tuple(ranked))])
+    for offer in offers:
+        instrumentors.offer(offer, {"skip_dep_check": True})
 
 
 def test_it_waits_for_the_library_and_then_one_is_switched_on(switched_on: list[tuple[str, object]]) -> None:
-    _offer("other_instrumentors:Other", "fake_instrumentors:Preferred", "absent_instrumentors:Absent")
+    _offer("other_instrumentors:Other", "fake_instrumentors:Preferred", "other_instrumentors.part:Absent")
     assert switched_on == []
     __import__("fake_library")
     assert switched_on == [("Preferred", {})]
+
+
+def test_a_library_that_is_installed_under_another_name_is_instrumented_once(
+    switched_on: list[tuple[str, object]],
+) -> None:
+    instrumentors = Instrumentors()
+    for value in ("other_instrumentors:Other", "fake_instrumentors:Preferred"):
+        instrumentors.offer(_entry(value), {"skip_dep_check": True})
+    __import__("fake_library")
+    assert switched_on == [("Other", {})]
 
 
 def test_the_next_one_serves_where_the_preferred_one_fails(
@@ -77,7 +102,7 @@ def test_the_next_one_serves_where_the_preferred_one_fails(
 
 def test_an_unknown_library_is_instrumented_at_once(switched_on: list[tuple[str, object]], told: list[str]) -> None:
     instrumentors = Instrumentors()
-    for value in ("fake_instrumentors:Broken", "absent:Absent", "fake_instrumentors:Other"):
+    for value in ("foreign_instrumentors:Broken", "absent:Absent", "foreign_instrumentors:Other"):
         instrumentors.offer(EntryPoint("unknown", value, "opentelemetry_instrumentor"), {"skip_dep_check": True})
     assert switched_on == [("Other", {})]
     assert len(told) == 1
@@ -88,6 +113,26 @@ def test_a_users_disabled_instrumentation_stays_off(traced_app: App, receiver: R
     ran = traced_app.with_variables(OTEL_PYTHON_DISABLED_INSTRUMENTATIONS="openai").run(script)
     assert (ran.stderr, ran.code) == ("", 0)
     assert receiver.spans == []
+
+
+def test_the_app_says_which_installed_instrumentor_stays_off(traced_app: App, tmp_path: Path) -> None:
+    folder = tmp_path / "packages" / "openinference_instrumentation_openai-0.1.dist-info"
+    folder.mkdir(parents=True)
+    requirement = 'Requires-Dist: openai>=99; extra == "instruments"\nProvides-Extra: instruments\n'
+    (folder / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: openinference-instrumentation-openai\nVersion: 0.1\n{requirement}"
+    )
+    (folder / "entry_points.txt").write_text(
+        "[opentelemetry_instrumentor]\nopenai = openinference.instrumentation.openai:OpenAIInstrumentor\n"
+    )
+    app = traced_app.with_variables(PYTHONPATH=str(folder.parent))
+    script = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'pass'], check=True)\n"
+    (line,) = app.run(script).stderr.splitlines()
+    assert line.startswith(
+        "spanloop: instrumentors of openai: opentelemetry-instrumentation-openai (not openinference-"
+    )
+    assert "needs openai>=99, found openai" in line
+    assert app.with_variables(SPANLOOP_QUIET="1").run(script).stderr == ""
 
 
 def test_only_the_first_line_is_told(told: list[str]) -> None:

@@ -5,6 +5,9 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 from spanloop.datadir import DataDir
@@ -12,16 +15,20 @@ from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.store.client import Address
 from spanloop.store.discovery import embedded_address
 
-from . import environments, results
+from . import environments, javascript, results
 from .checks import CHECKS, rewards, script_of
 from .environments import CommandFailedError, Environment
 from .facts import Tasks, read_tasks
-from .recording import Recorded, app_environment, collecting, drain, read_store, run_app
+from .recording import TIMED_OUT, Recorded, app_environment, collecting, drain, read_store, run_app
 from .results import SCENARIOS, RowResult
-from .rows import ROWS, Row
+from .rows import ROWS as PYTHON_ROWS
+from .rows import Row
 from .scripted_model.server import scripted_model
 
+ROWS = (*PYTHON_ROWS, *javascript.ROWS)
 _MEMORY_BYTES = 1 << 30
+UNTRACED = "spanloop: model calls to"
+"""How the line begins that names a host whose model nothing traces."""
 
 
 def main() -> int:
@@ -29,13 +36,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m framework_matrix", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"default: all of {', '.join(row.name for row in ROWS)}")
     parser.add_argument("--try", nargs="+", dest="tried", metavar="PACKAGE", help="with other instrumentors, unsaved")
+    parser.add_argument("--oldest", action="store_true", help="find the oldest release that is recorded completely")
     options = parser.parse_args()
     if unknown := set(options.rows) - {row.name for row in ROWS}:
         parser.error(f"unknown rows: {', '.join(sorted(unknown))}")
-    return 1 if run_rows(options.rows, options.tried) else 0
+    chosen = [row for row in ROWS if row.name in (options.rows or {row.name for row in ROWS})]
+    if options.tried or options.oldest:
+        with _running("tried") as run_row:
+            for row in chosen:
+                if options.oldest:
+                    _find_oldest(row, run_row)
+                else:
+                    print(_line(run_row(row._replace(instrumentors=tuple(options.tried)))), flush=True)
+        return 0
+    return 1 if run_rows(options.rows) else 0
 
 
-def run_rows(names: list[str], tried: list[str] | None) -> list[str]:
+def run_rows(names: list[str]) -> list[str]:
     """Run the named rows, else those that a killed run left, else all.
 
     Returns:
@@ -45,21 +62,9 @@ def run_rows(names: list[str], tried: list[str] | None) -> list[str]:
     chosen = [row for row in ROWS if row.name in (names or pending.start([row.name for row in ROWS]))]
     before, lost = results.load(), list[str]()
     started = time.monotonic()
-    work = environments.FOLDER / ("tried" if tried else "work")
-    shutil.rmtree(work, ignore_errors=True)
-    wheel = environments.build_wheel()
-    directory = DataDir(work / "clickhouse").open()
-    with scripted_model() as model_url, EmbeddedClickHouse(directory, memory_cap_bytes=_MEMORY_BYTES):
-        address = embedded_address(directory)
+    with _running("work") as run_row:
         for row in chosen:
-            if tried:
-                print(
-                    _line(
-                        _run_row(row._replace(instrumentors=tuple(tried)), wheel, address, model_url, work / row.name)
-                    )
-                )
-                continue
-            result = _run_row(row, wheel, address, model_url, work / row.name)
+            result = run_row(row)
             results.save(row.name, result)
             pending.finish(row.name)
             print(_line(result), flush=True)
@@ -70,6 +75,29 @@ def run_rows(names: list[str], tried: list[str] | None) -> list[str]:
     return lost
 
 
+@contextmanager
+def _running(folder: str) -> Generator[Callable[[Row], RowResult]]:
+    """Start the scripted model and ClickHouse; yield what runs a row and returns its result, unsaved."""
+    work = environments.FOLDER / folder
+    shutil.rmtree(work, ignore_errors=True)
+    wheel = environments.build_wheel()
+    directory = DataDir(work / "clickhouse").open()
+    with scripted_model() as model_url, EmbeddedClickHouse(directory, memory_cap_bytes=_MEMORY_BYTES):
+        address = embedded_address(directory)
+        numbers = count()
+        yield lambda row: _run_row(row, wheel, address, model_url, work / f"{row.name}_{next(numbers)}")
+
+
+def _find_oldest(row: Row, run_row: Callable[[Row], RowResult]) -> None:
+    """Run the row with older releases until one is recorded completely, and save that one's version."""
+    for version in row.oldest:
+        result = run_row(row.at(version))
+        print(_line(result._replace(version=version)), flush=True)
+        if result.is_right:
+            results.save_oldest(row.name, version)
+            return
+
+
 def _line(result: RowResult) -> str:
     missing = "; ".join(f"{column}: {reason}" for column, reason in result.cells.items() if reason)
     verdict = "right" if result.is_right else missing or result.note
@@ -78,19 +106,20 @@ def _line(result: RowResult) -> str:
 
 def _run_row(row: Row, wheel: Path, address: Address, model_url: str, work: Path) -> RowResult:
     started = time.monotonic()
-    result = RowResult(row.title, "", row.instrumentors, {}, 0.0, row.impossible)
+    result = RowResult(row.title, "", row.instrumentors, {}, 0.0, row.impossible, row.is_javascript)
     if row.impossible:
         return result
     try:
-        environment = environments.prepare(row, wheel)
+        environment = javascript.prepare(row) if row.is_javascript else environments.prepare(row, wheel)
     except CommandFailedError as error:
         return result._replace(note=f"not installable: {error}")
-    package = row.packages[0].partition("[")[0]
     bare = _record(row, environment, address, model_url, work / "bare", has_rewards=False)
-    rewarded = _record(row, environment, address, model_url, work / "rewarded", has_rewards=True)
+    rewarded = None  # task() and reward() are Python's
+    if not row.is_javascript:
+        rewarded = _record(row, environment, address, model_url, work / "rewarded", has_rewards=True)
     cells = _cells(row, bare, rewarded)
     return result._replace(
-        version=environment.versions[package], cells=cells, seconds=round(time.monotonic() - started, 1)
+        version=environment.versions[row.package], cells=cells, seconds=round(time.monotonic() - started, 1)
     )
 
 
@@ -98,15 +127,15 @@ def _record(
     row: Row, environment: Environment, address: Address, model_url: str, work: Path, *, has_rewards: bool
 ) -> Recorded:
     work.mkdir(parents=True)
-    python = environment.bin / "python"
-    database = f"m_{row.name}_{work.name}"
+    database = f"m_{work.parent.name}_{work.name}"
     more = row.environment | ({"MATRIX_REWARDS": "1"} if has_rewards else {})
     variables = app_environment(model_url, work, more)
-    app = row.app or row.name
     with collecting(address, database, work) as stored:
-        runs = {"tasks": run_app(python, app, (), variables)}
+        if row.is_javascript:
+            variables |= javascript.variables(work)
+        runs = {"tasks": run_app(environment.command, variables)}
         if not has_rewards:
-            runs["crash"] = run_app(python, app, ("crash",), variables)
+            runs["crash"] = run_app([*environment.command, "crash"], variables)
         drain(work)
         recorded = read_store(stored, runs)
     for name, run in runs.items():
@@ -116,7 +145,7 @@ def _record(
     return recorded
 
 
-def _cells(row: Row, bare: Recorded, rewarded: Recorded) -> dict[str, str | None]:
+def _cells(row: Row, bare: Recorded, rewarded: Recorded | None) -> dict[str, str | None]:
     tasks, run = read_tasks(bare), bare.runs["tasks"]
     tickets = [*run.answers, *run.errors, "ticket-crash-1"]
     wrong = {ticket: _wrong(row, ticket, tasks) for ticket in tickets}
@@ -131,10 +160,15 @@ def _cells(row: Row, bare: Recorded, rewarded: Recorded) -> dict[str, str | None
         of_script = [problems for ticket, problems in wrong.items() if script_of(ticket) == script]
         reasons = [f"{check}: {reason}" for problems in of_script for check, reason in problems.items() if reason]
         cells[column] = (reasons or [""])[0] if of_script else None
-    scored = read_tasks(rewarded)
-    cells["rewards"] = next(
-        (reason for ticket in rewarded.runs["tasks"].answers if (reason := rewards(row, ticket, scored))), ""
-    )
+    if not cells["model calls"] and any(UNTRACED in one_run.stderr for one_run in bare.runs.values()):
+        cells["model calls"] = "the app says that model calls are not traced"
+    if run.code == TIMED_OUT:
+        cells["model calls"] = "the app did not end"
+    cells["rewards"] = None
+    if rewarded is not None:
+        scored = read_tasks(rewarded)
+        wrong_rewards = (rewards(row, ticket, scored) for ticket in rewarded.runs["tasks"].answers)
+        cells["rewards"] = next(filter(None, wrong_rewards), "")
     return cells
 
 

@@ -12,6 +12,7 @@ from .rows import Row
 ROOT: Final = Path(__file__).resolve().parents[3]
 FOLDER: Final = ROOT / ".frameworks"
 """Environments, the wheel and recorded runs; git ignores it."""
+APPS: Final = ROOT / "tests" / "frameworks" / "apps"
 
 
 class CommandFailedError(Exception):
@@ -24,11 +25,8 @@ class Environment(NamedTuple):
     folder: Path
     versions: dict[str, str]
     """Package → version, for all packages."""
-
-    @property
-    def bin(self) -> Path:
-        """The folder of its commands."""
-        return self.folder / "bin"
+    command: tuple[str, ...]
+    """What runs the row's app."""
 
 
 def run(*command: str | Path, timeout_s: float = 900) -> str:
@@ -80,4 +78,6 @@ def prepare(row: Row, wheel: Path) -> Environment:
     install = (uv(), "pip", "install", "--quiet", "--python", python)
     run(*install, "--upgrade", "--reinstall-package", "spanloop", wheel, *row.packages, *row.instrumentors)
     listed = json.loads(run(uv(), "pip", "list", "--quiet", "--python", python, "--format", "json"))
-    return Environment(folder, {package["name"]: package["version"] for package in listed})
+    versions = {package["name"]: package["version"] for package in listed}
+    command = (folder / "bin" / "opentelemetry-instrument", python, APPS / f"{row.app or row.name}.py")
+    return Environment(folder, versions, tuple(map(str, command)))

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +21,9 @@ from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV, EXIT_
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
 
-APPS = Path(__file__).resolve().parents[1] / "apps"
 TIMEOUT_S = 300.0
+TIMED_OUT = 124
+"""The exit code of an app that was ended after `TIMEOUT_S`."""
 _TRANSITIONS = """
 SELECT t.*, e.trace_ids AS trace_ids FROM transitions AS t
 INNER JOIN (SELECT episode_id, revision, trace_ids FROM episodes FINAL WHERE is_deleted = 0) AS e
@@ -93,15 +94,13 @@ def _wait(condition: Callable[[], bool], problem: str) -> None:
         time.sleep(0.05)
 
 
-def run_app(python: Path, app: str, arguments: tuple[str, ...], environment: Mapping[str, str]) -> AppRun:
-    """Run ``opentelemetry-instrument python app.py``."""
-    instrument = python.parent / "opentelemetry-instrument"
-    command = [str(instrument), str(python), str(APPS / f"{app}.py"), *arguments]
+def run_app(command: Sequence[str], environment: Mapping[str, str]) -> AppRun:
+    """Run an app's command, and read what it says about its tasks."""
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         stdout, stderr, code = done.stdout, done.stderr, done.returncode
     except subprocess.TimeoutExpired as error:
-        stdout, stderr, code = _text(error.stdout), _text(error.stderr) + f"\ntook over {TIMEOUT_S} s", 124
+        stdout, stderr, code = _text(error.stdout), _text(error.stderr) + f"\ntook over {TIMEOUT_S} s", TIMED_OUT
     lines = [json.loads(line) for line in stdout.splitlines() if line.startswith('{"ticket"')]
     return AppRun(
         answers={line["ticket"]: line["answer"] for line in lines if "answer" in line},

@@ -1,6 +1,7 @@
 """The results of a run: one JSON file for all rows, from which the page is generated."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +27,9 @@ class RowResult(NamedTuple):
     """Column → what is missing; empty where everything is right, None where the app has no such task."""
     seconds: float
     note: str = ""
+    is_javascript: bool = False
+    oldest: str = ""
+    """The oldest release that was tried and is recorded completely; empty where only the newest one was tried."""
 
     @property
     def is_right(self) -> bool:
@@ -76,8 +80,20 @@ def load() -> dict[str, RowResult]:
 
 
 def save(name: str, result: RowResult) -> None:
-    """Store a row's result at once, so that a killed run loses only the row that it was at."""
-    rows = {key: row._asdict() for key, row in load().items()} | {name: result._asdict()}
+    """Store a row's result at once: a killed run loses only the row that it was at. The oldest release stays."""
+    earlier = load()
+    oldest = earlier[name].oldest if name in earlier else ""
+    _write(earlier | {name: result._replace(oldest=oldest)})
+
+
+def save_oldest(name: str, version: str) -> None:
+    """Store the oldest release of a row that is recorded completely."""
+    rows = load()
+    _write(rows | {name: rows[name]._replace(oldest=version)})
+
+
+def _write(results: Mapping[str, RowResult]) -> None:
+    rows = {key: row._asdict() for key, row in results.items()}
     partial = RESULTS.with_suffix(".partial")
     partial.write_text(json.dumps(dict(sorted(rows.items())), indent=1) + "\n")
     partial.replace(RESULTS)

@@ -1,6 +1,7 @@
 """The matrix's rows: which packages an app needs, which instrumentors serve it, and how many model calls it makes."""
 
-from typing import NamedTuple
+import re
+from typing import NamedTuple, Self
 
 
 class Row(NamedTuple):
@@ -25,47 +26,62 @@ class Row(NamedTuple):
     """Conversations of such a task; one where the second agent goes on with the first one's messages."""
     is_sdk: bool = False
     """Whether the app runs its tools itself, so that only the history tells of them."""
+    is_javascript: bool = False
+    """Whether the packages are npm's, and the app runs in Node.js."""
     impossible: str = ""
     """Why the row has no app."""
+    oldest: tuple[str, ...] = ()
+    """Older releases of the first package, oldest first: the first that is recorded completely is the oldest one that
+    works. ``--oldest`` tries them."""
+
+    @property
+    def package(self) -> str:
+        """The first package, without its extras and its range."""
+        return re.split(r"[\[<>=]", self.packages[0])[0]
+
+    def at(self, version: str) -> Self:
+        """The row with a release of the first package."""
+        requirement = re.split("[<>=]", self.packages[0])[0]
+        return self._replace(packages=(f"{requirement}=={version}", *self.packages[1:]))
 
 
 ROWS: tuple[Row, ...] = (
-    Row("openai_chat", "OpenAI SDK, chat", ("openai",), is_sdk=True),
-    Row("openai_responses", "OpenAI SDK, Responses", ("openai",), is_sdk=True),
+    Row("openai_chat", "OpenAI SDK, chat", ("openai",), is_sdk=True, oldest=("1.92.0", "2.0.0")),
+    Row("openai_responses", "OpenAI SDK, Responses", ("openai",), is_sdk=True, oldest=("1.92.0", "2.0.0")),
     Row(
         "langchain",
         "LangChain",
         ("langchain", "langchain-openai"),
-        instrumentors=("openinference-instrumentation-langchain",),
         app="langchain_agent",
+        oldest=("1.0.0", "1.2.0"),
     ),
     Row(
         "langgraph",
         "LangGraph",
         ("langgraph", "langchain-openai"),
-        instrumentors=("openinference-instrumentation-langchain",),
         app="langgraph_agent",
+        oldest=("1.1.10", "1.2.0"),
     ),
     Row(
         "openai_agents",
         "openai-agents, Responses",
         ("openai-agents",),
-        instrumentors=("openinference-instrumentation-openai-agents",),
         app="openai_agents_app",
         delegated_steps=3,
         delegated_conversations=1,
+        oldest=("0.14.0", "0.19.0"),
     ),
     Row(
         "openai_agents_chat",
         "openai-agents, chat",
         ("openai-agents",),
-        instrumentors=("openinference-instrumentation-openai-agents",),
         app="openai_agents_app",
         environment={"MATRIX_API": "chat"},
         delegated_steps=3,
         delegated_conversations=1,
+        oldest=("0.14.0", "0.19.0"),
     ),
-    Row("pydantic_ai", "Pydantic AI", ("pydantic-ai-slim[openai]",), app="pydantic_ai_app"),
+    Row("pydantic_ai", "Pydantic AI", ("pydantic-ai-slim[openai]",), app="pydantic_ai_app", oldest=("2.0.0",)),
     Row(
         "llama_index",
         "LlamaIndex",
@@ -73,39 +89,71 @@ ROWS: tuple[Row, ...] = (
         app="llama_index_app",
         delegated_steps=3,
         delegated_conversations=1,
+        oldest=("0.14.10", "0.14.20"),
     ),
     Row(
         "smolagents",
         "smolagents",
         ("smolagents[openai]",),
-        instrumentors=("openinference-instrumentation-smolagents",),
         app="smolagents_app",
+        oldest=("1.22.0", "1.24.0"),
     ),
-    Row("crewai", "CrewAI", ("crewai",), instrumentors=("openinference-instrumentation-crewai",), app="crewai_app"),
-    Row("autogen", "AutoGen", ("autogen-agentchat", "autogen-ext[openai]"), app="autogen_app", delegated_steps=3),
-    Row("ag2", "AG2", ("ag2[openai]",), app="ag2_app"),
-    Row("agentscope", "AgentScope 2", ("agentscope",), app="agentscope_app"),
-    Row("dspy", "DSPy", ("dspy",), instrumentors=("openinference-instrumentation-dspy",), app="dspy_app", steps=6),
-    Row("google_adk", "Google ADK", ("google-adk",), app="google_adk_app"),
-    Row("haystack", "Haystack", ("haystack-ai",), app="haystack_app"),
+    Row("crewai", "CrewAI", ("crewai",), app="crewai_app", oldest=("1.14.0", "1.15.0")),
+    Row(
+        "autogen",
+        "AutoGen",
+        ("autogen-agentchat", "autogen-ext[openai]"),
+        app="autogen_app",
+        delegated_steps=3,
+        oldest=("0.6.0", "0.7.0"),
+    ),
+    Row("ag2", "AG2", ("ag2[openai]",), app="ag2_app", oldest=("1.1.10", "1.2.0")),
+    # its import fails with mcp 2 and openai 3, which its metadata allows, and with SQLAlchemy 2.1 without greenlet
+    Row(
+        "agentscope1",
+        "AgentScope 1",
+        ("agentscope<2", "mcp<2", "openai<3", "greenlet"),
+        app="agentscope1_app",
+        oldest=("1.0.0", "1.0.10"),
+    ),
+    Row("agentscope", "AgentScope 2", ("agentscope",), app="agentscope_app", oldest=("2.0.0",)),
+    Row(
+        "dspy",
+        "DSPy",
+        ("dspy",),
+        ("openinference-instrumentation-dspy",),
+        app="dspy_app",
+        steps=6,
+        oldest=("3.0.0", "3.2.0"),
+    ),
+    Row("google_adk", "Google ADK", ("google-adk",), app="google_adk_app", oldest=("2.7.0", "2.11.0")),
+    Row("haystack", "Haystack", ("haystack-ai",), app="haystack_app", oldest=("3.1.0", "3.3.0")),
     # its completion() imports mcp, which it does not require
     Row(
         "litellm",
         "LiteLLM",
         ("litellm", "mcp"),
-        instrumentors=("openinference-instrumentation-litellm",),
+        ("openinference-instrumentation-litellm",),
         app="litellm_app",
         is_sdk=True,
+        oldest=("1.96.0", "1.102.0"),
     ),
-    Row("semantic_kernel", "Semantic Kernel", ("semantic-kernel",), app="semantic_kernel_app"),
+    Row(
+        "semantic_kernel",
+        "Semantic Kernel",
+        ("semantic-kernel",),
+        app="semantic_kernel_app",
+        oldest=("1.37.0", "1.40.0"),
+    ),
     Row(
         "agent_framework",
         "Microsoft Agent Framework",
         ("agent-framework-core", "agent-framework-openai"),
         app="agent_framework_app",
+        oldest=("1.5.0", "1.10.0"),
     ),
-    Row("strands", "Strands Agents", ("strands-agents[openai]",), app="strands_app"),
-    Row("agno", "Agno", ("agno", "openai"), instrumentors=("openinference-instrumentation-agno",), app="agno_app"),
+    Row("strands", "Strands Agents", ("strands-agents[openai]",), app="strands_app", oldest=("1.46.0", "1.56.0")),
+    Row("agno", "Agno", ("agno", "openai"), app="agno_app", oldest=("2.9.0", "3.0.0")),
     Row("claude_agent_sdk", "Claude Agent SDK", ("claude-agent-sdk",), app="claude_agent_sdk_app"),
     Row(
         "anthropic",
@@ -114,6 +162,7 @@ ROWS: tuple[Row, ...] = (
         ("opentelemetry-instrumentation-anthropic",),
         app="anthropic_app",
         is_sdk=True,
+        oldest=("0.60.0", "1.0.0"),
     ),
     Row(
         "google_genai",
@@ -122,16 +171,25 @@ ROWS: tuple[Row, ...] = (
         ("openinference-instrumentation-google-genai",),
         app="google_genai_app",
         is_sdk=True,
+        oldest=("1.20.0", "2.0.0"),
     ),
     Row(
         "mistral",
         "Mistral SDK",
         ("mistralai",),
-        ("openinference-instrumentation-mistralai",),
         app="mistral_app",
         is_sdk=True,
+        oldest=("2.9.0", "3.0.0"),
     ),
-    Row("cohere", "Cohere SDK", ("cohere",), ("openinference-instrumentation-cohere",), app="cohere_app", is_sdk=True),
+    Row(
+        "cohere",
+        "Cohere SDK",
+        ("cohere",),
+        ("openinference-instrumentation-cohere",),
+        app="cohere_app",
+        is_sdk=True,
+        oldest=("5.15.0", "6.0.0"),
+    ),
     Row(
         "bedrock",
         "Bedrock Converse (boto3)",
@@ -139,5 +197,6 @@ ROWS: tuple[Row, ...] = (
         ("openinference-instrumentation-bedrock",),
         app="bedrock_app",
         is_sdk=True,
+        oldest=("1.37.0", "1.40.0"),
     ),
 )

@@ -13,7 +13,7 @@ from spanloop.semconv.enums import RowStart
 
 from .spans import Span
 
-_Item = TypeVar("_Item", int, bytes)
+_Item = TypeVar("_Item", int, bytes, str)
 
 
 def by_messages(before: Span, after: Span) -> RowStart | None:

@@ -90,10 +90,7 @@ def build_episode(group: Group, parents: Mapping[SpanKey, SpanKey], captures: Ma
         used = _with_used_choices(calls, continues)
         others = {call.key for call, chosen in zip(calls, used, strict=True) if chosen is not call}
         calls = used
-    threads: list[Thread] = []
-    for index, call in enumerate(calls):
-        above = continues[index]
-        threads.append(_thread(call, agents[call.key]) if above is None else threads[above])
+    threads = _threads(calls, continues, agents)
     previous = _previous(continues, threads)
     following = _following(continues, previous)
     results = _results(calls, following, group.context)
@@ -169,6 +166,22 @@ def _thread(call: Span, agent_name: str) -> Thread:
     system = chain(message for message in call.input if message.role == "system")
     user = next((message.digest for message in call.input if message.role == "user"), b"")
     return agent_name, system[-1] if system else b"", user
+
+
+def _threads(calls: Sequence[Span], continues: Sequence[int | None], agents: Mapping[SpanKey, str]) -> list[Thread]:
+    threads: list[Thread] = []
+    rewritten: dict[Thread, Thread] = {}
+    for index, call in enumerate(calls):
+        above = continues[index]
+        if above is None:
+            own = _thread(call, agents[call.key])
+            threads.append(rewritten.get(own, own))
+            continue
+        threads.append(threads[above])
+        if len(call.input) == len(calls[above].input):
+            # what came since was written into a message, which may be the one that names the thread
+            rewritten[_thread(call, agents[call.key])] = threads[above]
+    return threads
 
 
 def _previous(continues: Sequence[int | None], threads: Sequence[Thread]) -> list[int | None]:

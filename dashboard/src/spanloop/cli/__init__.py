@@ -35,9 +35,24 @@ def main() -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in _EXTRAS:
             raise
+        if sys.argv[1:] in (["instrument"], ["instrument", "--install"], ["doctor", "--app"]):
+            sys.exit(_instrument(installs="--install" in sys.argv))
         print(  # noqa: T201 - rich may be what is missing
             f"error: This command needs {missing!r}, which is not installed here.\n"
             f"  next: {sys.executable} -m pip install 'spanloop[{_EXTRAS[missing]}]'",
             file=sys.stderr,
         )
         sys.exit(2)
+
+
+def _instrument(*, installs: bool) -> int:
+    """Run `spanloop instrument` or `spanloop doctor --app` in an app's environment, which has the core package only."""
+    from spanloop.instrumentation.environment_advice import run
+    from spanloop.semconv.errors import SpanloopError
+
+    try:
+        run(installs=installs)
+    except SpanloopError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    return 0

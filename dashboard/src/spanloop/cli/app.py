@@ -19,6 +19,7 @@ from . import (
     evaluations,
     export,
     import_,
+    instrument,
     jobs,
     keys,
     marks,
@@ -66,6 +67,7 @@ def _root(
 app.command(rich_help_panel="Run")(up.up)
 app.command(rich_help_panel="Run")(status.status)
 app.command(rich_help_panel="Run")(doctor.doctor)
+app.command(rich_help_panel="Run")(instrument.instrument)
 app.command(rich_help_panel="Run")(demo.demo)
 app.add_typer(dead_letters.app, name="dead-letters", rich_help_panel="Run")
 app.command(rich_help_panel="Run")(administration.forget)

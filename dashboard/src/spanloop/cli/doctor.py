@@ -15,6 +15,7 @@ from .options import DataDirOption
 def doctor(
     data_dir: DataDirOption = None,
     fix: Annotated[bool, typer.Option("--fix", help="Create the serving environment if it is missing.")] = False,
+    app: Annotated[bool, typer.Option("--app", help="Show what traces an app of this environment instead.")] = False,
 ) -> None:
     """Check extras, serving environment, device, memory, data directory, disk and ports; show how to fix problems.
 
@@ -22,6 +23,11 @@ def doctor(
 
     Example: `spanloop doctor --fix`
     """
+    if app:
+        from spanloop.instrumentation.environment_advice import run
+
+        run(installs=False)
+        return
     checks = all_checks(data_dir)
     if fix:
         for check in checks:

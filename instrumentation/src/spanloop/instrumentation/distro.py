@@ -10,9 +10,12 @@ from opentelemetry.instrumentation.distro import BaseDistro  # type: ignore[attr
 from opentelemetry.sdk._configuration import _OTelSDKConfigurator  # pyright: ignore[reportPrivateUsage]  # for distros
 from opentelemetry.util._importlib_metadata import EntryPoint
 
+from spanloop.instrumentation.content_capture import switch_content_capture
 from spanloop.instrumentation.exception_guard import guard, quiet_logs
+from spanloop.instrumentation.frameworks import watch_frameworks
+from spanloop.instrumentation.instrumentor_choice import describe, environment_choices, module_name
 from spanloop.instrumentation.instrumentors import Instrumentors
-from spanloop.instrumentation.notice import silence_child_processes
+from spanloop.instrumentation.notice import print_choice, silence_child_processes
 from spanloop.instrumentation.threads import NAME, carry_context_into_threads
 
 _CONFIGURATOR_ENV: Final = "OTEL_PYTHON_CONFIGURATOR"
@@ -42,10 +45,21 @@ class SpanloopDistro(BaseDistro):  # type: ignore[misc]
         del kwargs
         if not is_disabled():
             quiet_logs()
-            silence_child_processes()
             self._choose_our_configurator()
-            if NAME not in _switched_off():
-                carry_context_into_threads()
+            self._choose_instrumentors(_switched_off())
+            silence_child_processes()
+
+    @guard("no instrumentor was chosen", None)
+    def _choose_instrumentors(self, switched_off: set[str]) -> None:
+        if "*" in switched_off:
+            return
+        if NAME not in switched_off:
+            carry_context_into_threads()
+        choices = environment_choices(switched_off)
+        self._instrumentors = Instrumentors(choices)
+        print_choice(describe(choices))
+        switch_content_capture(offer.value for choice in choices for offer in choice.fitting[:1])
+        watch_frameworks(switched_off | {module_name(choice.library) for choice in choices if not choice.is_native})
 
     @classmethod
     def _choose_our_configurator(cls) -> None:

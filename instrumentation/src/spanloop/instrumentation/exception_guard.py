@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
-from spanloop.instrumentation.notice import print_once
+from spanloop.instrumentation.notice import has_printed_choice, print_once
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -19,6 +19,7 @@ R = TypeVar("R")
 LOG_LEVEL_ENV: Final = "OTEL_LOG_LEVEL"
 _QUIETED: Final = ("opentelemetry", "spanloop.instrumentation")
 _BATCH_LOGGER: Final = "opentelemetry.sdk._shared_internal"  # its warnings mean lost spans: "Queue full, dropping"
+_LOADER: Final = "opentelemetry.instrumentation.auto_instrumentation._load"
 
 _logger = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class _OneLineHandler(logging.Handler):
     """Prints the first record that means lost data as the process's one line."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name == _LOADER and record.exc_info is None and has_printed_choice():
+            return  # an instrumentor that does not fit, which the line about the choice names
         if record.levelno >= logging.ERROR or record.name == _BATCH_LOGGER:
             error = record.exc_info[1] if record.exc_info else None
             print_once(record.getMessage() + (f": {type(error).__name__}: {error}" if error else ""))

@@ -15,6 +15,8 @@ from functools import wraps
 from types import ModuleType
 from typing import Any, Final
 
+from spanloop.instrumentation.raw_streams import record_raw_streams
+
 _PACKAGE: Final = "opentelemetry.instrumentation.openai"
 _MODULES: Final = (
     "shared.chat_wrappers",
@@ -36,6 +38,7 @@ def patch_openllmetry() -> None:
     config: Any = getattr(sys.modules.get(f"{_PACKAGE}.shared.config"), "Config", None)
     if hasattr(config, "upload_base64_image"):
         config.upload_base64_image = _image_reference
+    record_raw_streams()
 
 
 def _patch(module: ModuleType) -> None:

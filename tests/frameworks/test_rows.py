@@ -1,0 +1,35 @@
+"""The matrix's rows at older releases, and their stored results."""
+
+from pathlib import Path
+
+import pytest
+from framework_matrix import results
+from framework_matrix.__main__ import ROWS
+from framework_matrix.results import RowResult
+from framework_matrix.rows import Row
+
+RESULT = RowResult("App", "2.0", (), {"model calls": ""}, 1.0)
+
+
+@pytest.mark.parametrize("requirement", ["app", "app[openai]", "app<2", "app[openai]<2"])
+def test_a_row_at_an_older_release_pins_its_first_package(requirement: str) -> None:
+    row = Row("app", "App", (requirement, "other"))
+    assert row.package == "app"
+    assert row.at("1.0").packages == (f"{requirement.partition('<')[0]}==1.0", "other")
+    assert row.at("1.0").package == "app"
+
+
+def test_rows_have_names_of_their_own_and_apps() -> None:
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    folder = Path(__file__).parent
+    for row in ROWS:
+        app = f"javascript/{row.app}_app.mjs" if row.is_javascript else f"apps/{row.app or row.name}.py"
+        assert (folder / app).exists(), app
+
+
+def test_a_new_result_keeps_the_oldest_release_that_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "results.json")
+    results.save("app", RESULT)
+    results.save_oldest("app", "1.0")
+    results.save("app", RESULT._replace(version="3.0"))
+    assert results.load() == {"app": RESULT._replace(version="3.0", oldest="1.0")}
