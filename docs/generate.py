@@ -38,7 +38,8 @@ in this order. Lists, and what a `read` function takes apart, are not listed.
 """
 JOB_SETTINGS: Final = """Each is an option of `spanloop train` (`--learning-rate`), a key of a job file
 (`learning_rate`) and a field of the dashboard's form. Unknown names are refused, and so are settings that the kind of
-job does not use. `spec.json` in a job's folder has the value of every setting.
+job does not use. Where the type ends with `none`, the text `none` lifts the limit. `spec.json` in a job's folder has
+the value of every setting.
 """
 COLUMNS: Final = """
 SELECT table, name, type, default_kind, comment FROM system.columns

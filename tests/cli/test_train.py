@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spanloop.cli import app as command_tree
+from spanloop.dashboard.view_models.jobs import to_spec
 from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import ConfigurationError
@@ -83,6 +84,33 @@ def test_each_setting_is_an_option_and_a_key_of_a_job_file(
     file.write_text("\n".join(as_toml(fields[name], given) for name, given in settings.items()))
     assert getattr(submitted(with_model, str(file)), field.name) == expected
     assert expected != field.shared_default
+
+
+@pytest.mark.parametrize("field", [field for field in spec_fields() if field.is_optional], ids=lambda field: field.name)
+def test_none_switches_an_optional_setting_off_everywhere(
+    field: SpecField, with_model: DataDir, tmp_path: Path
+) -> None:
+    kind = min(field.setting.kinds)
+    file = tmp_path / "job.toml"
+    file.write_text(f'base = "m"\nkind = "{kind}"\n{as_toml(field, other_value(field))}\n')
+    assert getattr(submitted(with_model, str(file)), field.name) is not None
+    assert getattr(submitted(with_model, str(file), f"--{field.name.replace('_', '-')}", "none"), field.name) is None
+    file.write_text(f'base = "m"\nkind = "{kind}"\n{field.name} = "None"\n')
+    assert getattr(submitted(with_model, str(file)), field.name) is None
+    entered = {"kind": kind, "base": "m"}
+    spec, default = to_spec(entered | {field.name: "none"}), to_spec(entered | {field.name: ""})
+    assert isinstance(spec, JobSpec)
+    assert isinstance(default, JobSpec)
+    assert getattr(spec, field.name) is None
+    assert getattr(default, field.name) == field.defaults[kind]
+
+
+def test_what_is_neither_a_number_nor_none_is_explained(with_model: DataDir) -> None:
+    arguments = ["train", "m", "--kl-budget", "nothing", "--data-dir", str(with_model.path)]
+    completed = CliRunner().invoke(command_tree.app, arguments)
+    assert isinstance(completed.exception, ConfigurationError)
+    assert "valid number" in completed.exception.what
+    assert ", or none for no limit (got 'nothing')" in completed.exception.what
 
 
 def test_options_override_the_job_file(with_model: DataDir, tmp_path: Path) -> None:

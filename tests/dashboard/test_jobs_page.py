@@ -101,7 +101,7 @@ def test_a_form_has_the_defaults_of_the_kind_that_was_chosen_last(with_model: Da
 def test_the_form_submits_supervised_training(with_model: DataDir) -> None:
     app = open_form()
     app.button_group(key="kind").set_value("sft").run()
-    app.number_input(key="min_reward").set_value(0.5)
+    app.text_input(key="min_reward").set_value("0.5")
     app.button(key="submit").click().run()
     (job,) = JobApi(with_model).list()
     assert (job.spec.kind, job.spec.min_reward) == (JobKind.SFT, 0.5)

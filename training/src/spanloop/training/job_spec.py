@@ -260,7 +260,7 @@ class JobSpec(BaseModel):
 
     kl_budget: Annotated[float | None, _POLICY_GRADIENT] = Field(default=KL_BUDGET, gt=0, allow_inf_nan=False)
     """The job ends at its last checkpoint within this mean KL divergence, in nats a token, of the policy from the one
-    that sampled the rows. It is measured on each batch before its update; a large number lifts it."""
+    that sampled the rows. It is measured on each batch before its update."""
 
     kl_coefficient: Annotated[float, _POLICY_GRADIENT] = Field(
         default_factory=_kl_coefficient, ge=0, le=100, allow_inf_nan=False
@@ -338,10 +338,10 @@ class JobSpec(BaseModel):
     """Only episodes that used this policy version (``name@version``); empty means any."""
 
     since: Annotated[AwareDatetime | None, _EPISODES] = None
-    """Only episodes that started at this time or later; None means no limit."""
+    """Only episodes that started at this time or later."""
 
     until: Annotated[AwareDatetime | None, _EPISODES] = None
-    """Only episodes that started before this time; None means no limit."""
+    """Only episodes that started before this time."""
 
     services: Annotated[tuple[str, ...], _EPISODES] = ()
     """Only episodes of these services (``service.name``); empty means all."""
@@ -363,7 +363,7 @@ class JobSpec(BaseModel):
 
     max_age_versions: Annotated[int | None, _EPISODES] = Field(default_factory=_max_age_versions, ge=0, le=1_000_000)
     """Only rows of at most so many versions before the base, counted along its parents; 0: of the base alone. Rows of
-    versions that the base does not descend from have no such age and are taken; a large number lifts the limit."""
+    versions that the base does not descend from have no such age and are taken."""
 
     max_age_days: Annotated[float | None, _EPISODES] = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
     """Only rows of episodes that started at most so many days before the job's dataset is made."""
@@ -372,7 +372,7 @@ class JobSpec(BaseModel):
     """At most this many episodes, in whole groups, the group with the newest episode first."""
 
     min_reward: Annotated[float | None, _EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
-    """Only episodes with at least this reward, besides what ``outcomes`` asks for; without it no reward is needed."""
+    """Only episodes with at least this reward, besides what ``outcomes`` asks for."""
 
     outcomes: Annotated[Outcomes, _EPISODES_SFT] = Outcomes.SUCCESSFUL
     """Imitate only episodes whose outcome is ``success``, or all: failed ones and those without a reward too."""

@@ -16,7 +16,7 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
 from spanloop.training.job_spec import Panel
 from spanloop.training.jobs import JobSpec
-from spanloop.training.spec_fields import SpecField, spec_fields
+from spanloop.training.spec_fields import NONE_TEXT, SpecField, spec_fields
 
 NEXT_VIEW: Final = "jobs_next_view"
 """Session state: the view of the next run, because a widget that is drawn cannot be set."""
@@ -121,6 +121,10 @@ def _widget(field: SpecField, kind: JobKind, versions: list[str]) -> Any:
         )
     if field.value_type is datetime:
         return st.datetime_input(f"{label} (UTC)", value=None, key=key, help=explanation)
+    if field.is_optional:
+        # a box of numbers cannot hold none
+        shown = NONE_TEXT if default is None else f"{default:g}, or {NONE_TEXT}"
+        return st.text_input(label, placeholder=shown, key=key, help=explanation)
     if issubclass(field.value_type, int | float):
         return _number(field, default)
     placeholder = "a, b" if field.is_list else "none"
@@ -128,7 +132,7 @@ def _widget(field: SpecField, kind: JobKind, versions: list[str]) -> Any:
 
 
 def _number(field: SpecField, default: Any) -> int | float | None:
-    """Draw an empty box with the default as its placeholder, where the kinds differ in it or it is none."""
+    """Draw an empty box with the default as its placeholder, where the kinds differ in it."""
     number = field.value_type
     shown = field.shared_default
     return st.number_input(
@@ -136,7 +140,7 @@ def _number(field: SpecField, default: Any) -> int | float | None:
         min_value=None if field.minimum is None else number(field.minimum),
         max_value=None if field.maximum is None else number(field.maximum),
         value=None if shown is None else number(shown),
-        placeholder="none" if default is None else f"{default:g}",
+        placeholder=f"{default:g}",
         step=1 if number is int else None,
         format="%d" if number is int else "%g",
         key=field.name,

@@ -13,7 +13,7 @@ from spanloop.dashboard.view_models.formatting import DASH, duration, number
 from spanloop.semconv.enums import JobState
 from spanloop.training.dataset_manifest import Manifest
 from spanloop.training.jobs import Job, JobSpec
-from spanloop.training.spec_fields import SpecField, problems, spec_fields
+from spanloop.training.spec_fields import SpecField, problems, read_none, spec_fields
 
 When = Literal["Now", "At a time", "Repeatedly"]
 
@@ -51,16 +51,23 @@ class FormErrors:
 def to_spec(values: Mapping[str, Any]) -> JobSpec | FormErrors:
     """Validate the form's values by setting; return its job, or the errors of all fields.
 
-    An empty widget (None) leaves the default to the spec. Texts are stripped; the text of a list is split at commas.
+    An empty widget (None, or no text in the box of a number) leaves the default to the spec. Texts are stripped; the
+    text of a list is split at commas.
     """
     if not values.get("base"):
         return FormErrors(("base: choose the model version to start from.",))
     fields = {field.name: field for field in spec_fields()}
-    given = {name: _entered(fields[name], value) for name, value in values.items() if value is not None}
+    given = {
+        name: _entered(fields[name], value) for name, value in values.items() if not _is_empty(fields[name], value)
+    }
     try:
-        return JobSpec.model_validate(given)
+        return JobSpec.model_validate(read_none(given))
     except ValidationError as error:
         return FormErrors(problems(error))
+
+
+def _is_empty(field: SpecField, value: Any) -> bool:
+    return value is None or (field.is_optional and isinstance(value, str) and not value.strip())
 
 
 def _entered(field: SpecField, value: Any) -> Any:
