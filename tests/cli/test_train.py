@@ -14,6 +14,7 @@ from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.training.jobs import JobApi, JobSpec
+from spanloop.training.presets import PRESETS, Preset, preset_values
 from spanloop.training.registry import Registry
 from spanloop.training.spec_fields import SpecField, build_spec, read_job_file, spec_fields
 
@@ -113,6 +114,29 @@ def test_what_is_neither_a_number_nor_none_is_explained(with_model: DataDir) -> 
     assert ", or none for no limit (got 'nothing')" in completed.exception.what
 
 
+@pytest.mark.parametrize("preset", list(Preset))
+def test_a_preset_changes_defaults_only(preset: Preset, with_model: DataDir, tmp_path: Path) -> None:
+    plain = JobSpec(base="m")
+    expected = JobSpec.model_validate(plain.model_dump() | {"preset": preset} | preset_values(preset))
+    file = tmp_path / "job.toml"
+    file.write_text(f'base = "m"\npreset = "{preset}"\n')
+    assert submitted(with_model, "m", "--preset", preset) == submitted(with_model, str(file)) == expected
+    fields = spec_fields(preset)
+    assert {field.name: field.defaults[plain.kind] for field in fields if field.defaults} == expected.model_dump(
+        exclude={"base"}
+    )
+    chosen = submitted(with_model, str(file), "--micro-batch-tokens", "512", "--no-pause-serving", "--device", "cpu")
+    assert (chosen.micro_batch_tokens, chosen.pause_serving, chosen.device) == (512, False, "cpu")
+    assert JobSpec.model_validate_json(chosen.model_dump_json()) == chosen
+
+
+def test_a_preset_that_sets_what_a_kind_does_not_use_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"ranks: the preset gpus8 sets it, but it is a .* dpo does not use"):
+        build_spec({"base": "m", "kind": "dpo", "preset": "gpus8"}, where="job.toml")
+    with pytest.raises(ConfigurationError, match="preset: Input should be"):
+        build_spec({"base": "m", "preset": "gpus9"}, where="job.toml")
+
+
 def test_options_override_the_job_file(with_model: DataDir, tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     file.write_text('base = "m"\nsteps = 3\ndeploy = true\nsince = 2026-11-01T12:00:00Z\n')
@@ -153,6 +177,13 @@ def test_every_setting_is_in_the_reference() -> None:
         line = next(line for line in page.splitlines() if line.startswith(f"| `{field.name}` |"))
         assert field.default_text in line
         assert not isinstance(field.default_text, Enum)
+
+
+def test_every_value_of_a_preset_is_in_the_reference_with_its_reason() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text()
+    for preset, values in PRESETS.items():
+        for name, entry in values.items():
+            assert f"| `{preset}` | `{name}` | `{entry.value}` | {entry.reason} |" in page
 
 
 def test_the_kind_decides_what_is_refused() -> None:

@@ -61,6 +61,7 @@ def test_a_dry_run_prints_the_preview_and_queues_nothing(seeded: Runner) -> None
     assert "rows 24 of 30 accepted (rejected: reward_constant 6)" in lines
     assert "steps 4 of 4 groups: 4.00 passes over the data (max_passes of 4 leaves 6 out)" in lines
     assert any(line.startswith("memory about 2.") for line in lines)
+    assert "preset any: sets nothing" in lines
     completed = CliRunner().invoke(command_tree.app, [*arguments, "nothing-"])
     assert "rows 0 of 0 accepted" in " ".join(completed.stdout.split())
     assert JobApi(seeded.data_dir).list() == ()

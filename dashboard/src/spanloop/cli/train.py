@@ -136,6 +136,19 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
             *groups,
             ("tokens", tokens),
             ("steps", steps),
+            ("preset", _preset_text(spec)),
             ("memory", f"about {memory.total / _GB:.2f} GB: {parts}"),
         ],
     )
+
+
+def _preset_text(spec: "JobSpec") -> str:
+    """Return the settings that the preset gives, with their values in this job."""
+    from spanloop.training.presets import preset_values
+
+    settings = spec.model_dump(mode="json")
+    given = [
+        f"{name} {settings[name]}" + ("" if settings[name] == value else f" (set here; the preset has {value})")
+        for name, value in preset_values(spec.preset).items()
+    ]
+    return f"{spec.preset}: {', '.join(given) or 'sets nothing'}"

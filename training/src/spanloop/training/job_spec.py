@@ -12,22 +12,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Self, cast
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from spanloop.semconv.enums import JobKind
 
+from .presets import MICRO_BATCH_TOKENS, Preset, preset_values, with_preset
 from .row_source import Tokens
 
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 VERSION_PATTERN: Final = r"v[1-9][0-9]{0,8}"
 REFERENCE_PATTERN: Final = rf"{NAME_PATTERN}(@{VERSION_PATTERN})?"
-
-
-MICRO_BATCH_TOKENS: Final = 2048
-"""The activations of a micro-batch are a job's peak of memory: about 1.3 MB a token for a model of 135M parameters, and
-7 GB for the whole job (measured); the memory of a small machine."""
 
 
 class Panel(StrEnum):
@@ -302,6 +298,10 @@ class JobSpec(BaseModel):
     seed: Annotated[int, _OPTIMISATION] = Field(default=0, ge=0, le=2**31 - 1)
     """Seed of shuffling and of every sampler in the job."""
 
+    preset: Annotated[Preset, _RUN_BASIC] = Preset.ANY
+    """Hardware that the defaults of other settings are for; a setting that is given wins. The reference lists what each
+    preset sets and why."""
+
     device: Annotated[Device, _RUN] = Device.AUTO
     """The device that the job computes on; ``auto`` is a GPU if the host that trains has one, also on a Ray cluster."""
 
@@ -418,6 +418,11 @@ class JobSpec(BaseModel):
     """The job ends when it completes no step for so long, and for ten times as long as its longest step; 0 turns it
     off."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, data: Any) -> Any:
+        return with_preset(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else data
+
     @field_validator("dialogs")
     @classmethod
     def _absolute(cls, dialogs: tuple[str, ...]) -> tuple[str, ...]:
@@ -431,7 +436,8 @@ class JobSpec(BaseModel):
             default = field.get_default(call_default_factory=True, validated_data={"kind": self.kind})
             if self.kind not in kinds and getattr(self, name) != default:
                 users = ", ".join(sorted(kinds))
-                raise ValueError(f"{name}: a {users} setting that {self.kind} does not use")
+                source = f"the preset {self.preset} sets it, but it is " if name in preset_values(self.preset) else ""
+                raise ValueError(f"{name}: {source}a {users} setting that {self.kind} does not use")
         if not self.lora_rank and self.lora_alpha != LORA_ALPHA:
             raise ValueError("lora_alpha: a setting of LoRA, which needs a lora_rank above 0")
         if self.backbone is Backbone.DEBUG and self.ray_address:

@@ -21,6 +21,7 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import ConfigurationError
 
 from .job_spec import JobSpec, Setting, setting_of
+from .presets import Preset, preset_values
 
 NONE_TEXT: Final = "none"
 """Written for None, in an option, a job file and the form: TOML has no null."""
@@ -44,6 +45,8 @@ class SpecField(NamedTuple):
     """Smallest value in a form, which the validation may still refuse; None without one."""
     maximum: float | None
     setting: Setting
+    preset: Preset | None
+    """The preset that sets the defaults; None when they are the field's own."""
 
     @property
     def shared_default(self) -> object:
@@ -80,9 +83,13 @@ _NONE_HELP: Final = f" ``{NONE_TEXT}``: no limit."
 
 
 @cache
-def spec_fields() -> tuple[SpecField, ...]:
-    """Return every field of :class:`JobSpec`, in its order."""
-    return tuple(_described(name, field) for name, field in JobSpec.model_fields.items())
+def spec_fields(preset: Preset = Preset.ANY) -> tuple[SpecField, ...]:
+    """Return every field of :class:`JobSpec` in its order, with the defaults of ``preset``."""
+    fields = tuple(_described(name, field) for name, field in JobSpec.model_fields.items())
+    values = preset_values(preset)
+    return tuple(
+        _with_default(field, preset, values[field.name]) if field.name in values else field for field in fields
+    )
 
 
 def _described(name: str, field: FieldInfo) -> SpecField:
@@ -100,11 +107,16 @@ def _described(name: str, field: FieldInfo) -> SpecField:
                       if isinstance(limit, Ge | Gt)), None),
         maximum=next((_number(limit.le) for limit in limits if isinstance(limit, Le)), None),
         setting=setting_of(limits),
+        preset=None,
     )  # fmt: skip
 
 
 def _default(field: FieldInfo, kind: JobKind) -> Any:
     return field.get_default(call_default_factory=True, validated_data={"kind": kind})
+
+
+def _with_default(field: SpecField, preset: Preset, value: Any) -> SpecField:
+    return field._replace(defaults=dict.fromkeys(JobKind, field.value_type(value)), preset=preset)
 
 
 def _number(value: Any) -> float:
