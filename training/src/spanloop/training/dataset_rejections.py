@@ -61,6 +61,8 @@ class Rejection(StrEnum):
     """dpo: the rewards of the group's episodes differ by no more than ``pair_margin``."""
     NOT_PAIRED = "not_paired"
     """dpo: no episode of the group is a counterpart, or its ``pairs_per_group`` are made of others."""
+    HELD_OUT = "held_out"
+    """Kept from the training of a stage, to measure its result."""
     NO_TRAINABLE_EPISODE = "no_trainable_episode"
     """dpo and policy gradients: every episode of the group was rejected for a reason of its own."""
 

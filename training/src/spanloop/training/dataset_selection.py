@@ -81,6 +81,8 @@ class Selection(NamedTuple):
     """Input groups; a split group is accepted when any of its parts is."""
     temperature: float | None
     """Policy gradients: the temperature of all accepted rows; None for sft, and when no row was accepted."""
+    held_out: pl.DataFrame | None = None
+    """Rows for the gate after a stage (``held_out``), with the columns of ``rows``; None without a gate."""
 
 
 def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:

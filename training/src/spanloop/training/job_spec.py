@@ -20,6 +20,7 @@ from spanloop.semconv.enums import JobKind
 
 from .presets import MICRO_BATCH_TOKENS, Preset, preset_values, with_preset
 from .row_source import Tokens
+from .stage_text import format_stage
 
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 VERSION_PATTERN: Final = r"v[1-9][0-9]{0,8}"
@@ -46,12 +47,15 @@ class Setting:
     """Kinds that use the setting; others refuse a value that is not the default."""
     is_model: bool = False
     """The value is a registered model version."""
+    is_of_job: bool = False
+    """A stage of a job cannot have a value of its own."""
 
 
 _POLICY_GRADIENTS: Final = frozenset(kind for kind in JobKind if kind.is_policy_gradient)
 _WITH_STORED_ADVANTAGES: Final = _POLICY_GRADIENTS - {JobKind.PPO}
 _MODEL: Final = Setting(Panel.MODEL)
-_BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True)
+_MODEL_OF_JOB: Final = Setting(Panel.MODEL, is_of_job=True)
+_BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True, is_of_job=True)
 _EPISODES: Final = Setting(Panel.EPISODES)
 _POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
 _EPISODES_TEXT: Final = Setting(Panel.EPISODES, kinds=frozenset(JobKind) - _POLICY_GRADIENTS)
@@ -66,7 +70,8 @@ _PPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.PPO}))
 _RUN: Final = Setting(Panel.RUN)
 # the rows of dpo's pairs differ in number, and the passes of the ranks must not
 _RUN_RANKS: Final = Setting(Panel.RUN, kinds=frozenset(JobKind) - {JobKind.DPO})
-_RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True)
+_RUN_OF_JOB: Final = Setting(Panel.RUN, is_of_job=True)
+_RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True, is_of_job=True)
 
 
 class Device(StrEnum):
@@ -165,6 +170,8 @@ LORA_ALPHA: Final = 32
 LORA_LEARNING_RATE: Final = 10.0
 """Times the learning rate of full weights: the best one was about ten times as high in supervised training and in
 policy gradients, at every rank (LoRA Without Regret, Schulman et al. 2025)."""
+HELD_OUT_SHARE: Final = 0.1
+"""The tenth part that is customary for validation."""
 MAX_PASSES: Final = 4.0
 """Up to four passes over the same text train nearly as well as new text (Muennighoff et al. 2023, "Scaling
 Data-Constrained Language Models")."""
@@ -213,8 +220,17 @@ class JobSpec(BaseModel):
     base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), _BASE]
     """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
 
-    name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$"), _MODEL] = ""
+    name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$"), _MODEL_OF_JOB] = ""
     """Model name to register the result under, as its next version; empty means the base's name."""
+
+    then: Annotated[tuple[str, ...], _MODEL_OF_JOB] = ()
+    """A further stage, which starts from the version that the one before it made: ``setting=value`` words, as in
+    ``kind=dpo steps=20``; in a job file also a table ``[[then]]``. What it leaves out is the job's, except settings
+    whose default depends on the kind."""
+
+    held_out_share: Annotated[float, _MODEL_OF_JOB] = Field(default=HELD_OUT_SHARE, ge=0, le=0.5, allow_inf_nan=False)
+    """Share of the groups that a stage with another one after it does not train on. The gate between both measures its
+    result on them, and ends the job with the last good version when it is worse than before; 0 leaves the gate out."""
 
     lora_rank: Annotated[int, _MODEL] = Field(default=0, ge=0, le=1024)
     """0 trains all weights. Above zero the weights are frozen, and low-rank matrices beside every linear layer train
@@ -387,7 +403,7 @@ class JobSpec(BaseModel):
     list of OpenAI chat messages, ShareGPT or Alpaca. With the weight 2 each dialog is two rows, with 0.5 half of them
     are rows."""
 
-    max_attempts: Annotated[int, _RUN] = Field(default=3, ge=1, le=100)
+    max_attempts: Annotated[int, _RUN_OF_JOB] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
 
@@ -423,6 +439,15 @@ class JobSpec(BaseModel):
     def _with_preset(cls, data: Any) -> Any:
         return with_preset(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else data
 
+    @field_validator("then", mode="before")
+    @classmethod
+    def _tables_as_text(cls, stages: Any) -> Any:
+        """A job file may have tables."""
+        if not isinstance(stages, list | tuple):
+            return stages
+        items = cast("list[Any]", stages)
+        return [format_stage(cast("Mapping[str, Any]", item)) if isinstance(item, Mapping) else item for item in items]
+
     @field_validator("dialogs")
     @classmethod
     def _absolute(cls, dialogs: tuple[str, ...]) -> tuple[str, ...]:
@@ -448,6 +473,16 @@ class JobSpec(BaseModel):
             raise ValueError(
                 f"batch_groups: a {self.kind} batch of {self.batch_groups} rows does not divide by {self.ranks} ranks"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _valid_stages(self) -> Self:
+        from .stages import stages_of  # noqa: PLC0415 - stages are specs
+
+        if not self.then and self.held_out_share != HELD_OUT_SHARE:
+            raise ValueError("held_out_share: a setting of a job with stages (then)")
+        if self.then:
+            stages_of(self)
         return self
 
     @property

@@ -14,6 +14,7 @@ from .drift import steps_within
 from .job_spec import JobSpec
 from .metrics import metrics_path
 from .sampling import DEFAULT_TEMPERATURE
+from .training_ids import job_of
 from .training_samples import samples_path
 from .verl_plugin.train_plan import TrainPlan
 
@@ -31,7 +32,7 @@ def make_plan(
     checkpoint = latest_checkpoint(checkpoint_dir)
     return TrainPlan(
         kind=spec.kind,
-        job_id=manifest.job_id,
+        job_id=job_of(manifest.job_id),
         model_path=base.path,
         dataset_path=folder / DATA_NAME,
         checkpoint_dir=checkpoint_dir,
