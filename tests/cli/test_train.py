@@ -18,7 +18,7 @@ from spanloop.training.presets import PRESETS, Preset, preset_values
 from spanloop.training.registry import Registry
 from spanloop.training.spec_fields import SpecField, build_spec, read_job_file, spec_fields
 
-OTHER_TEXTS = {"kind": "sft", "base": "m@v1", "policy_version": "m@v3"}
+OTHER_TEXTS = {"kind": "sft", "base": "m@v1", "policy_version": "m@v3", "then": "kind=dpo"}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def with_model(tmp_path_factory: pytest.TempPathFactory) -> DataDir:
     return data_dir
 
 
-NEEDED: dict[str, dict[str, Any]] = {"lora_alpha": {"lora_rank": 4}}
+NEEDED: dict[str, dict[str, Any]] = {"lora_alpha": {"lora_rank": 4}, "held_out_share": {"then": "kind=dpo"}}
 """Settings without which another is refused."""
 
 
@@ -77,8 +77,9 @@ def test_each_setting_is_an_option_and_a_key_of_a_job_file(
 ) -> None:
     value = other_value(field)
     settings = {"base": "m", "kind": str(min(field.setting.kinds))} | NEEDED.get(field.name, {}) | {field.name: value}
-    expected = getattr(JobSpec.model_validate(settings | {field.name: [value] if field.is_list else value}), field.name)
     fields = {each.name: each for each in spec_fields()}
+    typed = {name: [given] if fields[name].is_list else given for name, given in settings.items()}
+    expected = getattr(JobSpec.model_validate(typed), field.name)
     options = [text for name, given in settings.items() for text in as_option(fields[name], given)]
     assert getattr(submitted(with_model, *options), field.name) == expected
     file = tmp_path / "job.toml"
@@ -123,8 +124,8 @@ def test_a_preset_changes_defaults_only(preset: Preset, with_model: DataDir, tmp
     assert submitted(with_model, "m", "--preset", preset) == submitted(with_model, str(file)) == expected
     fields = spec_fields(preset)
     assert {field.name: field.defaults[plain.kind] for field in fields if field.defaults} == expected.model_dump(
-        exclude={"base"}
-    )
+        exclude={"base", "preset"}
+    ) | {"preset": Preset.ANY}
     chosen = submitted(with_model, str(file), "--micro-batch-tokens", "512", "--no-pause-serving", "--device", "cpu")
     assert (chosen.micro_batch_tokens, chosen.pause_serving, chosen.device) == (512, False, "cpu")
     assert JobSpec.model_validate_json(chosen.model_dump_json()) == chosen

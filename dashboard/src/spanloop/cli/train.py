@@ -112,9 +112,19 @@ def _spec(context: typer.Context, job: str) -> "JobSpec":
 
 
 def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
+    from spanloop.training.stages import stages_of
+
+    out.print(f"preset {_preset_text(spec)}", markup=False)
+    for stage in stages_of(spec):
+        if stage.total > 1:
+            out.print(f"{stage.title}, of the rows that are stored now", markup=False)
+        _print_stage(directory, stage.spec, stage.held_out_share)
+
+
+def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -> None:
     from spanloop.training.preview import preview
 
-    result = preview(directory, spec)
+    result = preview(directory, spec, held_out_share=held_out_share)
     memory = result.memory
     parts = ", ".join(
         f"{name.replace('_', ' ')} {size_bytes / _GB:.2f}" for name, size_bytes in memory._asdict().items()
@@ -136,7 +146,6 @@ def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
             *groups,
             ("tokens", tokens),
             ("steps", steps),
-            ("preset", _preset_text(spec)),
             ("memory", f"about {memory.total / _GB:.2f} GB: {parts}"),
         ],
     )

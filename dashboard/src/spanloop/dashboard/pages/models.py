@@ -100,9 +100,10 @@ def _job_notes(model: ModelVersion) -> tuple[str, ...]:
     job = training_jobs.find_source_job(model.job_id)
     if job is None:
         return (model.job_id,) if model.job_id else ()
-    manifest = training_jobs.find_manifest(job.id)
+    manifest = training_jobs.find_manifest(model.training_id or job.id)
     dataset = (f"{manifest.episodes.accepted:,} episodes",) if manifest else ()
-    return (f"{job.spec.kind}, {job.steps_total} steps", *dataset)
+    kind, steps = model.metadata.get("kind", job.spec.kind), model.metadata.get("steps", job.steps_total)
+    return (f"{kind}, {steps} steps", *dataset)
 
 
 def _serving_state(deployed: ModelVersion | None, serving: str) -> None:

@@ -1,7 +1,7 @@
 """State, progress, errors and logs of jobs for pages, and the validation of the job form."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -14,6 +14,7 @@ from spanloop.semconv.enums import JobState
 from spanloop.training.dataset_manifest import Manifest
 from spanloop.training.jobs import Job, JobSpec
 from spanloop.training.spec_fields import SpecField, problems, read_none, spec_fields
+from spanloop.training.stage_progress import StageProgress
 
 When = Literal["Now", "At a time", "Repeatedly"]
 
@@ -115,6 +116,15 @@ def dataset_facts(manifest: Manifest) -> dict[str, str]:
     if manifest.kind.is_policy_gradient:
         facts["sampled at temperature"] = number(manifest.temperature)
     return facts
+
+
+def stage_rows(stages: Sequence[StageProgress]) -> dict[str, str]:
+    """Return a title and a text for each stage of a job."""
+    rows: dict[str, str] = {}
+    for each in stages:
+        parts = [each.state, each.version, f"gate: {each.gate}" if each.gate else ""]
+        rows[each.stage.title] = " · ".join(part for part in parts if part)
+    return rows
 
 
 def _rejections(rejected: dict[str, int]) -> str:
