@@ -114,11 +114,11 @@ def _spec(context: typer.Context, job: str) -> "JobSpec":
 def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
     from spanloop.training.stages import stages_of
 
-    out.print(f"preset {_preset_text(spec)}", markup=False)
     for stage in stages_of(spec):
         if stage.total > 1:
             out.print(f"{stage.title}, of the rows that are stored now", markup=False)
         _print_stage(directory, stage.spec, stage.held_out_share)
+    out.print(f"preset {_preset_text(spec)}", markup=False)
 
 
 def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -> None:

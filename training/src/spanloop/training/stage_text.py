@@ -5,14 +5,14 @@ Invariant: :func:`parse_stage` reverses :func:`format_stage`. Names and values a
 
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 
 def format_stage(settings: Mapping[str, Any]) -> str:
     """Return the text of ``settings``; a list gives one word for each of its items."""
     words: list[str] = []
     for name, value in settings.items():
-        items: Iterable[Any] = value if isinstance(value, list | tuple) else (value,)
+        items = cast("Iterable[Any]", value) if isinstance(value, list | tuple) else (value,)
         words += [f"{name}={_text(item)}" for item in items]
     return shlex.join(words)
 
