@@ -8,19 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from typer.testing import CliRunner
 
+from spanloop.cli import app as command_tree
+from spanloop.dashboard.view_models.jobs import stage_rows
+from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 from spanloop.store import Store
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.dataset_manifest import DATA_NAME, load_manifest
 from spanloop.training.dataset_selection import Selection, Tally
-from spanloop.training.gate import judge, read_gate
+from spanloop.training.gate import GATE_NAME, judge, read_gate
 from spanloop.training.held_out import HELD_OUT_NAME, hold_out
-from spanloop.training.job_spec import Backbone, JobSpec
-from spanloop.training.jobs import JobApi
+from spanloop.training.job_spec import JobSpec
+from spanloop.training.jobs import Job, JobApi
 from spanloop.training.registry import Registry
 from spanloop.training.spec_fields import build_spec, read_job_file
+from spanloop.training.stage_progress import stage_progress
 from spanloop.training.stage_text import format_stage, parse_stage
 from spanloop.training.stages import stages_of
 from spanloop.training.training_ids import job_of, training_id
@@ -147,11 +152,49 @@ def test_the_gate_of_dpo_wants_half_of_the_held_out_pairs_in_order() -> None:
     assert not judge(JobKind.DPO, scored([float("nan"), -2, -1, -2], **pairs)).passed
 
 
-def staged(learning_rate: float, **changes: Any) -> JobSpec:
-    return JobSpec(
-        kind=JobKind.SFT, base="tiny", steps=3, learning_rate=learning_rate, backbone=Backbone.DEBUG,
-        held_out_share=0.3, then=("kind=dpo learning_rate=1e-3 steps=2",), **changes,
-    )  # fmt: skip
+STAGES = ["--kind", "sft", "--steps", "3", "--backbone", "debug", "--held-out-share", "0.3"]
+TABLES = """base = "tiny"
+kind = "sft"
+steps = 3
+backbone = "debug"
+held_out_share = 0.3
+learning_rate = 1e-3
+
+[[then]]
+kind = "dpo"
+learning_rate = 1e-3
+steps = 2
+"""
+
+
+def train(runner: Runner, log_path: Path, *arguments: str) -> tuple[Job, int, str]:
+    """Submit by the command line and run: the job afterwards, its exit status and its log."""
+    completed = CliRunner().invoke(command_tree.app, ["train", *arguments, "--data-dir", str(runner.data_dir.path)])
+    assert completed.exit_code == 0, completed.output
+    job_id = completed.stdout.strip()
+    process, _ = runner.start(job_id, log_path)
+    status = process.wait(timeout=280)
+    return JobApi(runner.data_dir).get(job_id), status, log_path.read_text(errors="replace")
+
+
+def test_a_job_says_how_far_each_stage_is(data_dir: DataDir, tiny_model: Path) -> None:
+    registry, api = Registry(data_dir), JobApi(data_dir)
+    registry.add("tiny", tiny_model)
+    job = api.submit(JobSpec(base="tiny", kind=JobKind.SFT, then=("kind=dpo", "kind=dr_grpo")))
+    titles = ["stage 1 of 3 (sft)", "stage 2 of 3 (dpo)", "stage 3 of 3 (dr_grpo)"]
+    assert stage_rows(stage_progress(data_dir, registry, job)) == dict.fromkeys(titles, "waiting")
+    first, second = (registry.add("tiny", tiny_model, job_id=job.id, stage=stage) for stage in (1, 2))
+    assert registry.add("tiny", tiny_model, job_id=job.id, stage=2) == second
+    assert (first.job_id, second.job_id, second.training_id) == (job.id, job.id, f"{job.id}.2")
+    assert api.get(job.id).model_version == second.reference
+    folder = ControlPaths.of(data_dir).job(job.id)
+    folder.mkdir(parents=True)
+    gate = judge(JobKind.SFT, scored([-1, -2]))
+    (folder / GATE_NAME).write_text(gate.model_dump_json())
+    api.cancel(job.id)
+    assert stage_rows(stage_progress(data_dir, registry, api.get(job.id))) == dict(
+        zip(titles, [f"done · tiny@v2 · gate: {gate}", "done · tiny@v3", "not begun"], strict=True)
+    )
 
 
 @pytest.mark.slow
@@ -160,7 +203,8 @@ def test_a_job_trains_its_stages_one_after_the_other(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    job, status, log = runner.run(staged(1e-3), tmp_path / "log.txt")
+    (tmp_path / "job.toml").write_text(TABLES)
+    job, status, log = train(runner, tmp_path / "log.txt", str(tmp_path / "job.toml"))
     assert status == 0, log
     registry = Registry(runner.data_dir)
     last = registry.get(job.model_version)
@@ -194,7 +238,8 @@ def test_a_gate_that_fails_ends_the_job_with_the_last_good_version(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    job, status, log = runner.run(staged(1.0), tmp_path / "log.txt")
+    options = ["--learning-rate", "1", "--then", "kind=dpo learning_rate=1e-3 steps=2"]
+    job, status, log = train(runner, tmp_path / "log.txt", "tiny", *STAGES, *options)
     assert status == 1
     assert f"Job {job.id}: the gate after stage 1 of 2 (sft) ended it: held_out_nll failed: got" in log
     assert "The last good version is tiny@v1" in log
