@@ -20,6 +20,7 @@ from spanloop.semconv.errors import JobError
 from .dataset_pairs import Side
 from .held_out import HELD_OUT_NAME
 from .job_spec import Device
+from .training_ids import job_of
 
 GATE_NAME: Final = "gate.json"
 SCORES_NAME: Final = "held_out_logprobs.parquet"
@@ -111,7 +112,7 @@ def run_gate(folder: Path, kind: JobKind, *, before: Path, after: Path, device: 
     if status != 0:
         raise JobError(
             f"The held-out rows of {folder.name} could not be scored: exit status {status}.",
-            next_step=f"spanloop jobs log {folder.name} has its last messages; spanloop jobs retry goes on here.",
+            next_step=f"spanloop jobs log {job_of(folder.name)} has its last messages; spanloop jobs retry goes on here.",
         )
     result = judge(kind, pl.read_parquet(folder / SCORES_NAME))
     write_atomically(path, result.model_dump_json(indent=1))

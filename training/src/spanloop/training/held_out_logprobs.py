@@ -35,7 +35,8 @@ def score(rows: pl.DataFrame, before: Path, after: Path, device: Device) -> pl.D
 def _sums(rows: pl.DataFrame, folder: Path, device: Device) -> list[float]:
     is_cuda = device is Device.CUDA or (device is Device.AUTO and torch.cuda.is_available())
     model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model.to(torch.device("cuda" if is_cuda else "cpu"))
+    if is_cuda:
+        model.cuda()
     model.eval()
     columns = ("prompt_token_ids", "response_token_ids", "loss_mask")
     return [
