@@ -112,7 +112,7 @@ def run_gate(folder: Path, kind: JobKind, *, before: Path, after: Path, device: 
     if status != 0:
         raise JobError(
             f"The held-out rows of {folder.name} could not be scored: exit status {status}.",
-            next_step=f"spanloop jobs log {job_of(folder.name)} has its last messages; spanloop jobs retry goes on here.",
+            next_step=f"spanloop jobs log {job_of(folder.name)} says why; spanloop jobs retry goes on here.",
         )
     result = judge(kind, pl.read_parquet(folder / SCORES_NAME))
     write_atomically(path, result.model_dump_json(indent=1))

@@ -7,7 +7,7 @@ memory with the process. One unpadded row at a time in float32, so neither a bat
 
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 import torch
@@ -34,7 +34,8 @@ def score(rows: pl.DataFrame, before: Path, after: Path, device: Device) -> pl.D
 
 def _sums(rows: pl.DataFrame, folder: Path, device: Device) -> list[float]:
     is_cuda = device is Device.CUDA or (device is Device.AUTO and torch.cuda.is_available())
-    model: torch.nn.Module = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    loader: Any = AutoModelForCausalLM
+    model = loader.from_pretrained(folder, dtype=torch.float32)
     if is_cuda:
         model.cuda()
     model.eval()
