@@ -28,6 +28,7 @@ from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
 from spanloop.training import memory_estimate
 from spanloop.training.dataset_selector import COLUMNS as SELECTOR_COLUMNS
+from spanloop.training.presets import PRESETS
 from spanloop.training.spec_fields import spec_fields
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -39,7 +40,11 @@ in this order. Lists, and what a `read` function takes apart, are not listed.
 """
 JOB_SETTINGS: Final = """Each is an option of `spanloop train` (`--learning-rate`), a key of a job file
 (`learning_rate`) and a field of the dashboard's form. Unknown names are refused, and so are settings that the kind of
-job does not use. `spec.json` in a job's folder has the value of every setting.
+job does not use. Where the type ends with `none`, the text `none` lifts the limit. `spec.json` in a job's folder has
+the value of every setting.
+"""
+PRESETS_TEXT: Final = """`preset` changes the defaults of these settings; a setting that is given wins. `any` sets
+nothing.
 """
 SELECTION_COLUMNS: Final = """The frame that a job's `selector` gets: one row for each token row that breaks no rule of
 the job ([how to write one](../how-to/extend.md)).
@@ -86,6 +91,9 @@ def settings() -> str:
             "## Columns of a selection\n",
             SELECTION_COLUMNS,
             table(("column", "meaning"), ((f"`{name}`", meaning) for name, meaning in SELECTOR_COLUMNS.items())),
+            "## Presets of a training job\n",
+            PRESETS_TEXT,
+            table(("preset", "setting", "value", "reason"), preset_rows()),
             "## Memory of a training job\n",
             "`spanloop train --dry-run` prints the estimate.\n",
             str(memory_estimate.__doc__).replace("``", "`"),
@@ -132,6 +140,13 @@ def job_fields() -> Iterator[tuple[object, ...]]:
     for field in spec_fields():
         kinds = ", ".join(kind for kind in JobKind if kind in field.setting.kinds)
         yield f"`{field.name}`", f"`{field.type_text}`", field.default_text, kinds, field.help
+
+
+def preset_rows() -> Iterator[tuple[object, ...]]:
+    """Yield preset, setting, value and reason of each default that a preset gives."""
+    for preset, values in PRESETS.items():
+        for name, entry in values.items():
+            yield f"`{preset}`", f"`{name}`", f"`{entry.value}`", entry.reason
 
 
 def dataclass_fields(cls: type[Any]) -> Iterator[tuple[object, ...]]:

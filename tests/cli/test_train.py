@@ -9,14 +9,16 @@ import pytest
 from typer.testing import CliRunner
 
 from spanloop.cli import app as command_tree
+from spanloop.dashboard.view_models.jobs import to_spec
 from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.training.jobs import JobApi, JobSpec
+from spanloop.training.presets import PRESETS, Preset, preset_values
 from spanloop.training.registry import Registry
 from spanloop.training.spec_fields import SpecField, build_spec, read_job_file, spec_fields
 
-OTHER_TEXTS = {"kind": "sft", "base": "m@v1", "policy_version": "m@v3"}
+OTHER_TEXTS = {"kind": "sft", "base": "m@v1", "policy_version": "m@v3", "then": "kind=dpo"}
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "coreset": {"coreset_share": 0.5},
     "coreset_share": {"coreset": "random"},
     "coreset_size": {"coreset": "random"},
+    "held_out_share": {"then": "kind=dpo"},
 }
 """Settings without which another is refused."""
 
@@ -81,14 +84,65 @@ def test_each_setting_is_an_option_and_a_key_of_a_job_file(
 ) -> None:
     value = other_value(field)
     settings = {"base": "m", "kind": str(min(field.setting.kinds))} | NEEDED.get(field.name, {}) | {field.name: value}
-    expected = getattr(JobSpec.model_validate(settings | {field.name: [value] if field.is_list else value}), field.name)
     fields = {each.name: each for each in spec_fields()}
+    typed = {name: [given] if fields[name].is_list else given for name, given in settings.items()}
+    expected = getattr(JobSpec.model_validate(typed), field.name)
     options = [text for name, given in settings.items() for text in as_option(fields[name], given)]
     assert getattr(submitted(with_model, *options), field.name) == expected
     file = tmp_path / "job.toml"
     file.write_text("\n".join(as_toml(fields[name], given) for name, given in settings.items()))
     assert getattr(submitted(with_model, str(file)), field.name) == expected
     assert expected != field.shared_default
+
+
+@pytest.mark.parametrize("field", [field for field in spec_fields() if field.is_optional], ids=lambda field: field.name)
+def test_none_switches_an_optional_setting_off_everywhere(
+    field: SpecField, with_model: DataDir, tmp_path: Path
+) -> None:
+    kind = min(field.setting.kinds)
+    file = tmp_path / "job.toml"
+    file.write_text(f'base = "m"\nkind = "{kind}"\n{as_toml(field, other_value(field))}\n')
+    assert getattr(submitted(with_model, str(file)), field.name) is not None
+    assert getattr(submitted(with_model, str(file), f"--{field.name.replace('_', '-')}", "none"), field.name) is None
+    file.write_text(f'base = "m"\nkind = "{kind}"\n{field.name} = "None"\n')
+    assert getattr(submitted(with_model, str(file)), field.name) is None
+    entered = {"kind": kind, "base": "m"}
+    spec, default = to_spec(entered | {field.name: "none"}), to_spec(entered | {field.name: ""})
+    assert isinstance(spec, JobSpec)
+    assert isinstance(default, JobSpec)
+    assert getattr(spec, field.name) is None
+    assert getattr(default, field.name) == field.defaults[kind]
+
+
+def test_what_is_neither_a_number_nor_none_is_explained(with_model: DataDir) -> None:
+    arguments = ["train", "m", "--kl-budget", "nothing", "--data-dir", str(with_model.path)]
+    completed = CliRunner().invoke(command_tree.app, arguments)
+    assert isinstance(completed.exception, ConfigurationError)
+    assert "valid number" in completed.exception.what
+    assert ", or none for no limit (got 'nothing')" in completed.exception.what
+
+
+@pytest.mark.parametrize("preset", list(Preset))
+def test_a_preset_changes_defaults_only(preset: Preset, with_model: DataDir, tmp_path: Path) -> None:
+    plain = JobSpec(base="m")
+    expected = JobSpec.model_validate(plain.model_dump() | {"preset": preset} | preset_values(preset))
+    file = tmp_path / "job.toml"
+    file.write_text(f'base = "m"\npreset = "{preset}"\n')
+    assert submitted(with_model, "m", "--preset", preset) == submitted(with_model, str(file)) == expected
+    fields = spec_fields(preset)
+    assert {field.name: field.defaults[plain.kind] for field in fields if field.defaults} == expected.model_dump(
+        exclude={"base", "preset"}
+    ) | {"preset": Preset.ANY}
+    chosen = submitted(with_model, str(file), "--micro-batch-tokens", "512", "--no-pause-serving", "--device", "cpu")
+    assert (chosen.micro_batch_tokens, chosen.pause_serving, chosen.device) == (512, False, "cpu")
+    assert JobSpec.model_validate_json(chosen.model_dump_json()) == chosen
+
+
+def test_a_preset_that_sets_what_a_kind_does_not_use_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"ranks: the preset gpus8 sets it, but it is a .* dpo does not use"):
+        build_spec({"base": "m", "kind": "dpo", "preset": "gpus8"}, where="job.toml")
+    with pytest.raises(ConfigurationError, match="preset: Input should be"):
+        build_spec({"base": "m", "preset": "gpus9"}, where="job.toml")
 
 
 def test_options_override_the_job_file(with_model: DataDir, tmp_path: Path) -> None:
@@ -131,6 +185,13 @@ def test_every_setting_is_in_the_reference() -> None:
         line = next(line for line in page.splitlines() if line.startswith(f"| `{field.name}` |"))
         assert field.default_text in line
         assert not isinstance(field.default_text, Enum)
+
+
+def test_every_value_of_a_preset_is_in_the_reference_with_its_reason() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text()
+    for preset, values in PRESETS.items():
+        for name, entry in values.items():
+            assert f"| `{preset}` | `{name}` | `{entry.value}` | {entry.reason} |" in page
 
 
 def test_the_kind_decides_what_is_refused() -> None:

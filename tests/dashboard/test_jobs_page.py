@@ -98,10 +98,22 @@ def test_a_form_has_the_defaults_of_the_kind_that_was_chosen_last(with_model: Da
         assert JobApi(with_model).list()[0].spec == JobSpec(kind=kind, base="tiny@v1")
 
 
+def test_a_preset_changes_what_the_form_shows_and_an_entry_wins(with_model: DataDir) -> None:
+    app = open_form()
+    app.button_group(key="preset").set_value("gpu").run()
+    assert app.number_input(key="micro_batch_tokens gpu").value == 16_384
+    app.number_input(key="micro_batch_tokens gpu").set_value(8192)
+    app.button(key="submit").click().run()
+    assert not app.exception
+    assert JobApi(with_model).list()[0].spec == JobSpec.model_validate(
+        {"base": "tiny@v1", "preset": "gpu", "micro_batch_tokens": 8192}
+    )
+
+
 def test_the_form_submits_supervised_training(with_model: DataDir) -> None:
     app = open_form()
     app.button_group(key="kind").set_value("sft").run()
-    app.number_input(key="min_reward").set_value(0.5)
+    app.text_input(key="min_reward").set_value("0.5")
     app.button(key="submit").click().run()
     (job,) = JobApi(with_model).list()
     assert (job.spec.kind, job.spec.min_reward) == (JobKind.SFT, 0.5)

@@ -52,3 +52,22 @@ def test_a_manifest_that_cannot_be_read_is_said(data_dir: DataDir) -> None:
     (dataset(data_dir, "j1", "alice") / "manifest.json").write_text("{")
     with pytest.raises(JobError, match="nobody knows whether its dataset holds a copy"):
         erase_episodes(data_dir, data_dir.jobs, {"alice"})
+
+
+def test_rows_that_a_gate_holds_out_are_erased_too(data_dir: DataDir) -> None:
+    folder = dataset(data_dir, "j1.2", "bob")
+    pl.DataFrame({"episode_id": ["alice", "carol"], "prompt_token_ids": [[1]] * 2}).write_parquet(
+        folder / "held_out.parquet"
+    )
+    (folder / "held_out_logprobs.parquet").write_bytes(b"scores")
+    manifest = load_manifest(folder)
+    assert manifest is not None
+    held_out = tuple(PinnedEpisode(episode_id=each, revision=1) for each in ("alice", "carol"))
+    (folder / "manifest.json").write_text(manifest.model_copy(update={"held_out": held_out}).model_dump_json())
+    assert erase_episodes(data_dir, data_dir.jobs, {"alice"}) == [Erased(folder, 1, 1)]
+    assert not [path for path in folder.iterdir() if b"alice" in path.read_bytes()]
+    assert not (folder / "held_out_logprobs.parquet").exists()
+    erased = load_manifest(folder)
+    assert erased is not None
+    assert [each.episode_id for each in erased.held_out] == ["carol"]
+    assert (erased.forgotten_episodes, erased.forgotten_rows) == (1, 1)

@@ -57,7 +57,8 @@ def _options() -> list[Any]:
 
 
 def _annotation(field: "SpecField") -> Any:
-    value_type: Any = str if field.value_type is datetime else field.value_type
+    # as text where none is a value too: the spec validates it
+    value_type: Any = str if field.is_optional else field.value_type
     if field.is_list:
         value_type = list[value_type]
     flag = f"--{field.name.replace('_', '-')}"
@@ -67,6 +68,13 @@ def _annotation(field: "SpecField") -> Any:
         help=field.help.replace("``", "`") + (" May be given several times." if field.is_list else ""),
         show_default=False if field.is_required else field.default_text,
         rich_help_panel=str(field.setting.panel),
-        metavar="TIME" if field.value_type is datetime else None,
+        metavar=_metavar(field) if field.is_optional else None,
     )
     return Annotated[value_type | None, option]
+
+
+def _metavar(field: "SpecField") -> str:
+    from spanloop.training.spec_fields import NONE_TEXT
+
+    name = "TIME" if field.value_type is datetime else field.value_type.__name__.upper()
+    return f"{name}|{NONE_TEXT}"

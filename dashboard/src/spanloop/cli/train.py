@@ -114,9 +114,19 @@ def _spec(context: typer.Context, job: str) -> "JobSpec":
 
 
 def _print_preview(directory: "DataDir", spec: "JobSpec") -> None:
+    from spanloop.training.stages import stages_of
+
+    for stage in stages_of(spec):
+        if stage.total > 1:
+            out.print(f"{stage.title}, of the rows that are stored now", markup=False)
+        _print_stage(directory, stage.spec, stage.held_out_share)
+    out.print(f"preset {_preset_text(spec)}", markup=False)
+
+
+def _print_stage(directory: "DataDir", spec: "JobSpec", held_out_share: float) -> None:
     from spanloop.training.preview import preview
 
-    result = preview(directory, spec)
+    result = preview(directory, spec, held_out_share=held_out_share)
     groups = [("groups", str(result.groups))] if spec.kind.has_groups else []
     tokens = f"{result.trained_tokens:,} trained of {result.response_tokens:,} in responses"
     tokens += f", {result.prompt_tokens:,} in prompts"
@@ -155,3 +165,15 @@ def _memory_rows(memory: "PreviewMemory", *, auto: bool) -> list[tuple[str, str]
 def _estimate(memory: "MemoryEstimate") -> str:
     parts = ((name.replace("_", " "), size_bytes / _GB) for name, size_bytes in memory._asdict().items() if size_bytes)
     return f"about {memory.total / _GB:.2f} GB: {', '.join(f'{name} {size:.2f}' for name, size in parts)}"
+
+
+def _preset_text(spec: "JobSpec") -> str:
+    """Return the settings that the preset gives, with their values in this job."""
+    from spanloop.training.presets import preset_values
+
+    settings = spec.model_dump(mode="json")
+    given = [
+        f"{name} {settings[name]}" + ("" if settings[name] == value else f" (set here; the preset has {value})")
+        for name, value in preset_values(spec.preset).items()
+    ]
+    return f"{spec.preset}: {', '.join(given) or 'sets nothing'}"

@@ -28,6 +28,7 @@ from .dataset_selection import Rules, Selection, is_of_the_base, select_rows
 from .dataset_selector import load_selector
 from .dialog_rows import dialog_file_facts, dialog_rows
 from .empty_dataset import no_rows_error
+from .held_out import HELD_OUT_NAME, hold_out
 from .job_spec import JobSpec, Outcomes
 from .lineage import trained_episodes
 from .row_age import AGE_COLUMNS, with_ages
@@ -76,6 +77,7 @@ def export_dataset(
     tokenizer_of: TokenizerOf,
     job_id: str,
     folder: Path,
+    held_out_share: float = 0.0,
 ) -> Manifest:
     """Write the rows that ``spec`` selects, and their manifest, into the job's folder.
 
@@ -86,27 +88,33 @@ def export_dataset(
         tokenizer_of: Fingerprint of the tokenizer of a policy version; None for a version that the registry lacks.
         job_id: Of the job.
         folder: Of the job.
+        held_out_share: Share of the groups that go into a file of their own, for the gate after the stage.
 
     Raises:
         JobError: No row can be trained on; the message has the counts by reason.
         StoreError: ClickHouse is unreachable.
     """
-    selection = select_dataset(store, spec, base, tokenizer_of)
+    selection = select_dataset(store, spec, base, tokenizer_of, held_out_share=held_out_share)
     if not selection.row_tally.accepted:
         raise no_rows_error(selection, spec, job_id)
     data_path = folder / DATA_NAME
     selection.rows.select(COLUMNS).write_parquet(data_path)
+    if selection.held_out is not None:
+        selection.held_out.select(COLUMNS).write_parquet(folder / HELD_OUT_NAME)
     manifest = _manifest(selection, spec, base, job_id=job_id, data_sha256=sha256_of(data_path))
-    pin(store, [(episode.episode_id, episode.revision) for episode in manifest.pinned])
+    pin(store, [(episode.episode_id, episode.revision) for episode in (*manifest.pinned, *manifest.held_out)])
     write_atomically(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
     return manifest
 
 
-def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_of: TokenizerOf) -> Selection:
+def select_dataset(
+    store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_of: TokenizerOf, *, held_out_share: float = 0.0
+) -> Selection:
     """Return the rows that ``spec`` selects now, and the counts of the others; writes nothing.
 
     Raises:
-        JobError: The selector of ``spec`` cannot be used, or the loss under the base cannot be computed.
+        JobError: The selector of ``spec`` cannot be used, the loss under the base cannot be computed, or there is one
+            group and a share of the groups is to be held out.
         StoreError: ClickHouse is unreachable.
     """
     parameters: dict[str, Any] = query_parameters(spec)
@@ -122,7 +130,8 @@ def select_dataset(store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_
         episodes = with_rendered_rows(store, frame, renderer, spec.tokens, is_of_the_base(rules))
         dialogs = dialog_rows(spec.dialogs, renderer, episodes.schema, seed=spec.seed, now=now)
         rows = pl.concat([episodes, dialogs])
-    return select_rows(with_ages(rows, base.lineage, now), rules)
+    selection = select_rows(with_ages(rows, base.lineage, now), rules)
+    return hold_out(selection, spec.kind, share=held_out_share, seed=spec.seed)
 
 
 def _strategies(store: Store, spec: JobSpec, base: BaseModelFacts) -> DataStrategies:
@@ -239,12 +248,17 @@ def _manifest(
         longest_row_tokens=_largest(prompt_tokens + response_tokens),
         mean_reward=sum(rewards) / len(rewards) if rewards else None,
         data_sha256=data_sha256,
-        pinned=tuple(
-            PinnedEpisode(episode_id=str(episode), revision=int(revision))
-            for episode, revision in episodes.filter(pl.col("source") != RowSource.DIALOG.value)
-            .select("episode_id", "revision")
-            .rows()
-        ),
+        pinned=_episodes_of(rows),
+        held_out=() if selection.held_out is None else _episodes_of(selection.held_out),
+    )
+
+
+def _episodes_of(rows: pl.DataFrame) -> tuple[PinnedEpisode, ...]:
+    """Return the stored episodes of ``rows``; a dialog is none."""
+    stored = rows.filter(pl.col("source") != RowSource.DIALOG.value).unique("episode_id").sort("episode_id")
+    return tuple(
+        PinnedEpisode(episode_id=str(episode), revision=int(revision))
+        for episode, revision in stored.select("episode_id", "revision").rows()
     )
 
 

@@ -18,7 +18,10 @@ from spanloop.semconv.errors import JobError
 
 from .control.paths import HasPath
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Manifest, sha256_of
+from .gate import SCORES_NAME
+from .held_out import HELD_OUT_NAME
 from .jobs import JobApi
+from .training_ids import job_of
 from .training_samples import remove_samples
 
 _SCRATCH: Final = ("checkpoints", "model")
@@ -50,15 +53,16 @@ def erase_episodes(data_dir: HasPath, folder: Path, episode_ids: AbstractSet[str
     affected: list[tuple[Path, Manifest]] = []
     for path in sorted(folder.glob(f"*/{MANIFEST_NAME}")):
         manifest = _read(path)
-        if any(pinned.episode_id in episode_ids for pinned in manifest.pinned):
+        if any(episode.episode_id in episode_ids for episode in (*manifest.pinned, *manifest.held_out)):
             affected.append((path.parent, manifest))
     if affected:
         states = {job.id: job.state for job in JobApi(data_dir).list(limit=1_000_000)}
         for _, manifest in affected:
-            if states.get(manifest.job_id) in _OPEN:
+            job_id = job_of(manifest.job_id)
+            if states.get(job_id) in _OPEN:
                 raise JobError(
-                    f"Job {manifest.job_id} is {states[manifest.job_id]} and trains on what is to be erased.",
-                    next_step=f"spanloop jobs cancel {manifest.job_id}, or let it end; then run this again.",
+                    f"Job {job_id} is {states[job_id]} and trains on what is to be erased.",
+                    next_step=f"spanloop jobs cancel {job_id}, or let it end; then run this again.",
                 )
     return [_erase(place, manifest, episode_ids) for place, manifest in affected]
 
@@ -79,20 +83,32 @@ def _erase(folder: Path, manifest: Manifest, episode_ids: AbstractSet[str]) -> E
     # their lines name rows of the dataset by position
     remove_samples(folder)
     data = folder / DATA_NAME
-    rows = pl.read_parquet(data)
-    remaining = rows.filter(~pl.col("episode_id").is_in(sorted(episode_ids)))
-    temporary = data.with_name(f".{data.name}.tmp")
-    remaining.write_parquet(temporary)
-    temporary.replace(data)
-    pinned = tuple(episode for episode in manifest.pinned if episode.episode_id not in episode_ids)
-    episodes = len(manifest.pinned) - len(pinned)
+    # scores have no identity of a row, and come from the held-out rows
+    (folder / SCORES_NAME).unlink(missing_ok=True)
+    rows = sum(_remove_rows(path, episode_ids) for path in (data, folder / HELD_OUT_NAME) if path.exists())
+    pinned, held_out = (
+        tuple(episode for episode in episodes if episode.episode_id not in episode_ids)
+        for episodes in (manifest.pinned, manifest.held_out)
+    )
+    episodes = len(manifest.pinned) + len(manifest.held_out) - len(pinned) - len(held_out)
     changed = manifest.model_copy(
         update={
             "pinned": pinned,
+            "held_out": held_out,
             "data_sha256": sha256_of(data),
             "forgotten_episodes": manifest.forgotten_episodes + episodes,
-            "forgotten_rows": manifest.forgotten_rows + rows.height - remaining.height,
+            "forgotten_rows": manifest.forgotten_rows + rows,
         }
     )
     write_atomically(folder / MANIFEST_NAME, changed.model_dump_json(indent=1))
-    return Erased(folder, episodes, rows.height - remaining.height)
+    return Erased(folder, episodes, rows)
+
+
+def _remove_rows(path: Path, episode_ids: AbstractSet[str]) -> int:
+    """Rewrite the file without the episodes; return how many rows it lost."""
+    rows = pl.read_parquet(path)
+    remaining = rows.filter(~pl.col("episode_id").is_in(sorted(episode_ids)))
+    temporary = path.with_name(f".{path.name}.tmp")
+    remaining.write_parquet(temporary)
+    temporary.replace(path)
+    return rows.height - remaining.height

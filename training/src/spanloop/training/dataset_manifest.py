@@ -101,6 +101,8 @@ class Manifest(BaseModel):
     """That were erased since (`dataset_erasing`); the counts above are of what was trained on."""
     forgotten_rows: int = 0
     pinned: tuple[PinnedEpisode, ...]
+    held_out: tuple[PinnedEpisode, ...] = ()
+    """Episodes of ``held_out.parquet``, which the gate after a stage is measured on."""
 
     @property
     def summary(self) -> str:

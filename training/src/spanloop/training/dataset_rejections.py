@@ -71,6 +71,8 @@ class Rejection(StrEnum):
     """The job's ``coreset`` took other groups or episodes."""
     OVER_REPLAY_RATIO = "over_replay_ratio"
     """The base learned from these episodes before, and the job has enough of such rows."""
+    HELD_OUT = "held_out"
+    """Kept from the training of a stage, to measure its result."""
     NO_TRAINABLE_EPISODE = "no_trainable_episode"
     """dpo and policy gradients: every episode of the group was rejected for a reason of its own."""
 

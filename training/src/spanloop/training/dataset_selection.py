@@ -92,6 +92,8 @@ class Selection(NamedTuple):
     """Policy gradients: the temperature of all accepted rows; None for sft, and when no row was accepted."""
     reports: tuple[StrategyReport, ...]
     """What each data strategy kept, in the order in which they were applied."""
+    held_out: pl.DataFrame | None = None
+    """Rows for the gate after a stage (``held_out``), with the columns of ``rows``; None without a gate."""
 
 
 def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:

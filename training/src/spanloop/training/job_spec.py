@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Self, cast
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
@@ -20,16 +20,13 @@ from spanloop.semconv.enums import JobKind
 
 from .data_strategies.names import Coreset, Curriculum
 from .lora_adapter import MAX_RANK
+from .presets import Preset, preset_values, with_preset
 from .row_source import Tokens
+from .stage_text import format_stage
 
 NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 VERSION_PATTERN: Final = r"v[1-9][0-9]{0,8}"
 REFERENCE_PATTERN: Final = rf"{NAME_PATTERN}(@{VERSION_PATTERN})?"
-
-
-MICRO_BATCH_TOKENS: Final = 2048
-"""The activations of a micro-batch are a job's peak of memory: about 1.3 MB a token for a model of 135M parameters, and
-7 GB for the whole job (measured); the memory of a small machine."""
 
 
 class Panel(StrEnum):
@@ -52,12 +49,15 @@ class Setting:
     """Kinds that use the setting; others refuse a value that is not the default."""
     is_model: bool = False
     """The value is a registered model version."""
+    is_of_job: bool = False
+    """A stage of a job cannot have a value of its own."""
 
 
 _POLICY_GRADIENTS: Final = frozenset(kind for kind in JobKind if kind.is_policy_gradient)
 _WITH_STORED_ADVANTAGES: Final = _POLICY_GRADIENTS - {JobKind.PPO}
 _MODEL: Final = Setting(Panel.MODEL)
-_BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True)
+_MODEL_OF_JOB: Final = Setting(Panel.MODEL, is_of_job=True)
+_BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True, is_of_job=True)
 _EPISODES: Final = Setting(Panel.EPISODES)
 _POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
 _EPISODES_TEXT: Final = Setting(Panel.EPISODES, kinds=frozenset(JobKind) - _POLICY_GRADIENTS)
@@ -72,7 +72,8 @@ _PPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.PPO}))
 _RUN: Final = Setting(Panel.RUN)
 # the rows of dpo's pairs differ in number, and the passes of the ranks must not
 _RUN_RANKS: Final = Setting(Panel.RUN, kinds=frozenset(JobKind) - {JobKind.DPO})
-_RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True)
+_RUN_OF_JOB: Final = Setting(Panel.RUN, is_of_job=True)
+_RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True, is_of_job=True)
 
 
 class Device(StrEnum):
@@ -179,6 +180,11 @@ LORA_ALPHA: Final = 32
 LORA_LEARNING_RATE: Final = 10.0
 """Times the learning rate of full weights: the best one was about ten times as high in supervised training and in
 policy gradients, at every rank (LoRA Without Regret, Schulman et al. 2025)."""
+MICRO_BATCH_TOKENS: Final = 2048
+"""The activations of a micro-batch are a job's peak of memory: about 1.3 MB a token for a model of 135M parameters, and
+7 GB for the whole job (measured); the memory of a small machine."""
+HELD_OUT_SHARE: Final = 0.1
+"""The tenth part that is customary for validation."""
 MAX_PASSES: Final = 4.0
 """Up to four passes over the same text train nearly as well as new text (Muennighoff et al. 2023, "Scaling
 Data-Constrained Language Models")."""
@@ -227,8 +233,17 @@ class JobSpec(BaseModel):
     base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), _BASE]
     """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
 
-    name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$"), _MODEL] = ""
+    name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$"), _MODEL_OF_JOB] = ""
     """Model name to register the result under, as its next version; empty means the base's name."""
+
+    then: Annotated[tuple[str, ...], _MODEL_OF_JOB] = ()
+    """A further stage, which starts from the version that the one before it made: ``setting=value`` words, as in
+    ``kind=dpo steps=20``; in a job file also a table ``[[then]]``. What it leaves out is the job's, except settings
+    whose default depends on the kind."""
+
+    held_out_share: Annotated[float, _MODEL_OF_JOB] = Field(default=HELD_OUT_SHARE, ge=0, le=0.5, allow_inf_nan=False)
+    """Share of the groups that a stage with another one after it does not train on. The gate between both measures its
+    result on them, and ends the job with the last good version when it is worse than before; 0 leaves the gate out."""
 
     lora_rank: Annotated[int, _MODEL] = Field(default=0, ge=0, le=1024)
     """0 trains all weights. Above zero the weights are frozen, and low-rank matrices beside every linear layer train
@@ -237,7 +252,8 @@ class JobSpec(BaseModel):
 
     lora_merge: Annotated[bool, _MODEL] = True
     """Merge the low-rank matrices into the weights, so that the new version is a normal model. Without, it is an
-    adapter in PEFT's format: a few megabytes, which vLLM serves beside the weights of its base."""
+    adapter in PEFT's format: a few megabytes, which vLLM serves beside the weights of its base. A stage that another
+    one follows always merges."""
 
     lora_alpha: Annotated[int, _MODEL] = Field(default=LORA_ALPHA, ge=1, le=4096)
     """Scale of the low-rank matrices: their product counts ``lora_alpha / lora_rank`` times."""
@@ -273,7 +289,7 @@ class JobSpec(BaseModel):
 
     kl_budget: Annotated[float | None, _POLICY_GRADIENT] = Field(default=KL_BUDGET, gt=0, allow_inf_nan=False)
     """The job ends at its last checkpoint within this mean KL divergence, in nats a token, of the policy from the one
-    that sampled the rows. It is measured on each batch before its update; a large number lifts it."""
+    that sampled the rows. It is measured on each batch before its update."""
 
     kl_coefficient: Annotated[float, _POLICY_GRADIENT] = Field(
         default_factory=_kl_coefficient, ge=0, le=100, allow_inf_nan=False
@@ -324,6 +340,10 @@ class JobSpec(BaseModel):
     seed: Annotated[int, _OPTIMISATION] = Field(default=0, ge=0, le=2**31 - 1)
     """Seed of shuffling and of every sampler in the job."""
 
+    preset: Annotated[Preset, _RUN_BASIC] = Preset.ANY
+    """Hardware that the defaults of other settings are for; a setting that is given wins. The reference lists what each
+    preset sets and why."""
+
     device: Annotated[Device, _RUN] = Device.AUTO
     """The device that the job computes on; ``auto`` is a GPU if the host that trains has one, also on a Ray cluster."""
 
@@ -360,10 +380,10 @@ class JobSpec(BaseModel):
     """Only episodes that used this policy version (``name@version``); empty means any."""
 
     since: Annotated[AwareDatetime | None, _EPISODES] = None
-    """Only episodes that started at this time or later; None means no limit."""
+    """Only episodes that started at this time or later."""
 
     until: Annotated[AwareDatetime | None, _EPISODES] = None
-    """Only episodes that started before this time; None means no limit."""
+    """Only episodes that started before this time."""
 
     services: Annotated[tuple[str, ...], _EPISODES] = ()
     """Only episodes of these services (``service.name``); empty means all."""
@@ -395,7 +415,7 @@ class JobSpec(BaseModel):
 
     max_age_versions: Annotated[int | None, _EPISODES] = Field(default_factory=_max_age_versions, ge=0, le=1_000_000)
     """Only rows of at most so many versions before the base, counted along its parents; 0: of the base alone. Rows of
-    versions that the base does not descend from have no such age and are taken; a large number lifts the limit."""
+    versions that the base does not descend from have no such age and are taken."""
 
     max_age_days: Annotated[float | None, _EPISODES] = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
     """Only rows of episodes that started at most so many days before the job's dataset is made."""
@@ -404,7 +424,7 @@ class JobSpec(BaseModel):
     """At most this many episodes, in whole groups, the group with the newest episode first."""
 
     min_reward: Annotated[float | None, _EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
-    """Only episodes with at least this reward, besides what ``outcomes`` asks for; without it no reward is needed."""
+    """Only episodes with at least this reward, besides what ``outcomes`` asks for."""
 
     max_reward: Annotated[float | None, _EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
     """Only episodes with at most this reward; without it no reward is needed."""
@@ -448,7 +468,7 @@ class JobSpec(BaseModel):
     """Largest share of rows from episodes that the base or one of its ancestors was trained on; groups with a new
     episode are all kept. 0 trains on new episodes only; without it nothing is left out."""
 
-    max_attempts: Annotated[int, _RUN] = Field(default=3, ge=1, le=100)
+    max_attempts: Annotated[int, _RUN_OF_JOB] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
 
@@ -479,6 +499,20 @@ class JobSpec(BaseModel):
     """The job ends when it completes no step for so long, and for ten times as long as its longest step; 0 turns it
     off."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, data: Any) -> Any:
+        return with_preset(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else data
+
+    @field_validator("then", mode="before")
+    @classmethod
+    def _tables_as_text(cls, stages: Any) -> Any:
+        """A job file may have tables."""
+        if not isinstance(stages, list | tuple):
+            return stages
+        items = cast("list[Any]", stages)
+        return [format_stage(cast("Mapping[str, Any]", item)) if isinstance(item, Mapping) else item for item in items]
+
     @field_validator("dialogs")
     @classmethod
     def _absolute(cls, dialogs: tuple[str, ...]) -> tuple[str, ...]:
@@ -492,7 +526,8 @@ class JobSpec(BaseModel):
             default = field.get_default(call_default_factory=True, validated_data={"kind": self.kind})
             if self.kind not in kinds and getattr(self, name) != default:
                 users = ", ".join(sorted(kinds))
-                raise ValueError(f"{name}: a {users} setting that {self.kind} does not use")
+                source = f"the preset {self.preset} sets it, but it is " if name in preset_values(self.preset) else ""
+                raise ValueError(f"{name}: {source}a {users} setting that {self.kind} does not use")
         if not self.lora_rank and self.lora_alpha != LORA_ALPHA:
             raise ValueError("lora_alpha: a setting of LoRA, which needs a lora_rank above 0")
         self._check_strategies()
@@ -519,6 +554,16 @@ class JobSpec(BaseModel):
         lowest, highest = self.min_pass_rate, self.max_pass_rate
         if lowest is not None and highest is not None and lowest > highest:
             raise ValueError(f"min_pass_rate: {lowest:g} is above the max_pass_rate of {highest:g}")
+
+    @model_validator(mode="after")
+    def _valid_stages(self) -> Self:
+        from .stages import stages_of  # noqa: PLC0415 - stages are specs
+
+        if not self.then and self.held_out_share != HELD_OUT_SHARE:
+            raise ValueError("held_out_share: a setting of a job with stages (then)")
+        if self.then:
+            stages_of(self)
+        return self
 
     @property
     def result_name(self) -> str:

@@ -12,6 +12,7 @@ from spanloop.store import Store
 
 from .base_model import BaseModelFacts, Training
 from .registry import ModelVersion, Registry
+from .training_ids import job_of
 
 _EVERY_STEP: Final = 2**32 - 1
 
@@ -66,7 +67,7 @@ def spans_of_version(store: Store, registry: Registry, reference: str, *, max_ro
         JobError: There is no such version.
         StoreError: ClickHouse is unreachable.
     """
-    versions = {version.job_id: version for version in registry.lineage(reference) if version.job_id}
+    versions = {version.training_id: version for version in registry.lineage(reference) if version.training_id}
     frame = store.query(
         "lineage_spans",
         job_ids=list(versions),
@@ -85,10 +86,10 @@ def versions_of_span(store: Store, registry: Registry, trace_id: str, span_id: s
     """
     samples = store.query("lineage_jobs", trace_id=trace_id, span_id=span_id)
     versions = sorted(registry.list(), key=lambda version: version.created_at)
-    by_job = {version.job_id: version for version in versions if version.job_id}
+    by_training = {version.training_id: version for version in versions if version.training_id}
     learned: list[LearnedVersion] = []
     for (job_id,), rows in samples.group_by("job_id", maintain_order=True):
-        source = by_job.get(str(job_id))
+        source = by_training.get(str(job_id))
         if source is None:
             continue  # the job registered nothing
         until = rows.filter(pl.col("first_step") <= last_step(source))
@@ -96,7 +97,11 @@ def versions_of_span(store: Store, registry: Registry, trace_id: str, span_id: s
             continue
         learned += [
             LearnedVersion(
-                version.reference, str(job_id), source.reference, until["span_id"].n_unique(), int(until["times"].sum())
+                version.reference,
+                job_of(str(job_id)),
+                source.reference,
+                until["span_id"].n_unique(),
+                int(until["times"].sum()),
             )
             for version in _with_descendants(source, versions)
         ]

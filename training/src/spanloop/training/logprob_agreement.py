@@ -67,7 +67,7 @@ def logprob_agreement(
                 f" and a mask of {len(mask)}: expected a prompt, and the others equally long"
             )
         if response:
-            recomputed = _logprobs(model, prompt, response, temperature)
+            recomputed = response_logprobs(model, prompt, response, temperature)
             gaps.append(np.abs(recomputed - np.asarray(captured, dtype=np.float64))[mask])
     differences = np.concatenate(gaps) if gaps else np.empty(0)
     if not differences.size:
@@ -78,11 +78,14 @@ def logprob_agreement(
     )
 
 
-def _logprobs(model: torch.nn.Module, prompt: list[int], response: list[int], temperature: float) -> np.ndarray:
+def response_logprobs(
+    model: torch.nn.Module, prompt: list[int], response: list[int], temperature: float = 1.0
+) -> np.ndarray:
     """Return the log-probability of each response token; float64, shape (response,)."""
     with torch.no_grad():
         # The position before a token predicts it, so the last position is not needed.
-        logits = model(torch.tensor([[*prompt, *response]]), logits_to_keep=len(response) + 1).logits[0, :-1]
+        tokens = torch.tensor([[*prompt, *response]], device=next(model.parameters()).device)
+        logits = model(tokens, logits_to_keep=len(response) + 1).logits[0, :-1].cpu()
         scores = (logits.float() / temperature).log_softmax(-1)
         logprobs: np.ndarray = scores.gather(1, torch.tensor(response)[:, None]).squeeze(1).double().numpy()
     return logprobs

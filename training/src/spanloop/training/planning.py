@@ -15,6 +15,7 @@ from .drift import steps_within
 from .job_spec import JobSpec
 from .metrics import metrics_path
 from .sampling import DEFAULT_TEMPERATURE
+from .training_ids import job_of
 from .training_samples import samples_path
 from .verl_plugin.train_plan import TrainPlan
 
@@ -33,7 +34,7 @@ def make_plan(
     longest = longest_computed_row(spec, manifest.longest_row_tokens)
     return TrainPlan(
         kind=spec.kind,
-        job_id=manifest.job_id,
+        job_id=job_of(manifest.job_id),
         model_path=base.path,
         dataset_path=folder / DATA_NAME,
         checkpoint_dir=checkpoint_dir,

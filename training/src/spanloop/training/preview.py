@@ -75,8 +75,8 @@ class Preview(NamedTuple):
     """What each data strategy keeps."""
 
 
-def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
-    """Select the rows of ``spec`` and estimate the job.
+def preview(data_dir: DataDir, spec: JobSpec, *, held_out_share: float = 0.0) -> Preview:
+    """Select the rows of ``spec`` and estimate the job, or a stage of it.
 
     Raises:
         JobError: The base model does not exist or cannot be trained.
@@ -87,7 +87,7 @@ def preview(data_dir: DataDir, spec: JobSpec) -> Preview:
     weights = weights_version(registry, version)
     base = with_lineage(read_base_model(version.reference, weights.path), registry)
     with connect(data_dir) as store:
-        selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint)
+        selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint, held_out_share=held_out_share)
     rows = selection.rows
     prompts, responses = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
     units = batch_units(spec.kind, rows)

@@ -28,6 +28,7 @@ from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.tables import DeploymentRow, JobRow, ModelVersionRow
 from spanloop.training.job_spec import NAME_PATTERN, is_reference
 from spanloop.training.models.tokenizer_fingerprint import tokenizer_fingerprint
+from spanloop.training.training_ids import job_of, training_id
 
 NO_METADATA: Mapping[str, JsonValue] = MappingProxyType({})
 ADAPTER_BASE: Final = "adapter_base"
@@ -55,6 +56,8 @@ class ModelVersion:
     """Total size of all files."""
     metadata: Mapping[str, JsonValue]
     """Metadata that the caller registered."""
+    training_id: str | None = None
+    """The stage of that job, which its metrics and records are stored under; equal to ``job_id`` for the first one."""
 
     @property
     def adapter_base(self) -> str | None:
@@ -103,18 +106,20 @@ class Registry:
         *,
         parent: str | None = None,
         job_id: str | None = None,
+        stage: int = 1,
         token: int | None = None,
         metadata: Mapping[str, JsonValue] = NO_METADATA,
     ) -> ModelVersion:
         """Copy a Hugging Face folder into the registry as the next version of ``name``.
 
-        Idempotent with ``job_id``: if the job has registered a version already, that version is returned.
+        Idempotent with ``job_id``: if this stage of the job has registered a version, that version is returned.
 
         Args:
             name: The model name.
             source_path: The folder to copy; symbolic links are followed.
             parent: The registered ``name@version`` that it was trained from.
             job_id: The job that trained it.
+            stage: Of the job, from 1.
             token: The fencing token of the runner; a stale token is rejected.
             metadata: JSON values to store with the version.
 
@@ -128,7 +133,7 @@ class Registry:
             raise ConfigurationError(f"{name!r} is not a model name: expected {NAME_PATTERN}.")
         parent = None if parent is None else self.get(parent).reference
         with self._database.read() as session:
-            registered_row = _version_of_job(session, job_id, token)
+            registered_row = _version_of_stage(session, job_id, stage, token)
         if registered_row is not None:
             return self._value(registered_row)
         check_model_folder(Path(source_path))
@@ -136,9 +141,12 @@ class Registry:
         try:
             with self._database.write() as session:
                 # Checked again under the write lock: another attempt may have registered during the copy.
-                row = _version_of_job(session, job_id, token)
+                row = _version_of_stage(session, job_id, stage, token)
                 if row is None:
-                    row = self._new_row(session, name, copied=copied, parent=parent, job_id=job_id, metadata=metadata)
+                    training = training_id(job_id, stage) if job_id else None
+                    row = self._new_row(
+                        session, name, copied=copied, parent=parent, training=training, metadata=metadata
+                    )
                     rename_into_place(temporary, self._folder(row))
         finally:
             # Exists only if another attempt of the same job was faster, or the transaction failed.
@@ -166,6 +174,12 @@ class Registry:
                 next_step="See all versions: spanloop models list; add one: spanloop models add NAME SOURCE",
             )
         return self._value(row)
+
+    def of_training(self, training: str) -> ModelVersion | None:
+        """Return the version that a stage of a job registered (``training_ids``); None before that."""
+        with self._database.read() as session:
+            row = _version_of_training(session, training)
+        return None if row is None else self._value(row)
 
     def list(self, name: str = "") -> tuple[ModelVersion, ...]:
         """Return all versions, or those of one model; newest first."""
@@ -243,7 +257,7 @@ class Registry:
         *,
         copied: CopiedFolder,
         parent: str | None,
-        job_id: str | None,
+        training: str | None,
         metadata: Mapping[str, JsonValue],
     ) -> ModelVersionRow:
         newest = session.scalar(select(func.max(ModelVersionRow.number)).where(ModelVersionRow.name == name))
@@ -251,15 +265,16 @@ class Registry:
             name=name,
             number=(newest or 0) + 1,
             parent=parent or "",
-            job_id=job_id,
+            job_id=training,
             created_at=self._clock(),
             details=json.dumps(dict(metadata), sort_keys=True),
             weights_sha256=copied.weights_sha256,
             size_bytes=copied.size_bytes,
         )
         session.add(row)
-        if job_id is not None:
-            session.execute(update(JobRow).where(JobRow.job_id == job_id).values(model_version=f"{name}@v{row.number}"))
+        if training is not None:
+            of_job = update(JobRow).where(JobRow.job_id == job_of(training))
+            session.execute(of_job.values(model_version=f"{name}@v{row.number}"))
         session.flush()
         return row
 
@@ -272,7 +287,8 @@ class Registry:
             version=f"v{row.number}",
             path=self._folder(row),
             parent=row.parent or None,
-            job_id=row.job_id,
+            job_id=None if row.job_id is None else job_of(row.job_id),
+            training_id=row.job_id,
             created_at=row.created_at,
             weights_sha256=row.weights_sha256,
             size_bytes=row.size_bytes,
@@ -280,13 +296,17 @@ class Registry:
         )
 
 
-def _version_of_job(session: Session, job_id: str | None, token: int | None) -> ModelVersionRow | None:
+def _version_of_stage(session: Session, job_id: str | None, stage: int, token: int | None) -> ModelVersionRow | None:
     if job_id is None:
         return None
     if session.get(JobRow, job_id) is None:
         raise JobError(f"There is no job {job_id!r} that could register a model version.")
     _require_lease(session, job_id, token)
-    return session.scalars(select(ModelVersionRow).where(ModelVersionRow.job_id == job_id)).first()
+    return _version_of_training(session, training_id(job_id, stage))
+
+
+def _version_of_training(session: Session, training: str) -> ModelVersionRow | None:
+    return session.scalars(select(ModelVersionRow).where(ModelVersionRow.job_id == training)).first()
 
 
 def _require_lease(session: Session, job_id: str | None, token: int | None) -> None:

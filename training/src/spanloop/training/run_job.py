@@ -1,9 +1,9 @@
 """Run one leased job: ``python -m spanloop.training.run_job --data-dir D --job ID``.
 
 The scheduler starts it with the lease's fencing token in the environment. Every attempt has the same steps and skips
-those that an earlier attempt completed: export the dataset, train from the newest complete checkpoint, register the
-version, deploy it. Only the scheduler writes the job's state; a non-zero exit status is a failure, and its reason is
-the error printed last.
+those that an earlier attempt completed: for each stage export the dataset, train from the newest complete checkpoint,
+pass the gate and register the version; then deploy the last version. Only the scheduler writes the job's state; a
+non-zero exit status is a failure, and its reason is the error printed last.
 """
 
 import argparse
@@ -29,13 +29,17 @@ from .dataset_manifest import Manifest, load_manifest
 from .deploy import deploy
 from .drift import ENDED_NAME, EndedEarly, read_ended
 from .early_stopping import EarlyStop, read_early_stop
+from .gate import GateResult, run_gate
+from .job_spec import JobSpec
 from .job_trace import JobTrace, traced_job
 from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress
-from .lineage import with_lineage
-from .metrics import MetricsTail, logged_steps
+from .lineage import last_step, with_lineage
+from .metrics import MetricsTail, MetricsWriter, StepMetrics, logged_steps
 from .planning import make_plan, planned_steps
 from .registry import ADAPTER_BASE, ModelVersion, Registry
 from .serving_pause import ServingPause
+from .stages import Stage, stages_of
+from .training_ids import training_id
 from .training_watch import TrainingWatch
 from .verl_plugin.train_plan import TrainPlan
 from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
@@ -52,10 +56,25 @@ class Attempt(NamedTuple):
     data_dir: DataDir
     job: Job
     token: int
+    stage: Stage
+    """Its ``base`` is the version that the stage starts from."""
+    steps_before: int
+    """Steps of the stages before this one."""
     folder: Path
+    """Of the stage."""
     registry: Registry
     pause: ServingPause
     trace: JobTrace
+
+    @property
+    def spec(self) -> JobSpec:
+        """The settings of the stage."""
+        return self.stage.spec
+
+    @property
+    def training_id(self) -> str:
+        """Under which the stage's metrics and records are stored."""
+        return training_id(self.job.id, self.stage.number)
 
 
 def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
@@ -71,18 +90,32 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
     folder = ControlPaths.of(data_dir).job(job_id)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / SPEC_NAME, job.spec.model_dump_json(indent=1))
+    registry = Registry(data_dir)
     with traced_job(data_dir, job) as trace, ServingPause(data_dir.path, job_id, _log) as pause:
-        attempt = Attempt(data_dir, job, token, folder, Registry(data_dir), pause, trace)
-        version = attempt.registry.get(job.model_version) if job.model_version else _train_and_register(attempt)
+        versions: list[ModelVersion] = []
+        for stage in stages_of(job.spec):
+            started = stage if not versions else stage.starting_from(versions[-1].reference)
+            steps_before = sum(last_step(version) for version in versions)
+            stage_folder = ControlPaths.of(data_dir).job(training_id(job_id, stage.number))
+            attempt = Attempt(data_dir, job, token, started, steps_before, stage_folder, registry, pause, trace)
+            versions.append(registry.of_training(attempt.training_id) or _run_stage(attempt))
+            _clear_scratch(stage_folder)
         if job.spec.deploy:
             pause.hand_over()
-            _deploy(attempt, version)
-    _clear_scratch(folder)
-    _log(f"done: {version.reference}")
-    return version
+            _deploy(data_dir, job, token, trace, versions[-1])
+    _log(f"done: {versions[-1].reference}")
+    return versions[-1]
 
 
-def _deploy(attempt: Attempt, version: ModelVersion) -> None:
+def _run_stage(attempt: Attempt) -> ModelVersion:
+    stage = attempt.stage
+    if stage.total > 1:
+        _log(f"{stage.title} from {stage.spec.base}")
+    attempt.folder.mkdir(parents=True, exist_ok=True)
+    return _train_and_register(attempt)
+
+
+def _deploy(data_dir: DataDir, job: Job, token: int, trace: JobTrace, version: ModelVersion) -> None:
     """Deploy the new version.
 
     Raises:
@@ -91,13 +124,13 @@ def _deploy(attempt: Attempt, version: ModelVersion) -> None:
     """
     _log(f"deploying {version.reference}")
     try:
-        with attempt.trace.span("rl.deploy", {names.RL_MODEL_VERSION: version.reference}):
-            deploy(attempt.data_dir, version.reference, job_id=attempt.job.id, token=attempt.token)
+        with trace.span("rl.deploy", {names.RL_MODEL_VERSION: version.reference}):
+            deploy(data_dir, version.reference, job_id=job.id, token=token)
     except LeaseLostError:
         raise
     except SpanloopError as error:
         raise JobError(
-            f"Job {attempt.job.id} trained and registered {version.reference}, but could not deploy it: {error.what}",
+            f"Job {job.id} trained and registered {version.reference}, but could not deploy it: {error.what}",
             next_step=f"{error.next_step.rstrip('.')}; then: spanloop models deploy {version.reference}",
         ) from error
 
@@ -105,29 +138,37 @@ def _deploy(attempt: Attempt, version: ModelVersion) -> None:
 def _train_and_register(attempt: Attempt) -> ModelVersion:
     with connect(attempt.data_dir) as store:
         manifest, base = _dataset(attempt, store)
-        kept = kept_adapter(attempt.job.spec, attempt.registry.get(base.reference))
-        watch = TrainingWatch(store, attempt.job.id, attempt.job.spec, attempt.folder, attempt.trace)
+        is_last = attempt.stage.number == attempt.stage.total
+        # a later stage and the gate load full weights
+        kept = kept_adapter(attempt.spec, attempt.registry.get(base.reference)) if is_last else None
+        watch = TrainingWatch(store, attempt.training_id, attempt.spec, attempt.folder, attempt.trace)
         ended = read_ended(attempt.folder)
         limit = ended.step if ended else None
         checkpoint = latest_checkpoint(attempt.folder / "checkpoints", at_most=limit)
-        steps, _ = planned_steps(attempt.job.spec, manifest)
+        steps, _ = planned_steps(attempt.spec, manifest)
         if ended is None and (checkpoint is None or checkpoint.step < steps):
             checkpoint = _train(attempt, manifest, base, watch)
         watch.flush()
-    if checkpoint is None:
-        raise JobError(f"Job {attempt.job.id}: its checkpoint is gone.", next_step="Submit a new job with its spec.")
+        if checkpoint is None:
+            raise JobError(
+                f"Job {attempt.job.id}: its checkpoint is gone.", next_step="Submit a new job with its spec."
+            )
+        model = assemble_model(checkpoint, base.path, attempt.folder / "model", kept=kept)
+        gate = _pass_gate(attempt, store, base, model, checkpoint.step)
     _log(f"registering the weights of step {checkpoint.step}")
     with attempt.trace.span("rl.register") as span:
-        model = assemble_model(checkpoint, base.path, attempt.folder / "model", kept=kept)
         version = attempt.registry.add(
             attempt.job.spec.result_name,
             model,
             parent=base.reference,
             job_id=attempt.job.id,
+            stage=attempt.stage.number,
             token=attempt.token,
             metadata={
-                "kind": str(attempt.job.spec.kind),
+                "kind": str(attempt.spec.kind),
+                "stage": attempt.stage.number,
                 "steps": checkpoint.step,
+                "gate": str(gate) if gate else "",
                 "ended_early": _end_reason(attempt, steps),
                 "dataset_sha256": manifest.data_sha256,
                 "episodes": manifest.episodes.accepted,
@@ -140,6 +181,30 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
     return version
 
 
+def _pass_gate(attempt: Attempt, store: Store, base: BaseModelFacts, model: Path, step: int) -> GateResult | None:
+    """Measure the model of a stage that another one follows; None for other stages.
+
+    Raises:
+        JobError: It is worse than the version that the stage started from, or could not be measured.
+    """
+    if not attempt.stage.held_out_share:
+        return None
+    with attempt.trace.span("rl.gate"):
+        gate = run_gate(attempt.folder, attempt.spec.kind, before=base.path, after=model, device=attempt.spec.device)
+        metrics = {f"gate/{gate.measure}": gate.got, f"gate/{gate.measure}/expected": gate.expected}
+        writer = MetricsWriter(store, attempt.training_id)
+        writer.add([StepMetrics(step, metrics)])
+        _log(f"gate after {attempt.stage.title}: {gate}")
+        if not gate.passed:
+            raise JobError(
+                f"Job {attempt.job.id}: the gate after {attempt.stage.title} ended it: {gate}. The last good version "
+                f"is {base.reference}.",
+                next_step="Look at the stage's curves; submit a new job with a smaller learning rate, fewer steps or "
+                "more data for this stage.",
+            )
+    return gate
+
+
 def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
     job = attempt.job
     manifest = load_manifest(attempt.folder)
@@ -148,7 +213,7 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
             f"Job {job.id}: {manifest.forgotten_episodes} episodes of its dataset were erased (spanloop forget).",
             next_step="Submit a new job with the same spec; it exports its dataset again.",
         )
-    version = attempt.registry.get(manifest.base if manifest else job.spec.base)
+    version = attempt.registry.get(manifest.base if manifest else attempt.spec.base)
     weights = full_weights(attempt.registry, version, attempt.folder / _MERGED_BASE)
     base = with_lineage(read_base_model(version.reference, weights), attempt.registry)
     if manifest is None:
@@ -156,11 +221,12 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
         with attempt.trace.span("rl.export") as span:
             manifest = export_dataset(
                 store,
-                job.spec,
+                attempt.spec,
                 base,
                 tokenizer_of=attempt.registry.tokenizer_fingerprint,
-                job_id=job.id,
+                job_id=attempt.training_id,
                 folder=attempt.folder,
+                held_out_share=attempt.stage.held_out_share,
             )
             span.attributes[names.RL_ROWS] = manifest.rows.accepted
     _log(f"dataset {manifest.data_sha256[:12]}: {manifest.summary}")
@@ -168,18 +234,20 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
 
 
 def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, watch: TrainingWatch) -> Checkpoint:
-    job = attempt.job
+    spec = attempt.spec
     plan_path = attempt.folder / "plan.json"
     discard_old(attempt.folder / "checkpoints")
     with ray_folder(plan_path) as ray_temp_dir:
-        plan = make_plan(job.spec, base, manifest, folder=attempt.folder, attempt=job.attempt, ray_folder=ray_temp_dir)
-        if plan.steps < job.spec.steps:
-            _log(f"max_passes of {job.spec.max_passes:g} ends the job at step {plan.steps} of {job.spec.steps}")
+        plan = make_plan(
+            spec, base, manifest, folder=attempt.folder, attempt=attempt.job.attempt, ray_folder=ray_temp_dir
+        )
+        if plan.steps < spec.steps:
+            _log(f"max_passes of {spec.max_passes:g} ends the training at step {plan.steps} of {spec.steps}")
         _log(
             f"training {plan.steps} steps of {plan.batch_size}"
             + (f", going on from {plan.resume_from.name}" if plan.resume_from else "")
         )
-        if job.spec.pause_serving:
+        if attempt.job.spec.pause_serving:
             attempt.pause.begin()
         with attempt.trace.span("rl.train") as span, verl_process(plan, plan_path, token=attempt.token) as run:
             ending = _follow(attempt, run, watch)
@@ -203,7 +271,7 @@ def _follow(attempt: Attempt, run: VerlProcess, watch: TrainingWatch) -> EarlySt
         status = run.exit_status()
         steps, ending = watch.look(tail)
         if steps:
-            report_progress(attempt.data_dir, attempt.job.id, attempt.token, steps[-1].step, run.plan.steps)
+            _report_progress(attempt, steps[-1].step, run.plan.steps)
         is_last = bool(steps) and steps[-1].step >= run.plan.steps
         if ending is not None and not (ending.takes_newest and is_last):
             return ending
@@ -213,12 +281,19 @@ def _follow(attempt: Attempt, run: VerlProcess, watch: TrainingWatch) -> EarlySt
     return ending
 
 
+def _report_progress(attempt: Attempt, step: int, steps: int) -> None:
+    """Store the steps of all stages; one that has not begun counts with its setting."""
+    later = stages_of(attempt.job.spec)[attempt.stage.number :]
+    total = attempt.steps_before + steps + sum(stage.spec.steps for stage in later)
+    report_progress(attempt.data_dir, attempt.job.id, attempt.token, attempt.steps_before + step, total)
+
+
 def _end_reason(attempt: Attempt, steps: int) -> str:
     ended = read_ended(attempt.folder)
     if ended is not None:
         return ended.reason
-    is_cut = steps < attempt.job.spec.steps
-    return f"max_passes ended it at step {steps} of {attempt.job.spec.steps}" if is_cut else ""
+    is_cut = steps < attempt.spec.steps
+    return f"max_passes ended it at step {steps} of {attempt.spec.steps}" if is_cut else ""
 
 
 def _last_good(attempt: Attempt, plan: TrainPlan, ending: EarlyStop) -> Checkpoint:

@@ -56,12 +56,14 @@ class ServingPause:
         self._renewal: Thread | None = None
 
     def begin(self) -> None:
-        """Stop the engine; return when its memory is free. Does nothing without a running gateway.
+        """Stop the engine; return when its memory is free. Does nothing without a gateway, or when it has begun.
 
         Raises:
             JobError: The gateway uses an external server, or did not stop in time.
             SpanloopError: The gateway rejected the request.
         """
+        if self._renewal is not None:
+            return
         try:
             state = self._pause(self._ttl_s)
         except NotRunningError:

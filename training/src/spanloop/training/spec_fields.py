@@ -11,7 +11,7 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, Final, NamedTuple, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le
 from pydantic import AwareDatetime, ValidationError
@@ -21,6 +21,10 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import ConfigurationError
 
 from .job_spec import JobSpec, Setting, setting_of
+from .presets import Preset, preset_values
+
+NONE_TEXT: Final = "none"
+"""Written for None, in an option, a job file and the form: TOML has no null."""
 
 
 class SpecField(NamedTuple):
@@ -33,7 +37,7 @@ class SpecField(NamedTuple):
     """``bool``, ``int``, ``float``, ``str``, ``datetime`` or an enum; of the elements when ``is_list``."""
     is_list: bool
     is_optional: bool
-    """None is a value, and the default."""
+    """None is a value, written ``none``."""
     is_required: bool
     defaults: Mapping[JobKind, Any]
     """The default of each kind of job; empty for a required field."""
@@ -41,6 +45,8 @@ class SpecField(NamedTuple):
     """Smallest value in a form, which the validation may still refuse; None without one."""
     maximum: float | None
     setting: Setting
+    preset: Preset | None
+    """The preset that sets the defaults; None when they are the field's own."""
 
     @property
     def shared_default(self) -> object:
@@ -68,13 +74,22 @@ class SpecField(NamedTuple):
     def type_text(self) -> str:
         """The type for the reference, an enum's values included."""
         name = " | ".join(str(item.value) for item in self.choices) or self.value_type.__name__
+        if self.is_optional:
+            return f"{name} | {NONE_TEXT}"
         return f"list of {name}" if self.is_list else name
 
 
+_NONE_HELP: Final = f" ``{NONE_TEXT}``: no limit."
+
+
 @cache
-def spec_fields() -> tuple[SpecField, ...]:
-    """Return every field of :class:`JobSpec`, in its order."""
-    return tuple(_described(name, field) for name, field in JobSpec.model_fields.items())
+def spec_fields(preset: Preset = Preset.ANY) -> tuple[SpecField, ...]:
+    """Return every field of :class:`JobSpec` in its order, with the defaults of ``preset``."""
+    fields = tuple(_described(name, field) for name, field in JobSpec.model_fields.items())
+    values = preset_values(preset)
+    return tuple(
+        _with_default(field, preset, values[field.name]) if field.name in values else field for field in fields
+    )
 
 
 def _described(name: str, field: FieldInfo) -> SpecField:
@@ -82,7 +97,7 @@ def _described(name: str, field: FieldInfo) -> SpecField:
     limits = field.metadata
     return SpecField(
         name=name,
-        help=" ".join((field.description or "").split()),
+        help=" ".join((field.description or "").split()) + (_NONE_HELP if is_optional else ""),
         value_type=value_type,
         is_list=is_list,
         is_optional=is_optional,
@@ -92,11 +107,16 @@ def _described(name: str, field: FieldInfo) -> SpecField:
                       if isinstance(limit, Ge | Gt)), None),
         maximum=next((_number(limit.le) for limit in limits if isinstance(limit, Le)), None),
         setting=setting_of(limits),
+        preset=None,
     )  # fmt: skip
 
 
 def _default(field: FieldInfo, kind: JobKind) -> Any:
     return field.get_default(call_default_factory=True, validated_data={"kind": kind})
+
+
+def _with_default(field: SpecField, preset: Preset, value: Any) -> SpecField:
+    return field._replace(defaults=dict.fromkeys(JobKind, field.value_type(value)), preset=preset)
 
 
 def _number(value: Any) -> float:
@@ -165,12 +185,22 @@ def build_spec(settings: Mapping[str, Any], *, where: str) -> JobSpec:
     """
     check_names(settings, where=where)
     try:
-        return JobSpec.model_validate(dict(settings))
+        return JobSpec.model_validate(read_none(settings))
     except ValidationError as error:
         raise ConfigurationError(
             f"{where}: the job's settings are invalid: {'; '.join(problems(error))}",
             next_step="spanloop train --help explains each of them.",
         ) from error
+
+
+def read_none(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``settings`` with None for the text ``none``, where a setting can be None."""
+    optional = {field.name for field in spec_fields() if field.is_optional}
+    return {name: None if name in optional and _is_none(value) else value for name, value in settings.items()}
+
+
+def _is_none(value: Any) -> bool:
+    return isinstance(value, str) and value.strip().lower() == NONE_TEXT
 
 
 def problems(error: ValidationError) -> tuple[str, ...]:
@@ -182,6 +212,9 @@ def problems(error: ValidationError) -> tuple[str, ...]:
 
 def _problem(location: tuple[int | str, ...], message: str, value: Any) -> str:
     where = ".".join(str(part) for part in location)
+    optional = {field.name for field in spec_fields() if field.is_optional}
+    if where in optional:
+        message += f", or {NONE_TEXT} for no limit"
     if "should match pattern" in message:
         message = "only letters, digits, '.', '_' and '-', beginning with a letter or digit; a version is NAME@v1"
     elif message == "Field required":

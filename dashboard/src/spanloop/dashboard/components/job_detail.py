@@ -17,6 +17,7 @@ from spanloop.dashboard.view_models.jobs import (
     log_tail,
     progress,
     run_duration,
+    stage_rows,
 )
 from spanloop.dashboard.view_models.series import JOB_CURVES
 from spanloop.semconv.enums import JobState
@@ -38,11 +39,17 @@ def show(job_id: str) -> None:
     job = resources.job_api().get(job_id)
     _progress(job_id)
     _links(job)
-    manifest = training_jobs.find_manifest(job_id)
-    if manifest is not None:
-        st.markdown("**What it learned from**")
-        tables.show_facts(dataset_facts(manifest))
-    _curves(job_id)
+    stages = training_jobs.find_stages(job)
+    if len(stages) > 1:
+        st.markdown("**Stages**")
+        tables.show_facts(stage_rows(stages), heading="stage")
+    for each in stages:
+        of_stage = f" in {each.stage.title}" if len(stages) > 1 else ""
+        manifest = training_jobs.find_manifest(each.training_id)
+        if manifest is not None:
+            st.markdown(f"**What it learned from{of_stage}**")
+            tables.show_facts(dataset_facts(manifest))
+        _curves(each.training_id)
     with st.expander("Job settings"):
         spec = job.spec.model_dump(mode="json")
         tables.show_facts({name: str(value) for name, value in spec.items()}, heading="setting")

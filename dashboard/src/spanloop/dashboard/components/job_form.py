@@ -16,7 +16,8 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
 from spanloop.training.job_spec import Panel
 from spanloop.training.jobs import JobSpec
-from spanloop.training.spec_fields import SpecField, spec_fields
+from spanloop.training.presets import Preset
+from spanloop.training.spec_fields import NONE_TEXT, SpecField, spec_fields
 
 NEXT_VIEW: Final = "jobs_next_view"
 """Session state: the view of the next run, because a widget that is drawn cannot be set."""
@@ -61,14 +62,16 @@ def show() -> None:
 
 def _settings(versions: list[str]) -> dict[str, Any]:
     """Draw a widget for each setting that the kind uses; return the values by setting."""
-    kind_field, *fields = spec_fields()
-    kind = JobKind(_segmented(kind_field))
-    fields = [field for field in fields if kind in field.setting.kinds]
-    basic = [field for field in fields if field.setting.is_basic]
-    values = {kind_field.name: kind} | _grid(basic, kind, versions, columns=4)
+    fields = {field.name: field for field in spec_fields()}
+    kind = JobKind(_segmented(fields["kind"]))
+    preset = Preset(_segmented(fields["preset"]))
+    values: dict[str, Any] = {"kind": kind, "preset": preset}
+    others = [field for field in spec_fields(preset) if kind in field.setting.kinds and field.name not in values]
+    basic = [field for field in others if field.setting.is_basic]
+    values |= _grid(basic, kind, versions, columns=4)
     with st.expander("Episodes and other settings"):
         for panel in Panel:
-            advanced = [field for field in fields if field.setting.panel is panel and not field.setting.is_basic]
+            advanced = [field for field in others if field.setting.panel is panel and not field.setting.is_basic]
             if advanced:
                 st.markdown(f"**{panel}**")
                 values |= _grid(advanced, kind, versions, columns=3)
@@ -101,12 +104,12 @@ def _grid(fields: list[SpecField], kind: JobKind, versions: list[str], *, column
         with st.container(horizontal=True):
             for field in toggles:
                 is_on = bool(field.defaults[kind])
-                values[field.name] = st.toggle(_label(field), value=is_on, key=field.name, help=field.help)
+                values[field.name] = st.toggle(_label(field), value=is_on, key=_key(field), help=field.help)
     return values
 
 
 def _widget(field: SpecField, kind: JobKind, versions: list[str]) -> Any:
-    label, key, explanation = _label(field), field.name, field.help
+    label, key, explanation = _label(field), _key(field), field.help
     if field.setting.is_model:
         index = 0 if field.is_required else None
         return st.selectbox(label, versions, index=index, placeholder="any", key=key, help=explanation)
@@ -121,6 +124,10 @@ def _widget(field: SpecField, kind: JobKind, versions: list[str]) -> Any:
         )
     if field.value_type is datetime:
         return st.datetime_input(f"{label} (UTC)", value=None, key=key, help=explanation)
+    if field.is_optional:
+        # a box of numbers cannot hold none
+        shown = NONE_TEXT if default is None else f"{default:g}, or {NONE_TEXT}"
+        return st.text_input(label, placeholder=shown, key=key, help=explanation)
     if issubclass(field.value_type, int | float):
         return _number(field, default)
     placeholder = "a, b" if field.is_list else "none"
@@ -128,7 +135,7 @@ def _widget(field: SpecField, kind: JobKind, versions: list[str]) -> Any:
 
 
 def _number(field: SpecField, default: Any) -> int | float | None:
-    """Draw an empty box with the default as its placeholder, where the kinds differ in it or it is none."""
+    """Draw an empty box with the default as its placeholder, where the kinds differ in it."""
     number = field.value_type
     shown = field.shared_default
     return st.number_input(
@@ -136,12 +143,17 @@ def _number(field: SpecField, default: Any) -> int | float | None:
         min_value=None if field.minimum is None else number(field.minimum),
         max_value=None if field.maximum is None else number(field.maximum),
         value=None if shown is None else number(shown),
-        placeholder="none" if default is None else f"{default:g}",
+        placeholder=f"{default:g}",
         step=1 if number is int else None,
         format="%d" if number is int else "%g",
-        key=field.name,
+        key=_key(field),
         help=field.help,
     )
+
+
+def _key(field: SpecField) -> str:
+    """Return the key of a widget: another one for each preset that sets it, as a widget keeps its value by its key."""
+    return field.name if field.preset is None else f"{field.name} {field.preset}"
 
 
 def _label(field: SpecField) -> str:

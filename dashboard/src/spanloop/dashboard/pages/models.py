@@ -100,9 +100,10 @@ def _job_notes(model: ModelVersion) -> tuple[str, ...]:
     job = training_jobs.find_source_job(model.job_id)
     if job is None:
         return (model.job_id,) if model.job_id else ()
-    manifest = training_jobs.find_manifest(job.id)
+    manifest = training_jobs.find_manifest(model.training_id or job.id)
     dataset = (f"{manifest.episodes.accepted:,} episodes",) if manifest else ()
-    return (f"{job.spec.kind}, {job.steps_total} steps", *dataset)
+    kind, steps = model.metadata.get("kind", job.spec.kind), model.metadata.get("steps", job.steps_total)
+    return (f"{kind}, {steps} steps", *dataset)
 
 
 def _serving_state(deployed: ModelVersion | None, serving: str) -> None:
@@ -147,7 +148,7 @@ def _version(model: ModelVersion, serving: str) -> None:
     st.subheader(model.reference, anchor=False)
     _episodes(model)
     job = training_jobs.find_source_job(model.job_id)
-    manifest = training_jobs.find_manifest(job.id) if job else None
+    manifest = training_jobs.find_manifest(model.training_id) if job and model.training_id else None
     tables.show_facts(
         {"trained from": model.parent or DASH, "made by job": model.job_id or DASH}
         | (_training(job) if job else {})
@@ -178,7 +179,7 @@ def _version(model: ModelVersion, serving: str) -> None:
                 "../pages/rewards.py",
                 label="Its training curves",
                 icon=":material/trending_up:",
-                query_params={"job": model.job_id},
+                query_params={"job": model.training_id or model.job_id},
             )
         if model.parent:
             st.page_link(

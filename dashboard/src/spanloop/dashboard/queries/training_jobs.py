@@ -15,13 +15,25 @@ from spanloop.semconv.errors import JobError
 from spanloop.store import Store
 from spanloop.training.dataset_manifest import MANIFEST_NAME, Manifest, load_manifest
 from spanloop.training.jobs import Job
+from spanloop.training.stage_progress import StageProgress, stage_progress
+from spanloop.training.training_ids import training_id
 
 _MAX_JOBS = 100
 """Newest jobs that are searched for an episode."""
 
 
+def training_ids(job: Job) -> list[str]:
+    """Return the ids of the job's stages; one, the job's own, for a job without further stages."""
+    return [training_id(job.id, number) for number in range(1, 2 + len(job.spec.then))]
+
+
+def find_stages(job: Job) -> list[StageProgress]:
+    """Return the stages of a job; one for a job without further stages."""
+    return stage_progress(resources.data_dir(), resources.registry(), job)
+
+
 def find_manifest(job_id: str) -> Manifest | None:
-    """Return the manifest of a job's dataset; None before it is written, or when it is damaged.
+    """Return the manifest of the dataset of a job's stage; None before it is written, or when it is damaged.
 
     The job itself reports a damaged dataset as its error.
     """
@@ -34,7 +46,7 @@ def find_jobs_trained_on(episode_id: str, revision: int) -> list[Job]:
     return [
         job
         for job in resources.job_api().list(limit=_MAX_JOBS)
-        if (episode_id, revision) in _pinned_episodes_of(job.id)
+        if any((episode_id, revision) in _pinned_episodes_of(training) for training in training_ids(job))
     ]
 
 

@@ -1,7 +1,7 @@
 """State, progress, errors and logs of jobs for pages, and the validation of the job form."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -13,7 +13,8 @@ from spanloop.dashboard.view_models.formatting import DASH, duration, number
 from spanloop.semconv.enums import JobState
 from spanloop.training.dataset_manifest import Manifest
 from spanloop.training.jobs import Job, JobSpec
-from spanloop.training.spec_fields import SpecField, problems, spec_fields
+from spanloop.training.spec_fields import SpecField, problems, read_none, spec_fields
+from spanloop.training.stage_progress import StageProgress
 
 When = Literal["Now", "At a time", "Repeatedly"]
 
@@ -51,16 +52,23 @@ class FormErrors:
 def to_spec(values: Mapping[str, Any]) -> JobSpec | FormErrors:
     """Validate the form's values by setting; return its job, or the errors of all fields.
 
-    An empty widget (None) leaves the default to the spec. Texts are stripped; the text of a list is split at commas.
+    An empty widget (None, or no text in the box of a number) leaves the default to the spec. Texts are stripped; the
+    text of a list is split at commas.
     """
     if not values.get("base"):
         return FormErrors(("base: choose the model version to start from.",))
     fields = {field.name: field for field in spec_fields()}
-    given = {name: _entered(fields[name], value) for name, value in values.items() if value is not None}
+    given = {
+        name: _entered(fields[name], value) for name, value in values.items() if not _is_empty(fields[name], value)
+    }
     try:
-        return JobSpec.model_validate(given)
+        return JobSpec.model_validate(read_none(given))
     except ValidationError as error:
         return FormErrors(problems(error))
+
+
+def _is_empty(field: SpecField, value: Any) -> bool:
+    return value is None or (field.is_optional and isinstance(value, str) and not value.strip())
 
 
 def _entered(field: SpecField, value: Any) -> Any:
@@ -108,6 +116,15 @@ def dataset_facts(manifest: Manifest) -> dict[str, str]:
     if manifest.kind.is_policy_gradient:
         facts["sampled at temperature"] = number(manifest.temperature)
     return facts
+
+
+def stage_rows(stages: Sequence[StageProgress]) -> dict[str, str]:
+    """Return a title and a text for each stage of a job."""
+    rows: dict[str, str] = {}
+    for each in stages:
+        parts = [each.state, each.version, f"gate: {each.gate}" if each.gate else ""]
+        rows[each.stage.title] = " · ".join(part for part in parts if part)
+    return rows
 
 
 def _rejections(rejected: dict[str, int]) -> str:

@@ -1,0 +1,125 @@
+"""The gate between two stages of a job: what a stage did to rows that it was not trained on.
+
+Invariant: it needs no serving and no new episodes; the version before and the one after the stage score the same
+held-out rows. A number that is not finite never passes.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from spanloop.datadir import write_atomically
+from spanloop.semconv.enums import JobKind
+from spanloop.semconv.errors import JobError
+
+from .dataset_pairs import Side
+from .held_out import HELD_OUT_NAME
+from .job_spec import Device
+from .training_ids import job_of
+
+GATE_NAME: Final = "gate.json"
+SCORES_NAME: Final = "held_out_logprobs.parquet"
+NLL: Final = "held_out_nll"
+"""Mean negative log-probability of a trained token of the held-out rows, in nats."""
+ACCURACY: Final = "held_out_accuracy"
+"""Share of the held-out pairs whose better episode gained more log-probability than the worse one (Rafailov et al.
+2023: the implicit reward)."""
+CHANCE: Final = 0.5
+
+
+class GateResult(BaseModel):
+    """What a gate measured."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    measure: str
+    """``held_out_nll`` (expected: at most) or ``held_out_accuracy`` (expected: at least)."""
+    got: float
+    expected: float
+    passed: bool
+    rows: int
+    """Rows that were scored; with dpo a row counts once for each of its pairs."""
+
+    def __str__(self) -> str:
+        limit = "at most" if self.measure == NLL else "at least"
+        verdict = "passed" if self.passed else "failed"
+        return f"{self.measure} {verdict}: got {self.got:.4f}, expected {limit} {self.expected:.4f} ({self.rows} rows)"
+
+
+def judge(kind: JobKind, scored: pl.DataFrame) -> GateResult:
+    """Return the verdict on a stage.
+
+    sft: the held-out rows, which are good episodes, are at least as likely as before. Policy gradients: the rows with
+    a reward above the mean are; of their group, where the recipe compares a group's episodes. dpo: at least half of
+    the held-out pairs are ordered as their rewards.
+
+    Args:
+        kind: Of the stage.
+        scored: A row each with ``before`` and ``after`` (sums of the trained tokens' log-probabilities, in nats),
+            ``tokens``, ``reward``, ``group_id``, ``pair_id`` and ``side``.
+
+    Raises:
+        JobError: No held-out row is better than another.
+    """
+    if kind is JobKind.DPO:
+        return _accuracy(scored)
+    if kind.is_policy_gradient:
+        mean = pl.col("reward").mean()
+        scored = scored.filter(pl.col("reward") > (mean.over("group_id") if kind.is_group_relative else mean))
+        if scored.is_empty():
+            raise JobError(
+                "No held-out row has a reward above the mean, so the gate has nothing to measure.",
+                next_step="Hold out more groups (--held-out-share), or train without a gate: --held-out-share 0.",
+            )
+    tokens = float(scored["tokens"].sum())
+    before, after = (-float(scored[name].sum()) / tokens for name in ("before", "after"))
+    return GateResult(measure=NLL, got=after, expected=before, passed=after <= before, rows=scored.height)
+
+
+def _accuracy(scored: pl.DataFrame) -> GateResult:
+    sign = pl.when(pl.col("side") == Side.CHOSEN.value).then(1.0).otherwise(-1.0)
+    margins = scored.group_by("pair_id").agg(margin=(sign * (pl.col("after") - pl.col("before"))).sum())["margin"]
+    accuracy = float((margins > 0).sum()) / len(margins) if margins.is_finite().all() else float("nan")
+    return GateResult(measure=ACCURACY, got=accuracy, expected=CHANCE, passed=accuracy >= CHANCE, rows=scored.height)
+
+
+def run_gate(folder: Path, kind: JobKind, *, before: Path, after: Path, device: Device) -> GateResult:
+    """Score the held-out rows of a stage's folder under both models, and keep the verdict in the folder.
+
+    Args:
+        folder: Of the stage.
+        kind: Of the stage.
+        before: Hugging Face folder that the stage started from.
+        after: The one that it made.
+        device: That the stage computes on.
+
+    Raises:
+        JobError: The models cannot be evaluated.
+    """
+    path = folder / GATE_NAME
+    stored = read_gate(folder)
+    if stored is not None:
+        return stored
+    command = [sys.executable, "-m", "spanloop.training.held_out_logprobs", str(folder / HELD_OUT_NAME)]
+    command += [str(folder / SCORES_NAME), str(before), str(after), device.value]
+    # the job's mark is in the environment, so whoever ends the job ends this process too
+    status = subprocess.run(command, env=os.environ | {"PYTHONWARNINGS": "ignore"}, check=False).returncode
+    if status != 0:
+        raise JobError(
+            f"The held-out rows of {folder.name} could not be scored: exit status {status}.",
+            next_step=f"spanloop jobs log {job_of(folder.name)} says why; spanloop jobs retry goes on here.",
+        )
+    result = judge(kind, pl.read_parquet(folder / SCORES_NAME))
+    write_atomically(path, result.model_dump_json(indent=1))
+    return result
+
+
+def read_gate(folder: Path) -> GateResult | None:
+    """Return the verdict on a stage; None before it."""
+    path = folder / GATE_NAME
+    return GateResult.model_validate_json(path.read_bytes()) if path.exists() else None

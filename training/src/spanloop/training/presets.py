@@ -1,0 +1,63 @@
+"""Presets: named defaults of the settings that depend on the hardware.
+
+Invariant: a preset changes defaults only; a setting that is given wins. No preset sets what decides the result of a
+training (learning rate, batch, LoRA), because the best value of these does not depend on the machine.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+
+class Preset(StrEnum):
+    """The hardware that a job's defaults are for."""
+
+    ANY = "any"
+    """Sets nothing: a GPU if there is one."""
+    CPU = "cpu"
+    """A machine without a GPU, or whose GPU is left alone."""
+    GPU = "gpu"
+    """One GPU that serving and training share."""
+    GPUS8 = "gpus8"
+    """A node of eight GPUs."""
+
+
+class PresetValue(NamedTuple):
+    """The default that a preset gives a setting."""
+
+    value: Any
+    reason: str
+    """Why this value; one sentence."""
+
+
+_GPU: Final[Mapping[str, PresetValue]] = {
+    "device": PresetValue("cuda", "A job fails at once where no GPU is found, instead of training on the CPU."),
+    "pause_serving": PresetValue(
+        True,
+        "vLLM reserves 0.9 of a GPU by default, so it sleeps while a job trains; not measured on a GPU here.",
+    ),
+}
+PRESETS: Final[Mapping[Preset, Mapping[str, PresetValue]]] = {
+    Preset.ANY: {},
+    Preset.CPU: {
+        "device": PresetValue("cpu", "A GPU that is there is left to others."),
+    },
+    Preset.GPU: _GPU,
+    Preset.GPUS8: {
+        **_GPU,
+        "ranks": PresetValue(
+            8, "One rank a GPU; the result is that of one rank (measured with two CPU ranks, not on GPUs)."
+        ),
+    },
+}
+
+
+def preset_values(preset: Preset) -> dict[str, Any]:
+    """Return the defaults that ``preset`` gives, by setting."""
+    return {name: entry.value for name, entry in PRESETS[preset].items()}
+
+
+def with_preset(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``settings`` with the values of their ``preset`` where they have none; an unknown preset adds none."""
+    name = settings.get("preset", Preset.ANY)
+    return (preset_values(Preset(name)) if name in set(Preset) else {}) | dict(settings)
