@@ -35,8 +35,8 @@ NEEDED: dict[str, dict[str, Any]] = {
     "lora_alpha": {"lora_rank": 4},
     "lora_merge": {"lora_rank": 4},
     "coreset": {"coreset_share": 0.5},
-    "coreset_share": {"coreset": "random"},
-    "coreset_size": {"coreset": "random"},
+    "coreset_share": {"coreset": "random", "coreset_size": 3},
+    "coreset_size": {"coreset": "random", "coreset_share": 0.5},
     "held_out_share": {"then": "kind=dpo"},
 }
 """Settings without which another is refused."""
@@ -100,14 +100,16 @@ def test_none_switches_an_optional_setting_off_everywhere(
     field: SpecField, with_model: DataDir, tmp_path: Path
 ) -> None:
     kind = min(field.setting.kinds)
+    fields = {each.name: each for each in spec_fields()}
+    given = {"base": "m", "kind": str(kind)} | NEEDED.get(field.name, {})
+    text = "".join(f"{as_toml(fields[name], value)}\n" for name, value in given.items())
     file = tmp_path / "job.toml"
-    file.write_text(f'base = "m"\nkind = "{kind}"\n{as_toml(field, other_value(field))}\n')
+    file.write_text(f"{text}{as_toml(field, other_value(field))}\n")
     assert getattr(submitted(with_model, str(file)), field.name) is not None
     assert getattr(submitted(with_model, str(file), f"--{field.name.replace('_', '-')}", "none"), field.name) is None
-    file.write_text(f'base = "m"\nkind = "{kind}"\n{field.name} = "None"\n')
+    file.write_text(f'{text}{field.name} = "None"\n')
     assert getattr(submitted(with_model, str(file)), field.name) is None
-    entered = {"kind": kind, "base": "m"}
-    spec, default = to_spec(entered | {field.name: "none"}), to_spec(entered | {field.name: ""})
+    spec, default = to_spec(given | {field.name: "none"}), to_spec(given | {field.name: ""})
     assert isinstance(spec, JobSpec)
     assert isinstance(default, JobSpec)
     assert getattr(spec, field.name) is None

@@ -100,13 +100,13 @@ def test_a_form_has_the_defaults_of_the_kind_that_was_chosen_last(with_model: Da
 
 def test_a_preset_changes_what_the_form_shows_and_an_entry_wins(with_model: DataDir) -> None:
     app = open_form()
-    app.button_group(key="preset").set_value("gpu").run()
-    assert app.number_input(key="micro_batch_tokens gpu").value == 16_384
-    app.number_input(key="micro_batch_tokens gpu").set_value(8192)
+    app.button_group(key="preset").set_value("gpus8").run()
+    assert app.number_input(key="ranks gpus8").value == 8
+    app.number_input(key="ranks gpus8").set_value(4)
     app.button(key="submit").click().run()
     assert not app.exception
     assert JobApi(with_model).list()[0].spec == JobSpec.model_validate(
-        {"base": "tiny@v1", "preset": "gpu", "micro_batch_tokens": 8192}
+        {"base": "tiny@v1", "preset": "gpus8", "ranks": 4}
     )
 
 
