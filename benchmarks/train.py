@@ -42,9 +42,10 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from spanloop.cpu_features import computes_bfloat16
 from spanloop.demo.tiny_model import build_tiny_model
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import MICRO_BATCH_TOKENS, Device
 from spanloop.training.metrics import MetricsTail
 from spanloop.training.planning import training_threads
+from spanloop.training.spec_choices import Device
+from spanloop.training.spec_defaults import MICRO_BATCH_TOKENS
 from spanloop.training.verl_plugin.packed_batch import micro_batches, pack_batch
 from spanloop.training.verl_plugin.token_logprobs import token_logprobs
 from spanloop.training.verl_plugin.train_plan import TrainPlan

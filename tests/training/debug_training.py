@@ -16,8 +16,8 @@ from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariable
 
 from spanloop.semconv.enums import JobKind
 from spanloop.training.checkpoints import latest_checkpoint
-from spanloop.training.job_spec import Backbone, Device
 from spanloop.training.metrics import StepMetrics, logged_steps
+from spanloop.training.spec_choices import Backbone, Device
 from spanloop.training.verl_plugin.main import train
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 from spanloop.training.verl_process import ray_folder, verl_process

@@ -16,10 +16,11 @@ from spanloop.training.adapter_versions import full_weights, kept_adapter, weigh
 from spanloop.training.base_model import read_base_model
 from spanloop.training.checkpoints import KeptAdapter
 from spanloop.training.deploy import deploy
-from spanloop.training.job_spec import Backbone, JobSpec
+from spanloop.training.job_spec import JobSpec
 from spanloop.training.lora_adapter import LowRank, adapter_rank, read_adapter, write_adapter
 from spanloop.training.models.weights import check_weights
 from spanloop.training.registry import ADAPTER_BASE, ModelVersion, Registry
+from spanloop.training.spec_choices import Backbone
 
 from .gateway_stand_in import gateway_stand_in
 from .training_running import Runner

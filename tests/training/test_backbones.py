@@ -15,12 +15,12 @@ from spanloop.semconv.enums import JobKind, JobState
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store import Store
 from spanloop.training.drift import KL
-from spanloop.training.job_spec import Backbone
 from spanloop.training.jobs import JobApi, JobSpec
 from spanloop.training.metrics import StepMetrics
 from spanloop.training.planning import FILLING_ROW_TOKENS
 from spanloop.training.registry import Registry
 from spanloop.training.serving_copy import serving_path
+from spanloop.training.spec_choices import Backbone
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .debug_training import debug_plan, first_gradients, train_in_subprocess, trained_weights, write_dataset

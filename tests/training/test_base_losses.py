@@ -12,7 +12,8 @@ from spanloop.training.base_model import read_base_model
 from spanloop.training.data_strategies.names import Coreset
 from spanloop.training.dataset import export_dataset
 from spanloop.training.dataset_manifest import DATA_NAME
-from spanloop.training.job_spec import Device, JobSpec
+from spanloop.training.job_spec import JobSpec
+from spanloop.training.spec_choices import Device
 from spanloop.training.verl_plugin.compute import Compute
 from spanloop.training.verl_plugin.row_losses import row_losses
 

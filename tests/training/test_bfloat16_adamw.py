@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import OptimizerDtype
+from spanloop.training.spec_choices import OptimizerDtype
 from spanloop.training.verl_plugin.bfloat16_adamw import AdamW, round_into
 
 from .debug_training import debug_plan, train_here, trained_weights, write_dataset

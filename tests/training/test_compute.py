@@ -10,8 +10,9 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 from spanloop.training.base_model import BaseModelFacts
 from spanloop.training.dataset_manifest import Count, Manifest
-from spanloop.training.job_spec import Device, JobSpec
+from spanloop.training.job_spec import JobSpec
 from spanloop.training.planning import FILLING_ROW_TOKENS, longest_computed_row, make_plan
+from spanloop.training.spec_choices import Device
 from spanloop.training.verl_plugin import compute
 from spanloop.training.verl_plugin.compute import Compute, local_compute, resolve_compute
 

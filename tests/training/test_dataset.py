@@ -12,7 +12,8 @@ from spanloop.store.client import Connection
 from spanloop.training.base_model import BaseModelFacts, Training, read_base_model
 from spanloop.training.dataset import COLUMNS, QUERY, TokenizerOf, export_dataset, query_parameters
 from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, Manifest, load_manifest
-from spanloop.training.job_spec import Credit, JobSpec, Outcomes
+from spanloop.training.job_spec import JobSpec
+from spanloop.training.spec_choices import Credit, Outcomes
 
 from .training_seeding import (
     REVISION,

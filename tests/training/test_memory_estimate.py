@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import JobSpec, OptimizerDtype
+from spanloop.training.job_spec import JobSpec
 from spanloop.training.memory_estimate import (
     CUDA_BYTES,
     PROCESSES_BYTES,
@@ -16,6 +16,7 @@ from spanloop.training.memory_estimate import (
     gpu_tokens,
 )
 from spanloop.training.model_shape import ModelShape
+from spanloop.training.spec_choices import OptimizerDtype
 
 SMOLLM2_135M = ModelShape(
     parameters=134_515_008, layers=30, hidden=576, key_value=192, intermediate=1536, vocabulary=49_152

@@ -13,8 +13,9 @@ import torch
 from omegaconf import OmegaConf
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import Device, JobSpec
+from spanloop.training.job_spec import JobSpec
 from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
+from spanloop.training.spec_choices import Device
 
 from .loss_reference import Row, estimated_advantages, importance_weights, policy_loss, value_loss
 from .selection_rows import select

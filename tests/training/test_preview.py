@@ -12,12 +12,12 @@ from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.training.base_model import read_base_model
 from spanloop.training.dataset import export_dataset
-from spanloop.training.job_spec import Device
 from spanloop.training.jobs import JobApi, JobSpec
 from spanloop.training.memory_estimate import MemoryFactors, estimate_on_gpus
 from spanloop.training.model_shape import ModelShape, read_shape
 from spanloop.training.preview import preview, preview_memory
 from spanloop.training.registry import Registry
+from spanloop.training.spec_choices import Device
 
 from .training_running import Runner
 from .training_seeding import seed_groups

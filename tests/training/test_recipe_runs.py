@@ -15,12 +15,13 @@ from spanloop.store import Store
 from spanloop.training.base_model import read_base_model
 from spanloop.training.checkpoints import latest_checkpoint
 from spanloop.training.control.paths import ControlPaths
-from spanloop.training.job_spec import Device, JobSpec
+from spanloop.training.job_spec import JobSpec
 from spanloop.training.jobs import Job, JobApi
 from spanloop.training.planning import make_plan
 from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
 from spanloop.training.recipes.sft import sft_overrides
 from spanloop.training.registry import Registry
+from spanloop.training.spec_choices import Device
 
 from .test_compute import MANIFEST
 from .test_run_job import assert_trained, at, wait_until

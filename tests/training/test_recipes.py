@@ -10,7 +10,6 @@ from verl.trainer.ppo.core_algos import agg_loss
 
 from spanloop.cpu_features import computes_bfloat16
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import Device, LearningRateSchedule, LossAggregation
 from spanloop.training.planning import batch_size, save_interval
 from spanloop.training.recipes.common import quoted
 from spanloop.training.recipes.dpo import dpo_overrides
@@ -20,6 +19,7 @@ from spanloop.training.recipes.policy_gradient import (
     policy_gradient_overrides,
 )
 from spanloop.training.recipes.sft import sft_overrides
+from spanloop.training.spec_choices import Device, LearningRateSchedule, LossAggregation
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .training_running import a_plan

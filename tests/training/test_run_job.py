@@ -25,12 +25,12 @@ from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.process_identity import send_signal
 from spanloop.training.dataset_manifest import DATA_NAME, load_manifest
 from spanloop.training.drift import KL
-from spanloop.training.job_spec import Credit
 from spanloop.training.job_trace import trace_id_of
 from spanloop.training.jobs import Device, Job, JobApi, JobSpec
 from spanloop.training.registry import Registry
 from spanloop.training.run_job import SPEC_NAME
 from spanloop.training.serving_copy import serving_path
+from spanloop.training.spec_choices import Credit
 
 from .gateway_stand_in import gateway_stand_in
 from .training_running import Runner, other_trainer, ray_cluster

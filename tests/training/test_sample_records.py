@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from spanloop.training.early_stopping import MaskedBatchError
-from spanloop.training.job_spec import LossAggregation
 from spanloop.training.recipes.policy_gradient import SINGLE_UPDATE_LOSS, SINGLE_UPDATE_ROW_LOSS
+from spanloop.training.spec_choices import LossAggregation
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

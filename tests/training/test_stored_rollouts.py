@@ -12,8 +12,8 @@ import torch
 from omegaconf import OmegaConf
 
 from spanloop.semconv.errors import JobError
-from spanloop.training.job_spec import Credit
 from spanloop.training.recipes.policy_gradient import STORED_ADVANTAGES
+from spanloop.training.spec_choices import Credit
 
 from .selection_rows import rules, select
 from .test_token_advantages import random_rows, reference

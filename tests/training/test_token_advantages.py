@@ -12,7 +12,7 @@ import pytest
 from spanloop.semconv.enums import JobKind
 from spanloop.training.dataset_rejections import Rejection
 from spanloop.training.dataset_selection import Rules, Selection, Tally
-from spanloop.training.job_spec import Credit
+from spanloop.training.spec_choices import Credit
 
 from .selection_rows import row, rules, select
 

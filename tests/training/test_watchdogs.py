@@ -8,8 +8,8 @@ import pytest
 
 from spanloop.training.drift import KlBudgetError
 from spanloop.training.early_stopping import EarlyStop, MaskedBatchError, describe_failure, read_early_stop
-from spanloop.training.job_spec import MAX_FLAT_BATCHES, MIN_ENTROPY_SHARE, STALL_MINUTES
 from spanloop.training.metrics import StepMetrics
+from spanloop.training.spec_defaults import MAX_FLAT_BATCHES, MIN_ENTROPY_SHARE, STALL_MINUTES
 from spanloop.training.watchdogs import Thresholds, Watchdogs
 
 DEFAULTS = Thresholds(MIN_ENTROPY_SHARE, MAX_FLAT_BATCHES, STALL_MINUTES)

@@ -16,7 +16,7 @@ import polars as pl
 from spanloop.semconv.errors import JobError
 
 from .base_model import BaseModelFacts
-from .job_spec import Device
+from .spec_choices import Device
 
 _COLUMNS: Final = ("prompt_token_ids", "response_token_ids", "loss_mask")
 _MODULE: Final = "spanloop.training.verl_plugin.row_losses"

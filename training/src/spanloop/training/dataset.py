@@ -29,10 +29,11 @@ from .dataset_selector import load_selector
 from .dialog_rows import dialog_file_facts, dialog_rows
 from .empty_dataset import no_rows_error
 from .held_out import HELD_OUT_NAME, hold_out
-from .job_spec import JobSpec, Outcomes
+from .job_spec import JobSpec
 from .lineage import trained_episodes
 from .row_age import AGE_COLUMNS, with_ages
 from .row_source import RowSource
+from .spec_choices import Outcomes
 from .text_rendering import Renderer
 from .text_rows import with_rendered_rows
 

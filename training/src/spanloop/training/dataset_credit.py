@@ -15,7 +15,7 @@ from spanloop.converters.credit import StepFault, attributed_weights, is_policys
 from spanloop.semconv.enums import FaultOwner
 
 from .dataset_rejections import Rejection
-from .job_spec import Credit
+from .spec_choices import Credit
 
 _STEPS = ("first_step", "last_step", "sampled_steps", "sampled_starts", "sampled_ends")
 _FAULTS = ("fault_steps", "fault_classes", "fault_owners", "fault_is_recovered")

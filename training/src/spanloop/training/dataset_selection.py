@@ -19,10 +19,10 @@ from .dataset_groups import compare_groups
 from .dataset_pairs import NO_PAIR, Pairing, pair_rows
 from .dataset_rejections import REASONS_OF_GROUPS, Rejection
 from .dataset_selector import NamedSelector, apply_selector
-from .job_spec import Credit
 from .row_age import too_old
 from .row_source import RowSource
 from .sampling import sampling_of
+from .spec_choices import Credit
 
 
 class Rules(NamedTuple):

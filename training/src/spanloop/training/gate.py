@@ -19,7 +19,7 @@ from spanloop.semconv.errors import JobError
 
 from .dataset_pairs import Side
 from .held_out import HELD_OUT_NAME
-from .job_spec import Device
+from .spec_choices import Device
 from .training_ids import job_of
 
 GATE_NAME: Final = "gate.json"

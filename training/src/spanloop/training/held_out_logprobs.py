@@ -13,8 +13,8 @@ import polars as pl
 import torch
 from transformers import AutoModelForCausalLM
 
-from spanloop.training.job_spec import Device
 from spanloop.training.logprob_agreement import response_logprobs
+from spanloop.training.spec_choices import Device
 
 _KEPT: Final = ("reward", "group_id", "pair_id", "side")
 

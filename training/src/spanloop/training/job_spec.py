@@ -6,13 +6,10 @@ options, the dashboard's form, the keys of a job file and the reference page are
 again when it runs.
 """
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Self, cast
+from typing import Annotated, Any, Self, cast
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
@@ -22,202 +19,50 @@ from .data_strategies.names import Coreset, Curriculum
 from .lora_adapter import MAX_RANK
 from .presets import Preset, preset_values, with_preset
 from .row_source import Tokens
+from .spec_choices import Backbone, Credit, Device, LearningRateSchedule, LossAggregation, OptimizerDtype, Outcomes
+from .spec_defaults import (
+    CLIP_GRADIENT,
+    CRITIC_LEARNING_RATE,
+    DEFAULT_KIND,
+    DPO_BETA,
+    HELD_OUT_SHARE,
+    KL_BUDGET,
+    LORA_ALPHA,
+    MAX_FLAT_BATCHES,
+    MAX_PASSES,
+    MIN_ENTROPY_SHARE,
+    PAIRS_PER_GROUP,
+    STALL_MINUTES,
+    default_kl_coefficient,
+    default_learning_rate,
+    default_loss_aggregation,
+    default_max_age_versions,
+)
+from .spec_setting import (
+    BASE,
+    CREDIT,
+    DPO,
+    EPISODES,
+    EPISODES_DPO,
+    EPISODES_SFT,
+    EPISODES_TEXT,
+    MODEL,
+    MODEL_OF_JOB,
+    OPTIMISATION,
+    OPTIMISATION_BASIC,
+    POLICY_GRADIENT,
+    POLICY_VERSION,
+    PPO,
+    RUN,
+    RUN_BASIC,
+    RUN_OF_JOB,
+    RUN_RANKS,
+    Panel,
+    Setting,
+    setting_of,
+)
 from .stage_text import format_stage
-
-NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-VERSION_PATTERN: Final = r"v[1-9][0-9]{0,8}"
-REFERENCE_PATTERN: Final = rf"{NAME_PATTERN}(@{VERSION_PATTERN})?"
-
-
-class Panel(StrEnum):
-    """Headings under which the command line's help, the form and the reference page list the settings."""
-
-    MODEL = "Model"
-    EPISODES = "Episodes to learn from"
-    OPTIMISATION = "Optimisation"
-    RUN = "Where and how it runs"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """How a field is presented, and which kinds of job use it; metadata of the field's annotation."""
-
-    panel: Panel
-    is_basic: bool = False
-    """Shown in the form at once; the others are in its expander."""
-    kinds: frozenset[JobKind] = frozenset(JobKind)
-    """Kinds that use the setting; others refuse a value that is not the default."""
-    is_model: bool = False
-    """The value is a registered model version."""
-    is_of_job: bool = False
-    """A stage of a job cannot have a value of its own."""
-
-
-_POLICY_GRADIENTS: Final = frozenset(kind for kind in JobKind if kind.is_policy_gradient)
-_WITH_STORED_ADVANTAGES: Final = _POLICY_GRADIENTS - {JobKind.PPO}
-_MODEL: Final = Setting(Panel.MODEL)
-_MODEL_OF_JOB: Final = Setting(Panel.MODEL, is_of_job=True)
-_BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True, is_of_job=True)
-_EPISODES: Final = Setting(Panel.EPISODES)
-_POLICY_VERSION: Final = Setting(Panel.EPISODES, is_model=True)
-_EPISODES_TEXT: Final = Setting(Panel.EPISODES, kinds=frozenset(JobKind) - _POLICY_GRADIENTS)
-_EPISODES_SFT: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.SFT}))
-_EPISODES_DPO: Final = Setting(Panel.EPISODES, kinds=frozenset({JobKind.DPO}))
-_DPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.DPO}))
-_OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
-_OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
-_POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=_POLICY_GRADIENTS)
-_CREDIT: Final = Setting(Panel.OPTIMISATION, kinds=_WITH_STORED_ADVANTAGES)
-_PPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.PPO}))
-_RUN: Final = Setting(Panel.RUN)
-# the rows of dpo's pairs differ in number, and the passes of the ranks must not
-_RUN_RANKS: Final = Setting(Panel.RUN, kinds=frozenset(JobKind) - {JobKind.DPO})
-_RUN_OF_JOB: Final = Setting(Panel.RUN, is_of_job=True)
-_RUN_BASIC: Final = Setting(Panel.RUN, is_basic=True, is_of_job=True)
-
-
-class Device(StrEnum):
-    """The device that a job computes on."""
-
-    AUTO = "auto"
-    """The GPU if the host that trains has one, else the CPU."""
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
-class Backbone(StrEnum):
-    """Where verl's trainer and workers run."""
-
-    RAY = "ray"
-    """In processes of a Ray cluster."""
-    DEBUG = "debug"
-    """All in one process, where breakpoints work."""
-
-
-class OptimizerDtype(StrEnum):
-    """The number format of AdamW's two moments."""
-
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
-    """Half the memory, rounded stochastically."""
-
-
-class Credit(StrEnum):
-    """How an episode's advantage is given to its steps."""
-
-    BROADCAST = "broadcast"
-    """Every step has the episode's advantage."""
-    ATTRIBUTED = "attributed"
-    """The policy pays at the steps of its own mistakes, and steps faulted by others are masked."""
-
-
-class Outcomes(StrEnum):
-    """The episodes that sft imitates, by their outcome."""
-
-    SUCCESSFUL = "successful"
-    """Whose outcome is ``success``: the rewards of the episode say so."""
-    ALL = "all"
-    """Failed episodes and those without a reward too."""
-
-
-class LossAggregation(StrEnum):
-    """How the losses of tokens become one number; verl's names of its ``loss_agg_mode``."""
-
-    TOKEN_MEAN = "token-mean"  # noqa: S105 - verl's name
-    """Each token counts the same, so long rows decide (DAPO, Yu et al. 2025)."""
-    SEQ_MEAN_TOKEN_SUM = "seq-mean-token-sum"  # noqa: S105
-    """The sum of each row, then the mean over rows."""
-    SEQ_MEAN_TOKEN_MEAN = "seq-mean-token-mean"  # noqa: S105
-    """Each row counts the same, so a token of a long row counts less (GRPO, Shao et al. 2024)."""
-    SEQ_MEAN_TOKEN_SUM_NORM = "seq-mean-token-sum-norm"  # noqa: S105
-    """The sum of each row divided by one constant, then the mean over rows (Dr. GRPO, Liu et al. 2025)."""
-
-
-class LearningRateSchedule(StrEnum):
-    """How the learning rate changes after the warm-up; verl's names of its ``lr_scheduler_type``."""
-
-    CONSTANT = "constant"
-    COSINE = "cosine"
-    """Half a cosine from the peak to zero at the job's last step."""
-
-
-DEFAULT_KIND: Final = JobKind.DR_GRPO
-"""The recipe of the measured learning loop."""
-LEARNING_RATES: Final[Mapping[JobKind, float]] = {
-    JobKind.SFT: 1e-5,
-    JobKind.DPO: 5e-7,
-    **dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 1e-6),
-}
-"""sft: between InstructGPT (Ouyang et al. 2022, appendix C.1: 9.65e-6 and 5.03e-6), Tulu 3 (Lambert et al. 2024: 5e-6
-for 8B) and TRL's default of 2e-5; dpo: Zephyr (Tunstall et al. 2023) and Tulu 3, both with AdamW (Rafailov et al. 2023
-use RMSprop at 1e-6); policy gradients: DeepSeekMath (Shao et al. 2024, section 4.2) and verl's default."""
-DPO_BETA: Final = 0.1
-"""Rafailov et al. 2023, appendix B."""
-PAIRS_PER_GROUP: Final = 4
-"""A group of eight attempts, half of them good, gives four pairs in which each attempt occurs once."""
-CRITIC_LEARNING_RATE: Final = 1e-5
-"""verl's default; ten times the policy's, because the value head starts from zero."""
-LOSS_AGGREGATIONS: Final[Mapping[JobKind, LossAggregation]] = {
-    JobKind.DR_GRPO: LossAggregation.SEQ_MEAN_TOKEN_SUM_NORM,
-    JobKind.GRPO: LossAggregation.SEQ_MEAN_TOKEN_MEAN,
-    JobKind.RLOO: LossAggregation.SEQ_MEAN_TOKEN_SUM,
-    JobKind.GSPO: LossAggregation.SEQ_MEAN_TOKEN_MEAN,
-    JobKind.REINFORCE_PLUS_PLUS: LossAggregation.TOKEN_MEAN,
-    JobKind.PPO: LossAggregation.TOKEN_MEAN,
-}
-"""dr_grpo: Liu et al. 2025, section 3.2. grpo: Shao et al. 2024, equation 3. rloo: a row is one action, whose
-log-probability is the sum of its tokens' (Ahmadian et al. 2024). gspo: Zheng et al. 2025, equation 5.
-reinforce_plus_plus and ppo: the mean over tokens, verl's default."""
-KL_COEFFICIENTS: Final[Mapping[JobKind, float]] = {JobKind.GRPO: 0.04}
-"""grpo: DeepSeekMath (Shao et al. 2024, section 4.2). Dr. GRPO (Liu et al. 2025) and the formulas of GSPO (Zheng et al.
-2025) have no such term; RLOO, REINFORCE++ and PPO put the divergence into the reward, which is stored here: 0."""
-CLIP_GRADIENT: Final = 1.0
-"""verl's default."""
-
-
-LORA_ALPHA: Final = 32
-"""As in LoRA Without Regret (Schulman et al. 2025), whose learning rates are of this scale at every rank."""
-LORA_LEARNING_RATE: Final = 10.0
-"""Times the learning rate of full weights: the best one was about ten times as high in supervised training and in
-policy gradients, at every rank (LoRA Without Regret, Schulman et al. 2025)."""
-MICRO_BATCH_TOKENS: Final = 2048
-"""The activations of a micro-batch are a job's peak of memory: about 1.3 MB a token for a model of 135M parameters, and
-7 GB for the whole job (measured); the memory of a small machine."""
-HELD_OUT_SHARE: Final = 0.1
-"""The tenth part that is customary for validation."""
-MAX_PASSES: Final = 4.0
-"""Up to four passes over the same text train nearly as well as new text (Muennighoff et al. 2023, "Scaling
-Data-Constrained Language Models")."""
-KL_BUDGET: Final = 0.1
-"""Log-normal importance weights with a KL of 0.1 keep exp(-0.2) = 82 % of the effective sample size; at verl's
-truncation of 2 few of them are cut."""
-MIN_ENTROPY_SHARE: Final = 0.05
-"""Successful runs fall to 27 % of their first entropy in two hundred steps (Cui et al. 2025, "The Entropy Mechanism of
-Reinforcement Learning for Reasoning Language Models", section 2); a fifth of that is no longer exploration."""
-MAX_FLAT_BATCHES: Final = 5
-"""Groups without variance are rejected at the export, so one flat batch is rare and five in a row are the data."""
-STALL_MINUTES: Final = 120.0
-"""Four times gloo's own limit for a collective operation (PyTorch: 30 minutes), which fails by itself; beyond it
-nothing in verl notices, as when a node with TransferQueue's storage dies."""
-MAX_AGE_VERSIONS: Final[Mapping[JobKind, int]] = dict.fromkeys((kind for kind in JobKind if kind.is_policy_gradient), 8)
-"""Policy gradients: verl's own default (``sampler.max_off_policy_threshold``); sft imitates an action however old."""
-
-
-def _max_age_versions(data: dict[str, Any]) -> int | None:
-    return MAX_AGE_VERSIONS.get(data.get("kind", DEFAULT_KIND))
-
-
-def _learning_rate(data: dict[str, Any]) -> float:
-    rate = LEARNING_RATES.get(data.get("kind", DEFAULT_KIND), LEARNING_RATES[DEFAULT_KIND])
-    return rate * LORA_LEARNING_RATE if data.get("lora_rank") else rate
-
-
-def _loss_aggregation(data: dict[str, Any]) -> LossAggregation:
-    return LOSS_AGGREGATIONS.get(data.get("kind", DEFAULT_KIND), LOSS_AGGREGATIONS[DEFAULT_KIND])
-
-
-def _kl_coefficient(data: dict[str, Any]) -> float:
-    return KL_COEFFICIENTS.get(data.get("kind", DEFAULT_KIND), 0.0)
+from .version_names import NAME_PATTERN, REFERENCE_PATTERN, VERSION_PATTERN
 
 
 class JobSpec(BaseModel):
@@ -230,272 +75,274 @@ class JobSpec(BaseModel):
     ``reinforce_plus_plus`` compares all episodes, ``ppo`` learns a value function; ``sft`` imitates stored
     actions; ``dpo`` prefers the better of two attempts of a group."""
 
-    base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), _BASE]
+    base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), BASE]
     """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
 
-    name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$"), _MODEL_OF_JOB] = ""
+    name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$"), MODEL_OF_JOB] = ""
     """Model name to register the result under, as its next version; empty means the base's name."""
 
-    then: Annotated[tuple[str, ...], _MODEL_OF_JOB] = ()
+    then: Annotated[tuple[str, ...], MODEL_OF_JOB] = ()
     """A further stage, which starts from the version that the one before it made: ``setting=value`` words, as in
     ``kind=dpo steps=20``; in a job file also a table ``[[then]]``. What it leaves out is the job's, except settings
     whose default depends on the kind."""
 
-    held_out_share: Annotated[float, _MODEL_OF_JOB] = Field(default=HELD_OUT_SHARE, ge=0, le=0.5, allow_inf_nan=False)
+    held_out_share: Annotated[float, MODEL_OF_JOB] = Field(default=HELD_OUT_SHARE, ge=0, le=0.5, allow_inf_nan=False)
     """Share of the groups that a stage with another one after it does not train on. The gate between both measures its
     result on them, and ends the job with the last good version when it is worse than before; 0 leaves the gate out."""
 
-    lora_rank: Annotated[int, _MODEL] = Field(default=0, ge=0, le=1024)
+    lora_rank: Annotated[int, MODEL] = Field(default=0, ge=0, le=1024)
     """0 trains all weights. Above zero the weights are frozen, and low-rank matrices beside every linear layer train
     (LoRA, Hu et al. 2021): gradients and optimiser states take a fraction of the memory. 8 to 32 suffice for policy
     gradients; sft on many rows needs more (LoRA Without Regret, Schulman et al. 2025)."""
 
-    lora_merge: Annotated[bool, _MODEL] = True
+    lora_merge: Annotated[bool, MODEL] = True
     """Merge the low-rank matrices into the weights, so that the new version is a normal model. Without, it is an
     adapter in PEFT's format: a few megabytes, which vLLM serves beside the weights of its base. A stage that another
     one follows always merges."""
 
-    lora_alpha: Annotated[int, _MODEL] = Field(default=LORA_ALPHA, ge=1, le=4096)
+    lora_alpha: Annotated[int, MODEL] = Field(default=LORA_ALPHA, ge=1, le=4096)
     """Scale of the low-rank matrices: their product counts ``lora_alpha / lora_rank`` times."""
 
-    learning_rate: Annotated[float, _OPTIMISATION_BASIC] = Field(
-        default_factory=_learning_rate, gt=0, le=1, allow_inf_nan=False
+    learning_rate: Annotated[float, OPTIMISATION_BASIC] = Field(
+        default_factory=default_learning_rate, gt=0, le=1, allow_inf_nan=False
     )
     """Peak learning rate of AdamW; with LoRA ten times the kind's default."""
 
-    lr_scheduler_type: Annotated[LearningRateSchedule, _OPTIMISATION] = LearningRateSchedule.CONSTANT
+    lr_scheduler_type: Annotated[LearningRateSchedule, OPTIMISATION] = LearningRateSchedule.CONSTANT
     """How the learning rate changes after the warm-up; a job of few steps needs no decay."""
 
-    lr_warmup_steps: Annotated[int, _OPTIMISATION] = Field(default=0, ge=0, le=1_000_000)
+    lr_warmup_steps: Annotated[int, OPTIMISATION] = Field(default=0, ge=0, le=1_000_000)
     """The learning rate rises linearly from zero over this many steps; the first of them changes nothing."""
 
-    weight_decay: Annotated[float, _OPTIMISATION] = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    weight_decay: Annotated[float, OPTIMISATION] = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
     """Decoupled weight decay of AdamW. The measured recipes have none."""
 
-    clip_grad: Annotated[float, _OPTIMISATION] = Field(default=CLIP_GRADIENT, gt=0, le=1e6, allow_inf_nan=False)
+    clip_grad: Annotated[float, OPTIMISATION] = Field(default=CLIP_GRADIENT, gt=0, le=1e6, allow_inf_nan=False)
     """Norm to which larger gradients are scaled down."""
 
-    steps: Annotated[int, _OPTIMISATION_BASIC] = Field(default=10, ge=1, le=1_000_000)
+    steps: Annotated[int, OPTIMISATION_BASIC] = Field(default=10, ge=1, le=1_000_000)
     """Optimiser steps, each over one batch."""
 
-    batch_groups: Annotated[int, _OPTIMISATION_BASIC] = Field(default=8, ge=1, le=65_536)
+    batch_groups: Annotated[int, OPTIMISATION_BASIC] = Field(default=8, ge=1, le=65_536)
     """Policy gradients: prompt groups in a batch; sft: trajectories in a batch; dpo: pairs in a batch."""
 
-    group_size: Annotated[int, _POLICY_GRADIENT] = Field(default=8, ge=2, le=1024)
+    group_size: Annotated[int, POLICY_GRADIENT] = Field(default=8, ge=2, le=1024)
     """At most this many episodes of a group in a batch. A group needs two for a relative advantage."""
 
-    max_passes: Annotated[float, _OPTIMISATION] = Field(default=MAX_PASSES, gt=0, le=1e6, allow_inf_nan=False)
+    max_passes: Annotated[float, OPTIMISATION] = Field(default=MAX_PASSES, gt=0, le=1e6, allow_inf_nan=False)
     """The job ends when it has trained on each stored row this often on average, even if ``steps`` asks for more."""
 
-    kl_budget: Annotated[float | None, _POLICY_GRADIENT] = Field(default=KL_BUDGET, gt=0, allow_inf_nan=False)
+    kl_budget: Annotated[float | None, POLICY_GRADIENT] = Field(default=KL_BUDGET, gt=0, allow_inf_nan=False)
     """The job ends at its last checkpoint within this mean KL divergence, in nats a token, of the policy from the one
     that sampled the rows. It is measured on each batch before its update."""
 
-    kl_coefficient: Annotated[float, _POLICY_GRADIENT] = Field(
-        default_factory=_kl_coefficient, ge=0, le=100, allow_inf_nan=False
+    kl_coefficient: Annotated[float, POLICY_GRADIENT] = Field(
+        default_factory=default_kl_coefficient, ge=0, le=100, allow_inf_nan=False
     )
     """Weight of a loss term for the KL divergence to the base (verl's ``use_kl_loss``, k3); above zero a second copy of
     the weights is kept. DAPO (Yu et al. 2025) and Dr. GRPO leave it out; DeepSeekMath (Shao et al. 2024) uses 0.04."""
 
-    epochs: Annotated[int, _POLICY_GRADIENT] = Field(default=1, ge=1, le=64)
+    epochs: Annotated[int, POLICY_GRADIENT] = Field(default=1, ge=1, le=64)
     """Passes over each batch (PPO epochs). With more than one, the later passes are off-policy."""
 
-    critic_learning_rate: Annotated[float, _PPO] = Field(default=CRITIC_LEARNING_RATE, gt=0, le=1, allow_inf_nan=False)
+    critic_learning_rate: Annotated[float, PPO] = Field(default=CRITIC_LEARNING_RATE, gt=0, le=1, allow_inf_nan=False)
     """Peak learning rate of the critic, which starts from the base with a value head of zeros."""
 
-    gae_lambda: Annotated[float, _PPO] = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
+    gae_lambda: Annotated[float, PPO] = Field(default=1.0, ge=0, le=1, allow_inf_nan=False)
     """Decay of generalised advantage estimation (Schulman et al. 2016): 1 takes the episode's reward as each token's
     return, verl's default; less trusts the critic more. Rewards are not discounted."""
 
-    max_prompt_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
+    max_prompt_tokens: Annotated[int, EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer prompt are left out, and counted in the job's manifest."""
 
-    max_response_tokens: Annotated[int, _EPISODES] = Field(default=4096, ge=1, le=1_048_576)
+    max_response_tokens: Annotated[int, EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer response (tool results included) are left out, and counted."""
 
-    credit: Annotated[Credit, _CREDIT] = Credit.BROADCAST
+    credit: Annotated[Credit, CREDIT] = Credit.BROADCAST
     """``broadcast`` gives every step its episode's advantage. ``attributed`` charges a bad episode to the steps of the
     policy's own mistakes, does not reinforce such steps in a good one, and leaves out what a tool, the environment or
     the harness broke."""
 
-    loss_aggregation: Annotated[LossAggregation, _POLICY_GRADIENT] = Field(default_factory=_loss_aggregation)
+    loss_aggregation: Annotated[LossAggregation, POLICY_GRADIENT] = Field(default_factory=default_loss_aggregation)
     """How the losses of a batch's tokens become one number, by verl's names. ``seq-mean-token-sum-norm`` divides the
     sum of each row by the longest response of the job and takes the mean over rows: neither the length of a row nor
     that of its neighbours changes the weight of a token (Dr. GRPO, Liu et al. 2025, section 3.2). With ``token-mean``
     long rows shrink the weight of all others; with ``seq-mean-token-mean`` a token of a long row weighs less."""
 
-    micro_batch_tokens: Annotated[int | None, _OPTIMISATION] = Field(default=None, ge=1, le=16_777_216)
+    micro_batch_tokens: Annotated[int | None, OPTIMISATION] = Field(default=None, ge=1, le=16_777_216)
     """Tokens in one forward and backward pass; fewer need less memory and more time, and the result stays the same. A
     longer row is a pass of its own, so lower the limits of rows too. None is auto: on a GPU what its free memory has
     room for when the job starts, on a CPU 2,048."""
 
-    optimizer_dtype: Annotated[OptimizerDtype, _OPTIMISATION] = OptimizerDtype.FLOAT32
+    optimizer_dtype: Annotated[OptimizerDtype, OPTIMISATION] = OptimizerDtype.FLOAT32
     """Number format of AdamW's two moments; ``bfloat16`` takes half the memory, 4 bytes a parameter less. Weights,
     gradients and the update itself stay float32, and rounding is stochastic (Gupta et al. 2015)."""
 
-    offload: Annotated[bool, _RUN] = False
+    offload: Annotated[bool, RUN] = False
     """Keep weights, gradients and optimiser states in the host's memory, and update them there (verl's
     ``offload_policy``, FSDP2): a GPU has one or two layers at a time. Slower, and on a GPU only."""
 
-    seed: Annotated[int, _OPTIMISATION] = Field(default=0, ge=0, le=2**31 - 1)
+    seed: Annotated[int, OPTIMISATION] = Field(default=0, ge=0, le=2**31 - 1)
     """Seed of shuffling and of every sampler in the job."""
 
-    preset: Annotated[Preset, _RUN_BASIC] = Preset.ANY
+    preset: Annotated[Preset, RUN_BASIC] = Preset.ANY
     """Hardware that the defaults of other settings are for; a setting that is given wins. The reference lists what each
     preset sets and why."""
 
-    device: Annotated[Device, _RUN] = Device.AUTO
+    device: Annotated[Device, RUN] = Device.AUTO
     """The device that the job computes on; ``auto`` is a GPU if the host that trains has one, also on a Ray cluster."""
 
-    backbone: Annotated[Backbone, _RUN] = Backbone.RAY
+    backbone: Annotated[Backbone, RUN] = Backbone.RAY
     """``ray`` trains in processes of a Ray cluster. ``debug`` trains the same in one process without Ray, so that
     breakpoints in recipes, losses and the engine work (``spanloop train --foreground``)."""
 
-    ray_address: Annotated[str, _RUN] = ""
+    ray_address: Annotated[str, RUN] = ""
     """A running Ray cluster (``host:port`` or ``ray://host:port``) whose machines mount the data directory at the
     same path, and which trains one policy-gradient job at a time; empty starts a cluster for this job and ends it
     afterwards."""
 
-    ranks: Annotated[int, _RUN_RANKS] = Field(default=1, ge=1, le=64)
+    ranks: Annotated[int, RUN_RANKS] = Field(default=1, ge=1, le=64)
     """Processes on one node that each compute a part of every batch and hold a part of the weights, gradients and
     optimiser states (FSDP2); the result is that of one. On CUDA each has a GPU. Fewer threads compute each rank on a
     CPU. dpo trains on one rank."""
 
-    deploy: Annotated[bool, _RUN_BASIC] = False
+    deploy: Annotated[bool, RUN_BASIC] = False
     """Deploy the new version after training; the job fails if the gateway cannot serve it."""
 
-    pause_serving: Annotated[bool, _RUN_BASIC] = False
+    pause_serving: Annotated[bool, RUN_BASIC] = False
     """Free vLLM's memory while the job trains and serve again afterwards: on a GPU it sleeps, on a CPU it stops. The
     gateway returns 503 meanwhile."""
 
-    task_ids: Annotated[tuple[str, ...], _EPISODES] = ()
+    task_ids: Annotated[tuple[str, ...], EPISODES] = ()
     """Only episodes of these tasks; empty means all."""
 
-    task_prefix: Annotated[str, StringConstraints(max_length=256), _EPISODES] = ""
+    task_prefix: Annotated[str, StringConstraints(max_length=256), EPISODES] = ""
     """Only episodes whose task id starts with this, to exclude a test set from training; empty means all."""
 
     policy_version: Annotated[
-        str, StringConstraints(pattern=rf"^({NAME_PATTERN}@{VERSION_PATTERN})?$"), _POLICY_VERSION
+        str, StringConstraints(pattern=rf"^({NAME_PATTERN}@{VERSION_PATTERN})?$"), POLICY_VERSION
     ] = ""
     """Only episodes that used this policy version (``name@version``); empty means any."""
 
-    since: Annotated[AwareDatetime | None, _EPISODES] = None
+    since: Annotated[AwareDatetime | None, EPISODES] = None
     """Only episodes that started at this time or later."""
 
-    until: Annotated[AwareDatetime | None, _EPISODES] = None
+    until: Annotated[AwareDatetime | None, EPISODES] = None
     """Only episodes that started before this time."""
 
-    services: Annotated[tuple[str, ...], _EPISODES] = ()
+    services: Annotated[tuple[str, ...], EPISODES] = ()
     """Only episodes of these services (``service.name``); empty means all."""
 
-    agents: Annotated[tuple[str, ...], _EPISODES] = ()
+    agents: Annotated[tuple[str, ...], EPISODES] = ()
     """Only episodes whose first step is of one of these agents (``gen_ai.agent.name``); empty means all."""
 
-    models: Annotated[tuple[str, ...], _EPISODES] = ()
+    models: Annotated[tuple[str, ...], EPISODES] = ()
     """Only episodes with a model call that one of these models answered; empty means all."""
 
-    failure_classes: Annotated[tuple[str, ...], _EPISODES] = ()
+    failure_classes: Annotated[tuple[str, ...], EPISODES] = ()
     """Only episodes with a failure of one of these classes, recovered ones included; empty means all."""
 
-    without_failure_classes: Annotated[tuple[str, ...], _EPISODES] = ()
+    without_failure_classes: Annotated[tuple[str, ...], EPISODES] = ()
     """No episode with a failure of one of these classes."""
 
-    marks: Annotated[tuple[str, ...], _EPISODES] = ()
+    marks: Annotated[tuple[str, ...], EPISODES] = ()
     """Only episodes with one of these marks (``mark()`` in the app, ``spanloop marks add``); empty means all."""
 
-    without_marks: Annotated[tuple[str, ...], _EPISODES] = ()
+    without_marks: Annotated[tuple[str, ...], EPISODES] = ()
     """No episode with one of these marks."""
 
-    selector: Annotated[str, StringConstraints(max_length=256), _EPISODES] = ""
+    selector: Annotated[str, StringConstraints(max_length=256), EPISODES] = ""
     """A function of your own that decides which of the remaining rows are kept: an entry point of the group
     ``spanloop.selections``, or ``module:function``; empty keeps all."""
 
-    sample_rate: Annotated[float, _EPISODES] = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
+    sample_rate: Annotated[float, EPISODES] = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     """This share of the groups, chosen by ``seed``; an episode without a group is one of its own."""
 
-    max_age_versions: Annotated[int | None, _EPISODES] = Field(default_factory=_max_age_versions, ge=0, le=1_000_000)
+    max_age_versions: Annotated[int | None, EPISODES] = Field(
+        default_factory=default_max_age_versions, ge=0, le=1_000_000
+    )
     """Only rows of at most so many versions before the base, counted along its parents; 0: of the base alone. Rows of
     versions that the base does not descend from have no such age and are taken."""
 
-    max_age_days: Annotated[float | None, _EPISODES] = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
+    max_age_days: Annotated[float | None, EPISODES] = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
     """Only rows of episodes that started at most so many days before the job's dataset is made."""
 
-    max_episodes: Annotated[int, _EPISODES] = Field(default=100_000, ge=1, le=100_000_000)
+    max_episodes: Annotated[int, EPISODES] = Field(default=100_000, ge=1, le=100_000_000)
     """At most this many episodes, in whole groups, the group with the newest episode first."""
 
-    min_reward: Annotated[float | None, _EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
+    min_reward: Annotated[float | None, EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
     """Only episodes with at least this reward, besides what ``outcomes`` asks for."""
 
-    max_reward: Annotated[float | None, _EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
+    max_reward: Annotated[float | None, EPISODES_SFT] = Field(default=None, allow_inf_nan=False)
     """Only episodes with at most this reward; without it no reward is needed."""
 
-    outcomes: Annotated[Outcomes, _EPISODES_SFT] = Outcomes.SUCCESSFUL
+    outcomes: Annotated[Outcomes, EPISODES_SFT] = Outcomes.SUCCESSFUL
     """Imitate only episodes whose outcome is ``success``, or all: failed ones and those without a reward too."""
 
-    tokens: Annotated[Tokens, _EPISODES_TEXT] = Tokens.ANY
+    tokens: Annotated[Tokens, EPISODES_TEXT] = Tokens.ANY
     """``any``: captured tokens where an episode has some of the base's tokenizer, else its messages, rendered with the
     base's chat template; so spans of a foreign model train too. ``captured`` or ``rendered``: only these. ``none``: no
     episodes, only ``dialogs``."""
 
-    dialogs: Annotated[tuple[str, ...], _EPISODES_SFT] = ()
+    dialogs: Annotated[tuple[str, ...], EPISODES_SFT] = ()
     """Dialog files to imitate as well, each ``PATH`` or ``PATH=WEIGHT`` on the host of the job: JSON lines or a JSON
     list of OpenAI chat messages, ShareGPT or Alpaca. With the weight 2 each dialog is two rows, with 0.5 half of them
     are rows."""
 
-    min_pass_rate: Annotated[float | None, _EPISODES] = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    min_pass_rate: Annotated[float | None, EPISODES] = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     """Only groups of which at least this share of the attempts succeeds; episodes whose outcome is not known, and
     failures that the policy did not cause, do not count."""
 
-    max_pass_rate: Annotated[float | None, _EPISODES] = Field(default=None, ge=0, le=1, allow_inf_nan=False)
+    max_pass_rate: Annotated[float | None, EPISODES] = Field(default=None, ge=0, le=1, allow_inf_nan=False)
     """Only groups of which at most this share of the attempts succeeds."""
 
-    curriculum: Annotated[Curriculum, _EPISODES] = Curriculum.NONE
+    curriculum: Annotated[Curriculum, EPISODES] = Curriculum.NONE
     """Train on the groups in the order of their pass rate, ``easy_to_hard`` or ``hard_to_easy``, in each pass over the
     data; ``none`` shuffles them."""
 
-    coreset: Annotated[Coreset, _EPISODES] = Coreset.NONE
+    coreset: Annotated[Coreset, EPISODES] = Coreset.NONE
     """Train on a part of the groups, in sft of the episodes: a ``random`` one; those with the largest ``loss`` of a
     token under the base, computed before the training; those whose responses differ most (``diversity``); or
     ``hybrid``, the most diverse among twice as many with the largest loss."""
 
-    coreset_share: Annotated[float | None, _EPISODES] = Field(default=None, gt=0, le=1, allow_inf_nan=False)
+    coreset_share: Annotated[float | None, EPISODES] = Field(default=None, gt=0, le=1, allow_inf_nan=False)
     """Share of the groups or episodes that ``coreset`` keeps, rounded up."""
 
-    coreset_size: Annotated[int | None, _EPISODES] = Field(default=None, ge=1, le=100_000_000)
+    coreset_size: Annotated[int | None, EPISODES] = Field(default=None, ge=1, le=100_000_000)
     """At most this many groups or episodes are kept by ``coreset``."""
 
-    replay_ratio: Annotated[float | None, _EPISODES] = Field(default=None, ge=0, lt=1, allow_inf_nan=False)
+    replay_ratio: Annotated[float | None, EPISODES] = Field(default=None, ge=0, lt=1, allow_inf_nan=False)
     """Largest share of rows from episodes that the base or one of its ancestors was trained on; groups with a new
     episode are all kept. 0 trains on new episodes only; without it nothing is left out."""
 
-    max_attempts: Annotated[int, _RUN_OF_JOB] = Field(default=3, ge=1, le=100)
+    max_attempts: Annotated[int, RUN_OF_JOB] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
 
-    pair_margin: Annotated[float, _EPISODES_DPO] = Field(default=0.0, ge=0, allow_inf_nan=False)
+    pair_margin: Annotated[float, EPISODES_DPO] = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Two attempts of a group are a pair when their rewards differ by more than this."""
 
-    pairs_per_group: Annotated[int, _EPISODES_DPO] = Field(default=PAIRS_PER_GROUP, ge=1, le=64)
+    pairs_per_group: Annotated[int, EPISODES_DPO] = Field(default=PAIRS_PER_GROUP, ge=1, le=64)
     """At most this many pairs of a group; each attempt is used as seldom as possible, and pairs with the largest
     difference of reward come first."""
 
-    dpo_beta: Annotated[float, _DPO] = Field(default=DPO_BETA, gt=0, le=100, allow_inf_nan=False)
+    dpo_beta: Annotated[float, DPO] = Field(default=DPO_BETA, gt=0, le=100, allow_inf_nan=False)
     """How strongly the policy is held near the base: the implicit reward of an attempt is this times the log-ratio of
     its tokens to the base. A smaller number lets the policy move further (Rafailov et al. 2023, equation 7)."""
 
-    dpo_nll_weight: Annotated[float, _DPO] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
+    dpo_nll_weight: Annotated[float, DPO] = Field(default=0.0, ge=0, le=100, allow_inf_nan=False)
     """Weight of a loss term for the negative log-probability of a token of the better attempt, which keeps that attempt
     likely; Pang et al. 2024 ("Iterative Reasoning Preference Optimization") use 1, Rafailov et al. 2023 none."""
 
-    min_entropy_share: Annotated[float, _POLICY_GRADIENT] = Field(
+    min_entropy_share: Annotated[float, POLICY_GRADIENT] = Field(
         default=MIN_ENTROPY_SHARE, ge=0, lt=1, allow_inf_nan=False
     )
     """The job ends when the policy's entropy stays below this share of that of its first steps; 0 turns it off."""
 
-    max_flat_batches: Annotated[int, _POLICY_GRADIENT] = Field(default=MAX_FLAT_BATCHES, ge=0, le=1_000_000)
+    max_flat_batches: Annotated[int, POLICY_GRADIENT] = Field(default=MAX_FLAT_BATCHES, ge=0, le=1_000_000)
     """The job ends after so many batches in a row whose advantages do not vary, which teach nothing; 0 turns it off."""
 
-    stall_minutes: Annotated[float, _RUN] = Field(default=STALL_MINUTES, ge=0, le=1e6, allow_inf_nan=False)
+    stall_minutes: Annotated[float, RUN] = Field(default=STALL_MINUTES, ge=0, le=1e6, allow_inf_nan=False)
     """The job ends when it completes no step for so long, and for ten times as long as its longest step; 0 turns it
     off."""
 
@@ -579,13 +426,3 @@ class JobSpec(BaseModel):
     def until_utc(self) -> datetime | None:
         """``until`` in UTC."""
         return None if self.until is None else self.until.astimezone(UTC)
-
-
-def setting_of(metadata: list[Any]) -> Setting:
-    """Return the :class:`Setting` among a field's metadata."""
-    return next(item for item in metadata if isinstance(item, Setting))
-
-
-def is_reference(text: str) -> bool:
-    """Whether ``text`` is ``name`` or ``name@version``."""
-    return re.fullmatch(REFERENCE_PATTERN, text) is not None

@@ -18,8 +18,9 @@ from spanloop.training.control.job_processes import JOB_TOKEN_ENV
 from spanloop.training.control.leases import Lease, LeaseLostError, record_progress
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.schedules import check_cron, check_instant, next_firing
-from spanloop.training.job_spec import Backbone, Device, JobSpec
+from spanloop.training.job_spec import JobSpec
 from spanloop.training.registry import Registry
+from spanloop.training.spec_choices import Backbone, Device
 
 __all__ = [
     "Backbone",

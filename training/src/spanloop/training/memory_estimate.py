@@ -26,8 +26,8 @@ from typing import Final, NamedTuple, Protocol
 
 from spanloop.semconv.enums import JobKind
 
-from .job_spec import OptimizerDtype
 from .model_shape import ModelShape
+from .spec_choices import OptimizerDtype
 
 PROCESSES_BYTES: Final = 2_000_000_000
 """Ray's daemons, the trainer and the worker with their imports, measured without the model."""

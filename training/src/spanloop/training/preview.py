@@ -18,7 +18,7 @@ from .data_strategies.settings import StrategyReport
 from .dataset import batch_units, rows_by_source, select_dataset
 from .dataset_selection import Tally
 from .drift import passes, steps_within
-from .job_spec import MICRO_BATCH_TOKENS, Device, JobSpec
+from .job_spec import JobSpec
 from .lineage import with_lineage
 from .memory_estimate import (
     GpuJobMemory,
@@ -31,6 +31,8 @@ from .memory_estimate import (
 from .model_shape import ModelShape, read_shape
 from .planning import batch_multiple, batch_size, longest_computed_row
 from .registry import Registry
+from .spec_choices import Device
+from .spec_defaults import MICRO_BATCH_TOKENS
 
 GPU_BYTES: Final = 80_000_000_000
 """The GPU that a preview assumes; the job itself asks its own for the free memory."""

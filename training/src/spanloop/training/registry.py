@@ -26,9 +26,9 @@ from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.leases import Lease, state_of
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.tables import DeploymentRow, JobRow, ModelVersionRow
-from spanloop.training.job_spec import NAME_PATTERN, is_reference
 from spanloop.training.models.tokenizer_fingerprint import tokenizer_fingerprint
 from spanloop.training.training_ids import job_of, training_id
+from spanloop.training.version_names import NAME_PATTERN, is_reference
 
 NO_METADATA: Mapping[str, JsonValue] = MappingProxyType({})
 ADAPTER_BASE: Final = "adapter_base"

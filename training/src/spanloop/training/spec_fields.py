@@ -20,8 +20,9 @@ from pydantic.fields import FieldInfo
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import ConfigurationError
 
-from .job_spec import JobSpec, Setting, setting_of
+from .job_spec import JobSpec
 from .presets import Preset, preset_values
+from .spec_setting import Setting, setting_of
 
 NONE_TEXT: Final = "none"
 """Written for None, in an option, a job file and the form: TOML has no null."""

@@ -22,7 +22,7 @@ import psutil
 from spanloop.semconv.errors import JobError
 
 from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, find_job_processes, kill_job_processes
-from .job_spec import Backbone
+from .spec_choices import Backbone
 from .verl_plugin.train_plan import TrainPlan
 
 _EVERY_S: Final = 2.0

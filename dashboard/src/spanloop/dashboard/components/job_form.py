@@ -14,10 +14,10 @@ from spanloop.dashboard.components.page_frame import empty_state, show_error
 from spanloop.dashboard.view_models.jobs import FormErrors, When, as_utc, to_spec
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
-from spanloop.training.job_spec import Panel
 from spanloop.training.jobs import JobSpec
 from spanloop.training.presets import Preset
 from spanloop.training.spec_fields import NONE_TEXT, SpecField, spec_fields
+from spanloop.training.spec_setting import Panel
 
 NEXT_VIEW: Final = "jobs_next_view"
 """Session state: the view of the next run, because a widget that is drawn cannot be set."""

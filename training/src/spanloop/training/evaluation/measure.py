@@ -14,7 +14,7 @@ import polars as pl
 
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.store import Store
-from spanloop.training.job_spec import NAME_PATTERN
+from spanloop.training.version_names import NAME_PATTERN
 
 from .bootstrap import LEVEL, RESAMPLES, bootstrap_mean
 from .stored_evaluations import Evaluation, EvaluationError, LeftOut, load_evaluation, load_evaluations

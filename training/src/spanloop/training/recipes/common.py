@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from spanloop.training.job_spec import Device
+from spanloop.training.spec_choices import Device
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 _ENDLESS_EPOCHS = 1_000_000

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from spanloop.training.job_spec import OptimizerDtype
+from spanloop.training.spec_choices import OptimizerDtype
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 _BFLOAT16_OPTIMISER: Final = "spanloop.training.verl_plugin.bfloat16_adamw"

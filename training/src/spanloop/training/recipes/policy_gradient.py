@@ -12,7 +12,7 @@ computes them anyway (:mod:`~spanloop.training.verl_plugin.policy_loss`).
 from typing import Final
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import Device
+from spanloop.training.spec_choices import Device
 from spanloop.training.verl_plugin.train_plan import TrainPlan
 
 from .common import engine_overrides, forward_overrides, quoted, trainer_overrides

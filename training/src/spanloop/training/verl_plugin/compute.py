@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from spanloop.cpu_features import computes_bfloat16
 from spanloop.semconv.errors import JobError
-from spanloop.training.job_spec import MICRO_BATCH_TOKENS, Device
 from spanloop.training.memory_estimate import USABLE_SHARE, MemoryFactors, estimate_on_gpus, gpu_tokens
 from spanloop.training.model_shape import read_shape
+from spanloop.training.spec_choices import Device
+from spanloop.training.spec_defaults import MICRO_BATCH_TOKENS
 
 from .train_plan import TrainPlan
 

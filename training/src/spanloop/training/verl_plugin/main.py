@@ -16,7 +16,7 @@ from pathlib import Path
 
 from spanloop.semconv.enums import JobKind
 from spanloop.training.early_stopping import describe_failure
-from spanloop.training.job_spec import Device
+from spanloop.training.spec_choices import Device
 
 from .compute import resolve_compute
 from .train_plan import TrainPlan

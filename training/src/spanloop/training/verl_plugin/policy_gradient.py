@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from spanloop.semconv.errors import JobError
-from spanloop.training.job_spec import Backbone
 from spanloop.training.recipes.policy_gradient import policy_gradient_overrides
+from spanloop.training.spec_choices import Backbone
 
 from .ranks import this_rank
 from .train_plan import TrainPlan

@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from spanloop.training.job_spec import Device
 from spanloop.training.planning import training_threads
+from spanloop.training.spec_choices import Device
 
 from .compute import Compute, local_compute
 from .main import die_with_parent

@@ -9,18 +9,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spanloop.semconv.enums import JobKind
-from spanloop.training.job_spec import (
-    CLIP_GRADIENT,
-    CRITIC_LEARNING_RATE,
-    DPO_BETA,
-    LORA_ALPHA,
-    Backbone,
-    Device,
-    LearningRateSchedule,
-    LossAggregation,
-    OptimizerDtype,
-)
 from spanloop.training.sampling import DEFAULT_TEMPERATURE
+from spanloop.training.spec_choices import Backbone, Device, LearningRateSchedule, LossAggregation, OptimizerDtype
+from spanloop.training.spec_defaults import CLIP_GRADIENT, CRITIC_LEARNING_RATE, DPO_BETA, LORA_ALPHA
 
 
 class TrainPlan(BaseModel):
