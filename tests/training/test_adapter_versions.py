@@ -12,7 +12,7 @@ from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 from spanloop.store import Store
-from spanloop.training.adapter_versions import full_weights, kept_adapter, weights_version
+from spanloop.training.adapter_versions import adapter_to_keep, full_weights, weights_version
 from spanloop.training.base_model import read_base_model
 from spanloop.training.checkpoints import KeptAdapter
 from spanloop.training.deploy import deploy
@@ -73,11 +73,11 @@ def test_a_job_that_starts_from_an_adapter_keeps_both_for_one_base(
     base = registry.add("tiny", tiny_model)
     version = add_adapter(registry, base, tmp_path / "adapter", rank=8)
     spec = JobSpec(base="tiny", lora_rank=504, lora_merge=False)
-    assert kept_adapter(spec, base) == KeptAdapter("tiny@v1")
-    assert kept_adapter(spec, version) == KeptAdapter("tiny@v1", merged=version.path)
-    assert kept_adapter(spec.model_copy(update={"lora_merge": True}), version) is None
+    assert adapter_to_keep(spec, base) == KeptAdapter("tiny@v1")
+    assert adapter_to_keep(spec, version) == KeptAdapter("tiny@v1", merged=version.path)
+    assert adapter_to_keep(spec.model_copy(update={"lora_merge": True}), version) is None
     with pytest.raises(JobError, match=r"of rank 8\. With lora_rank 505 the new one would have rank 513"):
-        kept_adapter(spec.model_copy(update={"lora_rank": 505}), version)
+        adapter_to_keep(spec.model_copy(update={"lora_rank": 505}), version)
 
 
 def test_an_adapter_is_deployed_with_its_base(data_dir: DataDir, tiny_model: Path, tmp_path: Path) -> None:

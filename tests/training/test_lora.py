@@ -67,7 +67,7 @@ def test_a_kept_adapter_is_what_the_merged_model_adds_to_its_base(tiny_model: Pa
     train_here(plan)
     checkpoint = latest_checkpoint(plan.checkpoint_dir)
     assert checkpoint is not None
-    kept = assemble_model(checkpoint, tiny_model, tmp_path / "kept", kept=KeptAdapter("tiny@v1"))
+    kept = assemble_model(checkpoint, tiny_model, tmp_path / "kept", kept_adapter=KeptAdapter("tiny@v1"))
     files = {path.name for path in tiny_model.iterdir()} - {"model.safetensors"}
     assert {path.name for path in kept.iterdir()} == files | {"adapter_config.json", "adapter_model.safetensors"}
 
@@ -90,7 +90,7 @@ def test_a_kept_adapter_is_what_the_merged_model_adds_to_its_base(tiny_model: Pa
     again, once = load_file(target / "model.safetensors"), load_file(tmp_path / "merged" / "model.safetensors")
     for name, weights in once.items():
         torch.testing.assert_close(again[name], weights, rtol=0, atol=1e-6)
-    twice = assemble_model(checkpoint, target, tmp_path / "twice", kept=KeptAdapter("tiny@v1", merged=kept))
+    twice = assemble_model(checkpoint, target, tmp_path / "twice", kept_adapter=KeptAdapter("tiny@v1", merged=kept))
     assert (adapter_rank(kept), adapter_rank(twice)) == (4, 8)
     for layer, update in read_adapter(twice).items():
         once_update = read_adapter(kept)[layer]

@@ -90,7 +90,7 @@ async def test_vllm_serves_merged_weights_and_a_kept_adapter_with_the_trainers_l
     # the base's are further away
     assert distance(served, dataset["logprobs"].to_list()) > 2 * TOLERANCE
 
-    folder = assemble_model(checkpoint, tiny_model, tmp_path / "kept", kept=KeptAdapter(base.reference))
+    folder = assemble_model(checkpoint, tiny_model, tmp_path / "kept", kept_adapter=KeptAdapter(base.reference))
     kept = registry.add("tiny", folder, metadata={ADAPTER_BASE: base.reference})
     adapter = ServedAdapter.of(Deployment(kept.name, kept.version, str(serving_path(base)), str(kept.path)))
     assert adapter is not None

@@ -54,7 +54,7 @@ def full_weights(registry: Registry, version: ModelVersion, scratch: Path) -> Pa
     return scratch
 
 
-def kept_adapter(spec: JobSpec, version: ModelVersion) -> KeptAdapter | None:
+def adapter_to_keep(spec: JobSpec, version: ModelVersion) -> KeptAdapter | None:
     """Return what the adapter of a job belongs to that starts from ``version``; None when it is merged.
 
     Raises:

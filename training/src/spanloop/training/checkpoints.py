@@ -54,8 +54,8 @@ def mark_complete(checkpoint: Path) -> None:
 
 def latest_checkpoint(directory: Path, *, at_most: int | None = None) -> Checkpoint | None:
     """Return the complete checkpoint in ``directory`` with the most steps, at most ``at_most``, or None."""
-    found = _complete_checkpoints(directory)
-    return max((each for each in found if at_most is None or each.step <= at_most), default=None)
+    checkpoints = _complete_checkpoints(directory)
+    return max((each for each in checkpoints if at_most is None or each.step <= at_most), default=None)
 
 
 def discard_old(directory: Path) -> None:
@@ -77,10 +77,12 @@ def _complete_checkpoints(directory: Path) -> Iterator[Checkpoint]:
             yield checkpoint
 
 
-def assemble_model(checkpoint: Checkpoint, base: Path, target: Path, *, kept: KeptAdapter | None = None) -> Path:
+def assemble_model(
+    checkpoint: Checkpoint, base: Path, target: Path, *, kept_adapter: KeptAdapter | None = None
+) -> Path:
     """Create a Hugging Face folder from the checkpoint's weights and the base model's other files.
 
-    A LoRA adapter is merged into the weights; with ``kept`` the folder has the adapter in PEFT's format instead.
+    A LoRA adapter is merged into the weights; with ``kept_adapter`` the folder has the adapter in PEFT's format instead.
 
     Tokenizer, chat template, generation config and model config are copied from the base model byte for byte:
     training changes only the weights, and libraries rewrite the other files on saving.
@@ -101,11 +103,11 @@ def assemble_model(checkpoint: Checkpoint, base: Path, target: Path, *, kept: Ke
     adapter = read_checkpoint_adapter(checkpoint.weights_path)
     if adapter is not None:
         weights = []
-        if kept is None:
+        if kept_adapter is None:
             merge_checkpoint(adapter, checkpoint.weights_path, target, check_weights(base).tensors)
         else:
-            adapter = stack(read_adapter(kept.merged), adapter) if kept.merged else adapter
-            write_adapter(adapter, kept.base, target)
+            adapter = stack(read_adapter(kept_adapter.merged), adapter) if kept_adapter.merged else adapter
+            write_adapter(adapter, kept_adapter.base, target)
     for path in weights + other_files:
         shutil.copy2(path, target / path.name)
     return target

@@ -45,10 +45,10 @@ def no_rows_error(selection: Selection, spec: JobSpec, job_id: str) -> JobError:
     if spec.kind.has_groups:
         account += f"; groups: {selection.group_tally}"
     reasons = Reasons(selection.row_tally.rejected)
-    found = next((diagnosis for diagnosis in _diagnoses(spec) if diagnosis.explains(reasons)), _OTHER)
+    diagnosis = next((each for each in _diagnoses(spec) if each.explains(reasons)), _OTHER)
     return JobError(
-        f"Job {job_id} ({spec.kind}) has no data: {found.what}. Of what was asked for, {account}.",
-        next_step=found.next_step,
+        f"Job {job_id} ({spec.kind}) has no data: {diagnosis.what}. Of what was asked for, {account}.",
+        next_step=diagnosis.next_step,
     )
 
 

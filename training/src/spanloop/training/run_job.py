@@ -20,7 +20,7 @@ from spanloop.semconv import attributes as names
 from spanloop.semconv.errors import JobError, SpanloopError
 from spanloop.store import Store, connect
 
-from .adapter_versions import full_weights, kept_adapter
+from .adapter_versions import adapter_to_keep, full_weights
 from .base_model import BaseModelFacts, read_base_model
 from .checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpoint
 from .control.paths import ControlPaths
@@ -140,7 +140,7 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
         manifest, base = _dataset(attempt, store)
         is_last = attempt.stage.number == attempt.stage.total
         # a later stage and the gate load full weights
-        kept = kept_adapter(attempt.spec, attempt.registry.get(base.reference)) if is_last else None
+        kept_adapter = adapter_to_keep(attempt.spec, attempt.registry.get(base.reference)) if is_last else None
         watch = TrainingWatch(store, attempt.training_id, attempt.spec, attempt.folder, attempt.trace)
         ended = read_ended(attempt.folder)
         limit = ended.step if ended else None
@@ -153,7 +153,7 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
             raise JobError(
                 f"Job {attempt.job.id}: its checkpoint is gone.", next_step="Submit a new job with its spec."
             )
-        model = assemble_model(checkpoint, base.path, attempt.folder / "model", kept=kept)
+        model = assemble_model(checkpoint, base.path, attempt.folder / "model", kept_adapter=kept_adapter)
         gate = _pass_gate(attempt, store, base, model, checkpoint.step)
     _log(f"registering the weights of step {checkpoint.step}")
     with attempt.trace.span("rl.register") as span:
@@ -174,7 +174,7 @@ def _train_and_register(attempt: Attempt) -> ModelVersion:
                 "episodes": manifest.episodes.accepted,
                 "mean_reward": manifest.mean_reward,
                 "final_metrics": dict(_final_metrics(attempt.folder)),
-                **({ADAPTER_BASE: kept.base} if kept else {}),
+                **({ADAPTER_BASE: kept_adapter.base} if kept_adapter else {}),
             },
         )
         span.attributes[names.RL_MODEL_VERSION] = version.reference

@@ -83,11 +83,11 @@ class _Choice:
 
     def keep(self, units: pl.DataFrame, is_kept: pl.Series, strategy: str, rejection: Rejection, why: str) -> None:
         """Leave out the units that are not kept, and report it."""
-        kept = units.filter(is_kept)
+        kept_units = units.filter(is_kept)
         self.left_out |= dict.fromkeys(units.filter(~is_kept)["unit"], rejection.value)
-        self.rows = self.rows.join(kept.select("unit"), on="unit", how="semi", maintain_order="left")
+        self.rows = self.rows.join(kept_units.select("unit"), on="unit", how="semi", maintain_order="left")
         self.reports.append(
-            StrategyReport(strategy=strategy, unit=self._unit, kept=kept.height, available=units.height, why=why)
+            StrategyReport(strategy=strategy, unit=self._unit, kept=kept_units.height, available=units.height, why=why)
         )
 
 
@@ -160,8 +160,10 @@ def _replay(choice: _Choice, strategies: DataStrategies) -> None:
     is_episode = pl.col("source") != RowSource.DIALOG.value
     is_replayed = pl.col("episode_id").is_in(sorted(strategies.trained_episodes)) & is_episode
     units = choice.rows.group_by("unit").agg(rows=pl.len(), replayed=is_replayed.sum()).sort("unit")
-    kept = kept_by_replay([UnitRows(*row) for row in units.iter_rows()], strategies.replay_ratio, strategies.seed)
-    is_kept = pl.Series(kept, dtype=pl.Boolean)
+    is_kept = pl.Series(
+        kept_by_replay([UnitRows(*row) for row in units.iter_rows()], strategies.replay_ratio, strategies.seed),
+        dtype=pl.Boolean,
+    )
     rows, replayed = (int(units.filter(is_kept)[name].sum()) for name in ("rows", "replayed"))
     why = f"{replayed} of {rows} rows are of episodes that the base learned from, ratio {strategies.replay_ratio:g}"
     choice.keep(units, is_kept, "replay", Rejection.OVER_REPLAY_RATIO, why)

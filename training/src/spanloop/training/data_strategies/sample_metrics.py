@@ -26,8 +26,8 @@ def trained_tokens(rows: pl.DataFrame) -> list[NDArray[np.int64]]:
 
 
 def _masked(tokens: list[int], mask: list[int]) -> NDArray[np.int64]:
-    kept: NDArray[np.int64] = np.array(tokens, dtype=np.int64)[np.array(mask, dtype=bool)]
-    return kept
+    masked: NDArray[np.int64] = np.array(tokens, dtype=np.int64)[np.array(mask, dtype=bool)]
+    return masked
 
 
 def _distinct_2(tokens: NDArray[np.int64]) -> float | None:

@@ -81,8 +81,8 @@ def round_into(target: torch.Tensor, values: torch.Tensor, noise: torch.Generato
     """Round float32 ``values`` stochastically into the bfloat16 tensor ``target``; the mean of the error is zero."""
     bits = values.view(torch.int32)
     cut_off = torch.randint(1 << _CUT_BITS, bits.shape, dtype=torch.int32, device=bits.device, generator=noise)
-    kept = (bits + cut_off) & -(1 << _CUT_BITS)
-    target.copy_(kept.view(torch.float32))
+    rounded_bits = (bits + cut_off) & -(1 << _CUT_BITS)
+    target.copy_(rounded_bits.view(torch.float32))
 
 
 def _local(tensor: Any) -> torch.Tensor:
