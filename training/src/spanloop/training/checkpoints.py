@@ -82,7 +82,7 @@ def assemble_model(
 ) -> Path:
     """Create a Hugging Face folder from the checkpoint's weights and the base model's other files.
 
-    A LoRA adapter is merged into the weights; with ``kept_adapter`` the folder has the adapter in PEFT's format instead.
+    A LoRA adapter is merged into the weights; with ``kept_adapter`` the folder has it in PEFT's format instead.
 
     Tokenizer, chat template, generation config and model config are copied from the base model byte for byte:
     training changes only the weights, and libraries rewrite the other files on saving.
