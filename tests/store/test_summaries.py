@@ -135,7 +135,9 @@ def test_rows_from_before_the_migration_are_summarized(address: Address, frame_o
 
 def insert_rows(store: Store, frame_of: MakeFrame, table: str, rows: Sequence[Mapping[str, object]]) -> None:
     frame = frame_of(table, rows)
-    store.insert(table, frame.drop("converted_at"))
+    # a database from before a migration lacks the columns that it adds
+    columns = [name for name in frame.columns if name in store.schema(table) and name != "converted_at"]
+    store.insert(table, frame.select(columns))
 
 
 def current(store: Store) -> list[tuple[str, int, int]]:
