@@ -1,6 +1,6 @@
 """What each recipe learns from spans: the office agent's success on test tasks before and after it, paired by task.
 
-    python benchmarks/learning.py [--seeds 3] [--folder ~/.cache/spanloop/learning]
+    python benchmarks/learning.py [--seeds 3] [--first-seed 0] [--claims sft dpo grpo text credit] [--folder ~/.cache/spanloop/learning]
 
 SmolLM2-135M runs the agent of examples/office. The arms of a seed share their collections of attempts at the training
 tasks: attempts of the base; attempts of a model after a short SFT, whose success stays below 80 %; attempts of the same
@@ -19,7 +19,8 @@ vendor's model, as text without captured tokens.
 
 Each version attempts 200 test tasks once, whose wording and values do not occur in training, with working tools. A
 seed has its own tasks and its own folder. An interval is the 95 % bootstrap interval over the tasks of all seeds. The
-same command continues a run that was stopped. It takes about an hour for a seed on two idle cores.
+same command continues a run that was stopped. It takes about an hour for a seed on two idle cores, and less with
+``--claims``, which leaves out the arms of other claims.
 
 The last line is ``ratio sft=… dpo=… grpo=… text=… credit=…``: the gain of each arm over its start, in points;
 ``credit`` is attributed minus broadcast.
@@ -63,40 +64,50 @@ class Arm(NamedTuple):
 
     name: str
     start: str
-    is_claim: bool = True
-    """Its gain is on the last line."""
+    claim: str = ""
+    """Name of its gain on the last line; empty for an arm that is only a start or a comparison."""
 
 
 ARMS = (
-    Arm("sft", "base"),
-    Arm("short sft", "base", is_claim=False),
-    Arm("dpo", "short sft"),
-    Arm("grpo", "short sft"),
-    Arm("text sft", "base"),
-    Arm("broadcast", "short sft", is_claim=False),
-    Arm("attributed", "short sft", is_claim=False),
-    Arm("attributed", "broadcast"),
+    Arm("sft", "base", "sft"),
+    Arm("short sft", "base"),
+    Arm("dpo", "short sft", "dpo"),
+    Arm("grpo", "short sft", "grpo"),
+    Arm("text sft", "base", "text"),
+    Arm("broadcast", "short sft"),
+    Arm("attributed", "short sft"),
+    Arm("attributed", "broadcast", "credit"),
 )
+CLAIMS = tuple(arm.claim for arm in ARMS if arm.claim)
 
 
 def main() -> None:
     """Run the seeds that have no result yet, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    parser.add_argument("--seeds", type=int, default=3, help="number of seeds, from 0; default: %(default)s")
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds; default: %(default)s")
+    parser.add_argument("--first-seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("--claims", nargs="+", choices=CLAIMS, default=CLAIMS, help="default: all")
     parser.add_argument("--folder", type=Path, default=cache / "spanloop" / "learning", help="default: %(default)s")
     parser.add_argument("--source", default="smollm2", help="the base model, as for spanloop models add")
     arguments = parser.parse_args()
     results: list[Success] = []
-    for seed in range(arguments.seeds):
+    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         folder = arguments.folder / f"seed-{seed}"
-        if not (folder / RESULT).exists():
-            run_seed(folder, Recipe(source=arguments.source, seed=seed))
+        if not set(arguments.claims) <= measured_claims(folder):
+            run_seed(folder, Recipe(source=arguments.source, seed=seed), frozenset(arguments.claims))
         results.append(json.loads((folder / RESULT).read_text()))
     print_table(results)
 
 
-def run_seed(folder: Path, recipe: Recipe) -> None:
+def measured_claims(folder: Path) -> set[str]:
+    """Return the claims whose arms a seed's result has."""
+    result = folder / RESULT
+    measured = json.loads(result.read_text()) if result.exists() else {}
+    return {arm.claim for arm in ARMS if arm.name in measured and arm.start in measured} - {""}
+
+
+def run_seed(folder: Path, recipe: Recipe, claims: frozenset[str]) -> None:
     """Run the unfinished stages of one seed, and write its result."""
     data_dir = DataDir(folder).open()
     settings = {**recipe._asdict(), "short_sft_steps": SHORT_SFT_STEPS, "dpo_learning_rate": DPO_LEARNING_RATE}
@@ -104,14 +115,14 @@ def run_seed(folder: Path, recipe: Recipe) -> None:
     stages = StageDisplay()
     err.print(f"seed {recipe.seed}: {data_dir.path}", markup=False)
     with running_stack(data_dir, Ports.free(), stages.progress, dashboard=False, pipeline=False):
-        versions = run_arms(Experiment(data_dir, finished, stages, seed=recipe.seed), recipe)
+        versions = run_arms(Experiment(data_dir, finished, stages, seed=recipe.seed), recipe, claims)
         with connect(data_dir) as store:
             success = {arm: successes(store, version) for arm, version in versions.items()}
     (folder / RESULT).write_text(json.dumps(success))
 
 
-def run_arms(experiment: Experiment, recipe: Recipe) -> dict[str, str]:
-    """Collect, train and evaluate; return the version of each arm."""
+def run_arms(experiment: Experiment, recipe: Recipe, claims: frozenset[str]) -> dict[str, str]:
+    """Collect, train and evaluate; return the version of each arm that the claims need."""
     base = experiment.add_model(recipe.source)
     experiment.make_tasks(train=recipe.train_tasks, test=recipe.test_tasks)
     versions = {"base": base}
@@ -124,19 +135,24 @@ def run_arms(experiment: Experiment, recipe: Recipe) -> dict[str, str]:
         run = AgentRun(model=MODEL, tasks="train.json", attempts=ATTEMPTS, script=Path(script))
         return experiment.collect(name, f"{version} attempts the training tasks ({name})", run, version=version)
 
-    since = collect("collect base", base)
-    learn("sft", "sft", base, since)
-    learn("short sft", "sft", base, since, steps=SHORT_SFT_STEPS)
-    short = versions["short sft"]
-    since = collect("collect short sft", short)
-    batches = {"steps": recipe.grpo_steps, "batch_groups": recipe.grpo_batch}
-    learn("dpo", "dpo", short, since, learning_rate=DPO_LEARNING_RATE, **batches)
-    learn("grpo", "dr_grpo", short, since)
-    since = collect("collect with failing tools", short, str(FLAKY_AGENT))
-    learn("broadcast", "dr_grpo", short, since, credit="broadcast")
-    learn("attributed", "dr_grpo", short, since, credit="attributed")
-    since = collect_expert(experiment)
-    learn("text sft", "sft", base, since, policy_version="", tokens="rendered")
+    if claims != {"text"}:
+        since = collect("collect base", base)
+    if "sft" in claims:
+        learn("sft", "sft", base, since)
+    if claims & {"dpo", "grpo", "credit"}:
+        learn("short sft", "sft", base, since, steps=SHORT_SFT_STEPS)
+    if claims & {"dpo", "grpo"}:
+        since = collect("collect short sft", versions["short sft"])
+        batches = {"steps": recipe.grpo_steps, "batch_groups": recipe.grpo_batch}
+        learn("dpo", "dpo", versions["short sft"], since, learning_rate=DPO_LEARNING_RATE, **batches)
+        learn("grpo", "dr_grpo", versions["short sft"], since)
+    if "credit" in claims:
+        since = collect("collect with failing tools", versions["short sft"], str(FLAKY_AGENT))
+        learn("broadcast", "dr_grpo", versions["short sft"], since, credit="broadcast")
+        learn("attributed", "dr_grpo", versions["short sft"], since, credit="attributed")
+    if "text" in claims:
+        since = collect_expert(experiment)
+        learn("text sft", "sft", base, since, policy_version="", tokens="rendered")
     for version in versions.values():
         experiment.evaluate(version)
     return versions
@@ -172,14 +188,15 @@ def print_table(results: list[Success]) -> None:
     print("| arm | success by seed | starts from | gain, points [95 %] |\n|---|---|---|---|")
     claims: dict[str, str] = {}
     for arm in ARMS:
+        if any(arm.name not in each or arm.start not in each for each in results):
+            continue
         rates = [sum(each[arm.name].values()) / len(each[arm.name]) for each in results]
         difference = gain(results, arm.name, arm.start)
         text = " ".join(f"{value * 100:+.1f}" for value in difference)
         value, low, high = text.split()
         print(f"| {arm.name} | {', '.join(f'{rate:.0%}' for rate in rates)} | {arm.start} | {value} [{low}, {high}] |")
-        if arm.is_claim:
-            name = "credit" if arm.start == "broadcast" else arm.name.split()[0]
-            claims[name] = value
+        if arm.claim:
+            claims[arm.claim] = value
     base = [sum(each["base"].values()) / len(each["base"]) for each in results]
     print(f"\nThe base: {', '.join(f'{rate:.0%}' for rate in base)}.")
     print("ratio " + " ".join(f"{name}={value}" for name, value in claims.items()))
