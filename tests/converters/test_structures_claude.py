@@ -31,11 +31,33 @@ def one_at_a_time(agent: str, opening: str) -> tuple[tuple[str, ...], ...]:
     return turn("error"), (*turn("ok"), *turn("ok")), (f"{agent} {opening} - - request_failed",)
 
 
+CITIES = "mcp__cities__get_"
+
 SEEN = [
     Seen(
         "claude_code",
-        (*[("- - - - missing_content",) * 3] * 2, ("- - - - missing_content",) * 6, ("- - - - request_failed",) * 2),
+        (*[("- - - - missing_content",) * 2] * 2, ("- - - - missing_content",) * 5, ("- - - - request_failed",)),
         ("invalid_request -",),
+        {"no_model_call": 4},
+    ),
+    Seen(
+        "claude_code_bodies",
+        (
+            (
+                f"- sus {CITIES}weather span:error -",
+                f"- susats {CITIES}weather span:ok -",
+                f"- susatsats {CITIES}weather+{CITIES}population span:ok+span:ok -",
+                "- susatsatsats - - -",
+            ),
+            (
+                "- sus Agent+Agent span:ok+span:ok -",
+                *[f"researcher sus {CITIES}weather span:ok -"] * 2,
+                *["researcher susats - - -"] * 2,
+                "- susats - - -",
+            ),
+        ),
+        (f"invalid_arguments {CITIES}weather",),
+        {"no_model_call": 2},
     ),
     Seen(
         "claude_agent_sdk_langsmith",
@@ -73,7 +95,7 @@ def test_the_structure_is_the_programs(seen: Seen) -> None:
     insist_on_structure(seen)
 
 
-@pytest.mark.parametrize("seen", SEEN[1:], ids=lambda seen: seen.name)
+@pytest.mark.parametrize("seen", SEEN[2:], ids=lambda seen: seen.name)
 def test_what_was_asked_and_answered_is_what_the_program_did(seen: Seen) -> None:
     _, converted = convert_recording(seen.name)
     asked: list[str] = []
@@ -88,16 +110,27 @@ def test_what_was_asked_and_answered_is_what_the_program_did(seen: Seen) -> None
 
 
 def test_claude_codes_own_spans_tell_how_its_requests_ended() -> None:
-    """Each session begins with a request for its title."""
+    """Each session begins with a request for its title, which is no step."""
     _, converted = convert_recording("claude_code")
     steps = steps_of(converted, 0)
-    assert [step["finish_reason"] for step in steps] == ["stop", "tool_call", "stop"]
-    assert [step["action"]["parts"][0]["content"] for step in steps][1:] == [
+    assert [step["finish_reason"] for step in steps] == ["tool_call", "stop"]
+    assert [step["action"]["parts"][0]["content"] for step in steps] == [
         "Let me look.",
         "It is rainy in Paris and Rome.",
     ]
     assert {(step["input_tokens"], step["output_tokens"]) for step in steps} == {(21, 7)}
     assert converted.episodes["session_id"].n_unique() == converted.episodes.height == 4
+
+
+def test_claude_codes_log_records_tell_what_its_requests_held() -> None:
+    _, converted = convert_recording("claude_code_bodies")
+    first, second, *_ = steps_of(converted, 0)
+    assert (first["response_id"], first["action"]["parts"][0]["arguments"]) == (
+        "msg_6b733625a4eb47ddf648bb46",
+        {"city": "Atlantis"},
+    )
+    assert [tool["name"] for tool in first["tools"]] == [f"{CITIES}population", f"{CITIES}weather"]
+    assert json.loads(first["next_state"]) == second["state"]
 
 
 def test_langsmith_tells_the_tokens_of_each_call() -> None:

@@ -20,7 +20,7 @@ class Result(NamedTuple):
     error_type: str
     span_id: str
     span_failed: bool
-    """Whether the tool's span itself says that the tool failed."""
+    """Whether the tool's span, or one right within it, says that the tool failed."""
 
 
 class Step(NamedTuple):
@@ -50,8 +50,9 @@ Tasks = dict[str, list[Step]]
 def read_tasks(recorded: Recorded) -> Tasks:
     """Group the transitions by the ticket that their messages name."""
     failed = {
-        row["SpanId"]
+        span_id
         for row in recorded.spans.iter_rows(named=True)
+        for span_id in (row["SpanId"], row["ParentSpanId"])
         if row["StatusCode"] in _ERROR_STATUS or "error.type" in dict(row["SpanAttributes"])
     }
     tasks: Tasks = defaultdict(list)

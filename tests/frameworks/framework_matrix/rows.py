@@ -20,8 +20,8 @@ class Row(NamedTuple):
     steps: int = 4
     """Model calls of a task: a failed tool call, one that works, two parallel ones, the answer."""
     delegated_steps: int = 4
-    """Model calls of a task that one agent hands to another: a tool call and an answer of each, or one fewer where the
-    second agent answers the user."""
+    """Model calls of a task that one agent hands to another: a tool call and an answer of each, one fewer where the
+    second agent answers the user, one more where the first agent says that it waits for the second."""
     delegated_conversations: int = 2
     """Conversations of such a task; one where the second agent goes on with the first one's messages."""
     is_sdk: bool = False
@@ -154,7 +154,14 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("strands", "Strands Agents", ("strands-agents[openai]",), app="strands_app", oldest=("1.46.0", "1.56.0")),
     Row("agno", "Agno", ("agno", "openai"), app="agno_app", oldest=("2.9.0", "3.0.0")),
-    Row("claude_agent_sdk", "Claude Agent SDK", ("claude-agent-sdk",), app="claude_agent_sdk_app"),
+    Row(
+        "claude_agent_sdk",
+        "Claude Agent SDK",
+        ("claude-agent-sdk",),
+        app="claude_agent_sdk_app",
+        delegated_steps=5,
+        oldest=("0.1.40", "0.2.60", "0.2.120"),
+    ),
     Row(
         "anthropic",
         "Anthropic SDK",

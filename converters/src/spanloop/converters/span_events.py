@@ -12,6 +12,7 @@ from spanloop.semconv import attributes as names
 
 from . import frames
 from .dialects import BODY
+from .request_bodies import BODIES, with_request_spans
 
 _KEYS: Final = ["TraceId", "SpanId"]
 _NAME: Final = "_name"
@@ -36,7 +37,7 @@ def with_logs(spans: pl.DataFrame, logs: pl.DataFrame) -> pl.DataFrame:
         spans: The columns of ``frames.SPANS``, each span once.
         logs: The columns of ``frames.LOGS``.
     """
-    by_span = _events(frames.conform(logs, frames.LOGS))
+    by_span = _events(with_request_spans(spans, _named(frames.conform(logs, frames.LOGS)), _NAME))
     if by_span.is_empty():
         return spans
     nothing = pl.lit([])
@@ -54,21 +55,26 @@ def with_logs(spans: pl.DataFrame, logs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _named(logs: pl.DataFrame) -> pl.DataFrame:
+    """``logs`` with the names of their events in a column of its own."""
+    named = pl.col("LogAttributes").list.eval(
+        pl.element().filter(pl.element().struct.field("key") == "event.name").struct.field("value")
+    )
+    own = pl.when(pl.col("EventName").fill_null("") != "").then("EventName").otherwise(named.list.first())
+    return logs.with_columns(own.fill_null("").alias(_NAME))
+
+
 def _events(logs: pl.DataFrame) -> pl.DataFrame:
     """One row a span: its records' names and attributes (the body among them) in order, and the newest ingestion."""
     attributes = pl.col("LogAttributes").fill_null(pl.lit([]).cast(frames.STRING_ITEMS))
-    named = attributes.list.eval(
-        pl.element().filter(pl.element().struct.field("key") == "event.name").struct.field("value")
-    ).list.first()
     body = pl.struct(pl.lit(BODY).alias("key"), pl.col("Body").fill_null("").alias("value"))
     content = attributes.list.eval(pl.element().struct.field("key") + "=" + pl.element().struct.field("value"))
     records = logs.with_columns(
-        pl.when(pl.col("EventName").fill_null("") != "").then("EventName").otherwise(named).fill_null("").alias(_NAME),
         attributes.list.concat(pl.concat_list(body)).alias("LogAttributes"),
         content.list.sort().list.join("\n").alias("_content"),
     )
     is_told = pl.col(_NAME).str.starts_with("gen_ai.") & (pl.col(_NAME) != names.EVALUATION_EVENT_NAME)
-    is_event = is_told | (pl.col(_NAME) == names.EXCEPTION_EVENT_NAME)
+    is_event = is_told | pl.col(_NAME).is_in([names.EXCEPTION_EVENT_NAME, *BODIES])
     return (
         records.filter(is_event & (pl.col("SpanId").fill_null("") != ""))
         .sort("Timestamp", _RANK, _NAME, "Body", "_content", "IngestedAt")

@@ -250,7 +250,7 @@ def _one_call(group: Sequence[Span], asked: AbstractSet[str]) -> Span:
 
 
 def _outermost_tools(tools: Sequence[Span], spans: Iterable[Span]) -> dict[SpanKey, SpanKey]:
-    """Tool span → the span of the same tool that it lies in, with neither a model call nor an agent in between."""
+    """Tool span → the span of its tool or call that it lies in, with neither a model call nor an agent in between."""
     by_trace: dict[str, list[Span]] = defaultdict(list)
     for span in spans:
         by_trace[span.trace_id].append(span)
@@ -259,12 +259,20 @@ def _outermost_tools(tools: Sequence[Span], spans: Iterable[Span]) -> dict[SpanK
         members = by_trace[trace_id]
         own = {span.span_id: span.span_id if span.kind is not SpanKind.OTHER else "" for span in members}
         nearest = inherit({span.span_id: span.parent_span_id for span in members}, own)
-        names = {span.span_id: span.tool_name for span in members if span.kind is SpanKind.TOOL}
-        inner = {span.span_id: nearest.get(span.parent_span_id, "") for span in members if span.span_id in names}
-        inner = {key: above if _is_one_tool(names[key], names.get(above, "")) else "" for key, above in inner.items()}
+        of_tools = {span.span_id: span for span in members if span.kind is SpanKind.TOOL}
+        inner = {span_id: nearest.get(span.parent_span_id, "") for span_id, span in of_tools.items()}
+        inner = {
+            key: above if above in of_tools and _is_one_call(of_tools[key], of_tools[above]) else ""
+            for key, above in inner.items()
+        }
         roots = inherit(inner, {span_id: "" if above in inner else span_id for span_id, above in inner.items()})
         found.update(((trace_id, span_id), (trace_id, root or span_id)) for span_id, root in roots.items())
     return found
+
+
+def _is_one_call(inner: Span, outer: Span) -> bool:
+    is_named_alike = bool(inner.tool_call_id) and inner.tool_call_id == outer.tool_call_id
+    return is_named_alike or _is_one_tool(inner.tool_name, outer.tool_name)
 
 
 def _is_one_tool(one: str, other: str) -> bool:

@@ -136,6 +136,7 @@ LIBRARIES: Final = (
     ),
     Library("ag2", ("ag2",), (_openinference("ag2"),), "ag2", Native.BESIDE),
     Library("agentscope", ("agentscope",), (), "agentscope", Native.BESIDE),
+    Library("claude-agent-sdk", ("claude-agent-sdk",), (), "claude_agent_sdk", Native.BESIDE),
 )
 """In the order in which `spanloop instrument` lists them: SDKs, then frameworks."""
 

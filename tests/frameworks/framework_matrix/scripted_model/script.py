@@ -17,8 +17,8 @@ WEATHER: Final = "get_weather"
 POPULATION: Final = "get_population"
 RESEARCHER: Final = "researcher"
 """The second agent, and part of the name of the tool that asks it or hands the conversation to it."""
-HANDOFFS: Final = frozenset({"handoff", "delegate_task_to_member"})
-"""Tools of LlamaIndex and Agno that ask the agent that their arguments name."""
+HANDOFFS: Final = frozenset({"handoff", "delegate_task_to_member", "Agent"})
+"""Tools of LlamaIndex, Agno and Claude Code that ask the agent that their arguments name."""
 REPORT: Final = ((WEATHER, "Atlantis"), (WEATHER, "Oslo"), (WEATHER, "Paris"), (POPULATION, "Paris"))
 """The tool calls of a task, in order; the first one fails."""
 SHORT: Final = ((WEATHER, "Oslo"),)
@@ -85,18 +85,20 @@ def decide(conversation: Conversation) -> Reply:
 def _delegate(conversation: Conversation) -> Reply:
     """Hand the question to another agent, where one is offered; there, call one tool and answer."""
     question = f"What is the weather in Oslo? It is for {conversation.ticket}."
-    for name, schema in conversation.tools.items():
-        if (RESEARCHER in name or name in HANDOFFS) and name not in conversation.called:
-            return Reply(calls=(Call(name, _arguments(schema, question)),))
+    handoffs = [name for name in conversation.tools if RESEARCHER in name or name in HANDOFFS]
+    for name in handoffs:
+        if name not in conversation.called:
+            return Reply(calls=(Call(name, _arguments(conversation.tools[name], question)),))
     weather = _offered(conversation, WEATHER)
-    if weather in conversation.tools and weather not in conversation.called:
+    if not handoffs and weather in conversation.tools and weather not in conversation.called:
         return _calls(conversation, *SHORT)
     return _answer(conversation, f"Oslo has 7 degrees. Done with {conversation.ticket}.")
 
 
 def _arguments(schema: dict[str, Any], text: str) -> dict[str, Any]:
     """``text`` for every required argument of a schema, and the second agent where an agent is wanted."""
-    return {name: RESEARCHER if "agent" in name or "member" in name else text for name in schema.get("required") or ()}
+    agents = [name for name in schema.get("properties") or () if "agent" in name or "member" in name]
+    return dict.fromkeys(schema.get("required") or (), text) | dict.fromkeys(agents, RESEARCHER)
 
 
 def _calls(conversation: Conversation, *calls: tuple[str, str]) -> Reply:

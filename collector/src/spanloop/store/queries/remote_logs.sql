@@ -25,5 +25,5 @@ FROM (
     WHERE Timestamp >= fromUnixTimestamp64Nano({from_ns:Int64}, 'UTC')
         AND Timestamp < fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC')
 )
-WHERE (startsWith(event_name, 'gen_ai.') OR (event_name = 'exception' AND SpanId != ''))
+WHERE (startsWith(event_name, 'gen_ai.') OR (event_name IN ('exception', 'api_request_body', 'api_response_body') AND SpanId != ''))
     AND cityHash64(TraceId, SpanId, Timestamp) % {parts:UInt32} = {part:UInt32}

@@ -23,6 +23,7 @@ FRAMEWORKS: Final[Mapping[str, Mapping[str, str]]] = {
         "agno.team.team": "trace_teams",
         "agno.tools.function": "trace_tools",
     },
+    "claude_agent_sdk": {"claude_agent_sdk._internal.transport.subprocess_cli": "trace_sessions"},
     "crewai": {
         "crewai.agent.core": "trace_agents",
         "crewai.agents.agent_executor": "trace_native_calls",

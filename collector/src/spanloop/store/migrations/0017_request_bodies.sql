@@ -1,0 +1,8 @@
+-- Claude Code logs the bodies of its requests and responses under the span around them: they tell of that trace's calls.
+ALTER TABLE otel_logs MODIFY COLUMN SpanEventName LowCardinality(String) MATERIALIZED
+    multiIf(
+        SpanId = '', '',
+        (if(EventName != '', EventName, LogAttributes['event.name']) AS told) = 'gen_ai.evaluation.result', '',
+        startsWith(told, 'gen_ai.') OR told IN ('exception', 'api_request_body', 'api_response_body'), told,
+        ''
+    );
