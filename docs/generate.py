@@ -268,12 +268,12 @@ offers, the core package of spanloop and the named instrumentors. Programs and s
 repository.
 
 Each task has a tool call that fails, one that works, two parallel ones and an answer. "yes": everything is recorded.
-"no": something is missing, see below. Empty: the program has no such task.
+"no": something is missing, see below. Empty: the program has no such thing.
 
 | column | meaning |
 |---|---|
 | model calls, no step twice | each model call is exactly one step, with its messages |
-| tool calls | names and arguments are in the actions, as the model wrote them |
+| tool calls | names and arguments are in the actions, as the model wrote them (for DSPy: as text, without ids) |
 | tool spans, call ids | each tool call has a result with its id, in frameworks from a span of its own |
 | tool errors | the failed tool call has an error with a type, in frameworks from its span; the others have none |
 | one episode | a task is one episode, which holds no other task |
@@ -303,7 +303,7 @@ def frameworks() -> str:
     javascript = [row for row in rows if row["is_javascript"]]
     reasons = (f"- {row['title']}: {_reasons(row)}" for row in rows if row["note"] or any(row["cells"].values()))
     parts = ["# Frameworks\n", NOTICE, FRAMEWORKS, *_results(python), OLDER, "## JavaScript\n", JAVASCRIPT]
-    return "\n".join([*parts, *_results(javascript), "## What is missing\n", *reasons])
+    return "\n".join([*parts, *_results(javascript), "## What is missing\n", *(list(reasons) or ["Nothing."])])
 
 
 def _results(rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:

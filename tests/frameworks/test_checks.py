@@ -93,3 +93,15 @@ def test_an_episode_with_two_tasks_is_found() -> None:
 
 def test_rows_have_names_of_their_own() -> None:
     assert len({row.name for row in ROWS}) == len(ROWS)
+
+
+def test_calls_that_the_model_writes_are_read_in_its_text() -> None:
+    row = ROW._replace(writes_calls=True)
+    tasks = recorded()
+    tasks[TICKET] = [
+        step._replace(calls=(), text="".join(f'{name} {{"city": "{city}"}}' for name, city in calls))
+        for step, calls in zip(tasks[TICKET], [*CALLS[:2], CALLS[2][:1], CALLS[2][1:]], strict=True)
+    ]
+    assert CHECKS["tool calls"](row, TICKET, tasks) == ""
+    tasks[TICKET][0] = tasks[TICKET][0]._replace(text="get_weather")
+    assert CHECKS["tool calls"](row, TICKET, tasks) == "3 of 4 tool calls in the actions"

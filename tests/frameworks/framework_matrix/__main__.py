@@ -156,6 +156,8 @@ def _cells(row: Row, bare: Recorded, rewarded: Recorded | None) -> dict[str, str
     cells: dict[str, str | None] = {
         column: next((problems[column] for problems in wrong.values() if problems.get(column)), "") for column in CHECKS
     }
+    if row.writes_calls:
+        cells["call ids"] = None
     for column, script in SCENARIOS.items():
         of_script = [problems for ticket, problems in wrong.items() if script_of(ticket) == script]
         reasons = [f"{check}: {reason}" for problems in of_script for check, reason in problems.items() if reason]

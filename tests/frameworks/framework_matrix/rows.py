@@ -19,6 +19,8 @@ class Row(NamedTuple):
     environment: dict[str, str] = {}  # noqa: RUF012  a default of a NamedTuple
     steps: int = 4
     """Model calls of a task: a failed tool call, one that works, two parallel ones, the answer."""
+    conversations: int = 1
+    """Conversations of a task; two where another prompt makes the answer out of the first one's end."""
     delegated_steps: int = 4
     """Model calls of a task that one agent hands to another: a tool call and an answer of each, one fewer where the
     second agent answers the user, one more where the first agent says that it waits for the second."""
@@ -26,6 +28,8 @@ class Row(NamedTuple):
     """Conversations of such a task; one where the second agent goes on with the first one's messages."""
     is_sdk: bool = False
     """Whether the app runs its tools itself, so that only the history tells of them."""
+    writes_calls: bool = False
+    """Whether the model writes its tool calls into its text, where they have no ids."""
     is_javascript: bool = False
     """Whether the packages are npm's, and the app runs in Node.js."""
     impossible: str = ""
@@ -124,6 +128,8 @@ ROWS: tuple[Row, ...] = (
         ("openinference-instrumentation-dspy",),
         app="dspy_app",
         steps=6,
+        conversations=2,
+        writes_calls=True,
         oldest=("3.0.0", "3.2.0"),
     ),
     Row("google_adk", "Google ADK", ("google-adk",), app="google_adk_app", oldest=("2.7.0", "2.11.0")),

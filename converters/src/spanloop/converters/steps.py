@@ -20,6 +20,7 @@ from .spans import Span, SpanKind
 from .stitch import Group, SpanKey, inherit
 from .tool_results import ToolResult, tool_results
 from .untold_answers import with_told_answers
+from .written_calls import with_written_calls
 
 Thread = tuple[str, bytes, bytes]
 
@@ -81,7 +82,7 @@ class Episode:
 
 def build_episode(group: Group, parents: Mapping[SpanKey, SpanKey], captures: Mapping[SpanKey, Capture]) -> Episode:
     """Order the group's model calls into steps and attach what belongs to each."""
-    calls = with_told_answers(group.calls)
+    calls = with_written_calls(with_told_answers(group.calls), group.context)
     index_of = {call.key: index for index, call in enumerate(calls)}
     agents = _agents(calls, group.context)
     continues = [_earlier(index_of.get(parents.get(call.key, ("", ""))), index) for index, call in enumerate(calls)]

@@ -74,6 +74,6 @@ def open_arguments(text: str) -> str:
         return (
             dump(cast("Fields", inner)) if isinstance(inner, dict) else open_arguments(cast("str", fields["input_str"]))
         )
-    if fields.get("args") == [] and isinstance(fields.get("kwargs"), dict):
+    if fields.get("args", []) == [] and fields.keys() <= {"args", "kwargs"} and isinstance(fields.get("kwargs"), dict):
         return dump(fields["kwargs"])
     return text

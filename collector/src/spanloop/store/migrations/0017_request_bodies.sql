@@ -1,5 +1,5 @@
--- Claude Code logs the bodies of its requests and responses under the span around them: they tell of that trace's calls.
-ALTER TABLE otel_logs MODIFY COLUMN SpanEventName LowCardinality(String) MATERIALIZED
+-- Claude Code logs the bodies of its requests and responses under the span around them; they are read with that trace.
+ALTER TABLE otel_logs MODIFY COLUMN IF EXISTS SpanEventName LowCardinality(String) MATERIALIZED
     multiIf(
         SpanId = '', '',
         (if(EventName != '', EventName, LogAttributes['event.name']) AS told) = 'gen_ai.evaluation.result', '',

@@ -290,8 +290,15 @@ def _tool(span: RawSpan) -> dict[str, str]:
         "tool_name": first(attributes, "tool.name", "tool_call.function.name") or _METHOD.sub("", span.name),
         "tool_call_id": first(attributes, "tool_call.id", "tool.call.id", "tool.id"),
         "tool_arguments": first(attributes, "tool_call.function.arguments", _INPUT),
-        "tool_result": attributes.get(_OUTPUT, ""),
+        "tool_result": _plain_output(attributes),
     }
+
+
+def _plain_output(attributes: Mapping[str, str]) -> str:
+    """What a tool gave back; a text may be written as JSON."""
+    output = attributes.get(_OUTPUT, "")
+    is_json = output.startswith('"') and attributes.get("output.mime_type") == "application/json"
+    return as_text(decoded(output)) if is_json else output
 
 
 _VERCEL: Final = "ai.operationId"

@@ -1,0 +1,81 @@
+"""Tool calls that a model writes into its text, because its framework offers no tools to the API (DSPy, ReAct prompts).
+
+The tools' own spans tell of them. Invariant: a call of a tool goes to the newest model call before it, and only if that
+one's text names the tool and every value of the arguments. What the model said stays the text that it is. An episode
+with calls or answers in an API's own form has no written calls: there, they are missing from the recording.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from .finish_reasons import TOOL_CALL
+from .messages import ToolCall, parse_json_or_none
+from .spans import Span, SpanKind
+
+_MOST_CANDIDATES: Final = 8
+"""So many earlier calls are compared; agents that run at the same time ask for tools in turn."""
+
+_NO_TOOLS: Final = "[]"
+
+
+def with_written_calls(calls: Sequence[Span], context: Sequence[Span]) -> Sequence[Span]:
+    """The calls of an episode, each with the tool calls that its text holds.
+
+    Args:
+        calls: By start.
+        context: The other spans of the episode.
+    """
+    tools = [span for span in context if span.kind is SpanKind.TOOL and span.tool_name]
+    if not tools or any(map(_has_own_form, calls)):
+        return calls
+    written: dict[tuple[str, str], list[ToolCall]] = defaultdict(list)
+    for tool in sorted(tools, key=lambda span: (span.start_ns, span.key)):
+        before = (call for call in reversed(calls) if call.end_ns <= tool.start_ns and call.trace_id == tool.trace_id)
+        for _, call in zip(range(_MOST_CANDIDATES), before, strict=False):
+            if _asks_for(call, tool):
+                asked = ToolCall(tool.tool_call_id, tool.tool_name, tool.tool_arguments or "{}", is_valid=True)
+                written[call.key].append(asked)
+                break
+    return [_with_calls(call, written[call.key]) if call.key in written else call for call in calls]
+
+
+def _has_own_form(call: Span) -> bool:
+    return (
+        call.tools != _NO_TOOLS
+        or call.finish_reason == TOOL_CALL
+        or any(message.tool_calls or message.tool_responses for message in (*call.input, *call.output))
+    )
+
+
+def _asks_for(call: Span, tool: Span) -> bool:
+    if not call.output:
+        return False
+    text = call.output[0].text
+    if not re.search(rf"(?<!\w){re.escape(tool.tool_name)}(?!\w)", text):
+        return False
+    return all(value in text for value in _values(parse_json_or_none(tool.tool_arguments)))
+
+
+def _values(arguments: object) -> Iterator[str]:
+    """The texts and numbers in the arguments, each as it stands in JSON and in Python."""
+    held: Iterable[object] = ()
+    if isinstance(arguments, dict):
+        held = arguments.values()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    elif isinstance(arguments, list):
+        held = arguments  # pyright: ignore[reportUnknownVariableType]
+    elif isinstance(arguments, str):
+        yield arguments
+    elif isinstance(arguments, (int, float)) and not isinstance(arguments, bool):
+        yield str(arguments)
+    for value in held:
+        yield from _values(value)
+
+
+def _with_calls(call: Span, asked: Sequence[ToolCall]) -> Span:
+    said, *others = call.output
+    return call._replace(output=(said._replace(tool_calls=tuple(asked)), *others))
+
+
+__all__ = ["with_written_calls"]
