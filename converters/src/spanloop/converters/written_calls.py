@@ -7,9 +7,10 @@ with calls or answers in an API's own form has no written calls: there, they are
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from .chat_forms import as_fields, as_list
 from .finish_reasons import TOOL_CALL
 from .messages import ToolCall, parse_json_or_none
 from .spans import Span, SpanKind
@@ -60,17 +61,12 @@ def _asks_for(call: Span, tool: Span) -> bool:
 
 def _values(arguments: object) -> Iterator[str]:
     """The texts and numbers in the arguments, each as it stands in JSON and in Python."""
-    held: Iterable[object] = ()
-    if isinstance(arguments, dict):
-        held = arguments.values()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    elif isinstance(arguments, list):
-        held = arguments  # pyright: ignore[reportUnknownVariableType]
-    elif isinstance(arguments, str):
-        yield arguments
-    elif isinstance(arguments, (int, float)) and not isinstance(arguments, bool):
-        yield str(arguments)
-    for value in held:
-        yield from _values(value)
+    waiting = [arguments]
+    while waiting:
+        value = waiting.pop()
+        waiting += [*as_fields(value).values(), *as_list(value)]
+        if isinstance(value, str) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+            yield str(value)
 
 
 def _with_calls(call: Span, asked: Sequence[ToolCall]) -> Span:

@@ -4,12 +4,14 @@ Invariant: the app's stdout, exit code and exceptions are the same with and with
 of this package are reported on at most one line of stderr, and never raised into user code.
 
 ``opentelemetry-instrument python app.py`` needs no import of this package. ``task()``, ``reward()`` and
-``mark()`` are for apps that know which task they attempt and how well it went; without the distro they have no effect.
+``mark()`` are for apps that know which task they attempt and how well it went, and ``tool`` is for those that call
+their tools themselves; without the distro they have no effect.
 """
 
 from spanloop.instrumentation.attempts import Attempt
 from spanloop.instrumentation.marks import mark
 from spanloop.instrumentation.rewards import reward
 from spanloop.instrumentation.tasks import TaskContext, task
+from spanloop.instrumentation.tools import tool
 
-__all__ = ["Attempt", "TaskContext", "mark", "reward", "task"]
+__all__ = ["Attempt", "TaskContext", "mark", "reward", "task", "tool"]

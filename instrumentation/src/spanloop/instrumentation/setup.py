@@ -21,6 +21,7 @@ from opentelemetry._logs import get_logger_provider
 from spanloop.instrumentation.endpoint import Signal, settings_from_environment
 from spanloop.instrumentation.exporters import SpanloopLogExporter, SpanloopSpanExporter
 from spanloop.instrumentation.lifetime import BoundedLogProcessor, BoundedSpanProcessor
+from spanloop.instrumentation.model_call_processor import ModelCallProcessor
 from spanloop.instrumentation.notice import print_once
 from spanloop.instrumentation.sender import Sender
 from spanloop.instrumentation.stamping import AttemptLogProcessor, AttemptSpanProcessor
@@ -86,7 +87,7 @@ def plan_setup() -> Generator[Plan]:
 
 def _plan(*, with_traces: bool, with_logs: bool) -> Plan:
     untraced_calls = UntracedCalls()
-    spans: list[Any] = [AttemptSpanProcessor(), untraced_calls]
+    spans: list[Any] = [AttemptSpanProcessor(), untraced_calls, ModelCallProcessor()]
     logs: list[Any] = [AttemptLogProcessor()]
     senders: list[Sender] = []
     if with_traces:
@@ -141,6 +142,7 @@ def _add_attempt_processor() -> None:
     add_span_processor = getattr(trace.get_tracer_provider(), "add_span_processor", None)
     if add_span_processor is not None:
         add_span_processor(AttemptSpanProcessor())
+        add_span_processor(ModelCallProcessor())
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Carry OpenTelemetry's context into threads and thread pools, where agents run their tools.
 
-Invariant: a thread that is started, and a task that is given to a pool, within a span runs in that span's context.
-Without a span nothing is changed. A pool's worker keeps no context: it outlives the span in which it was started.
+Invariant: a thread that is started, and a task that is given to a pool, within a span runs in that span's context; it
+has the newest model call of its starter. Without either nothing is changed. A pool's worker keeps no context: it
+outlives the span in which it was started.
 """
 
 import threading
@@ -12,6 +13,8 @@ from typing import Any, Final
 
 from opentelemetry.context import Context, attach, detach, get_current
 from wrapt import wrap_function_wrapper
+
+from spanloop.instrumentation.model_calls import ModelCall, newest_model_call, remember
 
 NAME: Final = "threading"
 """As ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS`` calls it."""
@@ -25,29 +28,32 @@ def carry_context_into_threads() -> None:
 
 
 def _start(start: Callable[..., None], thread: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-    if context := get_current():
+    context, call = get_current(), newest_model_call()
+    if context or call:
         # On the object, not on the class: subclasses have a ``run`` of their own.
-        thread.run = partial(_run_in, context, thread.run)
+        thread.run = partial(_run_in, context, call, thread.run)
     start(*args, **named)
 
 
 def _submit(
     submit: Callable[..., Future[Any]], _: ThreadPoolExecutor, args: tuple[Any, ...], named: Mapping[str, Any]
 ) -> Future[Any]:
-    context = get_current()
-    if not context or not args:
+    context, call = get_current(), newest_model_call()
+    if not (context or call) or not args:
         return submit(*args, **named)
     function, *rest = args
     token = attach(_NOTHING)
     try:
-        return submit(partial(_run_in, context, function), *rest, **named)
+        return submit(partial(_run_in, context, call, function), *rest, **named)
     finally:
         detach(token)
 
 
-def _run_in(context: Context, function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+def _run_in(context: Context, call: ModelCall | None, function: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
     token = attach(context)
+    remember(call)
     try:
         return function(*args, **named)
     finally:
+        remember(None)
         detach(token)

@@ -19,8 +19,8 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from spanloop.instrumentation.exception_guard import guard
 from spanloop.instrumentation.http_clients import ModelRequest, watch_http_clients
 from spanloop.instrumentation.libraries import LIBRARIES
+from spanloop.instrumentation.model_calls import is_model_call
 from spanloop.instrumentation.notice import print_line
-from spanloop.semconv import attributes as names
 
 NAME: Final = "untraced_calls"
 """As ``OTEL_PYTHON_DISABLED_INSTRUMENTATIONS`` calls it."""
@@ -33,18 +33,6 @@ _REFUSALS: Final = frozenset(
 """Who switches an instrumentor of models off knows of the calls that it leaves out."""
 _SAMPLER_ENV: Final = "OTEL_TRACES_SAMPLER"
 _KEEPS_ALL: Final = frozenset({"", "always_on", "parentbased_always_on"})
-_MODEL_ATTRIBUTES: Final = frozenset(
-    {
-        names.GEN_AI_REQUEST_MODEL,
-        names.GEN_AI_RESPONSE_MODEL,
-        "llm.model_name",
-        "llm.request.type",
-    }
-)
-_OTHER_OPERATIONS: Final = frozenset({"create_agent", "execute_tool", "invoke_agent", "invoke_workflow"})
-_OPENINFERENCE_KIND: Final = "openinference.span.kind"
-_MODEL_KINDS: Final = frozenset({"LLM", "EMBEDDING"})
-
 _Key = tuple[str, str]
 
 
@@ -83,7 +71,7 @@ class UntracedCalls(SpanProcessor):
     @guard("model calls without a span are not noticed", None)
     def on_end(self, span: ReadableSpan) -> None:
         """Take the calls that ``span`` covers off the list."""
-        if not self._waiting or not _is_model_call(span) or span.start_time is None or span.end_time is None:
+        if not self._waiting or not is_model_call(span) or span.start_time is None or span.end_time is None:
             return
         for key, (start_ns, _) in tuple(self._waiting.items()):
             if span.start_time <= start_ns <= span.end_time:
@@ -110,10 +98,3 @@ def _is_unsampled() -> bool:
     """Whether the caller's trace is not recorded; then the call's span is not either."""
     context = trace.get_current_span().get_span_context()
     return context.is_valid and not context.trace_flags.sampled
-
-
-def _is_model_call(span: ReadableSpan) -> bool:
-    attributes = span.attributes or {}
-    if attributes.get(names.GEN_AI_OPERATION_NAME) in _OTHER_OPERATIONS:
-        return False
-    return not _MODEL_ATTRIBUTES.isdisjoint(attributes) or attributes.get(_OPENINFERENCE_KIND) in _MODEL_KINDS
