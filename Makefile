@@ -35,6 +35,7 @@ test-slow: setup ## Fault storms and long training
 
 test-frameworks: $(STAMP) ## Newest frameworks, unchanged, each in its own environment: what is recorded (30 minutes; ROWS="crewai dspy")
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix.resolution
+	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix.dependency_range
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix $(ROWS)
 	$(BIN)/python docs/generate.py
 

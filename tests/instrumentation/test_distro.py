@@ -217,7 +217,7 @@ for extra in (headers, None):
 print(headers)
 asyncio.get_event_loop()
 """
-    ran = traced_app.run(script)
+    ran = traced_app.with_variables(PYTHONWARNINGS="ignore::DeprecationWarning").run(script)
     assert (ran.stdout, ran.stderr, ran.code) == ("{'Authorization': 'Bearer sk-very-secret'}\n", "", 0)
     assert [span.attributes.get("gen_ai.headers") for span in receiver.spans] == [None, None]
     assert "sk-very-secret" not in repr(receiver.spans)

@@ -1,9 +1,11 @@
 """An environment of its own for each row, made with uv, with this repository's core package and its newest releases."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -65,11 +67,28 @@ def build_wheel() -> Path:
     return next(folder.glob("*.whl"))
 
 
+def resolve(package: str, *beside: str, options: tuple[str, ...] = ()) -> str:
+    """The release of a package that uv takes, alone or beside others.
+
+    Raises:
+        CommandFailedError: There is none.
+    """
+    with tempfile.NamedTemporaryFile("w", suffix=".in") as requirements:
+        requirements.write("\n".join((package, *beside)))
+        requirements.flush()
+        command = (uv(), "pip", "compile", "--quiet", "--python", sys.executable, "--no-header", *options)
+        resolved = run(*command, requirements.name)
+    name = re.split(r"[\[<>=]", package)[0]
+    pin = re.search(rf"^{re.escape(name)}==(\S+)", resolved, re.MULTILINE)
+    return pin[1] if pin else "absent"
+
+
 def prepare(row: Row, wheel: Path) -> Environment:
     """Make or update the row's environment.
 
     Raises:
-        CommandFailedError: The packages cannot be installed beside the core package.
+        CommandFailedError: The packages, in the newest release of the first one, cannot be installed beside the core
+            package.
     """
     folder = FOLDER / "environments" / "-".join(sorted(row.packages + row.instrumentors))
     python = folder / "bin" / "python"
@@ -79,5 +98,8 @@ def prepare(row: Row, wheel: Path) -> Environment:
     run(*install, "--upgrade", "--reinstall-package", "spanloop", wheel, *row.packages, *row.instrumentors)
     listed = json.loads(run(uv(), "pip", "list", "--quiet", "--python", python, "--format", "json"))
     versions = {package["name"]: package["version"] for package in listed}
+    newest = resolve(row.packages[0], options=("--no-deps",))
+    if versions[row.package] != newest:
+        raise CommandFailedError(f"{row.package} {versions[row.package]} is installed, and {newest} is the newest")
     command = (folder / "bin" / "opentelemetry-instrument", python, APPS / f"{row.app or row.name}.py")
     return Environment(folder, versions, tuple(map(str, command)))

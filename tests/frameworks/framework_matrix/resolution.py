@@ -4,13 +4,11 @@
 """
 
 import json
-import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 
-from .environments import FOLDER, CommandFailedError, build_wheel, run, uv
+from .environments import FOLDER, CommandFailedError, build_wheel, resolve, run
 
 PACKAGES: Final = (
     "google-adk",
@@ -26,19 +24,6 @@ PACKAGES: Final = (
 )
 
 
-def _resolve_with_uv(package: str, *beside: str) -> str:
-    with tempfile.NamedTemporaryFile("w", suffix=".in") as requirements:
-        requirements.write("\n".join((package, *beside)))
-        requirements.flush()
-        resolved = run(uv(), "pip", "compile", "--quiet", "--python", sys.executable, "--no-header", requirements.name)
-    return _version_in(resolved, package)
-
-
-def _version_in(resolved: str, package: str) -> str:
-    pin = re.search(rf"^{re.escape(package)}==(\S+)", resolved, re.MULTILINE)
-    return pin[1] if pin else "absent"
-
-
 def _resolve_with_pip(package: str, wheel: Path) -> str:
     python = FOLDER / "pip" / "bin" / "python"
     if not python.exists():
@@ -51,12 +36,12 @@ def _resolve_with_pip(package: str, wheel: Path) -> str:
 
 def check(package: str, wheel: Path) -> str:
     """Resolve one package alone and beside the core package; return a line that says what came out."""
-    alone = _resolve_with_uv(package)
+    alone = resolve(package)
     versions: dict[str, str] = {}
     for tool in ("uv", "pip"):
         try:
             beside = f"spanloop @ {wheel.as_uri()}"
-            version = _resolve_with_uv(package, beside) if tool == "uv" else _resolve_with_pip(package, wheel)
+            version = resolve(package, beside) if tool == "uv" else _resolve_with_pip(package, wheel)
         except CommandFailedError as error:
             version = str(error).strip().splitlines()[-1]
         if version != alone:
