@@ -102,6 +102,20 @@ def test_spans_of_requests_and_agents_record_no_model_call(
     assert len(told) == 1
 
 
+@pytest.mark.parametrize(("content", "lines"), [("true", 1), ("false", 0)])
+def test_an_sdks_own_span_without_messages_is_not_enough_where_messages_are_wanted(
+    content: str, lines: int, calls: UntracedCalls, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACELOOP_TRACE_CONTENT", content)
+    provider = TracerProvider()
+    provider.add_span_processor(calls)
+    sdk = provider.get_tracer("com.anthropic.sdk.python")
+    with sdk.start_as_current_span("anthropic.messages.create", attributes={"gen_ai.request.model": "m"}):
+        calls.record(REQUEST)
+    calls.report()
+    assert len(told) == lines
+
+
 def test_a_process_that_does_not_end_names_a_host_after_five_minutes(calls: UntracedCalls, told: list[str]) -> None:
     calls.record(REQUEST, now_ns=1)
     calls.record(REQUEST, now_ns=PATIENCE_NS)

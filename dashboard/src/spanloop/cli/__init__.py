@@ -37,12 +37,21 @@ def main() -> None:
             raise
         if sys.argv[1:] in (["instrument"], ["instrument", "--install"], ["doctor", "--app"]):
             sys.exit(_instrument(installs="--install" in sys.argv))
-        print(  # noqa: T201 - rich may be what is missing
-            f"error: This command needs {missing!r}, which is not installed here.\n"
-            f"  next: {sys.executable} -m pip install 'spanloop[{_EXTRAS[missing]}]'",
-            file=sys.stderr,
-        )
+        print(_advice(missing), file=sys.stderr)  # noqa: T201 - rich may be what is missing
         sys.exit(2)
+
+
+def _advice(missing: str) -> str:
+    """Say what the command needs; an app's environment needs the core package only."""
+    extra = _EXTRAS[missing]
+    install = f"{sys.executable} -m pip install 'spanloop[{extra}]'"
+    if extra == "server":
+        return (
+            f"error: This command needs {missing!r}, which is not installed here. In an app's environment, only "
+            "`spanloop instrument` and `spanloop doctor --app` are of use.\n"
+            f"  next: run the command where spanloop's server is installed, or install that here: {install}"
+        )
+    return f"error: This command needs {missing!r}, which is not installed here.\n  next: {install}"
 
 
 def _instrument(*, installs: bool) -> int:

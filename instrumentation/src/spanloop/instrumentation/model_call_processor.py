@@ -6,7 +6,7 @@ Invariant: spans are left as they are.
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
 from spanloop.instrumentation.exception_guard import guard
-from spanloop.instrumentation.model_calls import ModelCall, is_model_call, remember
+from spanloop.instrumentation.model_calls import ModelCall, can_hold_messages, is_model_call, remember
 
 
 class ModelCallProcessor(SpanProcessor):
@@ -15,5 +15,5 @@ class ModelCallProcessor(SpanProcessor):
     @guard("a model call was not remembered", None)
     def on_end(self, span: ReadableSpan) -> None:
         """Remember ``span`` if it is a model call's."""
-        if is_model_call(span):
+        if is_model_call(span) and can_hold_messages(span):
             remember(ModelCall(span))

@@ -25,6 +25,8 @@ _MODEL_ATTRIBUTES: Final = frozenset(
 _OTHER_OPERATIONS: Final = frozenset({"create_agent", "execute_tool", "invoke_agent", "invoke_workflow"})
 _OPENINFERENCE_KIND: Final = "openinference.span.kind"
 _MODEL_KINDS: Final = frozenset({"LLM", "EMBEDDING"})
+_WITHOUT_MESSAGES: Final = frozenset({"com.anthropic.sdk.python"})
+"""Scopes of SDKs that trace themselves, and never say what a model was asked."""
 
 
 def is_model_call(span: ReadableSpan) -> bool:
@@ -33,6 +35,11 @@ def is_model_call(span: ReadableSpan) -> bool:
     if attributes.get(names.GEN_AI_OPERATION_NAME) in _OTHER_OPERATIONS:
         return False
     return not _MODEL_ATTRIBUTES.isdisjoint(attributes) or attributes.get(_OPENINFERENCE_KIND) in _MODEL_KINDS
+
+
+def can_hold_messages(span: ReadableSpan) -> bool:
+    """Whether the span of a model call is of a tracer that records messages, unless the user switched that off."""
+    return span.instrumentation_scope is None or span.instrumentation_scope.name not in _WITHOUT_MESSAGES
 
 
 class ModelCall:

@@ -1,5 +1,7 @@
 """Name the hosts of models that the app calls without a span: plain HTTP, or an SDK whose instrumentor is missing.
 
+A span of an SDK's own that never holds messages is none here, unless the user wants no messages.
+
 A call is traced if a model call's span covers its start. That holds for each way of instrumenting: a span that is
 current during the request, one that a callback opens, and one that is written after the response. The first call of a
 client to a host decides for all of them; a call while another one is traced counts as traced.
@@ -16,10 +18,11 @@ from opentelemetry import trace
 from opentelemetry.instrumentation.utils import is_instrumentation_enabled  # pyright: ignore[reportUnknownVariableType]
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 
+from spanloop.instrumentation.content_capture import captures_content
 from spanloop.instrumentation.exception_guard import guard
 from spanloop.instrumentation.http_clients import ModelRequest, watch_http_clients
 from spanloop.instrumentation.libraries import LIBRARIES
-from spanloop.instrumentation.model_calls import is_model_call
+from spanloop.instrumentation.model_calls import can_hold_messages, is_model_call
 from spanloop.instrumentation.notice import print_line
 
 NAME: Final = "untraced_calls"
@@ -73,6 +76,8 @@ class UntracedCalls(SpanProcessor):
         """Take the calls that ``span`` covers off the list."""
         if not self._waiting or not is_model_call(span) or span.start_time is None or span.end_time is None:
             return
+        if captures_content() and not can_hold_messages(span):
+            return
         for key, (start_ns, _) in tuple(self._waiting.items()):
             if span.start_time <= start_ns <= span.end_time:
                 self._settled.add(key)
@@ -89,8 +94,8 @@ class UntracedCalls(SpanProcessor):
         if request is not None and request.host not in self._named:
             self._named.add(request.host)
             print_line(
-                f"model calls to {request.host} (POST {request.path} by {request.client}) are not traced, so nothing "
-                "learns from them; `spanloop instrument` shows what traces which library"
+                f"model calls to {request.host} (POST {request.path} by {request.client}) are not traced with their "
+                "messages, so nothing learns from them; `spanloop instrument` shows what traces which library"
             )
 
 
