@@ -95,6 +95,8 @@ def test_every_mark_that_the_wrapping_tracers_have_is_known(
 MARKED_TOO: Final = {
     ("agno_openllmetry", "agent", "weather_agent.agent"): "names a model, as calls in the legacy form do",
     ("beeai_openinference", "other", "error"): "is of the call's kind, and only repeats its error",
+    ("claude_code", "other", "claude_code.llm_request"): "asks for a session's title, beside the agent",
+    ("claude_code_bodies", "other", "claude_code.llm_request"): "asks for a session's title, beside the agent",
     ("honeyhive", "other", "generate_error"): "is of the call's kind, and only repeats its error",
     (
         "llama_index_openinference",
