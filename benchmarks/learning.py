@@ -1,6 +1,6 @@
 """What each recipe learns from spans: the office agent's success on test tasks before and after it, paired by task.
 
-    python benchmarks/learning.py [--seeds 3] [--first-seed 0] [--claims sft dpo grpo text credit] [--folder ~/.cache/spanloop/learning]
+    python benchmarks/learning.py [--seeds 3] [--first-seed 0] [--claims sft dpo grpo text credit] [--folder FOLDER]
 
 SmolLM2-135M runs the agent of examples/office. The arms of a seed share their collections of attempts at the training
 tasks: attempts of the base; attempts of a model after a short SFT, whose success stays below 80 %; attempts of the same
