@@ -76,8 +76,8 @@ def resolve(package: str, *beside: str, options: tuple[str, ...] = ()) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".in") as requirements:
         requirements.write("\n".join((package, *beside)))
         requirements.flush()
-        command = (uv(), "pip", "compile", "--quiet", "--python", sys.executable, "--no-header", *options)
-        resolved = run(*command, requirements.name)
+        python = ("--python", sys.executable)
+        resolved = run(uv(), "pip", "compile", "--quiet", "--no-header", *python, *options, requirements.name)
     name = re.split(r"[\[<>=]", package)[0]
     pin = re.search(rf"^{re.escape(name)}==(\S+)", resolved, re.MULTILINE)
     return pin[1] if pin else "absent"
