@@ -21,6 +21,11 @@ class Preset(StrEnum):
     GPUS8 = "gpus8"
     """A node of eight GPUs."""
 
+    @property
+    def display_name(self) -> str:
+        """The hardware in words."""
+        return {Preset.ANY: "any", Preset.CPU: "CPU", Preset.GPU: "one GPU", Preset.GPUS8: "eight GPUs"}[self]
+
 
 class PresetValue(NamedTuple):
     """The default that a preset gives a setting."""
