@@ -52,7 +52,7 @@ _EPISODES: Final = {
     "outcome": "`success`, `failure` or `unknown`",
     "reward": "the newest score named `reward`, else the mean over names, else of the steps; null without any",
     "error_class": "of the failure that decided the episode; empty without one",
-    "marks": "labels of its marks, sorted: scores named `spanloop.mark`, of one label the newest",
+    "marks": "labels of scores named `spanloop.mark`, of one label the newest, and tags of its spans; sorted",
 }
 
 _TRANSITIONS: Final = {

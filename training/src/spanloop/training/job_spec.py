@@ -246,7 +246,8 @@ class JobSpec(BaseModel):
     """No episode with a failure of one of these classes."""
 
     marks: Annotated[tuple[str, ...], EPISODES] = ()
-    """Only episodes with one of these marks (``mark()`` in the app, ``spanloop marks add``); empty means all."""
+    """Only episodes with one of these marks (``mark()`` in the app, ``spanloop marks add``, tags of a tracing tool);
+    empty means all."""
 
     without_marks: Annotated[tuple[str, ...], EPISODES] = ()
     """No episode with one of these marks."""

@@ -16,6 +16,7 @@ from .rubric import Rubric
 from .scores import Joined, join_scores, read_scores
 from .span_scores import scores_in_spans
 from .sql import SqlMatch
+from .tags import Tags, tags_in_spans
 
 __all__ = [
     "NO_REWARDS",
@@ -38,6 +39,7 @@ __all__ = [
     "Rubric",
     "Score",
     "SqlMatch",
+    "Tags",
     "Weights",
     "add_computed",
     "broadcast",
@@ -45,4 +47,5 @@ __all__ = [
     "read_scores",
     "reward_functions",
     "scores_in_spans",
+    "tags_in_spans",
 ]
