@@ -182,6 +182,7 @@ TRAJECTORIES: Final = pl.Schema(
         "sampled_steps": pl.List(pl.UInt32),
         "sampled_starts": pl.List(pl.UInt32),
         "sampled_ends": pl.List(pl.UInt32),
+        "step_rewards": pl.List(pl.Float64),
         "reward": pl.Float64(),
         "is_trainable": pl.Boolean(),
         "untrainable_reason": pl.String(),

@@ -14,7 +14,7 @@ from spanloop.semconv.enums import RowStart, TokenSource, UntrainableReason
 
 from . import frames
 
-SCHEMA_VERSION: Final = "3"
+SCHEMA_VERSION: Final = "4"
 
 _COMMON: Final = {
     "episode_id": "`spanloop.episode.id` of the app, else the smallest trace id of the episode",
@@ -89,6 +89,7 @@ _TRAJECTORIES: Final = {
     "sampled_steps": "the steps whose sampled tokens the row has, in order",
     "sampled_starts": "position in `response_token_ids` of the first token that each of `sampled_steps` sampled",
     "sampled_ends": "position behind the last token that each of `sampled_steps` sampled",
+    "step_rewards": "reward of each of `sampled_steps` by scores of this call alone; null without one",
     "reward": "of the last step",
     "is_trainable": "whether any token may be trained on",
 }

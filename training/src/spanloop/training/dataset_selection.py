@@ -23,6 +23,7 @@ from .row_age import too_old
 from .row_source import RowSource
 from .sampling import sampling_of
 from .spec_choices import Credit
+from .step_rewards import NO_STEP_ADVANTAGES, token_rewards, with_step_advantages
 
 
 class Rules(NamedTuple):
@@ -107,7 +108,10 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
         checked = apply_selector(checked, rules.selector)
     if rules.kind.is_policy_gradient:
         is_masking = is_not_the_policys if rules.credit is Credit.ATTRIBUTED else None
-        checked = usable = compare_groups(mask_steps(checked, is_masking), rules.kind, rules.group_size)
+        checked = mask_steps(checked, is_masking)
+        is_process = rules.credit is Credit.PROCESS
+        steps = with_step_advantages(checked, rules.kind) if is_process else checked.with_columns(NO_STEP_ADVANTAGES)
+        checked = usable = compare_groups(steps, rules.kind, rules.group_size)
     elif rules.kind is JobKind.DPO:
         checked, paired = pair_rows(checked, rules.pairing)
         usable = _without_advantage(paired)
@@ -117,7 +121,9 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
     accepted = accepted.with_columns(group_id=pl.col("part")).drop("part")
     accepted = accepted.sort(*order_of(rules.strategies), "pair_id", "side", "group_id", "session", "row_number")
     return Selection(
-        rows=accepted.with_columns(token_advantages(accepted, rules.credit)),
+        rows=accepted.with_columns(token_advantages(accepted, rules.credit)).with_columns(
+            token_rewards(accepted, rules.kind)
+        ),
         row_tally=_tally(checked, "reason"),
         episode_tally=_tally(_first_unless_accepted(checked, "episode_id"), "reason"),
         group_tally=_tally(_group_reasons(checked, rules.kind), "reason"),
@@ -127,7 +133,12 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
 
 
 def _without_advantage(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(session=pl.lit(0, pl.UInt32), part=pl.col("group_id"), advantage=pl.lit(None, pl.Float64))
+    return rows.with_columns(
+        NO_STEP_ADVANTAGES,
+        session=pl.lit(0, pl.UInt32),
+        part=pl.col("group_id"),
+        advantage=pl.lit(None, pl.Float64),
+    )
 
 
 def _with_sampling(frame: pl.DataFrame) -> pl.DataFrame:

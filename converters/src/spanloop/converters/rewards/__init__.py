@@ -8,7 +8,7 @@ from .agent import AgentReward, Expectation, Penalties, Weights
 from .attempt import Attempt, Judgement, NamedReward, RewardFunction
 from .base import NO_REWARDS, REWARD_NAME, Rewards, Score
 from .compute import add_computed
-from .credit import broadcast
+from .credit import broadcast, own_reward
 from .loading import reward_functions
 from .match import Exact, JsonSchema, Numeric
 from .measures import Cost, Latency, Price
@@ -44,6 +44,7 @@ __all__ = [
     "add_computed",
     "broadcast",
     "join_scores",
+    "own_reward",
     "read_scores",
     "reward_functions",
     "scores_in_spans",

@@ -292,7 +292,9 @@ def _advantages(row: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def _token_rewards(row: dict[str, Any]) -> torch.Tensor:
-    """Return the episode's reward at the row's last trained token; verl's own last token may be a tool's."""
+    """Return the dataset's rewards (ppo), else the episode's at the row's last trained token."""
+    if row.get("rewards") is not None:
+        return torch.tensor(row["rewards"], dtype=torch.float32)
     rewards = torch.zeros(len(row["loss_mask"]), dtype=torch.float32)
     rewards[max(index for index, is_trained in enumerate(row["loss_mask"]) if is_trained)] = row["reward"]
     return rewards
