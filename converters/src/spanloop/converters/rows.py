@@ -243,6 +243,7 @@ def _trajectory(judged: Judged, number: int, row: Row, ids: tuple[str, str]) -> 
         [segment.start for segment in row.segments],
         [segment.end for segment in row.segments],
         [own_reward(judged.rewards, step.index) for step in row.steps],
+        sorted({step.tokenizer for step in row.steps}),
         broadcast(judged.rewards, last.index)[0],
         row.is_trainable,
         "" if row.is_trainable else str(row.problems[0].reason),

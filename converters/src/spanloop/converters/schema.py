@@ -89,6 +89,8 @@ _TRAJECTORIES: Final = {
     "sampled_steps": "the steps whose sampled tokens the row has, in order",
     "sampled_starts": "position in `response_token_ids` of the first token that each of `sampled_steps` sampled",
     "sampled_ends": "position behind the last token that each of `sampled_steps` sampled",
+    "tokenizers": "fingerprints of tokenizer and chat template that the captures of the row's steps carry; empty for a "
+    "step without one",
     "step_rewards": "reward of each of `sampled_steps` by scores of this call alone; null without one",
     "reward": "of the last step",
     "is_trainable": "whether any token may be trained on",

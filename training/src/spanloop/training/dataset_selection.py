@@ -38,7 +38,8 @@ class Rules(NamedTuple):
     tokenizer: str
     """Fingerprint of the base model's tokenizer and chat template."""
     tokenizers: Mapping[str, str]
-    """Policy version → that fingerprint of its own; a version that the registry does not have is absent."""
+    """Policy version → that fingerprint of its own, for captures without one; a version that the registry does not
+    have is absent."""
     group_size: int
     """Policy gradients: at most this many episodes of a group in a part; all parts have the baseline of the group."""
     min_reward: float | None = None
@@ -224,15 +225,23 @@ def is_of_the_base(rules: Rules) -> pl.Expr:
 
 
 def _sampler_checks(rules: Rules, is_captured: pl.Expr) -> list[tuple[pl.Expr, Rejection]]:
-    """Return the rules about the policy versions that sampled the steps of a row."""
+    """Return the rules about the policy versions that sampled the steps of a row.
+
+    The captures of the row say what its tokenizer was; those without a fingerprint (from before, or token ids in the
+    spans themselves) have that of the registered policy version.
+    """
 
     def all_of(versions: list[str]) -> pl.Expr:
         return pl.col("policy_versions").list.eval(pl.element().is_in(versions)).list.all()
 
+    captured = pl.col("tokenizers").fill_null([])
+    is_told = (captured.list.len() > 0) & ~captured.list.contains("")
+    is_same = captured.list.eval(pl.element().is_in(["", rules.tokenizer])).list.all()
     same = [version for version, tokenizer in rules.tokenizers.items() if tokenizer == rules.tokenizer]
     checks = [
-        (is_captured & ~all_of(list(rules.tokenizers)), Rejection.UNKNOWN_TOKENIZER),
-        (is_captured & ~all_of(same), Rejection.OTHER_TOKENIZER),
+        (is_captured & ~is_same, Rejection.OTHER_TOKENIZER),
+        (is_captured & ~is_told & ~all_of(list(rules.tokenizers)), Rejection.UNKNOWN_TOKENIZER),
+        (is_captured & ~is_told & ~all_of(same), Rejection.OTHER_TOKENIZER),
     ]
     if rules.policy_version:
         checks.insert(0, (~all_of([rules.policy_version]), Rejection.OTHER_POLICY_VERSION))

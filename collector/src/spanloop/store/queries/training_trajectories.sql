@@ -2,6 +2,7 @@
 -- sampling, policy_versions: the distinct sampling parameters (JSON objects) and policy versions of the row's steps; for rows of
 -- earlier converters, which have no sampled_steps, of the same agent's steps from the row's first to its last.
 -- fault_*: what failed in the episode, parallel arrays. decided_by: who caused the failure that decided a failed episode.
+-- tokenizers: distinct fingerprints that the captures of the row's steps carry.
 -- step_rewards: parallel to sampled_steps. is_scored: the episode itself was scored; otherwise its reward is the mean of its steps'.
 -- An empty list or text selects everything. sample_rate and max_episodes take whole groups, because a part of a group has another
 -- baseline; an episode without a group is one of its own. Only a first group that exceeds max_episodes is cut.
@@ -93,6 +94,7 @@ SELECT
     t.sampled_steps AS sampled_steps,
     t.sampled_starts AS sampled_starts,
     t.sampled_ends AS sampled_ends,
+    t.tokenizers AS tokenizers,
     arrayResize(t.step_rewards, length(t.sampled_steps), NULL) AS step_rewards,
     t.is_trainable AS is_trainable,
     t.untrainable_reason AS untrainable_reason,
