@@ -2,7 +2,10 @@
 
 import json
 import random
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import polars as pl
 import pytest
@@ -11,9 +14,9 @@ from typer.testing import CliRunner
 from spanloop.cli import app as command_tree
 from spanloop.pipeline import run as convert
 from spanloop.semconv.enums import JobKind
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.store import Store
-from spanloop.store.client import Connection
+from spanloop.store.client import Address, Connection
 from spanloop.training.base_model import read_base_model
 from spanloop.training.dataset import select_dataset
 from spanloop.training.dataset_manifest import DATA_NAME
@@ -24,10 +27,12 @@ from spanloop.training.spec_choices import Credit
 
 from ..converters.converters_world import answers, asks, text, trace_id
 from ..converters.pipeline_feed import Feed
+from ..importing.test_remote_tables import ATTRIBUTES, EXPORTER_TABLE, RemoteDatabase
 from .training_running import Runner, url_of
 from .training_seeding import token_logprobs
 
 TASKS, ATTEMPTS = 3, 4
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "train-and-deploy.md"
 
 
 def send_spans(store: Store, connection: Connection, model: Path) -> None:
@@ -114,3 +119,69 @@ def test_the_scores_of_calls_reach_the_tokens_of_their_steps(
         [-1.0] * 8 + [0.0] * 4 + [-0.5] * 8,
     ]
     assert sorted(rows["advantages"].to_list()) == sorted(attempts * TASKS)
+
+
+INSERT = """
+INSERT INTO otel_traces (Timestamp, TraceId, SpanId, SpanName, ServiceName, SpanAttributes, Duration, StatusCode)
+VALUES ({moment:String}, {trace_id:String}, {span_id:String}, 'chat', 'app',
+        mapFromArrays({keys:Array(String)}, {values:Array(String)}), 5, 'Unset')
+"""
+
+
+@pytest.fixture
+def remote(address: Address) -> Iterator[RemoteDatabase]:
+    """Another database on the server."""
+    name = f"theirs_{uuid4().hex[:12]}"
+    database = RemoteDatabase(replace(address, database=name))
+    yield database
+    database.make(f"DROP DATABASE {name}")
+    database.connection.close()
+
+
+def export_calls(remote: RemoteDatabase) -> None:
+    """Four calls of a vendor's model in an exporter's table, each scored."""
+    remote.make(EXPORTER_TABLE.format(map=ATTRIBUTES))
+    for number in range(4):
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.request.model": "vendor-large",
+            "gen_ai.input.messages": json.dumps([text("user", f"How warm is city {number}?")]),
+            "gen_ai.output.messages": json.dumps([text("assistant", f"{number} degrees.") | {"finish_reason": "stop"}]),
+            "gen_ai.evaluation.score.value": "1",
+        }
+        parameters = {
+            "moment": f"2026-11-01 00:00:0{number}",
+            "trace_id": f"{number + 1:032x}",
+            "span_id": f"{number + 1:016x}",
+            "keys": list(attributes),
+            "values": list(attributes.values()),
+        }
+        remote.connection.command(INSERT, doing="exporting", parameters=parameters)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_how_to_takes_a_table_of_another_models_spans_to_a_version(
+    *, runner: Runner, store: Store, remote: RemoteDatabase, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert store.database == runner.address.database
+    monkeypatch.setenv(CLICKHOUSE_URL_ENV, url_of(runner.address))
+    monkeypatch.setenv(DATA_DIR_ENV, str(runner.data_dir.path))
+    export_calls(remote)
+    section = HOW_TO.read_text().partition("## From a table of spans to a version")[2]
+    commands = section.partition("```bash\n")[2].partition("```")[0].splitlines()
+    here = {
+        "http://reader@otel-db:8123/otel": remote.url,
+        "smollm2": str(tiny_model),
+        "--wait": "--steps 2 --backbone debug --foreground",
+    }
+    printed: list[str] = []
+    for command in commands:
+        words = command.partition("#")[0].split()
+        arguments = [part for word in words[1:] for part in here.get(word, word).split()]
+        completed = CliRunner().invoke(command_tree.app, arguments)
+        assert completed.exit_code == 0, (command, completed.output)
+        printed.append(completed.output)
+    assert len(commands) == 6
+    assert "rendered 4" in printed[3]
+    assert "mine@v2" in printed[5]
