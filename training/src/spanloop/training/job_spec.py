@@ -132,7 +132,7 @@ class JobSpec(BaseModel):
 
     kl_budget: Annotated[float | None, POLICY_GRADIENT] = Field(default=KL_BUDGET, gt=0, allow_inf_nan=False)
     """The job ends at its last checkpoint within this mean KL divergence, in nats a token, of the policy from the one
-    that sampled the rows. It is measured on each batch before its update."""
+    that sampled the rows. It is measured on each batch before its update, so not after the last one."""
 
     kl_coefficient: Annotated[float, POLICY_GRADIENT] = Field(
         default_factory=default_kl_coefficient, ge=0, le=100, allow_inf_nan=False
