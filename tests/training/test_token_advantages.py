@@ -384,9 +384,9 @@ def test_the_score_of_a_call_counts_for_its_step_and_those_before_it() -> None:
         select(rows, rules(credit=Credit.PROCESS)).rows.select("trajectory_id", "advantages").iter_rows()
     )  # the scores' mean is 0.5, the rewards' too
     assert by_id == {"a/0": [0.5, 0.0, 0.0], "a/2": [0.5, 0.5], "b/0": [-0.5, 0.0, -0.5]}
-    deviation = np.std([1.0, 0.0, 0.5, 0.5], ddof=1)
+    deviation = float(np.std([1.0, 0.0, 0.5, 0.5], ddof=1))
     grpo = select(rows, rules(JobKind.GRPO, credit=Credit.PROCESS)).rows.filter(pl.col("trajectory_id") == "a/0")
-    outcome = 0.5 / np.std([1.0, 0.0], ddof=1)
+    outcome = 0.5 / float(np.std([1.0, 0.0], ddof=1))
     np.testing.assert_allclose(grpo["advantages"][0], [outcome, 0.0, outcome - 0.5 / deviation], rtol=1e-5, atol=1e-6)
 
 
@@ -400,11 +400,12 @@ def test_scores_of_steps_do_not_count_twice_where_they_are_the_reward() -> None:
 
 
 def test_the_return_of_a_token_of_ppo_is_what_follows_it() -> None:
+    without_first: Row = TWO_STEPS | {"loss_mask": [0, 0, 1]}
     rows = [
         row("a", reward=1.0, **TWO_STEPS, step_rewards=[0.25, 0.5]),
         row("a", reward=1.0, number=2, step_rewards=[2.0]),
         row("b", reward=0.5, **TWO_STEPS, step_rewards=[0.0, 1.0], is_scored=False),
-        row("c", reward=0.0, **(TWO_STEPS | {"loss_mask": [0, 0, 1]}), step_rewards=[4.0, 0.5]),
+        row("c", reward=0.0, **without_first, step_rewards=[4.0, 0.5]),
     ]
     selection = select(rows, rules(JobKind.PPO, credit=Credit.PROCESS))
     rewards = dict(selection.rows.select("trajectory_id", "rewards").iter_rows())
