@@ -123,8 +123,7 @@ def _advantages(episodes: pl.DataFrame, kind: JobKind) -> pl.Series:
     elif kind.is_group_relative:
         groups = episodes.group_by("group_id", maintain_order=True).agg("reward")["reward"].to_list()
         advantages = [value for rewards in groups for value in GROUP_ADVANTAGES[kind](rewards)]
-    counted_by_steps = _compared(pl.col("has_step_scores").any() & ~pl.col("is_scored").all(), kind)
-    frame = episodes.with_columns(pl.Series("advantage", advantages, dtype=pl.Float64))
-    return frame.select(advantage=pl.when(counted_by_steps).then(pl.col("advantage") * 0).otherwise("advantage"))[
-        "advantage"
-    ]
+    advantage = pl.Series("advantage", advantages, dtype=pl.Float64)
+    is_counted_by_steps = _compared(pl.col("has_step_scores").any() & ~pl.col("is_scored").all(), kind)
+    factor = episodes.select(pl.when(is_counted_by_steps).then(0.0).otherwise(1.0).alias("factor"))["factor"]
+    return advantage * factor
