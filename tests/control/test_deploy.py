@@ -78,6 +78,14 @@ def test_a_deployment_is_asked_for_and_recorded(data_dir: DataDir, registry: Reg
     assert registry.deployed() == registry.get("tiny@v1")
 
 
+def test_a_deployment_has_the_fingerprint_of_its_tokenizer(
+    data_dir: DataDir, registry: Registry, gateway: Gateway
+) -> None:
+    (registry.get("tiny").path / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0}, "merges": []}}')
+    deploy(data_dir, "tiny", serving_path=as_it_is)
+    assert gateway.asked[0][1]["tokenizer"] == registry.tokenizer_fingerprint("tiny@v1")
+
+
 def test_the_serving_copy_is_what_is_deployed(
     data_dir: DataDir, registry: Registry, gateway: Gateway, tmp_path: Path
 ) -> None:

@@ -86,11 +86,29 @@ def test_each_recipe_has_the_loss_and_the_kl_term_of_its_paper() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "setting", "value"),
-    [("ppo", "credit", "attributed"), ("grpo", "gae_lambda", 0.9), ("rloo", "critic_learning_rate", 1e-4)],
+    [("sft", "credit", "process"), ("grpo", "gae_lambda", 0.9), ("rloo", "critic_learning_rate", 1e-4)],
 )
 def test_a_recipe_refuses_what_it_does_not_use(kind: str, setting: str, value: object) -> None:
     with pytest.raises(ValidationError, match=f"{setting}: a .* setting that {kind} does not use"):
         JobSpec.model_validate({"kind": kind, "base": "tiny", setting: value})
+
+
+def test_ppo_has_process_credit_and_no_attributed_one() -> None:
+    assert JobSpec.model_validate({"kind": "ppo", "base": "tiny", "credit": "process"}).credit == "process"
+    with pytest.raises(ValidationError, match="credit: attributed weighs stored advantages, which ppo does not have"):
+        JobSpec.model_validate({"kind": "ppo", "base": "tiny", "credit": "attributed"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "sft", "min_reward": 1, "max_reward": 0}, "min_reward: 1 is above the max_reward of 0"),
+        ({"since": "2026-11-02T00:00:00Z", "until": "2026-11-01T00:00:00Z"}, "since: .* is not before until"),
+    ],
+)
+def test_limits_that_leave_nothing_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        JobSpec.model_validate({"base": "tiny"} | settings)
 
 
 def test_sft_imitates_successful_episodes_unless_told_otherwise() -> None:

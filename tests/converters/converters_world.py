@@ -174,6 +174,7 @@ class World:
         logprobs: Sequence[float] | None = None,
         is_complete: bool = True,
         version: str = "tiny@v1",
+        tokenizer: str = "",
         generation_id: str = "",
     ) -> None:
         self.generations.append(
@@ -184,6 +185,7 @@ class World:
                 "trace_id": trace,
                 "parent_span_id": parent,
                 "policy_version": version,
+                "tokenizer": tokenizer,
                 "prompt_token_ids": list(prompt),
                 "response_token_ids": list(response),
                 "logprobs": [-0.5 - token / 1000 for token in response] if logprobs is None else list(logprobs),

@@ -82,6 +82,37 @@ def test_a_mark_is_no_reward_and_the_newest_of_a_label_counts() -> None:
     assert converted.rejected["reason"].to_list() == ["mark_without_label"]
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("tag.tags", '["beta", "eu", "seq:step:1"]'),
+        ("langfuse.trace.tags", '["eu", " beta "]'),
+        ("langsmith.span.tags", "beta, eu,graph:step:2,"),
+        ("logfire.tags", '["LLM", "beta", "eu"]'),
+    ],
+)
+def test_tags_of_a_span_mark_its_episode_and_a_mark_of_the_app_wins(key: str, value: str) -> None:
+    world = World()
+    loop(world, "x", trace=TRACE, attributes={key: value})
+    loop(world, "y", trace="b" * 32, opening=[OPENING[0], text("user", "another")])
+    world.score(0.0, name="spanloop.mark", label="beta", trace_id=TRACE)
+    converted = world.convert()
+    marks = dict(converted.transitions.select("trace_id", "episode_id").unique().iter_rows())
+    by_episode = dict(converted.episodes.select("episode_id", "marks").iter_rows())
+    assert by_episode == {marks[TRACE]: ["eu"], marks["b" * 32]: []}
+    assert converted.episodes["reward"].to_list() == [None, None]
+
+
+def test_a_tag_on_a_span_of_no_episode_marks_those_of_its_trace() -> None:
+    world = World()
+    episode(world)
+    world.span("http", {"langfuse.trace.tags": '["beta"]'}, trace=TRACE)
+    world.span("http", {"langfuse.trace.tags": '["alone"]'}, trace="c" * 32)
+    converted = world.convert()
+    assert converted.episodes["marks"].to_list() == [["beta"]]
+    assert "score_without_episode" not in converted.rejected["reason"].to_list()
+
+
 def test_without_one_named_reward_the_scores_are_averaged() -> None:
     world = World()
     episode(world)

@@ -120,6 +120,16 @@ def test_a_groups_shared_prompt_is_found_and_a_row_alone_shares_nothing() -> Non
     assert shared_prompt_tokens(groups, prompts).to_list() == [2, 0, 2, 2, 2, 2]
 
 
+def test_a_row_has_the_fingerprints_that_its_captures_carry() -> None:
+    world = World()
+    for step, (prompt, response, tokenizer) in enumerate((([1], [2], "ours"), ([1, 2, 3], [4], ""))):
+        seen = [text("user", "go"), *([text("assistant", "a"), text("user", "on")] if step else [])]
+        world.call(seen, text("assistant", "ab"[step]), trace="a" * 32, response_id=f"r{step}")
+        world.capture(prompt, response, response_id=f"r{step}", tokenizer=tokenizer)
+    (row,) = world.convert().trajectories.to_dicts()
+    assert (row["sampled_steps"], row["tokenizers"], row["step_rewards"]) == ([0, 1], ["", "ours"], [None, None])
+
+
 def test_however_long_a_prompt_is_none_of_it_is_trained_on() -> None:
     agent = Agent()
     agent.prompt = [token % 900 for token in range(50_000)]

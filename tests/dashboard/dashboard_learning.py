@@ -1,7 +1,7 @@
 """Deterministic rows of a trained model: demo@v1 → (sft) → demo@v2 → (grpo) → demo@v3, on train and test tasks."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
+from pydantic import JsonValue
 
 from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
@@ -64,6 +65,12 @@ def seed_learning(store: Store, *, end: datetime | None = None) -> Learned:
     )
 
 
+_METADATA: Final[Mapping[JobKind, dict[str, JsonValue]]] = {
+    JobKind.SFT: {"steps": 20, "ended_early": ""},
+    JobKind.GRPO: {"steps": 18, "ended_early": "kl_budget ended it at step 18"},
+}
+
+
 def seed_learning_control(data_dir: DataDir, store: Store, scratch: Path) -> tuple[str, str]:
     """Register the three versions and the sft and grpo jobs that made two of them; return the jobs' ids."""
     api, registry = JobApi(data_dir), Registry(data_dir)
@@ -74,7 +81,11 @@ def seed_learning_control(data_dir: DataDir, store: Store, scratch: Path) -> tup
         spec = JobSpec(kind=kind, base=LEARNED[number - 1], steps=20, task_prefix="train-", pause_serving=True)
         job = api.submit(spec)
         registry.add(
-            "demo", model_folder(scratch / f"demo-v{number + 1}", f"demo {number + 1}"), parent=spec.base, job_id=job.id
+            "demo",
+            model_folder(scratch / f"demo-v{number + 1}", f"demo {number + 1}"),
+            parent=spec.base,
+            job_id=job.id,
+            metadata=_METADATA[kind],
         )
         _write_manifest(data_dir, store, job.id, spec)
         _metrics(store, job.id, kind)

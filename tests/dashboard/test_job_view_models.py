@@ -9,13 +9,18 @@ from spanloop.dashboard.view_models.formatting import DASH
 from spanloop.dashboard.view_models.jobs import (
     FormErrors,
     as_utc,
+    dataset_facts,
     error_headline,
     log_tail,
     progress,
+    recipe,
     run_duration,
+    stage_settings,
     to_spec,
 )
 from spanloop.semconv.enums import JobKind, JobState
+from spanloop.training.data_strategies.settings import StrategyReport
+from spanloop.training.dataset_manifest import Count, Manifest
 from spanloop.training.jobs import Job, JobSpec
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -55,6 +60,28 @@ def test_every_mistake_is_named_at_once() -> None:
     assert isinstance(wrong, FormErrors)
     assert [message.split(":")[0] for message in wrong.messages] == ["name", "learning_rate", "steps"]
     assert "got 0" in wrong.messages[2]
+
+
+def test_a_job_of_several_stages_names_each_recipe_and_each_stage_has_its_settings() -> None:
+    spec = JobSpec(kind=JobKind.SFT, base="tiny@v1", steps=5, then=("kind=reinforce_plus_plus steps=7",))
+    job = replace(JOB, spec=spec)
+    assert (recipe(JOB.spec), recipe(spec)) == ("Dr. GRPO", "SFT → REINFORCE++")
+    assert [stage_settings(job, training).steps for training in ("j1", "j1.2")] == [5, 7]
+
+
+def test_the_facts_of_a_dataset_say_what_strategies_and_masks_did() -> None:
+    counts = Count(accepted=2, rejected={})
+    manifest = Manifest(
+        job_id="j1", kind=JobKind.SFT, created_at=NOW, base="tiny@v1", query="q", query_parameters={}, rows=counts,
+        episodes=counts, groups=counts, prompt_groups=0, temperature=None, longest_prompt_tokens=1,
+        longest_response_tokens=1, longest_row_tokens=2, mean_reward=1.0, data_sha256="", pinned=(),
+        sources={"captured": 1, "rendered": 1}, masked_steps=3, masked_tokens=40,
+        strategies=(StrategyReport(strategy="coreset", unit="episodes", kept=2, available=5, why="random"),),
+    )  # fmt: skip
+    facts = dataset_facts(manifest)
+    assert facts["where the tokens come from"] == "1 captured, 1 rendered"
+    assert facts["masked"] == "3 steps, 40 tokens"
+    assert facts["coreset"] == "kept 2 of 5 episodes (random)"
 
 
 def test_a_form_without_a_base_says_what_to_choose() -> None:

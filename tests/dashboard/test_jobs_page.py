@@ -81,6 +81,14 @@ def test_the_form_has_every_setting_of_its_kind() -> None:
         assert widget_names(app) - {"jobs_view", "when"} == settings
 
 
+@pytest.mark.usefixtures("with_model")
+def test_the_form_names_recipes_and_hardware_as_people_do() -> None:
+    app = open_form()
+    shown = {str(group.key): [str(option) for option in group.options] for group in app.button_group}
+    assert shown["kind"] == ["Dr. GRPO", "GRPO", "RLOO", "GSPO", "REINFORCE++", "PPO", "SFT", "DPO"]
+    assert shown["preset"] == ["any", "CPU", "one GPU", "eight GPUs"]
+
+
 def test_a_form_left_as_it_is_has_the_defaults_of_a_spec(with_model: DataDir) -> None:
     app = open_form()
     app.button(key="submit").click().run()

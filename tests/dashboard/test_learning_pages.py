@@ -156,7 +156,7 @@ def test_a_transition_goes_down_to_its_tokens(learned: Learned, learned_environm
     tokens = table(app, 1)
     assert tokens["part"].to_list() == ["prompt"] * 200 + ["sampled"] * 12
     assert tokens["logprob"].drop_nulls().to_list() == pytest.approx([-0.3 * (index % 5) for index in range(12)])
-    assert f"Trained on by sft {sft.spec.base} → demo@v2" in [link.proto.label for link in app.get("page_link")]
+    assert f"Trained on by SFT {sft.spec.base} → demo@v2" in [link.proto.label for link in app.get("page_link")]
     app.toggle(key="whole_prompt").set_value(True).run()
     assert table(app, 1)["part"].to_list().count("prompt") == 300
 
@@ -189,12 +189,15 @@ def test_the_lineage_is_a_graph_with_jobs_and_results() -> None:
     app = open_page("models", model="demo@v3")
     (drawn,) = app.get("graphviz_chart")
     dot = drawn.proto.spec
-    assert '"demo@v1" -> "demo@v2" [label="sft, 20 steps\\n20 episodes"' in dot
+    assert '"demo@v1" -> "demo@v2" [label="SFT, 20 steps\\n20 episodes"' in dot
     assert "test: 82.5 % success (" in dot
     assert "60 episodes, mean reward 0.863" in dot
     facts = dict(table(app, 1).iter_rows())
     assert facts["learned from"] == "20 episodes, 20 token rows in 10 groups"
     assert facts["groups left out"] == "4 rewards_alike"
+    assert facts["how"] == "GRPO, 18 steps of 8 groups, learning rate 1.0e-06"
+    assert facts["ended_early"] == "kl_budget ended it at step 18"
+    assert "ended_early" not in dict(table(open_page("models", model="demo@v2"), 1).iter_rows())
     assert metrics(app)["Evaluation test"] == "82.5 %"
 
 
@@ -214,7 +217,7 @@ def test_the_graph_does_not_need_clickhouse(learned_environment: DataDir, monkey
     app = open_page("models")
     assert not app.exception
     assert not app.error
-    assert "sft, 20 steps" in app.get("graphviz_chart")[0].proto.spec
+    assert "SFT, 20 steps" in app.get("graphviz_chart")[0].proto.spec
 
 
 def test_a_job_says_what_it_learned_from(learned: Learned, learned_environment: DataDir) -> None:

@@ -35,6 +35,7 @@ def capture(number: int) -> Capture:
         sampling={},
         started_ns=1_795_158_809_000_000_000 + number,
         duration_ns=1,
+        tokenizer="fingerprint",
     )
 
 

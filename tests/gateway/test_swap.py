@@ -190,7 +190,7 @@ def test_the_last_deployment_is_stored_on_disk(gateway: RunningGateway, tmp_path
     folder = write_model(tmp_path / "v2", 2)
     deploy(gateway, folder)
     stored = json.loads((gateway.data_dir.gateway / "deployment.json").read_text())
-    assert stored == {"name": "m", "version": "v2", "path": str(folder), "adapter": ""}
+    assert stored == {"name": "m", "version": "v2", "path": str(folder), "adapter": "", "tokenizer": ""}
 
 
 @pytest.mark.parametrize(

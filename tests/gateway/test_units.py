@@ -99,7 +99,12 @@ def test_malformed_requests_are_rejected(body: bytes) -> None:
 
 def capture_context() -> CaptureContext:
     return CaptureContext(
-        "m", "m@v1", {"temperature": "0.5"}, TraceContext(TRACE_ID, SPAN_ID), started_ns=1_795_158_809_131_025_812
+        "m",
+        "m@v1",
+        "fingerprint",
+        {"temperature": "0.5"},
+        TraceContext(TRACE_ID, SPAN_ID),
+        started_ns=1_795_158_809_131_025_812,
     )
 
 
@@ -135,7 +140,15 @@ def test_a_stream_in_any_chunks_gives_the_capture_of_the_whole_response(
     assert decode_captures(encode_captures(captures)) == captures
     row = to_frame(captures).row(0, named=True)
     assert row["response_token_ids"] == sampled
-    assert row["generation_id"] == "r/0"
+    assert (row["generation_id"], row["tokenizer"]) == ("r/0", "fingerprint")
+
+
+def test_a_capture_in_the_spool_of_an_earlier_version_has_no_fingerprint() -> None:
+    builder = CaptureBuilder(1)
+    builder.add(chunk([1], [-0.5], finish="stop", prompt_token_ids=[1]))
+    (document,) = json.loads(encode_captures(builder.build(capture_context(), duration_ns=5)))
+    del document["tokenizer"]
+    assert decode_captures(json.dumps([document]).encode())[0].tokenizer == ""
 
 
 @pytest.mark.parametrize(
@@ -292,9 +305,11 @@ def test_the_deployment_file_is_read_back_or_reported_as_damaged(data_dir: DataD
     assert file.read() is None
     file.write(Deployment("m", "v2", "/m", "/a"))
     assert file.read() == Deployment("m", "v2", "/m", "/a")
+    file.write(Deployment("m", "v3", "/m", tokenizer="fingerprint"))
+    assert file.read() == Deployment("m", "v3", "/m", tokenizer="fingerprint")
     file.path.write_text('{"name": "m", "version": "v1", "path": "/m"}')
     assert file.read() == Deployment("m", "v1", "/m")
-    for damage in ("{", "[]", '{"name": "m"}'):
+    for damage in ("{", "[]", '{"name": "m"}', '{"name": "m", "version": "v1", "path": "/m", "tokenizer": 1}'):
         file.path.write_text(damage)
         with pytest.raises(ConfigurationError, match="is damaged"):
             file.read()

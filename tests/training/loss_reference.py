@@ -74,15 +74,14 @@ def policy_loss(kind: JobKind, mode: str, rows: list[Row], longest: int, kl_coef
 
 
 def estimated_advantages(
-    rewards: list[float], values: list[Array], masks: list[Array], decay: float
+    rewards: list[Array], values: list[Array], masks: list[Array], decay: float
 ) -> tuple[list[Array], list[Array]]:
     """Generalised advantage estimation over the trained tokens of each row, normalised over the batch; and returns."""
     advantages, returns = [np.zeros_like(each) for each in values], [np.zeros_like(each) for each in values]
-    for row, reward in enumerate(rewards):
+    for row, of_tokens in enumerate(rewards):
         following, later = 0.0, 0.0
-        trained = np.flatnonzero(masks[row])
-        for token in reversed(trained):
-            gain = (reward if token == trained[-1] else 0.0) + following - values[row][token]
+        for token in reversed(np.flatnonzero(masks[row])):
+            gain = of_tokens[token] + following - values[row][token]
             later = gain + decay * later
             following = values[row][token]
             advantages[row][token] = later

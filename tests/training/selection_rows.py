@@ -39,6 +39,9 @@ COLUMNS: dict[str, pl.DataType] = {
     "fault_owners": pl.List(pl.String),
     "fault_is_recovered": pl.List(pl.UInt8),
     "marks": pl.List(pl.String),
+    "is_scored": pl.Boolean(),
+    "tokenizers": pl.List(pl.String),
+    "step_rewards": pl.List(pl.Float64),
     "age_versions": pl.UInt32(),
     "age_days": pl.Float64(),
 }
@@ -79,6 +82,9 @@ def row(
         "fault_owners": [],
         "fault_is_recovered": [],
         "marks": [],
+        "is_scored": True,
+        "tokenizers": [""],
+        "step_rewards": [None] * len(changes.get("sampled_steps", [number])),
         "age_versions": 0,
         "age_days": 1.0,
     } | changes

@@ -175,7 +175,7 @@ def test_rows_of_an_old_version_are_rejected_with_a_reason(
         ({"top_p": "0.9"}, None, {"truncated_sampling": 6}),
     ],
 )
-def test_grpo_takes_the_sampling_of_a_row_s_steps_from_the_store(
+def test_a_policy_gradient_takes_the_sampling_of_a_row_s_steps_from_the_store(
     *,
     store: Store,
     tiny_model: Path,

@@ -52,6 +52,9 @@ def test_a_healthy_group_is_accepted_whole() -> None:
         ({"policy_versions": ["m@v1", "other@v1"]}, Rejection.OTHER_TOKENIZER),
         ({"policy_versions": ["m@v9"]}, Rejection.UNKNOWN_TOKENIZER),
         ({"policy_versions": ["m@v1", ""]}, Rejection.UNKNOWN_TOKENIZER),
+        ({"tokenizers": ["theirs"]}, Rejection.OTHER_TOKENIZER),
+        ({"tokenizers": ["", "theirs"]}, Rejection.OTHER_TOKENIZER),
+        ({"tokenizers": ["", "ours"], "policy_versions": ["m@v1", "m@v9"]}, Rejection.UNKNOWN_TOKENIZER),
         ({"prompt_token_ids": [1] * 101}, Rejection.PROMPT_TOO_LONG),
         (
             {"response_token_ids": [1] * 101, "loss_mask": [1] * 101, "logprobs": [0.0] * 101},
@@ -79,6 +82,13 @@ def test_each_broken_row_is_rejected_for_its_own_reason(changes: dict[str, Any],
     selection = select(pair(**changes), rules())
     assert selection.row_tally == Tally(2, {str(reason): 1})
     assert selection.episode_tally == Tally(2, {str(reason): 1})
+
+
+def test_a_fingerprint_of_the_capture_goes_before_the_registered_versions() -> None:
+    unregistered = {"tokenizers": ["ours"], "policy_versions": ["m@v9"]}
+    assert select(pair(**unregistered), rules()).row_tally == Tally(3, {})
+    named_alike = {"tokenizers": ["ours"], "policy_versions": ["other@v1"]}
+    assert select(pair(**named_alike), rules()).row_tally == Tally(3, {})
 
 
 def test_sft_takes_only_successful_episodes_unless_told_otherwise() -> None:

@@ -20,7 +20,7 @@ from spanloop.training.spec_choices import Device
 from .loss_reference import Row, estimated_advantages, importance_weights, policy_loss, value_loss
 from .selection_rows import select
 from .test_stored_rollouts import Batch, Queue
-from .test_token_advantages import job_of, random_rows
+from .test_token_advantages import job_of, random_rows, reference_rewards
 from .training_running import a_plan
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -70,12 +70,14 @@ class Exported(NamedTuple):
     """A dataset in verl's queue."""
 
     keys: list[str]
-    rewards: list[float]
+    rewards: list[Any]
+    """Of the tokens of each row, by the reference; ppo alone."""
 
 
 def export(seed: int, kind: JobKind, verl: Verl, queue: Queue, folder: Path) -> Exported | None:
     """Select generated rows and put them into the queue as a job does; None when no row is left."""
-    selected = select(random_rows(random.Random(seed)), job_of(kind, seed)).rows
+    rows, job = random_rows(random.Random(seed)), job_of(kind, seed)
+    selected = select(rows, job).rows
     if selected.height == 0 or selected["loss_mask"].list.sum().sum() < 2:
         return None
     queue.fields.clear()
@@ -84,7 +86,8 @@ def export(seed: int, kind: JobKind, verl: Verl, queue: Queue, folder: Path) -> 
     verl.plugin.StoredRollouts(folder / "dataset.parquet").generate_sequences({"uid": groups, "group_id": groups})
     order = selected.select("group_id", "session", "row_number").rows()
     keys = [f"{group}_{session}_{number}" for group, session, number in order]
-    return Exported(keys, selected["reward"].to_list())
+    rewards = reference_rewards(rows, job) if kind is JobKind.PPO else {}
+    return Exported(keys, [rewards.get(identity) for identity in selected["trajectory_id"]])
 
 
 def invent_models(queue: Queue, keys: list[str], rng: np.random.Generator, *, single_pass: bool) -> None:

@@ -69,6 +69,22 @@ def test_loss_and_derivatives_are_those_of_the_formula(rows: PairedLogprobs, bet
     torch.testing.assert_close(computed.row_weights, policy.grad, rtol=1e-6, atol=1e-9)
 
 
+@given(batches(), st.sampled_from([0.0, 1.0]))
+def test_the_rows_of_a_pair_share_its_loss_and_add_up_to_that_of_the_batch(
+    rows: PairedLogprobs, nll_weight: float
+) -> None:
+    shares = preference_loss(rows, beta=0.1, nll_weight=nll_weight).row_losses
+    pairs = sorted(set(rows.pair.tolist()))
+    for pair in pairs:
+        of_pair = rows.pair == pair
+        alone = PairedLogprobs(*(each[of_pair] for each in rows))._replace(
+            pair=torch.zeros(int(of_pair.sum()), dtype=torch.int64)
+        )
+        expected = expected_loss(alone, 0.1, nll_weight) / len(pairs) / int(of_pair.sum())
+        assert shares[of_pair].tolist() == pytest.approx([expected] * int(of_pair.sum()), rel=1e-6, abs=1e-9)
+    assert float(shares.sum()) == pytest.approx(expected_loss(rows, 0.1, nll_weight), rel=1e-6, abs=1e-6)
+
+
 def of(policy: list[float], reference: list[float]) -> PairedLogprobs:
     """One pair of one row each, the better one first, ten tokens each."""
     sums = torch.tensor([policy, reference], dtype=torch.float64)

@@ -52,7 +52,7 @@ def test_what_the_plan_says_reaches_verl(kind: JobKind) -> None:
     assert 2.5e-6 in {config.get("optim.lr"), config.get("actor_rollout_ref.actor.optim.lr")}
 
 
-def test_grpo_recomputes_at_the_temperature_of_the_rows() -> None:
+def test_a_policy_gradient_recomputes_at_the_temperature_of_the_rows() -> None:
     config = parsed(policy_gradient_overrides(plan(JobKind.DR_GRPO, temperature=0.7)))
     assert config["actor_rollout_ref.rollout.temperature"] == 0.7
 

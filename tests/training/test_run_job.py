@@ -30,7 +30,7 @@ from spanloop.training.jobs import Device, Job, JobApi, JobSpec
 from spanloop.training.registry import Registry
 from spanloop.training.run_job import SPEC_NAME
 from spanloop.training.serving_copy import serving_path
-from spanloop.training.spec_choices import Credit
+from spanloop.training.spec_choices import Backbone, Credit
 
 from .gateway_stand_in import gateway_stand_in
 from .training_running import Runner, other_trainer, ray_cluster
@@ -46,7 +46,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "model.safetensors")
 
 
-def grpo(**changes: Any) -> JobSpec:
+def dr_grpo(**changes: Any) -> JobSpec:
     return JobSpec(kind=JobKind.DR_GRPO, base="tiny", steps=3, learning_rate=1e-3, batch_groups=3, **changes)
 
 
@@ -83,10 +83,10 @@ def at(metrics: pl.DataFrame, step: int, name: str) -> float:
 
 
 @pytest.mark.timeout(600)
-def test_grpo_trains_stored_groups(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
+def test_a_policy_gradient_trains_stored_groups(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
     seed_groups(store, tiny_model, sampling={"temperature": "0.7"})
     insert(store, "failures", [failure_row("task-0-episode-1", 1, "policy", is_recovered=True)])
-    spec = grpo(pause_serving=True, credit=Credit.ATTRIBUTED).model_copy(update={"batch_groups": 4})
+    spec = dr_grpo(pause_serving=True, credit=Credit.ATTRIBUTED).model_copy(update={"batch_groups": 4})
     with gateway_stand_in(runner.data_dir) as gateway:
         job, status, log = runner.run(spec, tmp_path / "log.txt")
     assert status == 0, log
@@ -150,13 +150,14 @@ def assert_traced(store: Store, job: Job) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("backbone", [Backbone.DEBUG, pytest.param(Backbone.RAY, marks=pytest.mark.slow)])
 def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not_lost(
-    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
+    backbone: Backbone, runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
     spec = JobSpec(
         kind=JobKind.SFT, base="tiny", name="imitator", steps=3, learning_rate=1e-3, min_reward=1.0,
-        deploy=True, pause_serving=True,
+        deploy=True, pause_serving=True, backbone=backbone,
     )  # fmt: skip
     with gateway_stand_in(runner.data_dir) as gateway:
         gateway.refusals["deploy"] = (500, "the engine ran out of memory")
@@ -188,7 +189,7 @@ def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not
 
 def test_a_job_without_data_fails_with_the_reason(runner: Runner, store: Store, tmp_path: Path) -> None:
     assert not store.query("store_counts").is_empty()
-    job, status, log = runner.run(grpo(), tmp_path / "log.txt")
+    job, status, log = runner.run(dr_grpo(), tmp_path / "log.txt")
     assert status == 1
     assert "no episode matches its filters" in log
     assert "next: " in log
@@ -201,7 +202,7 @@ def test_a_device_that_is_not_there_is_refused(runner: Runner, store: Store, tin
         pytest.skip("this machine has a CUDA device")
     seed_groups(store, tiny_model, groups=1)
     with gateway_stand_in(runner.data_dir) as gateway:
-        _, status, log = runner.run(grpo(device=Device.CUDA, pause_serving=True, deploy=True), tmp_path / "log.txt")
+        _, status, log = runner.run(dr_grpo(device=Device.CUDA, pause_serving=True, deploy=True), tmp_path / "log.txt")
     assert status == 1
     assert gateway.paths == ["pause", "resume"]
     assert "sees no CUDA device" in log
@@ -286,7 +287,7 @@ def test_several_passes_recompute_log_probabilities(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    job, status, log = runner.run(grpo(epochs=2), tmp_path / "log.txt")
+    job, status, log = runner.run(dr_grpo(epochs=2), tmp_path / "log.txt")
     assert status == 0, log
     metrics = assert_trained(runner, store, job.id, loss="actor/pg_loss")
     assert at(metrics, 1, "rollout_corr/rollout_is_max") == pytest.approx(1, abs=LOGPROB_TOLERANCE)
@@ -308,7 +309,7 @@ def test_a_model_whose_attention_is_not_known_is_trained_without_sharing(
     models: Any = MistralForCausalLM
     models(MistralConfig(**{name: shape[name] for name in kept}, num_key_value_heads=1)).save_pretrained(other)
     Registry(runner.data_dir).add("other", other)
-    job, status, log = runner.run(grpo().model_copy(update={"base": "other"}), tmp_path / "log.txt")
+    job, status, log = runner.run(dr_grpo().model_copy(update={"base": "other"}), tmp_path / "log.txt")
     assert status == 0, log
     assert "prompts are not shared between rows of this model: models of type 'mistral'" in log
     assert job.model_version == "other@v2"
@@ -341,7 +342,7 @@ def test_a_job_ends_at_its_last_checkpoint_within_the_kl_budget(
     runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
     seed_groups(store, tiny_model)
-    spec = grpo(kl_budget=0.01, kl_coefficient=0.001, max_passes=4).model_copy(update={"steps": 100})
+    spec = dr_grpo(kl_budget=0.01, kl_coefficient=0.001, max_passes=4).model_copy(update={"steps": 100})
     job, status, log = runner.run(spec, tmp_path / "log.txt")
     assert status == 0, log
     assert "max_passes of 4 ends the job at step 5 of 100" in log
@@ -358,7 +359,7 @@ def test_a_job_ends_at_its_last_checkpoint_within_the_kl_budget(
 @pytest.mark.timeout(600)
 def test_a_stopped_job_leaves_no_process(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
     seed_groups(store, tiny_model)
-    job = runner.submit(grpo())
+    job = runner.submit(dr_grpo())
     process, mark = runner.start(job.id, tmp_path / "log.txt")
     wait_until(lambda: len(find_job_processes(None, mark)) > 4, timeout_s=240)
     send_signal(signal.SIGTERM, [found for found in find_job_processes(None, mark) if found.pid == process.pid])
@@ -374,12 +375,12 @@ def test_a_ray_that_is_not_ours_is_used_and_survives(
     seed_groups(store, tiny_model)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with ray_cluster() as address:
-        job, status, log = runner.run(grpo(ray_address=address), tmp_path / "log.txt")
+        job, status, log = runner.run(dr_grpo(ray_address=address), tmp_path / "log.txt")
         assert status == 0, log
         assert_trained(runner, store, job.id, loss="actor/pg_loss")
         assert "verl computes on cpu" in log
         with other_trainer(address):
-            _, status, log = runner.run(grpo(ray_address=address), tmp_path / "second.txt")
+            _, status, log = runner.run(dr_grpo(ray_address=address), tmp_path / "second.txt")
             assert status == 1
             assert f"another job trains with TransferQueue on the Ray cluster {address}" in log
             assert "next: Retry when it has ended" in log

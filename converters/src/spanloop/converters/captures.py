@@ -31,6 +31,8 @@ class Generation(NamedTuple):
     trace_id: str
     parent_span_id: str
     policy_version: str
+    tokenizer: str
+    """Fingerprint of tokenizer and chat template; empty where the gateway did not know it."""
     row: int
     """Where ``Generations.tokens`` has its token ids and logprobs."""
     prompt_tokens: int
@@ -86,7 +88,7 @@ def read_generations(frame: pl.DataFrame) -> Generations:
     told = given.select(
         pl.col("generation_id", "response_id").fill_null(""),
         "choice_index",
-        pl.col("trace_id", "parent_span_id", "policy_version").fill_null(""),
+        pl.col("trace_id", "parent_span_id", "policy_version", "tokenizer").fill_null(""),
         pl.int_range(pl.len()).alias("row"),
         *(tokens[name].list.len() for name in _TOKENS),
         pl.col("finish_reason").fill_null(""),

@@ -19,7 +19,7 @@ from .captures import Capture, Generations, join_captures, read_generations
 from .collapse import collapse
 from .normalise import Normalised, normalise, read_spans
 from .options import Options
-from .rewards import NO_REWARDS, Rewards, add_computed, join_scores, read_scores, scores_in_spans
+from .rewards import NO_REWARDS, Rewards, Tags, add_computed, join_scores, read_scores, scores_in_spans, tags_in_spans
 from .rows import (
     Judged,
     Values,
@@ -92,8 +92,11 @@ def convert(
         whole = with_event_tokens(frames.conform(spans, frames.SPANS), logs)
         attributes = Attributes(whole["SpanAttributes"])
         scored = pl.concat([frames.conform(scores, frames.SCORES), scores_in_spans(whole, attributes)])
+        tags = tags_in_spans(whole, attributes)
         sampled = read_generations(generations), tokens_in_spans(whole, attributes)
-        return _convert(normalise(whole, logs, attributes), scored, sampled, options, traces=traces, together=together)
+        return _convert(
+            normalise(whole, logs, attributes), scored, tags, sampled, options, traces=traces, together=together
+        )
 
 
 @contextmanager
@@ -111,6 +114,7 @@ def _without_cycle_collection() -> Generator[None]:
 def _convert(
     normalised: Normalised,
     scores: pl.DataFrame,
+    tags: Tags,
     sampled: tuple[Generations, Carried],
     options: Options,
     *,
@@ -130,7 +134,7 @@ def _convert(
     captures, tokens = join_carried(collapsed.spans, collapsed.kept, captured, captures, carried)
     episodes = _episodes(stitched, captures)
     goes_on = extensions((episode.steps for episode in episodes), tokens)
-    joined = add_computed(join_scores(episodes, read_scores(scores)), episodes, options.reward_functions)
+    joined = add_computed(join_scores(episodes, read_scores(scores), tags), episodes, options.reward_functions)
     judged = [
         judge(episode, joined.rewards.get(episode.episode_id, NO_REWARDS), options, goes_on) for episode in episodes
     ]

@@ -16,7 +16,7 @@ from .captures import IN_SPAN, Generation
 from .finish_reasons import LENGTH
 from .messages import digest, dump, join_json
 from .options import CONVERTER_VERSION
-from .rewards import Rewards, broadcast
+from .rewards import Rewards, broadcast, own_reward
 from .spans import Problem, Span
 from .steps import Episode, Step
 from .tool_results import ToolResult
@@ -242,6 +242,8 @@ def _trajectory(judged: Judged, number: int, row: Row, ids: tuple[str, str]) -> 
         [step.index for step in row.steps],
         [segment.start for segment in row.segments],
         [segment.end for segment in row.segments],
+        [own_reward(judged.rewards, step.index) for step in row.steps],
+        sorted({step.tokenizer for step in row.steps}),
         broadcast(judged.rewards, last.index)[0],
         row.is_trainable,
         "" if row.is_trainable else str(row.problems[0].reason),

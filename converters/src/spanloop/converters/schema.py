@@ -14,7 +14,7 @@ from spanloop.semconv.enums import RowStart, TokenSource, UntrainableReason
 
 from . import frames
 
-SCHEMA_VERSION: Final = "3"
+SCHEMA_VERSION: Final = "4"
 
 _COMMON: Final = {
     "episode_id": "`spanloop.episode.id` of the app, else the smallest trace id of the episode",
@@ -52,7 +52,7 @@ _EPISODES: Final = {
     "outcome": "`success`, `failure` or `unknown`",
     "reward": "the newest score named `reward`, else the mean over names, else of the steps; null without any",
     "error_class": "of the failure that decided the episode; empty without one",
-    "marks": "labels of its marks, sorted: scores named `spanloop.mark`, of one label the newest",
+    "marks": "labels of scores named `spanloop.mark`, of one label the newest, and tags of its spans; sorted",
 }
 
 _TRANSITIONS: Final = {
@@ -89,6 +89,9 @@ _TRAJECTORIES: Final = {
     "sampled_steps": "the steps whose sampled tokens the row has, in order",
     "sampled_starts": "position in `response_token_ids` of the first token that each of `sampled_steps` sampled",
     "sampled_ends": "position behind the last token that each of `sampled_steps` sampled",
+    "tokenizers": "fingerprints of tokenizer and chat template that the captures of the row's steps carry; empty for a "
+    "step without one",
+    "step_rewards": "reward of each of `sampled_steps` by scores of this call alone; null without one",
     "reward": "of the last step",
     "is_trainable": "whether any token may be trained on",
 }

@@ -49,6 +49,11 @@ class Step:
         return self.span.response_model if "@" in self.span.response_model else ""
 
     @property
+    def tokenizer(self) -> str:
+        """Fingerprint of the tokenizer and chat template of its capture; empty when nobody said."""
+        return "" if self.capture.generation is None else self.capture.generation.tokenizer
+
+    @property
     def model(self) -> str:
         """The model that answered, else the one asked for."""
         return self.span.response_model or self.span.request_model

@@ -68,7 +68,7 @@ def list_jobs(
 def show(job: JobArgument, data_dir: DataDirOption = None) -> None:
     """Show one job with its complete specification.
 
-    Example: `spanloop jobs show grpo-20261120-081402-e9822c24`
+    Example: `spanloop jobs show dr_grpo-20261120-081402-e9822c24`
     """
     requested_job = _api(data_dir).get(job)
     out.print_json(requested_job.spec.model_dump_json())
@@ -95,7 +95,7 @@ def log(
 ) -> None:
     """Print the end of a job's log.
 
-    Example: `spanloop jobs log --follow grpo-20261120-081402-e9822c24`
+    Example: `spanloop jobs log --follow dr_grpo-20261120-081402-e9822c24`
     """
     if follow:
         watch_log(_api(data_dir), data_directory(data_dir), job)
@@ -107,7 +107,7 @@ def log(
 def wait(job: JobArgument, data_dir: DataDirOption = None) -> None:
     """Watch a job until it ends; exit code 1 when it fails. Ctrl-C stops watching, not the job.
 
-    Example: `spanloop jobs wait grpo-20261120-081402-e9822c24`
+    Example: `spanloop jobs wait dr_grpo-20261120-081402-e9822c24`
     """
     watch_job(_api(data_dir), data_directory(data_dir), job)
 
@@ -116,7 +116,7 @@ def wait(job: JobArgument, data_dir: DataDirOption = None) -> None:
 def cancel(job: JobArgument, data_dir: DataDirOption = None) -> None:
     """Cancel a job: a queued one at once, a running one within seconds. A finished job does not change.
 
-    Example: `spanloop jobs cancel grpo-20261120-081402-e9822c24`
+    Example: `spanloop jobs cancel dr_grpo-20261120-081402-e9822c24`
     """
     out.print(f"{job} {_api(data_dir).cancel(job).state}", markup=False)
 
@@ -125,7 +125,7 @@ def cancel(job: JobArgument, data_dir: DataDirOption = None) -> None:
 def retry(job: JobArgument, data_dir: DataDirOption = None) -> None:
     """Queue a failed or cancelled job again; it continues from its last checkpoint.
 
-    Example: `spanloop jobs retry grpo-20261120-081402-e9822c24`
+    Example: `spanloop jobs retry dr_grpo-20261120-081402-e9822c24`
     """
     out.print(f"{job} {_api(data_dir).retry(job).state}", markup=False)
 

@@ -1,6 +1,7 @@
 """Closed vocabularies that are stored in ClickHouse as their string values."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class FaultOwner(StrEnum):
@@ -85,6 +86,11 @@ class JobKind(StrEnum):
     """Direct preference optimisation on pairs of a better and a worse attempt (Rafailov et al. 2023)."""
 
     @property
+    def display_name(self) -> str:
+        """The name that papers use."""
+        return _RECIPE_NAMES.get(self, self.value.upper())
+
+    @property
     def batch_unit(self) -> str:
         """What its batches are made of."""
         return "groups" if self.is_policy_gradient else "pairs" if self is JobKind.DPO else "rows"
@@ -103,6 +109,10 @@ class JobKind(StrEnum):
     def is_group_relative(self) -> bool:
         """Whether an advantage compares an episode with the others of its group."""
         return self in {JobKind.DR_GRPO, JobKind.GRPO, JobKind.RLOO, JobKind.GSPO}
+
+
+_RECIPE_NAMES: Final = {JobKind.DR_GRPO: "Dr. GRPO", JobKind.REINFORCE_PLUS_PLUS: "REINFORCE++"}
+"""Names that are not the value in capitals."""
 
 
 class JobState(StrEnum):

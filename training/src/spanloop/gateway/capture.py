@@ -35,6 +35,8 @@ class Capture:
     started_ns: int
     """Wall clock, nanoseconds since the epoch."""
     duration_ns: int
+    tokenizer: str = ""
+    """Fingerprint of tokenizer and chat template of the weights; empty where the gateway does not know it."""
 
     @property
     def generation_id(self) -> str:
@@ -65,6 +67,8 @@ class CaptureContext(NamedTuple):
     model: str
     policy_version: str
     """``name@version`` of the weights that the request was admitted to."""
+    tokenizer: str
+    """Fingerprint of their tokenizer and chat template; empty where the gateway does not know it."""
     sampling: Mapping[str, str]
     trace: TraceContext
     started_ns: int
@@ -145,4 +149,5 @@ class CaptureBuilder:
             sampling=dict(context.sampling),
             started_ns=context.started_ns,
             duration_ns=duration_ns,
+            tokenizer=context.tokenizer,
         )

@@ -161,6 +161,7 @@ class ChatHandler:
         context = CaptureContext(
             model=deployment.name,
             policy_version=deployment.label,
+            tokenizer=deployment.tokenizer,
             sampling=self._request.sampling(),
             trace=self._request.trace,
             started_ns=self._started_ns,

@@ -30,6 +30,8 @@ class Deployment:
     """Absolute path of a Hugging Face folder, as the engine sees it."""
     adapter: str = ""
     """Absolute path of a LoRA adapter for these weights, in PEFT's format; empty for the weights alone."""
+    tokenizer: str = ""
+    """Fingerprint of tokenizer and chat template, which captures carry; empty where nobody said it."""
 
     @property
     def label(self) -> str:
@@ -54,7 +56,10 @@ class Deployment:
         adapter = fields.get("adapter", "")
         if not isinstance(adapter, str) or (adapter and not Path(adapter).is_absolute()):
             raise ConfigurationError(f"'adapter' of a deployment must be an absolute path, got {adapter!r}.")
-        return cls(name, version, path, adapter)
+        tokenizer = fields.get("tokenizer", "")
+        if not isinstance(tokenizer, str):
+            raise ConfigurationError(f"'tokenizer' of a deployment must be a text, got {tokenizer!r}.")
+        return cls(name, version, path, adapter, tokenizer)
 
 
 @dataclass(frozen=True, slots=True)

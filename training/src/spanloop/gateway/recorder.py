@@ -40,6 +40,7 @@ _SCHEMA: Final = {
     "parent_span_id": pl.String(),
     "model": pl.String(),
     "policy_version": pl.String(),
+    "tokenizer": pl.String(),
     "prompt_token_ids": pl.List(pl.UInt32()),
     "response_token_ids": pl.List(pl.UInt32()),
     "logprobs": pl.List(pl.Float32()),

@@ -39,7 +39,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def weights_path(self) -> Path:
-        """The Hugging Face folder in the checkpoint; with GRPO it is in the actor's folder."""
+        """The Hugging Face folder in the checkpoint; with a policy gradient it is in the actor's folder."""
         nested = self.path / "actor" / "huggingface"
         return nested if nested.is_dir() else self.path / "huggingface"
 

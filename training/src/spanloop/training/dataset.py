@@ -53,6 +53,7 @@ COLUMNS: Final = (
     "logprobs",
     "reward",
     "advantages",
+    "rewards",
     "sampled_steps",
     "sampled_starts",
     "sampled_ends",
@@ -61,7 +62,8 @@ COLUMNS: Final = (
     *PAIR_COLUMNS,
 )
 """Columns of the data file. ``session`` numbers the episodes of a group, ``row_number`` the rows of an episode.
-``loss_mask`` and ``advantages`` (null for sft, dpo and ppo) are parallel to ``response_token_ids``. dpo: ``pair_id``
+``loss_mask``, ``advantages`` (null for sft, dpo and ppo) and ``rewards`` (ppo alone) are parallel to
+``response_token_ids``. dpo: ``pair_id``
 numbers the pairs and ``side`` is a ``dataset_pairs.Side``; a row occurs once for each pair of its episode."""
 
 TokenizerOf = Callable[[str], str | None]

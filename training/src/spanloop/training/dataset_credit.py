@@ -75,6 +75,8 @@ def token_advantages(rows: pl.DataFrame, credit: Credit) -> pl.DataFrame:
     advantages = rows.select(advantages=pl.when(pl.col("advantage").is_not_null()).then(broadcast))
     if credit is Credit.BROADCAST:
         return advantages
+    if credit is Credit.PROCESS:
+        return _with_step_advantages(advantages, rows)
     changes: list[dict[str, Any]] = []
     faulty = rows.with_row_index("row").filter(pl.col("fault_steps").list.len() > 0)
     columns = ("row", "loss_mask", "advantage", *_STEPS, *_FAULTS)
@@ -87,6 +89,20 @@ def token_advantages(rows: pl.DataFrame, credit: Credit) -> pl.DataFrame:
         for step in steps or ():
             values[step.start : step.end] *= weights.at(step.step)
         changes.append({"row": row["row"], "new_advantages": values.tolist()})
+    return _replace(advantages, changes, {"advantages": pl.List(pl.Float32)})
+
+
+def _with_step_advantages(advantages: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    changes: list[dict[str, Any]] = []
+    scored = rows.with_row_index("row").filter(
+        pl.col("step_advantages").is_not_null() & pl.col("advantage").is_not_null()
+    )
+    columns = ("row", "loss_mask", "advantage", "step_advantages", "sampled_starts", "sampled_ends")
+    for row, mask, advantage, of_steps, starts, ends in scored.select(columns).iter_rows():
+        values = np.full(len(mask), advantage)
+        for value, start, end in zip(of_steps, starts, ends, strict=True):
+            values[start:end] += value
+        changes.append({"row": row, "new_advantages": (values * mask).tolist()})
     return _replace(advantages, changes, {"advantages": pl.List(pl.Float32)})
 
 

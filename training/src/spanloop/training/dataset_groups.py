@@ -36,10 +36,12 @@ def compare_groups(checked: pl.DataFrame, kind: JobKind, group_size: int) -> pl.
     """Give each row its episode's ``advantage``, ``part`` and ``session``; reject episodes that have no advantage.
 
     The parts of a group differ by at most one episode, and rewards are dealt out evenly. An episode without a group is
-    a group of its own, which only recipes without a group's baseline accept.
+    a group of its own, which only recipes without a group's baseline accept. Where single steps were scored
+    (``step_rewards``), these scores vary too, and rewards that are their means have no advantage.
 
     Args:
-        checked: Rows with ``reason``, empty where the row can be trained on, and their final ``loss_mask``.
+        checked: Rows with ``reason``, empty where the row can be trained on, their final ``loss_mask``, and
+            ``step_advantages``.
         kind: The recipe.
         group_size: Largest number of episodes in a part.
     """
@@ -49,8 +51,14 @@ def compare_groups(checked: pl.DataFrame, kind: JobKind, group_size: int) -> pl.
     members, rank = pl.len().over("group_id").cast(pl.Int64), pl.int_range(pl.len()).over("group_id")
     episodes = (
         checked.filter(pl.col("reason") == "")
-        .with_columns(tokens=pl.col("loss_mask").list.sum().cast(pl.Int64).sum().over("episode_id"))
-        .select("group_id", "episode_id", "started_at", "reward", "tokens")
+        .with_columns(
+            tokens=pl.col("loss_mask").list.sum().cast(pl.Int64).sum().over("episode_id"),
+            has_step_scores=pl.col("step_advantages").is_not_null().any().over("episode_id"),
+            steps_vary=_varies(pl.col("step_advantages")).any().over("episode_id"),
+        )
+        .select(
+            "group_id", "episode_id", "started_at", "reward", "tokens", "is_scored", "has_step_scores", "steps_vary"
+        )
         .unique("episode_id")
         .sort("group_id", "reward", "started_at", "episode_id")
         .with_columns(rank=rank, members=members, parts=(members + (group_size - 1)) // group_size)
@@ -87,20 +95,24 @@ def _part_name() -> pl.Expr:
     return pl.when(pl.col("parts") > 1).then(numbered).otherwise(pl.col("group_id"))
 
 
+def _varies(step_advantages: pl.Expr) -> pl.Expr:
+    return (step_advantages.list.eval(pl.element().abs()).list.max() > REWARD_TOLERANCE).fill_null(value=False)
+
+
+def _compared(of_all: pl.Expr, kind: JobKind) -> pl.Expr:
+    """Return an aggregate over the episodes that are compared: those of a group, or all."""
+    return of_all.over("group_id") if kind.is_group_relative else of_all
+
+
 def _verdict(kind: JobKind) -> pl.Expr:
     if kind is JobKind.PPO:
         return pl.lit("")
-    spread = pl.col("reward").max() - pl.col("reward").min()
+    is_constant = pl.col("reward").max() - pl.col("reward").min() <= REWARD_TOLERANCE
     constant, accepted = pl.lit(Rejection.REWARD_CONSTANT.value), pl.lit("")
+    verdict = pl.when(_compared(is_constant & ~pl.col("steps_vary").any(), kind)).then(constant).otherwise(accepted)
     if not kind.is_group_relative:
-        return pl.when(spread <= REWARD_TOLERANCE).then(constant).otherwise(accepted)
-    return (
-        pl.when(pl.col("members") < 2)
-        .then(pl.lit(Rejection.GROUP_TOO_SMALL.value))
-        .when(spread.over("group_id") <= REWARD_TOLERANCE)
-        .then(constant)
-        .otherwise(accepted)
-    )
+        return verdict
+    return pl.when(pl.col("members") < 2).then(pl.lit(Rejection.GROUP_TOO_SMALL.value)).otherwise(verdict)
 
 
 def _advantages(episodes: pl.DataFrame, kind: JobKind) -> pl.Series:
@@ -111,4 +123,7 @@ def _advantages(episodes: pl.DataFrame, kind: JobKind) -> pl.Series:
     elif kind.is_group_relative:
         groups = episodes.group_by("group_id", maintain_order=True).agg("reward")["reward"].to_list()
         advantages = [value for rewards in groups for value in GROUP_ADVANTAGES[kind](rewards)]
-    return pl.Series("advantage", advantages, dtype=pl.Float64)
+    advantage = pl.Series("advantage", advantages, dtype=pl.Float64)
+    is_counted_by_steps = _compared(pl.col("has_step_scores").any() & ~pl.col("is_scored").all(), kind)
+    factor = episodes.select(pl.when(is_counted_by_steps).then(0.0).otherwise(1.0).alias("factor"))["factor"]
+    return advantage * factor

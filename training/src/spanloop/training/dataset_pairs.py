@@ -13,7 +13,6 @@ harness or nobody known broke. The pairs of a group depend on its episodes, the 
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -23,6 +22,7 @@ from spanloop.converters.credit import is_not_the_policys, is_policys_mistake
 from .dataset_credit import mask_steps
 from .dataset_groups import REWARD_TOLERANCE
 from .dataset_rejections import Rejection
+from .seeded_order import seeded_hash
 
 
 class Side(StrEnum):
@@ -75,7 +75,7 @@ def choose_pairs(attempts: Sequence[Attempt], pairing: Pairing) -> list[Pair]:
     Only as many of the best and of the worst attempts as pairs are wanted can be needed: every pair with another
     attempt could be exchanged for one of theirs. Attempts of equal reward are ordered by a hash with the seed.
     """
-    by_hash = sorted(attempts, key=lambda attempt: _hash(pairing.seed, attempt.episode_id))
+    by_hash = sorted(attempts, key=lambda attempt: seeded_hash(attempt.episode_id, pairing.seed))
     best = [each for each in sorted(by_hash, key=lambda each: -each.reward) if each.can_be_chosen]
     worst = [each for each in sorted(by_hash, key=lambda each: each.reward) if each.can_be_rejected]
     at_most = pairing.pairs_per_group
@@ -90,10 +90,6 @@ def choose_pairs(attempts: Sequence[Attempt], pairing: Pairing) -> list[Pair]:
         pairs.append(pair)
         uses.update((pair.chosen.episode_id, pair.rejected.episode_id))
     return pairs
-
-
-def _hash(seed: int, episode_id: str) -> bytes:
-    return blake2b(f"{seed}/{episode_id}".encode(), digest_size=8).digest()
 
 
 class PairedRows(NamedTuple):

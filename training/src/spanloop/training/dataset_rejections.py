@@ -20,7 +20,7 @@ class Rejection(StrEnum):
     OTHER_POLICY_VERSION = "other_policy_version"
     """A step of the row was sampled by another policy version than the job asks for."""
     UNKNOWN_TOKENIZER = "unknown_tokenizer"
-    """A step of the row was sampled by a policy version that the registry does not have: its tokenizer is unknown."""
+    """A step's capture has no fingerprint of its tokenizer, and the registry does not have the policy version."""
     OTHER_TOKENIZER = "other_tokenizer"
     """A step of the row was sampled with another tokenizer or chat template than the base model's."""
     UNKNOWN_TOKEN = "token_outside_vocabulary"  # noqa: S105 - a reason, not a secret

@@ -23,6 +23,7 @@ from .row_age import too_old
 from .row_source import RowSource
 from .sampling import sampling_of
 from .spec_choices import Credit
+from .step_rewards import NO_STEP_ADVANTAGES, token_rewards, with_step_advantages
 
 
 class Rules(NamedTuple):
@@ -37,7 +38,8 @@ class Rules(NamedTuple):
     tokenizer: str
     """Fingerprint of the base model's tokenizer and chat template."""
     tokenizers: Mapping[str, str]
-    """Policy version → that fingerprint of its own; a version that the registry does not have is absent."""
+    """Policy version → that fingerprint of its own, for captures without one; a version that the registry does not
+    have is absent."""
     group_size: int
     """Policy gradients: at most this many episodes of a group in a part; all parts have the baseline of the group."""
     min_reward: float | None = None
@@ -107,7 +109,10 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
         checked = apply_selector(checked, rules.selector)
     if rules.kind.is_policy_gradient:
         is_masking = is_not_the_policys if rules.credit is Credit.ATTRIBUTED else None
-        checked = usable = compare_groups(mask_steps(checked, is_masking), rules.kind, rules.group_size)
+        checked = mask_steps(checked, is_masking)
+        is_process = rules.credit is Credit.PROCESS
+        steps = with_step_advantages(checked, rules.kind) if is_process else checked.with_columns(NO_STEP_ADVANTAGES)
+        checked = usable = compare_groups(steps, rules.kind, rules.group_size)
     elif rules.kind is JobKind.DPO:
         checked, paired = pair_rows(checked, rules.pairing)
         usable = _without_advantage(paired)
@@ -117,7 +122,9 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
     accepted = accepted.with_columns(group_id=pl.col("part")).drop("part")
     accepted = accepted.sort(*order_of(rules.strategies), "pair_id", "side", "group_id", "session", "row_number")
     return Selection(
-        rows=accepted.with_columns(token_advantages(accepted, rules.credit)),
+        rows=accepted.with_columns(token_advantages(accepted, rules.credit)).with_columns(
+            token_rewards(accepted, rules.kind)
+        ),
         row_tally=_tally(checked, "reason"),
         episode_tally=_tally(_first_unless_accepted(checked, "episode_id"), "reason"),
         group_tally=_tally(_group_reasons(checked, rules.kind), "reason"),
@@ -127,7 +134,12 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
 
 
 def _without_advantage(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(session=pl.lit(0, pl.UInt32), part=pl.col("group_id"), advantage=pl.lit(None, pl.Float64))
+    return rows.with_columns(
+        NO_STEP_ADVANTAGES,
+        session=pl.lit(0, pl.UInt32),
+        part=pl.col("group_id"),
+        advantage=pl.lit(None, pl.Float64),
+    )
 
 
 def _with_sampling(frame: pl.DataFrame) -> pl.DataFrame:
@@ -213,15 +225,23 @@ def is_of_the_base(rules: Rules) -> pl.Expr:
 
 
 def _sampler_checks(rules: Rules, is_captured: pl.Expr) -> list[tuple[pl.Expr, Rejection]]:
-    """Return the rules about the policy versions that sampled the steps of a row."""
+    """Return the rules about the policy versions that sampled the steps of a row.
+
+    The captures of the row say what its tokenizer was; those without a fingerprint (from before, or token ids in the
+    spans themselves) have that of the registered policy version.
+    """
 
     def all_of(versions: list[str]) -> pl.Expr:
         return pl.col("policy_versions").list.eval(pl.element().is_in(versions)).list.all()
 
+    captured = pl.col("tokenizers").fill_null([])
+    is_told = (captured.list.len() > 0) & ~captured.list.contains("")
+    is_same = captured.list.eval(pl.element().is_in(["", rules.tokenizer])).list.all()
     same = [version for version, tokenizer in rules.tokenizers.items() if tokenizer == rules.tokenizer]
     checks = [
-        (is_captured & ~all_of(list(rules.tokenizers)), Rejection.UNKNOWN_TOKENIZER),
-        (is_captured & ~all_of(same), Rejection.OTHER_TOKENIZER),
+        (is_captured & ~is_same, Rejection.OTHER_TOKENIZER),
+        (is_captured & ~is_told & ~all_of(list(rules.tokenizers)), Rejection.UNKNOWN_TOKENIZER),
+        (is_captured & ~is_told & ~all_of(same), Rejection.OTHER_TOKENIZER),
     ]
     if rules.policy_version:
         checks.insert(0, (~all_of([rules.policy_version]), Rejection.OTHER_POLICY_VERSION))

@@ -133,6 +133,8 @@ def deploy(
     body = {"name": model.name, "version": model.version, "path": str(folder)}
     if model.adapter_base is not None:
         body["adapter"] = str(model.path)
+    if (tokenizer := registry.tokenizer_fingerprint(model.reference)) is not None:
+        body["tokenizer"] = tokenizer
     if job_id is not None:
         body["holder"] = pause_holder(job_id)
     _check(_post(gateway, body, timeout_s=timeout_s), model.reference)

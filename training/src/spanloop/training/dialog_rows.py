@@ -4,7 +4,6 @@ Invariant: an entry of a file is accepted as so many rows as its weight says, or
 files, weights and seed give the same rows.
 """
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -14,6 +13,7 @@ import polars as pl
 from .dataset_manifest import DialogFileFacts, sha256_of
 from .dialog_files import Dialog, DialogFile, parse_dialog_file, read_dialogs
 from .row_source import RowSource
+from .seeded_order import seeded_hash
 from .text_rendering import NO_TOKENS, Renderer, RenderingError
 
 
@@ -60,8 +60,7 @@ def dialog_rows(
 
 def _copies(file: DialogFile, number: int, seed: int) -> int:
     """Return how many rows a dialog is: the weight, its fraction decided by a hash of file, entry and seed."""
-    digest = hashlib.sha256(f"{file.path.name}/{number}/{seed}".encode()).digest()
-    share = int.from_bytes(digest[:8], "big") / 2**64
+    share = int.from_bytes(seeded_hash(f"{file.path.name}/{number}", seed), "big") / 2**64
     return int(file.weight) + (share < file.weight % 1)
 
 

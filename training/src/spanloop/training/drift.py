@@ -1,7 +1,7 @@
 """Limits of drift on stored data: how often rows are trained on, and how far the policy moves from their sampler.
 
-Invariant: a job ends on a checkpoint whose policy was measured to be within its KL budget, or it fails; it never
-registers weights beyond it without saying so.
+Invariant: a job that its KL budget ends has a checkpoint whose policy was measured to be within it, or it fails. The
+divergence is measured before each update, so the last update of a job that runs to its end is not measured.
 """
 
 import math

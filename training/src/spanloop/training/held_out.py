@@ -4,7 +4,6 @@ Invariant: accepted rows, rejected rows and held-out rows are the input; a held-
 ``held_out``. Groups are held out whole, and the same seed holds out the same ones of the same groups in every stage.
 """
 
-from hashlib import blake2b
 from typing import Final
 
 import polars as pl
@@ -14,6 +13,7 @@ from spanloop.semconv.errors import JobError
 
 from .dataset_rejections import Rejection
 from .dataset_selection import Selection, Tally
+from .seeded_order import seeded_hash
 
 HELD_OUT_NAME: Final = "held_out.parquet"
 _TASK: Final = "task"
@@ -34,7 +34,7 @@ def hold_out(selection: Selection, kind: JobKind, *, share: float, seed: int) ->
     if share == 0 or selection.rows.is_empty():
         return selection
     rows = selection.rows.with_columns(_task().alias(_TASK))
-    tasks = sorted(rows[_TASK].unique(), key=lambda task: blake2b(f"{seed}/{task}".encode()).digest())
+    tasks = sorted(rows[_TASK].unique(), key=lambda task: seeded_hash(task, seed))
     if len(tasks) == 1:
         raise JobError(
             "The rows of this stage are of one group, so none can be held out for the gate after it.",

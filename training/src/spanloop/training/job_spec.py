@@ -16,9 +16,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 from spanloop.semconv.enums import JobKind
 
 from .data_strategies.names import Coreset, Curriculum
-from .lora_adapter import MAX_RANK
-from .presets import Preset, preset_values, with_preset
+from .presets import Preset, with_preset
 from .row_source import Tokens
+from .spec_checks import contradictions
 from .spec_choices import Backbone, Credit, Device, LearningRateSchedule, LossAggregation, OptimizerDtype, Outcomes
 from .spec_defaults import (
     CLIP_GRADIENT,
@@ -40,7 +40,6 @@ from .spec_defaults import (
 )
 from .spec_setting import (
     BASE,
-    CREDIT,
     DPO,
     EPISODES,
     EPISODES_DPO,
@@ -59,7 +58,6 @@ from .spec_setting import (
     RUN_RANKS,
     Panel,
     Setting,
-    setting_of,
 )
 from .stage_text import format_stage
 from .version_names import NAME_PATTERN, REFERENCE_PATTERN, VERSION_PATTERN
@@ -134,7 +132,7 @@ class JobSpec(BaseModel):
 
     kl_budget: Annotated[float | None, POLICY_GRADIENT] = Field(default=KL_BUDGET, gt=0, allow_inf_nan=False)
     """The job ends at its last checkpoint within this mean KL divergence, in nats a token, of the policy from the one
-    that sampled the rows. It is measured on each batch before its update."""
+    that sampled the rows. It is measured on each batch before its update, so not after the last one."""
 
     kl_coefficient: Annotated[float, POLICY_GRADIENT] = Field(
         default_factory=default_kl_coefficient, ge=0, le=100, allow_inf_nan=False
@@ -158,10 +156,11 @@ class JobSpec(BaseModel):
     max_response_tokens: Annotated[int, EPISODES] = Field(default=4096, ge=1, le=1_048_576)
     """Trajectories with a longer response (tool results included) are left out, and counted."""
 
-    credit: Annotated[Credit, CREDIT] = Credit.BROADCAST
+    credit: Annotated[Credit, POLICY_GRADIENT] = Credit.BROADCAST
     """``broadcast`` gives every step its episode's advantage. ``attributed`` charges a bad episode to the steps of the
     policy's own mistakes, does not reinforce such steps in a good one, and leaves out what a tool, the environment or
-    the harness broke."""
+    the harness broke. ``process`` adds the scores of single model calls, which count for their step and those before
+    it (process supervision, Shao et al. 2024). ppo has no ``attributed``."""
 
     loss_aggregation: Annotated[LossAggregation, POLICY_GRADIENT] = Field(default_factory=default_loss_aggregation)
     """How the losses of a batch's tokens become one number, by verl's names. ``seq-mean-token-sum-norm`` divides the
@@ -246,7 +245,8 @@ class JobSpec(BaseModel):
     """No episode with a failure of one of these classes."""
 
     marks: Annotated[tuple[str, ...], EPISODES] = ()
-    """Only episodes with one of these marks (``mark()`` in the app, ``spanloop marks add``); empty means all."""
+    """Only episodes with one of these marks (``mark()`` in the app, ``spanloop marks add``, tags of a tracing tool);
+    empty means all."""
 
     without_marks: Annotated[tuple[str, ...], EPISODES] = ()
     """No episode with one of these marks."""
@@ -367,40 +367,11 @@ class JobSpec(BaseModel):
         return tuple(str(Path(text).absolute()) for text in dialogs)
 
     @model_validator(mode="after")
-    def _only_what_the_kind_uses(self) -> Self:
-        for name, field in type(self).model_fields.items():
-            kinds = setting_of(field.metadata).kinds
-            default = field.get_default(call_default_factory=True, validated_data={"kind": self.kind})
-            if self.kind not in kinds and getattr(self, name) != default:
-                users = ", ".join(sorted(kinds))
-                source = f"the preset {self.preset} sets it, but it is " if name in preset_values(self.preset) else ""
-                raise ValueError(f"{name}: {source}a {users} setting that {self.kind} does not use")
-        if not self.lora_rank and self.lora_alpha != LORA_ALPHA:
-            raise ValueError("lora_alpha: a setting of LoRA, which needs a lora_rank above 0")
-        self._check_strategies()
-        if not self.lora_merge and not 0 < self.lora_rank <= MAX_RANK:
-            raise ValueError(f"lora_merge: an adapter needs a lora_rank from 1 to {MAX_RANK}, which vLLM serves")
-        if self.device is Device.CPU and self.offload:
-            raise ValueError("offload: a CPU has weights and optimiser states in the host's memory anyway")
-        if self.backbone is Backbone.DEBUG and self.ray_address:
-            raise ValueError("ray_address: the debug backbone uses no Ray cluster")
-        if self.backbone is Backbone.DEBUG and self.ranks > 1:
-            raise ValueError("ranks: the debug backbone is one process")
-        if not self.kind.is_policy_gradient and self.batch_groups % self.ranks:
-            raise ValueError(
-                f"batch_groups: a {self.kind} batch of {self.batch_groups} rows does not divide by {self.ranks} ranks"
-            )
+    def _without_contradictions(self) -> Self:
+        found = next(contradictions(self), None)
+        if found is not None:
+            raise ValueError(found)
         return self
-
-    def _check_strategies(self) -> None:
-        has_size = self.coreset_share is not None or self.coreset_size is not None
-        if self.coreset is Coreset.NONE and has_size:
-            raise ValueError("coreset_share, coreset_size: settings of a coreset, which is none")
-        if self.coreset is not Coreset.NONE and not has_size:
-            raise ValueError(f"coreset: {self.coreset} needs coreset_share or coreset_size")
-        lowest, highest = self.min_pass_rate, self.max_pass_rate
-        if lowest is not None and highest is not None and lowest > highest:
-            raise ValueError(f"min_pass_rate: {lowest:g} is above the max_pass_rate of {highest:g}")
 
     @model_validator(mode="after")
     def _valid_stages(self) -> Self:

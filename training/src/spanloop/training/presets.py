@@ -21,6 +21,11 @@ class Preset(StrEnum):
     GPUS8 = "gpus8"
     """A node of eight GPUs."""
 
+    @property
+    def display_name(self) -> str:
+        """The hardware in words."""
+        return {Preset.ANY: "any", Preset.CPU: "CPU", Preset.GPU: "one GPU", Preset.GPUS8: "eight GPUs"}[self]
+
 
 class PresetValue(NamedTuple):
     """The default that a preset gives a setting."""
@@ -34,7 +39,7 @@ _GPU: Final[Mapping[str, PresetValue]] = {
     "device": PresetValue("cuda", "A job fails at once where no GPU is found, instead of training on the CPU."),
     "pause_serving": PresetValue(
         True,
-        "vLLM reserves 0.9 of a GPU by default, so it sleeps while a job trains; not measured on a GPU here.",
+        "vLLM reserves 0.92 of a GPU by default, so it sleeps while a job trains; not measured on a GPU here.",
     ),
 }
 PRESETS: Final[Mapping[Preset, Mapping[str, PresetValue]]] = {

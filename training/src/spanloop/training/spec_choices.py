@@ -36,6 +36,8 @@ class Credit(StrEnum):
     """Every step has the episode's advantage."""
     ATTRIBUTED = "attributed"
     """The policy pays at the steps of its own mistakes, and steps faulted by others are masked."""
+    PROCESS = "process"
+    """The scores of single model calls count too (process supervision, Shao et al. 2024)."""
 
 
 class Outcomes(StrEnum):

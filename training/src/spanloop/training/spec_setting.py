@@ -35,7 +35,6 @@ class Setting:
 
 
 POLICY_GRADIENTS: Final = frozenset(kind for kind in JobKind if kind.is_policy_gradient)
-WITH_STORED_ADVANTAGES: Final = POLICY_GRADIENTS - {JobKind.PPO}
 MODEL: Final = Setting(Panel.MODEL)
 MODEL_OF_JOB: Final = Setting(Panel.MODEL, is_of_job=True)
 BASE: Final = Setting(Panel.MODEL, is_basic=True, is_model=True, is_of_job=True)
@@ -48,7 +47,6 @@ DPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.DPO}))
 OPTIMISATION: Final = Setting(Panel.OPTIMISATION)
 OPTIMISATION_BASIC: Final = Setting(Panel.OPTIMISATION, is_basic=True)
 POLICY_GRADIENT: Final = Setting(Panel.OPTIMISATION, kinds=POLICY_GRADIENTS)
-CREDIT: Final = Setting(Panel.OPTIMISATION, kinds=WITH_STORED_ADVANTAGES)
 PPO: Final = Setting(Panel.OPTIMISATION, kinds=frozenset({JobKind.PPO}))
 RUN: Final = Setting(Panel.RUN)
 # the rows of dpo's pairs differ in number, and the passes of the ranks must not

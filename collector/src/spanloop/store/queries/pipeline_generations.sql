@@ -6,6 +6,7 @@ SELECT
     trace_id,
     parent_span_id,
     policy_version,
+    tokenizer,
     prompt_token_ids,
     response_token_ids,
     logprobs,

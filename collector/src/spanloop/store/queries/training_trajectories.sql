@@ -2,11 +2,14 @@
 -- sampling, policy_versions: the distinct sampling parameters (JSON objects) and policy versions of the row's steps; for rows of
 -- earlier converters, which have no sampled_steps, of the same agent's steps from the row's first to its last.
 -- fault_*: what failed in the episode, parallel arrays. decided_by: who caused the failure that decided a failed episode.
+-- tokenizers: distinct fingerprints that the captures of the row's steps carry.
+-- step_rewards: parallel to sampled_steps. is_scored: the episode itself was scored; otherwise its reward is the mean of its steps'.
 -- An empty list or text selects everything. sample_rate and max_episodes take whole groups, because a part of a group has another
 -- baseline; an episode without a group is one of its own. Only a first group that exceeds max_episodes is cut.
 WITH matching AS (
     SELECT
         episode_id, revision, task_id, group_id, policy_version, reward, outcome, started_at, marks,
+        CAST(notEmpty(reward_breakdown), 'Bool') AS is_scored,
         if(outcome = 'failure', fault_owner, '') AS decided_by,
         if(group_id = '', episode_id, group_id) AS unit
     FROM episode_summaries FINAL
@@ -78,6 +81,7 @@ SELECT
     selected.outcome AS outcome,
     selected.decided_by AS decided_by,
     selected.marks AS marks,
+    selected.is_scored AS is_scored,
     t.trajectory_id AS trajectory_id,
     t.row_number AS row_number,
     t.policy_version AS policy_version,
@@ -90,6 +94,8 @@ SELECT
     t.sampled_steps AS sampled_steps,
     t.sampled_starts AS sampled_starts,
     t.sampled_ends AS sampled_ends,
+    t.tokenizers AS tokenizers,
+    arrayResize(t.step_rewards, length(t.sampled_steps), NULL) AS step_rewards,
     t.is_trainable AS is_trainable,
     t.untrainable_reason AS untrainable_reason,
     arrayDistinct(arrayMap(step -> step.2, row_steps)) AS sampling,

@@ -8,7 +8,7 @@ from .agent import AgentReward, Expectation, Penalties, Weights
 from .attempt import Attempt, Judgement, NamedReward, RewardFunction
 from .base import NO_REWARDS, REWARD_NAME, Rewards, Score
 from .compute import add_computed
-from .credit import broadcast
+from .credit import broadcast, own_reward
 from .loading import reward_functions
 from .match import Exact, JsonSchema, Numeric
 from .measures import Cost, Latency, Price
@@ -16,6 +16,7 @@ from .rubric import Rubric
 from .scores import Joined, join_scores, read_scores
 from .span_scores import scores_in_spans
 from .sql import SqlMatch
+from .tags import Tags, tags_in_spans
 
 __all__ = [
     "NO_REWARDS",
@@ -38,11 +39,14 @@ __all__ = [
     "Rubric",
     "Score",
     "SqlMatch",
+    "Tags",
     "Weights",
     "add_computed",
     "broadcast",
     "join_scores",
+    "own_reward",
     "read_scores",
     "reward_functions",
     "scores_in_spans",
+    "tags_in_spans",
 ]

@@ -10,6 +10,10 @@ def broadcast(rewards: Rewards, step: int) -> tuple[float | None, dict[str, floa
     Returns:
         The step's reward, and its breakdown: the episode's components, with the step's own over them.
     """
-    own = rewards.steps.get(step, {})
-    reward = main_reward(own)
-    return (rewards.value if reward is None else reward), {**rewards.breakdown, **own}
+    reward = own_reward(rewards, step)
+    return (rewards.value if reward is None else reward), {**rewards.breakdown, **rewards.steps.get(step, {})}
+
+
+def own_reward(rewards: Rewards, step: int) -> float | None:
+    """The reward of a step by its own scores; None when it was not scored itself."""
+    return main_reward(rewards.steps.get(step, {}))

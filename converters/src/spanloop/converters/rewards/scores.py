@@ -6,7 +6,8 @@ a model call (by response id, or by its span) judges the step; any other judges 
 
 The episode's reward is the newest score named ``reward``; without one, the only score, or the mean of the scores by
 name; without any of the episode, the mean of its steps' rewards. Of scores of one name for one target the newest
-counts. Scores named ``spanloop.mark`` are no rewards: their labels mark the episode, also where they judge a step.
+counts. Scores named ``spanloop.mark`` are no rewards: their labels mark the episode, also where they judge a step. So
+do the tags of its spans, and those of spans of its trace that belong to no episode; a score with the same label wins.
 """
 
 import math
@@ -22,6 +23,7 @@ from .. import frames
 from ..spans import Rejected
 from ..steps import Episode
 from .base import REWARD_NAME, Rewards, Score
+from .tags import NO_TAGS, Tags
 
 
 class Joined(NamedTuple):
@@ -54,12 +56,13 @@ def read_scores(frame: pl.DataFrame) -> list[Score]:
     return [Score(*values) for values in rows.iter_rows()]
 
 
-def join_scores(episodes: Sequence[Episode], scores: Sequence[Score]) -> Joined:
-    """Give every score to its episode or step.
+def join_scores(episodes: Sequence[Episode], scores: Sequence[Score], tags: Tags = NO_TAGS) -> Joined:
+    """Give every score to its episode or step, and every tag to its episode.
 
     Args:
         episodes: All episodes that a score may judge.
         scores: By (time, id): of one name and target the last counts.
+        tags: Of spans.
     """
     index = _Index(episodes)
     found: dict[str, list[tuple[_Target, Score]]] = defaultdict(list)
@@ -74,7 +77,12 @@ def join_scores(episodes: Sequence[Episode], scores: Sequence[Score]) -> Joined:
             rejected.append(_rejection(score, "mark_without_label"))
         else:
             found[target.episode_id].append((target, score))
-    return Joined({episode_id: _rewards(items) for episode_id, items in found.items()}, rejected)
+    labels: dict[str, set[str]] = defaultdict(set)
+    for (trace_id, span_id), of_span in tags.items():
+        for episode_id in index.episodes_of(trace_id, span_id):
+            labels[episode_id].update(of_span)
+    rewards = {episode: _rewards(found[episode], labels[episode]) for episode in [*found, *(labels.keys() - found)]}
+    return Joined(rewards, rejected)
 
 
 def _rejection(score: Score, reason: str) -> Rejected:
@@ -116,6 +124,11 @@ class _Index:
         for session in named - {""}:
             self._sessions[session].add(episode.episode_id)
 
+    def episodes_of(self, trace_id: str, span_id: str) -> Iterable[str]:
+        """The episode that a span belongs to; of a span that belongs to none, those of its trace."""
+        target = self._spans.get((trace_id, span_id))
+        return (target.episode_id,) if target else self._traces.get(trace_id, ())
+
     def locate(self, score: Score) -> _Target | str:
         """What the score judges, or the reason why that cannot be told."""
         if score.response_id and (answers := self._responses.get(score.response_id)):
@@ -136,10 +149,10 @@ def _only(targets: Sequence[_Target]) -> _Target | str:
     return targets[0] if len(targets) == 1 else "score_ambiguous"
 
 
-def _rewards(items: Iterable[tuple[_Target, Score]]) -> Rewards:
+def _rewards(items: Iterable[tuple[_Target, Score]], tags: Iterable[str]) -> Rewards:
     whole: dict[str, Score] = {}
     steps: dict[int, dict[str, float]] = defaultdict(dict)
-    is_marked: dict[str, bool] = {}
+    is_marked = dict.fromkeys(tags, True)
     newest_us = 0
     for target, score in items:
         newest_us = max(newest_us, score.ingested_us)

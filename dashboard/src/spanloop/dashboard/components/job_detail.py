@@ -16,6 +16,7 @@ from spanloop.dashboard.view_models.jobs import (
     dataset_facts,
     log_tail,
     progress,
+    recipe,
     run_duration,
     stage_rows,
 )
@@ -101,7 +102,7 @@ def _state(job: Job) -> None:
     now = resources.now()
     facts = [
         f":{STATE_COLOURS[job.state]}[**{STATE_MARKS[job.state]}**]",
-        f"{job.spec.kind} from **{job.spec.base}**",
+        f"{recipe(job.spec)} from **{job.spec.base}**",
         f"created {ago(job.created_at, now)}",
         f"ran {run_duration(job, now)}" if job.started_at else "not started yet",
         f"attempt {job.attempt} of {job.spec.max_attempts}" if job.attempt > 1 else "",

@@ -1,6 +1,7 @@
 """Draw the form that submits a job now, or schedules it for a time or by cron; its settings are those of JobSpec."""
 # pyright: reportUnknownMemberType=false
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -63,8 +64,8 @@ def show() -> None:
 def _settings(versions: list[str]) -> dict[str, Any]:
     """Draw a widget for each setting that the kind uses; return the values by setting."""
     fields = {field.name: field for field in spec_fields()}
-    kind = JobKind(_segmented(fields["kind"]))
-    preset = Preset(_segmented(fields["preset"]))
+    kind = JobKind(_segmented(fields["kind"], lambda kind: JobKind(kind).display_name))
+    preset = Preset(_segmented(fields["preset"], lambda preset: Preset(preset).display_name))
     values: dict[str, Any] = {"kind": kind, "preset": preset}
     others = [field for field in spec_fields(preset) if kind in field.setting.kinds and field.name not in values]
     basic = [field for field in others if field.setting.is_basic]
@@ -78,13 +79,13 @@ def _settings(versions: list[str]) -> dict[str, Any]:
     return values
 
 
-def _segmented(field: SpecField) -> str:
+def _segmented(field: SpecField, format_func: Callable[[str], str]) -> str:
     choices = [str(item.value) for item in field.choices]
     chosen = st.segmented_control(
         _label(field),
         choices,
         default=choices[0],
-        format_func=str.upper,
+        format_func=format_func,
         key=field.name,
         help=field.help,
         required=True,

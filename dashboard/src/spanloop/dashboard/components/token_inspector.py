@@ -12,6 +12,7 @@ from spanloop.dashboard.components import markup, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.queries import episodes, token_decoder, training_jobs
 from spanloop.dashboard.view_models.formatting import DASH, signed
+from spanloop.dashboard.view_models.jobs import recipe
 from spanloop.dashboard.view_models.token_cells import TokenCell, TokenWindow, with_texts
 from spanloop.store import Store
 
@@ -119,7 +120,7 @@ def _training_jobs(episode: episodes.Episode) -> None:
             result = f" → {job.model_version}" if job.model_version else ""
             st.page_link(
                 "../pages/jobs.py",
-                label=f"Trained on by {job.spec.kind} {job.spec.base}{result}",
+                label=f"Trained on by {recipe(job.spec)} {job.spec.base}{result}",
                 icon=":material/model_training:",
                 query_params={"job": job.id},
             )

@@ -8,7 +8,7 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import job_detail, job_form, tables
 from spanloop.dashboard.components.page_frame import empty_state, page, show_not_running
 from spanloop.dashboard.view_models.formatting import one_line
-from spanloop.dashboard.view_models.jobs import STATE_MARKS, error_headline, progress, run_duration
+from spanloop.dashboard.view_models.jobs import STATE_MARKS, error_headline, progress, recipe, run_duration
 from spanloop.training.jobs import Job, Schedule
 
 _VIEWS = ("Jobs", "New job", "Schedules")
@@ -69,7 +69,7 @@ def _job_row(job: Job) -> dict[str, object]:
         "state": STATE_MARKS[job.state],
         "progress": progress(job),
         "steps": f"{job.step} / {job.steps_total}",
-        "kind": str(job.spec.kind),
+        "kind": recipe(job.spec),
         "base": job.spec.base,
         "result": job.model_version,
         "created_at": job.created_at,
@@ -84,7 +84,7 @@ def _job_columns() -> tables.Columns:
         "state": TextColumn("state", width=105),
         "progress": ProgressColumn("progress", min_value=0, max_value=1, format="percent", width=120),
         "steps": TextColumn("steps", width=70),
-        "kind": TextColumn("kind", width=55),
+        "kind": TextColumn("kind", width=95),
         "base": TextColumn("from", width=120),
         "result": TextColumn("made", width=120),
         "created_at": tables.time_column("created"),
@@ -116,7 +116,7 @@ def _schedule_row(schedule: Schedule) -> dict[str, object]:
         "fires": schedule.cron or "once",
         "next_at": schedule.next_at,
         "last_at": schedule.last_at,
-        "kind": str(schedule.spec.kind),
+        "kind": recipe(schedule.spec),
         "base": schedule.spec.base,
         "steps": schedule.spec.steps,
         "deploy": "yes" if schedule.spec.deploy else "no",

@@ -13,7 +13,7 @@ from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, show_error, show_not_running
 from spanloop.dashboard.queries import policy_versions, training_jobs
 from spanloop.dashboard.view_models.formatting import DASH, ago, count, number, percent, share
-from spanloop.dashboard.view_models.jobs import dataset_facts, run_duration
+from spanloop.dashboard.view_models.jobs import dataset_facts, run_duration, stage_settings
 from spanloop.dashboard.view_models.lineage import LineageLine, VersionNotes, lineage_graph, order_lineage
 from spanloop.semconv.errors import SpanloopError
 from spanloop.store import Store
@@ -102,8 +102,13 @@ def _job_notes(model: ModelVersion) -> tuple[str, ...]:
         return (model.job_id,) if model.job_id else ()
     manifest = training_jobs.find_manifest(model.training_id or job.id)
     dataset = (f"{manifest.episodes.accepted:,} episodes",) if manifest else ()
-    kind, steps = model.metadata.get("kind", job.spec.kind), model.metadata.get("steps", job.steps_total)
-    return (f"{kind}, {steps} steps", *dataset)
+    name = stage_settings(job, model.training_id or job.id).kind.display_name
+    return (f"{name}, {_steps(model, job)} steps", *dataset)
+
+
+def _steps(model: ModelVersion, job: Job) -> object:
+    """Return the steps that made a version; versions from before they were recorded have the job's."""
+    return model.metadata.get("steps", job.steps_total)
 
 
 def _serving_state(deployed: ModelVersion | None, serving: str) -> None:
@@ -151,14 +156,18 @@ def _version(model: ModelVersion, serving: str) -> None:
     manifest = training_jobs.find_manifest(model.training_id) if job and model.training_id else None
     tables.show_facts(
         {"trained from": model.parent or DASH, "made by job": model.job_id or DASH}
-        | (_training(job) if job else {})
+        | (_training(model, job) if job else {})
         | (dataset_facts(manifest) if manifest else {})
         | {
             "created": f"{model.created_at:%Y-%m-%d %H:%M:%S} UTC ({ago(model.created_at, resources.now())})",
             "folder": str(model.path),
             "weights SHA-256": model.weights_sha256,
         }
-        | {name: value if isinstance(value, str) else json.dumps(value) for name, value in model.metadata.items()}
+        | {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in model.metadata.items()
+            if value != ""
+        }
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         _deploy_button(model, serving)
@@ -228,10 +237,10 @@ def _trained_by(model: ModelVersion) -> None:
     st.caption(f"{spans.height:,} of {int(spans['spans'][0]):,} model calls")
 
 
-def _training(job: Job) -> dict[str, str]:
-    spec = job.spec
+def _training(model: ModelVersion, job: Job) -> dict[str, str]:
+    spec = stage_settings(job, model.training_id or job.id)
     return {
-        "how": f"{spec.kind}, {job.steps_total} steps of {spec.batch_groups} "
+        "how": f"{spec.kind.display_name}, {_steps(model, job)} steps of {spec.batch_groups} "
         f"{spec.kind.batch_unit}, learning rate {spec.learning_rate:.1e}",
         "training took": run_duration(job, resources.now()),
     }

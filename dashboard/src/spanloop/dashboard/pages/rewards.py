@@ -11,9 +11,12 @@ from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, select_task_prefix
 from spanloop.dashboard.queries import policy_versions, training_jobs
 from spanloop.dashboard.view_models.formatting import GREEN
+from spanloop.dashboard.view_models.jobs import stage_settings
 from spanloop.dashboard.view_models.series import choose_metrics
 from spanloop.dashboard.view_models.version_statistics import component_means, with_intervals
 from spanloop.store import Store
+from spanloop.training.jobs import Job
+from spanloop.training.training_ids import job_of
 
 _MAX_VERSIONS = 12
 _MAX_COMPONENTS = 12
@@ -143,14 +146,17 @@ def _curve(store: Store, job_ids: list[str], labels: dict[str, str], name: str, 
 
 
 def _job_labels(ids: list[str]) -> dict[str, str]:
-    """Return a label for each job: kind, base, result and id; only the id when the job is no longer stored."""
+    """Return a label for each job or stage: recipe, base, result and id; only the id when the job is not stored."""
     jobs = {job.id: job for job in resources.job_api().list()}
     return {
-        job_id: f"{jobs[job_id].spec.kind} {jobs[job_id].spec.base} → {jobs[job_id].model_version or '…'} ({job_id})"
-        if job_id in jobs
-        else job_id
-        for job_id in ids
+        training: _job_label(jobs[job_of(training)], training) if job_of(training) in jobs else training
+        for training in ids
     }
+
+
+def _job_label(job: Job, training: str) -> str:
+    name = stage_settings(job, training).kind.display_name
+    return f"{name} {job.spec.base} → {job.model_version or '…'} ({training})"
 
 
 render()

@@ -13,8 +13,11 @@ from spanloop.dashboard.view_models.formatting import DASH, duration, number
 from spanloop.semconv.enums import JobState
 from spanloop.training.dataset_manifest import Manifest
 from spanloop.training.jobs import Job, JobSpec
+from spanloop.training.row_source import RowSource
 from spanloop.training.spec_fields import SpecField, problems, read_none, spec_fields
 from spanloop.training.stage_progress import StageProgress
+from spanloop.training.stages import stages_of
+from spanloop.training.training_ids import training_id
 
 When = Literal["Now", "At a time", "Repeatedly"]
 
@@ -111,11 +114,29 @@ def dataset_facts(manifest: Manifest) -> dict[str, str]:
         "longest row": f"{manifest.longest_row_tokens:,} tokens",
         "dataset SHA-256": manifest.data_sha256,
     }
+    if set(manifest.sources) - {RowSource.CAPTURED.value}:
+        facts["where the tokens come from"] = ", ".join(
+            f"{rows:,} {source}" for source, rows in manifest.sources.items()
+        )
+    if manifest.masked_steps:
+        facts["masked"] = f"{manifest.masked_steps:,} steps, {manifest.masked_tokens:,} tokens"
+    for report in manifest.strategies:
+        facts[report.strategy] = str(report).removeprefix(f"{report.strategy} ")
     if manifest.kind.has_groups:
         facts["groups left out"] = _rejections(manifest.groups.rejected)
     if manifest.kind.is_policy_gradient:
         facts["sampled at temperature"] = number(manifest.temperature)
     return facts
+
+
+def recipe(spec: JobSpec) -> str:
+    """Return the recipe of a job, ``SFT`` for example; of several stages ``SFT → DPO``."""
+    return " → ".join(stage.spec.kind.display_name for stage in stages_of(spec))
+
+
+def stage_settings(job: Job, training: str) -> JobSpec:
+    """Return the settings of the job's stage that is stored under the id ``training``."""
+    return next(stage.spec for stage in stages_of(job.spec) if training_id(job.id, stage.number) == training)
 
 
 def stage_rows(stages: Sequence[StageProgress]) -> dict[str, str]:

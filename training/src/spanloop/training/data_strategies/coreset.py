@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..seeded_order import seeded_order
 from .names import Coreset
-from .ordering import seeded_order
 
 DIMENSIONS: Final = 128
 """Of the hashed bigrams of a unit."""

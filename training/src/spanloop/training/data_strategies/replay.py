@@ -7,7 +7,7 @@ seed and unit as long as the share of replayed rows stays within the ratio; none
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .ordering import seeded_order
+from ..seeded_order import seeded_order
 
 
 class UnitRows(NamedTuple):

@@ -40,6 +40,8 @@ class PreferenceLoss(NamedTuple):
     """Scalar, float64."""
     row_weights: torch.Tensor
     """The derivative of the loss by each row's sum of log-probabilities, shape (rows,), float64."""
+    row_losses: torch.Tensor
+    """An equal share of each row of a pair in the pair's loss, shape (rows,), float64; they add up to the loss."""
     metrics: dict[str, float]
 
 
@@ -50,12 +52,12 @@ def preference_loss(rows: PairedLogprobs, *, beta: float, nll_weight: float = 0.
     chosen, rejected = _per_pair(log_ratio, rows, chosen=True), _per_pair(log_ratio, rows, chosen=False)
     margin = beta * (chosen - rejected)
     pairs = len(margin)
-    loss = -functional.logsigmoid(margin).mean()
+    losses = -functional.logsigmoid(margin)
     weights = -sign * beta * torch.sigmoid(-margin)[rows.pair] / pairs
     if nll_weight:
         tokens = _per_pair(rows.tokens.double(), rows, chosen=True)
         logprob = _per_pair(rows.policy, rows, chosen=True)
-        loss -= nll_weight * (logprob / tokens).mean()
+        losses -= nll_weight * logprob / tokens
         weights -= rows.is_chosen * nll_weight / tokens[rows.pair] / pairs
     metrics = {
         "dpo/accuracy": (margin > 0).double().mean(),
@@ -66,7 +68,8 @@ def preference_loss(rows: PairedLogprobs, *, beta: float, nll_weight: float = 0.
         "dpo/rejected_logprob": _per_pair(rows.policy, rows, chosen=False).mean(),
         "dpo/kl_k2": (log_ratio.square() / 2).mean() / rows.tokens.double().mean(),
     }
-    return PreferenceLoss(loss, weights, {name: float(value) for name, value in metrics.items()})
+    row_losses = (losses / pairs / rows.pair.bincount(minlength=pairs))[rows.pair]
+    return PreferenceLoss(losses.mean(), weights, row_losses, {name: float(value) for name, value in metrics.items()})
 
 
 def _per_pair(values: torch.Tensor, rows: PairedLogprobs, *, chosen: bool) -> torch.Tensor:

@@ -71,6 +71,7 @@ def pair_columns(positions: torch.Tensor, rows: PairedLogprobs, computed: Prefer
         "advantage": (-computed.row_weights).tolist(),
         "old_logprob": (rows.reference / tokens).tolist(),
         "new_logprob": (rows.policy / tokens).tolist(),
+        "loss": computed.row_losses.tolist(),
     }
 
 

@@ -6,8 +6,8 @@ verl's V1 trainer asks an agent loop manager for the trajectories of each prompt
 Here a prompt is a group of the dataset and its trajectories are the group's rows, put into TransferQueue as they
 are: group → prompt uid, episode → session, merged row → index. The advantages are the dataset's, token by token; those
 of ppo are verl's own, from the critic's values and the rewards. What verl then does with them (log-probabilities,
-importance correction, losses, updates) is stock, but for the importance weights of gspo. verl adds no padding rows: a
-batch of any size is one optimizer step, and the job has one data-parallel rank.
+importance correction, losses, updates) is stock, but for the importance weights of gspo. A batch of any
+size is one optimizer step. Where its rows do not divide by the ranks, verl adds rows without a trained token.
 """
 
 from collections.abc import Callable
@@ -292,7 +292,9 @@ def _advantages(row: dict[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def _token_rewards(row: dict[str, Any]) -> torch.Tensor:
-    """Return the episode's reward at the row's last trained token; verl's own last token may be a tool's."""
+    """Return the dataset's rewards (ppo), else the episode's at the row's last trained token."""
+    if row.get("rewards") is not None:
+        return torch.tensor(row["rewards"], dtype=torch.float32)
     rewards = torch.zeros(len(row["loss_mask"]), dtype=torch.float32)
     rewards[max(index for index, is_trained in enumerate(row["loss_mask"]) if is_trained)] = row["reward"]
     return rewards
