@@ -17,12 +17,12 @@ from spanloop.collector.span_rows import SpanRows
 from spanloop.collector.validation import JSON, Signal, validate_request
 from spanloop.converters import convert, frames
 
-from .agent_lightning_trees import MESSAGES, TREES, Call, Tree, facts
+from .agent_lightning import TREES
+from .agent_lightning.tree import MESSAGES, Call, Tree, facts
 
-FOLDER = Path(__file__).parent
-THEIRS: Mapping[str, Mapping[str, Any]] = json.loads((FOLDER / "agent_lightning.json").read_text())
-"""Recorded by ``record_agent_lightning.py``."""
-DIFFERENCES: Sequence[Mapping[str, Any]] = json.loads((FOLDER / "agent_lightning_differences.json").read_text())
+FOLDER = Path(__file__).parent / "agent_lightning"
+THEIRS: Mapping[str, Mapping[str, Any]] = json.loads((FOLDER / "theirs.json").read_text())
+DIFFERENCES: Sequence[Mapping[str, Any]] = json.loads((FOLDER / "differences.json").read_text())
 BASE_NS = 1_790_000_000 * 10**9
 
 
@@ -102,6 +102,19 @@ def test_each_listed_difference_names_a_tree_and_a_reason() -> None:
     for found in DIFFERENCES:
         assert found["tree"] in names
         assert found["reason"]
+
+
+def test_a_repeated_response_with_a_providers_id_counts_once_while_the_first_one_runs() -> None:
+    """LiteLLM's callbacks may write a request twice: two spans of the same time."""
+    (tree,) = [tree for tree in TREES if tree.name == "a response id of the proxy that is repeated"]
+    first, again, reward = tree.spans
+    provided = first.attributes | {"llm.hosted_vllm.id": "chatcmpl-0f8fad5b-d9cb-469f-a165-70867728950e"}
+    spans = [
+        first._replace(attributes=provided),
+        again._replace(attributes=provided, start_s=first.start_s, end_s=first.end_s),
+        reward,
+    ]
+    assert [call.reward for call in calls(tree._replace(spans=spans))] == [1.0]
 
 
 def test_every_tool_call_of_agentops_spans_is_in_the_action() -> None:

@@ -1,9 +1,9 @@
 """Ask Agent Lightning's adapters what they make of the trees; runs in the peers' environment.
 
     python benchmarks/peers.py
-    .venv-peers/bin/python tests/converters/record_agent_lightning.py
+    cd tests/converters && ../../.venv-peers/bin/python -m agent_lightning.record
 
-Writes ``agent_lightning.json``: name of the tree → `facts`.
+Writes ``theirs.json``: name of the tree → `facts`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingImports=false
@@ -15,9 +15,11 @@ from typing import Any
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
-from agent_lightning_trees import MESSAGES, PROXY, TREES, Call, Tree, facts
 from agentlightning import adapter as adapters  # type: ignore[import-not-found]
 from agentlightning.types import Span  # type: ignore[import-not-found]
+
+from . import TREES
+from .tree import MESSAGES, PROXY, Call, Tree, facts
 
 
 def spans(tree: Tree) -> list[Any]:
@@ -68,4 +70,4 @@ def of_conversation(answer: dict[str, Any]) -> Call:
 if __name__ == "__main__":
     found = {tree.name: facts(tree, adapted(tree)) for tree in TREES}
     lines = [f" {json.dumps(name)}: {json.dumps(values)}" for name, values in found.items()]
-    Path(__file__).with_name("agent_lightning.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    Path(__file__).with_name("theirs.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
