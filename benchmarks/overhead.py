@@ -71,7 +71,7 @@ class Size(NamedTuple):
 
 
 FULL: Final = Size(rounds=150, runs=15, spans=1_000_000)
-QUICK: Final = Size(rounds=12, runs=3, spans=50_000)
+QUICK: Final = Size(rounds=8, runs=3, spans=50_000)
 
 
 class Variant(NamedTuple):
@@ -132,16 +132,19 @@ class Measured(NamedTuple):
     """Variant → resident memory of the process that made the calls."""
 
     def over(self, kind: str, variant: str, baseline: str) -> float:
-        """The median of the rounds' differences."""
+        """The median of the rounds' differences; their standard error is printed."""
         pairs = zip(self.cpu_us[kind][variant], self.cpu_us[kind][baseline], strict=True)
-        return statistics.median(one - other for one, other in pairs)
+        differences = [one - other for one, other in pairs]
+        median, error = statistics.median(differences), 1.25 * statistics.stdev(differences) / len(differences) ** 0.5
+        print(f"{kind}, {variant} over {baseline}: {median:+,.0f} µs, standard error {error:,.0f}")
+        return median
 
 
 def measure_calls(ways: Mapping[str, Variant], rounds: int) -> Measured:
     """Let the variants make calls in turns; a first round does not count."""
     found: dict[str, dict[str, list[float]]] = {kind: {} for kind in KINDS}
     with ExitStack() as stack:
-        agents = {name: stack.enter_context(_agent(way)) for name, way in ways.items()}
+        agents = {name: stack.enter_context(way.start("instrumenting.agent")) for name, way in ways.items()}
         for _ in range(rounds + 1):
             for kind, count in KINDS.items():
                 for name, way in ways.items():
@@ -152,22 +155,13 @@ def measure_calls(ways: Mapping[str, Variant], rounds: int) -> Measured:
     return Measured(counted, resident_mib)
 
 
-@contextmanager
-def _agent(way: Variant) -> Generator["subprocess.Popen[str]"]:
-    with way.start("instrumenting.agent") as process:
-        yield process
-        if process.stdin is not None:
-            process.stdin.close()
-        process.wait()
-
-
 def _ask(agent: "subprocess.Popen[str]", kind: str, count: int) -> float:
     if agent.stdin is None or agent.stdout is None:
         raise SystemExit("expected pipes to the agent, got none")
     print(kind, count, file=agent.stdin, flush=True)
     answer = agent.stdout.readline()
     if not answer:
-        raise SystemExit(f"expected the agent to measure {kind}, got nothing; run it by hand: {agent.args}")
+        raise SystemExit(f"expected the agent to measure {kind}, got nothing; run it by hand: {agent.args!r}")
     return float(answer)
 
 
@@ -190,7 +184,7 @@ def short_run(way: Variant) -> Run:
         output, _ = process.communicate()
         ended_s = time.monotonic()
     if process.returncode or not output:
-        raise SystemExit(f"the app ended with exit code {process.returncode}; run it by hand: {process.args}")
+        raise SystemExit(f"the app ended with exit code {process.returncode}; run it by hand: {process.args!r}")
     started_s, last_s = map(float, output.split())
     return Run(started_s - before_s, ended_s - last_s)
 
@@ -210,7 +204,7 @@ def memory_without_collector(way: Variant, spans: int) -> Sequence[float]:
         output, _ = process.communicate()
     found = [float(line) for line in output.split()]
     if process.returncode or len(found) != 100:
-        raise SystemExit(f"expected 100 figures of the memory, got {len(found)}; run it by hand: {process.args}")
+        raise SystemExit(f"expected 100 figures of the memory, got {len(found)}; run it by hand: {process.args!r}")
     return found
 
 

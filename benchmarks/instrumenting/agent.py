@@ -13,14 +13,13 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 from instrumenting import model
-from langchain_core.tools import tool
 from opentelemetry import trace
 
 
-@tool
 def search(query: str, limit: int = 5) -> str:
     """Search the timetable."""
     return f"{limit} results for {query}"
@@ -29,20 +28,20 @@ def search(query: str, limit: int = 5) -> str:
 def calls() -> Mapping[str, Callable[[], object]]:
     """Each kind's call."""
     client, histories = model.client(), model.histories()
+    tool: Any = import_module("langchain_core.tools").tool(search)  # not in the environment that checks types
     texts = [json.dumps(next(histories)) for _ in range(model.HISTORIES)]
     place = iter(range(10**12))
     tracer = trace.get_tracer("app")
 
     def ask_model() -> object:
-        messages: Any = next(histories)
-        return client.chat.completions.create(model=model.NAME, messages=messages, tools=model.TOOLS)
+        return client.chat.completions.create(model=model.NAME, messages=next(histories), tools=model.TOOLS)
 
     def write_span() -> None:
         with tracer.start_as_current_span("chat scripted") as span:
             for name, value in model.span_attributes(texts[next(place) % len(texts)]).items():
                 span.set_attribute(name, value)
 
-    return {"model": ask_model, "tool": lambda: search.invoke(model.arguments()), "span": write_span}
+    return {"model": ask_model, "tool": lambda: tool.invoke(model.arguments()), "span": write_span}
 
 
 def flush() -> None:

@@ -21,6 +21,8 @@ _RANDOM: Final = Random(16)
 _WORDS: Final = ["".join(_RANDOM.choices("abcdefghilmnoprstu", k=_RANDOM.randint(2, 9))) for _ in range(5_000)]
 
 Message = dict[str, Any]
+History = Any
+"""A list of messages; the SDK has types of its own for them."""
 
 
 def text(characters: int) -> str:
@@ -39,7 +41,7 @@ def client() -> OpenAI:
     return OpenAI(base_url="http://model.invalid/v1", api_key="none", http_client=httpx2.Client(transport=transport))
 
 
-def histories() -> Iterator[list[Message]]:
+def histories() -> Iterator[History]:
     """The messages of one call after the other, without an end."""
     return cycle([_history() for _ in range(HISTORIES)])
 

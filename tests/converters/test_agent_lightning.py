@@ -47,7 +47,7 @@ def span_id(name: str) -> str:
     return name.encode()[-8:].hex().rjust(16, "0")
 
 
-def value(found: Any) -> dict[str, Any]:
+def value(found: object) -> dict[str, Any]:
     match found:
         case bool():
             return {"boolValue": found}
@@ -55,8 +55,7 @@ def value(found: Any) -> dict[str, Any]:
             return {"intValue": str(found)}
         case float():
             return {"doubleValue": found}
-        case list():
-            items: list[Any] = found
+        case [*items]:
             return {"arrayValue": {"values": [value(item) for item in items]}}
         case _:
             return {"stringValue": found}
@@ -92,7 +91,7 @@ def call(row: Mapping[str, Any]) -> Call:
 def test_a_tree_gives_what_agent_lightning_makes_of_it_but_for_the_listed_differences(tree: Tree) -> None:
     ours = facts(tree, calls(tree))
     listed = {found["fact"]: found["spanloop"] for found in DIFFERENCES if found["tree"] == tree.name}
-    assert ours == THEIRS[tree.name] | listed
+    assert ours == {**THEIRS[tree.name], **listed}
     assert all(THEIRS[tree.name].get(fact) != found for fact, found in listed.items())
 
 
@@ -108,7 +107,7 @@ def test_a_repeated_response_with_a_providers_id_counts_once_while_the_first_one
     """LiteLLM's callbacks may write a request twice: two spans of the same time."""
     (tree,) = [tree for tree in TREES if tree.name == "a response id of the proxy that is repeated"]
     first, again, reward = tree.spans
-    provided = first.attributes | {"llm.hosted_vllm.id": "chatcmpl-0f8fad5b-d9cb-469f-a165-70867728950e"}
+    provided = {**first.attributes, "llm.hosted_vllm.id": "chatcmpl-0f8fad5b-d9cb-469f-a165-70867728950e"}
     spans = [
         first._replace(attributes=provided),
         again._replace(attributes=provided, start_s=first.start_s, end_s=first.end_s),

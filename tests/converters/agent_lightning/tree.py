@@ -46,6 +46,9 @@ class Call(NamedTuple):
     answer: str = ""
 
 
+_RESPONSE_IDS: Final = ("gen_ai.response.id", "llm.hosted_vllm.id")
+
+
 def facts(tree: Tree, calls: Sequence[Call]) -> dict[str, Any]:
     """What was made of a tree, by fact; facts that the tree or its adapter does not have are left out.
 
@@ -61,8 +64,8 @@ def facts(tree: Tree, calls: Sequence[Call]) -> dict[str, Any]:
     found: dict[str, Any] = {"calls": sorted(map(str, counts))}
     first = {call.response_id: call for call in reversed(calls)}
     kept = [first[response_id] for response_id in counts]
-    ids = [span.attributes.get("gen_ai.response.id", span.attributes.get("llm.hosted_vllm.id")) for span in tree.spans]
-    if len(set(filter(None, ids))) < len(list(filter(None, ids))):
+    ids = [str(span.attributes[key]) for span in tree.spans for key in _RESPONSE_IDS if key in span.attributes]
+    if len(set(ids)) < len(ids):
         found["duplicates"] = list(counts.values())
     if kept:
         found["order"] = [call.response_id for call in kept]
