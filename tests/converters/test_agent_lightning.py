@@ -47,7 +47,7 @@ def span_id(name: str) -> str:
     return name.encode()[-8:].hex().rjust(16, "0")
 
 
-def value(found: object) -> dict[str, Any]:
+def value(found: str | float | list[int]) -> dict[str, Any]:
     match found:
         case bool():
             return {"boolValue": found}
@@ -55,8 +55,8 @@ def value(found: object) -> dict[str, Any]:
             return {"intValue": str(found)}
         case float():
             return {"doubleValue": found}
-        case [*items]:
-            return {"arrayValue": {"values": [value(item) for item in items]}}
+        case list():
+            return {"arrayValue": {"values": [value(item) for item in found]}}
         case _:
             return {"stringValue": found}
 
