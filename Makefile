@@ -71,4 +71,4 @@ screenshots: setup ## Pictures of every page over a data directory, DATA=folder,
 	$(BIN)/python docs/screenshots.py $(if $(DATA),--data-dir $(DATA))
 
 clean: ## Remove what was installed and built
-	rm -rf $(VENV) .venv-serving .setup dist build site .frameworks .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-serving .venv-overhead .venv-peers .setup dist build site .frameworks .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -339,6 +339,34 @@ def _reasons(row: Mapping[str, Any]) -> str:
     return "; ".join(problems) or _cell(row["note"])
 
 
+AGENT_LIGHTNING: Final = """The span trees of the tests of Agent Lightning 0.3.0's adapters, sent as OTLP. *same* is
+what its adapter makes of them, *other* is explained below, and an empty cell does not apply. Of calls with one
+response id the first is compared; *duplicates* counts them.
+
+spanloop keeps a step of which only the token ids are known, but does not train on it (`missing_content`). With
+messages and without log-probabilities it is `missing_logprobs`.
+"""
+
+
+def agent_lightning() -> str:
+    """Return where the conversion agrees with Agent Lightning's adapters, from the files of the converters' tests."""
+    trees: dict[str, dict[str, Any]] = json.loads((RECORDINGS / "agent_lightning" / "theirs.json").read_text())
+    listed: list[dict[str, Any]] = json.loads((RECORDINGS / "agent_lightning" / "differences.json").read_text())
+    others = {(found["tree"], found["fact"]): found["reason"] for found in listed}
+    columns = ("calls", "order", "token ids", "tool calls", "rewards", "duplicates", "agents")
+    rows = [
+        (name, *("other" if (name, fact) in others else "same" if fact in told else "" for fact in columns))
+        for name, told in trees.items()
+    ]
+    same, other = (sum(row.count(mark) for row in rows) for mark in ("same", "other"))
+    where = {
+        reason: "; ".join(f"{t} ({f})" for (t, f), r in others.items() if r == reason) for reason in others.values()
+    }
+    agreement = f"{same} of {same + other} cells are the same.\n", table(("tree", *columns), iter(rows))
+    differences = "## Differences\n", table(("reason", "where"), iter(where.items()))
+    return "\n".join(["# Agreement with Agent Lightning\n", NOTICE, AGENT_LIGHTNING, *agreement, *differences])
+
+
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "cli.md": command_line,
     "settings.md": settings,
@@ -346,6 +374,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "transitions.md": transitions_page,
     "dialects.md": dialects,
     "frameworks.md": frameworks,
+    "agent-lightning.md": agent_lightning,
 }
 
 

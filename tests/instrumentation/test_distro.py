@@ -87,13 +87,15 @@ def test_the_example_agent_is_traced_with_no_code_change_and_no_variable(
     }
 
 
-def test_requests_are_gzipped_protobuf(traced_app: App, receiver: Receiver) -> None:
+def test_requests_are_protobuf_and_gzipped_if_the_user_says_so(traced_app: App, receiver: Receiver) -> None:
     traced_app.run(MANUAL_SPAN)
-    (request,) = receiver.requests
-    assert request.path == "/v1/traces"
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    assert headers["content-type"] == "application/x-protobuf"
-    assert headers["content-encoding"] == "gzip"
+    traced_app.with_variables(OTEL_EXPORTER_OTLP_COMPRESSION="gzip").run(MANUAL_SPAN)
+    assert len(receiver.spans) == 2
+    for request, encoding in zip(receiver.requests, (None, "gzip"), strict=True):
+        assert request.path == "/v1/traces"
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        assert headers["content-type"] == "application/x-protobuf"
+        assert headers.get("content-encoding") == encoding
 
 
 TASK_APP = """
@@ -282,14 +284,14 @@ def test_the_users_own_exporter_endpoint_headers_and_content_switch_are_respecte
         OTEL_TRACES_EXPORTER="otlp,console",
         OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url + "/",
         OTEL_EXPORTER_OTLP_HEADERS="x-key=abc",
-        OTEL_EXPORTER_OTLP_COMPRESSION="none",
+        OTEL_EXPORTER_OTLP_COMPRESSION="deflate",
         TRACELOOP_TRACE_CONTENT="false",
     ).run(ONE_CALL)
     assert ran.code == 0
     assert '"name": "openai.chat"' in ran.stdout
     (request,) = receiver.requests
     headers = {name.lower(): value for name, value in request.headers.items()}
-    assert (headers["x-key"], headers.get("content-encoding")) == ("abc", None)
+    assert (headers["x-key"], headers["content-encoding"]) == ("abc", "deflate")
     assert "gen_ai.input.messages" not in receiver.by_name("openai.chat").attributes
 
 

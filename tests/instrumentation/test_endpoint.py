@@ -38,6 +38,22 @@ def test_a_collector_whose_process_is_gone_is_not_asked(tmp_path: Path, monkeypa
     assert discover_collector() == "http://127.0.0.1:4318"
 
 
+@pytest.mark.parametrize(
+    ("url", "default"),
+    [
+        ("http://127.0.0.1:4318/v1/traces", Compression.NONE),
+        ("http://localhost:4318/v1/traces", Compression.NONE),
+        ("http://[::1]:4318/v1/traces", Compression.NONE),
+        ("https://otlp.example/v1/traces", Compression.GZIP),
+        ("http://127-0-0-1.example:4318/v1/traces", Compression.GZIP),
+    ],
+)
+def test_requests_to_this_machine_are_not_compressed_unless_the_user_says_so(url: str, default: Compression) -> None:
+    for text, expected in (("", default), ("brotli", default), ("gzip", Compression.GZIP), ("none", Compression.NONE)):
+        settings = settings_from_environment(Signal.TRACES, {"OTEL_EXPORTER_OTLP_COMPRESSION": text})
+        assert settings.compression_to(url) is expected
+
+
 def test_the_general_variables_serve_both_signals() -> None:
     variables = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": "https://otlp.example:4318/",

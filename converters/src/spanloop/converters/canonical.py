@@ -217,10 +217,13 @@ def _spelled(rows: pl.DataFrame, told: Mapping[str, pl.Expr]) -> pl.DataFrame:
     )
 
 
+_ASKED_ID: Final = "tool.call.id"
+
+
 def _asked(rows: pl.DataFrame, attributes: Attributes) -> dict[tuple[str, str], list[Fields]]:
     """Model call → the tool calls that it asked for, where spans below it name them: AgentOps writes them so."""
     found: dict[tuple[str, str], list[Fields]] = defaultdict(list)
-    if "agentops.span.kind" not in attributes:
+    if _ASKED_ID not in attributes:
         return found
     calls = rows.filter(pl.col("SpanName").str.starts_with("tool_call."))
     told = zip(
@@ -229,8 +232,8 @@ def _asked(rows: pl.DataFrame, attributes: Attributes) -> dict[tuple[str, str], 
         strict=True,
     )
     for (_, _, trace_id, parent), own in sorted(told, key=itemgetter(0)):
-        names = {"id": "tool.call.id", "name": "tool.name", "arguments": "tool.parameters"}
-        if "agentops.span.kind" in own:
+        names = {"id": _ASKED_ID, "name": "tool.name", "arguments": "tool.parameters"}
+        if _ASKED_ID in own:
             found[trace_id, parent].append({key: own.get(name, "") for key, name in names.items()})
     return found
 

@@ -1,7 +1,7 @@
 """Read OTLP export settings from ``OTEL_EXPORTER_OTLP_*``; the default is the spanloop of this machine.
 
 Invariant: every variable that OpenTelemetry defines for an OTLP/HTTP exporter has its specified meaning here; only the
-defaults are ours (the announced collector, gzip).
+defaults are ours (the announced collector; gzip, except to this machine).
 """
 
 import os
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+from urllib.parse import urlsplit
 
 from opentelemetry.util.re import parse_env_headers
 
@@ -50,7 +51,7 @@ class OtlpSettings:
         url: The configured URL with its path; empty means the spanloop of this machine.
         headers: Sent with every request, names in lower case.
         timeout_s: For one batch, retries included.
-        compression: Of the request body.
+        compression: Of the request body; None means the default of ``compression_to``.
         tls: For https.
     """
 
@@ -58,12 +59,19 @@ class OtlpSettings:
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     timeout_s: float = _DEFAULT_TIMEOUT_S
-    compression: Compression = Compression.GZIP
+    compression: Compression | None = None
     tls: TlsFiles = TlsFiles()
 
     def resolve_url(self) -> str:
         """Return the current URL. Resolved per request: the collector may start, or move, while the app runs."""
         return self.url or f"{discover_collector()}/v1/{self.signal}"
+
+    def compression_to(self, url: str) -> Compression:
+        """Return the configured compression, else gzip; but none to this machine, where it costs more than it saves."""
+        if self.compression is not None:
+            return self.compression
+        host = urlsplit(url).hostname or ""
+        return Compression.NONE if host in {"localhost", "::1"} or host.startswith("127.") else Compression.GZIP
 
 
 def discover_collector() -> str:
@@ -109,8 +117,8 @@ def _timeout_s(text: str) -> float:
     return seconds if seconds > 0 else _DEFAULT_TIMEOUT_S
 
 
-def _compression(text: str) -> Compression:
+def _compression(text: str) -> Compression | None:
     try:
         return Compression(text.lower())
     except ValueError:
-        return Compression.GZIP
+        return None

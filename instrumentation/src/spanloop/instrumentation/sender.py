@@ -56,7 +56,7 @@ class Sender:
     def send(self, body: bytes) -> bool:
         """Send one encoded request. Return False when it is lost; the loss is then reported."""
         with self._lock:
-            return self._send(_compressed(body, self._settings.compression))
+            return self._send(body)
 
     def hurry(self) -> None:
         """Stop retrying, because the process is about to end."""
@@ -81,11 +81,11 @@ class Sender:
         self._lock = threading.Lock()
         self._hurry = threading.Event()
 
-    def _send(self, data: bytes) -> bool:
+    def _send(self, body: bytes) -> bool:
         deadline = time.monotonic() + self._settings.timeout_s
         backoff_s = _FIRST_BACKOFF_S
         while True:
-            failure = self._attempt(data, deadline - time.monotonic())
+            failure = self._attempt(body, deadline - time.monotonic())
             if failure is None:
                 return True
             wait_s = backoff_s * random.uniform(0.8, 1.2) if failure.retry_in_s == 0 else failure.retry_in_s  # noqa: S311
@@ -95,13 +95,14 @@ class Sender:
                 return False
             self._hurry.wait(wait_s)
 
-    def _attempt(self, data: bytes, timeout_s: float) -> _Failure | None:
+    def _attempt(self, body: bytes, timeout_s: float) -> _Failure | None:
         headers = {"content-type": "application/x-protobuf", "user-agent": "spanloop", **self._settings.headers}
-        if self._settings.compression is not Compression.NONE:
-            headers["content-encoding"] = self._settings.compression.value
         try:
             url = self._settings.resolve_url()
-            response = self._connection.post(url, data, headers, max(timeout_s, 0.001))
+            compression = self._settings.compression_to(url)
+            if compression is not Compression.NONE:
+                headers["content-encoding"] = compression.value
+            response = self._connection.post(url, _compressed(body, compression), headers, max(timeout_s, 0.001))
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             return _Failure(reason, 0.0 if isinstance(error, (OSError, HTTPException)) else None, is_unreachable=True)

@@ -10,6 +10,7 @@ from spanloop.semconv.errors import ConfigurationError
 
 from ..extensions import offered_extensions
 from .base import BODY, CANONICAL, COLUMNS, Dialect, IndexedList, RawSpan, attr, column_of
+from .contrib.agent_lightning import AGENT_LIGHTNING
 from .contrib.agentscope import AGENTSCOPE
 from .contrib.autogen import AUTOGEN
 from .contrib.claude_code import CLAUDE_CODE
@@ -58,6 +59,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     LEGACY,
     OPENLLMETRY,
     OTEL_GENAI,
+    AGENT_LIGHTNING,
 )
 """In order of precedence: what says more about where a span comes from comes first."""
 

@@ -233,11 +233,12 @@ ASKED: Final = "spanloop.asked"
 
 
 def _with_asked(said: list[Fields], calls: Sequence[object]) -> list[Fields]:
-    if not calls:
-        return said
     empty: Fields = {"role": "assistant", "parts": []}
     first_said = said[0] if said else empty
-    return [{**first_said, "parts": [*as_list(first_said["parts"]), *map(tool_call, calls)]}, *said[1:]]
+    parts = as_list(first_said["parts"])
+    known_ids = {as_fields(part).get("id") for part in parts}
+    asked = [call for call in map(tool_call, calls) if call.get("id") not in known_ids]
+    return [{**first_said, "parts": [*parts, *asked]}, *said[1:]] if asked else said
 
 
 def _flat(entries: Sequence[_Entry], role: str) -> list[Fields]:
