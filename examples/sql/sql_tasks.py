@@ -1,0 +1,53 @@
+"""Tasks in files: a question, the right SQL, and its difficulty, one JSON object a line.
+
+Invariant: a line without ``id`` and ``difficulty`` is a task too; they come from its place and from its SQL.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sql_templates import difficulty_of
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One question and the SQL that answers it."""
+
+    id: str
+    question: str
+    sql: str
+    difficulty: str
+
+
+def read_tasks(path: Path) -> list[Task]:
+    """Read a file of tasks.
+
+    Raises:
+        ValueError: A line is no task.
+    """
+    return [_task(path, number, line) for number, line in enumerate(path.read_text("utf-8").splitlines(), 1) if line]
+
+
+def write_lines(path: Path, objects: Iterable[Any]) -> None:
+    """Write one JSON object a line; dataclasses are objects of their fields."""
+    lines = [json.dumps(each if isinstance(each, dict) else asdict(each)) for each in objects]
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+
+
+def _task(path: Path, number: int, line: str) -> Task:
+    try:
+        match json.loads(line):
+            case {"question": str(question), "sql": str(sql), **rest}:
+                return Task(
+                    str(rest.get("id", f"{path.stem}/{number:04d}")),
+                    question,
+                    sql,
+                    str(rest.get("difficulty", difficulty_of(sql))),
+                )
+            case other:
+                raise ValueError(f'got {other}, expected "question" and "sql"')
+    except ValueError as error:
+        raise ValueError(f"{path}, line {number}: {error}") from error
