@@ -6,6 +6,7 @@ It attempts every task of the file. Spanloop's two optional calls, ``task()`` an
 reward of each attempt. ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` set the model's endpoint.
 """
 
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 import argparse
 import os
 import sys
@@ -94,7 +95,9 @@ def main() -> None:
         database = ReadOnlyDatabase(options.database or only_database(options.tasks.parent))
     except (OSError, ValueError) as error:
         sys.exit(str(error))
-    model = ChatOpenAI(model=options.model, temperature=options.temperature, max_tokens=MAX_TOKENS, max_retries=2)
+    model = ChatOpenAI(
+        model=options.model, temperature=options.temperature, max_completion_tokens=MAX_TOKENS, max_retries=2
+    )
     agent = make_agent(model, database)
     total, completed = 0.0, 0
     with ThreadPoolExecutor(max_workers=options.parallel) as pool:

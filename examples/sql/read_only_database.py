@@ -54,7 +54,8 @@ class ReadOnlyDatabase:
         names = [by_name.get(name.strip(' "`').lower()) for name in tables.split(",")]
         known = dict.fromkeys(name for name in names if name is not None)
         if None in names:
-            raise QueryError(f"got {tables!r}, the tables are {', '.join(self.columns)}")
+            unknown = next(name for name, table in zip(tables.split(","), names, strict=True) if table is None)
+            raise QueryError(f"no such table: {unknown.strip()}; the tables are {', '.join(self.columns)}")
         return "\n".join(f"{name}({', '.join(self.columns[name])})" for name in known)
 
     def query(self, sql: str) -> list[Row]:
@@ -65,7 +66,7 @@ class ReadOnlyDatabase:
         """
         deadline_s = time.monotonic() + self._timeout_s
         with self._connect() as connection:
-            connection.set_authorizer(lambda action, *_: _authorize(action))
+            connection.set_authorizer(_authorize)
             connection.set_progress_handler(lambda: time.monotonic() > deadline_s, _INSTRUCTIONS_PER_CHECK)
             try:
                 rows: list[Row] = connection.execute(sql).fetchmany(self._max_rows + 1)
@@ -83,7 +84,7 @@ class ReadOnlyDatabase:
             yield connection
 
 
-def _authorize(action: int) -> int:
+def _authorize(action: int, *_: str | None) -> int:
     return sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
 
 

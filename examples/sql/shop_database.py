@@ -3,6 +3,7 @@
 import random
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -60,6 +61,7 @@ def _names(first: tuple[str, ...], second: tuple[str, ...]) -> list[str]:
     return [f"{one} {two}" for one in first for two in second]
 
 
+@cache
 def contents() -> dict[str, list[dict[str, str | int]]]:
     """Return the rows of each table. No number occurs twice in a column, so that each has one largest value."""
     rng = random.Random("shop")

@@ -5,6 +5,7 @@ Invariant: training and test draw their values from two halves that share none.
 
 import random
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, Literal, NamedTuple
 
 from shop_database import CUSTOMERS, ORDERS, PRODUCTS, TABLES, Table, contents
@@ -59,9 +60,21 @@ def ask(template: Template, split: Split, rng: random.Random) -> tuple[str, str]
     wording = rng.choice(template.wordings)
     if not template.column:
         return wording, template.sql
-    known = sorted({row[template.column] for row in contents()[template.table]})
-    value = rng.choice(known[0 if split == "train" else 1 :: 2])
+    value = rng.choice(_halves(template.table, template.column)[split])
     return wording.format(value=value), template.sql.format(value=value)
+
+
+@cache
+def _halves(table: str, column: str) -> dict[Split, list[str | int]]:
+    """Return a column's values for each split: even and odd numbers, and every second text of the database."""
+    texts = sorted(
+        {value for rows in contents().values() for row in rows for value in row.values() if isinstance(value, str)}
+    )
+    halves: dict[Split, list[str | int]] = {"train": [], "test": []}
+    for value in sorted({row[column] for row in contents()[table]}, key=str):
+        is_odd = (texts.index(value) if isinstance(value, str) else value) % 2
+        halves["test" if is_odd else "train"].append(value)
+    return halves
 
 
 def _of_table(table: Table) -> Iterator[Template]:

@@ -38,16 +38,14 @@ def write_lines(path: Path, objects: Iterable[Any]) -> None:
 
 
 def _task(path: Path, number: int, line: str) -> Task:
+    where = f"{path}, line {number}"
     try:
-        match json.loads(line):
-            case {"question": str(question), "sql": str(sql), **rest}:
-                return Task(
-                    str(rest.get("id", f"{path.stem}/{number:04d}")),
-                    question,
-                    sql,
-                    str(rest.get("difficulty", difficulty_of(sql))),
-                )
-            case other:
-                raise ValueError(f'got {other}, expected "question" and "sql"')
+        fields = json.loads(line)
     except ValueError as error:
-        raise ValueError(f"{path}, line {number}: {error}") from error
+        raise ValueError(f"{where}: {error}") from error
+    match fields:
+        case {"question": str(question), "sql": str(sql), **rest}:
+            task_id, difficulty = rest.get("id", f"{path.stem}/{number:04d}"), rest.get("difficulty")
+            return Task(str(task_id), question, sql, str(difficulty or difficulty_of(sql)))
+        case _:
+            raise ValueError(f'{where}: got {line[:100]}, expected an object with "question" and "sql"')

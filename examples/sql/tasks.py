@@ -9,108 +9,13 @@ with lines of ``question`` and ``sql`` in ``train.jsonl`` and ``dev.jsonl``; onl
 """
 
 import argparse
-import random
-import re
 import sys
-from collections import defaultdict
-from dataclasses import replace
-from itertools import cycle, islice
 from pathlib import Path
-from typing import Any, Final, get_args
 
-from read_only_database import QueryError, ReadOnlyDatabase, only_database
+from read_only_database import ReadOnlyDatabase, only_database
 from shop_database import write_shop
-from shop_questions import Split, Template, ask, templates
-from sql_tasks import Task, read_tasks, write_lines
-from sql_templates import DIFFICULTIES, difficulty_of, held_out_templates, template_of
-from sql_tools import OPENING, call_messages, definitions, question_message
-
-SPLITS: Final[tuple[Split, ...]] = get_args(Split)
-TEST_SHARE: Final = 0.3
-"""Share of the templates that only the test has."""
-SOURCE_FILES: Final = ("train.jsonl", "dev.jsonl")
-_TRIES: Final = 1000
-
-Tasks = dict[Split, list[Task]]
-
-
-def shop_tasks(database: ReadOnlyDatabase, counts: dict[Split, int], seed: int) -> Tasks:
-    """Return questions about the shop, in turn of each difficulty, and of each template of it.
-
-    Raises:
-        ValueError: Fewer different questions exist.
-    """
-    everything = {template_of(each.sql.format(value=0)): each for each in templates()}
-    held_out = held_out_templates(everything, TEST_SHARE, seed)
-    tasks: Tasks = {}
-    for split in SPLITS:
-        rng = random.Random(f"{split} {seed}")
-        by_difficulty: dict[str, list[Template]] = defaultdict(list)
-        for sql in rng.sample(sorted(everything), len(everything)):
-            if (sql in held_out) == (split == "test"):
-                by_difficulty[difficulty_of(sql)].append(everything[sql])
-        turns = {difficulty: cycle(chosen) for difficulty, chosen in by_difficulty.items()}
-        asked: dict[str, Task] = {}
-        for number in range(counts[split]):
-            difficulty = DIFFICULTIES[number % len(DIFFICULTIES)]
-            for template in islice(turns[difficulty], _TRIES):
-                question, sql = ask(template, split, rng)
-                if question not in asked and has_result(database, sql):
-                    asked[question] = Task(f"{split}/{number:04d}", question, sql, difficulty)
-                    break
-            else:
-                raise ValueError(f"{split}: there are not {counts[split]} different questions; {number} were found")
-        tasks[split] = list(asked.values())
-    return tasks
-
-
-def source_tasks(folder: Path, database: ReadOnlyDatabase, counts: dict[Split, int], seed: int) -> Tasks:
-    """Return the questions of a folder, split anew by template; those without a result are left out.
-
-    Args:
-        folder: It has `SOURCE_FILES`.
-        database: Of the questions.
-        counts: The most tasks of each split.
-        seed: Of the split.
-
-    Raises:
-        OSError: A file is missing.
-        ValueError: A line is no task.
-    """
-    everything = [task for name in SOURCE_FILES for task in read_tasks(folder / name)]
-    usable = [task for task in everything if has_result(database, task.sql)]
-    print(f"{folder}: {len(everything)} questions, {len(everything) - len(usable)} of them without a result")
-    held_out = held_out_templates((task.sql for task in usable), TEST_SHARE, seed)
-    random.Random(f"tasks {seed}").shuffle(usable)
-    return {
-        split: [
-            replace(task, id=f"{split}/{task.id}")
-            for task in usable
-            if (template_of(task.sql) in held_out) == (split == "test")
-        ][: counts[split]]
-        for split in SPLITS
-    }
-
-
-def has_result(database: ReadOnlyDatabase, sql: str) -> bool:
-    """Return whether a query runs and returns more than nothing: a wrong query, too, can return no row, null or 0."""
-    try:
-        rows = database.query(sql)
-    except QueryError:
-        return False
-    return any(value not in {None, 0} for row in rows for value in row)
-
-
-def demonstration(database: ReadOnlyDatabase, task: Task) -> dict[str, Any]:
-    """Return the dialog of an attempt that solves the task, in OpenAI's form for fine-tuning.
-
-    A weight of 0 leaves the example dialogs out of the loss.
-    """
-    words = dict.fromkeys(re.findall(r"\w+", task.sql.lower()))
-    tables = ", ".join(table for word in words for table in database.columns if table.lower() == word)
-    calls = call_messages(tables, database.schema(tables), task.sql)
-    opening = [message | ({"weight": 0} if message["role"] == "assistant" else {}) for message in OPENING]
-    return {"messages": [*opening, question_message(task.question), *calls], "tools": definitions(database)}
+from sql_tasks import write_lines
+from task_sets import SPLITS, demonstration, shop_tasks, source_tasks
 
 
 def main() -> None:
@@ -122,7 +27,7 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=150, help="number of test questions; default: %(default)s")
     parser.add_argument("--source", type=Path, help="folder of other questions; default: the shop's")
     options = parser.parse_args()
-    counts: dict[Split, int] = {"train": options.train, "test": options.test}
+    counts = dict(zip(SPLITS, (options.train, options.test), strict=True))
     options.folder.mkdir(parents=True, exist_ok=True)
     try:
         if options.source:
