@@ -1,10 +1,12 @@
 """What the example agents learn from their own attempts: success on held-out tasks before and after, paired by task.
 
     python benchmarks/examples.py [sql math countdown] [--seeds 3] [--first-seed 0] [--folder FOLDER]
+        [--other-tasks NAME=FILE]
 
 For each example and seed: ``tasks.py`` writes the tasks; SmolLM2-135M attempts the test tasks, and the training tasks
 four times each unless the job trains on demonstrations alone; the example's ``job.toml`` is trained; the new version
-attempts the test tasks. These are the commands of the example's README. Test tasks share no values with training
+attempts the test tasks. Both versions of example NAME attempt the other tasks of FILE too, whose ids start with the
+file's stem; nothing is trained on them. These are the commands of the example's README. Test tasks share no values with training
 tasks.
 
 A seed has its own tasks and its own folder. An interval is the 95 % bootstrap interval over the tasks of all seeds.
@@ -56,6 +58,9 @@ class Result(NamedTuple):
     """The same of the version that the job made."""
     seconds: dict[str, float]
     """Stage → duration."""
+    other_base: dict[str, float]
+    """As ``base``, of the other tasks; empty without any."""
+    other_trained: dict[str, float]
 
 
 def main() -> None:
@@ -68,18 +73,21 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--folder", type=Path, default=cache / "spanloop" / "examples", help="default: %(default)s")
     parser.add_argument("--source", default="smollm2", help="the base model, as for spanloop models add")
+    parser.add_argument("--other-tasks", action="append", default=[], metavar="NAME=FILE", help="default: none")
     arguments = parser.parse_args()
+    other_tasks: dict[str, str] = dict(each.split("=", 1) for each in arguments.other_tasks)
     results: dict[str, list[Result]] = {}
     for name in arguments.names:
         for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
             folder = arguments.folder / name / f"seed-{seed}"
             if not (folder / RESULT).exists():
-                run_seed(name, folder, seed, arguments.source)
+                other = Path(other_tasks[name]).absolute() if name in other_tasks else None
+                run_seed(name, folder, seed, arguments.source, other)
             results.setdefault(name, []).append(Result(**json.loads((folder / RESULT).read_text())))
     print_table(results)
 
 
-def run_seed(name: str, folder: Path, seed: int, source: str) -> None:
+def run_seed(name: str, folder: Path, seed: int, source: str, other_tasks: Path | None) -> None:
     """Run the unfinished stages of one seed, and write its result."""
     agent = ExampleAgent(name, EXAMPLES / name)
     data_dir = DataDir(folder).open()
@@ -90,14 +98,11 @@ def run_seed(name: str, folder: Path, seed: int, source: str) -> None:
     err.print(f"{name}, seed {seed}: {data_dir.path}", markup=False)
     with running_stack(data_dir, Ports.free(), stages.progress, dashboard=False, pipeline=False):
         experiment = Experiment(data_dir, finished, stages, agent, seed=seed)
-        base, trained = learn(experiment, spec, source)
+        learned = learn(experiment, spec, source, other_tasks)
         with connect(data_dir) as store:
-            result = Result(
-                difficulties(experiment.tasks_folder / agent.test),
-                successes(store, f"{name}:{base}"),
-                successes(store, f"{name}:{trained}"),
-                finished.seconds,
-            )
+            base, trained, other_base, other_trained = (successes(store, each) if each else {} for each in learned)
+    difficulty = difficulties(experiment.tasks_folder / agent.test)
+    result = Result(difficulty, base, trained, finished.seconds, other_base, other_trained)
     (folder / RESULT).write_text(json.dumps(result._asdict()))
 
 
@@ -110,18 +115,24 @@ def job(agent: ExampleAgent, tasks: Path, seed: int) -> "JobSpec":
     return build_spec(settings, where=str(path))
 
 
-def learn(experiment: Experiment, spec: "JobSpec", source: str) -> tuple[str, str]:
-    """Evaluate, collect, train and evaluate; return the base and the version that the job made."""
+def learn(experiment: Experiment, spec: "JobSpec", source: str, other_tasks: Path | None) -> tuple[str, str, str, str]:
+    """Evaluate, collect, train and evaluate.
+
+    Returns:
+        Ids of the evaluations: of the base and of the version that the job made on the test tasks, and of both on the
+        other tasks; the last two are empty without any.
+    """
     agent = experiment.agent
     base = experiment.add_model(source)
     experiment.make_tasks()
-    experiment.evaluate(base)
+    before = experiment.evaluate(base)
+    other_before = experiment.evaluate(base, other_tasks) if other_tasks else ""
     if spec.tokens != "none":
         run = AgentRun(agent.train, ATTEMPTS)
         experiment.collect("collect", f"{base} attempts the training tasks", run, version=base)
     trained = experiment.train("train", f"verl trains {base} with {agent.name}/job.toml", spec)
-    experiment.evaluate(trained)
-    return base, trained
+    after = experiment.evaluate(trained)
+    return before, after, other_before, experiment.evaluate(trained, other_tasks) if other_tasks else ""
 
 
 def difficulties(tasks: Path) -> dict[str, str]:
@@ -158,6 +169,9 @@ def print_table(results: dict[str, list[Result]]) -> None:
         for difficulty in sorted({value for each in measured for value in each.difficulty.values()}):
             tasks = [[task for task, value in each.difficulty.items() if value == difficulty] for each in measured]
             _print_row(f"{name}, {difficulty}", measured, tasks, "")
+        other = [each._replace(base=each.other_base, trained=each.other_trained) for each in measured]
+        if any(each.base for each in other):
+            _print_row(f"{name}, other tasks", other, [list(each.base) for each in other], "")
     print("\nratio " + " ".join(f"{name}={value}" for name, value in gains.items()))
 
 

@@ -86,24 +86,34 @@ class Experiment:
 
         self._stage("tasks", "tasks with known answers are generated", make)
 
-    def evaluate(self, version: str) -> None:
-        """Let ``version`` attempt the test tasks, and store the evaluation ``AGENT:VERSION``."""
+    def evaluate(self, version: str, other_tasks: Path | None = None) -> str:
+        """Let ``version`` attempt the test tasks; return the id of the stored evaluation, ``AGENT:VERSION``.
+
+        Args:
+            version: The gateway serves it.
+            other_tasks: A task file to attempt instead. The ids of its tasks start with its stem, and the evaluation's
+                id is ``AGENT-STEM:VERSION``.
+        """
+        name = f"{self.agent.name}-{other_tasks.stem}" if other_tasks else self.agent.name
+        task_prefix = f"{other_tasks.stem}/" if other_tasks else TEST_PREFIX
 
         def run_and_evaluate() -> dict[str, Any]:
             since = datetime.now(UTC)
             self._serve(version)
-            self._run_agent(AgentRun(self.agent.test))
+            self._run_agent(AgentRun(str(other_tasks or self.agent.test)))
             from spanloop.store import connect
             from spanloop.training.evaluation import evaluate
 
             with connect(self._data_dir) as store:
                 evaluation = evaluate(
-                    store, name=self.agent.name, model=version, task_prefix=TEST_PREFIX, since=since, seed=self._seed
+                    store, name=name, model=version, task_prefix=task_prefix, since=since, seed=self._seed
                 )
             self._stages.note(f"success {_percent(*evaluation.success)}")
             return {"evaluation": evaluation.evaluation_id}
 
-        self._stage(f"evaluate {version}", f"{version} attempts the test tasks", run_and_evaluate)
+        stage = f"evaluate {version}" + (f" {other_tasks}" if other_tasks else "")
+        title = f"{version} attempts {other_tasks or 'the test tasks'}"
+        return str(self._stage(stage, title, run_and_evaluate)["evaluation"])
 
     def collect(self, name: str, title: str, run: AgentRun, *, version: str = "") -> datetime:
         """Run attempts at the training tasks and convert their spans; return the time before the first one.
