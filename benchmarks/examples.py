@@ -6,8 +6,8 @@
 For each example and seed: ``tasks.py`` writes the tasks; SmolLM2-135M attempts the test tasks, and the training tasks
 four times each unless the job trains on demonstrations alone; the example's ``job.toml`` is trained; the new version
 attempts the test tasks. Both versions of example NAME attempt the other tasks of FILE too, whose ids start with the
-file's stem; nothing is trained on them. These are the commands of the example's README. Test tasks share no values with training
-tasks.
+file's stem; nothing is trained on them. These are the commands of the example's README. Test tasks share no values
+with training tasks.
 
 A seed has its own tasks and its own folder. An interval is the 95 % bootstrap interval over the tasks of all seeds.
 The same command continues a run that was stopped; a seed with a result is not run again. A seed takes about ten

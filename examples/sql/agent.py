@@ -22,7 +22,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
 from openai import OpenAIError
 from read_only_database import ReadOnlyDatabase, Row, only_database
-from sql_tasks import Task, read_tasks
+from sql_tasks import Task, read_tasks, tasks_with_result
 from sql_tools import OPENING, make_tools, question_message
 
 from spanloop.instrumentation import reward, task
@@ -91,8 +91,8 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("OPENAI_API_KEY", "not-needed")
     try:
-        tasks = read_tasks(options.tasks)
         database = ReadOnlyDatabase(options.database or only_database(options.tasks.parent))
+        tasks = tasks_with_result(read_tasks(options.tasks), database)
     except (OSError, ValueError) as error:
         sys.exit(str(error))
     model = ChatOpenAI(

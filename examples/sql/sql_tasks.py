@@ -4,11 +4,13 @@ Invariant: a line without ``id`` and ``difficulty`` is a task too; they come fro
 """
 
 import json
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from read_only_database import QueryError, ReadOnlyDatabase
 from sql_templates import difficulty_of
 
 
@@ -29,6 +31,24 @@ def read_tasks(path: Path) -> list[Task]:
         ValueError: A line is no task.
     """
     return [_task(path, number, line) for number, line in enumerate(path.read_text("utf-8").splitlines(), 1) if line]
+
+
+def tasks_with_result(tasks: list[Task], database: ReadOnlyDatabase) -> list[Task]:
+    """Return the tasks whose SQL has a result; print how many have none."""
+    usable = [task for task in tasks if has_result(database, task.sql)]
+    if len(usable) < len(tasks):
+        left_out = len(tasks) - len(usable)
+        print(f"{left_out} of {len(tasks)} tasks are left out: their SQL has no result", file=sys.stderr)
+    return usable
+
+
+def has_result(database: ReadOnlyDatabase, sql: str) -> bool:
+    """Return whether a query runs and returns more than nothing: a wrong query, too, can return no row, null or 0."""
+    try:
+        rows = database.query(sql)
+    except QueryError:
+        return False
+    return any(value not in {None, 0} for row in rows for value in row)
 
 
 def write_lines(path: Path, objects: Iterable[Any]) -> None:

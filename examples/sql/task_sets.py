@@ -11,9 +11,9 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from read_only_database import QueryError, ReadOnlyDatabase
+from read_only_database import ReadOnlyDatabase
 from shop_questions import Split, Template, ask, templates
-from sql_tasks import Task, read_tasks
+from sql_tasks import Task, has_result, read_tasks, tasks_with_result
 from sql_templates import DIFFICULTIES, difficulty_of, held_out_templates, template_of
 from sql_tools import OPENING, call_messages, definitions, question_message
 
@@ -69,9 +69,7 @@ def source_tasks(folder: Path, database: ReadOnlyDatabase, counts: dict[Split, i
         OSError: A file is missing.
         ValueError: A line is no task.
     """
-    everything = [task for name in SOURCE_FILES for task in read_tasks(folder / name)]
-    usable = [task for task in everything if has_result(database, task.sql)]
-    print(f"{folder}: {len(everything)} questions, {len(everything) - len(usable)} of them without a result")
+    usable = tasks_with_result([task for name in SOURCE_FILES for task in read_tasks(folder / name)], database)
     held_out = held_out_templates((task.sql for task in usable), TEST_SHARE, seed)
     random.Random(f"tasks {seed}").shuffle(usable)
     return {
@@ -82,15 +80,6 @@ def source_tasks(folder: Path, database: ReadOnlyDatabase, counts: dict[Split, i
         ][: counts[split]]
         for split in SPLITS
     }
-
-
-def has_result(database: ReadOnlyDatabase, sql: str) -> bool:
-    """Return whether a query runs and returns more than nothing: a wrong query, too, can return no row, null or 0."""
-    try:
-        rows = database.query(sql)
-    except QueryError:
-        return False
-    return any(value not in {None, 0} for row in rows for value in row)
 
 
 def demonstration(database: ReadOnlyDatabase, task: Task) -> dict[str, Any]:

@@ -37,11 +37,12 @@ def main() -> None:
             write_shop(options.folder / "shop.sqlite")
             database = ReadOnlyDatabase(options.folder / "shop.sqlite")
             tasks = shop_tasks(database, counts, options.seed)
+        demonstrations = [demonstration(database, task) for task in tasks["train"]]
     except (OSError, ValueError) as error:
         sys.exit(str(error))
     for split in SPLITS:
         write_lines(options.folder / f"{split}.jsonl", tasks[split])
-    write_lines(options.folder / "demonstrations.jsonl", (demonstration(database, task) for task in tasks["train"]))
+    write_lines(options.folder / "demonstrations.jsonl", demonstrations)
 
 
 if __name__ == "__main__":

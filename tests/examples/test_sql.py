@@ -201,7 +201,7 @@ def test_questions_of_another_folder_are_split_by_template(tmp_path: Path, capsy
     write_lines(tmp_path / "dev.jsonl", [*questions[20:], {"question": "broken", "sql": "SELECT"}])
     database = ReadOnlyDatabase(only_database(tmp_path))
     made = source_tasks(tmp_path, database, COUNTS, 0)
-    assert "25 questions, 9 of them without a result" in capsys.readouterr().out
+    assert capsys.readouterr().err == "9 of 25 tasks are left out: their SQL has no result\n"
     assert len(made["train"]) + len(made["test"]) == 16
     assert len({template_of(task.sql) for task in made["test"]}) == 2
     assert not {template_of(task.sql) for task in made["train"]} & {template_of(task.sql) for task in made["test"]}
