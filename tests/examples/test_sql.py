@@ -3,18 +3,14 @@
 import json
 import re
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from execution_accuracy import READ_SCHEMA, VALID_SQL, execution_reward, same_rows
-from framework_matrix.recording import collecting, drain, read_store
 from read_only_database import QueryError, ReadOnlyDatabase, only_database
 from shop_database import TABLES, write_shop
 from shop_questions import templates
@@ -23,12 +19,11 @@ from sql_templates import DIFFICULTIES, difficulty_of, held_out_templates, is_or
 from sql_tools import shown_rows
 from task_sets import SPLITS, Tasks, demonstration, shop_tasks, source_tasks
 
-from spanloop.semconv.environment import DATA_DIR_ENV, EXIT_TIMEOUT_ENV
 from spanloop.store.client import Address
 
-from ..instrumentation.support import BIN, calls, clean_environment, modelling
+from ..instrumentation.support import calls
+from .attempts import run_example
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "sql"
 COUNTS = dict(zip(SPLITS, (384, 150), strict=True))
 TASK = Task(
     "test/0001",
@@ -214,28 +209,22 @@ def test_a_whole_attempt_becomes_one_episode_with_its_reward(
     clickhouse: Address, shop: ReadOnlyDatabase, tmp_path: Path
 ) -> None:
     write_lines(tmp_path / "tasks.jsonl", [TASK])
-    command = [str(BIN / "opentelemetry-instrument"), sys.executable, str(EXAMPLE / "agent.py")]
-    command += [str(tmp_path / "tasks.jsonl"), "--database", str(shop.path), "--model", "tiny"]
-    with modelling() as model, collecting(clickhouse, f"t_{uuid4().hex}", tmp_path) as database:
-        model.script = (
-            calls("schema", {"tables": "staff"}, "call_1"),
-            calls("schema", {"tables": "employees"}, "call_2"),
-            calls("query", {"sql": TASK.sql}, "call_3"),
-        )
-        environment = {DATA_DIR_ENV: str(tmp_path), "OPENAI_BASE_URL": model.url, EXIT_TIMEOUT_ENV: "60"}
-        done = subprocess.run(
-            command, env=clean_environment() | environment, capture_output=True, text=True, timeout=110, check=False
-        )
-        assert (done.returncode, done.stdout) == (0, "1/1 attempts, mean reward 1.00\n"), done.stderr
-        drain(tmp_path)
-        steps = read_store(database, {}).transitions
-    assert steps["episode_id"].n_unique() == 1
-    assert steps["task_id"].to_list() == [TASK.id] * 3
-    assert steps["reward"].to_list() == [1.0] * 3
-    assert steps["fault_owner"].to_list() == ["policy", "", ""]
-    assert "no such table: staff; the tables are products" in steps["tool_results"][0]
+    script = (
+        calls("schema", {"tables": "staff"}, "call_1"),
+        calls("schema", {"tables": "employees"}, "call_2"),
+        calls("query", {"sql": TASK.sql}, "call_3"),
+    )
+    ran = run_example("sql", tmp_path / "tasks.jsonl", script, clickhouse, "--database", str(shop.path))
+    assert (ran.code, ran.stdout) == (0, "1/1 attempts, mean reward 1.00\n"), ran.stderr
+    steps = ran.transitions.select("task_id", "step", "reward", "tool_error_count", "error_class", "fault_owner")
+    assert steps.rows() == [
+        (TASK.id, 0, 1.0, 1, "invalid_arguments", "policy"),
+        (TASK.id, 1, 1.0, 0, "", ""),
+        (TASK.id, 2, 1.0, 0, "", ""),
+    ]
+    assert ran.transitions["episode_id"].n_unique() == 1
     # Without the failed call and its error, the last prompt is the demonstration's.
-    demonstrated, sent = demonstration(shop, TASK), model.requests[-1]
+    demonstrated, sent = demonstration(shop, TASK), ran.requests[-1]
     assert spoken(sent["messages"][:-4] + sent["messages"][-2:]) == spoken(demonstrated["messages"][:-1])
     assert sent["tools"] == demonstrated["tools"]
 
