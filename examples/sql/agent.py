@@ -68,7 +68,10 @@ def attempt(agent: "CompiledStateGraph[Any]", database: ReadOnlyDatabase, sql_ta
     """Attempt one task; return its reward."""
     expected = database.query(sql_task.sql)
     with task(sql_task.id, agent_name="sql agent"):
-        messages = agent.invoke({"messages": [question_message(sql_task.question)]})["messages"]
+        try:
+            messages = agent.invoke({"messages": [question_message(sql_task.question)]})["messages"]
+        except ValueError:  # LangChain refuses a call whose arguments are no object, or no Unicode
+            messages = []
         read_schema = any(isinstance(each, ToolMessage) and each.status == "success" for each in messages)
         score = execution_reward(expected, query_rows(messages), sql_task.sql, read_schema=read_schema)
         reward(score)

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,26 +206,32 @@ def test_questions_of_another_folder_are_split_by_template(tmp_path: Path, capsy
     assert messages[-2]["content"] == "Lake(name, area, depth)"
 
 
-def test_a_whole_attempt_becomes_one_episode_with_its_reward(
+def test_whole_attempts_become_episodes_with_their_rewards(
     clickhouse: Address, shop: ReadOnlyDatabase, tmp_path: Path
 ) -> None:
-    write_lines(tmp_path / "tasks.jsonl", [TASK])
+    write_lines(tmp_path / "tasks.jsonl", [TASK, replace(TASK, id="test/0002")])
+    no_object = calls("query", {}, "call_4")
+    no_object["tool_calls"][0]["function"]["arguments"] = '"SELECT 1"'
     script = (
         calls("schema", {"tables": "staff"}, "call_1"),
         calls("schema", {"tables": "employees"}, "call_2"),
         calls("query", {"sql": TASK.sql}, "call_3"),
+        no_object,
     )
-    ran = run_example("sql", tmp_path / "tasks.jsonl", script, clickhouse, "--database", str(shop.path))
-    assert (ran.code, ran.stdout) == (0, "1/1 attempts, mean reward 1.00\n"), ran.stderr
+    arguments = ("--database", str(shop.path), "--parallel", "1")
+    ran = run_example("sql", tmp_path / "tasks.jsonl", script, clickhouse, *arguments)
+    assert ran.code == 0, ran.stderr
+    assert ran.stdout == "1/2 attempts, mean reward 1.00\n2/2 attempts, mean reward 0.50\n"
     steps = ran.transitions.select("task_id", "step", "reward", "tool_error_count", "error_class", "fault_owner")
     assert steps.rows() == [
         (TASK.id, 0, 1.0, 1, "invalid_arguments", "policy"),
         (TASK.id, 1, 1.0, 0, "", ""),
         (TASK.id, 2, 1.0, 0, "", ""),
+        ("test/0002", 0, 0.0, 0, "invalid_arguments", "policy"),
     ]
-    assert ran.transitions["episode_id"].n_unique() == 1
+    assert ran.transitions["episode_id"].n_unique() == 2
     # Without the failed call and its error, the last prompt is the demonstration's.
-    demonstrated, sent = demonstration(shop, TASK), ran.requests[-1]
+    demonstrated, sent = demonstration(shop, TASK), ran.requests[2]
     assert spoken(sent["messages"][:-4] + sent["messages"][-2:]) == spoken(demonstrated["messages"][:-1])
     assert sent["tools"] == demonstrated["tools"]
 
