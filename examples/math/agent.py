@@ -11,11 +11,9 @@ import ast
 import asyncio
 import json
 import math
-import operator
 import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -31,12 +29,6 @@ MAX_TOKENS: Final = 48
 INSTRUCTIONS: Final = "You solve math problems. First call python, then answer."
 QUESTION: Final = "Question: {}"
 _LONGEST_CODE: Final = 60
-_OPERATORS: Final[dict[type[ast.operator], Callable[[float, float], float]]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
 
 
 class Task(NamedTuple):
@@ -78,8 +70,14 @@ def _value(node: ast.expr) -> float:
             return number
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand)
-        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
-            return _OPERATORS[type(sign)](_value(left), _value(right))
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _value(left) + _value(right)
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            return _value(left) - _value(right)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _value(left) * _value(right)
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            return _value(left) / _value(right)
         case _:
             raise ValueError("only numbers, + - * / and brackets are understood")
 

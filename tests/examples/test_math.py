@@ -99,7 +99,8 @@ def test_whole_attempts_become_episodes_with_their_rewards(clickhouse: Address, 
     ran = run_example("math", tmp_path / "tasks.jsonl", script, clickhouse, "--parallel", "1")
     assert (ran.code, ran.stderr) == (0, "")
     assert ran.stdout == "1/2 attempts, mean reward 1.00\n2/2 attempts, mean reward 0.50\n"
-    steps = ran.transitions.select("task_id", "step", "reward", "tool_error_count", "error_class", "fault_owner")
+    columns = ("task_id", "step", "reward", "tool_error_count", "error_class", "fault_owner")
+    steps = ran.transitions.sort("task_id", "step").select(columns)
     assert steps.rows() == [
         (solved.id, 0, 1.0, 1, "invalid_code", "policy"),
         (solved.id, 1, 1.0, 0, "", ""),
