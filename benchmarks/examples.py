@@ -5,8 +5,9 @@
 
 For each example and seed: ``tasks.py`` writes the tasks; SmolLM2-135M attempts the test tasks, and the training tasks
 four times each unless the job trains on demonstrations alone; the example's ``job.toml`` is trained; the new version
-attempts the test tasks. Both versions of example NAME attempt the other tasks of FILE too, whose ids start with the
-file's stem; nothing is trained on them. These are the commands of the example's README. Test tasks share no values
+attempts the test tasks. An example with a ``demonstrations.toml`` trains that first, and the version that it makes
+attempts the training tasks. Both versions of example NAME attempt the other tasks of FILE too, whose ids start with
+the file's stem; nothing is trained on them. These are the commands of the example's README. Test tasks share no values
 with training tasks.
 
 A seed has its own tasks and its own folder. An interval is the 95 % bootstrap interval over the tasks of all seeds.
@@ -40,11 +41,25 @@ if TYPE_CHECKING:
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NAMES = ("sql", "math", "countdown")
+JOB = "job.toml"
+START = "demonstrations.toml"
+"""A job on demonstrations, which makes the version that attempts the training tasks."""
 DEMONSTRATIONS = "demonstrations.jsonl"
-"""Dialogs that ``tasks.py`` writes for jobs that start from demonstrations."""
+"""Dialogs that ``tasks.py`` writes for it."""
 ATTEMPTS = 4
 """Attempts at each training task."""
 RESULT = "result.json"
+
+
+class Evaluations(NamedTuple):
+    """Ids of an experiment's evaluations; empty for what it has not."""
+
+    base: str
+    trained: str
+    start: str
+    """After the demonstrations, on the test tasks."""
+    other_base: str
+    other_trained: str
 
 
 class Result(NamedTuple):
@@ -58,9 +73,11 @@ class Result(NamedTuple):
     """The same of the version that the job made."""
     seconds: dict[str, float]
     """Stage → duration."""
-    other_base: dict[str, float]
-    """As ``base``, of the other tasks; empty without any."""
-    other_trained: dict[str, float]
+    start: dict[str, float] | None = None
+    """The same of the version that demonstrations made, which the job starts from; None without demonstrations."""
+    other_base: dict[str, float] | None = None
+    """The base's success on the other tasks; None without any."""
+    other_trained: dict[str, float] | None = None
 
 
 def main() -> None:
@@ -91,48 +108,54 @@ def run_seed(name: str, folder: Path, seed: int, source: str, other_tasks: Path 
     """Run the unfinished stages of one seed, and write its result."""
     agent = ExampleAgent(name, EXAMPLES / name)
     data_dir = DataDir(folder).open()
-    spec = job(agent, data_dir.path / "demo", seed)
+    tasks = data_dir.path / "demo"
+    spec = job(agent.folder / JOB, tasks, seed)
     settings = {"source": source, "attempts": ATTEMPTS, "job": spec.model_dump(mode="json")}
-    finished = FinishedStages(data_dir.path / "demo" / "done.json", settings)
+    start = None
+    if (agent.folder / START).exists():
+        start = job(agent.folder / START, tasks, seed)
+        settings["start"] = start.model_dump(mode="json")
+    finished = FinishedStages(tasks / "done.json", settings)
     stages = StageDisplay()
     err.print(f"{name}, seed {seed}: {data_dir.path}", markup=False)
     with running_stack(data_dir, Ports.free(), stages.progress, dashboard=False, pipeline=False):
         experiment = Experiment(data_dir, finished, stages, agent, seed=seed)
-        learned = learn(experiment, spec, source, other_tasks)
+        evaluations = learn(experiment, start, spec, source, other_tasks)
         with connect(data_dir) as store:
-            base, trained, other_base, other_trained = (successes(store, each) if each else {} for each in learned)
+            success = {version: successes(store, each) for version, each in evaluations._asdict().items() if each}
     difficulty = difficulties(experiment.tasks_folder / agent.test)
-    result = Result(difficulty, base, trained, finished.seconds, other_base, other_trained)
+    result = Result(difficulty=difficulty, seconds=finished.seconds, **success)
     (folder / RESULT).write_text(json.dumps(result._asdict()))
 
 
-def job(agent: ExampleAgent, tasks: Path, seed: int) -> "JobSpec":
-    """Return the job of the example's ``job.toml``, whose demonstrations are in the folder ``tasks``."""
-    path = agent.folder / "job.toml"
+def job(path: Path, tasks: Path, seed: int) -> "JobSpec":
+    """Return the job of a file, whose demonstrations are in the folder ``tasks``."""
     settings: dict[str, Any] = read_job_file(path) | {"seed": seed}
     if settings.get("tokens") == "none" or "dialogs" in settings:
         settings["dialogs"] = [str(tasks / DEMONSTRATIONS)]
     return build_spec(settings, where=str(path))
 
 
-def learn(experiment: Experiment, spec: "JobSpec", source: str, other_tasks: Path | None) -> tuple[str, str, str, str]:
-    """Evaluate, collect, train and evaluate.
-
-    Returns:
-        Ids of the evaluations: of the base and of the version that the job made on the test tasks, and of both on the
-        other tasks; the last two are empty without any.
-    """
+def learn(
+    experiment: Experiment, start: "JobSpec | None", spec: "JobSpec", source: str, other_tasks: Path | None
+) -> Evaluations:
+    """Evaluate, train on demonstrations, collect, train and evaluate."""
     agent = experiment.agent
-    base = experiment.add_model(source)
+    version = base = experiment.add_model(source)
     experiment.make_tasks()
     before = experiment.evaluate(base)
     other_before = experiment.evaluate(base, other_tasks) if other_tasks else ""
+    after_start = ""
+    if start:
+        version = experiment.train("start", f"verl trains {base} with {agent.name}/{START}", start)
+        after_start = experiment.evaluate(version)
     if spec.tokens != "none":
         run = AgentRun(agent.train, ATTEMPTS)
-        experiment.collect("collect", f"{base} attempts the training tasks", run, version=base)
-    trained = experiment.train("train", f"verl trains {base} with {agent.name}/job.toml", spec)
+        experiment.collect("collect", f"{version} attempts the training tasks", run, version=version)
+    trained = experiment.train("train", f"verl trains {version} with {agent.name}/{JOB}", spec)
     after = experiment.evaluate(trained)
-    return before, after, other_before, experiment.evaluate(trained, other_tasks) if other_tasks else ""
+    other_after = experiment.evaluate(trained, other_tasks) if other_tasks else ""
+    return Evaluations(before, after, after_start, other_before, other_after)
 
 
 def difficulties(tasks: Path) -> dict[str, str]:
@@ -169,8 +192,15 @@ def print_table(results: dict[str, list[Result]]) -> None:
         for difficulty in sorted({value for each in measured for value in each.difficulty.values()}):
             tasks = [[task for task, value in each.difficulty.items() if value == difficulty] for each in measured]
             _print_row(f"{name}, {difficulty}", measured, tasks, "")
-        other = [each._replace(base=each.other_base, trained=each.other_trained) for each in measured]
-        if any(each.base for each in other):
+        started = [each._replace(base=each.start) for each in measured if each.start]
+        if started:
+            _print_row(f"{name}, from {START}", started, [list(each.difficulty) for each in started], "")
+        other = [
+            each._replace(base=each.other_base, trained=each.other_trained)
+            for each in measured
+            if each.other_base and each.other_trained
+        ]
+        if other:
             _print_row(f"{name}, other tasks", other, [list(each.base) for each in other], "")
     print("\nratio " + " ".join(f"{name}={value}" for name, value in gains.items()))
 

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +35,8 @@ MAX_CALLS: Final = 4
 """Model calls of an attempt."""
 MAX_TOKENS: Final = 72
 """Of a model call."""
+MAX_ERROR_CHARACTERS: Final = 160
+"""Of a tool's error; the model has to find the reason in it."""
 
 
 def make_agent(model: ChatOpenAI, database: ReadOnlyDatabase) -> "CompiledStateGraph[Any]":
@@ -67,11 +70,10 @@ def query_rows(messages: Sequence[AnyMessage]) -> list[Row] | None:
 def attempt(agent: "CompiledStateGraph[Any]", database: ReadOnlyDatabase, sql_task: Task) -> float:
     """Attempt one task; return its reward."""
     expected = database.query(sql_task.sql)
+    messages: list[AnyMessage] = []
     with task(sql_task.id, agent_name="sql agent"):
-        try:
+        with suppress(ValueError):  # LangChain refuses a call whose arguments are no object, or no Unicode
             messages = agent.invoke({"messages": [question_message(sql_task.question)]})["messages"]
-        except ValueError:  # LangChain refuses a call whose arguments are no object, or no Unicode
-            messages = []
         read_schema = any(isinstance(each, ToolMessage) and each.status == "success" for each in messages)
         score = execution_reward(expected, query_rows(messages), sql_task.sql, read_schema=read_schema)
         reward(score)
@@ -79,7 +81,7 @@ def attempt(agent: "CompiledStateGraph[Any]", database: ReadOnlyDatabase, sql_ta
 
 
 def _error_text(error: Exception) -> str:
-    return f"Error: {error}"
+    return f"Error: {error}"[:MAX_ERROR_CHARACTERS]
 
 
 def main() -> None:

@@ -86,13 +86,6 @@ OPENING: Final = [
         "4",
     ),
     *_example(
-        "Which planet has the highest mass?",
-        "planets",
-        _PLANETS,
-        "SELECT name FROM planets ORDER BY mass DESC LIMIT 1",
-        "Jupiter",
-    ),
-    *_example(
         "What is the average size of moons whose planet has type gas?",
         "moons, planets",
         f"moons(planet, size)\n{_PLANETS}",

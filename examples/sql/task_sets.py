@@ -6,6 +6,7 @@ Invariant: training and test share no template, and for the shop no value; each 
 import random
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
@@ -26,7 +27,7 @@ _TRIES: Final = 1000
 Tasks = dict[Split, list[Task]]
 
 
-def shop_tasks(database: ReadOnlyDatabase, counts: dict[Split, int], seed: int) -> Tasks:
+def shop_tasks(database: ReadOnlyDatabase, counts: Mapping[Split, int], seed: int) -> Tasks:
     """Return questions about the shop, in turn of each difficulty, and of each template of it.
 
     Raises:
@@ -56,7 +57,7 @@ def shop_tasks(database: ReadOnlyDatabase, counts: dict[Split, int], seed: int) 
     return tasks
 
 
-def source_tasks(folder: Path, database: ReadOnlyDatabase, counts: dict[Split, int], seed: int) -> Tasks:
+def source_tasks(folder: Path, database: ReadOnlyDatabase, counts: Mapping[Split, int], seed: int) -> Tasks:
     """Return the questions of a folder, split anew by template; those without a result are left out.
 
     Args:
