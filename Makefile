@@ -64,8 +64,8 @@ docs: $(STAMP) ## Write the generated pages and build the site into site/, stric
 	$(BIN)/python docs/generate.py
 	$(BIN)/zensical build --strict --clean
 
-bench: setup ## Every benchmark, each under a minute; not blind.py, whose answers tell what to write rules for, nor learning.py, which takes hours
-	@for script in $(filter-out benchmarks/peers.py benchmarks/blind.py benchmarks/learning.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
+bench: setup ## Every benchmark, each under a minute; not blind.py, whose answers tell what to write rules for, nor learning.py and examples.py, which take hours
+	@for script in $(filter-out benchmarks/peers.py benchmarks/blind.py benchmarks/learning.py benchmarks/examples.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script --quick || exit 1; done
 
 screenshots: setup ## Pictures of every page over a data directory, DATA=folder, into docs/screenshots (needs chromium)
 	$(BIN)/python docs/screenshots.py $(if $(DATA),--data-dir $(DATA))

@@ -38,9 +38,9 @@ from learners import expert
 
 from spanloop.cli.console import err
 from spanloop.datadir import DataDir
-from spanloop.demo.experiment import MODEL, Experiment
+from spanloop.demo.agent_runner import AgentRun, office_agent
+from spanloop.demo.experiment import Experiment
 from spanloop.demo.learning_loop import Recipe
-from spanloop.demo.office_runner import AgentRun, office_folder
 from spanloop.demo.stages import FinishedStages, StageDisplay
 from spanloop.runtime.services import Ports
 from spanloop.runtime.stack import running_stack
@@ -115,7 +115,8 @@ def run_seed(folder: Path, recipe: Recipe, claims: frozenset[str]) -> None:
     stages = StageDisplay()
     err.print(f"seed {recipe.seed}: {data_dir.path}", markup=False)
     with running_stack(data_dir, Ports.free(), stages.progress, dashboard=False, pipeline=False):
-        versions = run_arms(Experiment(data_dir, finished, stages, seed=recipe.seed), recipe, claims)
+        experiment = Experiment(data_dir, finished, stages, office_agent(), seed=recipe.seed)
+        versions = run_arms(experiment, recipe, claims)
         with connect(data_dir) as store:
             success = {arm: successes(store, version) for arm, version in versions.items()}
     (folder / RESULT).write_text(json.dumps(success))
@@ -132,7 +133,7 @@ def run_arms(experiment: Experiment, recipe: Recipe, claims: frozenset[str]) -> 
         versions[arm] = experiment.train(f"train {arm}", f"{arm}: verl trains {start}", spec)
 
     def collect(name: str, version: str, script: str = "agent.py") -> datetime:
-        run = AgentRun(model=MODEL, tasks="train.json", attempts=ATTEMPTS, script=Path(script))
+        run = AgentRun(experiment.agent.train, ATTEMPTS, script=Path(script))
         return experiment.collect(name, f"{version} attempts the training tasks ({name})", run, version=version)
 
     if claims != {"text"}:
@@ -160,19 +161,19 @@ def run_arms(experiment: Experiment, recipe: Recipe, claims: frozenset[str]) -> 
 
 def collect_expert(experiment: Experiment) -> datetime:
     """Record the expert's attempts; return the time before the first one."""
-    sys.path.insert(0, str(office_folder()))
+    sys.path.insert(0, str(experiment.agent.folder))
     from tasks import world  # noqa: PLC0415 - in the agent's folder
 
     prices, events, companies = world("train")
-    known = expert.learn(experiment.tasks_folder / "train.json", [*prices, *events, *companies])
+    known = expert.learn(experiment.tasks_folder / experiment.agent.train, [*prices, *events, *companies])
     with expert.serving_expert(known) as url:
-        run = AgentRun(model=expert.NAME, tasks="train.json", base_url=url)
+        run = AgentRun(experiment.agent.train, base_url=url, model=expert.NAME)
         return experiment.collect("collect expert", "the scripted expert attempts the training tasks", run)
 
 
 def successes(store: Any, version: str) -> dict[str, float]:
     """Return the success of each test task; an attempt without a result is a failure."""
-    episodes = load_episodes(store, load_evaluation(store, f"{MODEL}:{version}"))
+    episodes = load_episodes(store, load_evaluation(store, f"{office_agent().name}:{version}"))
     return {row["task_id"]: float(row["is_success"] and not row["left_out"]) for row in episodes.to_dicts()}
 
 

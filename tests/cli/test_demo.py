@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from spanloop.datadir import DataDir
+from spanloop.demo.agent_runner import office_agent, write_tasks
 from spanloop.demo.command import _duration
 from spanloop.demo.experiment import Experiment
 from spanloop.demo.learning_loop import Recipe
-from spanloop.demo.office_runner import make_office, office_folder
 from spanloop.demo.stages import FinishedStages, StageDisplay
 from spanloop.semconv.errors import ConfigurationError, ServiceError
 
@@ -50,7 +50,7 @@ def test_the_duration_counts_what_was_broken_off_too(tmp_path: Path) -> None:
 def test_a_stage_that_is_broken_off_leaves_its_time_and_no_result(tmp_path: Path, error: BaseException) -> None:
     settings = Recipe()._asdict()
     path = tmp_path / "demo" / "done.json"
-    experiment = Experiment(DataDir(tmp_path), FinishedStages(path, settings), StageDisplay(), seed=0)
+    experiment = Experiment(DataDir(tmp_path), FinishedStages(path, settings), StageDisplay(), office_agent(), seed=0)
 
     def work() -> dict[str, Any]:
         time.sleep(0.2)
@@ -101,15 +101,15 @@ def test_a_recipe_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_the_agent_is_found_and_makes_its_office(tmp_path: Path) -> None:
-    assert (office_folder() / "agent.py").is_file()
-    make_office(tmp_path / "office", seed=1, train=8, test=12)
+    assert (office_agent().folder / "agent.py").is_file()
+    write_tasks(office_agent(), tmp_path / "office", seed=1, train=8, test=12)
     assert len(json.loads((tmp_path / "office" / "test.json").read_text())) == 12
     assert (tmp_path / "office" / "office.sqlite").stat().st_size > 0
 
 
 def test_too_many_tasks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there are not 4000 different questions"):
-        make_office(tmp_path, seed=1, train=8, test=4000)
+        write_tasks(office_agent(), tmp_path, seed=1, train=8, test=4000)
 
 
 def test_fresh_leaves_a_directory_alone_that_is_no_demo(spanloop: Run, tmp_path: Path) -> None:

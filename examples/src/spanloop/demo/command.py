@@ -86,7 +86,8 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
     from spanloop.runtime.services import Ports
     from spanloop.runtime.stack import running_stack
 
-    from .experiment import MODEL, Experiment
+    from .agent_runner import office_agent
+    from .experiment import Experiment
     from .learning_loop import run_loop
     from .learning_report import report
     from .stages import FinishedStages, StageDisplay
@@ -102,8 +103,9 @@ def learn(path: Path, recipe: "Recipe", *, serve: bool, fresh: bool) -> None:
         with running_stack(directory, Ports.free(), stages.progress, pipeline=False) as supervisor:
             if (dashboard := directory.running("dashboard")) is not None:
                 err.print(f"watch it: {dashboard.url}", markup=False)
-            versions = run_loop(Experiment(directory, finished, stages, seed=recipe.seed), recipe)
-            ok = report(directory, MODEL, versions)
+            experiment = Experiment(directory, finished, stages, office_agent(), seed=recipe.seed)
+            versions = run_loop(experiment, recipe)
+            ok = report(directory, experiment.agent.name, versions)
             out.print(f"\n{_duration(finished)}", markup=False)
             if serve:
                 if dashboard is not None:

@@ -1,7 +1,7 @@
-"""Stages of an experiment with the office agent: serve a model, run attempts, train, evaluate.
+"""Stages of an experiment with an example agent: serve a model, run attempts, train, evaluate.
 
 Invariant: a finished stage is not run again, so an experiment that was stopped continues where it was. The learning
-demo and ``benchmarks/learning.py`` are experiments.
+demo, ``benchmarks/learning.py`` and ``benchmarks/examples.py`` are experiments.
 """
 
 import time
@@ -17,15 +17,13 @@ from spanloop.runtime.job_progress import await_job, last_metrics
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import SpanloopError
 
-from .office_runner import AgentRun, make_office, run_office
+from .agent_runner import AgentRun, ExampleAgent, run_agent, write_tasks
 from .stages import FinishedStages, StageDisplay
 
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
     from spanloop.training.jobs import Job, JobSpec
 
-MODEL: Final = "office"
-"""Name of the model in the registry, and of its evaluations."""
 TEST_PREFIX: Final = "test/"
 TRAIN_PREFIX: Final = "train/"
 
@@ -37,10 +35,14 @@ class Experiment:
         data_dir: The data directory of the services.
         finished: The stages that are not run again.
         stages: Displays the running stage.
+        agent: The agent that attempts the tasks.
         seed: Seed of tasks and intervals. Sampling is not seeded, as in production.
     """
 
-    def __init__(self, data_dir: "DataDir", finished: FinishedStages, stages: StageDisplay, *, seed: int) -> None:
+    def __init__(
+        self, data_dir: "DataDir", finished: FinishedStages, stages: StageDisplay, agent: ExampleAgent, *, seed: int
+    ) -> None:
+        self.agent: Final = agent
         self._data_dir = data_dir
         self._finished = finished
         self._stages = stages
@@ -49,7 +51,7 @@ class Experiment:
 
     @property
     def tasks_folder(self) -> Path:
-        """The folder with ``office.sqlite``, ``train.json`` and ``test.json``."""
+        """The folder with the task files and the agent's data."""
         return self._folder
 
     def add_model(self, source: str) -> str:
@@ -67,42 +69,51 @@ class Experiment:
             folder = fetch_model(source, self._folder / "model", self._stages.progress)
             for warning in require_model(source, folder):
                 self._stages.note(warning.what)
-            registry = Registry(self._data_dir)
+            name, registry = self.agent.name, Registry(self._data_dir)
             # A kill between adding and recording must not create a second version.
-            version = next(iter(registry.list(MODEL)), None) or registry.add(MODEL, folder, metadata={"source": source})
+            version = next(iter(registry.list(name)), None) or registry.add(name, folder, metadata={"source": source})
             self._stages.note(f"{version.size_bytes / 1e6:.0f} MB as {version.reference}")
             return {"version": version.reference}
 
         return str(self._stage("model", f"the model {source} is fetched, checked and added", add)["version"])
 
-    def make_tasks(self, *, train: int, test: int) -> None:
-        """Generate the tasks."""
+    def make_tasks(self, *, train: int | None = None, test: int | None = None) -> None:
+        """Generate the tasks; None takes the default number of the agent's ``tasks.py``."""
 
         def make() -> dict[str, Any]:
-            make_office(self._folder, seed=self._seed, train=train, test=test)
-            self._stages.note(f"{train} for training, {test} for testing")
+            write_tasks(self.agent, self._folder, seed=self._seed, train=train, test=test)
             return {}
 
         self._stage("tasks", "tasks with known answers are generated", make)
 
-    def evaluate(self, version: str) -> None:
-        """Let ``version`` attempt the test tasks, and store the evaluation ``office:VERSION``."""
+    def evaluate(self, version: str, other_tasks: Path | None = None) -> str:
+        """Let ``version`` attempt the test tasks; return the id of the stored evaluation, ``AGENT:VERSION``.
+
+        Args:
+            version: The gateway serves it.
+            other_tasks: A task file to attempt instead. The ids of its tasks start with its stem, and the evaluation's
+                id is ``AGENT-STEM:VERSION``.
+        """
+        name = f"{self.agent.name}-{other_tasks.stem}" if other_tasks else self.agent.name
+        task_prefix = f"{other_tasks.stem}/" if other_tasks else TEST_PREFIX
 
         def run_and_evaluate() -> dict[str, Any]:
             since = datetime.now(UTC)
             self._serve(version)
-            self._run_agent(AgentRun(model=MODEL, tasks="test.json"))
+            self._run_agent(AgentRun(str(other_tasks or self.agent.test)))
             from spanloop.store import connect
             from spanloop.training.evaluation import evaluate
 
             with connect(self._data_dir) as store:
                 evaluation = evaluate(
-                    store, name=MODEL, model=version, task_prefix=TEST_PREFIX, since=since, seed=self._seed
+                    store, name=name, model=version, task_prefix=task_prefix, since=since, seed=self._seed
                 )
             self._stages.note(f"success {_percent(*evaluation.success)}")
             return {"evaluation": evaluation.evaluation_id}
 
-        self._stage(f"evaluate {version}", f"{version} attempts the test tasks", run_and_evaluate)
+        stage = f"evaluate {version}" + (f" {other_tasks}" if other_tasks else "")
+        title = f"{version} attempts {other_tasks or 'the test tasks'}"
+        return str(self._stage(stage, title, run_and_evaluate)["evaluation"])
 
     def collect(self, name: str, title: str, run: AgentRun, *, version: str = "") -> datetime:
         """Run attempts at the training tasks and convert their spans; return the time before the first one.
@@ -167,7 +178,7 @@ class Experiment:
         def show(done: int, total: int, mean: float) -> None:
             self._stages.progress(f"{done} of {total} attempts, mean reward {mean:.2f}")
 
-        run_office(self._data_dir, self._folder, run, on_progress=show)
+        run_agent(self._data_dir, self.agent, self._folder, run, on_progress=show)
         with connect(self._data_dir) as store:
             report = convert(store)
         self._stages.note(f"{report.spans} spans, {report.episodes} episodes")

@@ -7,8 +7,8 @@ store.
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .experiment import MODEL, TRAIN_PREFIX, Experiment
-from .office_runner import AgentRun
+from .agent_runner import AgentRun
+from .experiment import TRAIN_PREFIX, Experiment
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -98,7 +98,7 @@ def run_loop(experiment: Experiment, recipe: Recipe) -> list[str]:
 
 def _learn(experiment: Experiment, recipe: Recipe, kind: str, base: str, attempts: int) -> str:
     """Collect episodes of ``base`` on the training tasks and train on them; return the new version."""
-    run = AgentRun(model=MODEL, tasks="train.json", attempts=attempts)
+    run = AgentRun(experiment.agent.train, attempts)
     since = experiment.collect(f"collect {kind}", f"{base} attempts the training tasks", run, version=base)
     title = f"verl trains {base} on its own attempts ({kind.upper()})"
     return experiment.train(f"train {kind}", title, recipe.job(kind, base, since))

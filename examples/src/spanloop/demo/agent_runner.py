@@ -1,4 +1,7 @@
-"""Run the example agent ``examples/office`` under ``opentelemetry-instrument``, as a user does."""
+"""Run an example agent of ``examples/`` under ``opentelemetry-instrument``, as a user does.
+
+Its folder has ``tasks.py``, which writes task files from a seed, and ``agent.py``, which attempts the tasks of a file.
+"""
 
 import os
 import re
@@ -25,11 +28,23 @@ _POLL_S: Final = 0.2
 _TAIL_CHARACTERS: Final = 2_000
 
 
+class ExampleAgent(NamedTuple):
+    """An example agent, its task files, and the arguments that name its data."""
+
+    name: str
+    """Name of its model in the registry, and of its evaluations."""
+    folder: Path
+    """The folder of ``tasks.py`` and ``agent.py``."""
+    train: str = "train.jsonl"
+    """File of the training tasks in the folder that ``tasks.py`` fills."""
+    test: str = "test.jsonl"
+    arguments: tuple[str, ...] = ()
+    """Arguments of ``agent.py`` before the task file; ``{tasks}`` stands for the folder that ``tasks.py`` fills."""
+
+
 class AgentRun(NamedTuple):
     """How the agent is run."""
 
-    model: str
-    """Name of the model at ``base_url``."""
     tasks: str
     """Name of the task file."""
     attempts: int = 1
@@ -38,10 +53,12 @@ class AgentRun(NamedTuple):
     """The program; a relative path is in the agent's folder."""
     base_url: str = ""
     """OpenAI-compatible endpoint; empty for the gateway's."""
+    model: str = ""
+    """Name of the model at ``base_url``; empty for the agent's name."""
 
 
-def office_folder() -> Path:
-    """Return the example agent's folder: beside this module in an installed wheel, under ``examples`` in a clone.
+def office_agent() -> ExampleAgent:
+    """Return the demo's agent: beside this module in an installed wheel, under ``examples`` in a clone.
 
     Raises:
         ConfigurationError: The folder is in neither place.
@@ -50,34 +67,46 @@ def office_folder() -> Path:
     candidates = [here.with_name("office_agent"), *(parent / "examples" / "office" for parent in here.parents)]
     for folder in candidates:
         if (folder / "agent.py").exists():
-            return folder
+            return ExampleAgent("office", folder, "train.json", "test.json", ("{tasks}/office.sqlite",))
     raise ConfigurationError(
         "The demo's agent is missing: expected examples/office of the project.",
         next_step="Reinstall spanloop, or run the demo in a clone of the project.",
     )
 
 
-def make_office(folder: Path, *, seed: int, train: int, test: int) -> None:
-    """Write ``office.sqlite``, ``train.json`` and ``test.json`` into ``folder``, which is created if missing.
+def write_tasks(agent: ExampleAgent, folder: Path, *, seed: int, train: int | None, test: int | None) -> None:
+    """Let the agent's ``tasks.py`` write its task files and data into ``folder``, which is created if missing.
 
-    The ``test`` test questions share no wording and no value with the ``train`` training questions.
+    Args:
+        agent: The agent.
+        folder: Where to write.
+        seed: Seed of the tasks.
+        train: Number of training tasks; None for the default of ``tasks.py``.
+        test: Number of test tasks, which share no value with the training tasks; None for the default.
     """
     command = [sys.executable, "tasks.py", str(folder.absolute()), "--seed", str(seed)]
-    command += ["--train", str(train), "--test", str(test)]
-    completed = subprocess.run(command, cwd=office_folder(), capture_output=True, text=True, check=False)
+    for option, count in (("--train", train), ("--test", test)):
+        command += [] if count is None else [option, str(count)]
+    completed = subprocess.run(command, cwd=agent.folder, capture_output=True, text=True, check=False)
     if completed.returncode:
         raise ConfigurationError(f"Tasks could not be generated: {completed.stderr.strip()[-_TAIL_CHARACTERS:]}")
 
 
-def run_office(
-    data_dir: "DataDir", folder: Path, run: AgentRun, *, on_progress: "Callable[[int, int, float], None]"
+def run_agent(
+    data_dir: "DataDir",
+    agent: ExampleAgent,
+    folder: Path,
+    run: AgentRun,
+    *,
+    on_progress: "Callable[[int, int, float], None]",
 ) -> float:
     """Run the agent on every task of a file; return its mean reward.
 
     Args:
         data_dir: The data directory of the running spanloop.
-        folder: A folder that `make_office` filled.
-        run: The agent, its model and its tasks.
+        agent: The agent.
+        folder: A folder that `write_tasks` filled.
+        run: Its tasks and its model.
         on_progress: Receives the finished attempts, all attempts and the mean reward so far.
 
     Raises:
@@ -90,12 +119,12 @@ def run_office(
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OTEL_PREFIX)}
     environment |= {DATA_DIR_ENV: str(data_dir.path), "OPENAI_BASE_URL": run.base_url or f"{gateway.url}/v1"}
     command = [str(Path(sys.executable).with_name("opentelemetry-instrument")), sys.executable, str(run.script)]
-    command += [str(folder / "office.sqlite"), str(folder / run.tasks)]
-    command += ["--model", run.model, "--attempts", str(run.attempts)]
+    command += [argument.format(tasks=folder) for argument in agent.arguments]
+    command += [str(folder / run.tasks), "--model", run.model or agent.name, "--attempts", str(run.attempts)]
     mean = 0.0
     with tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
         process = subprocess.Popen(
-            command, cwd=office_folder(), env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+            command, cwd=agent.folder, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
         )
         try:
             for line in process.stdout or ():
