@@ -24,9 +24,9 @@ from sympy.parsing.sympy_parser import parse_expr
 from spanloop.instrumentation import reward, task
 
 MAX_TURNS: Final = 3
-MAX_TOKENS: Final = 24
+MAX_TOKENS: Final = 20
 """Of a turn."""
-SYSTEM: Final = "You solve number puzzles. Answer with one expression."
+SYSTEM: Final = "You solve number puzzles. Answer with one equation."
 _LONGEST_EXPRESSION: Final = 40
 _ARITHMETIC: Final = re.compile(r"[\d ()+\-*/]+")
 
@@ -41,10 +41,15 @@ class Puzzle(NamedTuple):
     difficulty: str
 
 
+def expression_of(answer: str) -> str:
+    """Return the expression of an answer: what its first line has before an equals sign."""
+    return answer.strip().partition("\n")[0].partition("=")[0].strip()
+
+
 def value_of(expression: str) -> Rational | None:
     """Return the value of an arithmetic expression; None for other text, and for a division by zero.
 
-    sympy evaluates Python, so it sees short arithmetic only.
+    The parser evaluates Python, so it sees short arithmetic only.
     """
     if len(expression) > _LONGEST_EXPRESSION or not _ARITHMETIC.fullmatch(expression) or "**" in expression:
         return None
@@ -56,7 +61,7 @@ def value_of(expression: str) -> Rational | None:
 
 
 def grade(puzzle: Puzzle, expression: str) -> float:
-    """Return the score of reasoning-gym: 1 for a solution, 0.05 for another expression, 0.01 for other text."""
+    """Return reasoning-gym's score: 1 for a solution, 0.05 for another expression, 0.01 for other text."""
     answer = expression if value_of(expression) is not None else None
     metadata = {"numbers": puzzle.numbers, "target": puzzle.target}
     return float(_verifier().score_answer(answer, {"metadata": metadata}))
@@ -71,10 +76,33 @@ def feedback(puzzle: Puzzle, expression: str) -> str:
     """Return what the environment says about an expression that is no solution."""
     value = value_of(expression)
     if value is None:
-        return "That is not an expression. Try again."
+        return "That is not an expression."
     if sorted(int(number) for number in re.findall(r"\d+", expression)) != sorted(puzzle.numbers):
-        return f"Use each of {', '.join(str(number) for number in puzzle.numbers)} once. Try again."
-    return f"{expression} = {value}, which is too {'small' if value < puzzle.target else 'large'}. Try again."
+        return f"Use {', '.join(str(number) for number in puzzle.numbers)}."
+    return f"{expression} = {value}, too {'small' if value < puzzle.target else 'large'}."
+
+
+def _example(numbers: list[int], target: int, *expressions: str) -> list[Any]:
+    question = f"Numbers: {', '.join(str(number) for number in numbers)}. Target: {target}."
+    puzzle = Puzzle("example", question, numbers, target, "")
+    messages: list[Any] = [{"role": "user", "content": question}]
+    for expression in expressions:
+        messages.append({"role": "assistant", "content": f"{expression} = {value_of(expression)}"})
+        messages.append({"role": "user", "content": feedback(puzzle, expression)})
+    return messages[:-1]
+
+
+OPENING: Final[list[Any]] = [
+    {"role": "system", "content": SYSTEM},
+    *_example([4, 13], 9, "4 + 13", "13 - 4"),
+    *_example([3, 15], 45, "3 + 15", "3 * 15"),
+    *_example([14, 5, 2], 17, "14 + 5 + 2", "14 + 5 - 2"),
+    *_example([2, 16, 3], 35, "2 + 16 + 3", "2 * 16 + 3"),
+    *_example([15, 3, 13], 5, "15 + 3 - 13"),
+    *_example([14, 1], 15, "14 + 1"),
+    *_example([4, 13, 2], 22, "4 + 13 + 2", "13 * 2 - 4"),
+]
+"""Example games; small models do not answer with an equation without them."""
 
 
 def attempt(client: OpenAI, model: str, puzzle: Puzzle, temperature: float) -> float:
@@ -87,7 +115,7 @@ def attempt(client: OpenAI, model: str, puzzle: Puzzle, temperature: float) -> f
                 model=model, messages=messages, temperature=temperature, max_tokens=MAX_TOKENS
             )
             content = reply.choices[0].message.content or ""
-            expression = content.strip()
+            expression = expression_of(content)
             score = grade(puzzle, expression)
             if score == 1:
                 break

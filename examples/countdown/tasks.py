@@ -76,12 +76,12 @@ def make_tasks(split: Split, count: int, seed: int) -> list[Task]:
 
 def _puzzles(difficulty: str, split: Split, seed: int) -> Iterator[Task]:
     """Yield the different puzzles of a difficulty, without ids."""
-    numbers, operators = DIFFICULTIES[difficulty]
+    count, operators = DIFFICULTIES[difficulty]
     # puzzle ``i`` of seed ``s`` is puzzle ``i - 1`` of seed ``s + 1``
     first = (seed * len(DIFFICULTIES) + list(DIFFICULTIES).index(difficulty)) * PUZZLES_A_SEED
     config = CountdownConfig(
-        min_numbers=numbers,
-        max_numbers=numbers,
+        min_numbers=count,
+        max_numbers=count,
         min_value=MIN_VALUE,
         max_value=MAX_VALUE,
         min_target=1,
@@ -96,7 +96,8 @@ def _puzzles(difficulty: str, split: Split, seed: int) -> Iterator[Task]:
         key = (*sorted(puzzle["numbers"]), puzzle["target"])
         if split_of(puzzle["numbers"]) == split and key not in known:
             known.add(key)
-            question = entry["question"].splitlines()[0]  # the rest is about numbers and formats
+            numbers = ", ".join(str(number) for number in puzzle["numbers"])
+            question = f"Numbers: {numbers}. Target: {puzzle['target']}."
             yield Task("", question, puzzle["numbers"], puzzle["target"], difficulty)
 
 
