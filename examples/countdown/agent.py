@@ -5,6 +5,7 @@
 It attempts every puzzle of the file. Spanloop's two optional calls, ``task()`` and ``reward()``, name the puzzle and
 the reward of each attempt. ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` set the model's endpoint.
 """
+# pyright: reportMissingTypeStubs=false
 
 import argparse
 import json

@@ -5,6 +5,7 @@
 A set of numbers is either for training or for the test, with every seed: no test puzzle has the numbers of a training
 puzzle.
 """
+# pyright: reportMissingTypeStubs=false
 
 import argparse
 import hashlib
