@@ -33,7 +33,7 @@ test: setup check ## All checks and tests except the slow ones
 test-slow: setup ## Fault storms and long training
 	$(BIN)/python -m pytest -m slow --timeout 1800 --hypothesis-profile explore
 
-test-frameworks: $(STAMP) ## Newest frameworks, unchanged, each in its own environment: what is recorded (30 minutes; ROWS="crewai dspy")
+test-frameworks: $(STAMP) ## Newest frameworks, unchanged, each in its own environment: what is recorded (45 minutes; ROWS="crewai dspy")
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix.resolution
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix.dependency_range
 	PYTHONPATH=tests/frameworks $(BIN)/python -m framework_matrix $(ROWS)

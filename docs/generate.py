@@ -286,8 +286,8 @@ Each task has a tool call that fails, one that works, two parallel ones and an a
 """
 
 
-OLDER: Final = """Releases that hold the OpenTelemetry SDK below 1.43, such as CrewAI 1.15.0 and Google ADK 2.11.0, do
-not install beside the core package.
+OLDER: Final = """Releases that hold the OpenTelemetry SDK below 1.42.1, such as CrewAI 1.14, do not install beside the
+core package.
 """
 JAVASCRIPT: Final = """The same tasks and checks for programs in JavaScript. Each runs as
 `node --import ./telemetry.mjs app.mjs` with the newest releases from npm; the files are in

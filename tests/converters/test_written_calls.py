@@ -48,6 +48,12 @@ def test_a_tool_that_the_text_asks_for_is_the_steps_and_the_text_stays() -> None
     assert json.loads(first["action"])["parts"] == [{"type": "text", "content": WRITTEN}]
 
 
+def test_a_value_may_be_written_as_json() -> None:
+    arguments = json.dumps({"text": 'He said "so".\nTwice.'})
+    written = run(f"next_tool_name: get_weather\nnext_tool_args: {arguments}", arguments=arguments)
+    assert len(results(written)[0]) == 1
+
+
 def test_its_error_is_the_steps() -> None:
     first, _ = steps(run(error="no such city"))
     assert results(run(error="no such city"))[0] == [("get_weather", "error", "no such city")]

@@ -10,7 +10,8 @@ from spanloop.converters import Options
 from spanloop.pipeline import Report, run, run_lease
 from spanloop.store import Store
 
-from ..converters.converters_world import OPENING, START, loop, text, trace_id
+from ..converters import converters_recordings as recordings
+from ..converters.converters_world import OPENING, START, loop, stored_frame, text, trace_id
 from ..converters.pipeline_feed import Feed
 
 TABLES = ("transitions", "trajectories", "failures")
@@ -207,6 +208,16 @@ def test_late_log_events_bring_the_messages(store: Store, feed: Feed) -> None:
     assert (report.episodes, report.trainable, report.untrainable) == (1, 1, {})
     assert feed.episodes()[0]["revision"] > before
     assert run(store) == Report()
+
+
+def test_requests_that_claude_code_logs_around_its_calls_are_read(store: Store, feed: Feed) -> None:
+    recorded = recordings.load("claude_code_bodies")
+    spans = recordings.span_frame(recorded["spans"], START)
+    store.insert("otel_traces", stored_frame(spans, store.schema("otel_traces")))
+    assert run(store).trainable == 0
+    feed.send_logs(recordings.log_frame(recorded["log_events"]))
+    report = run(store)
+    assert (report.trainable, report.untrainable) == (10, {})
 
 
 def test_a_loop_of_another_dialect_is_joined_over_runs(store: Store, feed: Feed) -> None:

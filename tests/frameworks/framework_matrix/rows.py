@@ -166,7 +166,7 @@ ROWS: tuple[Row, ...] = (
         ("claude-agent-sdk",),
         app="claude_agent_sdk_app",
         delegated_steps=5,
-        oldest=("0.1.40", "0.2.60", "0.2.120"),
+        oldest=("0.2.100", "0.2.150"),
     ),
     Row(
         "anthropic",

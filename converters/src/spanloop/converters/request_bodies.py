@@ -4,6 +4,7 @@ Invariant: a body goes to a request that was under way when it was logged, or no
 counts, because each of its attempts logs one.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -18,6 +19,9 @@ _SPAN_NAME: Final = "claude_code.llm_request"
 _SOURCE: Final = "query_source_safe"
 _LOGGED_NS: Final = 2 * 10**6
 """The records' times are whole milliseconds, cut off."""
+
+_MOST_CANDIDATES: Final = 16
+"""So many requests of one turn are under way at a time."""
 
 _Place = tuple[str, str]
 
@@ -83,12 +87,15 @@ def _requests(spans: pl.DataFrame) -> dict[_Place, list[_Request]]:
 def _assign(bodies: Sequence[_Body], requests: Sequence[_Request]) -> dict[int, str]:
     """Row of a body → the span that it is of."""
     answers = {body.request_id: body for body in bodies if body.name == RESPONSE}
+    starts = [request.start_ns for request in requests]
     own: dict[int, str] = {}
     taken: dict[str, _Body] = {}
     asked = (body for body in bodies if body.name == REQUEST)
     for body in sorted(asked, key=lambda body: (body.at_ns, body.request_id)):
         answer = answers.get(body.request_id)
-        fitting = [request for request in requests if _fits(request, body, answer)]
+        begun = bisect_right(starts, body.at_ns + _LOGGED_NS)
+        newest = requests[max(0, begun - _MOST_CANDIDATES) : begun]
+        fitting = [request for request in newest if _fits(request, body, answer)]
         request = next((each for each in fitting if each.span_id not in taken), fitting[-1] if fitting else None)
         if request is None:
             continue

@@ -6,17 +6,21 @@ with calls or answers in an API's own form has no written calls: there, they are
 """
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from .chat_forms import as_fields, as_list
 from .finish_reasons import TOOL_CALL
-from .messages import ToolCall, parse_json_or_none
+from .messages import ToolCall, dump, parse_json_or_none
 from .spans import Span, SpanKind
 
 _MOST_CANDIDATES: Final = 8
 """So many earlier calls are compared; agents that run at the same time ask for tools in turn."""
+
+_NEWEST: Final = 2
+"""So many messages at the end of a history tell whether a tool has just answered in an API's form."""
 
 _NO_TOOLS: Final = "[]"
 
@@ -25,42 +29,48 @@ def with_written_calls(calls: Sequence[Span], context: Sequence[Span]) -> Sequen
     """The calls of an episode, each with the tool calls that its text holds.
 
     Args:
-        calls: By start.
-        context: The other spans of the episode.
+        calls: The episode's model calls.
+        context: Its other spans.
     """
     tools = [span for span in context if span.kind is SpanKind.TOOL and span.tool_name]
     if not tools or any(map(_has_own_form, calls)):
         return calls
+    ended: dict[str, list[Span]] = defaultdict(list)
+    for call in sorted(calls, key=_end):
+        ended[call.trace_id].append(call)
     written: dict[tuple[str, str], list[ToolCall]] = defaultdict(list)
     for tool in sorted(tools, key=lambda span: (span.start_ns, span.key)):
-        before = (call for call in reversed(calls) if call.end_ns <= tool.start_ns and call.trace_id == tool.trace_id)
-        for _, call in zip(range(_MOST_CANDIDATES), before, strict=False):
-            if _asks_for(call, tool):
-                asked = ToolCall(tool.tool_call_id, tool.tool_name, tool.tool_arguments or "{}", is_valid=True)
-                written[call.key].append(asked)
-                break
+        before = ended[tool.trace_id]
+        newest = bisect_right(before, tool.start_ns, key=_end)
+        candidates = reversed(before[max(0, newest - _MOST_CANDIDATES) : newest])
+        call = next((call for call in candidates if _asks_for(call, tool)), None)
+        if call is not None:
+            asked = ToolCall(tool.tool_call_id, tool.tool_name, tool.tool_arguments or "{}", is_valid=True)
+            written[call.key].append(asked)
     return [_with_calls(call, written[call.key]) if call.key in written else call for call in calls]
 
 
+def _end(span: Span) -> int:
+    return span.end_ns
+
+
 def _has_own_form(call: Span) -> bool:
-    return (
-        call.tools != _NO_TOOLS
-        or call.finish_reason == TOOL_CALL
-        or any(message.tool_calls or message.tool_responses for message in (*call.input, *call.output))
-    )
+    """Whether the call offers tools, asks for some, or was sent what one answered."""
+    messages = (*call.input[-_NEWEST:], *call.output)
+    has_parts = any(message.tool_calls or message.tool_responses for message in messages)
+    return has_parts or call.tools != _NO_TOOLS or call.finish_reason == TOOL_CALL
 
 
 def _asks_for(call: Span, tool: Span) -> bool:
-    if not call.output:
-        return False
-    text = call.output[0].text
+    text = call.output[0].text if call.output else ""
     if not re.search(rf"(?<!\w){re.escape(tool.tool_name)}(?!\w)", text):
         return False
-    return all(value in text for value in _values(parse_json_or_none(tool.tool_arguments)))
+    values = _values(parse_json_or_none(tool.tool_arguments))
+    return all(value in text or dump(value)[1:-1] in text for value in values)
 
 
 def _values(arguments: object) -> Iterator[str]:
-    """The texts and numbers in the arguments, each as it stands in JSON and in Python."""
+    """The texts and numbers in the arguments."""
     waiting = [arguments]
     while waiting:
         value = waiting.pop()

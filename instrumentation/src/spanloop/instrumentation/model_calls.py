@@ -58,11 +58,13 @@ class ModelCall:
         """
         if self._waiting is None:
             self._waiting = _asked(self.span)
-        for call in self._waiting:
-            if call.get("name") == name and call.get("arguments") in (arguments, None):
-                self._waiting.remove(call)
-                return str(call.get("id") or "")
-        return ""
+        named = [call for call in self._waiting if call.get("name") == name]
+        equal = [call for call in named if call.get("arguments") in (arguments, None)]
+        call = equal[0] if equal else named[0] if len(named) == 1 else None
+        if call is None:
+            return ""
+        self._waiting.remove(call)
+        return str(call.get("id") or "")
 
 
 def _asked(span: ReadableSpan) -> list[dict[str, Any]]:

@@ -71,8 +71,16 @@ def _traced(function: Callable[P, R], name: str) -> Callable[P, R]:
 @guard("a tool's arguments were not recorded", None)
 def _arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """Return the arguments by name, as they are read from JSON."""
-    bound = inspect.signature(function).bind(*args, **kwargs).arguments
-    return json.loads(json.dumps({key: value for key, value in bound.items() if key != "self"}, default=str))
+    signature = inspect.signature(function)
+    try:
+        named = dict(signature.bind(*args, **kwargs).arguments)
+    except TypeError:  # the call fails in the same way
+        named = {"args": args, **kwargs} if args else dict(kwargs)
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named |= named.pop(parameter.name, {})
+    named.pop("self", None)
+    return json.loads(json.dumps(named, default=str))
 
 
 def _span(name: str, arguments: object) -> AbstractContextManager[RunSpan]:

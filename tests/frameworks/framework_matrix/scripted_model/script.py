@@ -17,7 +17,9 @@ WEATHER: Final = "get_weather"
 POPULATION: Final = "get_population"
 RESEARCHER: Final = "researcher"
 """The second agent, and part of the name of the tool that asks it or hands the conversation to it."""
-HANDOFFS: Final = frozenset({"handoff", "delegate_task_to_member", "Agent"})
+CLAUDE_AGENT: Final = "Agent"
+"""Claude Code's tool that asks another agent; who has it has the other's tools too."""
+HANDOFFS: Final = frozenset({"handoff", "delegate_task_to_member", CLAUDE_AGENT})
 """Tools of LlamaIndex, Agno and Claude Code that ask the agent that their arguments name."""
 REPORT: Final = ((WEATHER, "Atlantis"), (WEATHER, "Oslo"), (WEATHER, "Paris"), (POPULATION, "Paris"))
 """The tool calls of a task, in order; the first one fails."""
@@ -85,12 +87,11 @@ def decide(conversation: Conversation) -> Reply:
 def _delegate(conversation: Conversation) -> Reply:
     """Hand the question to another agent, where one is offered; there, call one tool and answer."""
     question = f"What is the weather in Oslo? It is for {conversation.ticket}."
-    handoffs = [name for name in conversation.tools if RESEARCHER in name or name in HANDOFFS]
-    for name in handoffs:
-        if name not in conversation.called:
-            return Reply(calls=(Call(name, _arguments(conversation.tools[name], question)),))
+    for name, schema in conversation.tools.items():
+        if (RESEARCHER in name or name in HANDOFFS) and name not in conversation.called:
+            return Reply(calls=(Call(name, _arguments(schema, question)),))
     weather = _offered(conversation, WEATHER)
-    if not handoffs and weather in conversation.tools and weather not in conversation.called:
+    if CLAUDE_AGENT not in conversation.tools and weather in conversation.tools and weather not in conversation.called:
         return _calls(conversation, *SHORT)
     return _answer(conversation, f"Oslo has 7 degrees. Done with {conversation.ticket}.")
 
