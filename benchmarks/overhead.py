@@ -13,8 +13,8 @@ threads until the collector has acknowledged the spans: a figure is the median o
 ends with the app's first statement behind its imports, the exit delay begins with its last one. A collector that is
 away refuses connections. Every span must be stored: it fails when the collector's database holds another number.
 
-The last line is ``ratio model_call_us=… …``: what spanloop takes more than ``instrumentor`` for a call, at the start, at
-the exit and of memory; more than the bare app in names with ``bare``, where ``native`` counts for tools, and in
+The last line is ``ratio model_call_us=… …``: what spanloop takes more than ``instrumentor`` for a call, at the start,
+at the exit and of memory; more than the bare app in names with ``bare``, where ``native`` counts for tools, and in
 ``exit_away_s``; and ``memory``, the largest resident set while spans are written and the collector is away, relative to
 that after the first tenth of them.
 """
