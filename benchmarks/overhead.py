@@ -13,10 +13,10 @@ threads until the collector has acknowledged the spans: a figure is the median o
 ends with the app's first statement behind its imports, the exit delay begins with its last one. A collector that is
 away refuses connections. Every span must be stored: it fails when the collector's database holds another number.
 
-The last line is ``ratio model_call_us=… …``: ``model_call_us``, ``tool_call_us``, ``span_us``, ``startup_s`` and
-``memory_mib`` are spanloop less ``instrumentor``; names with ``bare`` are differences from the bare app, where tools
-are traced by spanloop itself; exit delays are spanloop's less the bare app's; and ``memory`` is the largest resident
-set while spans are written and the collector is away, relative to that after the first tenth of them.
+The last line is ``ratio model_call_us=… …``: what spanloop takes more than ``instrumentor`` for a call, at the start,
+at the exit and of memory; more than the bare app in names with ``bare``, where ``native`` counts for tools, and in
+``exit_away_s``; and ``memory``, the largest resident set while spans are written and the collector is away, relative to
+that after the first tenth of them.
 """
 
 import argparse
@@ -283,7 +283,7 @@ def report(
         "tool_call_bare_us": measured.over("tool", "native", "bare"),
         "startup_s": ours.startup_s - theirs.startup_s,
         "startup_bare_s": ours.startup_s - bare.startup_s,
-        "exit_s": ours.exit_s - bare.exit_s,
+        "exit_s": ours.exit_s - theirs.exit_s,
         "exit_away_s": away["spanloop"].exit_s - away["bare"].exit_s,
         "memory_mib": measured.resident_mib["spanloop"] - measured.resident_mib["instrumentor"],
         "memory": max(warm) / warm[0],

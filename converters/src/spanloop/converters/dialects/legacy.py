@@ -237,7 +237,7 @@ def _with_asked(said: list[Fields], calls: Sequence[object]) -> list[Fields]:
     first_said = said[0] if said else empty
     parts = as_list(first_said["parts"])
     known_ids = {as_fields(part).get("id") for part in parts}
-    asked = [call for call in map(tool_call, calls) if call.get("id") not in known_ids]
+    asked = [call for call in map(tool_call, calls) if as_fields(call).get("id") not in known_ids]
     return [{**first_said, "parts": [*parts, *asked]}, *said[1:]] if asked else said
 
 
