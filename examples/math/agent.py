@@ -17,8 +17,18 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from agents import Agent, AgentsException, ModelSettings, Runner, function_tool, set_tracing_disabled
-from agents.items import ToolCallOutputItem, TResponseInputItem
+from agents import (
+    Agent,
+    AgentsException,
+    FunctionToolResult,
+    ModelSettings,
+    RunContextWrapper,
+    Runner,
+    ToolsToFinalOutputResult,
+    function_tool,
+    set_tracing_disabled,
+)
+from agents.items import TResponseInputItem
 from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
 from openai import AsyncOpenAI, OpenAIError
 
@@ -26,8 +36,10 @@ from spanloop.instrumentation import reward, task
 
 MAX_TURNS: Final = 3
 MAX_TOKENS: Final = 48
-INSTRUCTIONS: Final = "You solve math problems. First call python, then answer."
+INSTRUCTIONS: Final = "You solve math problems. Call python."
 QUESTION: Final = "Question: {}"
+ERROR: Final = "Error: "
+"""How the output of a failed call begins."""
 _LONGEST_CODE: Final = 60
 
 
@@ -41,7 +53,7 @@ class Task(NamedTuple):
     difficulty: str
 
 
-@function_tool(failure_error_function=lambda _, error: f"Error: {error}")
+@function_tool(failure_error_function=lambda _, error: f"{ERROR}{error}")
 def python(code: str) -> str:
     """Value of a Python expression."""
     return evaluate(code)
@@ -82,30 +94,32 @@ def _value(node: ast.expr) -> float:
             raise ValueError("only numbers, + - * / and brackets are understood")
 
 
-def _example(question: str, code: str, result: str, answer: str) -> list[TResponseInputItem]:
+def first_value(_: RunContextWrapper[None], results: list[FunctionToolResult]) -> ToolsToFinalOutputResult:
+    """Make the first value of Python the agent's answer; the model reads an error and tries again."""
+    values = [str(each.output) for each in results if not str(each.output).startswith(ERROR)]
+    return ToolsToFinalOutputResult(is_final_output=bool(values), final_output=values[0] if values else None)
+
+
+def _example(question: str, code: str) -> list[TResponseInputItem]:
+    arguments = json.dumps({"code": code})
     return [
         {"role": "user", "content": QUESTION.format(question)},
-        {
-            "type": "function_call",
-            "call_id": "example",
-            "name": "python",
-            "arguments": json.dumps({"code": code}),
-        },
-        {"type": "function_call_output", "call_id": "example", "output": result},
-        {"role": "assistant", "content": answer},
+        {"type": "function_call", "call_id": "example", "name": "python", "arguments": arguments},
+        {"type": "function_call_output", "call_id": "example", "output": evaluate(code)},
     ]
 
 
 EXAMPLES: Final = [
-    *_example("What is 9 times 45?", "9 * 45", "405", "The answer is 405."),
-    *_example("Joe has 8 boxes with 20 pens each. How many pens does Joe have?", "20 * 8", "160", "The answer is 160."),
-    *_example(
-        "Kim buys 4 bags of 25 nuts and eats 10. How many nuts are left?", "25 * 4 - 10", "90", "The answer is 90."
-    ),
-    *_example("Joe has 60 pens and sells 35. How many are left?", "60 - 35", "25", "The answer is 25."),
-    *_example("Add 50 and 8, then multiply by 2.", "(50 + 8) * 2", "116", "The answer is 116."),
+    *_example("What is 9 times 45?", "9 * 45"),
+    *_example("Joe has 8 boxes with 20 pens each. How many pens does Joe have?", "8 * 20"),
+    *_example("Kim buys 4 bags of 25 nuts and eats 10. How many nuts are left?", "4 * 25 - 10"),
+    *_example("Joe has 60 pens and sells 35. How many are left?", "60 - 35"),
+    *_example("Add 50 and 8, then multiply by 2.", "(50 + 8) * 2"),
+    *_example("Kim has 84 nuts for 4 people. How many nuts does each person have?", "84 / 4"),
+    *_example("Kim had 60 pens. She gets 30 and sells 15. How many are there?", "60 + 30 - 15"),
+    *_example("Joe walks 5 miles on Monday and 13 on Tuesday. How many is that?", "5 + 13"),
 ]
-"""Example conversations; small models call no tool without them."""
+"""Example calls; small models call no tool without them."""
 
 
 async def attempt(agent: Agent[None], problem: Task) -> float:
@@ -114,32 +128,24 @@ async def attempt(agent: Agent[None], problem: Task) -> float:
     async with task(problem.id):
         try:
             result = await Runner.run(agent, [*EXAMPLES, question], max_turns=MAX_TURNS)
-        except AgentsException:  # the model called no tool that exists, or never answered
+            score = grade(problem.answer, str(result.final_output))
+        except AgentsException:  # the model called no tool that exists, or every call failed
             score = 0.0
-        else:
-            outputs = [str(item.output) for item in result.new_items if isinstance(item, ToolCallOutputItem)]
-            score = grade(problem.answer, outputs, str(result.final_output))
         reward(score)
     return score
 
 
-def grade(expected: int, outputs: list[str], answer: str) -> float:
-    """Return the reward of an attempt.
-
-    1 when the last number of the answer is right; otherwise 0.4 when the tool returned the right number, 0.1 when it
-    returned any number.
+def grade(expected: int, answer: str) -> float:
+    """Return the reward of an attempt: 1 for the right number, 0.1 for another one, 0 for none.
 
     Args:
         expected: The right answer.
-        outputs: What the tool returned, in order.
-        answer: The final answer; empty without one.
+        answer: The agent's answer: the value of its Python expression, or what the model said instead.
     """
     numbers = re.findall(r"-?\d+(?:\.\d+)?", answer.replace(",", ""))
-    if numbers and float(numbers[-1]) == expected:
-        return 1.0
-    if str(expected) in outputs:
-        return 0.4
-    return 0.1 if any(not output.startswith("Error") for output in outputs) else 0.0
+    if not numbers:
+        return 0.0
+    return 1.0 if float(numbers[-1]) == expected else 0.1
 
 
 async def attempt_all(agent: Agent[None], problems: list[Task], parallel: int) -> None:
@@ -176,6 +182,7 @@ def main() -> None:
         model=OpenAIChatCompletionsModel(options.model, client),
         model_settings=ModelSettings(temperature=options.temperature, max_tokens=MAX_TOKENS),
         tools=[python],
+        tool_use_behavior=first_value,
     )
     try:
         asyncio.run(attempt_all(agent, problems * options.attempts, options.parallel))

@@ -12,7 +12,7 @@ from examples.math.tasks import DIFFICULTIES, SPLITS, Split, Task, make_tasks
 
 from spanloop.store.client import Address
 
-from ..instrumentation.support import calls, says
+from ..instrumentation.support import calls
 from .attempts import run_example
 
 
@@ -49,7 +49,7 @@ def test_the_tool_solves_every_task(split: Split) -> None:
     for task in make_tasks(split, 200, 1):
         assert numbers(task) == set(re.findall(r"\d+", task.expression))
         result = evaluate(task.expression)
-        assert grade(task.answer, [result], f"The answer is {result}.") == 1.0
+        assert grade(task.answer, result) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,13 @@ def test_the_tool_says_why_it_cannot(code: str, error: str) -> None:
         evaluate(code)
 
 
-def test_the_grade_counts_the_way() -> None:
-    assert grade(42, ["42"], "The answer is 42.") == grade(42, [], "42") == grade(1042, ["1042"], "It is 1,042.") == 1.0
-    assert grade(42, ["42"], "The answer is 24.") == grade(42, ["7", "42"], "") == 0.4
-    assert grade(42, ["7"], "The answer is 7, not 42, or 7.") == 0.1
-    assert grade(42, ["Error: division by zero"], "No idea.") == grade(42, [], "It is 421.") == 0.0
+@pytest.mark.parametrize(
+    ("answer", "reward"),
+    [("42", 1.0), ("It is 42.", 1.0), ("40 + 2 = 42.0", 1.0), ("42 - 2 is 40", 0.1), ("421", 0.1), ("No idea.", 0.0)],
+)
+def test_only_the_right_number_earns_the_whole_reward(answer: str, reward: float) -> None:
+    assert grade(42, answer) == reward
+    assert grade(1042, "1,042") == 1.0
 
 
 def test_whole_attempts_become_episodes_with_their_rewards(clickhouse: Address, tmp_path: Path) -> None:
@@ -93,7 +95,6 @@ def test_whole_attempts_become_episodes_with_their_rewards(clickhouse: Address, 
     script = (
         calls("python", {"code": "1 +"}, "call_1"),
         calls("python", {"code": solved.expression}, "call_2"),
-        says(f"The answer is {solved.answer}."),
         calls("ruby", {"code": "1"}, "call_3"),
     )
     ran = run_example("math", tmp_path / "tasks.jsonl", script, clickhouse, "--parallel", "1")
@@ -104,7 +105,6 @@ def test_whole_attempts_become_episodes_with_their_rewards(clickhouse: Address, 
     assert steps.rows() == [
         (solved.id, 0, 1.0, 1, "invalid_code", "policy"),
         (solved.id, 1, 1.0, 0, "", ""),
-        (solved.id, 2, 1.0, 0, "", ""),
         (failed.id, 0, 0.0, 0, "unknown_tool", "policy"),
     ]
     assert ran.transitions["episode_id"].n_unique() == 2
