@@ -31,7 +31,7 @@ from spanloop.instrumentation import reward, task
 if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
 
-MAX_CALLS: Final = 4
+MAX_CALLS: Final = 3
 """Model calls of an attempt."""
 MAX_TOKENS: Final = 72
 """Of a model call."""
