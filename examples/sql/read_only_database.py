@@ -30,19 +30,25 @@ class ReadOnlyDatabase:
         path: SQLite file.
         timeout_s: Longest run of a query.
         max_rows: Largest result of a query.
+
+    Raises:
+        QueryError: The file is missing, or no SQLite database.
     """
 
     def __init__(self, path: Path, *, timeout_s: float = 2.0, max_rows: int = 1000) -> None:
         self.path = path
         self._timeout_s = timeout_s
         self._max_rows = max_rows
-        with self._connect() as connection:
-            tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid").fetchall()
-            self.columns: dict[str, tuple[str, ...]] = {
-                table: tuple(row[0] for row in connection.execute("SELECT name FROM pragma_table_info(?)", (table,)))
-                for (table,) in tables
-            }
-            """Table → columns."""
+        self.columns: dict[str, tuple[str, ...]] = {}
+        """Table → columns."""
+        try:
+            with self._connect() as connection:
+                tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid")
+                for (table,) in tables.fetchall():
+                    columns = connection.execute("SELECT name FROM pragma_table_info(?)", (table,))
+                    self.columns[table] = tuple(name for (name,) in columns)
+        except sqlite3.Error as error:
+            raise QueryError(f"{path}: {error}") from error
 
     def schema(self, tables: str) -> str:
         """Return a line ``table(column, …)`` for each table that ``tables`` names.

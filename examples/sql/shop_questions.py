@@ -14,7 +14,7 @@ Split = Literal["train", "test"]
 
 AGGREGATES: Final = {"AVG": "average", "SUM": "total", "MAX": "highest", "MIN": "lowest"}
 _EXTREMES: Final = {"DESC": "highest", "ASC": "lowest"}
-_COMPARISONS: Final = {">": ("above", "more than"), "<": ("below", "less than")}
+_COMPARISONS: Final = {">": "above", "<": "below"}
 _COUNT: Final = ("How many {rows} are there{where}?", "Count the {rows}{where}.")
 _LIST: Final = ("What are the names of the {rows}{where}?", "List the names of the {rows}{where}.")
 _AGGREGATE: Final = (
@@ -84,9 +84,9 @@ def _of_table(table: Table) -> Iterator[Template]:
         Filter(f" whose {column} is {{value}}", f" WHERE {column} = '{{value}}'", column) for column in table.texts
     ]
     compared = [
-        Filter(f" whose {column} is {words[0]} {{value}}", f" WHERE {column} {sign} {{value}}", column)
+        Filter(f" whose {column} is {word} {{value}}", f" WHERE {column} {sign} {{value}}", column)
         for column in table.numbers
-        for sign, words in _COMPARISONS.items()
+        for sign, word in _COMPARISONS.items()
     ]
     for where in (everything, *equal, *compared):
         yield _template(_COUNT, f"SELECT COUNT(*) FROM {name}{where.sql}", table, where)

@@ -149,10 +149,15 @@ def test_the_schema_has_the_columns_of_the_tables_that_are_named(shop: ReadOnlyD
     assert [*shop.columns] == [table.name for table in TABLES]
 
 
-def test_the_only_database_of_a_folder(shop: ReadOnlyDatabase, tmp_path: Path) -> None:
+def test_a_database_that_is_not_there_or_is_none_is_an_error(shop: ReadOnlyDatabase, tmp_path: Path) -> None:
     assert only_database(shop.path.parent) == shop.path
     with pytest.raises(FileNotFoundError, match=r"0 files \*\.sqlite"):
         only_database(tmp_path)
+    (tmp_path / "text.sqlite").write_text("no database " * 100)
+    for name in ("text.sqlite", "missing.sqlite"):
+        with pytest.raises(QueryError, match=name):
+            ReadOnlyDatabase(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.sqlite"]
 
 
 def test_the_model_reads_a_few_rows() -> None:
