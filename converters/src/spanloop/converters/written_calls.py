@@ -43,10 +43,10 @@ def with_written_calls(calls: Sequence[Span], context: Sequence[Span]) -> Sequen
         before = ended[tool.trace_id]
         newest = bisect_right(before, tool.start_ns, key=_end)
         candidates = reversed(before[max(0, newest - _MOST_CANDIDATES) : newest])
-        call = next((call for call in candidates if _asks_for(call, tool)), None)
-        if call is not None:
+        writer = next((candidate for candidate in candidates if _asks_for(candidate, tool)), None)
+        if writer is not None:
             asked = ToolCall(tool.tool_call_id, tool.tool_name, tool.tool_arguments or "{}", is_valid=True)
-            written[call.key].append(asked)
+            written[writer.key].append(asked)
     return [_with_calls(call, written[call.key]) if call.key in written else call for call in calls]
 
 
