@@ -71,17 +71,12 @@ class SequentialTest:
         Raises:
             ValueError: A difference is outside [-1, 1] or no number, or a weight is negative.
         """
-        values = np.asarray(differences, dtype=np.float64)
-        factors = np.asarray(weights, dtype=np.float64) if len(weights) else np.ones_like(values)
-        if not np.all(np.abs(values) <= 1):
-            raise ValueError(f"differences {values[~(np.abs(values) <= 1)]}: expected numbers from -1 to 1")
-        if factors.shape != values.shape or not np.all(factors >= 0):
-            raise ValueError(f"weights {factors}: expected one of at least 0 for each of {values.size} differences")
+        tally = _tally(differences, weights)
         return type(self)(
             self.margin,
-            self.count + values.size,
-            self.total + float(values.sum()),
-            tuple((np.asarray(self.log_capitals) + _log_growth(values, factors, self.margin)).tolist()),
+            self.count + len(differences),
+            self.total + math.fsum(differences),
+            tuple((np.asarray(self.log_capitals) + _log_growth(tally, self.margin)).tolist()),
         )
 
     @property
@@ -121,30 +116,46 @@ def anytime_interval(
         weights: As in ``SequentialTest.update``.
         alpha: The interval misses the mean at any look with a probability of at most this.
     """
-    below = [-difference for difference in differences]
-    return AnytimeInterval(
-        _highest_rejected(differences, weights, alpha / 2), -_highest_rejected(below, weights, alpha / 2)
-    )
+    tally = _tally(differences, weights)
+    mirrored = tally._replace(values=-tally.values)
+    return AnytimeInterval(_highest_rejected(tally, alpha / 2), -_highest_rejected(mirrored, alpha / 2))
 
 
-def _highest_rejected(differences: Sequence[float], weights: Sequence[float], alpha: float) -> float:
+class _Tally(NamedTuple):
+    """Differences with their weights, equal ones together: single attempts make three of them."""
+
+    values: Floats
+    factors: Floats
+    counts: npt.NDArray[np.int64]
+
+
+def _tally(differences: Sequence[float], weights: Sequence[float]) -> _Tally:
+    values = np.asarray(differences, dtype=np.float64)
+    factors = np.asarray(weights, dtype=np.float64) if len(weights) else np.ones_like(values)
+    if not np.all(np.abs(values) <= 1):
+        raise ValueError(f"differences {values[~(np.abs(values) <= 1)]}: expected numbers from -1 to 1")
+    if factors.shape != values.shape or not np.all(factors >= 0):
+        raise ValueError(f"weights {factors}: expected one of at least 0 for each of {values.size} differences")
+    distinct, counts = np.unique(np.stack([values, factors]), axis=1, return_counts=True)
+    return _Tally(distinct[0], distinct[1], counts)
+
+
+def _highest_rejected(tally: _Tally, alpha: float) -> float:
     """The e-value falls as the margin rises, so bisection finds where it passes 1 / alpha."""
     low, high = -1.0, 1.0
     for _ in range(_BISECTIONS):
         margin = (low + high) / 2
-        if SequentialTest(margin).update(differences, weights).rejects(alpha):
+        if _log_mixture(_log_growth(tally, margin)) >= -math.log(alpha):
             low = margin
         else:
             high = margin
     return low
 
 
-def _log_growth(values: Floats, factors: Floats, margin: float) -> Floats:
-    scaled = (values - margin) / (1 + margin)
-    # equal pairs make equal factors: ties, wins and losses of single attempts are three of them
-    pairs, counts = np.unique(np.stack([scaled, factors]), axis=1, return_counts=True)
-    bets = np.minimum(np.outer(pairs[1], _bets().sizes), _LARGEST_BET)
-    growth: Floats = counts @ np.log1p(bets * pairs[0][:, None])
+def _log_growth(tally: _Tally, margin: float) -> Floats:
+    scaled = (tally.values - margin) / (1 + margin)
+    bets = np.minimum(np.outer(tally.factors, _bets().sizes), _LARGEST_BET)
+    growth: Floats = tally.counts @ np.log1p(bets * scaled[:, None])
     return growth
 
 
