@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from spanloop.datadir import DataDir
+from spanloop.processes.identity import ProcessIdentity
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError
 from spanloop.training.control import atomic_copy, job_outcomes, job_queue, leases
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.process_identity import ProcessIdentity
 from spanloop.training.jobs import JobApi, JobSpec, LeaseLostError
 from spanloop.training.registry import Registry
 

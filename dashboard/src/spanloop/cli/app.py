@@ -25,6 +25,7 @@ from . import (
     marks,
     models,
     redact,
+    run as run_command,
     scores,
     spans,
     status,
@@ -83,6 +84,8 @@ app.add_typer(store.app, name="store", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(convert.convert)
 app.command(rich_help_panel="Learn", cls=SpecCommand)(train.train)
 app.command(rich_help_panel="Learn")(export.export)
+app.command(rich_help_panel="Learn")(run_command.run)
+app.add_typer(run_command.app, name="runs", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(evaluations.evaluate)
 app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Learn")
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Learn")
