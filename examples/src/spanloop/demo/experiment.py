@@ -93,11 +93,17 @@ class Experiment:
             self._serve(version)
             self._run_agent(AgentRun(model=MODEL, tasks="test.json"))
             from spanloop.store import connect
-            from spanloop.training.evaluation import evaluate
+            from spanloop.training.evaluation import evaluate, trained_tasks
 
             with connect(self._data_dir) as store:
                 evaluation = evaluate(
-                    store, name=MODEL, model=version, task_prefix=TEST_PREFIX, since=since, seed=self._seed
+                    store,
+                    name=MODEL,
+                    model=version,
+                    trained=trained_tasks(store, self._data_dir, version),
+                    task_prefix=TEST_PREFIX,
+                    since=since,
+                    seed=self._seed,
                 )
             self._stages.note(f"success {_percent(*evaluation.success)}")
             return {"evaluation": evaluation.evaluation_id}

@@ -175,6 +175,13 @@ class Registry:
             )
         return self._value(row)
 
+    def find(self, reference: str) -> ModelVersion | None:
+        """Return the version that `get` returns; None where it raises."""
+        try:
+            return self.get(reference)
+        except (ConfigurationError, JobError):
+            return None
+
     def of_training(self, training: str) -> ModelVersion | None:
         """Return the version that a stage of a job registered (``training_ids``); None before that."""
         with self._database.read() as session:
@@ -209,11 +216,10 @@ class Registry:
 
         None when ``reference`` is not the exact ``name@version`` of a registered version, or its files are unreadable.
         """
-        if "@" not in reference:
-            return None
+        version = self.find(reference) if "@" in reference else None
         try:
-            return tokenizer_fingerprint(self.get(reference).path)
-        except (ConfigurationError, JobError):
+            return None if version is None else tokenizer_fingerprint(version.path)
+        except JobError:
             return None
 
     def check_lease(self, job_id: str | None, token: int | None) -> None:
