@@ -93,10 +93,8 @@ def test_tasks_weigh_the_same_and_their_attempts_stay_together(store: Store) -> 
 
 def test_without_a_task_id_equal_beginnings_are_one_task(store: Store) -> None:
     seed_attempts(store, attempts("m@v1", 5))
-    frame = store.query(
-        "evaluation_source",
-        model="m@v1", task_ids=[], task_prefix="", since=STARTED_AT, episode_keys=[], is_of_runs=False,
-    )  # fmt: skip
+    filters = {"model": "m@v1", "task_ids": [], "task_prefix": "", "since": STARTED_AT, "run_ids": []}
+    frame = store.query("evaluation_source", **filters)
     nameless = [Attempt("", "m@v3", 1.0, number=number) for number in range(2)]
     seed_attempts(store, nameless)
     assert frame["task_id"].to_list() == [f"test-{number:02}" for number in range(20)]

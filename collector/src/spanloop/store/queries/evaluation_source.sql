@@ -1,8 +1,18 @@
--- The current episodes of a policy version at given tasks (empty: all), with their tool calls and unrecovered failures; and the
--- episodes of the attempts that episode_keys names. is_of_runs: only the latter.
+-- The current episodes of a policy version at given tasks (empty: all), with their tool calls and unrecovered failures, and the
+-- episodes of the attempts that evaluation_attempts selects. With run_ids only the latter.
 -- policy_versions: all versions that acted in the episode. The task is the task id, else the group: equal first prompts.
 -- An attempt that the task runner made again is not an episode of its own.
 WITH
+    attempt_keys AS (
+        SELECT episode_id
+        FROM attempts FINAL
+        WHERE model = {model:String}
+            AND episode_id != ''
+            AND (empty({run_ids:Array(String)}) OR has({run_ids:Array(String)}, run_id))
+            AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task_id))
+            AND startsWith(task_id, {task_prefix:String})
+            AND started_at >= {since:DateTime64(9, 'UTC')}
+    ),
     selected AS (
         SELECT
             episode_id, revision, episode_key, if(task_id = '', group_id, task_id) AS task, outcome, reward, is_terminated,
@@ -10,9 +20,9 @@ WITH
         FROM episode_summaries FINAL
         WHERE is_deleted = 0
             AND (
-                (episode_key != '' AND episode_key IN {episode_keys:Array(String)})
+                episode_key IN (SELECT episode_id FROM attempt_keys)
                 OR (
-                    NOT {is_of_runs:Bool}
+                    empty({run_ids:Array(String)})
                     AND policy_version = {model:String}
                     AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task))
                     AND startsWith(task, {task_prefix:String})

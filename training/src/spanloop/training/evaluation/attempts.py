@@ -58,14 +58,9 @@ def load_attempts(store: Store, selection: Selection, rules: Rules) -> pl.DataFr
         "task_prefix": selection.task_prefix,
         "task_ids": list(selection.task_ids),
         "since": _EPOCH if selection.since is None else selection.since.astimezone(UTC),
+        "run_ids": list(selection.run_ids),
     }
-    runs = store.query("evaluation_attempts", **parameters, run_ids=list(selection.run_ids))
-    episodes = store.query(
-        "evaluation_source",
-        **parameters,
-        episode_keys=[key for key in runs["episode_key"] if key],
-        is_of_runs=bool(selection.run_ids),
-    )
+    runs, episodes = store.query("evaluation_attempts", **parameters), store.query("evaluation_source", **parameters)
     attempts = _classified(_joined(runs, episodes), selection.model, rules.reward_floor)
     attempts = _with_training_tasks(store, attempts, rules)
     return _with_call_figures(store, attempts, rules.references).sort("task_id", "started_at", "episode_id")
