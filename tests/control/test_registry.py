@@ -95,7 +95,7 @@ def test_unknown_versions_are_refused(registry: Registry, model_folder: Path) ->
         with pytest.raises(JobError, match=f"'{reference}'"):
             registry.get(reference)
     with pytest.raises(ConfigurationError):
-        registry.get("tiny@latest")
+        registry.get("tiny@v0")
     with pytest.raises(JobError, match="'other'"):
         registry.add("tiny", model_folder, parent="other")
     with pytest.raises(JobError, match="no job 'nothing'"):

@@ -137,8 +137,8 @@ def test_a_canary_continues_from_the_stored_state(sessions: list[Session], looke
 @given(SESSIONS)
 def test_each_session_counts_once_and_swapping_the_versions_swaps_the_evidence(sessions: list[Session]) -> None:
     state = CanaryTest.start().update(sessions)
-    assert state.candidate.count + state.champion.count == len(sessions)
-    assert not (state.open_candidate.count and state.open_champion.count)
+    assert state.candidate.sessions + state.champion.sessions == len(sessions)
+    assert not (state.open_candidate.sessions and state.open_champion.sessions)
     assert state.better.count == state.worse.count
     assert state.better.mean == pytest.approx(-state.worse.mean)
     swapped = CanaryTest.start().update([Session(not session.is_candidate, session.value) for session in sessions])

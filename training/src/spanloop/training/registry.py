@@ -20,6 +20,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.errors import ConfigurationError, JobError
+from spanloop.training.control.aliases import find_alias, no_such_alias
 from spanloop.training.control.atomic_copy import CopiedFolder, check_model_folder, copy_to_incoming, rename_into_place
 from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase
@@ -28,7 +29,7 @@ from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.tables import DeploymentRow, JobRow, ModelVersionRow
 from spanloop.training.models.tokenizer_fingerprint import tokenizer_fingerprint
 from spanloop.training.training_ids import job_of, training_id
-from spanloop.training.version_names import NAME_PATTERN, is_reference
+from spanloop.training.version_names import NAME_PATTERN, is_reference, is_version, number_of
 
 NO_METADATA: Mapping[str, JsonValue] = MappingProxyType({})
 ADAPTER_BASE: Final = "adapter_base"
@@ -154,19 +155,24 @@ class Registry:
         return self._value(row)
 
     def get(self, reference: str) -> ModelVersion:
-        """Return the version ``name@version``, or the newest version of ``name``.
+        """Return the version ``name@version``, the one that ``name@alias`` names, or the newest version of ``name``.
 
         Raises:
             ConfigurationError: ``reference`` is invalid.
             JobError: There is no such version.
         """
         if not is_reference(reference):
-            raise ConfigurationError(f"{reference!r} is not a model version: expected name or name@v1.")
+            raise ConfigurationError(f"{reference!r} is not a model version: expected name, name@v1 or name@alias.")
         name, _, version = reference.partition("@")
         statement = select(ModelVersionRow).where(ModelVersionRow.name == name)
-        if version:
-            statement = statement.where(ModelVersionRow.number == int(version[1:]))
         with self._database.read() as session:
+            if version and not is_version(version):
+                alias = find_alias(session, name, version)
+                if alias is None:
+                    raise no_such_alias(session, name, version)
+                version = alias.version
+            if version:
+                statement = statement.where(ModelVersionRow.number == number_of(version))
             row = session.scalars(statement.order_by(ModelVersionRow.number.desc()).limit(1)).first()
         if row is None:
             raise JobError(
@@ -239,7 +245,7 @@ class Registry:
             LeaseLostError: ``token`` is stale.
         """
         model = self.get(reference)
-        row = DeploymentRow(name=model.name, number=_number(model.version), deployed_at=self._clock(), job_id=job_id)
+        row = DeploymentRow(name=model.name, number=number_of(model.version), deployed_at=self._clock(), job_id=job_id)
         with self._database.write() as session:
             _require_lease(session, job_id, token)
             session.add(row)
@@ -322,7 +328,3 @@ def _require_lease(session: Session, job_id: str | None, token: int | None) -> N
 
 def _deployment(row: DeploymentRow) -> Deployment:
     return Deployment(f"{row.name}@v{row.number}", row.deployed_at, row.job_id)
-
-
-def _number(version: str) -> int:
-    return int(version.removeprefix("v"))

@@ -7,6 +7,7 @@ from the app.
 
 from .bootstrap import Interval
 from .compare import Comparison, EpisodePair, ErrorChange, ToolChange, compare
+from .figures import task_values
 from .measure import evaluate
 from .reference_calls import ReferenceCalls, reference_calls_of
 from .stored_evaluations import (
@@ -51,5 +52,6 @@ __all__ = [
     "load_figures",
     "load_tools",
     "reference_calls_of",
+    "task_values",
     "trained_tasks",
 ]

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
+from pydantic import JsonValue
+
 from spanloop.semconv.errors import ConfigurationError
 from spanloop.tasks import Task
 
@@ -79,9 +81,8 @@ def _matches(call: ToolCall, wanted: ToolCall) -> bool:
     return all(call.arguments.get(name, missing) == value for name, value in wanted.arguments.items())
 
 
-def _parse(task_id: str, value: object) -> tuple[ToolCall, ...]:
-    items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else [None]
-    calls = tuple(_call_of(item) for item in items)
+def _parse(task_id: str, value: JsonValue) -> tuple[ToolCall, ...]:
+    calls = tuple(_call_of(item) for item in value) if isinstance(value, list) else (ToolCall("", {}),)
     if not all(call.name for call in calls):
         raise ConfigurationError(
             f"Field {FIELD!r} of task {task_id!r} is {json.dumps(value)[:200]}, expected a list of calls.",

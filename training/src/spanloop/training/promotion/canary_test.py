@@ -26,17 +26,17 @@ class Session(NamedTuple):
 class Arm(NamedTuple):
     """Sums over sessions of one version."""
 
-    count: int = 0
+    sessions: int = 0
     total: float = 0.0
 
     @property
     def mean(self) -> float:
         """Of the values; 0 without a session."""
-        return self.total / self.count if self.count else 0.0
+        return self.total / self.sessions if self.sessions else 0.0
 
     def with_value(self, value: float) -> "Arm":
         """Return the sums with one more value."""
-        return Arm(self.count + 1, self.total + value)
+        return Arm(self.sessions + 1, self.total + value)
 
 
 _NO_SESSION: Final = Arm()
@@ -82,10 +82,10 @@ class CanaryTest:
                 raise ValueError(f"session value {session.value}: expected a number from 0 to 1")
             state = state._with_session(session)
             ours, theirs = state.open_candidate, state.open_champion
-            if ours.count and theirs.count:
+            if ours.sessions and theirs.sessions:
                 differences.append(ours.mean - theirs.mean)
                 # the precision of a difference of two means; a block of one and one session has 1/2
-                weights.append(ours.count * theirs.count / (ours.count + theirs.count))
+                weights.append(ours.sessions * theirs.sessions / (ours.sessions + theirs.sessions))
                 state = replace(state, open_candidate=_NO_SESSION, open_champion=_NO_SESSION)
         return replace(
             state,

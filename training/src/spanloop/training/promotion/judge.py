@@ -7,7 +7,7 @@ the limit is kept; those on latency, tokens and steps when the means keep it.
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -92,7 +92,7 @@ def judge_canary(rule: Promotion, sessions: Mapping[Metric, Sequence[Session]]) 
     )
     measured = Measured(
         metric=rule.metric,
-        count=state.candidate.count,
+        count=state.candidate.sessions,
         candidate=low + (high - low) * state.candidate.mean,
         champion=low + (high - low) * state.champion.mean,
         better_e_value=state.better.e_value,
@@ -142,37 +142,37 @@ def _verdict(rule: Promotion, measured: Measured, guards: tuple[GuardCheck, ...]
 
 
 class _Limit(NamedTuple):
-    """One limit of a guard: its slack, which is negative when the limit is exceeded."""
+    """One limit of a guard: its slack, which is negative when the limit is exceeded, is linear in both values."""
 
     text: str
-    slack_of: Callable[[float, float], float]
-    """Of the values of candidate and champion."""
-    compares: bool
-    """Whether the champion's value matters."""
-    is_tested: bool
+    constant: float
+    of_candidate: float
+    of_champion: float
+    is_tested: bool = True
     """Whether a test shows that it is kept, where the metric has bounds; else the means are compared."""
+
+    def slack(self, candidate: float, champion: float) -> float:
+        """Return the slack of the values of candidate and champion."""
+        return self.constant + self.of_candidate * candidate + (self.of_champion and self.of_champion * champion)
 
 
 def _limits(guard: Guard) -> Iterator[_Limit]:
-    if (least := guard.at_least) is not None:
-        yield _Limit(f"at_least {least:g}", lambda candidate, _: candidate - least, compares=False, is_tested=True)
-    if (most := guard.at_most) is not None:
-        yield _Limit(f"at_most {most:g}", lambda candidate, _: most - candidate, compares=False, is_tested=True)
-    if (rise := guard.max_increase) is not None:
-        text = f"max_increase {rise:g}"
-        yield _Limit(text, lambda candidate, champion: rise - (candidate - champion), compares=True, is_tested=True)
-    if (fall := guard.max_decrease) is not None:
-        text = f"max_decrease {fall:g}"
-        yield _Limit(text, lambda candidate, champion: fall + (candidate - champion), compares=True, is_tested=True)
-    if (ratio := guard.max_ratio) is not None:
-        text = f"max_ratio {ratio:g}"
-        yield _Limit(text, lambda candidate, champion: ratio * champion - candidate, compares=True, is_tested=False)
+    if guard.at_least is not None:
+        yield _Limit(f"at_least {guard.at_least:g}", -guard.at_least, 1, 0)
+    if guard.at_most is not None:
+        yield _Limit(f"at_most {guard.at_most:g}", guard.at_most, -1, 0)
+    if guard.max_increase is not None:
+        yield _Limit(f"max_increase {guard.max_increase:g}", guard.max_increase, -1, 1)
+    if guard.max_decrease is not None:
+        yield _Limit(f"max_decrease {guard.max_decrease:g}", guard.max_decrease, 1, -1)
+    if guard.max_ratio is not None:
+        yield _Limit(f"max_ratio {guard.max_ratio:g}", 0, -1, guard.max_ratio, is_tested=False)
 
 
 def _paired_checks(rule: Promotion, metric: Metric, guard: Guard, pairs: Sequence[Pair]) -> Iterator[GuardCheck]:
     candidate, champion = [pair.candidate for pair in pairs], [pair.champion for pair in pairs]
     for limit in _limits(guard):
-        slacks = [limit.slack_of(*pair) for pair in pairs]
+        slacks = [limit.slack(*pair) for pair in pairs]
         yield _check(rule, metric, limit, candidate=candidate, champion=champion, slacks=slacks)
 
 
@@ -180,7 +180,7 @@ def _canary_checks(rule: Promotion, metric: Metric, guard: Guard, sessions: Sequ
     candidate = [session.value for session in sessions if session.is_candidate]
     champion = [session.value for session in sessions if not session.is_candidate]
     for limit in _limits(guard):
-        slacks = None if limit.compares else [limit.slack_of(value, 0.0) for value in candidate]
+        slacks = None if limit.of_champion else [limit.slack(value, 0.0) for value in candidate]
         yield _check(rule, metric, limit, candidate=candidate, champion=champion, slacks=slacks)
 
 
@@ -196,10 +196,10 @@ def _check(
     bounds = rule.bounds_of(metric)
     test = None
     if bounds and limit.is_tested and slacks is not None:
-        largest = max(abs(limit.slack_of(*ends)) for ends in itertools.product(bounds, bounds))
+        largest = max(abs(limit.slack(*ends)) for ends in itertools.product(bounds, bounds))
         test = SequentialTest().update([slack / largest for slack in slacks])
-    is_measured = bool(candidate) and (bool(champion) or not limit.compares)
-    means_hold = is_measured and limit.slack_of(_mean(candidate), _mean(champion)) >= 0
+    is_measured = bool(candidate) and (bool(champion) or not limit.of_champion)
+    means_hold = is_measured and limit.slack(_mean(candidate), _mean(champion)) >= 0
     return GuardCheck(
         metric=metric,
         limit=limit.text,

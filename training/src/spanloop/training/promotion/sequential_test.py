@@ -126,7 +126,7 @@ class _Tally(NamedTuple):
 
     values: Floats
     factors: Floats
-    counts: npt.NDArray[np.int64]
+    counts: Floats
 
 
 def _tally(differences: Sequence[float], weights: Sequence[float]) -> _Tally:
@@ -137,7 +137,7 @@ def _tally(differences: Sequence[float], weights: Sequence[float]) -> _Tally:
     if factors.shape != values.shape or not np.all(factors >= 0):
         raise ValueError(f"weights {factors}: expected one of at least 0 for each of {values.size} differences")
     distinct, counts = np.unique(np.stack([values, factors]), axis=1, return_counts=True)
-    return _Tally(distinct[0], distinct[1], counts)
+    return _Tally(distinct[0], distinct[1], counts.astype(np.float64))
 
 
 def _highest_rejected(tally: _Tally, alpha: float) -> float:
