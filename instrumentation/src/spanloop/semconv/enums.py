@@ -106,10 +106,12 @@ class JobKind(StrEnum):
 
 
 class JobState(StrEnum):
-    """A job's state machine: queued → running → one of the last three; cancelling on request."""
+    """A job's state machine: queued → running (→ evaluating) → one of the last three; cancelling on request."""
 
     QUEUED = "queued"
     RUNNING = "running"
+    EVALUATING = "evaluating"
+    """It has trained, and the promotion rule decides about its version."""
     CANCELLING = "cancelling"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
