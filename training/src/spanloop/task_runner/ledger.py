@@ -76,11 +76,13 @@ WHERE state = 'running'
 _GRADE_AGAIN: Final = """
 UPDATE attempts SET state = 'ended', grading_error = '' WHERE state IN ('graded', 'stored') AND grading_error != ''
 """
+_STARTED: Final = "SELECT 1 FROM attempts WHERE state != 'pending' OR interrupted != '[]' LIMIT 1"
 _COUNTS: Final = """
 SELECT count(*), count(*) FILTER (WHERE state NOT IN ('pending', 'running')) FROM attempts
 """
 _STATES: Final = """
-SELECT json_extract(ended, '$[0]') AS state, count(*) FROM attempts WHERE ended != '' GROUP BY state ORDER BY state
+SELECT json_extract(ended, '$[0]') AS end_state, count(*) FROM attempts WHERE ended != ''
+GROUP BY end_state ORDER BY end_state
 """
 _VERDICTS: Final = """
 SELECT
@@ -143,6 +145,7 @@ class Ledger:
             self._lock_file = (folder / "lock").open("w")
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            self._lock_file.close()
             raise AlreadyRunningError(
                 f"Run {folder.name!r} is running already.", next_step="Wait for it, or name another run with --run."
             ) from error
@@ -163,12 +166,15 @@ class Ledger:
             self._lock_file.close()
 
     def adopt(self, identity: Mapping[str, str]) -> None:
-        """Record what the run is; a run that exists must be the same.
+        """Record what the run is; a run with an attempt that was started must be the same.
 
         Raises:
             ConfigurationError: It differs.
         """
         with self._writing() as database:
+            if database.execute(_STARTED).fetchone() is None:
+                for table in ("attempts", "tasks", "run"):
+                    database.execute(f"DELETE FROM {table}")  # noqa: S608 - a constant
             database.executemany("INSERT OR IGNORE INTO run VALUES (?, ?)", list(identity.items()))
             stored = dict(cast("list[tuple[str, str]]", database.execute("SELECT name, value FROM run").fetchall()))
         for name, value in identity.items():
