@@ -25,13 +25,15 @@ from . import (
     marks,
     models,
     redact,
-    run as run_command,
     scores,
     spans,
     status,
     store,
     train,
     up,
+)
+from . import (
+    run as run_command,
 )
 from .console import print_error
 from .spec_options import SpecCommand

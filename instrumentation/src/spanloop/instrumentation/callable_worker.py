@@ -29,7 +29,7 @@ _ERROR_CHARACTERS: Final = 4_096
 def main(target: str, requests_fd: int, results_fd: int) -> int:
     """Serve requests until their pipe is closed."""
     for descriptor in (requests_fd, results_fd):
-        os.set_inheritable(descriptor, False)  # noqa: FBT003 - child processes must not keep the pipes open
+        os.set_inheritable(descriptor, False)  # child processes must not keep the pipes open
     with os.fdopen(requests_fd, "rb") as requests, os.fdopen(results_fd, "wb") as results:
         try:
             function = _load(target)

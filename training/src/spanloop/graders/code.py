@@ -47,9 +47,9 @@ class CodeGrader(Grader):
     name: ClassVar[str] = "code"
     version: ClassVar[str] = "1"
     summary: ClassVar[str] = (
-        "The share of the task's Python tests that pass after the answer's code (its last code fence) has run; a success "
-        "when all pass. In a process with limits on time, memory and file size. **This is no sandbox**: run untrusted "
-        "code in a container."
+        "The share of the task's Python tests that pass after the answer's code (its last code fence) has run; a "
+        "success when all pass. In a process with limits on time, memory and file size. **This is no sandbox**: run "
+        "untrusted code in a container."
     )
 
     tests: str = "tests"

@@ -80,9 +80,8 @@ class RubricGrader(Grader):
                 f"The rubric's model {self.model!r} is not in spanloop.toml; [models] has: {known}.",
                 next_step=f"Add a section [models.{self.model}] with url and model.",
             )
-        bound = self.model_copy()
-        bound._client = ModelClient(models[self.model], context.data_dir)
-        return bound
+        self._client = ModelClient(models[self.model], context.data_dir)
+        return self
 
     def grade(self, task: Task, answer: str) -> Verdict:
         """Return the mean mark.

@@ -16,7 +16,6 @@ from spanloop.tasks import Task
 from spanloop.tasks.placeholders import fill, placeholders
 
 from .base import Grader, GradingError, text_of
-
 from .verdict import Verdict
 
 _SHOWN_ROWS = 3

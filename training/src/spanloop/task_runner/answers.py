@@ -84,7 +84,7 @@ class SpanAnswers:
             raise GradingError(
                 f"No model call of attempt {attempt.number} at task {attempt.task.id!r} is stored "
                 f"(episode {attempt.episode_id}).",
-                next_step="Check that the agent is instrumented: spanloop doctor --app; or take its output: --answer line",
+                next_step="Check that the agent is instrumented: spanloop doctor --app; or grade what it prints.",
             )
         return answer
 

@@ -10,7 +10,7 @@ import json
 import sqlite3
 import threading
 import uuid
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from hashlib import sha256
@@ -45,7 +45,54 @@ CREATE INDEX IF NOT EXISTS by_state ON attempts (state, attempt, task);
 """
 _SEEDS: Final = 1 << 31
 """Every sampler takes seeds below this."""
-_COLUMNS: Final = "task, attempt, episode_id, interrupted, seed"
+_NEXT: Final = """
+SELECT attempts.task, attempt, task_id FROM attempts JOIN tasks ON tasks.number = attempts.task
+WHERE state = 'pending' ORDER BY attempt, attempts.task LIMIT 1
+"""
+_CLAIM: Final = """
+UPDATE attempts SET state = 'running', episode_id = ?, seed = ? WHERE task = ? AND attempt = ?
+RETURNING task, attempt, episode_id, interrupted, seed
+"""
+_RELEASE: Final = """
+UPDATE attempts SET state = 'pending', episode_id = '', interrupted = ?
+WHERE task = ? AND attempt = ? AND state = 'running' AND episode_id = ?
+"""
+_END: Final = """
+UPDATE attempts SET state = 'ended', ended = ?
+WHERE task = ? AND attempt = ? AND state = 'running' AND episode_id = ?
+"""
+_GRADE: Final = """
+UPDATE attempts SET state = 'graded', verdict = ?, grading_error = ?
+WHERE task = ? AND attempt = ? AND state = 'ended' AND episode_id = ?
+"""
+_ENDED: Final = """
+SELECT task, attempt, episode_id, interrupted, seed, ended, verdict, grading_error FROM attempts
+WHERE state = ? ORDER BY attempt, task LIMIT ?
+"""
+_REQUEUE: Final = """
+UPDATE attempts SET state = 'pending', interrupted = json_insert(interrupted, '$[#]', episode_id), episode_id = ''
+WHERE state = 'running'
+"""
+_GRADE_AGAIN: Final = """
+UPDATE attempts SET state = 'ended', grading_error = '' WHERE state IN ('graded', 'stored') AND grading_error != ''
+"""
+_STARTED: Final = "SELECT 1 FROM attempts WHERE state != 'pending' OR interrupted != '[]' LIMIT 1"
+_COUNTS: Final = """
+SELECT count(*), count(*) FILTER (WHERE state NOT IN ('pending', 'running')) FROM attempts
+"""
+_STATES: Final = """
+SELECT json_extract(ended, '$[0]') AS end_state, count(*) FROM attempts WHERE ended != ''
+GROUP BY end_state ORDER BY end_state
+"""
+_VERDICTS: Final = """
+SELECT
+    count(*),
+    count(*) FILTER (WHERE verdict != ''),
+    count(*) FILTER (WHERE verdict != '' AND json_extract(verdict, '$[1]')),
+    coalesce(sum(json_extract(verdict, '$[0]')) FILTER (WHERE verdict != ''), 0),
+    count(*) FILTER (WHERE grading_error != '')
+FROM attempts
+"""
 
 
 class AttemptState(StrEnum):
@@ -66,8 +113,6 @@ class Counts(NamedTuple):
     total: int
     ended: int
     """Ended, graded or stored."""
-    interrupted: int
-    """Starts that were interrupted."""
 
 
 class Summary(NamedTuple):
@@ -100,6 +145,7 @@ class Ledger:
             self._lock_file = (folder / "lock").open("w")
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            self._lock_file.close()
             raise AlreadyRunningError(
                 f"Run {folder.name!r} is running already.", next_step="Wait for it, or name another run with --run."
             ) from error
@@ -120,12 +166,15 @@ class Ledger:
             self._lock_file.close()
 
     def adopt(self, identity: Mapping[str, str]) -> None:
-        """Record what the run is; a run that exists must be the same.
+        """Record what the run is; a run with an attempt that was started must be the same.
 
         Raises:
             ConfigurationError: It differs.
         """
         with self._writing() as database:
+            if database.execute(_STARTED).fetchone() is None:
+                for table in ("attempts", "tasks", "run"):
+                    database.execute(f"DELETE FROM {table}")  # noqa: S608 - a constant
             database.executemany("INSERT OR IGNORE INTO run VALUES (?, ?)", list(identity.items()))
             stored = dict(cast("list[tuple[str, str]]", database.execute("SELECT name, value FROM run").fetchall()))
         for name, value in identity.items():
@@ -159,19 +208,13 @@ class Ledger:
                 )
 
     def recover(self) -> int:
-        """Make interrupted attempts pending, and let those be graded that could not be; return how many were interrupted.
+        """Make interrupted attempts pending, and ungraded ones ended, to be graded; return how many were interrupted.
 
         Only while nothing of the run is running.
         """
         with self._writing() as database:
-            interrupted = database.execute(
-                "UPDATE attempts SET state = 'pending', interrupted = json_insert(interrupted, '$[#]', episode_id), "
-                "episode_id = '' WHERE state = 'running'"
-            ).rowcount
-            database.execute(
-                "UPDATE attempts SET state = 'ended', grading_error = '' "
-                "WHERE state IN ('graded', 'stored') AND grading_error != ''"
-            )
+            interrupted = database.execute(_REQUEUE).rowcount
+            database.execute(_GRADE_AGAIN)
         return interrupted
 
     def claim(self, seed: int) -> TaskAttempt | None:
@@ -181,33 +224,24 @@ class Ledger:
             seed: Of the run; each attempt has its own, derived from it, its task and its number.
         """
         with self._writing() as database:
-            row = database.execute(
-                "SELECT attempts.task, attempt, task_id FROM attempts JOIN tasks ON tasks.number = attempts.task "
-                "WHERE state = 'pending' ORDER BY attempt, attempts.task LIMIT 1"
-            ).fetchone()
+            row = database.execute(_NEXT).fetchone()
             if row is None:
                 return None
-            task_number, number, task_id = cast("tuple[int, int, str]", row)
-            row = database.execute(
-                "UPDATE attempts SET state = 'running', episode_id = ?, seed = ? WHERE task = ? AND attempt = ? "
-                f"RETURNING {_COLUMNS}",
-                (uuid.uuid4().hex, _derived_seed(seed, task_id, number), task_number, number),
-            ).fetchone()
-            return self._attempt(*row)
+            task, number, task_id = cast("tuple[int, int, str]", row)
+            key = (uuid.uuid4().hex, _derived_seed(seed, task_id, number), task, number)
+            return self._attempt(*database.execute(_CLAIM, key).fetchone())
 
     def release(self, attempt: TaskAttempt) -> None:
         """Give a claimed attempt back: it was interrupted, and is made again."""
-        interrupted = json.dumps([*attempt.interrupted, attempt.episode_id])
-        self._move(attempt, "running", "state = 'pending', episode_id = '', interrupted = ?", interrupted)
+        self._move(attempt, _RELEASE, json.dumps([*attempt.interrupted, attempt.episode_id]))
 
     def end(self, attempt: TaskAttempt, end: AttemptEnd) -> None:
         """Record the end of a claimed attempt."""
-        self._move(attempt, "running", "state = 'ended', ended = ?", json.dumps(end))
+        self._move(attempt, _END, json.dumps(end))
 
     def grade(self, attempt: TaskAttempt, verdict: Verdict | None, error: str) -> None:
         """Record the verdict on an ended attempt, or why there is none."""
-        text = "" if verdict is None else json.dumps(verdict)
-        self._move(attempt, "ended", "state = 'graded', verdict = ?, grading_error = ?", text, error)
+        self._move(attempt, _GRADE, "" if verdict is None else json.dumps(verdict), error)
 
     def mark_stored(self, attempts: Iterable[TaskAttempt]) -> None:
         """Record that the rows of graded attempts are in ClickHouse."""
@@ -220,35 +254,19 @@ class Ledger:
     def in_state(self, state: AttemptState, *, limit: int) -> list[EndedAttempt]:
         """Return attempts that have ended and are in ``state``."""
         with self._lock:
-            rows = self._database.execute(
-                f"SELECT {_COLUMNS}, ended, verdict, grading_error FROM attempts "
-                "WHERE state = ? ORDER BY attempt, task LIMIT ?",
-                (state, limit),
-            ).fetchall()
+            rows = self._database.execute(_ENDED, (state, limit)).fetchall()
             return [self._ended(row) for row in rows]
 
     def counts(self) -> Counts:
         """Return the numbers of attempts."""
         with self._lock:
-            row = self._database.execute(
-                "SELECT count(*), count(*) FILTER (WHERE state NOT IN ('pending', 'running')), "
-                "coalesce(sum(json_array_length(interrupted)), 0) FROM attempts"
-            ).fetchone()
-        return Counts(*row)
+            return Counts(*self._database.execute(_COUNTS).fetchone())
 
     def summary(self) -> Summary:
         """Return what became of the attempts."""
         with self._lock:
-            states = self._database.execute(
-                "SELECT json_extract(ended, '$[0]') AS state, count(*) FROM attempts WHERE ended != '' "
-                "GROUP BY state ORDER BY state"
-            ).fetchall()
-            row = self._database.execute(
-                "SELECT count(*), count(*) FILTER (WHERE verdict != ''), "
-                "count(*) FILTER (WHERE verdict != '' AND json_extract(verdict, '$[1]')), "
-                "coalesce(sum(json_extract(verdict, '$[0]')) FILTER (WHERE verdict != ''), 0), "
-                "count(*) FILTER (WHERE grading_error != '') FROM attempts"
-            ).fetchone()
+            states = self._database.execute(_STATES).fetchall()
+            row = self._database.execute(_VERDICTS).fetchone()
         attempts, graded, successes, score_sum, failures = cast("tuple[int, int, int, float, int]", row)
         return Summary(attempts, dict(states), graded, successes, float(score_sum), failures)
 
@@ -268,15 +286,13 @@ class Ledger:
             grading_error,
         )
 
-    def _move(self, attempt: TaskAttempt, state: str, change: str, *values: str) -> None:
-        """Change an attempt that is in ``state``: an attempt that ended never ends again."""
+    def _move(self, attempt: TaskAttempt, statement: str, *values: str) -> None:
+        """Change an attempt that is in the statement's state: an attempt that ended never ends again."""
+        key = (attempt.task_number, attempt.number, attempt.episode_id)
         with self._writing() as database:
-            changed = database.execute(
-                f"UPDATE attempts SET {change} WHERE task = ? AND attempt = ? AND state = ? AND episode_id = ?",
-                (*values, attempt.task_number, attempt.number, state, attempt.episode_id),
-            ).rowcount
+            changed = database.execute(statement, (*values, *key)).rowcount
         if changed != 1:
-            raise RuntimeError(f"attempt {attempt.number} at task {attempt.task.id!r} is not {state}")
+            raise RuntimeError(f"attempt {attempt.number} at task {attempt.task.id!r} is in another state:{statement}")
 
     @contextmanager
     def _writing(self) -> Generator[sqlite3.Connection]:

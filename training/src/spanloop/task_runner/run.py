@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from spanloop.graders import Verdict
 from spanloop.graders.loading import LoadedGrader
 from spanloop.processes.marked import VariableMark, kill_processes
 from spanloop.processes.reaper import reaping
@@ -228,10 +227,10 @@ class _Run:
                 answer = answers.read(ended.attempt, ended.end, self._should_stop)
             if answer is None:
                 return None
-            verdict: Verdict = grader.grade(ended.attempt.task, answer)
+            verdict = grader.grade(ended.attempt.task, answer)
         except SpanloopError as error:
             return ended._replace(grading_error=str(error))
-        except (Exception, SystemExit) as error:  # the border to a user's grader
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the border to a user's grader
             return ended._replace(grading_error=f"Grader {grader.name!r} raised {type(error).__name__}: {error}.")
         return ended._replace(verdict=verdict)
 

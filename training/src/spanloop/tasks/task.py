@@ -49,29 +49,31 @@ def json_value(value: object) -> JsonValue:
     Raises:
         ValueError: It has no JSON form, as a number that is not finite.
     """
+    result: object
     match value:
         case None | bool() | int():
-            return value
+            result = value
         case str():
             value.encode()  # a lone surrogate is a ValueError: no database and no process takes it
-            return value
+            result = value
         case float() if math.isfinite(value):
-            return value
+            result = value
         case Decimal() if value.is_finite():
-            return int(value) if value == value.to_integral_value() else float(value)
+            result = int(value) if value == value.to_integral_value() else float(value)
         case datetime() | date() | time():
-            return value.isoformat()
+            result = value.isoformat()
         case timedelta():
-            return value.total_seconds()
+            result = value.total_seconds()
         case bytes():
-            return base64.b64encode(value).decode()
+            result = base64.b64encode(value).decode()
         case Mapping():
             items = cast("Mapping[object, object]", value)
-            return {str(name): json_value(item) for name, item in items.items()}
+            result = {str(name): json_value(item) for name, item in items.items()}
         case Sequence():
-            return [json_value(item) for item in cast("Sequence[object]", value)]
+            result = [json_value(item) for item in cast("Sequence[object]", value)]
         case _:
-            return json_value(_of_array(value))
+            result = json_value(_of_array(value))
+    return cast("JsonValue", result)
 
 
 def _of_array(value: object) -> object:

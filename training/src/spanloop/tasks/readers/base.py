@@ -52,4 +52,5 @@ class Reader(BaseModel):
 
 def unreadable(source: str, why: object, next_step: str) -> ConfigurationError:
     """Return the error for a source that cannot be read at all."""
-    return ConfigurationError(f"The tasks {source} cannot be read: {why}.", next_step=next_step)
+    text = " ".join(str(why).split()).rstrip(".")
+    return ConfigurationError(f"The tasks {source} cannot be read: {text}.", next_step=next_step)
