@@ -156,7 +156,7 @@ def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not
     seed_groups(store, tiny_model)
     spec = JobSpec(
         kind=JobKind.SFT, base="tiny", name="imitator", steps=3, learning_rate=1e-3, min_reward=1.0,
-        deploy=True, pause_serving=True,
+        deploy_always=True, pause_serving=True,
     )  # fmt: skip
     with gateway_stand_in(runner.data_dir) as gateway:
         gateway.refusals["deploy"] = (500, "the engine ran out of memory")
@@ -201,7 +201,7 @@ def test_a_device_that_is_not_there_is_refused(runner: Runner, store: Store, tin
         pytest.skip("this machine has a CUDA device")
     seed_groups(store, tiny_model, groups=1)
     with gateway_stand_in(runner.data_dir) as gateway:
-        _, status, log = runner.run(grpo(device=Device.CUDA, pause_serving=True, deploy=True), tmp_path / "log.txt")
+        _, status, log = runner.run(grpo(device=Device.CUDA, pause_serving=True, deploy_always=True), tmp_path / "log.txt")
     assert status == 1
     assert gateway.paths == ["pause", "resume"]
     assert "sees no CUDA device" in log

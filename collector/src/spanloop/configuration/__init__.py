@@ -14,11 +14,12 @@ from pydantic import Field, ValidationError
 from spanloop.semconv.environment import CONFIG_ENV
 from spanloop.semconv.errors import ConfigurationError
 
+from .evaluation import Evaluation
 from .promotion import Guard, Promotion
 from .section import Section
 
 __all__ = [
-    "FILE_NAME", "Attribution", "Configuration", "Guard", "Model", "Promotion", "Rewards", "Training",
+    "FILE_NAME", "Attribution", "Configuration", "Evaluation", "Guard", "Model", "Promotion", "Rewards", "Training",
     "find_configuration", "load_configuration",
 ]  # fmt: skip
 
@@ -78,6 +79,7 @@ class Configuration(Section):
     models: dict[str, Model] = Field(default_factory=dict[str, Model])
     rewards: Rewards = Rewards()
     training: Training = Training()
+    evaluation: Evaluation = Evaluation()
     promotion: Promotion = Promotion()
 
 

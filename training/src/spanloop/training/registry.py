@@ -29,7 +29,7 @@ from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.tables import DeploymentRow, JobRow, ModelVersionRow
 from spanloop.training.models.tokenizer_fingerprint import tokenizer_fingerprint
 from spanloop.training.training_ids import job_of, training_id
-from spanloop.training.version_names import NAME_PATTERN, is_reference, is_version, number_of
+from spanloop.training.version_names import NAME_PATTERN, is_exact, is_reference, is_version, number_of
 
 NO_METADATA: Mapping[str, JsonValue] = MappingProxyType({})
 ADAPTER_BASE: Final = "adapter_base"
@@ -187,6 +187,14 @@ class Registry:
             return self.get(reference)
         except (ConfigurationError, JobError):
             return None
+
+    def exact(self, reference: str) -> str:
+        """Return the ``name@version`` that a reference means now; the empty one stays empty.
+
+        Raises:
+            JobError: There is no such alias.
+        """
+        return reference if not reference or is_exact(reference) else self.get(reference).reference
 
     def of_training(self, training: str) -> ModelVersion | None:
         """Return the version that a stage of a job registered (``training_ids``); None before that."""

@@ -85,27 +85,23 @@ class Decisions:
     def contest(self, reference: str) -> Contest:
         """Return the candidate ``reference`` and the champion that it has to beat.
 
-        That is the alias ``champion`` of its model; without it the version that was deployed last, else its parent.
+        That is the alias ``champion`` of its model; without it the other version that was deployed last, else its
+        parent.
 
         Raises:
             JobError: There is no such version, or it is the champion.
         """
         candidate = self._registry.get(reference)
-        champion = self.champion(candidate.name)
-        if champion is None and candidate.parent is not None:
-            champion = self._registry.get(candidate.parent)
-        if champion is not None and champion.reference == candidate.reference:
+        with self._database.read() as session:
+            alias = find_alias(session, candidate.name, CHAMPION)
+        if alias is not None and alias.reference == candidate.reference:
             raise JobError(
                 f"{candidate.reference} is the champion; there is nothing to decide.",
                 next_step="Name a candidate: spanloop models list",
             )
-        return Contest(candidate, champion)
-
-    def champion(self, name: str) -> ModelVersion | None:
-        """Return the alias ``champion`` of a model, else the version that was deployed last."""
-        with self._database.read() as session:
-            alias = find_alias(session, name, CHAMPION)
-        return self._registry.deployed() if alias is None else self._registry.get(alias.reference)
+        deployed = (each.reference for each in self._registry.deployments() if each.reference != candidate.reference)
+        rival = alias.reference if alias is not None else next(deployed, candidate.parent)
+        return Contest(candidate, None if rival is None else self._registry.get(rival))
 
     def record(
         self, contest: Contest, judgement: Judgement, *, rule: Promotion | None, lease: JobLease | None = None
