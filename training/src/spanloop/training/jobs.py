@@ -64,9 +64,9 @@ class JobApi:
         """Queue a job; a running scheduler starts it when it is the next job.
 
         Raises:
-            JobError: ``spec.base`` names no registered model version.
+            JobError: ``spec.base`` names no registered model version, or one that was pruned.
         """
-        self._registry.get(spec.base)
+        self._registry.require_weights(self._registry.get(spec.base))
         with self._database.write() as session:
             return job_from_row(job_queue.insert_job(session, spec, now=self._clock()))
 

@@ -1,7 +1,8 @@
 """The model registry: versions v1, v2, … of named models, each a complete Hugging Face folder or a LoRA adapter.
 
 Invariant: a visible version is complete. Its folder is copied to a temporary name, fsynced and renamed before its row
-is committed, and never changes afterwards. A job registers at most one version, however often it is started.
+is committed, and never changes afterwards, until its weights are pruned, which its row says first. A job registers at
+most one version, however often it is started.
 """
 
 import json
@@ -34,6 +35,8 @@ from spanloop.training.version_names import NAME_PATTERN, is_exact, is_reference
 NO_METADATA: Mapping[str, JsonValue] = MappingProxyType({})
 ADAPTER_BASE: Final = "adapter_base"
 """Key of a version's metadata, see `ModelVersion.adapter_base`."""
+PRUNED_AT: Final = "pruned_at"
+"""Key of a version's metadata: when its weights were removed."""
 METADATA: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 
 
@@ -65,6 +68,11 @@ class ModelVersion:
         """The ``name@version`` whose weights this LoRA adapter updates; None for a version with its own weights."""
         base = self.metadata.get(ADAPTER_BASE)
         return base if isinstance(base, str) else None
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether its weights were removed; its tokenizer and its lineage stay."""
+        return PRUNED_AT in self.metadata
 
     @property
     def reference(self) -> str:
@@ -269,6 +277,23 @@ class Registry:
         """Return the version that was deployed last; None before the first deployment."""
         newest = self.deployments(limit=1)
         return self.get(newest[0].reference) if newest else None
+
+    def require_weights(self, version: ModelVersion) -> None:
+        """Check that a version was not pruned.
+
+        Raises:
+            JobError: It was.
+        """
+        if version.is_pruned:
+            raise JobError(
+                f"The weights of {version.reference} were pruned ({version.metadata[PRUNED_AT]}).",
+                next_step="Restore its folder from a backup, or use another version: spanloop models list",
+            )
+
+    def mark_pruned(self, session: Session, version: ModelVersion) -> None:
+        """Record in a write session that the version's weights are gone."""
+        row = session.get_one(ModelVersionRow, (version.name, number_of(version.version)))
+        row.details = json.dumps(dict(version.metadata) | {PRUNED_AT: self._clock().isoformat()}, sort_keys=True)
 
     def _new_row(
         self,

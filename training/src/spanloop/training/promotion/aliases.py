@@ -43,7 +43,7 @@ class Aliases:
 
         Raises:
             ConfigurationError: ``alias`` cannot be one.
-            JobError: There is no such version.
+            JobError: There is no such version, or it was pruned.
         """
         if not is_alias(alias):
             raise ConfigurationError(
@@ -52,6 +52,7 @@ class Aliases:
                 next_step="Choose another name, such as champion.",
             )
         model, now = self._registry.get(reference), self._clock()
+        self._registry.require_weights(model)
         with self._database.write() as session:
             current = find_alias(session, model.name, alias)
             if current is not None and current.version == model.version:
