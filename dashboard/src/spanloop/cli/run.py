@@ -12,7 +12,7 @@ import typer
 from spanloop.runtime.command_line import command_line
 
 from .console import err, out, print_table, progress_bar
-from .options import DataDirOption, data_directory
+from .options import DataDirOption, data_directory, exact_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +48,10 @@ def run(
         ),
     ],
     model: Annotated[
-        str, typer.Option(help="The served version, as NAME@VERSION or NAME.", show_default="what the gateway serves")
+        str,
+        typer.Option(
+            help="The served version, as NAME@VERSION, NAME@ALIAS or NAME.", show_default="what the gateway serves"
+        ),
     ] = "",
     attempts: Annotated[int, typer.Option(min=1, help="Attempts at each task.")] = 1,
     parallel: Annotated[int, typer.Option(min=1, max=1_000, help="Attempts at the same time.")] = 4,
@@ -109,7 +112,7 @@ def run(
         run_id=run_id,
         tasks=tasks,
         agent=agent,
-        model=model,
+        model=exact_version(directory, model) if "@" in model else model,
         attempts=attempts,
         parallel=parallel,
         grader=grader,
