@@ -277,10 +277,10 @@ class Ledger:
         return TaskAttempt(task, found, number, episode_id, tuple(json.loads(interrupted)), seed)
 
     def _ended(self, row: tuple[int, int, str, str, int, str, str, str]) -> EndedAttempt:
-        *key, ended, verdict, grading_error = row
+        ended, verdict, grading_error = row[5:]
         state, *end = json.loads(ended)
         return EndedAttempt(
-            self._attempt(*key),
+            self._attempt(*row[:5]),
             AttemptEnd(EndState(state), *end),
             Verdict(*json.loads(verdict)) if verdict else None,
             grading_error,
