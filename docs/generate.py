@@ -12,8 +12,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+
+from pydantic import BaseModel
 
 from spanloop.collector.settings import Settings as CollectorSettings
 from spanloop.converters.dialects import DIALECTS
@@ -22,10 +25,14 @@ from spanloop.converters.schema import markdown as transitions_page
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.gateway.settings import EngineSettings, GatewaySettings
+from spanloop.graders import GRADERS
 from spanloop.semconv.enums import JobKind
 from spanloop.store import connect
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
+from spanloop.task_runner.answers import Output
+from spanloop.tasks import RejectedReason
+from spanloop.tasks.readers import READERS
 from spanloop.training import memory_estimate
 from spanloop.training.dataset_selector import COLUMNS as SELECTOR_COLUMNS
 from spanloop.training.presets import PRESETS
@@ -262,6 +269,71 @@ def _scopes(path: Path) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names))
 
 
+TASK_SOURCES: Final = """`spanloop run SOURCE` reads tasks. The kind of `SOURCE` chooses the reader, or
+`READER:SOURCE` and `--reader` name it. Options are `--reader-option NAME=VALUE`.
+[Extend](../how-to/extend.md) has readers of your own.
+"""
+REJECTED: Final = """A record that is no task is named with its place, and the next one is read.
+"""
+GRADING: Final = """`--grader NAME` grades the answers of finished attempts; options are
+`--grader-option NAME=VALUE`. A verdict is a score, whether that is a success, and evidence.
+[Extend](../how-to/extend.md) has graders of your own.
+"""
+
+
+def tasks_and_graders() -> str:
+    """Return every task reader and grader with its options."""
+    parts = ["# Tasks and graders\n", NOTICE, "## Task readers\n", TASK_SOURCES]
+    for name, reader in READERS.items():
+        parts += [f"### {name}\n", f"{reader.summary}\n", *_options(reader)]
+    parts += ["### Records that are no task\n", REJECTED, table(("reason", "meaning"), _members(RejectedReason))]
+    parts += ["## Answers\n", table(("`--answer`", "what is graded"), _members(Output)), "## Graders\n", GRADING]
+    for name, grader in GRADERS.items():
+        parts += [f"### {name}\n", f"{grader.summary} Version {grader.version}.\n", *_options(grader)]
+    return "\n".join(parts)
+
+
+def _options(cls: type[BaseModel]) -> Iterator[str]:
+    """Yield a table of the options of a reader or grader; nothing when it has none."""
+    docs = _docs(cls)
+    rows = (
+        (f"`{name}`", "required" if field.is_required() else f"`{_option_default(name, field.default)}`", docs[name])
+        for name, field in cls.model_fields.items()
+    )
+    if cls.model_fields:
+        yield table(("option", "default", "meaning"), rows)
+
+
+def _option_default(name: str, value: object) -> object:
+    return "the running one" if name == "python" else value if value or value == 0 else "none"
+
+
+def _members(cls: type[Enum]) -> Iterator[tuple[object, ...]]:
+    docs = _docs(cls)
+    for member in cls:
+        yield f"`{member.value}`", docs[member.name]
+
+
+def _docs(cls: type[Any]) -> dict[str, str]:
+    """The docstring of each field of a class, or of each member of an enumeration."""
+    body = next(
+        node.body
+        for node in ast.parse(Path(str(sys.modules[cls.__module__].__file__)).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == cls.__name__
+    )
+    docs: dict[str, str] = {}
+    for node, following in pairwise(body):
+        match node, following:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(doc))),
+            ):
+                docs[name] = doc
+            case _:
+                pass
+    return docs
+
+
 FRAMEWORKS: Final = """`make test-frameworks` writes this table. Each row is an unchanged program that runs as
 `opentelemetry-instrument python app.py` against a scripted model, with the newest release that the package index
 offers, the core package of spanloop and the named instrumentors. Programs and script are in `tests/frameworks/` of the
@@ -343,6 +415,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "cli.md": command_line,
     "settings.md": settings,
     "tables.md": tables,
+    "tasks-and-graders.md": tasks_and_graders,
     "transitions.md": transitions_page,
     "dialects.md": dialects,
     "frameworks.md": frameworks,

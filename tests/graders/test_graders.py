@@ -199,7 +199,7 @@ def own_graders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
         "def broken(task, answer):\n"
         "    return float('nan') if answer else 'good'\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     yield
     sys.modules.pop("own_graders", None)
 

@@ -26,8 +26,9 @@ def mark() -> Iterator[VariableMark]:
 
 @pytest.fixture
 def start(mark: VariableMark) -> Callable[..., LimitedProcess]:
-    def started(*command: str, **settings: int) -> LimitedProcess:
-        return LimitedProcess(Launch(command, {**os.environ, MARK: mark.prefix}, mark, **settings))
+    def started(*command: str, output_bytes: int = 1 << 16) -> LimitedProcess:
+        environment = {**os.environ, MARK: mark.prefix}
+        return LimitedProcess(Launch(command, environment, mark, output_bytes=output_bytes))
 
     return started
 

@@ -10,6 +10,7 @@ import pytest
 from spanloop.graders import Verdict
 from spanloop.semconv.errors import AlreadyRunningError, ConfigurationError, DataDirectoryError
 from spanloop.task_runner.attempt import AttemptEnd, EndState, TaskAttempt
+from spanloop.task_runner.erasing import erase_answers
 from spanloop.task_runner.ledger import AttemptState, Counts, Ledger
 from spanloop.tasks import Task
 
@@ -117,6 +118,23 @@ def test_tasks_that_cannot_be_read_to_their_end_are_not_added(tmp_path: Path) ->
         assert not ledger.has_tasks
         ledger.add_tasks(tasks(2))
         assert ledger.has_tasks
+
+
+def test_a_forgotten_answer_leaves_the_file_and_the_score_stays(tmp_path: Path) -> None:
+    secret = "a secret of hers" * 100
+    with filled(tmp_path / "runs" / "run") as ledger:
+        first, second, *_ = claim_all(ledger)
+        for attempt in (first, second):
+            ledger.end(attempt, AttemptEnd(EndState.FINISHED, 1, 2, secret if attempt is first else "kept"))
+            ledger.grade(attempt, Verdict(0.5, True, {"answer": secret if attempt is first else "kept"}), "")
+        with pytest.raises(AlreadyRunningError):
+            erase_answers(tmp_path / "runs", {first.episode_id})
+    assert erase_answers(tmp_path / "runs", {first.episode_id, "unknown"}) == 1
+    with Ledger(tmp_path / "runs" / "run") as ledger:
+        erased, kept = ledger.in_state(AttemptState.GRADED, limit=10)
+        assert (erased.end.answer, erased.verdict) == ("", Verdict(0.5, True, {}))
+        assert (kept.end.answer, kept.verdict) == ("kept", Verdict(0.5, True, {"answer": "kept"}))
+        assert not [path for path in (tmp_path / "runs" / "run").iterdir() if secret.encode() in path.read_bytes()]
 
 
 def test_a_full_disk_is_one_error_and_the_ledger_stays(tmp_path: Path) -> None:

@@ -75,7 +75,8 @@ def test_each_attempt_gets_its_task_and_its_ids_and_is_graded_and_stored(go: Go,
     }
     assert json.loads(rows[2]["evidence"]) == {"answer": "Bergen", "expected": "Oslo"}
     assert json.loads((place / "town-1.json").read_text()) == {"question": "where?", "answer": "Oslo"}
-    environment = dict(line.partition("=")[::2] for line in (place / "sum-2.env").read_text().splitlines())
+    pairs = (line.partition("=") for line in (place / "sum-2.env").read_text().splitlines())
+    environment = {name: value for name, _, value in pairs}
     assert environment["SPANLOOP_TASK_ID"] == "sum"
     assert environment["SPANLOOP_EPISODE_ID"] == rows[1]["episode_id"]
     assert environment["SPANLOOP_SEED"] == str(rows[1]["seed"])
@@ -140,7 +141,7 @@ def test_a_grader_that_raises_costs_one_verdict_and_the_next_call_grades_without
         f"    if task.id == 'sum' and not Path({str(tmp_path / 'mended')!r}).exists(): raise KeyError('sum')\n"
         "    return answer == 'x'\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     agent = f"sh -c 'echo ran >> {tmp_path}/journal; echo x'"
     go(agent, grader="moody:grade")
     first, second = stored_attempts(store)
@@ -199,7 +200,10 @@ def test_while_clickhouse_is_away_results_stay_in_the_ledger(
 
 
 def test_an_insert_that_is_repeated_changes_nothing(go: Go, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanloop.task_runner.ledger.Ledger.mark_stored", lambda *_: None)
+    def forget(*_: object) -> None:
+        """The process dies before it marks them."""
+
+    monkeypatch.setattr("spanloop.task_runner.ledger.Ledger.mark_stored", forget)
     monkeypatch.setattr("spanloop.task_runner.stored_attempts._EVERY_S", 0.05)
     go("sh -c 'sleep 0.3; echo 2'", grader="exact")
     count = "SELECT count() AS all, (SELECT count() FROM attempts FINAL) AS kept FROM attempts"
@@ -215,7 +219,9 @@ class UnsteadyModel(ServedModel):
     def __init__(self, failures: int) -> None:
         self.left = failures
 
-    def wait(self, *_: object) -> Served:
+    def wait(self, should_stop: Callable[[], bool], on_wait: Callable[[str], None]) -> Served:
+        assert not should_stop()
+        assert callable(on_wait)
         return Served((MODEL,), restarts=0)
 
     def is_unchanged(self, since: Served) -> bool:

@@ -15,7 +15,9 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 def fake_hub(
     folders: dict[str, Path], *, kind: str = "models", refuse: tuple[int, str] | None = None
 ) -> Generator[tuple[str, list[str]]]:
-    """Serve ``folders`` by hub id, as repositories of ``kind``; ``refuse`` is a status and an error code for everything.
+    """Serve ``folders`` by hub id, as repositories of ``kind``.
+
+    ``refuse`` is a status and an error code for everything.
 
     Yields:
         The hub's URL, and the list of the files that were downloaded.

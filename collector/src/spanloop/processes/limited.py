@@ -158,7 +158,7 @@ class LimitedProcess:
             self._process.wait()
             self._drain()
             self._close()
-        return self._process.returncode
+        return self._process.wait()
 
     def __enter__(self) -> Self:
         return self

@@ -51,7 +51,8 @@ class ReasoningGymGrader(Grader):
         metadata: Any = task.fields["metadata"]
         source = metadata.get("source_dataset") if isinstance(metadata, dict) else None
         try:
-            score = float(reasoning_gym.get_score_answer_fn(str(source))(answer, dict(task.fields)))
+            score_answer: Any = reasoning_gym.get_score_answer_fn(str(source))
+            score = float(score_answer(answer, dict(task.fields)))
         except Exception as error:
             raise GradingError(
                 f"The generator {source!r} of task {task.id!r} cannot score: {type(error).__name__}: {error}.",

@@ -86,8 +86,8 @@ class CommandAgent:
                 return ended(EndState.TIMED_OUT, error_text(what, process.stderr), status)
             case _:
                 answer = answer_of_output(process.stdout.text, self._output)
-                error = error_text(_described(status), process.stderr) if status else ""
-                return ended(EndState.CRASHED if status else EndState.FINISHED, error, status, answer)
+                what = error_text(_described(status), process.stderr) if status else ""
+                return ended(EndState.CRASHED if status else EndState.FINISHED, what, status, answer)
 
     def close(self) -> None:
         """Do nothing: each attempt ends its own processes."""

@@ -24,6 +24,7 @@ from spanloop.tasks import Task
 
 from .attempt import AttemptEnd, EndedAttempt, EndState, TaskAttempt
 
+LEDGER_NAME: Final = "ledger.db"
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS run (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS tasks (
@@ -76,6 +77,14 @@ WHERE state = 'running'
 _GRADE_AGAIN: Final = """
 UPDATE attempts SET state = 'ended', grading_error = '' WHERE state IN ('graded', 'stored') AND grading_error != ''
 """
+_ERASE: Final = """
+UPDATE attempts SET
+    ended = json_set(ended, '$[3]', '', '$[4]', ''),
+    verdict = CASE verdict WHEN '' THEN '' ELSE json_set(verdict, '$[2]', json('{}')) END,
+    grading_error = ''
+WHERE episode_id = ? AND ended != ''
+"""
+"""The answer and the error of an `AttemptEnd`, and the evidence of a `Verdict`."""
 _STARTED: Final = "SELECT 1 FROM attempts WHERE state != 'pending' OR interrupted != '[]' LIMIT 1"
 _COUNTS: Final = """
 SELECT count(*), count(*) FILTER (WHERE state NOT IN ('pending', 'running')) FROM attempts
@@ -151,10 +160,11 @@ class Ledger:
             ) from error
         except OSError as error:
             raise disk_error(folder, error) from error
-        self._database = sqlite3.connect(folder / "ledger.db", isolation_level=None, check_same_thread=False)
+        self._database = sqlite3.connect(folder / LEDGER_NAME, isolation_level=None, check_same_thread=False)
         with self._lock, self._disk_errors():
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
+            self._database.execute("PRAGMA secure_delete = ON")
             self._database.executescript(_SCHEMA)
 
     def __enter__(self) -> Self:
@@ -251,6 +261,14 @@ class Ledger:
                 "UPDATE attempts SET state = 'stored' WHERE task = ? AND attempt = ? AND state = 'graded'", keys
             )
 
+    def erase(self, episode_ids: Iterable[str]) -> int:
+        """Erase what the attempts of these episodes answered, from the file too; return how many they were."""
+        with self._writing() as database:
+            erased = database.executemany(_ERASE, [(episode_id,) for episode_id in episode_ids]).rowcount
+        with self._lock, self._disk_errors():
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return erased
+
     def in_state(self, state: AttemptState, *, limit: int) -> list[EndedAttempt]:
         """Return attempts that have ended and are in ``state``."""
         with self._lock:
@@ -277,10 +295,10 @@ class Ledger:
         return TaskAttempt(task, found, number, episode_id, tuple(json.loads(interrupted)), seed)
 
     def _ended(self, row: tuple[int, int, str, str, int, str, str, str]) -> EndedAttempt:
-        *key, ended, verdict, grading_error = row
+        ended, verdict, grading_error = row[5:]
         state, *end = json.loads(ended)
         return EndedAttempt(
-            self._attempt(*key),
+            self._attempt(*row[:5]),
             AttemptEnd(EndState(state), *end),
             Verdict(*json.loads(verdict)) if verdict else None,
             grading_error,
@@ -313,7 +331,7 @@ class Ledger:
             yield
         except sqlite3.OperationalError as error:
             raise DataDirectoryError(
-                f"The ledger {self._folder / 'ledger.db'} cannot be written: {error}.",
+                f"The ledger {self._folder / LEDGER_NAME} cannot be written: {error}.",
                 next_step="Free disk space; then the same command continues the run.",
             ) from error
 

@@ -27,7 +27,7 @@ from .stored_attempts import AttemptMaker, StoreWriter
 
 MOST_STARTS: Final = 4
 """An attempt that the gateway interrupts more often counts as crashed: it may be what ends the gateway's engine."""
-_GRADE_BATCH: Final = 200
+_GRADE_BATCH: Final = 50
 _QUEUED_PER_THREAD: Final = 8
 """Ended attempts that wait for a grader before agents wait too."""
 

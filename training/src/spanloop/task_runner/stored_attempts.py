@@ -20,7 +20,7 @@ from .ledger import AttemptState, Ledger
 
 REWARD_NAME: Final = "reward"
 SUCCESS, FAILURE = "success", "failure"
-_BATCH: Final = 500
+_BATCH: Final = 100
 _EVERY_S: Final = 1.0
 _RETRY_S: Final = 2.0
 _FINAL_TIMEOUT_S: Final = 60.0

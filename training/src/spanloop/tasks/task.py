@@ -49,7 +49,7 @@ def json_value(value: object) -> JsonValue:
     Raises:
         ValueError: It has no JSON form, as a number that is not finite.
     """
-    result: object
+    result: JsonValue
     match value:
         case None | bool() | int():
             result = value
@@ -73,7 +73,7 @@ def json_value(value: object) -> JsonValue:
             result = [json_value(item) for item in cast("Sequence[object]", value)]
         case _:
             result = json_value(_of_array(value))
-    return cast("JsonValue", result)
+    return result
 
 
 def _of_array(value: object) -> object:

@@ -34,7 +34,8 @@ _BY_SUFFIX: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv
 _COMPRESSED: Final = ".gz"
 
 Read = Callable[[ReadContext], Iterator[Record]]
-CustomReader = Callable[[str, Mapping[str, str]], Iterable[Mapping[str, object]]]
+CustomReader = Callable[[str, Mapping[str, str]], Iterable[object]]
+"""From a source and options to records, which are mappings."""
 
 
 def find_reader(source: str, name: str, options: Mapping[str, str]) -> Read:
@@ -90,4 +91,5 @@ def _read_custom(
             yield Record(f"{name}:{number}", f"task reader {name!r} raised {type(error).__name__}: {error}")
             return
         is_record = isinstance(fields, Mapping)
-        yield Record(f"{name}:{number}", fields if is_record else f"expected named fields, got {fields!r:.60}")
+        found = cast("Mapping[str, object]", fields) if is_record else f"expected named fields, got {fields!r:.60}"
+        yield Record(f"{name}:{number}", found)

@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol
 
 from .base import ReadContext, Reader, Record, unreadable
 
@@ -26,27 +26,32 @@ class CsvReader(Reader):
         csv.field_size_limit(_FIELD_BYTES)
         try:
             with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-                rows = csv.reader(file, delimiter=delimiter, strict=True)
-                header = next(rows, [])
-                while (record := _next(source, header, rows)) is not None:
-                    yield record
+                yield from _records(source, csv.reader(file, delimiter=delimiter, strict=True))
         except (OSError, TypeError, csv.Error) as error:
             why = getattr(error, "strerror", None) or error
             raise unreadable(source, why, "Name a file of rows with a header line.") from error
 
 
-def _next(source: str, header: list[str], rows: "csv._reader") -> Record | None:
-    while True:
-        start = rows.line_num + 1
+class _Rows(Protocol):
+    """What ``csv.reader`` returns."""
+
+    line_num: int
+
+    def __next__(self) -> list[str]: ...
+
+
+def _records(source: str, rows: _Rows) -> Iterator[Record]:
+    header = next(rows, None)
+    while header is not None:
+        place = f"{source}:{rows.line_num + 1}"
         try:
             cells = next(rows)
         except StopIteration:
-            return None
+            return
         except csv.Error as error:
-            return Record(f"{source}:{start}", f"the row cannot be read: {error}")
-        if cells:
-            break
-    place = f"{source}:{start}"
-    if len(cells) != len(header):
-        return Record(place, f"the row has {len(cells)} cells, and the header has {len(header)}")
-    return Record(place, {name: cell for name, cell in zip(header, cells, strict=True) if cell})
+            yield Record(place, f"the row cannot be read: {error}")
+            continue
+        if cells and len(cells) != len(header):
+            yield Record(place, f"the row has {len(cells)} cells, and the header has {len(header)}")
+        elif cells:
+            yield Record(place, {name: cell for name, cell in zip(header, cells, strict=True) if cell})

@@ -44,6 +44,7 @@ class HuggingFaceReader(Reader):
                 f"Reading the dataset {source} needs datasets, which is not installed.", next_step=EXTRA
             )
         import datasets  # noqa: PLC0415 - seconds, and only this reader needs it
+        from datasets.exceptions import DatasetsError  # noqa: PLC0415
 
         folder = Path(source).expanduser()
         next_step = "Name a dataset's folder or hub id; with --reader-option split=… and config=… where it has several."
@@ -58,7 +59,7 @@ class HuggingFaceReader(Reader):
                     revision=self.revision or None,
                     streaming=True,
                 )
-        except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        except (OSError, ValueError, RuntimeError, DatasetsError) as error:
             raise unreadable(source, error, next_step) from error
         if not isinstance(loaded, dict):
             return cast("Iterable[Mapping[str, object]]", loaded)

@@ -1,4 +1,5 @@
 """Parquet files, read in batches of rows."""
+# pyright: basic
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -83,7 +83,7 @@ def test_values_of_other_formats_become_json_or_reject_their_record() -> None:
     }
     assert json_value(datetime(2026, 11, 1, tzinfo=UTC)) == "2026-11-01T00:00:00+00:00"
     for value in (float("nan"), float("inf"), object(), "\ud800"):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match=r"JSON|surrogates"):
             json_value(value)
 
 

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import polars as pl
 import pytest
 
 from spanloop.pipeline import run as convert
@@ -60,8 +59,8 @@ def test_a_csv_row_of_another_length_is_rejected_with_its_line(tmp_path: Path) -
 
 
 def test_parquet_with_lists_and_nulls(tmp_path: Path) -> None:
-    rows = [{"id": 1, "answers": ["a", "b"], "hint": None}, {"id": 2, "answers": [], "hint": "x"}]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "tasks.parquet")
+    rows = pl.DataFrame({"id": [1, 2], "answers": [["a", "b"], []], "hint": [None, "x"]})
+    rows.write_parquet(tmp_path / "tasks.parquet")
     assert contents(str(tmp_path / "tasks.parquet")) == [
         {"id": "1", "answers": ["a", "b"]},
         {"id": "2", "answers": [], "hint": "x"},
@@ -109,7 +108,7 @@ def own_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
         "    yield 'no mapping'\n"
         "    raise OSError('the wire is cut')\n"
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     yield
     sys.modules.pop("own_reader", None)
 
