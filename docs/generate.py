@@ -19,6 +19,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from spanloop.collector.settings import Settings as CollectorSettings
+from spanloop.configuration import Evaluation, Guard, Promotion
 from spanloop.converters.dialects import DIALECTS
 from spanloop.converters.dialects.base import Dialect, column_of
 from spanloop.converters.schema import markdown as transitions_page
@@ -26,7 +27,7 @@ from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.gateway.settings import EngineSettings, GatewaySettings
 from spanloop.graders import GRADERS
-from spanloop.semconv.enums import JobKind
+from spanloop.semconv.enums import JobKind, Metric
 from spanloop.store import connect
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
@@ -104,6 +105,16 @@ def settings() -> str:
             "## Memory of a training job\n",
             "`spanloop train --dry-run` prints the estimate.\n",
             str(memory_estimate.__doc__).replace("``", "`"),
+            "## The promotion rule\n",
+            "Section `[promotion]` of `spanloop.toml` ([how a promotion is decided](../explanation/promotion.md)).\n",
+            table(("key", "default", "meaning"), section_fields(Promotion)),
+            "Section `[promotion.guards.METRIC]`, a limit each:\n",
+            table(("key", "default", "meaning"), section_fields(Guard)),
+            "The metrics:\n",
+            table(("metric", "of an attempt"), _members(Metric)),
+            "## The evaluation of a job's version\n",
+            "Section `[evaluation]` of `spanloop.toml` ([let a job decide](../how-to/promote.md#let-a-job-decide)).\n",
+            table(("key", "default", "meaning"), section_fields(Evaluation)),
             "## The collector\n",
             "Options of `python -m spanloop.collector`: `--help` lists their spelling.\n",
             table(("setting", "default", "meaning"), dataclass_fields(CollectorSettings)),
@@ -154,6 +165,14 @@ def preset_rows() -> Iterator[tuple[object, ...]]:
     for preset, values in PRESETS.items():
         for name, entry in values.items():
             yield f"`{preset}`", f"`{name}`", f"`{entry.value}`", entry.reason
+
+
+def section_fields(section: type[BaseModel]) -> Iterator[tuple[object, ...]]:
+    """Yield key, default and docstring of each key of a section of ``spanloop.toml``."""
+    for name, field in section.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        default = list(default) if isinstance(default, tuple) else default
+        yield f"`{name}`", "" if default in (None, "", {}) else f"`{default}`", field.description or ""
 
 
 def dataclass_fields(cls: type[Any]) -> Iterator[tuple[object, ...]]:

@@ -22,6 +22,7 @@ class Evaluation(Section):
     grader: str = ""
     """The grader; empty leaves scoring to the agent."""
     grader_options: dict[str, str] = Field(default_factory=dict[str, str])
+    """Options of the grader."""
     answer: str = "line"
     """What is graded: ``line``, ``stdout`` or ``message``."""
     timeout_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
@@ -33,6 +34,7 @@ class Evaluation(Section):
     reader: str = ""
     """The reader of ``tasks``; empty chooses by the source."""
     reader_options: dict[str, str] = Field(default_factory=dict[str, str])
+    """Options of the reader."""
     id_field: str = "id"
     """The field that is a task's id."""
     limit: int | None = Field(default=None, ge=1)

@@ -124,6 +124,7 @@ class Metric(StrEnum):
     SUCCESS = "success"
     """1 when the attempt succeeded, else 0."""
     REWARD = "reward"
+    """The grader's score, else the episode's reward."""
     CRASHES = "crashes"
     """1 when the attempt crashed, ran out of time or never ended, else 0."""
     ERRORS = "errors"
@@ -135,11 +136,11 @@ class Metric(StrEnum):
     STEPS = "steps"
     """Its model calls that acted."""
     TOOL_SELECTION = "tool_selection"
-    """Share of its tool calls that are of the tools of the task's reference calls."""
+    """Its calls of the tools of the task's reference calls, by the larger number of both kinds of calls."""
     PLAN_SUCCESS = "plan_success"
-    """1 when it made all reference calls in their order without an error, else 0."""
+    """1 when it made all reference calls in their order, with their arguments, else 0."""
     STEP_EFFICIENCY = "step_efficiency"
-    """Number of reference calls by that of its own calls when it succeeded, else 0; at most 1."""
+    """Number of reference calls by the larger number of both kinds of calls when it succeeded, else 0."""
 
     @property
     def is_share(self) -> bool:

@@ -76,8 +76,8 @@ class JobSpec(BaseModel):
     actions; ``dpo`` prefers the better of two attempts of a group."""
 
     base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), BASE]
-    """The model version to start from: ``name@version``; or ``name@alias``, such as ``mine@champion``, or ``name`` for
-    what is the champion or the newest version when the job starts."""
+    """The model version to start from: ``name@version``, ``name@alias`` such as ``mine@champion``, or ``name`` for its
+    newest version. What an alias or a name means is looked up when the job starts."""
 
     name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$"), MODEL_OF_JOB] = ""
     """Model name to register the result under, as its next version; empty means the base's name."""
