@@ -28,6 +28,7 @@ from .stored_attempts import AttemptMaker, StoreWriter
 
 MOST_STARTS: Final = 4
 """An attempt that the gateway interrupts more often counts as crashed: it may be what ends the gateway's engine."""
+_CHECK_S: Final = 0.2
 _GRADE_BATCH: Final = 50
 _QUEUED_PER_THREAD: Final = 8
 """Ended attempts that wait for a grader before agents wait too."""
@@ -243,5 +244,7 @@ class _Run:
 
 
 def _join(threads: list[threading.Thread]) -> None:
+    """Wait for the threads. In steps: polars restarts system calls that SIGINT interrupts, so a long wait sees none."""
     for thread in threads:
-        thread.join()
+        while thread.is_alive():
+            thread.join(_CHECK_S)
