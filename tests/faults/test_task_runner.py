@@ -147,6 +147,22 @@ def test_a_runner_that_is_killed_takes_its_agents_along_and_goes_on(runner: Runn
 
 
 @pytest.mark.slow
+def test_ctrl_c_interrupts_and_says_how_to_continue(runner: Runner, store: Store) -> None:
+    runner.write_tasks(4, 1.0)
+    process = runner.start(2)
+    deadline_s = time.monotonic() + 60
+    while len(runner.ended()) < 2 and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command continues this run with --run storm" in errors
+    assert find_processes(None, runner.mark) == []
+    runner.finish(2)
+    assert check_ledger(runner, store, tasks=4, attempts=2)["interrupted"] >= 1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", [COMMAND, CALLABLE], ids=["command", "callable"])
 def test_kill_9_at_random_instants(
     runner: Runner, store: Store, print_at_end: Callable[[str], None], times: int, agent: str

@@ -168,8 +168,8 @@ class _Display:
         self._done = self._graded = self._successes = 0
 
     def started(self, counts: "Counts") -> None:
-        self._done = counts.ended
-        self._bar.update(self._task, total=counts.total, completed=counts.ended)
+        self._done = counts.done
+        self._bar.update(self._task, total=counts.total, completed=counts.done)
 
     def ended(self, ended: "EndedAttempt") -> None:
         attempt, end, verdict, grading_error = ended

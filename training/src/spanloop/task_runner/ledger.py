@@ -87,7 +87,7 @@ WHERE episode_id = ? AND ended != ''
 """The answer and the error of an `AttemptEnd`, and the evidence of a `Verdict`."""
 _STARTED: Final = "SELECT 1 FROM attempts WHERE state != 'pending' OR interrupted != '[]' LIMIT 1"
 _COUNTS: Final = """
-SELECT count(*), count(*) FILTER (WHERE state NOT IN ('pending', 'running')) FROM attempts
+SELECT count(*), count(*) FILTER (WHERE state IN ('graded', 'stored')) FROM attempts
 """
 _STATES: Final = """
 SELECT json_extract(ended, '$[0]') AS end_state, count(*) FROM attempts WHERE ended != ''
@@ -120,8 +120,8 @@ class Counts(NamedTuple):
     """Numbers of attempts."""
 
     total: int
-    ended: int
-    """Ended, graded or stored."""
+    done: int
+    """Graded, or ended without a need for a grader."""
 
 
 class Summary(NamedTuple):
@@ -241,9 +241,10 @@ class Ledger:
             key = (uuid.uuid4().hex, _derived_seed(seed, task_id, number), task, number)
             return self._attempt(*database.execute(_CLAIM, key).fetchone())
 
-    def release(self, attempt: TaskAttempt) -> None:
-        """Give a claimed attempt back: it was interrupted, and is made again."""
-        self._move(attempt, _RELEASE, json.dumps([*attempt.interrupted, attempt.episode_id]))
+    def release(self, attempt: TaskAttempt, *, was_started: bool = True) -> None:
+        """Give a claimed attempt back: it was interrupted, or could not be started, and is made again."""
+        interrupted = [*attempt.interrupted, attempt.episode_id] if was_started else attempt.interrupted
+        self._move(attempt, _RELEASE, json.dumps(interrupted))
 
     def end(self, attempt: TaskAttempt, end: AttemptEnd) -> None:
         """Record the end of a claimed attempt."""

@@ -7,6 +7,7 @@ The tasks stand in the ledger, so memory does not grow with their number.
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -27,6 +28,7 @@ from .stored_attempts import AttemptMaker, StoreWriter
 
 MOST_STARTS: Final = 4
 """An attempt that the gateway interrupts more often counts as crashed: it may be what ends the gateway's engine."""
+_CHECK_S: Final = 0.2
 _GRADE_BATCH: Final = 50
 _QUEUED_PER_THREAD: Final = 8
 """Ended attempts that wait for a grader before agents wait too."""
@@ -152,17 +154,12 @@ class _Run:
 
     def _work(self) -> None:
         """Make one attempt after the other, in a thread."""
-        agent: Agent | None = None
         try:
-            agent = self._plan.make_agent()
-            while not self._should_stop() and self._attempt(agent):
-                pass
+            with closing(self._plan.make_agent()) as agent:
+                while not self._should_stop() and self._attempt(agent):
+                    pass
         except BaseException as error:  # noqa: BLE001 - it ends the run, which raises it
-            with self._lock:
-                self._failure = self._failure or error
-        finally:
-            if agent is not None:
-                agent.close()
+            self._fail(error)
 
     def _attempt(self, agent: Agent) -> bool:
         """Make the next attempt; return whether there was one."""
@@ -174,7 +171,11 @@ class _Run:
         attempt = self._ledger.claim(self._plan.seed)
         if attempt is None:
             return False
-        end = agent.attempt(attempt, self._should_stop)
+        try:
+            end = agent.attempt(attempt, self._should_stop)
+        except BaseException:
+            self._ledger.release(attempt, was_started=False)
+            raise
         if end is None:
             self._ledger.release(attempt)
             return False
@@ -210,8 +211,7 @@ class _Run:
                 return
             self._ledger.grade(graded.attempt, graded.verdict, graded.grading_error)
         except BaseException as error:  # noqa: BLE001 - it ends the run, which raises it
-            with self._lock:
-                self._failure = self._failure or error
+            self._fail(error)
             return
         with self._lock:
             self._progress.ended(graded)
@@ -234,11 +234,17 @@ class _Run:
             return ended._replace(grading_error=f"Grader {grader.name!r} raised {type(error).__name__}: {error}.")
         return ended._replace(verdict=verdict)
 
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            self._failure = self._failure or error
+
     def _tell(self, text: str) -> None:
         with self._lock:
             self._progress.note(text)
 
 
 def _join(threads: list[threading.Thread]) -> None:
+    """Wait for the threads. In steps: polars restarts system calls that SIGINT interrupts, so a long wait sees none."""
     for thread in threads:
-        thread.join()
+        while thread.is_alive():
+            thread.join(_CHECK_S)
