@@ -65,10 +65,11 @@ def test_contradictory_guards_are_refused_before_anything_is_compared(models: Da
 
 @pytest.mark.usefixtures("seeded")
 def test_a_run_is_evaluated_under_the_name_of_its_tasks(models: DataDir, store: Store) -> None:
-    ends = (("finished", 1.0), ("crashed", None), ("timed_out", None))
     for model in ("m@v1", "m@v2"):
-        rows = [RunAttempt(f"run-{model}", f"t{number}", model, *reversed(end)) for number, end in enumerate(ends)]
-        seed_run(store, rows)
+        run_id = f"run-{model}"
+        finished = RunAttempt(run_id, "t0", model, 1.0)
+        crashed = RunAttempt(run_id, "t1", model, state="crashed")
+        seed_run(store, [finished, crashed, RunAttempt(run_id, "t2", model, state="timed_out")])
     shown, noted = run(models, "evaluate", "--run", "run-m@v2")
     assert "all:m@v2 3 3 33.3 %" in shown
     assert "crashes 0.667" in shown

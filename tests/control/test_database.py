@@ -184,8 +184,8 @@ def test_a_schedule_of_schema_version_2_deploys_by_the_rule_and_its_owner_is_tol
     data_dir: DataDir, api: JobApi
 ) -> None:
     schedules = [
-        api.schedule(JobSpec(kind=JobKind.SFT, base="tiny", **deploy), cron="0 3 * * *").id
-        for deploy in ({"deploy": True}, {"deploy": False})
+        api.schedule(JobSpec(kind=JobKind.SFT, base="tiny", deploy=deploy), cron="0 3 * * *").id
+        for deploy in (True, False)
     ]
     with sqlite3.connect(data_dir.control_db) as raw:
         for table in ("aliases", "promotion_decisions", "notices"):

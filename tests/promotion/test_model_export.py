@@ -21,8 +21,7 @@ def test_an_export_is_a_model_folder_with_its_lineage(
     store: Store, data_dir: DataDir, registry: Registry, model_folder: Path, tmp_path: Path
 ) -> None:
     (model_folder / "README.md").write_text("The base's card.")
-    metadata = {"kind": "dr_grpo", "steps": 20}
-    registry.add("m", model_folder, parent="m@v1", metadata=metadata)  # v5
+    registry.add("m", model_folder, parent="m@v1", metadata={"kind": "dr_grpo", "steps": 20})  # v5
     Aliases(data_dir).set("m@v1", "champion")
     attempted(store, "m@v1", "01" * 30)
     attempted(store, "m@v5", "01" * 30)
@@ -34,8 +33,10 @@ def test_an_export_is_a_model_folder_with_its_lineage(
         name = "README.base.md" if path.name == "README.md" else path.name
         assert (target / name).read_bytes() == path.read_bytes()
     card = ModelCard.load(target / "README.md")
-    assert card.data.to_dict()["model-index"][0]["name"] == "m@v5"
-    assert [result.metric_value for result in card.data.eval_results or ()] == [0.5, 0.5]
+    (indexed,) = card.data.to_dict()["model-index"]
+    assert indexed["name"] == "m@v5"
+    metrics = [metric for result in indexed["results"] for metric in result["metrics"]]
+    assert [(metric["type"], metric["value"]) for metric in metrics] == [("success", 0.5), ("reward", 0.5)]
     assert "| m@v5 | m@v1 | dr_grpo, 20 steps |" in card.text
     assert "| test | 60 | 60 | 50.0% |" in card.text
     assert "| m@v1 | kept | 60 tasks did not show that the candidate is better" in card.text

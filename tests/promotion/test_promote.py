@@ -13,7 +13,7 @@ from spanloop.training.evaluation import NOTHING_TRAINED, EvaluationError, Train
 from spanloop.training.promotion.aliases import Aliases
 from spanloop.training.promotion.decisions import Decisions
 from spanloop.training.promotion.promote import Actions, promote, promote_always, roll_back, roll_back_by_rule
-from spanloop.training.registry import Registry
+from spanloop.training.registry import ModelVersion, Registry
 
 from ..training.evaluation_seeding import RunAttempt, seed_run
 from ..training.gateway_stand_in import GatewayStandIn
@@ -166,7 +166,11 @@ def test_a_decision_about_a_champion_that_was_replaced_meanwhile_changes_nothing
     Aliases(data_dir).set("m@v1", "champion")
     attempted(store, "m@v1", "0" * 30)
     attempted(store, "m@v2", "1" * 30)
-    monkeypatch.setattr(Actions, "serve", lambda _self, _version: Aliases(data_dir).set("m@v3", "champion"))
+
+    def serve(_actions: Actions, _version: ModelVersion) -> None:
+        Aliases(data_dir).set("m@v3", "champion")
+
+    monkeypatch.setattr(Actions, "serve", serve)
     with pytest.raises(JobError, match="changed meanwhile: got m@v3, expected m@v1"):
         promote(store, "m@v2", RULE, Actions(data_dir))
     assert aliases(data_dir) == {"champion": "m@v3"}

@@ -95,7 +95,7 @@ class RunAttempt(NamedTuple):
 
 def seed_run(store: Store, attempts: Sequence[RunAttempt]) -> None:
     """Insert rows of the task runner."""
-    rows = [
+    rows: list[dict[str, object]] = [
         {
             "run_id": each.run,
             "task_id": each.task,

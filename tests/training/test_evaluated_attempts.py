@@ -3,6 +3,7 @@
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -144,16 +145,14 @@ def test_calls_are_compared_with_reference_calls(store: Store) -> None:
             Attempt("d", "m@v1", None, tools=("lookup", "calculate")),
         ],
     )
-    calls = [{"name": "lookup", "arguments": {}}, {"name": "calculate"}]
+    calls: list[Any] = [{"name": "lookup", "arguments": {}}, {"name": "calculate"}]
     references = reference_calls_of(Task(task, {"reference_calls": calls}, task) for task in ("a", "b", "d"))
     found = evaluate(store, name="test", model="m@v1", references=references)
     rows = load_episodes(store, found).select("task_id", "tool_selection", "plan_success", "step_efficiency").rows()
     assert rows == [("a", 1, 1, 1), ("b", pytest.approx(1 / 3), 0, 0), ("c", None, None, None), ("d", 0, 0, 0)]
     by_name = {figure.name: figure for figure in load_figures(store, found)}
-    assert (by_name[Metric.PLAN_SUCCESS].tasks, by_name[Metric.PLAN_SUCCESS].interval.value) == (
-        3,
-        pytest.approx(1 / 3),
-    )
+    assert by_name[Metric.PLAN_SUCCESS].tasks == 3
+    assert by_name[Metric.PLAN_SUCCESS].interval.value == pytest.approx(1 / 3)
 
 
 def test_tasks_of_the_training_do_not_count_unless_told_otherwise(store: Store) -> None:
@@ -184,7 +183,7 @@ def registered(data_dir: DataDir, tiny_model: Path, *episode_ids: str) -> None:
         row.job_id = "job-1"
     folder = data_dir.jobs / "job-1"
     folder.mkdir(parents=True)
-    manifest = {
+    manifest: dict[str, object] = {
         "job_id": "job-1", "kind": "sft", "created_at": "2026-11-01T00:00:00Z", "base": "m@v1", "query": "",
         "query_parameters": {}, "rows": {"accepted": 1, "rejected": {}}, "episodes": {"accepted": 1, "rejected": {}},
         "groups": {"accepted": 0, "rejected": {}}, "prompt_groups": 0, "temperature": None, "longest_prompt_tokens": 1,

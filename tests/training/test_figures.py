@@ -1,6 +1,7 @@
 import itertools
 import json
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,8 +65,8 @@ def test_a_plan_needs_its_calls_in_order_with_their_arguments() -> None:
 
 
 def test_reference_calls_are_read_from_tasks_in_both_spellings() -> None:
-    openai = [{"type": "function", "function": {"name": "lookup", "arguments": '{"id": 7}'}}]
-    plain = [{"name": "lookup", "arguments": {"id": 7}}]
+    openai: list[Any] = [{"type": "function", "function": {"name": "lookup", "arguments": '{"id": 7}'}}]
+    plain: list[Any] = [{"name": "lookup", "arguments": {"id": 7}}]
     tasks = [Task("a", {"reference_calls": plain}, ""), Task("b", {"reference_calls": openai}, ""), Task("c", {}, "")]
     assert reference_calls_of(tasks) == {"a": (ToolCall("lookup", {"id": 7}),), "b": (ToolCall("lookup", {"id": 7}),)}
     assert reference_calls_of([Task("d", {"reference_calls": []}, "")]) == {"d": ()}

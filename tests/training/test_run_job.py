@@ -201,7 +201,9 @@ def test_a_device_that_is_not_there_is_refused(runner: Runner, store: Store, tin
         pytest.skip("this machine has a CUDA device")
     seed_groups(store, tiny_model, groups=1)
     with gateway_stand_in(runner.data_dir) as gateway:
-        _, status, log = runner.run(grpo(device=Device.CUDA, pause_serving=True, deploy_always=True), tmp_path / "log.txt")
+        _, status, log = runner.run(
+            grpo(device=Device.CUDA, pause_serving=True, deploy_always=True), tmp_path / "log.txt"
+        )
     assert status == 1
     assert gateway.paths == ["pause", "resume"]
     assert "sees no CUDA device" in log

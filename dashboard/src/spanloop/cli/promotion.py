@@ -205,7 +205,10 @@ def export(
 def _actions(directory: "DataDir", *, deploys: bool) -> "Actions":
     from spanloop.training.promotion.promote import Actions
 
-    return Actions(directory, deploys=deploys, on_progress=lambda line: err.print(line, markup=False))
+    def show(line: str) -> None:
+        err.print(line, markup=False)
+
+    return Actions(directory, deploys=deploys, on_progress=show)
 
 
 def _print_decision(decision: "Decision") -> None:

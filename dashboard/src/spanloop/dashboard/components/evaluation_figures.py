@@ -26,7 +26,7 @@ _ERROR: Final = "error:"
 
 def show(store: Store, evaluation: Evaluation) -> None:
     """Draw the figures of one evaluation."""
-    rows = [
+    rows: list[dict[str, object]] = [
         {"figure": title(figure.name), "mean": _with_interval(figure.interval), "tasks": figure.tasks}
         for figure in _shown(load_figures(store, evaluation))
     ]
@@ -43,7 +43,7 @@ def show_changes(store: Store, comparison: Comparison) -> None:
         {figure.name: figure.interval for figure in load_figures(store, evaluation)}
         for evaluation in (comparison.before, comparison.after)
     )
-    rows = [
+    rows: list[dict[str, object]] = [
         {
             "figure": title(figure.name),
             "before": _with_interval(before.get(figure.name)),

@@ -105,7 +105,7 @@ class _Log:
             self._on_progress(f"no task: {rejected}")
 
     def started(self, counts: Counts) -> None:
-        self._total, self._done = counts.total, counts.ended
+        self._total, self._done = counts.total, counts.done
         if self._rejected:
             self._on_progress(f"{self._rejected} records of the source are no task; the others are attempted")
         self._on_progress(f"{self._reference} attempts the tasks: {self._total - self._done} of {self._total} to go")
