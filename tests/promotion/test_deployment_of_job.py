@@ -77,7 +77,7 @@ def configure(data_dir: DataDir, *solvers: str, extra: str = "") -> None:
     (data_dir.path / "solver.py").write_text(AGENT)
     (data_dir.path / "spanloop.toml").write_text(
         f'[evaluation]\ntasks = "tasks.jsonl"\nagent = "solver:solve"\ngrader = "exact"\ncwd = "{data_dir.path}"\n'
-        f"parallel = 2\n[promotion]\nmax_tasks = {TASKS}\n{extra}"
+        f"parallel = 1\n[promotion]\nmax_tasks = {TASKS}\n{extra}"
     )
 
 
