@@ -191,7 +191,10 @@ def cases(connection: Connection, episodes: int, end_ns: int) -> list[Case]:
         Case("evaluation_errors", {"evaluation_id": "test:m@v1", "evaluation_revision": 1}),
         Case("evaluation_tools", {"evaluation_id": "test:m@v1", "evaluation_revision": 1}),
         Case("evaluation_models", {}, is_list=True, is_all_time=True),
-        Case("evaluation_source", {"model": version, "task_ids": [], "task_prefix": "test-", "since": _time(day)}),
+        Case(
+            "evaluation_source",
+            {"model": version, "task_ids": [], "task_prefix": "test-", "since": _time(day), "run_ids": []},
+        ),
         Case(
             "export_episodes",
             {

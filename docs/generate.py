@@ -12,20 +12,28 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from spanloop.collector.settings import Settings as CollectorSettings
+from spanloop.configuration import Evaluation, Guard, Promotion
 from spanloop.converters.dialects import DIALECTS
 from spanloop.converters.dialects.base import Dialect, column_of
 from spanloop.converters.schema import markdown as transitions_page
 from spanloop.datadir import DataDir
 from spanloop.embedded_clickhouse import EmbeddedClickHouse
 from spanloop.gateway.settings import EngineSettings, GatewaySettings
-from spanloop.semconv.enums import JobKind
+from spanloop.graders import GRADERS
+from spanloop.semconv.enums import JobKind, Metric
 from spanloop.store import connect
 from spanloop.store.client import Connection
 from spanloop.store.discovery import embedded_address
+from spanloop.task_runner.answers import Output
+from spanloop.tasks import RejectedReason
+from spanloop.tasks.readers import READERS
 from spanloop.training import memory_estimate
 from spanloop.training.dataset_selector import COLUMNS as SELECTOR_COLUMNS
 from spanloop.training.presets import PRESETS
@@ -97,6 +105,16 @@ def settings() -> str:
             "## Memory of a training job\n",
             "`spanloop train --dry-run` prints the estimate.\n",
             str(memory_estimate.__doc__).replace("``", "`"),
+            "## The promotion rule\n",
+            "Section `[promotion]` of `spanloop.toml` ([how a promotion is decided](../explanation/promotion.md)).\n",
+            table(("key", "default", "meaning"), section_fields(Promotion)),
+            "Section `[promotion.guards.METRIC]`, a limit each:\n",
+            table(("key", "default", "meaning"), section_fields(Guard)),
+            "The metrics:\n",
+            table(("metric", "of an attempt"), _members(Metric)),
+            "## The evaluation of a job's version\n",
+            "Section `[evaluation]` of `spanloop.toml` ([let a job decide](../how-to/promote.md#let-a-job-decide)).\n",
+            table(("key", "default", "meaning"), section_fields(Evaluation)),
             "## The collector\n",
             "Options of `python -m spanloop.collector`: `--help` lists their spelling.\n",
             table(("setting", "default", "meaning"), dataclass_fields(CollectorSettings)),
@@ -147,6 +165,14 @@ def preset_rows() -> Iterator[tuple[object, ...]]:
     for preset, values in PRESETS.items():
         for name, entry in values.items():
             yield f"`{preset}`", f"`{name}`", f"`{entry.value}`", entry.reason
+
+
+def section_fields(section: type[BaseModel]) -> Iterator[tuple[object, ...]]:
+    """Yield key, default and docstring of each key of a section of ``spanloop.toml``."""
+    for name, field in section.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        default = list(default) if isinstance(default, tuple) else default
+        yield f"`{name}`", "" if default in (None, "", {}) else f"`{default}`", field.description or ""
 
 
 def dataclass_fields(cls: type[Any]) -> Iterator[tuple[object, ...]]:
@@ -262,6 +288,71 @@ def _scopes(path: Path) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names))
 
 
+TASK_SOURCES: Final = """`spanloop run SOURCE` reads tasks. The kind of `SOURCE` chooses the reader, or
+`READER:SOURCE` and `--reader` name it. Options are `--reader-option NAME=VALUE`.
+[Extend](../how-to/extend.md) has readers of your own.
+"""
+REJECTED: Final = """A record that is no task is named with its place, and the next one is read.
+"""
+GRADING: Final = """`--grader NAME` grades the answers of finished attempts; options are
+`--grader-option NAME=VALUE`. A verdict is a score, whether that is a success, and evidence.
+[Extend](../how-to/extend.md) has graders of your own.
+"""
+
+
+def tasks_and_graders() -> str:
+    """Return every task reader and grader with its options."""
+    parts = ["# Tasks and graders\n", NOTICE, "## Task readers\n", TASK_SOURCES]
+    for name, reader in READERS.items():
+        parts += [f"### {name}\n", f"{reader.summary}\n", *_options(reader)]
+    parts += ["### Records that are no task\n", REJECTED, table(("reason", "meaning"), _members(RejectedReason))]
+    parts += ["## Answers\n", table(("`--answer`", "what is graded"), _members(Output)), "## Graders\n", GRADING]
+    for name, grader in GRADERS.items():
+        parts += [f"### {name}\n", f"{grader.summary} Version {grader.version}.\n", *_options(grader)]
+    return "\n".join(parts)
+
+
+def _options(cls: type[BaseModel]) -> Iterator[str]:
+    """Yield a table of the options of a reader or grader; nothing when it has none."""
+    docs = _docs(cls)
+    rows = (
+        (f"`{name}`", "required" if field.is_required() else f"`{_option_default(name, field.default)}`", docs[name])
+        for name, field in cls.model_fields.items()
+    )
+    if cls.model_fields:
+        yield table(("option", "default", "meaning"), rows)
+
+
+def _option_default(name: str, value: object) -> object:
+    return "the running one" if name == "python" else value if value or value == 0 else "none"
+
+
+def _members(cls: type[Enum]) -> Iterator[tuple[object, ...]]:
+    docs = _docs(cls)
+    for member in cls:
+        yield f"`{member.value}`", docs[member.name]
+
+
+def _docs(cls: type[Any]) -> dict[str, str]:
+    """The docstring of each field of a class, or of each member of an enumeration."""
+    body = next(
+        node.body
+        for node in ast.parse(Path(str(sys.modules[cls.__module__].__file__)).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == cls.__name__
+    )
+    docs: dict[str, str] = {}
+    for node, following in pairwise(body):
+        match node, following:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(doc))),
+            ):
+                docs[name] = doc
+            case _:
+                pass
+    return docs
+
+
 FRAMEWORKS: Final = """`make test-frameworks` writes this table. Each row is an unchanged program that runs as
 `opentelemetry-instrument python app.py` against a scripted model, with the newest release that the package index
 offers, the core package of spanloop and the named instrumentors. Programs and script are in `tests/frameworks/` of the
@@ -371,6 +462,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "cli.md": command_line,
     "settings.md": settings,
     "tables.md": tables,
+    "tasks-and-graders.md": tasks_and_graders,
     "transitions.md": transitions_page,
     "dialects.md": dialects,
     "frameworks.md": frameworks,

@@ -3,6 +3,7 @@
 import base64
 import time
 from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,9 @@ def test_all_revisions_of_an_episode_are_forgotten(store: Store, frame_of: MakeF
         revision = frame_of("pinned_revisions", [{"episode_id": TRACES[name], "revision": 1}]).drop("pinned_at")
         sample = {"job_id": "j", "step": 1, "sample": len(name), "episode_id": TRACES[name], "loss": 0.5}
         store.insert("training_samples", frame_of("training_samples", [sample]).drop("recorded_at"))
+        attempt = {"run_id": "r", "task_id": "t", "attempt": len(name), "episode_id": TRACES[name], "evidence": name}
+        started = {"started_at": datetime(2026, 11, 1, tzinfo=UTC), "interrupted_episode_ids": [TRACES[name], "kept"]}
+        store.insert("attempts", frame_of("attempts", [attempt | started]))
         store.insert("pinned_revisions", revision)
         store.insert("replaced_revisions", revision)
     before = everything()
@@ -103,6 +107,7 @@ def test_all_revisions_of_an_episode_are_forgotten(store: Store, frame_of: MakeF
     assert not [row for rows in after.values() for row in rows if "erased" in row or TRACES["erased"] in row]
     tables = ("legacy_transitions", "transition_rows", "episode_messages", "pinned_revisions", "replaced_revisions")
     assert all(2 * len(after[table]) == len(before[table]) > 0 for table in tables)
+    assert len(after["attempts"]) == len(before["attempts"]) == 2
 
 
 @pytest.mark.parametrize(("named", "attribute"), [("session_id", "session.id"), ("user_id", "enduser.id")])

@@ -98,25 +98,27 @@ def test_models_are_evaluated_listed_shown_and_compared(models: DataDir) -> None
     def say(*arguments: str) -> str:
         return run(models, *arguments)[0]
 
-    assert "test:m@v1 10 10 30.0 %" in say("evaluate", "m@v1", "--task-prefix", "test-")
+    assert "test:m@v1 11 11 27.3 %" in say("evaluate", "m@v1", "--task-prefix", "test-")
     assert "test:m@v2 10 10 70.0 %" in say("evaluate", "m", "--task-prefix", "test-")
     listed = say("evaluations", "list")
     assert listed.index("test:m@v1") < listed.index("test:m@v2")
     shown = say("evaluations", "show", "test:m@v1")
     assert "all tasks that start with test-" in shown
-    assert "lookup 10 0 10 30.0 %" in shown
-    assert "wrong_answer 7 70.0 % 7" in shown
+    assert "lookup 11 0 11 27.3 %" in shown
+    assert "wrong_answer 7 63.6 % 7" in shown
+    assert "crashes 0 0 to 0 11" in shown
+    assert "error:wrong_answer 0.636" in shown
     compared = say("evaluations", "compare", "test:m@v1", "test:m@v2")
     assert "success +40.0 points" in compared
-    assert "wrong_answer 7 → 3 70.0 % → 30.0 %" in compared
+    assert "wrong_answer 7 → 3 63.6 % → 30.0 %" in compared
     assert "5 tasks failed before and succeed now" in compared
     assert "test-03 m@v1-3 m@v2-3" in compared
     assert "1 tasks succeeded before and fail now" in compared
 
 
 @pytest.mark.usefixtures("seeded")
-def test_what_is_left_out_is_said(models: DataDir) -> None:
-    assert "left out: no_reward 1" in run(models, "evaluate", "m@v1")[1]
+def test_what_has_no_score_is_said(models: DataDir) -> None:
+    assert "failures without a score: unscored 1" in run(models, "evaluate", "m@v1")[1]
     with pytest.raises(EvaluationError, match="no episode of m@v7"):
         run(models, "evaluate", "m@v7")
     with pytest.raises(SpanloopError, match="no model"):

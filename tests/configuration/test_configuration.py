@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.configuration import Configuration, find_configuration, load_configuration
+from spanloop.configuration import Configuration, Guard, find_configuration, load_configuration
+from spanloop.semconv.enums import Metric
 from spanloop.semconv.errors import ConfigurationError
 
 FILE = """
@@ -68,3 +69,36 @@ def test_what_is_not_known_is_refused_with_its_place(tmp_path: Path, text: str, 
 def test_a_named_file_must_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot be read"):
         load_configuration(tmp_path, tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("min_tasks = 50\nmax_tasks = 20", "min_tasks = 50 contradicts max_tasks = 20"),
+        ("min_tasks = 50\nmax_sessions = 20", "min_tasks = 50 contradicts max_sessions = 20"),
+        ("metric = 'tokens'", "metric = tokens: less of it is better"),
+        ("metric = 'speed'", "metric: Input should be 'success'"),
+        ("margin = 1.0", "no success from 0 to 1 can rise by more than that"),
+        ("tolerance = 1.0", "no success from 0 to 1 can fall by more"),
+        ("reward_range = [1, 0]", "expected the smaller number first"),
+        ("[promotion.guards.tokens]", r"guards.tokens: has no limit"),
+        ("[promotion.guards.speed]\nat_most = 1", "guards.speed"),
+        ("[promotion.guards.crashes]\nat_most = 0", "expected a share above 0 and below 1"),
+        ("[promotion.guards.errors]\nat_least = 0.5\nat_most = 0.1", "at_least = 0.5 contradicts at_most = 0.1"),
+        ("margin = 0.1\n[promotion.guards.success]\nmax_increase = 0.05", "max_increase = 0.05 contradicts margin"),
+        ("[promotion.guards.success]\nmax_ratio = 1.0", "max_ratio = 1 contradicts metric = success, which must rise"),
+        ("margin = 0.2\n[promotion.guards.success]\nat_most = 0.1", "at_most = 0.1 contradicts margin = 0.2"),
+    ],
+)
+def test_a_rule_that_can_never_promote_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "spanloop.toml").write_text(f"[promotion]\n{text}\n")
+    with pytest.raises(ConfigurationError, match=said):
+        load_configuration(tmp_path)
+
+
+def test_the_limit_on_crashes_stays_beside_further_guards_unless_it_is_set(tmp_path: Path) -> None:
+    (tmp_path / "spanloop.toml").write_text("[promotion.guards.tokens]\nmax_ratio = 1.5\n")
+    guards = load_configuration(tmp_path).promotion.guards
+    assert guards == {Metric.CRASHES: Guard(at_most=0.25), Metric.TOKENS: Guard(max_ratio=1.5)}
+    (tmp_path / "spanloop.toml").write_text("[promotion.guards.crashes]\nat_most = 0.5\n")
+    assert load_configuration(tmp_path).promotion.guards == {Metric.CRASHES: Guard(at_most=0.5)}

@@ -17,6 +17,7 @@ from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
 from spanloop.training.control.clock import UtcMicros
 from spanloop.training.control.database import CONTROL_URL_ENV, SCHEMA_VERSION, ControlDatabase
+from spanloop.training.control.notices import unseen_notices
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tables import Base, DeploymentRow, JobRow, ScheduleRow, SchemaRow
 from spanloop.training.jobs import JobApi, JobKind, JobSpec
@@ -36,7 +37,7 @@ def test_a_newer_schema_is_refused_and_left_alone(data_dir: DataDir) -> None:
         raw.execute("UPDATE control_schema SET version = 7")
     raw.close()
     with pytest.raises(
-        DataDirectoryError, match=r"schema version 7; this spanloop supports versions up to 2(?s:.*)newer spanloop"
+        DataDirectoryError, match=r"schema version 7; this spanloop supports versions up to 3(?s:.*)newer spanloop"
     ):
         JobApi(data_dir)
     with sqlite3.connect(data_dir.control_db) as raw:
@@ -126,6 +127,7 @@ COUNT = """
 import sys
 from pathlib import Path
 from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.notices import unseen_notices
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tables import SchemaRow
 
@@ -176,3 +178,30 @@ def test_the_statements_compile_for_postgresql() -> None:
         insert(DeploymentRow).values(name="tiny", number=1, deployed_at=now),
     ):
         assert str(statement.compile(dialect=dialect))
+
+
+def test_a_schedule_of_schema_version_2_deploys_by_the_rule_and_its_owner_is_told_once(
+    data_dir: DataDir, api: JobApi
+) -> None:
+    schedules = [
+        api.schedule(JobSpec(kind=JobKind.SFT, base="tiny", deploy=deploy), cron="0 3 * * *").id
+        for deploy in (True, False)
+    ]
+    with sqlite3.connect(data_dir.control_db) as raw:
+        for table in ("aliases", "promotion_decisions", "notices"):
+            raw.execute(f"DROP TABLE {table}")
+        raw.execute("UPDATE control_schema SET version = 2")
+    raw.close()
+    (notice,) = unseen_notices(data_dir)
+    assert schedules[0] in notice
+    assert schedules[1] not in notice
+    assert "--deploy-always" in notice
+    assert unseen_notices(data_dir) == ()
+    assert [(each.spec.deploy, each.spec.deploy_always) for each in JobApi(data_dir).schedules()] == [
+        (True, False),
+        (False, False),
+    ]
+
+
+def test_a_new_database_has_nothing_to_tell(data_dir: DataDir) -> None:
+    assert unseen_notices(data_dir) == ()

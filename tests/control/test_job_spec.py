@@ -148,3 +148,9 @@ def test_every_field_says_what_it_is() -> None:
 def test_a_backbone_and_ranks_that_do_not_fit_are_refused(settings: dict[str, object], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         JobSpec.model_validate({"base": "m", **settings})
+
+
+def test_a_job_deploys_by_the_rule_or_always_but_not_both() -> None:
+    assert JobSpec(kind=JobKind.SFT, base="tiny@champion", deploy=True).base == "tiny@champion"
+    with pytest.raises(ValidationError, match="deploy_always: deploy asks the promotion rule"):
+        JobSpec(kind=JobKind.SFT, base="tiny", deploy=True, deploy_always=True)

@@ -18,8 +18,9 @@ import psutil
 import pytest
 
 from spanloop.datadir import DataDir
-from spanloop.training.control.job_processes import JOB_ID_ENV, JobMark, find_job_processes
-from spanloop.training.control.process_identity import ProcessIdentity
+from spanloop.processes.identity import ProcessIdentity
+from spanloop.processes.marked import find_processes
+from spanloop.training.control.job_processes import JOB_ID_ENV, JobMark
 from spanloop.training.control.process_launch import GATE
 from spanloop.training.jobs import Job, JobApi, JobKind, JobSpec, JobState
 from spanloop.training.registry import Registry
@@ -71,7 +72,7 @@ def job(api: JobApi) -> Job:
 @pytest.fixture
 def start(data_dir: DataDir, job: Job) -> Iterator["Start"]:
     yield Start(data_dir)
-    for process in find_job_processes(None, JobMark(job.id, 10**9)):
+    for process in find_processes(None, JobMark(job.id, 10**9)):
         os.kill(process.pid, signal.SIGKILL)
 
 
@@ -102,7 +103,7 @@ def assert_ran_once(data_dir: DataDir, job: Job, registry: Registry, api: JobApi
     assert not (data_dir.jobs / job.id / "violation").exists()
     assert (done.step, done.steps_total, done.model_version) == (STEPS, STEPS, "tiny@v2")
     assert {model.version for model in registry.list("tiny")} == {"v1", "v2"}
-    assert find_job_processes(None, JobMark(job.id, 10**9)) == []
+    assert find_processes(None, JobMark(job.id, 10**9)) == []
 
 
 @pytest.mark.parametrize("delay_s", INSTANTS)
@@ -176,7 +177,7 @@ def test_a_stopped_scheduler_ends_its_job_and_the_next_one_goes_on(
     assert data_dir.running("scheduler") is None
     assert not (data_dir.run / "scheduler.json").exists()
     assert api.get(job.id).state is JobState.QUEUED
-    assert find_job_processes(None, JobMark(job.id, 10**9)) == []
+    assert find_processes(None, JobMark(job.id, 10**9)) == []
     done = len(ledger(data_dir, job))
     with start(runner):
         wait_until(lambda: api.get(job.id).is_finished)

@@ -9,14 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from spanloop.training.control.job_processes import (
-    JOB_ID_ENV,
-    JOB_TOKEN_ENV,
-    JobMark,
-    end_job_processes,
-    find_job_processes,
-)
-from spanloop.training.control.process_identity import ProcessIdentity, send_signal
+from spanloop.processes.identity import ProcessIdentity, send_signal
+from spanloop.processes.marked import end_processes, find_processes
+from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark
 
 from .support import wait_until
 
@@ -77,7 +72,7 @@ def test_a_recycled_pid_is_never_signalled(started: list["subprocess.Popen[bytes
     identity = start(started, session=True)
     former = identity._replace(start_ticks=identity.start_ticks - 1)
     assert former.has_ended()
-    assert end_job_processes(former, JobMark("job-1", 9), grace_s=0) == 0
+    assert end_processes(former, JobMark("job-1", 9), grace_s=0) == 0
     send_signal(signal.SIGKILL, [former])
     assert identity.is_running()
 
@@ -87,9 +82,9 @@ def test_the_whole_session_ends_and_nobody_else(started: list["subprocess.Popen[
     leader = start(started, [sys.executable, "-c", family + SLEEP[2]], session=True)
     bystander = start(started, session=True)
     mark = JobMark("job-1", 1)
-    assert len(find_job_processes(leader, mark)) == 2
-    assert end_job_processes(leader, mark, grace_s=5) == 2
-    assert find_job_processes(leader, mark) == []
+    assert len(find_processes(leader, mark)) == 2
+    assert end_processes(leader, mark, grace_s=5) == 2
+    assert find_processes(leader, mark) == []
     assert bystander.is_running()
 
 
@@ -97,17 +92,17 @@ def test_strays_are_known_by_their_environment_up_to_their_lease(started: list["
     earlier = start(started, token=1, session=True)
     present = start(started, token=2, session=True)
     later = start(started, token=3, session=True)
-    assert set(find_job_processes(None, JobMark("job-1", 2))) == {earlier, present}
-    assert find_job_processes(None, JobMark("job-2", 2)) == []
-    assert find_job_processes(None, JobMark("job-", 2)) == []
-    assert end_job_processes(None, JobMark("job-1", 2), grace_s=5) == 2
+    assert set(find_processes(None, JobMark("job-1", 2))) == {earlier, present}
+    assert find_processes(None, JobMark("job-2", 2)) == []
+    assert find_processes(None, JobMark("job-", 2)) == []
+    assert end_processes(None, JobMark("job-1", 2), grace_s=5) == 2
     assert later.is_running()
 
 
 def test_one_that_ignores_sigterm_is_killed(started: list["subprocess.Popen[bytes]"]) -> None:
     stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEP[2]
     leader = start(started, [sys.executable, "-c", stubborn], session=True)
-    assert end_job_processes(leader, JobMark("job-1", 1), grace_s=0.1) == 1
+    assert end_processes(leader, JobMark("job-1", 1), grace_s=0.1) == 1
     wait_until(lambda: not leader.is_running())
 
 

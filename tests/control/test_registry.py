@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from spanloop.datadir import DataDir
+from spanloop.processes.identity import ProcessIdentity
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, JobError
 from spanloop.training.control import atomic_copy, job_outcomes, job_queue, leases
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.process_identity import ProcessIdentity
 from spanloop.training.jobs import JobApi, JobSpec, LeaseLostError
 from spanloop.training.registry import Registry
 
@@ -95,7 +95,7 @@ def test_unknown_versions_are_refused(registry: Registry, model_folder: Path) ->
         with pytest.raises(JobError, match=f"'{reference}'"):
             registry.get(reference)
     with pytest.raises(ConfigurationError):
-        registry.get("tiny@latest")
+        registry.get("tiny@v0")
     with pytest.raises(JobError, match="'other'"):
         registry.add("tiny", model_folder, parent="other")
     with pytest.raises(JobError, match="no job 'nothing'"):

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from spanloop.datadir import DataDir
+from spanloop.processes.identity import ProcessIdentity
 from spanloop.semconv.errors import DataDirectoryError
 from spanloop.training.control import job_queue, leases
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.process_identity import ProcessIdentity
 from spanloop.training.control.stop_signal import StopRequest
 from spanloop.training.control.tables import JobRow
 from spanloop.training.jobs import JobApi, JobSpec, JobState

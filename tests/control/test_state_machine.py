@@ -119,7 +119,17 @@ class JobLife(RuleBasedStateMachine):
         self._state = {
             JobState.QUEUED: JobState.CANCELLED,
             JobState.RUNNING: JobState.CANCELLING,
+            JobState.EVALUATING: JobState.CANCELLING,
         }.get(self._state, self._state)
+
+    @rule(lease=known)
+    def evaluate(self, lease: Lease) -> None:
+        if lease.token != self._token or self._state not in LEASED_STATES:
+            self._refused(lease, "evaluate")
+            return
+        with self._write() as session:
+            leases.begin_evaluation(session, lease)
+        self._state = JobState.EVALUATING if self._state is JobState.RUNNING else self._state
 
     @rule()
     def retry(self) -> None:
@@ -160,7 +170,9 @@ class JobLife(RuleBasedStateMachine):
         self._token = taken.token
         return taken
 
-    @rule(lease=known, kind=st.sampled_from(["succeed", "fail", "release", "interrupted", "runner", "renew"]))
+    @rule(
+        lease=known, kind=st.sampled_from(["succeed", "fail", "release", "interrupted", "runner", "evaluate", "renew"])
+    )
     def a_stale_lease_writes_nothing(self, lease: Lease, kind: str) -> None:
         if lease.token != self._token or self._state not in LEASED_STATES:
             self._refused(lease, kind)
@@ -190,6 +202,8 @@ def _settle(session: Session, lease: Lease, kind: str, clock: FakeClock) -> JobS
             return job_outcomes.requeue_released(session, lease, now=clock.now)
         case "interrupted":
             return job_outcomes.requeue_interrupted(session, lease, now=clock.now, error="killed")
+        case "evaluate":
+            leases.begin_evaluation(session, lease)
         case "runner":
             leases.record_runner(session, lease, "machine:1:1")
         case _:

@@ -32,6 +32,7 @@ from spanloop.converters.rewards import (
 )
 from spanloop.converters.rewards.agent import f1
 from spanloop.converters.rewards.match import last_number, same_text
+from spanloop.converters.rewards.sql import QueryLimits, query_rows
 from spanloop.semconv.errors import ConfigurationError
 
 from .converters_world import OPENING, World, answers, asks, text, trace_id
@@ -389,7 +390,7 @@ def test_real_reference_queries_match_themselves() -> None:
     assert [reward(attempts[gold], match) for gold, match in zip(golds[:10], made, strict=False)] == [1.0] * 10
     assert reward(attempts[golds[0]], made[-1]) == 0.0
     for gold, match in zip(golds, made, strict=True):
-        assert match.rows(gold) == match.rows(gold)
+        assert query_rows(match.database, gold, QueryLimits()) == query_rows(match.database, gold, QueryLimits())
 
 
 def test_a_rubric_weighs_a_judges_marks_and_asks_once() -> None:

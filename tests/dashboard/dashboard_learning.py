@@ -15,7 +15,7 @@ from spanloop.datadir import DataDir
 from spanloop.semconv.enums import JobKind
 from spanloop.store import Store
 from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode
-from spanloop.training.evaluation import evaluate
+from spanloop.training.evaluation import NOTHING_TRAINED, evaluate
 from spanloop.training.jobs import JobApi, JobSpec
 from spanloop.training.registry import Registry
 
@@ -52,7 +52,7 @@ def seed_learning(store: Store, *, end: datetime | None = None) -> Learned:
     for table in ("episodes", "transitions", "trajectories", "failures", "scores"):
         insert(store, table, [row for attempt in attempts for row in attempt.rows(table)])
     for version in LEARNED:
-        evaluate(store, name="test", model=version, task_prefix="test-")
+        evaluate(store, name="test", model=version, trained=NOTHING_TRAINED, task_prefix="test-")
     by_task = {(attempt.version, attempt.task_id): attempt for attempt in attempts if attempt.is_test}
     improved_task = next(
         task for task in sorted(task for _, task in by_task) if by_task[0, task].cause and not by_task[2, task].cause

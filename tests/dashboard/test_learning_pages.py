@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from spanloop.configuration import Promotion
 from spanloop.datadir import DataDir
+from spanloop.store import connect
 from spanloop.training.jobs import JobApi
+from spanloop.training.promotion.aliases import Aliases
+from spanloop.training.promotion.promote import Actions, promote
 from spanloop.training.registry import Registry
 
 from .dashboard_driver import PAGES, click_row, open_page, table, text_of
@@ -88,9 +92,13 @@ def test_evaluations_show_success_with_intervals_and_the_paired_difference() -> 
     assert shown["tasks"].to_list() == [TEST_TASKS] * 3
     assert metrics(app)["Success, after less before"] == "+52.5 points"
     assert metrics(app)["Failed before, succeed now"] == "21"
-    errors = table(app, 1)
+    figures = table(app, 1)
+    changes = dict(zip(figures["figure"], figures["difference"], strict=True))
+    assert changes["with invalid_arguments"] == pytest.approx(-0.275)
+    assert changes["crashed or ran out of time"] == 0
+    errors = table(app, 2)
     assert dict(zip(errors["class"], errors["change"], strict=True))["invalid_arguments"] == pytest.approx(-27.5)
-    assert table(app, 2)["tool"].to_list() == ["lookup"]
+    assert table(app, 3)["tool"].to_list() == ["lookup"]
 
 
 @pytest.mark.usefixtures("learned")
@@ -209,6 +217,27 @@ def test_a_version_lists_the_model_calls_that_trained_it_and_its_ancestors() -> 
     assert sorted(shown["version"].to_list()) == ["demo@v2"] * 2 + ["demo@v3"] * 2
     assert shown["episode_step"].to_list() == [0] * 4
     assert "4 of 4 model calls" in text_of(app)
+
+
+def test_a_version_shows_its_aliases_and_each_decision_with_its_evidence(learned_environment: DataDir) -> None:
+    Aliases(learned_environment).set("demo@v1", "champion")
+    actions = Actions(learned_environment, deploys=False)
+    with connect(learned_environment) as store:
+        promote(store, "demo@v2", Promotion(min_tasks=200), actions)
+        promote(store, "demo@v3", Promotion(), actions)
+    app = open_page("models", model="demo@champion")
+    assert dict(table(app).select("version", "aliases").iter_rows())["\u2003└ demo@v3"] == "champion"
+    assert "▲ promoted" in app.expander[0].label
+    assert "against demo@v1" in app.expander[0].label
+    assert "The candidate is better: success differs by +0.525 on 40 tasks." in text_of(app)
+    shown = metrics(app)
+    assert shown["Success, demo@v3"] == "0.825"
+    assert shown["Difference"] == "+0.525"
+    guards = next(frame for frame in map(table, [app] * 6, range(6)) if "guard" in frame.columns)
+    assert guards.rows() == [("crashed or ran out of time: at most 0.25", 0.0, 0.0, "yes")]
+    undecided = open_page("models", model="demo@v2")
+    assert "◆ undecided" in undecided.expander[0].label
+    assert "candidate" in table(undecided)["aliases"].to_list()
 
 
 def test_the_graph_does_not_need_clickhouse(learned_environment: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
-"""``examples/extending``: a package of its own adds a dialect, rule, judge, reward function and
-selection by entry points.
+"""``examples/extending``: a package of its own adds a dialect, rule, judge, reward function, selection, task reader
+and grader by entry points.
 """
 
 import subprocess
@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from spanloop.converters.dialects import registered_dialects
+from spanloop.graders import GraderContext, load_grader
 from spanloop.pipeline.conversion_settings import conversion_settings
 from spanloop.pipeline.model_call_condition import model_call_condition
 from spanloop.semconv.enums import JobKind
 from spanloop.store import Store
 from spanloop.store.client import Connection
 from spanloop.store.model_call_marks import mark_model_calls
+from spanloop.tasks import read_tasks
 from spanloop.training.dataset_selector import load_selector
 
 from ..converters.converters_world import OPENING, World, answers, asks, text, trace_id
@@ -63,6 +65,21 @@ def test_the_rule_and_the_reward_function_are_asked(world: World, tmp_path: Path
     (failure,) = converted.failures.to_dicts()
     assert (failure["error_class"], failure["fault_owner"], failure["rule"]) == ("stale_quote", "policy", "stale_quote")
     assert "short_answer" in str(converted.episodes.to_dicts())
+
+
+def test_tasks_are_read_and_answers_graded(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(installed), *sys.path])
+    (tmp_path / "ada.txt").write_text("12345\n")
+    (tmp_path / "notes.md").write_text("no card")
+    (task,) = read_tasks(f"phone-book:{tmp_path}")
+    assert (task.id, task.fields["answer"]) == ("ada", "12345")
+    grader = load_grader("starts-with", {"least": "0.5"}, GraderContext(tmp_path))
+    assert (grader.version, grader.required_fields) == ("1", ("answer",))
+    assert [grader.grade(task, answer)[:2] for answer in ("12345", "1239", "9")] == [
+        (1.0, True),
+        (0.6, True),
+        (0.0, False),
+    ]
 
 
 def test_the_judge_explains_a_failed_episode(world: World, tmp_path: Path) -> None:

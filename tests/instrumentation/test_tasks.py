@@ -144,6 +144,23 @@ def test_baggage_of_a_caller_is_an_attempt_too(recorded: Recorded) -> None:
     assert recorded.attributes("carried") == {"spanloop.task.id": "b", "session.id": "s"}
 
 
+def test_an_attempt_that_the_runner_assigned_is_one_whatever_the_app_declares(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPANLOOP_TASK_ID", "the runner's")
+    monkeypatch.setenv("SPANLOOP_EPISODE_ID", "e1")
+    _span("before")
+    with task("the app's", session_id="s") as first, task("inner"):
+        _span("inside")
+        reward(1.0)
+    assert (first.task_id, first.episode_id, first.session_id) == ("the runner's", "e1", "s")
+    ids = {"spanloop.task.id": "the runner's", EPISODE: "e1"}
+    assert recorded.attributes("before") == ids
+    assert recorded.attributes("inside") == ids | {"session.id": "s"}
+    assert set(recorded.spans) == {"before", "inside", "task the runner's"}
+    assert recorded.rewards[0][EPISODE] == "e1"
+
+
 def test_a_stamp_never_overwrites(recorded: Recorded) -> None:
     with task("t", session_id="ours"):
         trace.get_tracer("app").start_span("mine", attributes={"session.id": "theirs"}).end()

@@ -23,6 +23,10 @@ class Attempt(NamedTuple):
     number: int = 0
     other_model: str = ""
     """Acted in it too."""
+    key: str = ""
+    """The app's episode id."""
+    prompt: str = ""
+    """The first message; empty stores none."""
 
     @property
     def episode_id(self) -> str:
@@ -40,6 +44,7 @@ def seed_attempts(store: Store, attempts: Sequence[Attempt], *, revision: int = 
 def _episode(attempt: Attempt) -> dict[str, object]:
     return episode_row(attempt.episode_id, attempt.task, attempt.number, attempt.reward) | {
         "policy_version": attempt.model,
+        "episode_key": attempt.key,
         "is_terminated": attempt.has_ended,
         "is_truncated": not attempt.has_ended,
         "error_class": attempt.errors[0] if attempt.errors else "",
@@ -62,10 +67,53 @@ def _transitions(attempt: Attempt) -> list[dict[str, object]]:
             | {
                 "policy_version": attempt.other_model if step and attempt.other_model else attempt.model,
                 "action": action(name) if tool else action(),
+                **({"state": _first_message(attempt.prompt)} if attempt.prompt else {}),
                 "tool_results": json.dumps(results),
             }
         )
     return rows
+
+
+def _first_message(text: str) -> str:
+    return json.dumps([{"role": "user", "parts": [{"type": "text", "content": text}]}])
+
+
+class RunAttempt(NamedTuple):
+    """One attempt of the task runner."""
+
+    run: str
+    task: str
+    model: str
+    reward: float | None = None
+    state: str = "finished"
+    number: int = 1
+    key: str = ""
+    """Its episode's key; empty when it left no span."""
+    digest: str = ""
+    interrupted: tuple[str, ...] = ()
+
+
+def seed_run(store: Store, attempts: Sequence[RunAttempt]) -> None:
+    """Insert rows of the task runner."""
+    rows: list[dict[str, object]] = [
+        {
+            "run_id": each.run,
+            "task_id": each.task,
+            "task_digest": each.digest or f"digest of {each.task}",
+            "attempt": each.number,
+            "model": each.model,
+            "episode_id": each.key or f"no spans {each.run} {each.task} {each.number}",
+            "state": each.state,
+            "is_success": None if each.reward is None else each.reward >= 0.5,
+            "reward": each.reward,
+            "started_at": STARTED_AT,
+            "duration_ms": 2_000,
+            "interrupted_episode_ids": list(each.interrupted),
+            "revision": 1,
+        }
+        for each in attempts
+    ]
+    insert(store, "attempts", rows)
 
 
 def _failures(attempt: Attempt) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""A fake Hugging Face hub that serves the files of model folders."""
+"""A fake Hugging Face hub that serves the files of folders."""
 
 import hashlib
 import json
@@ -12,8 +12,12 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 @contextmanager
-def fake_hub(models: dict[str, Path], *, refuse: tuple[int, str] | None = None) -> Generator[tuple[str, list[str]]]:
-    """Serve ``models`` by hub id; ``refuse`` is a status and an error code for everything.
+def fake_hub(
+    folders: dict[str, Path], *, kind: str = "models", refuse: tuple[int, str] | None = None
+) -> Generator[tuple[str, list[str]]]:
+    """Serve ``folders`` by hub id, as repositories of ``kind``.
+
+    ``refuse`` is a status and an error code for everything.
 
     Yields:
         The hub's URL, and the list of the files that were downloaded.
@@ -31,8 +35,10 @@ def fake_hub(models: dict[str, Path], *, refuse: tuple[int, str] | None = None) 
             """Quiet."""
 
         def _answer(self, *, with_body: bool) -> None:
-            status, code = refuse or (404, "RepoNotFound")
-            body = None if refuse else _find(models, self.path.partition("?")[0].strip("/"))
+            path = self.path.partition("?")[0].strip("/")
+            is_known = any(f"/{hub_id}/" in f"/{path}/" for hub_id in folders)
+            status, code = refuse or (404, "EntryNotFound" if is_known else "RepoNotFound")
+            body = None if refuse else _find(folders, kind, path)
             if with_body and body is not None and "/resolve/" in self.path:
                 downloaded.append(self.path.rpartition("/")[2])
             self.send_response(status if body is None else 200)
@@ -55,17 +61,18 @@ def fake_hub(models: dict[str, Path], *, refuse: tuple[int, str] | None = None) 
             thread.join()
 
 
-def _find(models: dict[str, Path], path: str) -> bytes | None:
-    for hub_id, folder in models.items():
-        api = f"api/models/{hub_id}"
+def _find(folders: dict[str, Path], kind: str, path: str) -> bytes | None:
+    for hub_id, folder in folders.items():
+        api = f"api/{kind}/{hub_id}"
+        place = hub_id if kind == "models" else f"{kind}/{hub_id}"
         files = sorted(folder.iterdir())
-        if path in {api, f"{api}/revision/main"}:
+        if path in {api, f"{api}/revision/main", f"{api}/revision/{COMMIT}"}:
             siblings = [{"rfilename": file.name} for file in files]
             return json.dumps({"_id": "1", "id": hub_id, "sha": COMMIT, "siblings": siblings}).encode()
         if path == f"{api}/tree/{COMMIT}":
             entries = [{"type": "file", "path": f.name, "size": f.stat().st_size, "oid": COMMIT} for f in files]
             return json.dumps(entries).encode()
         for file in files:
-            if path == f"{hub_id}/resolve/{COMMIT}/{file.name}":
+            if path == f"{place}/resolve/{COMMIT}/{file.name}":
                 return file.read_bytes()
     return None

@@ -20,6 +20,8 @@ class GatewayStandIn(ThreadingHTTPServer):
         self.state = "serving"
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.refusals: dict[str, tuple[int, str]] = {}
+        self.served = ""
+        """``name@version`` that was deployed last."""
 
     @property
     def paths(self) -> list[str]:
@@ -34,14 +36,25 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(gateway, GatewayStandIn)
         assert self.headers["Authorization"] == f"Bearer {TOKEN}"
         path = self.path.removeprefix("/admin/")
-        gateway.asked.append((path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        gateway.asked.append((path, body))
         status, text = gateway.refusals.get(path, (200, ""))
         if status == 200:
             gateway.state = {"pause": "paused", "resume": "starting", "deploy": "serving"}[path]
+            if path == "deploy":
+                gateway.served = f"{body['name']}@{body['version']}"
             text = json.dumps({"state": gateway.state})
         self.send_response(status)
         self.end_headers()
         self.wfile.write(text.encode())
+
+    def do_GET(self) -> None:
+        gateway = self.server
+        assert isinstance(gateway, GatewayStandIn)
+        models = {"data": [{"id": gateway.served}]}
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(models if self.path == "/v1/models" else {"restarts": 0}).encode())
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Say nothing."""

@@ -1,6 +1,7 @@
 import itertools
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -11,23 +12,26 @@ from hypothesis import strategies as st
 from spanloop.semconv.errors import ConfigurationError, StoreError
 from spanloop.store import Store
 from spanloop.training.evaluation import (
+    NOTHING_TRAINED,
     EpisodePair,
     ErrorUse,
     EvaluationError,
     ToolUse,
     bootstrap,
     compare,
-    evaluate,
     load_episodes,
     load_errors,
     load_evaluation,
     load_evaluations,
     load_tools,
 )
+from spanloop.training.evaluation import evaluate as evaluate_version
 from spanloop.training.evaluation.bootstrap import Interval, bootstrap_mean
 
 from .evaluation_seeding import Attempt, seed_attempts
 from .training_seeding import REVISION, STARTED_AT
+
+evaluate = partial(evaluate_version, trained=NOTHING_TRAINED)
 
 
 def attempts(model: str, good: int, tasks: int = 20, *, prefix: str = "test-") -> list[Attempt]:
@@ -47,7 +51,10 @@ def test_an_evaluation_says_how_often_its_tasks_succeed(store: Store) -> None:
     assert 0.05 <= found.success.low < 0.25 < found.success.high <= 0.5
     assert (found.level, found.resamples, found.seed, found.converter_version) == (0.95, 10_000, 3, "test")
     assert found.task_set == "all tasks that start with test-"
-    assert json.loads(found.parameters) == {"model": "m@v1", "task_prefix": "test-", "task_ids": [], "since": None}
+    assert json.loads(found.parameters) == {
+        "model": "m@v1", "task_prefix": "test-", "task_ids": [], "run_ids": [], "since": None,
+        "allow_training_tasks": False, "reward_floor": 0.0,
+    }  # fmt: skip
     assert found.started_at == STARTED_AT
     assert load_evaluations(store) == [found] == [load_evaluation(store, "test:m@v1")]
 
@@ -86,34 +93,43 @@ def test_tasks_weigh_the_same_and_their_attempts_stay_together(store: Store) -> 
 
 def test_without_a_task_id_equal_beginnings_are_one_task(store: Store) -> None:
     seed_attempts(store, attempts("m@v1", 5))
-    frame = store.query("evaluation_source", model="m@v1", task_ids=[], task_prefix="", since=STARTED_AT)
+    filters = {"model": "m@v1", "task_ids": [], "task_prefix": "", "since": STARTED_AT, "run_ids": []}
+    frame = store.query("evaluation_source", **filters)
     nameless = [Attempt("", "m@v3", 1.0, number=number) for number in range(2)]
     seed_attempts(store, nameless)
     assert frame["task_id"].to_list() == [f"test-{number:02}" for number in range(20)]
     assert evaluate(store, name="test", model="m@v3").tasks == 1
 
 
-def test_what_does_not_count_is_kept_with_the_reason(store: Store) -> None:
+def test_an_attempt_without_a_score_is_a_failure_and_says_why(store: Store) -> None:
     odd = [
         Attempt("test-90", "m@v1", None),
         Attempt("test-91", "m@v1", None, has_ended=False),
         Attempt("test-92", "m@v1", None, has_ended=False),
-        Attempt("test-93", "m@v1", 1.0, other_model="m@v2"),
         Attempt("test-94", "m@v1", 0.0, has_ended=False),
     ]
+    seed_attempts(store, [*attempts("m@v1", 6, 6), *odd])
+    found = evaluate(store, name="test", model="m@v1")
+    assert (found.episodes, found.left_out, found.training_tasks) == (10, {}, 0)
+    assert found.states == {"incomplete": 2, "scored": 7, "unscored": 1}
+    assert found.success.value == found.reward.value == 0.6
+    states = dict(load_episodes(store, found).select("task_id", "state").iter_rows())
+    assert [states[task] for task in ("test-00", "test-90", "test-91", "test-94")] == [
+        "scored", "unscored", "incomplete", "scored",
+    ]  # fmt: skip
+    lower = evaluate(store, name="test", model="m@v1", reward_floor=-1.0)
+    assert lower.reward.value == pytest.approx(0.3)
+
+
+def test_what_does_not_count_is_kept_with_the_reason(store: Store) -> None:
+    odd = [Attempt("test-93", "m@v1", 1.0, other_model="m@v2")]
     seed_attempts(store, [*attempts("m@v1", 5, 10), *odd])
     found = evaluate(store, name="test", model="m@v1")
-    assert found.left_out == {"incomplete": 2, "no_reward": 1, "other_version": 1}
-    assert found.episodes == found.tasks == 11
+    assert (found.left_out, found.episodes, found.tasks) == ({"other_version": 1}, 10, 10)
     stored = load_episodes(store, found)
-    assert stored.height == 15
+    assert stored.height == 11
     kept = dict(stored.filter(pl.col("left_out") != "").select("task_id", "left_out").iter_rows())
-    assert kept == {
-        "test-90": "no_reward",
-        "test-91": "incomplete",
-        "test-92": "incomplete",
-        "test-93": "other_version",
-    }
+    assert kept == {"test-93": "other_version"}
 
 
 def test_only_current_revisions_count(store: Store) -> None:
@@ -184,12 +200,11 @@ def test_an_insert_that_fails_leaves_the_one_before(store: Store, monkeypatch: p
 
 
 def test_nothing_to_evaluate_says_what_there_is(store: Store) -> None:
-    seed_attempts(store, [*attempts("m@v1", 5), Attempt("test-00", "m@v2", None, has_ended=False)])
+    seed_attempts(store, [*attempts("m@v1", 5), Attempt("test-00", "m@v2", 1.0, other_model="m@v1")])
     with pytest.raises(EvaluationError, match=r"no episode of m@v3 \(all tasks\); .* episodes: m@v1, m@v2"):
         evaluate(store, name="test", model="m@v3")
-    with pytest.raises(EvaluationError, match=r"No episode of m@v2 counts.*left out: incomplete 1") as caught:
+    with pytest.raises(EvaluationError, match=r"No attempt of m@v2 counts.*left out: other_version 1"):
         evaluate(store, name="test", model="m@v2")
-    assert "reward(" in caught.value.next_step
     assert load_evaluations(store) == []
 
 
@@ -208,7 +223,7 @@ def test_tools_and_errors_are_counted_by_episode(store: Store) -> None:
             Attempt("b", "m@v1", 0.0, tools=("!calculate", "!calculate"), errors=("tool_raised", "tool_raised")),
             Attempt("c", "m@v1", 0.0, tools=(), errors=("wrong_answer", "~tool_raised")),
             Attempt("d", "m@v1", 0.0, errors=("unknown_tool", "wrong_answer")),
-            Attempt("e", "m@v1", None, tools=("calendar",), errors=("wrong_answer",)),
+            Attempt("e", "m@v1", 1.0, tools=("calendar",), errors=("wrong_answer",), other_model="m@v2"),
         ],
     )
     found = evaluate(store, name="test", model="m@v1")

@@ -16,13 +16,13 @@ from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariable
 from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
 from spanloop.cpu_features import computes_bfloat16
+from spanloop.processes.identity import send_signal
+from spanloop.processes.marked import find_processes
 from spanloop.semconv import attributes as names
 from spanloop.semconv.enums import JobKind
 from spanloop.store import Store
 from spanloop.training.checkpoints import latest_checkpoint
-from spanloop.training.control.job_processes import find_job_processes
 from spanloop.training.control.paths import ControlPaths
-from spanloop.training.control.process_identity import send_signal
 from spanloop.training.dataset_manifest import DATA_NAME, load_manifest
 from spanloop.training.drift import KL
 from spanloop.training.job_trace import trace_id_of
@@ -157,7 +157,7 @@ def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not
     seed_groups(store, tiny_model)
     spec = JobSpec(
         kind=JobKind.SFT, base="tiny", name="imitator", steps=3, learning_rate=1e-3, min_reward=1.0,
-        deploy=True, pause_serving=True, backbone=backbone,
+        deploy_always=True, pause_serving=True, backbone=backbone,
     )  # fmt: skip
     with gateway_stand_in(runner.data_dir) as gateway:
         gateway.refusals["deploy"] = (500, "the engine ran out of memory")
@@ -202,7 +202,8 @@ def test_a_device_that_is_not_there_is_refused(runner: Runner, store: Store, tin
         pytest.skip("this machine has a CUDA device")
     seed_groups(store, tiny_model, groups=1)
     with gateway_stand_in(runner.data_dir) as gateway:
-        _, status, log = runner.run(dr_grpo(device=Device.CUDA, pause_serving=True, deploy=True), tmp_path / "log.txt")
+        spec = dr_grpo(device=Device.CUDA, pause_serving=True, deploy_always=True)
+        _, status, log = runner.run(spec, tmp_path / "log.txt")
     assert status == 1
     assert gateway.paths == ["pause", "resume"]
     assert "sees no CUDA device" in log
@@ -240,7 +241,7 @@ def test_a_killed_job_goes_on_from_its_checkpoint(
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     # verl dies with run_job, and its Ray with verl: nothing is left for anybody to clean up
-    wait_until(lambda: not find_job_processes(None, mark), timeout_s=120)
+    wait_until(lambda: not find_processes(None, mark), timeout_s=120)
     reached = latest_checkpoint(folder / "checkpoints")
     assert reached is not None
     assert reached.step < spec.steps
@@ -361,10 +362,10 @@ def test_a_stopped_job_leaves_no_process(runner: Runner, store: Store, tiny_mode
     seed_groups(store, tiny_model)
     job = runner.submit(dr_grpo())
     process, mark = runner.start(job.id, tmp_path / "log.txt")
-    wait_until(lambda: len(find_job_processes(None, mark)) > 4, timeout_s=240)
-    send_signal(signal.SIGTERM, [found for found in find_job_processes(None, mark) if found.pid == process.pid])
+    wait_until(lambda: len(find_processes(None, mark)) > 4, timeout_s=240)
+    send_signal(signal.SIGTERM, [found for found in find_processes(None, mark) if found.pid == process.pid])
     assert process.wait(timeout=120) == 128 + signal.SIGTERM
-    assert find_job_processes(None, mark) == []
+    assert find_processes(None, mark) == []
 
 
 @pytest.mark.slow

@@ -12,19 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spanloop.datadir import DataDir
+from spanloop.processes.marked import find_processes, kill_processes
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.store.client import Address
 from spanloop.training.control.clock import utc_now
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.job_outcomes import mark_failed, requeue_interrupted
-from spanloop.training.control.job_processes import (
-    JOB_ID_ENV,
-    JOB_TOKEN_ENV,
-    JobMark,
-    find_job_processes,
-    kill_job_processes,
-)
+from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark
 from spanloop.training.control.job_queue import find_job, lease_next_job
 from spanloop.training.control.leases import Lease
 from spanloop.training.control.paths import ControlPaths
@@ -71,7 +66,7 @@ def ray_cluster() -> Generator[str]:
         subprocess.run([ray, *command], env=environment, check=True, capture_output=True, timeout=120)
         yield f"127.0.0.1:{port}"
     finally:
-        kill_job_processes(None, mark)
+        kill_processes(None, mark)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -135,7 +130,7 @@ class Runner(NamedTuple):
         job = self.submit(spec)
         process, mark = self.start(job.id, log_path)
         status = process.wait(timeout=timeout_s)
-        assert find_job_processes(None, mark) == []
+        assert find_processes(None, mark) == []
         return JobApi(self.data_dir).get(job.id), status, log_path.read_text(errors="replace")
 
     def fail(self, job_id: str) -> None:

@@ -28,6 +28,7 @@ _DERIVED_TABLES: Final = (
     "failure_summaries",
     "evaluation_episodes",
     "training_samples",
+    "attempts",
     "episode_summaries",
     "episodes",
 )

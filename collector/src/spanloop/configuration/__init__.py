@@ -9,19 +9,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from spanloop.semconv.environment import CONFIG_ENV
 from spanloop.semconv.errors import ConfigurationError
 
+from .evaluation import Evaluation
+from .promotion import Guard, Promotion
+from .section import Section
+
+__all__ = [
+    "FILE_NAME", "Attribution", "Configuration", "Evaluation", "Guard", "Model", "Promotion", "Rewards", "Training",
+    "find_configuration", "load_configuration",
+]  # fmt: skip
+
 FILE_NAME: Final = "spanloop.toml"
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Attribution(_Section):
+class Attribution(Section):
     """``[attribution]``: how failures are attributed."""
 
     rules: tuple[str, ...] = ("default",)
@@ -32,7 +37,7 @@ class Attribution(_Section):
     failed episode before the built-in rules of its end. Empty asks nobody."""
 
 
-class Model(_Section):
+class Model(Section):
     """``[models.NAME]``: a language model behind an OpenAI-compatible URL."""
 
     url: str
@@ -53,27 +58,29 @@ class Model(_Section):
     """Seconds until a call is given up."""
 
 
-class Rewards(_Section):
+class Rewards(Section):
     """``[rewards]``: which reward functions every conversion asks."""
 
     functions: tuple[str, ...] = ()
     """Names or ``module:function``; ``SPANLOOP_REWARDS`` replaces them."""
 
 
-class Training(_Section):
+class Training(Section):
     """``[training]``: which steps may be trained on."""
 
     abandoned_attempts: bool = False
     """Whether an answer that the program threw away, to ask the same again, is trained with the episode's reward."""
 
 
-class Configuration(_Section):
+class Configuration(Section):
     """The whole file."""
 
     attribution: Attribution = Attribution()
     models: dict[str, Model] = Field(default_factory=dict[str, Model])
     rewards: Rewards = Rewards()
     training: Training = Training()
+    evaluation: Evaluation = Evaluation()
+    promotion: Promotion = Promotion()
 
 
 def find_configuration(data_dir: Path, environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -103,7 +110,10 @@ def load_configuration(data_dir: Path, file: Path | None = None) -> Configuratio
             f"{path} cannot be read: {error}.", next_step="Correct the file, or name another with --config."
         ) from error
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors())
+        problems = "; ".join(
+            f"{'.'.join(map(str, found['loc']))}: {found['msg'].removeprefix('Value error, ')}"
+            for found in error.errors()
+        )
         raise ConfigurationError(
             f"{path}: {problems}.", next_step="See docs/reference/configuration.md for all sections and keys."
         ) from error

@@ -105,6 +105,11 @@ class DataDir:
         return self.path / "jobs"
 
     @property
+    def runs(self) -> Path:
+        """Folders of the task runner, one for each run."""
+        return self.path / "runs"
+
+    @property
     def logs(self) -> Path:
         """``<service>.log``: output of the services."""
         return self.path / "logs"

@@ -153,13 +153,15 @@ def forget(
     """Erase the spans, logs, scores, captures, dead letters and episodes of a trace, a session or a user.
 
     Episodes that lose a part are converted again from the rest. Data that the same app sends later is stored again.
-    Rows in datasets of jobs are erased too; a running job has to end first. Models, exports and backups are not erased.
+    Rows in datasets of jobs, and answers in runs on tasks, are erased too; a running job or run has to end first.
+    Models, exports and backups are not erased.
 
     Example: `spanloop forget --user u-1234`
     """
     from spanloop.administration.forget import forget as erase
     from spanloop.pipeline import run_lease
     from spanloop.store import connect
+    from spanloop.task_runner.erasing import erase_answers
     from spanloop.training.dataset_erasing import Erased, erase_episodes
 
     directory = data_directory(data_dir)
@@ -172,6 +174,7 @@ def forget(
 
         def before(episode_ids: "AbstractSet[str]") -> None:
             datasets.extend(erase_episodes(directory, directory.jobs, episode_ids))
+            erase_answers(directory.runs, episode_ids)
 
         with run_lease.acquire(store):
             done = erase(store, trace_id=trace, session_id=session, user_id=user, before=before)

@@ -16,6 +16,7 @@ from . import (
     convert,
     dead_letters,
     doctor,
+    evaluate,
     evaluations,
     export,
     import_,
@@ -24,6 +25,7 @@ from . import (
     keys,
     marks,
     models,
+    promotion,
     redact,
     scores,
     spans,
@@ -31,6 +33,9 @@ from . import (
     store,
     train,
     up,
+)
+from . import (
+    run as run_command,
 )
 from .console import print_error
 from .spec_options import SpecCommand
@@ -83,9 +88,20 @@ app.add_typer(store.app, name="store", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(convert.convert)
 app.command(rich_help_panel="Learn", cls=SpecCommand)(train.train)
 app.command(rich_help_panel="Learn")(export.export)
-app.command(rich_help_panel="Learn")(evaluations.evaluate)
+app.command(rich_help_panel="Learn")(run_command.run)
+app.add_typer(run_command.app, name="runs", rich_help_panel="Learn")
+app.command(rich_help_panel="Learn")(evaluate.evaluate)
 app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Learn")
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Learn")
+app.command(rich_help_panel="Learn")(promotion.promote)
+for command in (
+    promotion.alias,
+    promotion.decisions,
+    promotion.rollback,
+    promotion.prune,
+    promotion.export,
+):
+    models.app.command()(command)
 app.add_typer(models.app, name="models", rich_help_panel="Learn")
 app.add_typer(spans.app, name="spans", rich_help_panel="Learn")
 

@@ -1,7 +1,5 @@
-"""``spanloop evaluate`` and ``spanloop evaluations``: measure a model on its episodes, and compare two models."""
+"""``spanloop evaluations``: list, show and compare stored evaluations."""
 
-import re
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +7,7 @@ import typer
 from spanloop.runtime.command_line import command_line
 
 from .console import err, out, print_table
-from .options import DataDirOption, ModelArgument, data_directory
+from .options import DataDirOption, data_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,41 +22,8 @@ app = typer.Typer(help="List, show and compare evaluations.", no_args_is_help=Tr
 EvaluationArgument = Annotated[str, typer.Argument(metavar="ID", help="An evaluation's id, as listed.")]
 
 _SHOWN_PAIRS = 10
-
-
-def evaluate(
-    model: ModelArgument,
-    data_dir: DataDirOption = None,
-    task_prefix: Annotated[str, typer.Option(help="Only tasks whose id starts with this.")] = "",
-    task_id: Annotated[list[str] | None, typer.Option(help="Only this task; may be given several times.")] = None,
-    name: Annotated[
-        str, typer.Option(help="Name that compared models share.", show_default="the task prefix, or all")
-    ] = "",
-    since: Annotated[datetime | None, typer.Option(help="Only episodes from this local time on.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
-) -> None:
-    """Compute and store a model's success rate and mean reward on its stored episodes, with confidence intervals.
-
-    Example: `spanloop evaluate smol@v2 --task-prefix test-`
-    """
-    from spanloop.training.evaluation import evaluate as compute_evaluation
-    from spanloop.training.registry import Registry
-
-    directory = data_directory(data_dir)
-    reference = model if "@" in model else Registry(directory).get(model).reference
-    with _store(directory) as store:
-        evaluation = compute_evaluation(
-            store,
-            name=name or re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9._-]", "", task_prefix).rstrip("._-") or "all",
-            model=reference,
-            task_prefix=task_prefix,
-            task_ids=task_id or (),
-            since=since.astimezone() if since else None,
-            seed=seed,
-        )
-    _print_evaluations([evaluation])
-    _print_left_out(evaluation)
-    err.print(f"more: {command_line(f'evaluations show {evaluation.evaluation_id}', directory)}", markup=False)
+_OWN_COLUMNS = ("success", "reward")
+"""Figures that have columns of their own."""
 
 
 @app.command("list")
@@ -75,7 +40,7 @@ def list_evaluations(data_dir: DataDirOption = None) -> None:
     if not evaluations:
         err.print(f"no evaluations yet; run: {command_line('evaluate NAME@VERSION', directory)}", markup=False)
         return
-    _print_evaluations(evaluations)
+    print_evaluations(evaluations)
 
 
 @app.command()
@@ -89,8 +54,9 @@ def show(evaluation: EvaluationArgument, data_dir: DataDirOption = None) -> None
     with _store(data_directory(data_dir)) as store:
         loaded = load_evaluation(store, evaluation)
         tools, errors = load_tools(store, loaded), load_errors(store, loaded)
-    _print_evaluations([loaded])
-    _print_left_out(loaded)
+        print_evaluations([loaded])
+        print_figures(store, loaded)
+    print_uncounted(loaded)
     out.print(f"{loaded.task_set}; computed {loaded.created_at:%Y-%m-%d %H:%M} UTC; seed {loaded.seed}", markup=False)
     if tools:
         out.print()
@@ -128,7 +94,7 @@ def compare(
 
     with _store(data_directory(data_dir)) as store:
         comparison = compare_stored(store, before, after)
-    _print_evaluations([comparison.before, comparison.after])
+    print_evaluations([comparison.before, comparison.after])
     out.print()
     print_table(
         (f"difference over {comparison.tasks} common tasks", "", f"{comparison.after.level:.0%} interval"),
@@ -138,9 +104,41 @@ def compare(
         ),
         numbers=("",),
     )
+    _print_figure_changes(comparison)
     _print_changes(comparison)
     _print_pairs("failed before and succeed now", comparison.mended)
     _print_pairs("succeeded before and fail now", comparison.broken)
+
+
+def _print_figure_changes(comparison: "Comparison") -> None:
+    others = [each for each in comparison.figures if each.name not in _OWN_COLUMNS and each.interval != (0, 0, 0)]
+    if others:
+        out.print()
+        print_table(
+            ("figure", "difference", f"{comparison.after.level:.0%} interval", "tasks"),
+            [
+                (each.name, f"{each.interval.value:+.3g}", _range(each.interval, 1, "+.3g"), str(each.tasks))
+                for each in others
+            ],
+            numbers=("difference", "tasks"),
+        )
+
+
+def print_figures(store: "Store", evaluation: "Evaluation") -> None:
+    """Print what an evaluation measured besides success and reward."""
+    from spanloop.training.evaluation import load_figures
+
+    figures = [each for each in load_figures(store, evaluation) if each.name not in _OWN_COLUMNS]
+    if figures:
+        out.print()
+        print_table(
+            ("figure", "mean", "interval", "tasks"),
+            [
+                (each.name, f"{each.interval.value:.3g}", _range(each.interval, 1, ".3g"), str(each.tasks))
+                for each in figures
+            ],
+            numbers=("mean", "tasks"),
+        )
 
 
 def _print_changes(comparison: "Comparison") -> None:
@@ -188,9 +186,10 @@ def _print_pairs(change: str, pairs: "Sequence[EpisodePair]") -> None:
         out.print(f"and {len(pairs) - _SHOWN_PAIRS} more", markup=False)
 
 
-def _print_evaluations(evaluations: "Iterable[Evaluation]") -> None:
+def print_evaluations(evaluations: "Iterable[Evaluation]") -> None:
+    """Print a row for each evaluation."""
     print_table(
-        ("evaluation", "episodes", "tasks", "success", "interval", "reward", "interval", "left out"),
+        ("evaluation", "attempts", "tasks", "success", "interval", "reward", "interval", "left out"),
         (
             (
                 each.evaluation_id,
@@ -204,14 +203,19 @@ def _print_evaluations(evaluations: "Iterable[Evaluation]") -> None:
             )
             for each in evaluations
         ),
-        numbers=("episodes", "tasks", "success", "reward", "left out"),
+        numbers=("attempts", "tasks", "success", "reward", "left out"),
     )
 
 
-def _print_left_out(evaluation: "Evaluation") -> None:
-    if evaluation.left_out:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in evaluation.left_out.items())
-        err.print(f"left out: {reasons}", markup=False)
+def print_uncounted(evaluation: "Evaluation") -> None:
+    """Print which attempts count as failures, which do not count, and that tasks of the training do."""
+    failures = {state: count for state, count in evaluation.states.items() if state != "scored"}
+    for title, counts in (("failures without a score", failures), ("left out", evaluation.left_out)):
+        if counts:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in counts.items())
+            err.print(f"{title}: {reasons}", markup=False)
+    if evaluation.training_tasks:
+        err.print(f"{evaluation.training_tasks} of {evaluation.tasks} tasks are of its training", markup=False)
 
 
 def _percent(value: float | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from .console import err, print_table
-from .options import DataDirOption, data_directory
+from .options import DataDirOption, data_directory, exact_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,9 @@ def export(
     data_dir: DataDirOption = None,
     task: Annotated[list[str] | None, typer.Option(help="Only this task; may be given several times.")] = None,
     task_prefix: Annotated[str, typer.Option(help="Only tasks whose id starts with this.")] = "",
-    policy_version: Annotated[str, typer.Option(help="Only episodes of this model, as NAME@VERSION.")] = "",
+    policy_version: Annotated[
+        str, typer.Option(help="Only episodes of this model, as NAME@VERSION or NAME@ALIAS.")
+    ] = "",
     since: Annotated[
         datetime | None, typer.Option(help="Only episodes that began at this time or later (UTC).")
     ] = None,
@@ -76,8 +78,10 @@ def export(
     from spanloop.store.pinned_revisions import pin
 
     options = ExportOptions(min_reward=min_reward, margin=margin, credit=credit or "", gamma=gamma)
-    query = _Query(sorted(task or []), task_prefix, policy_version, _utc(since, _EARLIEST), _utc(until, _LATEST))
-    with connect(data_directory(data_dir), start=True) as store:
+    directory = data_directory(data_dir)
+    version = exact_version(directory, policy_version) if policy_version else ""
+    query = _Query(sorted(task or []), task_prefix, version, _utc(since, _EARLIEST), _utc(until, _LATEST))
+    with connect(directory, start=True) as store:
         groups = _query_batches(store, query)
         pin(store, [episode for group in groups for episode in group])
         manifest = write_export(

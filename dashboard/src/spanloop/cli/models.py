@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.5
 
-app = typer.Typer(help="List, add and deploy model versions.", no_args_is_help=True)
+app = typer.Typer(help="List, add, deploy, compare and prune model versions.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_models(data_dir: DataDirOption = None) -> None:
-    """List every model version with its serving state, its parent and the job that made it.
+    """List every model version with its aliases, its serving state, its parent and the job that made it.
 
     A LoRA adapter needs the version that it is an adapter of.
 
     Example: `spanloop models list`
     """
+    from spanloop.training.promotion.aliases import Aliases
     from spanloop.training.registry import Registry
 
     directory = data_directory(data_dir)
@@ -41,12 +42,16 @@ def list_models(data_dir: DataDirOption = None) -> None:
         return
     gateway = service_health.gateway_health(directory)
     states = {gateway.model: gateway.state} if gateway else {}
+    aliases: dict[str, list[str]] = {}
+    for each in Aliases(directory).list():
+        aliases.setdefault(each.reference, []).append(each.alias)
     print_table(
-        ("model", "state", "parent", "adapter of", "job", "made (UTC)", "folder"),
+        ("model", "aliases", "state", "parent", "adapter of", "job", "made (UTC)", "folder"),
         (
             (
                 version.reference,
-                states.get(version.reference, ""),
+                ", ".join(aliases.get(version.reference, ())),
+                states.get(version.reference, "pruned" if version.is_pruned else ""),
                 version.parent or "",
                 version.adapter_base or "",
                 version.job_id or "",

@@ -50,7 +50,7 @@ def train(
 
     This command queues the job; the scheduler of a running spanloop (`spanloop up`) runs it.
 
-    Example: `spanloop train tiny --steps 20 --deploy --wait`
+    Example: `spanloop train tiny --steps 20 --deploy-always --wait`
     """
     from spanloop.training.jobs import JobApi
 

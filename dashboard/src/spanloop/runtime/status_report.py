@@ -4,7 +4,6 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from spanloop.semconv.enums import JobState
 from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
 from spanloop.semconv.errors import SpanloopError
 
@@ -13,7 +12,6 @@ from . import service_health
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
 
-_OPEN: Final = {JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING}
 _STORED: Final = ("spans", "episodes", "transitions", "trainable_transitions")
 
 
@@ -117,5 +115,5 @@ def open_jobs(directory: "DataDir") -> list[JobReport]:
             steps_total=job.steps_total,
         )
         for job in JobApi(directory).list()
-        if job.state in _OPEN
+        if not job.is_finished
     ]

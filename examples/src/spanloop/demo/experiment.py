@@ -102,11 +102,17 @@ class Experiment:
             self._serve(version)
             self._run_agent(AgentRun(str(other_tasks or self.agent.test)))
             from spanloop.store import connect
-            from spanloop.training.evaluation import evaluate
+            from spanloop.training.evaluation import evaluate, trained_tasks
 
             with connect(self._data_dir) as store:
                 evaluation = evaluate(
-                    store, name=name, model=version, task_prefix=task_prefix, since=since, seed=self._seed
+                    store,
+                    name=name,
+                    model=version,
+                    trained=trained_tasks(store, self._data_dir, version),
+                    task_prefix=task_prefix,
+                    since=since,
+                    seed=self._seed,
                 )
             self._stages.note(f"success {_percent(*evaluation.success)}")
             return {"evaluation": evaluation.evaluation_id}

@@ -57,7 +57,7 @@ class Recipe(NamedTuple):
             # the recipe's number of steps is part of the measurement
             "max_passes": 1000,
             "pause_serving": True,
-            "deploy": True,
+            "deploy_always": True,
         }
         if JobKind(kind) is JobKind.SFT:
             settings |= {

@@ -149,7 +149,7 @@ def _train(data_dir: "DataDir", stages: StageDisplay, base: str) -> tuple[str, s
         kl_budget=None,
         max_prompt_tokens=512,
         max_response_tokens=512,
-        deploy=True,
+        deploy_always=True,
     )
     with stages.stage("verl trains on them through Ray, and the new weights are served"):
         api = JobApi(data_dir)

@@ -2,13 +2,14 @@
 
 Invariant: an attempt comes from OpenTelemetry's context first (``task()``), then from its baggage (a caller that
 propagates it), then from the process (``SPANLOOP_TASK_ID``). A context is immutable and follows asyncio
-tasks; across threads and pools it follows, unless the user switched that off.
+tasks; across threads and pools it follows, unless the user switched that off. An attempt that the task runner assigned
+(``SPANLOOP_EPISODE_ID``) stays one attempt: its child processes belong to it, and ``task()`` continues it.
 """
 
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -16,7 +17,7 @@ from opentelemetry import baggage
 from opentelemetry.context import Context, create_key, get_value, set_value
 
 from spanloop.semconv import attributes as names
-from spanloop.semconv.environment import TASK_ID_ENV
+from spanloop.semconv.environment import EPISODE_ID_ENV, TASK_ID_ENV
 
 _ATTEMPT_KEY: Final = create_key("spanloop.attempt")
 
@@ -30,12 +31,14 @@ class Attempt:
         episode_id: The id of this attempt. Empty when unknown.
         session_id: The conversation that it belongs to. Empty when there is none.
         agent_name: The agent that attempts it. Empty when it has no name.
+        is_assigned: Whether the task runner chose the ids; ``task()`` inside then continues this attempt.
     """
 
     task_id: str
     episode_id: str
     session_id: str = ""
     agent_name: str = ""
+    is_assigned: bool = False
 
     def attributes(self) -> Mapping[str, str]:
         """Return the attributes of spans and log events inside the attempt."""
@@ -80,12 +83,18 @@ def _from_baggage(context: Context | None) -> Attempt | None:
     if attempt.task_id or attempt.episode_id:
         return attempt
     process = _of_this_process()
-    return Attempt(process.task_id, process.episode_id, attempt.session_id) if process else attempt
+    return replace(process, session_id=attempt.session_id) if process else attempt
 
 
 def _of_this_process() -> Attempt | None:
-    """Return the attempt that ``SPANLOOP_TASK_ID`` declares for the process; a forked child has another."""
+    """Return the attempt that the environment declares for the process.
+
+    With an episode id, child processes belong to the same attempt. Without one, a forked child has another.
+    """
     task_id = os.environ.get(TASK_ID_ENV, "").strip()
+    episode_id = os.environ.get(EPISODE_ID_ENV, "").strip()
+    if episode_id:
+        return Attempt(task_id, episode_id, is_assigned=True)
     return _of_process(task_id, os.getpid()) if task_id else None
 
 

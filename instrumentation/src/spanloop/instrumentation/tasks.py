@@ -1,12 +1,14 @@
 """``task()``: mark a block or function as one attempt of one task.
 
 Invariant: the user's code runs even if this module fails, its exceptions pass unchanged, and each entry is a new
-episode, also when one ``task()`` object decorates a function that is called many times.
+episode, also when one ``task()`` object decorates a function that is called many times. Under the task runner, which
+chose the ids of the attempt, each entry is a part of that attempt instead.
 """
 
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -14,7 +16,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Span, Status, StatusCode
 
-from spanloop.instrumentation.attempts import Attempt, new_episode_id, with_attempt
+from spanloop.instrumentation.attempts import Attempt, attempt_in, new_episode_id, with_attempt
 from spanloop.instrumentation.exception_guard import guarded
 
 if TYPE_CHECKING:
@@ -45,13 +47,20 @@ class TaskContext:
         self._entered: list[_Entered] = []
 
     def __enter__(self) -> Attempt:
-        attempt = Attempt(self._task_id, new_episode_id(), self._session_id, self._agent_name)
+        attempt = self._attempt()
         with guarded("cannot open the task's span"):
             tracer = trace.get_tracer(SCOPE_NAME)
             span = tracer.start_span(f"task {attempt.task_id}", attributes=dict(attempt.attributes()))
             token = otel_context.attach(trace.set_span_in_context(span, with_attempt(attempt)))
             self._entered.append(_Entered(span, token))
         return attempt
+
+    def _attempt(self) -> Attempt:
+        current = attempt_in()
+        if current is None or not current.is_assigned:
+            return Attempt(self._task_id, new_episode_id(), self._session_id, self._agent_name)
+        session_id = self._session_id or current.session_id
+        return replace(current, session_id=session_id, agent_name=self._agent_name or current.agent_name)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -102,7 +111,8 @@ def task(task_id: str, *, session_id: str | None = None, agent_name: str | None 
     """Declare that the code inside attempts ``task_id``.
 
     Opens the span ``task <task_id>`` with a new ``spanloop.episode.id``; every span and log event inside carries the
-    ids, also in other asyncio tasks and (under ``opentelemetry-instrument``) in the threads that it starts.
+    ids, also in other asyncio tasks and (under ``opentelemetry-instrument``) in the threads that it starts. Under
+    ``spanloop run`` the ids are those of the runner's attempt.
 
     Args:
         task_id: The task's name. Group-relative training compares the attempts of one task.

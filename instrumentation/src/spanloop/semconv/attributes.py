@@ -60,6 +60,8 @@ RL_ENTROPY: Final = "rl.entropy"
 RL_GRAD_NORM: Final = "rl.grad_norm"
 RL_ROWS: Final = "rl.rows"
 """Rows of the exported dataset."""
+RL_VERDICT: Final = "rl.verdict"
+"""What the promotion rule said of the version: ``promoted``, ``kept`` or ``undecided``."""
 RL_ENDED_EARLY: Final = "rl.ended_early"
 
 # --- spanloop's own

@@ -24,6 +24,18 @@ REWARDS_ENV: Final = "SPANLOOP_REWARDS"
 TASK_ID_ENV: Final = "SPANLOOP_TASK_ID"
 """The task that the whole process attempts, for apps that do not call ``task()``."""
 
+EPISODE_ID_ENV: Final = "SPANLOOP_EPISODE_ID"
+"""The episode id that the task runner gives to the process's attempt; `task()` inside continues it."""
+
+SEED_ENV: Final = "SPANLOOP_SEED"
+"""The seed that the task runner gives to the attempt, below 2^31."""
+
+RUN_ID_ENV: Final = "SPANLOOP_RUN_ID"
+"""The run that the task runner starts the process for."""
+
+PROCESS_MARK_ENV: Final = "SPANLOOP_PROCESS_MARK"
+"""Set by the task runner on the processes that it starts, by which it finds and ends what they leave behind."""
+
 EXIT_TIMEOUT_ENV: Final = "SPANLOOP_EXIT_TIMEOUT_S"
 """How long an instrumented app may wait at exit until its last spans are sent, in seconds; 1 when unset."""
 

@@ -20,9 +20,11 @@ def weights_version(registry: Registry, version: ModelVersion) -> ModelVersion:
     """Return the version whose folder has the weights: the base of an adapter, else ``version``.
 
     Raises:
-        JobError: The base is gone.
+        JobError: The base is gone, or one of both was pruned.
     """
+    registry.require_weights(version)
     owner = version if version.adapter_base is None else registry.get(version.adapter_base)
+    registry.require_weights(owner)
     if not owner.path.is_dir():
         raise JobError(
             f"{version.reference} needs the weights of {owner.reference}; their folder does not exist: {owner.path}.",

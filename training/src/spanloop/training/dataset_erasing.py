@@ -17,6 +17,7 @@ from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import JobError
 
 from .control.paths import HasPath
+from .control.state_machine import FINAL_STATES
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Manifest, sha256_of
 from .gate import SCORES_NAME
 from .held_out import HELD_OUT_NAME
@@ -25,7 +26,7 @@ from .training_ids import job_of
 from .training_samples import remove_samples
 
 _SCRATCH: Final = ("checkpoints", "model")
-_OPEN: Final = {JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING}
+_OPEN: Final = frozenset(JobState) - FINAL_STATES
 
 
 class Erased(NamedTuple):

@@ -125,16 +125,21 @@ class Manifest(BaseModel):
         return self.pairs or self.prompt_groups or self.rows.accepted
 
 
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest in a folder, whether its data file is still there or not; None when there is none."""
+    path = folder / MANIFEST_NAME
+    return Manifest.model_validate_json(path.read_bytes()) if path.exists() else None
+
+
 def load_manifest(folder: Path) -> Manifest | None:
     """The manifest of an earlier attempt, checked against its data file; None when there is none yet.
 
     Raises:
         JobError: The data file is not the one that the manifest describes.
     """
-    path = folder / MANIFEST_NAME
-    if not path.exists():
+    manifest = read_manifest(folder)
+    if manifest is None:
         return None
-    manifest = Manifest.model_validate_json(path.read_bytes())
     data = folder / DATA_NAME
     digest = sha256_of(data) if data.exists() else "no file"
     if digest != manifest.data_sha256:

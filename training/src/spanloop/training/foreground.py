@@ -13,6 +13,7 @@ from threading import Event, Thread
 from typing import Final
 
 from spanloop.datadir import DataDir
+from spanloop.processes.identity import ProcessIdentity
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import DataDirectoryError
 
@@ -22,7 +23,6 @@ from .control.database import ControlDatabase
 from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV
 from .control.leases import Lease, LeaseLostError
 from .control.paths import ControlPaths
-from .control.process_identity import ProcessIdentity
 from .jobs import Job, JobApi, JobSpec
 from .registry import Registry
 

@@ -60,7 +60,7 @@ from .spec_setting import (
     Setting,
 )
 from .stage_text import format_stage
-from .version_names import NAME_PATTERN, REFERENCE_PATTERN, VERSION_PATTERN
+from .version_names import ALIAS_PATTERN, NAME_PATTERN, REFERENCE_PATTERN, VERSION_PATTERN
 
 
 class JobSpec(BaseModel):
@@ -74,7 +74,8 @@ class JobSpec(BaseModel):
     actions; ``dpo`` prefers the better of two attempts of a group."""
 
     base: Annotated[str, StringConstraints(pattern=rf"^{REFERENCE_PATTERN}$"), BASE]
-    """The model version to start from: ``name@version``, or ``name`` for its newest version when the job starts."""
+    """The model version to start from: ``name@version``, ``name@alias`` such as ``mine@champion``, or ``name`` for its
+    newest version. What an alias or a name means is looked up when the job starts."""
 
     name: Annotated[str, StringConstraints(pattern=rf"^({NAME_PATTERN})?$"), MODEL_OF_JOB] = ""
     """Model name to register the result under, as its next version; empty means the base's name."""
@@ -206,7 +207,10 @@ class JobSpec(BaseModel):
     CPU. dpo trains on one rank."""
 
     deploy: Annotated[bool, RUN_BASIC] = False
-    """Deploy the new version after training; the job fails if the gateway cannot serve it."""
+    """Evaluate the new version after training, and deploy it when the promotion rule (``[promotion]``) says so."""
+
+    deploy_always: Annotated[bool, RUN_BASIC] = False
+    """Deploy the new version after training, whatever it is worth; the job fails if the gateway cannot serve it."""
 
     pause_serving: Annotated[bool, RUN_BASIC] = False
     """Free vLLM's memory while the job trains and serve again afterwards: on a GPU it sleeps, on a CPU it stops. The
@@ -219,9 +223,9 @@ class JobSpec(BaseModel):
     """Only episodes whose task id starts with this, to exclude a test set from training; empty means all."""
 
     policy_version: Annotated[
-        str, StringConstraints(pattern=rf"^({NAME_PATTERN}@{VERSION_PATTERN})?$"), POLICY_VERSION
+        str, StringConstraints(pattern=rf"^({NAME_PATTERN}@({VERSION_PATTERN}|{ALIAS_PATTERN}))?$"), POLICY_VERSION
     ] = ""
-    """Only episodes that used this policy version (``name@version``); empty means any."""
+    """Only episodes that used this policy version (``name@version`` or ``name@alias``); empty means any."""
 
     since: Annotated[AwareDatetime | None, EPISODES] = None
     """Only episodes that started at this time or later."""

@@ -15,7 +15,7 @@ from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.entities import Job, Schedule, job_from_row, schedule_from_row, skip_unreadable
 from spanloop.training.control.job_processes import JOB_TOKEN_ENV
-from spanloop.training.control.leases import Lease, LeaseLostError, record_progress
+from spanloop.training.control.leases import Lease, LeaseLostError, begin_evaluation, record_progress
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.schedules import check_cron, check_instant, next_firing
 from spanloop.training.job_spec import JobSpec
@@ -33,6 +33,7 @@ __all__ = [
     "LeaseLostError",
     "Schedule",
     "job_token",
+    "report_evaluation",
     "report_progress",
 ]
 
@@ -63,9 +64,9 @@ class JobApi:
         """Queue a job; a running scheduler starts it when it is the next job.
 
         Raises:
-            JobError: ``spec.base`` names no registered model version.
+            JobError: ``spec.base`` names no registered model version, or one that was pruned.
         """
-        self._registry.get(spec.base)
+        self._registry.require_weights(self._registry.get(spec.base))
         with self._database.write() as session:
             return job_from_row(job_queue.insert_job(session, spec, now=self._clock()))
 
@@ -188,6 +189,16 @@ def report_progress(data_dir: str | os.PathLike[str] | HasPath, job_id: str, tok
     lease = Lease(job_id, token)
     with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
         record_progress(session, lease, step=step, total=total)
+
+
+def report_evaluation(data_dir: str | os.PathLike[str] | HasPath, job_id: str, token: int) -> None:
+    """Store that the job has trained and is evaluated now; called by the runner process.
+
+    Raises:
+        LeaseLostError: Another runner holds the job, or it no longer runs; the process must stop.
+    """
+    with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
+        begin_evaluation(session, Lease(job_id, token))
 
 
 def job_token() -> int:

@@ -88,6 +88,7 @@ def preview(data_dir: DataDir, spec: JobSpec, *, held_out_share: float = 0.0) ->
     version = registry.get(spec.base)
     weights = weights_version(registry, version)
     base = with_lineage(read_base_model(version.reference, weights.path), registry)
+    spec = spec.model_copy(update={"policy_version": registry.exact(spec.policy_version)})
     with connect(data_dir) as store:
         selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint, held_out_share=held_out_share)
     rows = selection.rows

@@ -1,7 +1,8 @@
 """The model registry: versions v1, v2, … of named models, each a complete Hugging Face folder or a LoRA adapter.
 
 Invariant: a visible version is complete. Its folder is copied to a temporary name, fsynced and renamed before its row
-is committed, and never changes afterwards. A job registers at most one version, however often it is started.
+is committed, and never changes afterwards, until its weights are pruned, which its row says first. A job registers at
+most one version, however often it is started.
 """
 
 import json
@@ -20,6 +21,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.errors import ConfigurationError, JobError
+from spanloop.training.control.aliases import find_alias, no_such_alias
 from spanloop.training.control.atomic_copy import CopiedFolder, check_model_folder, copy_to_incoming, rename_into_place
 from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase
@@ -28,11 +30,13 @@ from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.tables import DeploymentRow, JobRow, ModelVersionRow
 from spanloop.training.models.tokenizer_fingerprint import tokenizer_fingerprint
 from spanloop.training.training_ids import job_of, training_id
-from spanloop.training.version_names import NAME_PATTERN, is_reference
+from spanloop.training.version_names import NAME_PATTERN, is_exact, is_reference, is_version, number_of
 
 NO_METADATA: Mapping[str, JsonValue] = MappingProxyType({})
 ADAPTER_BASE: Final = "adapter_base"
 """Key of a version's metadata, see `ModelVersion.adapter_base`."""
+PRUNED_AT: Final = "pruned_at"
+"""Key of a version's metadata: when its weights were removed."""
 METADATA: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 
 
@@ -64,6 +68,11 @@ class ModelVersion:
         """The ``name@version`` whose weights this LoRA adapter updates; None for a version with its own weights."""
         base = self.metadata.get(ADAPTER_BASE)
         return base if isinstance(base, str) else None
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether its weights were removed; its tokenizer and its lineage stay."""
+        return PRUNED_AT in self.metadata
 
     @property
     def reference(self) -> str:
@@ -154,19 +163,24 @@ class Registry:
         return self._value(row)
 
     def get(self, reference: str) -> ModelVersion:
-        """Return the version ``name@version``, or the newest version of ``name``.
+        """Return the version ``name@version``, the one that ``name@alias`` names, or the newest version of ``name``.
 
         Raises:
             ConfigurationError: ``reference`` is invalid.
             JobError: There is no such version.
         """
         if not is_reference(reference):
-            raise ConfigurationError(f"{reference!r} is not a model version: expected name or name@v1.")
+            raise ConfigurationError(f"{reference!r} is not a model version: expected name, name@v1 or name@alias.")
         name, _, version = reference.partition("@")
         statement = select(ModelVersionRow).where(ModelVersionRow.name == name)
-        if version:
-            statement = statement.where(ModelVersionRow.number == int(version[1:]))
         with self._database.read() as session:
+            if version and not is_version(version):
+                alias = find_alias(session, name, version)
+                if alias is None:
+                    raise no_such_alias(session, name, version)
+                version = alias.version
+            if version:
+                statement = statement.where(ModelVersionRow.number == number_of(version))
             row = session.scalars(statement.order_by(ModelVersionRow.number.desc()).limit(1)).first()
         if row is None:
             raise JobError(
@@ -174,6 +188,21 @@ class Registry:
                 next_step="See all versions: spanloop models list; add one: spanloop models add NAME SOURCE",
             )
         return self._value(row)
+
+    def find(self, reference: str) -> ModelVersion | None:
+        """Return the version that `get` returns; None where it raises."""
+        try:
+            return self.get(reference)
+        except (ConfigurationError, JobError):
+            return None
+
+    def exact(self, reference: str) -> str:
+        """Return the ``name@version`` that a reference means now; the empty one stays empty.
+
+        Raises:
+            JobError: There is no such alias.
+        """
+        return reference if not reference or is_exact(reference) else self.get(reference).reference
 
     def of_training(self, training: str) -> ModelVersion | None:
         """Return the version that a stage of a job registered (``training_ids``); None before that."""
@@ -209,11 +238,10 @@ class Registry:
 
         None when ``reference`` is not the exact ``name@version`` of a registered version, or its files are unreadable.
         """
-        if "@" not in reference:
-            return None
+        version = self.find(reference) if "@" in reference else None
         try:
-            return tokenizer_fingerprint(self.get(reference).path)
-        except (ConfigurationError, JobError):
+            return None if version is None else tokenizer_fingerprint(version.path)
+        except JobError:
             return None
 
     def check_lease(self, job_id: str | None, token: int | None) -> None:
@@ -233,7 +261,7 @@ class Registry:
             LeaseLostError: ``token`` is stale.
         """
         model = self.get(reference)
-        row = DeploymentRow(name=model.name, number=_number(model.version), deployed_at=self._clock(), job_id=job_id)
+        row = DeploymentRow(name=model.name, number=number_of(model.version), deployed_at=self._clock(), job_id=job_id)
         with self._database.write() as session:
             _require_lease(session, job_id, token)
             session.add(row)
@@ -249,6 +277,23 @@ class Registry:
         """Return the version that was deployed last; None before the first deployment."""
         newest = self.deployments(limit=1)
         return self.get(newest[0].reference) if newest else None
+
+    def require_weights(self, version: ModelVersion) -> None:
+        """Check that a version was not pruned.
+
+        Raises:
+            JobError: It was.
+        """
+        if version.is_pruned:
+            raise JobError(
+                f"The weights of {version.reference} were pruned ({version.metadata[PRUNED_AT]}).",
+                next_step="Restore its folder from a backup, or use another version: spanloop models list",
+            )
+
+    def mark_pruned(self, session: Session, version: ModelVersion) -> None:
+        """Record in a write session that the version's weights are gone."""
+        row = session.get_one(ModelVersionRow, (version.name, number_of(version.version)))
+        row.details = json.dumps(dict(version.metadata) | {PRUNED_AT: self._clock().isoformat()}, sort_keys=True)
 
     def _new_row(
         self,
@@ -316,7 +361,3 @@ def _require_lease(session: Session, job_id: str | None, token: int | None) -> N
 
 def _deployment(row: DeploymentRow) -> Deployment:
     return Deployment(f"{row.name}@v{row.number}", row.deployed_at, row.job_id)
-
-
-def _number(version: str) -> int:
-    return int(version.removeprefix("v"))

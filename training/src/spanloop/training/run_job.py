@@ -2,8 +2,8 @@
 
 The scheduler starts it with the lease's fencing token in the environment. Every attempt has the same steps and skips
 those that an earlier attempt completed: for each stage export the dataset, train from the newest complete checkpoint,
-pass the gate and register the version; then deploy the last version. Only the scheduler writes the job's state; a
-non-zero exit status is a failure, and its reason is the error printed last.
+pass the gate and register the version; then deploy or evaluate the last version. Only the scheduler writes the job's
+state, except that it is evaluated; a non-zero exit status is a failure, and its reason is the error printed last.
 """
 
 import argparse
@@ -26,13 +26,13 @@ from .checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpo
 from .control.paths import ControlPaths
 from .dataset import export_dataset
 from .dataset_manifest import Manifest, load_manifest
-from .deploy import deploy
+from .deployment_of_job import TrainedJob, deploy_as_asked
 from .drift import ENDED_NAME, EndedEarly, read_ended
 from .early_stopping import EarlyStop, read_early_stop
 from .gate import GateResult, run_gate
 from .job_spec import JobSpec
 from .job_trace import JobTrace, traced_job
-from .jobs import Job, JobApi, LeaseLostError, job_token, report_progress
+from .jobs import Job, JobApi, job_token, report_progress
 from .lineage import last_step, with_lineage
 from .metrics import MetricsTail, MetricsWriter, StepMetrics, logged_steps
 from .planning import make_plan, planned_steps
@@ -100,9 +100,7 @@ def run_job(data_dir: DataDir, job_id: str) -> ModelVersion:
             attempt = Attempt(data_dir, job, token, started, steps_before, stage_folder, registry, pause, trace)
             versions.append(registry.of_training(attempt.training_id) or _run_stage(attempt))
             _clear_scratch(stage_folder)
-        if job.spec.deploy:
-            pause.hand_over()
-            _deploy(data_dir, job, token, trace, versions[-1])
+        deploy_as_asked(TrainedJob(data_dir, job, token, versions[-1]), trace, pause, _log)
     _log(f"done: {versions[-1].reference}")
     return versions[-1]
 
@@ -113,26 +111,6 @@ def _run_stage(attempt: Attempt) -> ModelVersion:
         _log(f"{stage.title} from {stage.spec.base}")
     attempt.folder.mkdir(parents=True, exist_ok=True)
     return _train_and_register(attempt)
-
-
-def _deploy(data_dir: DataDir, job: Job, token: int, trace: JobTrace, version: ModelVersion) -> None:
-    """Deploy the new version.
-
-    Raises:
-        JobError: It cannot be served; says that the training is not lost.
-        LeaseLostError: Another runner has the job.
-    """
-    _log(f"deploying {version.reference}")
-    try:
-        with trace.span("rl.deploy", {names.RL_MODEL_VERSION: version.reference}):
-            deploy(data_dir, version.reference, job_id=job.id, token=token)
-    except LeaseLostError:
-        raise
-    except SpanloopError as error:
-        raise JobError(
-            f"Job {job.id} trained and registered {version.reference}, but could not deploy it: {error.what}",
-            next_step=f"{error.next_step.rstrip('.')}; then: spanloop models deploy {version.reference}",
-        ) from error
 
 
 def _train_and_register(attempt: Attempt) -> ModelVersion:
@@ -221,7 +199,7 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
         with attempt.trace.span("rl.export") as span:
             manifest = export_dataset(
                 store,
-                attempt.spec,
+                attempt.spec.model_copy(update={"policy_version": attempt.registry.exact(attempt.spec.policy_version)}),
                 base,
                 tokenizer_of=attempt.registry.tokenizer_fingerprint,
                 job_id=attempt.training_id,

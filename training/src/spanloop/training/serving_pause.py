@@ -90,9 +90,14 @@ class ServingPause:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Serve again what was paused; does nothing when nothing is."""
         if self._renewal is None:
             return
         self._end_renewal()
+        self._renewal = None
         try:
             GatewayAdmin.find(self._root).post(
                 "resume", {"holder": pause_holder(self._job_id)}, timeout_s=_RESUME_TIMEOUT_S

@@ -58,6 +58,8 @@ def _of_training(spec: "JobSpec") -> Iterator[str]:
         yield f"lora_merge: an adapter needs a lora_rank from 1 to {MAX_RANK}, which vLLM serves"
     if spec.device is Device.CPU and spec.offload:
         yield "offload: a CPU has weights and optimiser states in the host's memory anyway"
+    if spec.deploy and spec.deploy_always:
+        yield "deploy_always: deploy asks the promotion rule; set one of both"
     if spec.backbone is Backbone.DEBUG and spec.ray_address:
         yield "ray_address: the debug backbone uses no Ray cluster"
     if spec.backbone is Backbone.DEBUG and spec.ranks > 1:

@@ -19,9 +19,10 @@ from typing import Final, NamedTuple
 
 import psutil
 
+from spanloop.processes.marked import find_processes, kill_processes
 from spanloop.semconv.errors import JobError
 
-from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark, find_job_processes, kill_job_processes
+from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV, JobMark
 from .spec_choices import Backbone
 from .verl_plugin.train_plan import TrainPlan
 
@@ -150,13 +151,13 @@ def verl_process(plan: TrainPlan, plan_path: Path, *, token: int) -> Generator[V
         process_group=None if is_debug else 0,
     )
     try:
-        yield VerlProcess(process, plan, MemoryWatch(lambda: [member.pid for member in find_job_processes(None, mark)]))
+        yield VerlProcess(process, plan, MemoryWatch(lambda: [member.pid for member in find_processes(None, mark)]))
     finally:
         if process.poll() is None and is_debug:
             process.kill()
         elif process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        kill_job_processes(None, mark)
+        kill_processes(None, mark)
         process.wait()
 
 

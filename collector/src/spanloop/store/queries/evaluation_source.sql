@@ -1,16 +1,35 @@
--- The current episodes of a policy version at given tasks (empty: all), with their tool calls and unrecovered failures.
+-- The current episodes of a policy version at given tasks (empty: all), with their tool calls and unrecovered failures, and the
+-- episodes of the attempts that evaluation_attempts selects. With run_ids only the latter.
 -- policy_versions: all versions that acted in the episode. The task is the task id, else the group: equal first prompts.
+-- An attempt that the task runner made again is not an episode of its own.
 WITH
+    attempt_keys AS (
+        SELECT episode_id
+        FROM attempts FINAL
+        WHERE model = {model:String}
+            AND episode_id != ''
+            AND (empty({run_ids:Array(String)}) OR has({run_ids:Array(String)}, run_id))
+            AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task_id))
+            AND startsWith(task_id, {task_prefix:String})
+            AND started_at >= {since:DateTime64(9, 'UTC')}
+    ),
     selected AS (
         SELECT
-            episode_id, revision, if(task_id = '', group_id, task_id) AS task, outcome, reward, is_terminated, error_class,
-            started_at, converter_version
+            episode_id, revision, episode_key, if(task_id = '', group_id, task_id) AS task, outcome, reward, is_terminated,
+            error_class, started_at, duration_ns, step_count, input_tokens, output_tokens, converter_version
         FROM episode_summaries FINAL
         WHERE is_deleted = 0
-            AND policy_version = {model:String}
-            AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task))
-            AND startsWith(task, {task_prefix:String})
-            AND started_at >= {since:DateTime64(9, 'UTC')}
+            AND (
+                episode_key IN (SELECT episode_id FROM attempt_keys)
+                OR (
+                    empty({run_ids:Array(String)})
+                    AND policy_version = {model:String}
+                    AND (empty({task_ids:Array(String)}) OR has({task_ids:Array(String)}, task))
+                    AND startsWith(task, {task_prefix:String})
+                    AND started_at >= {since:DateTime64(9, 'UTC')}
+                    AND episode_key NOT IN (SELECT arrayJoin(interrupted_episode_ids) FROM attempts FINAL)
+                )
+            )
     ),
     calls AS (
         SELECT
@@ -36,12 +55,16 @@ WITH
 SELECT
     selected.episode_id AS episode_id,
     selected.revision AS revision,
+    selected.episode_key AS episode_key,
     selected.task AS task_id,
     selected.outcome AS outcome,
     selected.reward AS reward,
     selected.is_terminated AS is_terminated,
     selected.error_class AS error_class,
     selected.started_at AS started_at,
+    selected.duration_ns AS duration_ns,
+    selected.step_count AS steps,
+    selected.input_tokens + selected.output_tokens AS tokens,
     selected.converter_version AS converter_version,
     arraySort(calls.policy_versions) AS policy_versions,
     arraySort(unrecovered.error_classes) AS error_classes,

@@ -5,7 +5,7 @@ The model is an injected callable, its answers are cached, and an answer that le
 https://arxiv.org/abs/2306.05685.)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import fsum
 from typing import Final
@@ -44,7 +44,7 @@ class Rubric:
             raise ValueError(f"judge {self.judge.name!r} gave no JSON object")
         weights = {name: (self.weights or {}).get(name, 0.0 if self.weights else 1.0) for name in self.criteria}
         total = fsum(weights.values())
-        parts = {name: weights[name] / total * _mark(found.get(name), name) for name in self.criteria}
+        parts = {name: weights[name] / total * mark for name, mark in read_marks(found, self.criteria).items()}
         return Judgement(fsum(parts.values()), parts)
 
     def question(self, attempt: Attempt) -> str:
@@ -54,6 +54,15 @@ class Rubric:
             transcript=transcript(attempt.episode),
             names=", ".join(self.criteria),
         )
+
+
+def read_marks(answer: Mapping[str, object], criteria: Iterable[str]) -> dict[str, float]:
+    """The mark of each criterion in a judge's answer.
+
+    Raises:
+        ValueError: A criterion has none, or one that is no number from 0 to 1.
+    """
+    return {name: _mark(answer.get(name), name) for name in criteria}
 
 
 def _mark(value: object, name: str) -> float:

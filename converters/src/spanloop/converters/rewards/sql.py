@@ -7,12 +7,13 @@ metric is the execution accuracy of Spider: Yu et al., 2018, https://arxiv.org/a
 
 import re
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from .attempt import Attempt, Judgement
@@ -23,6 +24,17 @@ Row = tuple[object, ...]
 _ALLOWED: Final = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _STEPS_A_CHECK: Final = 10_000
 _ORDERED: Final = re.compile(r"\border\s+by\b[^()]*$", re.IGNORECASE)
+_VALUE_BYTES: Final = 16 << 20
+"""Most bytes of one value of a row."""
+
+
+class QueryLimits(NamedTuple):
+    """What one query may cost."""
+
+    most_rows: int = 100_000
+    most_steps: int = 50_000_000
+    """Virtual machine instructions of SQLite, about a second."""
+    timeout_s: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -47,37 +59,46 @@ class SqlMatch:
         wanted = self.expected.get(attempt.task_id)
         if wanted is None:
             return None
-        reference = self.rows(wanted)
+        limits = QueryLimits(self.most_rows, self.most_steps)
+        reference = query_rows(self.database, wanted, limits)
         try:
-            got = self.rows(query_in(attempt.answer))
+            got = query_rows(self.database, query_in(attempt.answer), limits)
         except (sqlite3.Error, ValueError):
             return Judgement(0.0, {"runs": 0.0, "rows": 0.0})
-        is_same = same_rows(got, reference, in_order=bool(_ORDERED.search(wanted)))
+        is_same = same_rows(got, reference, in_order=is_ordered(wanted))
         right = (1.0 - self.for_running) * is_same
         return Judgement(self.for_running + right, {"runs": self.for_running, "rows": right})
 
-    def rows(self, query: str) -> list[Row]:
-        """What one query brings.
 
-        Raises:
-            sqlite3.Error: When it does not run, writes, or works for too long.
-            ValueError: When it brings too many rows.
-        """
-        left = self.most_steps // _STEPS_A_CHECK
+def query_rows(database: Path, query: str, limits: QueryLimits) -> list[Row]:
+    """What one query brings.
 
-        def check() -> int:
-            nonlocal left
-            left -= 1
-            return left < 0
+    Raises:
+        sqlite3.Error: When it does not run, writes, or works for too long.
+        ValueError: When it brings too many rows.
+    """
+    left = limits.most_steps // _STEPS_A_CHECK
+    deadline_s = time.monotonic() + limits.timeout_s
 
-        uri = f"file:{quote(str(self.database.absolute()))}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
-            connection.set_authorizer(_authorise)
-            connection.set_progress_handler(check, _STEPS_A_CHECK)
-            found: list[Row] = connection.execute(query).fetchmany(self.most_rows + 1)
-        if len(found) > self.most_rows:
-            raise ValueError(f"the query brings more than {self.most_rows} rows")
-        return found
+    def check() -> int:
+        nonlocal left
+        left -= 1
+        return left < 0 or time.monotonic() > deadline_s
+
+    uri = f"file:{quote(str(database.absolute()))}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True)) as connection:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _VALUE_BYTES)
+        connection.set_authorizer(_authorise)
+        connection.set_progress_handler(check, _STEPS_A_CHECK)
+        found: list[Row] = connection.execute(query).fetchmany(limits.most_rows + 1)
+    if len(found) > limits.most_rows:
+        raise ValueError(f"the query brings more than {limits.most_rows} rows")
+    return found
+
+
+def is_ordered(query: str) -> bool:
+    """Whether the query orders its result."""
+    return bool(_ORDERED.search(query))
 
 
 def _authorise(action: int, *_: object) -> int:

@@ -113,7 +113,7 @@ def _state(job: Job) -> None:
 
 def _buttons(job: Job) -> None:
     api = resources.job_api()
-    if job.state in {JobState.QUEUED, JobState.RUNNING}:
+    if job.state in {JobState.QUEUED, JobState.RUNNING, JobState.EVALUATING}:
         if st.button("Cancel this job", icon=":material/stop_circle:", key="cancel"):
             api.cancel(job.id)
             st.rerun()

@@ -32,7 +32,7 @@ def _compare(store: Store) -> None:
             "A comparison needs two policy versions with episodes, and there "
             + (f"is only {versions[0]}." if versions else "is none yet."),
             "Train one from the other, serve it, and run the agent on the same tasks again:",
-            resources.cli_command("train NAME --deploy --wait"),
+            resources.cli_command("train NAME --deploy-always --wait"),
         )
         return
     left, middle, right = st.columns(3, vertical_alignment="bottom")

@@ -1,6 +1,7 @@
 """Show how each policy version did on one set of tasks, and compare two of them."""
 # pyright: reportUnknownMemberType=false
 
+from collections.abc import Mapping
 from typing import Final
 
 import polars as pl
@@ -8,7 +9,7 @@ import streamlit as st
 from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import charts, episode_pair, tables
+from spanloop.dashboard.components import charts, episode_pair, evaluation_figures, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page
 from spanloop.dashboard.view_models.formatting import DASH, GREEN, share
@@ -17,6 +18,7 @@ from spanloop.training.evaluation import (
     Comparison,
     EpisodePair,
     ErrorChange,
+    EvaluatedState,
     Evaluation,
     Interval,
     ToolChange,
@@ -40,7 +42,7 @@ def _evaluations(store: Store) -> None:
         empty_state(
             "No evaluation is stored yet.",
             "Run the agent on a fixed set of tasks, then measure the version that served it:",
-            resources.cli_command("evaluate NAME@VERSION --task-prefix test-"),
+            resources.cli_command("evaluate NAME@VERSION --run RUN"),
         )
         return
     names = sorted({evaluation.name for evaluation in evaluations})
@@ -52,6 +54,7 @@ def _evaluations(store: Store) -> None:
     results = [evaluation for evaluation in evaluations if evaluation.name == name]
     _results(results)
     if len(results) < 2:
+        evaluation_figures.show(store, results[0])
         st.caption("Evaluate a second version under the same name to compare them.")
         return
     ids = {evaluation.model: evaluation.evaluation_id for evaluation in results}
@@ -78,6 +81,13 @@ def _results(results: list[Evaluation]) -> None:
         f"Tasks: {escape_md('; '.join(task_sets))}. Line: {first.level:.0%} interval, a bootstrap over tasks "
         f"({first.resamples:,} resamples)."
     )
+    for evaluation in results:
+        if evaluation.training_tasks:
+            st.warning(
+                f"{evaluation.training_tasks:,} of the {evaluation.tasks:,} tasks of {escape_md(evaluation.model)} are "
+                "of its training.",
+                icon=":material/warning:",
+            )
     tables.show(
         tables.to_frame([_row(evaluation) for evaluation in results]),
         {
@@ -87,8 +97,9 @@ def _results(results: list[Evaluation]) -> None:
             "reward": NumberColumn("mean reward", format="%+.3f", width=100),
             "reward_interval": TextColumn("its interval", width=140),
             "tasks": NumberColumn(format="localized", width=65),
-            "episodes": NumberColumn(format="localized", width=75),
-            "left_out": TextColumn("episodes left out", width=170),
+            "attempts": NumberColumn(format="localized", width=75),
+            "unscored": TextColumn("failed without a score", help="They count as failures", width=170),
+            "left_out": TextColumn("left out", help="Attempts that do not count", width=170),
             "measured": tables.time_column("measured"),
         },
     )
@@ -107,7 +118,7 @@ def _frame(results: list[Evaluation], intervals: list[Interval]) -> pl.DataFrame
 
 
 def _row(evaluation: Evaluation) -> dict[str, object]:
-    left_out = ", ".join(f"{count:,} {reason}" for reason, count in evaluation.left_out.items() if count)
+    failures = {state: count for state, count in evaluation.states.items() if state != EvaluatedState.SCORED}
     return {
         "policy": evaluation.model,
         "success": share(evaluation.success.value),
@@ -115,16 +126,22 @@ def _row(evaluation: Evaluation) -> dict[str, object]:
         "reward": evaluation.reward.value,
         "reward_interval": f"{evaluation.reward.low:+.3f} to {evaluation.reward.high:+.3f}",
         "tasks": evaluation.tasks,
-        "episodes": evaluation.episodes,
-        "left_out": left_out or "none",
+        "attempts": evaluation.episodes,
+        "unscored": _counts(failures),
+        "left_out": _counts(evaluation.left_out),
         "measured": evaluation.created_at,
     }
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count) or "none"
 
 
 def _comparison(store: Store, before_id: str, after_id: str) -> None:
     """Draw the differences between two stored evaluations."""
     comparison = compare(store, before_id, after_id)
     _differences(comparison)
+    evaluation_figures.show_changes(store, comparison)
     left, right = st.columns(2)
     with left:
         st.subheader("By failure class", anchor=False)

@@ -119,7 +119,7 @@ def _schedule_row(schedule: Schedule) -> dict[str, object]:
         "kind": recipe(schedule.spec),
         "base": schedule.spec.base,
         "steps": schedule.spec.steps,
-        "deploy": "yes" if schedule.spec.deploy else "no",
+        "deploy": "always" if schedule.spec.deploy_always else "by rule" if schedule.spec.deploy else "no",
         "schedule": schedule.id,
     }
 
@@ -130,7 +130,9 @@ def _schedule_columns() -> tables.Columns:
         "next_at": tables.time_column("next", "Empty when it does not fire again"),
         "last_at": tables.time_column("last"),
         "base": TextColumn("from"),
-        "deploy": TextColumn("deploy", help="Serve the new version afterwards"),
+        "deploy": TextColumn(
+            "deploy", help="Serve the new version afterwards: always, or when the promotion rule says so"
+        ),
     }
 
 

@@ -2,13 +2,14 @@
 # pyright: reportUnknownMemberType=false
 
 import json
+from collections.abc import Mapping
 
 import polars as pl
 import streamlit as st
 from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import tables
+from spanloop.dashboard.components import decisions, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, show_error, show_not_running
 from spanloop.dashboard.queries import policy_versions, training_jobs
@@ -21,11 +22,14 @@ from spanloop.training.deploy import deploy
 from spanloop.training.evaluation import load_evaluations
 from spanloop.training.jobs import Job
 from spanloop.training.lineage import spans_of_version
+from spanloop.training.promotion.aliases import Aliases
+from spanloop.training.promotion.decisions import Decisions
 from spanloop.training.registry import ModelVersion
 
 _MAX_GRAPH_NODES = 20
 _MAX_EVALUATIONS = 3
 _MAX_SPANS = 200
+_MAX_DECISIONS = 10
 
 
 def render() -> None:
@@ -46,9 +50,10 @@ def render() -> None:
         serving = deployed.reference if deployed and resources.data_dir().running("gateway") else ""
         _serving_state(deployed, serving)
         lines = order_lineage(models)
+        aliases = _aliases()
         _lineage_graph(lines, serving)
         clicked = tables.pick_row(
-            tables.to_frame([_row(line.label, line.model, serving) for line in lines]),
+            tables.to_frame([_row(line.label, line.model, serving, aliases) for line in lines]),
             [line.model.reference for line in lines],
             key="models",
             columns=_columns(),
@@ -127,10 +132,19 @@ def _serving_state(deployed: ModelVersion | None, serving: str) -> None:
     )
 
 
-def _row(label: str, model: ModelVersion, serving: str) -> dict[str, object]:
+def _aliases() -> dict[str, str]:
+    """Return the aliases of each version that has some."""
+    names: dict[str, list[str]] = {}
+    for alias in Aliases(resources.data_dir()).list():
+        names.setdefault(alias.reference, []).append(alias.alias)
+    return {reference: ", ".join(aliases) for reference, aliases in names.items()}
+
+
+def _row(label: str, model: ModelVersion, serving: str, aliases: Mapping[str, str]) -> dict[str, object]:
     return {
         "version": label,
-        "served": "● served" if model.reference == serving else "",
+        "aliases": aliases.get(model.reference, ""),
+        "served": "● served" if model.reference == serving else "pruned" if model.is_pruned else "",
         "created_at": model.created_at,
         "made_by": model.job_id or "added from outside",
         "size": f"{model.size_bytes / 1e6:,.1f} MB",
@@ -141,6 +155,7 @@ def _row(label: str, model: ModelVersion, serving: str) -> dict[str, object]:
 def _columns() -> tables.Columns:
     return {
         "version": TextColumn("version", width="medium"),
+        "aliases": TextColumn("aliases", help="Names that stand for a version: NAME@champion", width=110),
         "served": TextColumn("served", width=85),
         "created_at": tables.time_column("created"),
         "made_by": TextColumn("made by job"),
@@ -197,6 +212,7 @@ def _version(model: ModelVersion, serving: str) -> None:
                 icon=":material/compare_arrows:",
                 query_params={"before": model.parent, "after": model.reference},
             )
+    decisions.show(Decisions(resources.data_dir()).list(candidate=model.reference, limit=_MAX_DECISIONS))
     _trained_by(model)
 
 
@@ -275,6 +291,7 @@ def _deploy_button(model: ModelVersion, serving: str) -> None:
     is_served = model.reference == serving
     is_up = resources.data_dir().running("gateway") is not None
     reason = "It is served already." if is_served else "" if is_up else "The gateway does not run."
+    reason = "Its weights were pruned." if model.is_pruned else reason
     if st.button(
         "Serve this version", icon=":material/rocket_launch:", key="deploy", disabled=bool(reason), help=reason or None
     ):

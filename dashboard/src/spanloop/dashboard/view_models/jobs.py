@@ -24,6 +24,7 @@ When = Literal["Now", "At a time", "Repeatedly"]
 STATE_MARKS: Final = {
     JobState.QUEUED: "○ queued",
     JobState.RUNNING: "◐ running",
+    JobState.EVALUATING: "◑ evaluating",
     JobState.CANCELLING: "◌ cancelling",
     JobState.SUCCEEDED: "✓ succeeded",
     JobState.FAILED: "✕ failed",
@@ -33,6 +34,7 @@ STATE_MARKS: Final = {
 STATE_COLOURS: Final = {
     JobState.QUEUED: "gray",
     JobState.RUNNING: "blue",
+    JobState.EVALUATING: "blue",
     JobState.CANCELLING: "orange",
     JobState.SUCCEEDED: "green",
     JobState.FAILED: "red",

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from spanloop.processes.identity import ProcessIdentity
 from spanloop.semconv.errors import DataDirectoryError, JobError
-from spanloop.training.control.process_identity import ProcessIdentity
 
 INCOMING_PREFIX: Final = ".incoming-"
 CHUNK_BYTES: Final = 4 * 1024 * 1024

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
-from spanloop.training.control.migrations import create_tables, name_dr_grpo
+from spanloop.training.control.migrations import create_tables, deploy_by_rule, name_dr_grpo
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tables import SchemaRow
 
@@ -31,7 +31,7 @@ WRITER_OPTION: Final = "spanloop_writer"
 ADVISORY_LOCK_KEY: Final = 0x5350414E4C4F4F50
 
 
-MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (create_tables, name_dr_grpo)
+MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (create_tables, name_dr_grpo, deploy_by_rule)
 """The n-th entry migrates from schema version n to n + 1."""
 
 SCHEMA_VERSION: Final = len(MIGRATIONS)

@@ -13,7 +13,7 @@ from spanloop.semconv.errors import DataDirectoryError
 from spanloop.training.control.entities import parse_spec
 from spanloop.training.control.job_queue import find_job
 from spanloop.training.control.leases import Lease, LeaseLostError
-from spanloop.training.control.state_machine import FINAL_STATES, transition
+from spanloop.training.control.state_machine import ACTIVE_STATES, FINAL_STATES, transition
 
 
 def mark_succeeded(session: Session, lease: Lease, *, now: datetime) -> JobState:
@@ -70,9 +70,7 @@ def _record(
     if target is JobState.QUEUED:
         ended["started_at"] = None
     counted = {} if interruptions is None else {"interruptions": interruptions}
-    if transition(
-        session, lease.job_id, {JobState.RUNNING}, target, token=lease.token, values=values | ended | counted
-    ):
+    if transition(session, lease.job_id, ACTIVE_STATES, target, token=lease.token, values=values | ended | counted):
         return target
     cancelled = values | {"finished_at": now}
     if transition(

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import JobError
 from spanloop.training.control.leases import Lease
-from spanloop.training.control.state_machine import transition
+from spanloop.training.control.state_machine import ACTIVE_STATES, transition
 from spanloop.training.control.tables import JobRow
 from spanloop.training.job_spec import JobSpec
 
@@ -69,7 +69,7 @@ def list_jobs(session: Session, *, limit: int) -> Sequence[JobRow]:
 def request_cancel(session: Session, job_id: str, *, now: datetime) -> None:
     """Cancel a queued job; request that the scheduler ends a running one. A finished job does not change."""
     if not transition(session, job_id, {JobState.QUEUED}, JobState.CANCELLED, values={"finished_at": now}):
-        transition(session, job_id, {JobState.RUNNING}, JobState.CANCELLING)
+        transition(session, job_id, ACTIVE_STATES, JobState.CANCELLING)
 
 
 def requeue_finished(session: Session, job_id: str) -> bool:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import JobError
-from spanloop.training.control.state_machine import LEASED_STATES
+from spanloop.training.control.state_machine import LEASED_STATES, transition
 from spanloop.training.control.tables import JobRow
 
 
@@ -79,7 +79,7 @@ def renew(session: Session, lease: Lease, *, until: datetime) -> JobState:
 
 
 def state_of(session: Session, lease: Lease) -> JobState:
-    """Return the state of a job whose lease is valid: running or cancelling.
+    """Return the state of a job whose lease is valid: running, evaluating or cancelling.
 
     Raises:
         LeaseLostError: Another runner holds the lease.
@@ -88,6 +88,16 @@ def state_of(session: Session, lease: Lease) -> JobState:
     if state is None:
         raise _lost(lease)
     return JobState(state)
+
+
+def begin_evaluation(session: Session, lease: Lease) -> None:
+    """Record that the job has trained and is evaluated now; a cancellation request stays one.
+
+    Raises:
+        LeaseLostError: Another runner holds the lease.
+    """
+    if not transition(session, lease.job_id, {JobState.RUNNING}, JobState.EVALUATING, token=lease.token):
+        state_of(session, lease)
 
 
 def record_progress(session: Session, lease: Lease, *, step: int, total: int) -> None:

@@ -3,11 +3,12 @@
 import json
 from typing import Any, Final, cast
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from spanloop.semconv.enums import JobKind
 
-from .tables import Base, JobRow, ScheduleRow
+from .clock import utc_now
+from .tables import Base, JobRow, NoticeRow, ScheduleRow
 
 _SPECS: Final = ((JobRow, JobRow.job_id), (ScheduleRow, ScheduleRow.schedule_id))
 """Tables with a job's spec, and their keys."""
@@ -30,6 +31,25 @@ def name_dr_grpo(connection: Connection) -> None:
             if settings.get("kind") == JobKind.GRPO:
                 renamed = json.dumps(settings | {"kind": JobKind.DR_GRPO.value})
                 connection.execute(update(table).where(key == identity).values(spec=renamed))
+
+
+def deploy_by_rule(connection: Connection) -> None:
+    """To schema version 3: aliases and decisions; ``deploy`` means "when the promotion rule says so".
+
+    A stored spec stays as it is: what changes is what its ``deploy`` means, and the user is told so once.
+    """
+    Base.metadata.create_all(connection)
+    schedules = [
+        identity
+        for identity, text in connection.execute(select(ScheduleRow.schedule_id, ScheduleRow.spec)).all()
+        if _settings(text).get("deploy") is True
+    ]
+    if schedules:
+        text = (
+            f"{', '.join(schedules)}: --deploy now deploys a new version when the promotion rule says so. Before, "
+            "every new version was deployed. For that, schedule it again with --deploy-always."
+        )
+        connection.execute(insert(NoticeRow).values(text=text, created_at=utc_now()))
 
 
 def _settings(text: str) -> dict[str, Any]:

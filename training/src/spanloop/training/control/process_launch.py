@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from spanloop.training.control.job_processes import JobMark, find_job_processes, kill_job_processes
+from spanloop.processes.identity import ProcessIdentity, send_signal
+from spanloop.processes.marked import find_processes, kill_processes
+from spanloop.training.control.job_processes import JobMark
 from spanloop.training.control.leases import Lease
-from spanloop.training.control.process_identity import ProcessIdentity, send_signal
 
 GATE: Final = 'read -r go || exit 125; exec "$@" </dev/null'
 ERROR_TAIL_BYTES: Final = 4096
@@ -59,7 +60,7 @@ class RunningJob:
         """Send SIGTERM to the job's processes; ``exit_status`` kills those left after ``grace_s``."""
         if not self.is_ending:
             self._kill_at_s = time.monotonic() + grace_s
-            send_signal(signal.SIGTERM, find_job_processes(self.leader, self._mark))
+            send_signal(signal.SIGTERM, find_processes(self.leader, self._mark))
 
     def exit_status(self) -> int | None:
         """Return the exit status (negative: the signal) once all of the job's processes have ended, else None."""
@@ -67,15 +68,15 @@ class RunningJob:
             return self._status
         is_graceful = self._kill_at_s is not None and time.monotonic() < self._kill_at_s
         if self._has_exited():
-            if is_graceful and find_job_processes(self.leader, self._mark):
+            if is_graceful and find_processes(self.leader, self._mark):
                 return None
             # Before the leader is reaped: until then its pid and session id cannot be reused.
-            kill_job_processes(self.leader, self._mark)
+            kill_processes(self.leader, self._mark)
             self._status = self._process.wait()
             self._close()
             return self._status
         if self.is_ending and not is_graceful:
-            kill_job_processes(self.leader, self._mark)
+            kill_processes(self.leader, self._mark)
         return None
 
     def end(self, *, grace_s: float) -> int:

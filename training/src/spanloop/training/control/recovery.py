@@ -7,12 +7,13 @@ then the job is requeued. The same steps recover from a crash in between.
 import logging
 from datetime import datetime, timedelta
 
+from spanloop.processes.identity import ProcessIdentity
+from spanloop.processes.marked import end_processes
 from spanloop.training.control import job_outcomes, leases
 from spanloop.training.control.clock import Clock
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.job_processes import JobMark, end_job_processes
+from spanloop.training.control.job_processes import JobMark
 from spanloop.training.control.leases import Lease, OtherLease
-from spanloop.training.control.process_identity import ProcessIdentity
 
 log = logging.getLogger("spanloop.training.scheduler")
 
@@ -50,7 +51,7 @@ class Recovery:
         if lease is None:
             return
         leader = ProcessIdentity.parse(other.runner)
-        process_count = end_job_processes(leader, JobMark(other.job_id, other.token), grace_s=self._grace_s)
+        process_count = end_processes(leader, JobMark(other.job_id, other.token), grace_s=self._grace_s)
         with self._database.write() as session:
             error = "The scheduler that ran the job ended unexpectedly."
             state = job_outcomes.requeue_interrupted(session, lease, now=self._clock(), error=error)

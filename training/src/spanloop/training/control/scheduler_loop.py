@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from spanloop.processes.identity import ProcessIdentity
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import DataDirectoryError
@@ -25,7 +26,6 @@ from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV
 from spanloop.training.control.job_queue import find_job
 from spanloop.training.control.leases import Lease, LeaseLostError
 from spanloop.training.control.paths import ControlPaths, HasPath
-from spanloop.training.control.process_identity import ProcessIdentity
 from spanloop.training.control.process_launch import RunningJob, launch
 from spanloop.training.control.recovery import Recovery
 from spanloop.training.control.stop_signal import StopRequest

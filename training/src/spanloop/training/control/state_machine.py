@@ -8,6 +8,8 @@
       │  └── (retry) ◀───────────────┴──────┘  ▲
       └────────────────────────────────────────┘
 
+    running ──▶ evaluating, which goes on as running does
+
 Invariant: each transition is one conditional UPDATE. A transition whose condition no longer holds changes nothing and
 returns False.
 """
@@ -22,10 +24,13 @@ from sqlalchemy.orm import Session
 from spanloop.semconv.enums import JobState
 from spanloop.training.control.tables import JobRow
 
+_ENDS_OF_A_RUN: Final = frozenset({JobState.QUEUED, JobState.CANCELLING, JobState.SUCCEEDED, JobState.FAILED})
+
 LEGAL_TRANSITIONS: Final[Mapping[JobState, frozenset[JobState]]] = MappingProxyType(
     {
         JobState.QUEUED: frozenset({JobState.RUNNING, JobState.CANCELLED}),
-        JobState.RUNNING: frozenset({JobState.QUEUED, JobState.CANCELLING, JobState.SUCCEEDED, JobState.FAILED}),
+        JobState.RUNNING: frozenset({JobState.EVALUATING}) | _ENDS_OF_A_RUN,
+        JobState.EVALUATING: _ENDS_OF_A_RUN,
         JobState.CANCELLING: frozenset({JobState.CANCELLED}),
         JobState.SUCCEEDED: frozenset(),
         JobState.FAILED: frozenset({JobState.QUEUED}),
@@ -33,7 +38,10 @@ LEGAL_TRANSITIONS: Final[Mapping[JobState, frozenset[JobState]]] = MappingProxyT
     }
 )
 
-LEASED_STATES: Final = frozenset({JobState.RUNNING, JobState.CANCELLING})
+ACTIVE_STATES: Final = frozenset({JobState.RUNNING, JobState.EVALUATING})
+"""States in which the job's process works."""
+
+LEASED_STATES: Final = ACTIVE_STATES | {JobState.CANCELLING}
 """States in which a scheduler holds, or held, the lease."""
 
 FINAL_STATES: Final = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED})

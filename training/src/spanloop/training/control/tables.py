@@ -1,4 +1,4 @@
-"""Tables of the control database, schema version 2.
+"""Tables of the control database, schema version 3.
 
 Portable between SQLite and PostgreSQL: integers for time, text for JSON, no dialect-specific types.
 """
@@ -102,3 +102,49 @@ class DeploymentRow(Base):
     number: Mapped[int] = mapped_column(Integer)
     deployed_at: Mapped[datetime] = mapped_column(UtcMicros)
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.job_id"))
+
+
+class AliasRow(Base):
+    """One move of an alias; the newest row of an alias has the version that it names."""
+
+    __tablename__ = "aliases"
+    __table_args__ = (Index("aliases_by_name", "name", "alias"),)
+
+    move_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    name: Mapped[str] = mapped_column(String(64))
+    alias: Mapped[str] = mapped_column(String(64))
+    number: Mapped[int] = mapped_column(Integer)
+    """Of the version; 0 when the alias was removed."""
+    rolls_back_to: Mapped[str] = mapped_column(String(128), default="")
+    """The ``name@version`` before it, which may be of another model; empty when there was none."""
+    since: Mapped[datetime] = mapped_column(UtcMicros)
+
+
+class DecisionRow(Base):
+    """One decision about a candidate."""
+
+    __tablename__ = "promotion_decisions"
+    __table_args__ = (Index("decisions_by_name", "name", "decision_id"),)
+
+    decision_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    decided_at: Mapped[datetime] = mapped_column(UtcMicros)
+    name: Mapped[str] = mapped_column(String(64))
+    candidate: Mapped[str] = mapped_column(String(128))
+    champion: Mapped[str] = mapped_column(String(128), default="")
+    rule: Mapped[str] = mapped_column(Text, default="")
+    """JSON; empty when no rule was asked."""
+    verdict: Mapped[str] = mapped_column(String(16))
+    evidence: Mapped[str] = mapped_column(Text)
+    """JSON."""
+    job_id: Mapped[str | None] = mapped_column(String(64))
+
+
+class NoticeRow(Base):
+    """What the user is told once: a change that a migration made to what he stored."""
+
+    __tablename__ = "notices"
+
+    notice_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    text: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(UtcMicros)
+    shown_at: Mapped[datetime | None] = mapped_column(UtcMicros)

@@ -1,4 +1,4 @@
-"""The percentile bootstrap of a mean over tasks (Efron and Tibshirani, An Introduction to the Bootstrap, ch. 13).
+"""The percentile bootstrap of means over tasks (Efron and Tibshirani, An Introduction to the Bootstrap, ch. 13).
 
 Tasks are resampled, with all of their attempts, because attempts at one task are not independent. So each task is one
 value, the mean of its attempts.
@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 LEVEL: Final = 0.95
 """Confidence level: the share of the resampled means inside an interval."""
 RESAMPLES: Final = 10_000
 _MAX_INDICES: Final = 4_000_000
 """Maximum number of resampled indices in memory: 32 MB."""
+
+Floats = npt.NDArray[np.float64]
 
 
 class Interval(NamedTuple):
@@ -32,14 +35,28 @@ class Interval(NamedTuple):
 
 def bootstrap_mean(values: Sequence[float], *, seed: int) -> Interval:
     """Return the mean of ``values`` (one for each task, at least one) and its interval; deterministic for a seed."""
-    tasks = np.asarray(values, dtype=np.float64)
+    return bootstrap_means(np.asarray(values, dtype=np.float64)[:, None], seed=seed)[0]
+
+
+def bootstrap_means(tasks: Floats, *, seed: int) -> list[Interval]:
+    """Return the mean and the interval of each column; the same tasks are drawn for all columns.
+
+    Args:
+        tasks: A row for each task and a column for each figure; NaN where a task has no value, at least one value each.
+        seed: The same seed draws the same tasks.
+    """
+    count, _ = tasks.shape
+    has_value = ~np.isnan(tasks)
+    values = np.where(has_value, tasks, 0.0)
     generator = np.random.default_rng(seed)
-    rows = max(1, _MAX_INDICES // tasks.size)
-    means = np.concatenate(
-        [
-            tasks[generator.integers(tasks.size, size=(min(rows, RESAMPLES - start), tasks.size))].mean(axis=1)
-            for start in range(0, RESAMPLES, rows)
-        ]
-    )
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(tasks.mean()), float(low), float(high))
+    rows = max(1, _MAX_INDICES // count)
+    means: list[Floats] = []
+    for start in range(0, RESAMPLES, rows):
+        drawn = generator.integers(count, size=(min(rows, RESAMPLES - start), count))
+        numbered = drawn + count * np.arange(len(drawn))[:, None]
+        times = np.bincount(numbered.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # a draw without any task that has the figure
+            means.append((times @ values) / (times @ has_value))
+    low, high = np.nanquantile(np.concatenate(means), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    value = values.sum(axis=0) / has_value.sum(axis=0)
+    return [Interval(*map(float, ends)) for ends in zip(value, low, high, strict=True)]

@@ -5,13 +5,16 @@ from typing import NamedTuple, TypeVar
 
 import polars as pl
 
+from spanloop.semconv.enums import Metric
 from spanloop.store import Store
 
-from .bootstrap import Interval, bootstrap_mean
+from .bootstrap import Interval
+from .figures import differences, task_values
 from .stored_evaluations import (
     ErrorUse,
     Evaluation,
     EvaluationError,
+    Figure,
     ToolUse,
     load_episodes,
     load_errors,
@@ -55,6 +58,8 @@ class Comparison(NamedTuple):
     """Mean over common tasks of the difference (after minus before) in the share of successful attempts."""
     reward: Interval
     """Mean over common tasks of the difference (after minus before) in the mean reward."""
+    figures: tuple[Figure, ...]
+    """Mean difference (after minus before) of each figure over the common tasks that have it in both."""
     tools: tuple[ToolChange, ...]
     errors: tuple[ErrorChange, ...]
     """Sorted by frequency before, most frequent first."""
@@ -81,21 +86,26 @@ def compare(store: Store, before_id: str, after_id: str, *, seed: int = 0) -> Co
         StoreError: ClickHouse is unreachable.
     """
     before, after = load_evaluation(store, before_id), load_evaluation(store, after_id)
-    before_tasks, after_tasks = (_by_task(load_episodes(store, evaluation)) for evaluation in (before, after))
+    attempts = [load_episodes(store, evaluation).filter(pl.col("left_out") == "") for evaluation in (before, after)]
+    before_tasks, after_tasks = map(_by_task, attempts)
     common = before_tasks.join(after_tasks, on="task_id", suffix="_after").sort("task_id")
     if common.is_empty():
         raise EvaluationError(
             f"{before_id} and {after_id} have no task in common ({before.task_set}; {after.task_set}).",
             next_step="Run both models on the same task ids, then evaluate them again.",
         )
+    classes = set(pl.concat(attempts)["error_classes"].explode().drop_nulls())
+    figures = differences(*(task_values(each, extra_errors=classes) for each in attempts), seed=seed)
+    changes = {figure.name: figure.interval for figure in figures}
     before_tools, after_tools = _by_name(load_tools(store, before)), _by_name(load_tools(store, after))
     before_errors, after_errors = _by_name(load_errors(store, before)), _by_name(load_errors(store, after))
     return Comparison(
         before=before,
         after=after,
         tasks=common.height,
-        success=_difference(common, "success", seed),
-        reward=_difference(common, "reward", seed),
+        success=changes[Metric.SUCCESS],
+        reward=changes[Metric.REWARD],
+        figures=figures,
         tools=tuple(
             ToolChange(tool, before_tools.get(tool, _unused(tool)), after_tools.get(tool, _unused(tool)))
             for tool in sorted(before_tools.keys() | after_tools.keys())
@@ -112,23 +122,12 @@ def compare(store: Store, before_id: str, after_id: str, *, seed: int = 0) -> Co
 
 
 def _by_task(episodes: pl.DataFrame) -> pl.DataFrame:
-    """Return one row a task: mean success and reward, and the first successful and the first failed attempt."""
+    """Return one row a task: mean success, and the first successful and the first failed attempt."""
     successful_ids = pl.col("episode_id").filter(pl.col("is_success"))
     failed_ids = pl.col("episode_id").filter(~pl.col("is_success"))
-    return (
-        episodes.filter(pl.col("left_out") == "")
-        .group_by("task_id")
-        .agg(
-            success=pl.col("is_success").mean(),
-            reward=pl.col("reward").mean(),
-            succeeded=successful_ids.min(),
-            failed=failed_ids.min(),
-        )
+    return episodes.group_by("task_id").agg(
+        success=pl.col("is_success").mean(), succeeded=successful_ids.min(), failed=failed_ids.min()
     )
-
-
-def _difference(common: pl.DataFrame, column: str, seed: int) -> Interval:
-    return bootstrap_mean((common[f"{column}_after"] - common[column]).to_list(), seed=seed)
 
 
 def _pairs(tasks: pl.DataFrame, before: str, after: str) -> tuple[EpisodePair, ...]:

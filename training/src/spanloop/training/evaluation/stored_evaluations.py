@@ -18,14 +18,24 @@ class EvaluationError(SpanloopError):
 
 
 class LeftOut(StrEnum):
-    """Reason why an episode does not count."""
+    """Reason why an attempt does not count."""
 
-    INCOMPLETE = "incomplete"
-    """It was not scored and has not ended: it still runs, or its agent was stopped."""
-    NO_REWARD = "no_reward"
-    """It ended without a score."""
     OTHER_VERSION = "other_version"
-    """It used another policy version too."""
+    """Another policy version took part in it."""
+    TRAINING_TASK = "training_task"
+    """The version, or an ancestor of it, was trained on the task."""
+
+
+class EvaluatedState(StrEnum):
+    """Whether an attempt has a score, and if not, why it is a failure."""
+
+    SCORED = "scored"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    UNSCORED = "unscored"
+    """It ended, and nothing scored it."""
+    INCOMPLETE = "incomplete"
+    """Nothing scored it and it has not ended: it still runs, or its agent was stopped."""
 
 
 class Evaluation(NamedTuple):
@@ -43,22 +53,36 @@ class Evaluation(NamedTuple):
     """Description of the selected tasks."""
     created_at: datetime
     started_at: datetime
-    """Start of the first counted episode."""
+    """Start of the first attempt that counts."""
     episodes: int
-    """Number of counted episodes."""
+    """Number of attempts that count."""
     tasks: int
     success: Interval
-    """Mean over tasks of the share of attempts whose ``outcome``, set by the converter, is a success."""
+    """Mean over tasks of the share of successful attempts."""
     reward: Interval
     """Mean over tasks of the mean reward of its attempts."""
     left_out: Mapping[str, int]
-    """Number of episodes that do not count, by `LeftOut`."""
+    """Number of attempts that do not count, by `LeftOut`."""
+    states: Mapping[str, int]
+    """Number of attempts that count, by `EvaluatedState`; empty for an evaluation of an earlier spanloop."""
+    training_tasks: int
+    """Number of tasks that count although the version was trained on them."""
     level: float
     resamples: int
     seed: int
     parameters: str
     """JSON object of the selection's parameters."""
     converter_version: str
+
+
+class Figure(NamedTuple):
+    """A figure of an evaluation: a mean over tasks."""
+
+    name: str
+    """A `Metric`, ``pass@k``, or ``error:`` and a failure class."""
+    interval: Interval
+    tasks: int
+    """That have it."""
 
 
 class ToolUse(NamedTuple):
@@ -114,13 +138,18 @@ def load_evaluation(store: Store, evaluation_id: str) -> Evaluation:
 
 
 def load_episodes(store: Store, evaluation: Evaluation) -> pl.DataFrame:
-    """Load the episodes of an evaluation, including those that do not count.
+    """Load the attempts of an evaluation, including those that do not count (``left_out``), by task.
 
     Returns:
-        Columns ``episode_id``, ``revision``, ``task_id``, ``left_out`` (empty if it counts), ``is_success``,
-        ``reward``, ``error_class``, ``error_classes`` (list), ``tool_calls`` and ``failed_tool_calls`` (maps), by task.
+        The columns of the table ``evaluation_episodes``.
     """
     return store.query("evaluation_episodes", **_key(evaluation))
+
+
+def load_figures(store: Store, evaluation: Evaluation) -> tuple[Figure, ...]:
+    """Load the figures; none for an evaluation of an earlier spanloop."""
+    rows = store.query("evaluation_figures", **_key(evaluation)).iter_rows()
+    return tuple(Figure(str(name), Interval(*ends), int(tasks)) for name, *ends, tasks in rows)
 
 
 def load_tools(store: Store, evaluation: Evaluation) -> tuple[ToolUse, ...]:

@@ -1,0 +1,49 @@
+"""``[evaluation]``: the tasks that a job's new version attempts before the promotion rule decides about it."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from .section import Section
+
+
+class Evaluation(Section):
+    """``[evaluation]``: options of ``spanloop run``, for versions whose job has ``--deploy``."""
+
+    tasks: str = ""
+    """A file of tasks, or another source of ``spanloop run``; empty decides from stored evaluations."""
+    agent: str = ""
+    """The agent's command, or ``module:function``."""
+    attempts: int = Field(default=1, ge=1)
+    """Attempts at each task."""
+    parallel: int = Field(default=4, ge=1, le=1_000)
+    """Attempts at the same time."""
+    grader: str = ""
+    """The grader; empty leaves scoring to the agent."""
+    grader_options: dict[str, str] = Field(default_factory=dict[str, str])
+    """Options of the grader."""
+    answer: str = "line"
+    """What is graded: ``line``, ``stdout`` or ``message``."""
+    timeout_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
+    """Longest time of one attempt."""
+    cwd: Path | None = None
+    """Working directory of the agent; without it that of ``spanloop up``."""
+    environment: dict[str, str] = Field(default_factory=dict[str, str])
+    """Further environment variables of the agent."""
+    reader: str = ""
+    """The reader of ``tasks``; empty chooses by the source."""
+    reader_options: dict[str, str] = Field(default_factory=dict[str, str])
+    """Options of the reader."""
+    id_field: str = "id"
+    """The field that is a task's id."""
+    limit: int | None = Field(default=None, ge=1)
+    """Only the first so many tasks."""
+    seed: int = Field(default=0, ge=0)
+    """Each attempt gets a seed that is derived from this one."""
+
+    @model_validator(mode="after")
+    def _has_tasks_and_agent(self) -> Self:
+        if bool(self.tasks) != bool(self.agent):
+            raise ValueError(f"tasks = {self.tasks!r} and agent = {self.agent!r}: set both, or none of them")
+        return self

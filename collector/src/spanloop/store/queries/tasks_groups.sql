@@ -1,0 +1,18 @@
+-- One current episode of each group: a success before a failure, then by reward, then the newest.
+SELECT
+    group_id,
+    argMax(episode_id, rank) AS episode_ids,
+    argMax(revision, rank) AS revisions
+FROM (
+    SELECT
+        group_id, episode_id, revision,
+        (outcome = 'success', ifNull(reward, -inf), started_at, episode_id) AS rank
+    FROM episode_summaries FINAL
+    WHERE is_deleted = 0
+        AND startsWith(task_id, {task_prefix:String})
+        AND ({service:String} = '' OR service_name = {service:String})
+        AND ({mark:String} = '' OR has(marks, {mark:String}))
+        AND started_at >= {since:DateTime64(9, 'UTC')}
+)
+GROUP BY group_id
+ORDER BY group_id

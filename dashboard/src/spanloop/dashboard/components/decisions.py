@@ -1,0 +1,86 @@
+"""Decisions about versions, each with its evidence."""
+# pyright: reportUnknownMemberType=false
+
+from collections.abc import Sequence
+from typing import Final
+
+import streamlit as st
+from streamlit.column_config import NumberColumn, TextColumn
+
+from spanloop.dashboard import resources
+from spanloop.dashboard.components import evaluation_figures, tables
+from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.view_models.formatting import ago, number
+from spanloop.semconv.enums import PromotionVerdict
+from spanloop.training.promotion.evidence import Decision, GuardCheck, Measured
+
+MARKS: Final = {
+    PromotionVerdict.PROMOTED: ":green[▲ promoted]",
+    PromotionVerdict.KEPT: ":gray[■ not promoted]",
+    PromotionVerdict.ROLLED_BACK: ":red[▼ rolled back]",
+    PromotionVerdict.UNDECIDED: ":orange[◆ undecided]",
+}
+
+
+def show(decisions: Sequence[Decision]) -> None:
+    """Draw decisions about one version, the newest one open."""
+    if not decisions:
+        return
+    st.markdown("**Decisions**")
+    for number_of, decision in enumerate(decisions):
+        rival = f" against {escape_md(decision.champion)}" if decision.champion else ""
+        heading = f"{MARKS[decision.verdict]}{rival}, {ago(decision.decided_at, resources.now())}"
+        with st.expander(heading, expanded=number_of == 0):
+            _evidence(decision)
+
+
+def _evidence(decision: Decision) -> None:
+    evidence = decision.evidence
+    st.markdown(escape_md(evidence.reason))
+    if evidence.measured is not None:
+        _measured(decision, evidence.measured)
+    if evidence.guards:
+        tables.show(
+            tables.to_frame([_guard_row(check) for check in evidence.guards]),
+            {
+                "guard": TextColumn(width=200),
+                "candidate": NumberColumn(decision.candidate, format="%.3f"),
+                "champion": NumberColumn(decision.champion, format="%.3f"),
+                "holds": TextColumn(width=90),
+            },
+        )
+    notes = [
+        f"Evaluations: {escape_md(' and '.join(evidence.evaluations))}." if evidence.evaluations else "",
+        f"Look {evidence.looks}." if evidence.looks > 1 else "",
+        f"Rule: {decision.rule.metric} by more than {decision.rule.margin:g}, alpha {decision.rule.alpha:g}."
+        if decision.rule
+        else "No rule was asked.",
+    ]
+    st.caption(" ".join(note for note in notes if note))
+    if decision.job_id:
+        st.page_link("../pages/jobs.py", label="The job that decided", query_params={"job": decision.job_id})
+
+
+def _measured(decision: Decision, measured: Measured) -> None:
+    columns = st.columns(4)
+    name = evaluation_figures.title(measured.metric).capitalize()
+    columns[0].metric(f"{name}, {decision.candidate}", number(measured.candidate))
+    columns[1].metric(f"{name}, {decision.champion}", number(measured.champion))
+    columns[2].metric("Difference", f"{measured.difference:+.3f}")
+    if measured.low is not None and measured.high is not None:
+        columns[2].caption(f"{measured.low:+.3f} to {measured.high:+.3f}, at all looks at once")
+    columns[3].metric(
+        "Evidence for it",
+        number(measured.better_e_value),
+        help="The e-value: the factor by which a bet on the candidate has grown. 1 / alpha decides.",
+    )
+    columns[3].caption(f"{measured.wins} won, {measured.losses} lost of {measured.count}")
+
+
+def _guard_row(check: GuardCheck) -> dict[str, object]:
+    return {
+        "guard": f"{evaluation_figures.title(check.metric)}: {check.limit.replace('_', ' ')}",
+        "candidate": check.candidate,
+        "champion": check.champion,
+        "holds": "yes" if check.holds else "not shown",
+    }

@@ -1,0 +1,86 @@
+"""Tables of an evaluation's figures, and of their differences between two evaluations."""
+
+from typing import Final
+
+from streamlit.column_config import NumberColumn, TextColumn
+
+from spanloop.dashboard.components import tables
+from spanloop.dashboard.view_models.formatting import DASH, number
+from spanloop.store import Store
+from spanloop.training.evaluation import Comparison, Evaluation, Figure, Interval, load_figures
+
+TITLES: Final = {
+    "crashes": "crashed or ran out of time",
+    "errors": "with an unrecovered failure",
+    "latency_s": "latency (s)",
+    "tokens": "tokens",
+    "steps": "steps",
+    "tool_selection": "tool-selection accuracy",
+    "plan_success": "plan success",
+    "step_efficiency": "step efficiency",
+}
+"""Figure → title; success and reward have columns of their own."""
+_OWN_COLUMNS: Final = ("success", "reward")
+_ERROR: Final = "error:"
+
+
+def show(store: Store, evaluation: Evaluation) -> None:
+    """Draw the figures of one evaluation."""
+    rows: list[dict[str, object]] = [
+        {"figure": title(figure.name), "mean": _with_interval(figure.interval), "tasks": figure.tasks}
+        for figure in _shown(load_figures(store, evaluation))
+    ]
+    if rows:
+        tables.show(
+            tables.to_frame(rows),
+            {"figure": TextColumn(width=200), "mean": TextColumn("mean over tasks, with its interval", width=260)},
+        )
+
+
+def show_changes(store: Store, comparison: Comparison) -> None:
+    """Draw the figures of both evaluations, and their difference over the tasks of both."""
+    before, after = (
+        {figure.name: figure.interval for figure in load_figures(store, evaluation)}
+        for evaluation in (comparison.before, comparison.after)
+    )
+    rows: list[dict[str, object]] = [
+        {
+            "figure": title(figure.name),
+            "before": _with_interval(before.get(figure.name)),
+            "after": _with_interval(after.get(figure.name)),
+            "difference": figure.interval.value,
+            "interval": f"{figure.interval.low:+.3g} to {figure.interval.high:+.3g}"
+            + ("" if figure.interval.excludes_zero else ": may be chance"),
+            "tasks": figure.tasks,
+        }
+        for figure in _shown(comparison.figures)
+    ]
+    if rows:
+        tables.show(
+            tables.to_frame(rows),
+            {
+                "figure": TextColumn(width=200),
+                "before": TextColumn("before, over all its tasks", width=200),
+                "after": TextColumn("after, over all its tasks", width=200),
+                "difference": NumberColumn("difference on the tasks of both", format="%+.3g", width=110),
+                "interval": TextColumn("its interval", width=220),
+                "tasks": NumberColumn("tasks of both", format="localized", width=80),
+            },
+        )
+
+
+def title(name: str) -> str:
+    """Return what a figure is called on pages."""
+    if name.startswith(_ERROR):
+        return f"with {name.removeprefix(_ERROR)}"
+    return TITLES.get(name, name)
+
+
+def _shown(figures: tuple[Figure, ...]) -> list[Figure]:
+    return [figure for figure in figures if figure.name not in _OWN_COLUMNS]
+
+
+def _with_interval(interval: Interval | None) -> str:
+    if interval is None:
+        return DASH
+    return f"{number(interval.value)} ({number(interval.low)} to {number(interval.high)})"

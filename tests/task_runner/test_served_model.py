@@ -1,0 +1,66 @@
+"""The model that the gateway serves: which one a run means, and what happens when it goes away."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spanloop.datadir import DataDir
+from spanloop.semconv.errors import ServiceError
+from spanloop.task_runner import served_model
+from spanloop.task_runner.served_model import ServedModel, resolve_model
+
+from ..gateway.support import serving
+from .conftest import ModelsOnly
+
+
+@pytest.fixture
+def gateway(data_dir: DataDir) -> Iterator[ModelsOnly]:
+    gateway = ModelsOnly()
+    with serving(gateway.app()) as url, data_dir.announce("gateway", url):
+        yield gateway
+
+
+def test_a_model_is_what_is_served_by_its_name_or_its_version(gateway: ModelsOnly, data_dir: DataDir) -> None:
+    for asked in ("", "tiny", "tiny@v1"):
+        assert resolve_model(data_dir, asked)[1] == "tiny@v1"
+    for asked in ("tiny@v2", "other"):
+        with pytest.raises(ServiceError, match=f"serves tiny@v1, not {asked}"):
+            resolve_model(data_dir, asked)
+    gateway.names = ()
+    with pytest.raises(ServiceError, match="serves no model, not a model") as caught:
+        resolve_model(data_dir, "")
+    assert "spanloop models deploy" in caught.value.next_step
+
+
+def test_a_run_waits_while_nothing_is_served_and_ends_when_another_model_is(
+    gateway: ModelsOnly, data_dir: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_model, "_POLL_S", 0.01)
+    monkeypatch.setattr(served_model, "_FRESH_S", 0.0)
+    model, told = ServedModel(data_dir, "tiny@v1"), list[str]()
+    before = model.wait(lambda: False, told.append)
+    assert before is not None
+    assert model.is_unchanged(before)
+    gateway.restarts += 1
+    assert not model.is_unchanged(before)
+    assert told == []
+
+    gateway.names = ()
+    asked = iter(range(100))
+    assert model.wait(lambda: next(asked) > 5, told.append) is None
+    assert told == ["waiting for the gateway to serve tiny@v1 (no model is served)"]
+    monkeypatch.setattr(served_model, "WAIT_S", 0.05)
+    with pytest.raises(ServiceError, match="has not served tiny@v1"):
+        model.wait(lambda: False, told.append)
+    gateway.names = ("tiny", "tiny@v2")
+    with pytest.raises(ServiceError, match="now serves tiny, tiny@v2, and the run is of tiny@v1") as caught:
+        model.wait(lambda: False, told.append)
+    assert "continues the run" in caught.value.next_step
+
+
+def test_a_gateway_that_is_gone_is_waited_for_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served_model, "WAIT_S", 0.0)
+    model = ServedModel(DataDir(tmp_path).open(), "tiny@v1")
+    with pytest.raises(ServiceError, match="it does not run"):
+        model.wait(lambda: False, print)

@@ -1,0 +1,49 @@
+"""What a grader says of an answer."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from pydantic import JsonValue
+
+SUCCESS_SCORE: Final = 0.5
+"""From this score on a number is a success, as in the converters."""
+_SHOWN_CHARACTERS: Final = 2_000
+_MOST_CHARACTERS: Final = 50_000
+
+
+class Verdict(NamedTuple):
+    """A score with its evidence."""
+
+    score: float
+    """Finite; 1 is the best that the built-in graders give, 0 the worst."""
+    is_success: bool
+    evidence: Mapping[str, JsonValue]
+    """What was compared; long texts are cut."""
+
+    @classmethod
+    def of(cls, score: float, *, is_success: bool | None = None, **evidence: JsonValue) -> "Verdict":
+        """Make a verdict; by default the score decides whether it is a success.
+
+        Raises:
+            ValueError: The score is not finite.
+        """
+        if not math.isfinite(score):
+            raise ValueError(f"a score must be a finite number, got {score!r}")
+        succeeded = score >= SUCCESS_SCORE if is_success is None else is_success
+        return cls(float(score), succeeded, {name: shortened(value) for name, value in evidence.items()})
+
+    def evidence_json(self) -> str:
+        """Return the evidence as a JSON object."""
+        text = json.dumps(dict(self.evidence), ensure_ascii=False)
+        return text if len(text) <= _MOST_CHARACTERS else json.dumps({"evidence": shortened(text)}, ensure_ascii=False)
+
+
+def shortened(value: JsonValue) -> JsonValue:
+    """Return the value; a long text, or a value that is long as JSON, as text with its middle left out."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if len(text) <= _SHOWN_CHARACTERS:
+        return value
+    half = _SHOWN_CHARACTERS // 2
+    return f"{text[:half]} … {text[-half:]}"

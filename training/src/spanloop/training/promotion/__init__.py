@@ -1,0 +1,1 @@
+"""Promote a model version by evidence: sequential test, rule, decisions, rollback, prune."""

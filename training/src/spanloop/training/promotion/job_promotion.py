@@ -1,0 +1,93 @@
+"""What a job with ``--deploy`` does after its training: evaluate the new version and let the rule decide.
+
+Invariant: the job succeeds whatever is decided, because its version is registered. A killed job decides again; a
+decision that it has made already stays.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from spanloop.configuration import Configuration, load_configuration
+from spanloop.datadir import DataDir
+from spanloop.semconv.enums import PromotionVerdict
+from spanloop.store import Store
+from spanloop.training.control.leases import LeaseLostError
+from spanloop.training.evaluation import EvaluationError
+from spanloop.training.registry import ModelVersion, Registry
+
+from .decisions import Contest, Decisions, JobLease
+from .evaluation_run import EvaluationRun
+from .evidence import Decision, Evidence, Judgement
+from .promote import Actions, promote
+
+
+def decide_in_job(
+    data_dir: DataDir, store: Store, version: ModelVersion, lease: JobLease, on_progress: Callable[[str], None]
+) -> Decision:
+    """Evaluate the version of a job as ``[evaluation]`` says, decide as ``[promotion]`` says, and serve it if promoted.
+
+    Raises:
+        ConfigurationError: ``spanloop.toml``, the tasks, the agent or the grader cannot be used.
+        LeaseLostError: Another runner has the job.
+        SpanloopError: A version cannot be served, or a service is away.
+    """
+    decisions = Decisions(data_dir)
+    decided = decisions.of_job(lease.job_id)
+    if decided is not None and decided.verdict is not PromotionVerdict.UNDECIDED:
+        return decided
+    configuration = load_configuration(data_dir.path)
+    contest = decisions.contest(version.reference)
+    actions = Actions(data_dir, lease, on_progress=on_progress)
+    with _Served(data_dir, actions) as served:
+        try:
+            name = _measure(data_dir, store, contest, configuration, actions)
+            decision = promote(store, version.reference, configuration.promotion, actions, evaluation=name)
+        except EvaluationError as error:
+            evidence = Evidence(reason=f"{error.what} Next: {error.next_step}")
+            judgement = Judgement(verdict=PromotionVerdict.UNDECIDED, evidence=evidence)
+            decision = decisions.record(contest, judgement, rule=configuration.promotion, lease=lease)
+        served.stays = decision.verdict is PromotionVerdict.PROMOTED
+    return decision
+
+
+def _measure(data_dir: DataDir, store: Store, contest: Contest, configuration: Configuration, actions: Actions) -> str:
+    """Let champion and candidate attempt the tasks; return the name of their evaluations, empty without tasks."""
+    settings = configuration.evaluation
+    if not settings.tasks or contest.champion is None:
+        return ""
+    floor = configuration.promotion.reward_range[0]
+    runs = [EvaluationRun.of(version, settings) for version in (contest.champion, contest.candidate)]
+    for run in runs:
+        if not run.is_complete(data_dir):
+            actions.serve(run.version)
+            run.make_attempts(data_dir, store, actions.on_progress)
+        evaluation = run.evaluate(data_dir, store, reward_floor=floor)
+        actions.on_progress(
+            f"{evaluation.evaluation_id}: success {evaluation.success.value:.1%} on {evaluation.tasks} tasks"
+        )
+    return runs[0].evaluation_name
+
+
+class _Served:
+    """Serves what was served before the block again at its end, unless what is served by then ``stays``.
+
+    The versions that are evaluated take turns in the gateway.
+    """
+
+    def __init__(self, data_dir: DataDir, actions: Actions) -> None:
+        self._registry = Registry(data_dir)
+        self._actions = actions
+        self._before = self._registry.deployed()
+        self.stays = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        now = self._registry.deployed()
+        is_other = self._before is not None and now is not None and now.reference != self._before.reference
+        if self._before is not None and is_other and not self.stays and not isinstance(error, LeaseLostError):
+            self._actions.serve(self._before)
