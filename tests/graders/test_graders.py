@@ -178,6 +178,7 @@ def test_a_grader_that_cannot_be_made_is_one_error(
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
 def test_generated_tasks_are_scored_by_their_generator(grade: Grade) -> None:
     pytest.importorskip("reasoning_gym")
     fields = {"question": "1 + 1", "answer": "2", "metadata": {"source_dataset": "chain_sum"}}

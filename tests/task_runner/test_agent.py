@@ -1,11 +1,11 @@
 """Which ``opentelemetry-instrument`` an agent's command runs under."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from spanloop.semconv.errors import ConfigurationError
-from spanloop.task_runner import agent as module
 from spanloop.task_runner.agent import AgentSettings, instrumented, is_callable_target
 
 
@@ -38,7 +38,7 @@ def test_a_command_that_is_instrumented_already_or_by_itself_stays(tmp_path: Pat
 
 
 def test_without_one_the_next_step_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.sys, "executable", str(tmp_path / "nowhere" / "python"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere" / "python"))
     with pytest.raises(
         ConfigurationError, match="no opentelemetry-instrument in the environment of 'python'"
     ) as caught:
