@@ -7,10 +7,8 @@ reward of each attempt. ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` set the model
 """
 
 import argparse
-import ast
 import asyncio
 import json
-import math
 import os
 import re
 import sys
@@ -25,22 +23,16 @@ from agents import (
     RunContextWrapper,
     Runner,
     ToolsToFinalOutputResult,
-    function_tool,
     set_tracing_disabled,
 )
-from agents.items import TResponseInputItem
 from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
 from openai import AsyncOpenAI, OpenAIError
+from python_tool import ERROR, EXAMPLES, INSTRUCTIONS, python, question_item
 
 from spanloop.instrumentation import reward, task
 
 MAX_TURNS: Final = 3
 MAX_TOKENS: Final = 48
-INSTRUCTIONS: Final = "You solve math problems. Call python."
-QUESTION: Final = "Question: {}"
-ERROR: Final = "Error: "
-"""How the output of a failed call begins."""
-_LONGEST_CODE: Final = 60
 
 
 class Task(NamedTuple):
@@ -53,81 +45,17 @@ class Task(NamedTuple):
     difficulty: str
 
 
-@function_tool(failure_error_function=lambda _, error: f"{ERROR}{error}")
-def python(code: str) -> str:
-    """Value of a Python expression."""
-    return evaluate(code)
-
-
-def evaluate(code: str) -> str:
-    """Return the value of an arithmetic expression.
-
-    Raises:
-        ValueError: ``code`` is no expression of numbers, + - * / and brackets, or it divides by zero.
-    """
-    if len(code) > _LONGEST_CODE:
-        raise ValueError(f"the code is longer than {_LONGEST_CODE} characters")
-    try:
-        value = _value(ast.parse(code.strip(), mode="eval").body)
-    except (SyntaxError, ZeroDivisionError, OverflowError) as error:
-        raise ValueError(str(error)) from error
-    if not math.isfinite(value):
-        raise ValueError("the value is not finite")
-    return f"{value:.10g}"
-
-
-def _value(node: ast.expr) -> float:
-    match node:
-        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            return number
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand)
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _value(left) + _value(right)
-        case ast.BinOp(left=left, op=ast.Sub(), right=right):
-            return _value(left) - _value(right)
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return _value(left) * _value(right)
-        case ast.BinOp(left=left, op=ast.Div(), right=right):
-            return _value(left) / _value(right)
-        case _:
-            raise ValueError("only numbers, + - * / and brackets are understood")
-
-
 def first_value(_: RunContextWrapper[None], results: list[FunctionToolResult]) -> ToolsToFinalOutputResult:
     """Make the first value of Python the agent's answer; the model reads an error and tries again."""
     values = [str(each.output) for each in results if not str(each.output).startswith(ERROR)]
     return ToolsToFinalOutputResult(is_final_output=bool(values), final_output=values[0] if values else None)
 
 
-def _example(question: str, code: str) -> list[TResponseInputItem]:
-    arguments = json.dumps({"code": code})
-    return [
-        {"role": "user", "content": QUESTION.format(question)},
-        {"type": "function_call", "call_id": "example", "name": "python", "arguments": arguments},
-        {"type": "function_call_output", "call_id": "example", "output": evaluate(code)},
-    ]
-
-
-EXAMPLES: Final = [
-    *_example("What is 9 times 45?", "9 * 45"),
-    *_example("Joe has 8 boxes with 20 pens each. How many pens does Joe have?", "8 * 20"),
-    *_example("Kim buys 4 bags of 25 nuts and eats 10. How many nuts are left?", "4 * 25 - 10"),
-    *_example("Joe has 60 pens and sells 35. How many are left?", "60 - 35"),
-    *_example("Add 50 and 8, then multiply by 2.", "(50 + 8) * 2"),
-    *_example("Kim has 84 nuts for 4 people. How many nuts does each person have?", "84 / 4"),
-    *_example("Kim had 60 pens. She gets 30 and sells 15. How many are there?", "60 + 30 - 15"),
-    *_example("Joe walks 5 miles on Monday and 13 on Tuesday. How many is that?", "5 + 13"),
-]
-"""Example calls; small models call no tool without them."""
-
-
 async def attempt(agent: Agent[None], problem: Task) -> float:
     """Attempt one task; return its reward."""
-    question: TResponseInputItem = {"role": "user", "content": QUESTION.format(problem.question)}
     async with task(problem.id):
         try:
-            result = await Runner.run(agent, [*EXAMPLES, question], max_turns=MAX_TURNS)
+            result = await Runner.run(agent, [*EXAMPLES, question_item(problem.question)], max_turns=MAX_TURNS)
             score = grade(problem.answer, str(result.final_output))
         except AgentsException:  # the model called no tool that exists, or every call failed
             score = 0.0

@@ -1,8 +1,9 @@
 """Write arithmetic and word problems from a seed, each with its expression and answer.
 
-    python tasks.py FOLDER [--seed N] [--train N] [--test N]
+    python tasks.py FOLDER [--seed N] [--train N] [--test N] [--demonstrations N]
 
-Training and test problems share no wording, name, thing or number.
+Training and test problems share no wording, name, thing or number. ``demonstrations.jsonl`` has the agent's dialog for
+the first training problems.
 """
 
 import argparse
@@ -14,7 +15,9 @@ import zlib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+
+from python_tool import demonstration
 
 Split = Literal["train", "test"]
 SPLITS: Final[tuple[Split, ...]] = ("train", "test")
@@ -176,12 +179,13 @@ def _numbers(split: Split, start: int, stop: int) -> list[int]:
 
 
 def main() -> None:
-    """Write ``train.jsonl`` and ``test.jsonl``."""
+    """Write ``train.jsonl``, ``test.jsonl`` and ``demonstrations.jsonl``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="created if missing")
     parser.add_argument("--seed", type=int, default=0, help="seed of the problems")
     parser.add_argument("--train", type=int, default=128, help="number of training problems; default: %(default)s")
     parser.add_argument("--test", type=int, default=150, help="number of test problems; default: %(default)s")
+    parser.add_argument("--demonstrations", type=int, default=64, help="number of dialogs; default: %(default)s")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     counts: dict[Split, int] = {"train": options.train, "test": options.test}
@@ -190,8 +194,15 @@ def main() -> None:
             tasks = make_tasks(split, count, options.seed)
         except ValueError as error:
             sys.exit(f"{split}: {error}")
-        lines = [json.dumps(each._asdict()) + "\n" for each in tasks]
-        (options.folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+        write_lines(options.folder / f"{split}.jsonl", [each._asdict() for each in tasks])
+        if split == "train":
+            dialogs = [demonstration(each.question, each.expression) for each in tasks[: options.demonstrations]]
+            write_lines(options.folder / "demonstrations.jsonl", dialogs)
+
+
+def write_lines(path: Path, documents: Sequence[dict[str, Any]]) -> None:
+    """Write JSON lines."""
+    path.write_text("".join(json.dumps(document) + "\n" for document in documents), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from examples.math import tasks
-from examples.math.agent import evaluate, grade
+from examples.math.agent import grade
+from examples.math.python_tool import demonstration, evaluate
 from examples.math.tasks import DIFFICULTIES, SPLITS, Split, Task, make_tasks
 
 from spanloop.store.client import Address
@@ -108,5 +109,11 @@ def test_whole_attempts_become_episodes_with_their_rewards(clickhouse: Address, 
         (failed.id, 0, 0.0, 0, "unknown_tool", "policy"),
     ]
     assert ran.transitions["episode_id"].n_unique() == 2
+    # The prompt of the first call is the demonstration's.
+    demonstrated, sent = demonstration(solved.question, solved.expression), ran.requests[0]
+    assert sent["tools"] == demonstrated["tools"]
+    assert [(each["role"], each.get("content")) for each in sent["messages"]] == [
+        (each["role"], each.get("content")) for each in demonstrated["messages"][:-1]
+    ]
     names = Counter(ran.spans["SpanName"].to_list())
     assert names["execute_tool python"] == names["invoke_agent mathematician"] == 2
