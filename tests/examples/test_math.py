@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from examples.math import tasks
 from examples.math.agent import grade
-from examples.math.python_tool import demonstration, evaluate
 from examples.math.tasks import DIFFICULTIES, SPLITS, Split, Task, make_tasks
+from python_tool import demonstration, evaluate
 
 from spanloop.store.client import Address
 

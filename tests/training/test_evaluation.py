@@ -2,6 +2,7 @@ import itertools
 import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -93,7 +94,7 @@ def test_tasks_weigh_the_same_and_their_attempts_stay_together(store: Store) -> 
 
 def test_without_a_task_id_equal_beginnings_are_one_task(store: Store) -> None:
     seed_attempts(store, attempts("m@v1", 5))
-    filters = {"model": "m@v1", "task_ids": [], "task_prefix": "", "since": STARTED_AT, "run_ids": []}
+    filters: dict[str, Any] = {"model": "m@v1", "task_ids": [], "task_prefix": "", "since": STARTED_AT, "run_ids": []}
     frame = store.query("evaluation_source", **filters)
     nameless = [Attempt("", "m@v3", 1.0, number=number) for number in range(2)]
     seed_attempts(store, nameless)
