@@ -197,10 +197,8 @@ def test_a_schedule_of_schema_version_2_deploys_by_the_rule_and_its_owner_is_tol
     assert schedules[1] not in notice
     assert "--deploy-always" in notice
     assert unseen_notices(data_dir) == ()
-    assert [(each.spec.deploy, each.spec.deploy_always) for each in JobApi(data_dir).schedules()] == [
-        (True, False),
-        (False, False),
-    ]
+    deploys = {each.id: (each.spec.deploy, each.spec.deploy_always) for each in JobApi(data_dir).schedules()}
+    assert deploys == {schedules[0]: (True, False), schedules[1]: (False, False)}
 
 
 def test_a_new_database_has_nothing_to_tell(data_dir: DataDir) -> None:

@@ -1,12 +1,13 @@
 """Which ``opentelemetry-instrument`` an agent's command runs under."""
 
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from spanloop.semconv.errors import ConfigurationError
-from spanloop.task_runner.agent import AgentSettings, instrumented, is_callable_target
+from spanloop.task_runner.agent import AgentSettings, activated, instrumented, is_callable_target
 
 
 def program(folder: Path, name: str) -> str:
@@ -37,8 +38,22 @@ def test_a_command_that_is_instrumented_already_or_by_itself_stays(tmp_path: Pat
     assert instrumented(["node", "app.mjs"], settings(tmp_path, is_instrumented=False)) == ["node", "app.mjs"]
 
 
-def test_without_one_the_next_step_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere" / "python"))
+def test_spanloops_own_environment_is_used_where_no_other_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    python, beside = program(own, "python"), program(own, "opentelemetry-instrument")
+    program(other, "python")
+    monkeypatch.setattr(sys, "executable", python)
+    environment = activated({"PATH": str(other), "HOME": "/home/me"})
+    assert environment == {"PATH": f"{own}:{other}", "HOME": "/home/me"}
+    assert shutil.which("python", path=environment["PATH"]) == python
+    assert instrumented(["python", "app.py"], AgentSettings("agent", environment, "mark/"))[0] == beside
+    program(other, "opentelemetry-instrument")
+    assert activated({"PATH": str(other)}) == {"PATH": str(other)}
+
+
+def test_without_one_the_next_step_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigurationError, match="no opentelemetry-instrument in the environment of 'python'"
     ) as caught:

@@ -85,15 +85,26 @@ def instrumented(words: Sequence[str], settings: AgentSettings) -> list[str]:
         return list(words)
     path = settings.environment.get("PATH")
     program = shutil.which(words[0], path=path)
-    beside = [Path(place).with_name(INSTRUMENT) for place in (program, sys.executable) if place]
-    candidates = [beside[0], shutil.which(INSTRUMENT, path=path), beside[-1]]
-    for candidate in candidates:
+    beside = None if program is None else Path(program).with_name(INSTRUMENT)
+    for candidate in (beside, shutil.which(INSTRUMENT, path=path)):
         if candidate is not None and os.access(candidate, os.X_OK):
             return [str(candidate), *words]
     raise ConfigurationError(
         f"There is no {INSTRUMENT} in the environment of {words[0]!r}.",
         next_step="Install spanloop there (pip install spanloop), or give --no-instrument.",
     )
+
+
+def activated(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment, with spanloop's own programs first on its PATH if it has no ``opentelemetry-instrument``.
+
+    Then ``python`` is that of spanloop's own environment, as if the user had activated it: under its
+    ``opentelemetry-instrument``, no other Python would find what it imports.
+    """
+    path = environment.get("PATH", os.defpath)
+    if shutil.which(INSTRUMENT, path=path) is not None:
+        return dict(environment)
+    return {**environment, "PATH": os.pathsep.join((str(Path(sys.executable).parent), path))}
 
 
 def attempt_environment(settings: AgentSettings, attempt: TaskAttempt) -> dict[str, str]:

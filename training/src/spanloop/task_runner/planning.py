@@ -19,7 +19,7 @@ from spanloop.semconv.errors import ConfigurationError, NotRunningError
 from spanloop.store import Store
 from spanloop.tasks import Rejected, TaskReading
 
-from .agent import Agent, AgentSettings, is_callable_target
+from .agent import Agent, AgentSettings, activated, is_callable_target
 from .answers import Output, SpanAnswers
 from .callable_agent import CallableAgent
 from .command_agent import CommandAgent, required_fields
@@ -88,9 +88,10 @@ def plan_run(data_dir: DataDir, request: RunRequest, store: Store, *, on_reject:
         load_grader(request.grader, request.grader_options, GraderContext(data_dir.path)) if request.grader else None
     )
     folder = data_dir.runs / request.run_id
+    environment = _environment(data_dir, request, base_url, model)
     settings = AgentSettings(
         agent=request.agent,
-        environment=_environment(data_dir, request, base_url, model),
+        environment=activated(environment) if request.is_instrumented else environment,
         mark_prefix=mark_prefix(folder),
         cwd=request.cwd,
         timeout_s=request.timeout_s,
