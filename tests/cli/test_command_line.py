@@ -202,7 +202,6 @@ def test_installing_shows_each_line_and_a_failure_the_last_ones() -> None:
         ("typer", "server", "status"),
         ("polars", "server", "convert"),
         ("sqlalchemy", "server", "jobs list"),
-        ("torch", "train", "demo --tiny"),
     ],
 )
 def test_a_missing_extra_is_named(tmp_path: Path, missing: str, extra: str, command: str) -> None:

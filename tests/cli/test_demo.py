@@ -4,6 +4,7 @@
 import json
 import time
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 
 from spanloop.datadir import DataDir
 from spanloop.demo.agent_runner import office_agent, write_tasks
-from spanloop.demo.command import _duration
+from spanloop.demo.command import _duration, demo
 from spanloop.demo.experiment import Experiment
 from spanloop.demo.learning_loop import Recipe
 from spanloop.demo.stages import FinishedStages, StageDisplay
+from spanloop.runtime import environment_checks
 from spanloop.semconv.errors import ConfigurationError, ServiceError
 
 from .support import Run
@@ -110,6 +112,19 @@ def test_the_agent_is_found_and_makes_its_office(tmp_path: Path) -> None:
 def test_too_many_tasks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there are not 4000 different questions"):
         write_tasks(office_agent(), tmp_path, seed=1, train=8, test=4000)
+
+
+def test_a_missing_extra_is_named_before_anything_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def installed(package: str) -> str:
+        if package == "torch":
+            raise PackageNotFoundError
+        return "1.0"
+
+    monkeypatch.setattr(environment_checks, "version", installed)
+    with pytest.raises(ConfigurationError, match="missing torch") as caught:
+        demo(tiny=True, data_dir=tmp_path / "data")
+    assert caught.value.next_step.endswith("pip install 'spanloop[train]'")
+    assert not (tmp_path / "data").exists()
 
 
 def test_fresh_leaves_a_directory_alone_that_is_no_demo(spanloop: Run, tmp_path: Path) -> None:

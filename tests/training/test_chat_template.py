@@ -160,6 +160,7 @@ def load_tokenizer(folder: Path) -> Any:
     return Tokenizer.from_file(str(folder / "tokenizer.json"))  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
+@pytest.mark.slow
 def test_the_real_tokenizer_continues_token_by_token(smollm2: Path) -> None:
     tokenizer = load_tokenizer(smollm2)
 
@@ -177,6 +178,7 @@ def test_the_real_tokenizer_continues_token_by_token(smollm2: Path) -> None:
         assert following[: len(prompt) + len(response) + 1] == [*prompt, *response, *ids("\n")]
 
 
+@pytest.mark.slow
 def test_the_real_tokenizer_loses_nothing(smollm2: Path) -> None:
     tokenizer = load_tokenizer(smollm2)
     for text in ("Zürich  in 2024: 17 °C\n\n\tok", '{"a": [1, 2.5e3], "b": "日本"}', " leading and trailing "):
