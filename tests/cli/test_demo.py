@@ -3,10 +3,11 @@
 
 import json
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,10 +15,11 @@ from spanloop.datadir import DataDir
 from spanloop.demo.agent_runner import office_agent, write_tasks
 from spanloop.demo.command import _duration, demo
 from spanloop.demo.experiment import Experiment
-from spanloop.demo.learning_loop import Recipe
+from spanloop.demo.learning_loop import Recipe, run_loop
 from spanloop.demo.stages import FinishedStages, StageDisplay
 from spanloop.runtime import environment_checks
 from spanloop.semconv.errors import ConfigurationError, ServiceError
+from spanloop.training.jobs import JobSpec
 
 from .support import Run
 
@@ -94,6 +96,45 @@ def test_a_recipe_gives_a_valid_job_of_each_kind(kind: str, changes: dict[str, A
     job = Recipe().job(kind, "office@v1", datetime(2026, 1, 1, tzinfo=UTC), **changes)
     assert job.kind == kind
     assert job.model_dump(mode="json").items() >= changes.items()
+
+
+class Recorded:
+    """An experiment that trains nothing and whose rule promotes the versions ``better``."""
+
+    agent = office_agent()
+
+    def __init__(self, better: Sequence[str]) -> None:
+        self._better = better
+        self.champion = "m@v1"
+        self.trained: list[tuple[str, str]] = []
+
+    def add_model(self, _: str) -> str:
+        return self.champion
+
+    def make_tasks(self, **_: int) -> None:
+        pass
+
+    def evaluate(self, _: str) -> None:
+        pass
+
+    def collect(self, *_: object, version: str) -> datetime:
+        assert version == self.champion
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+    def train(self, _name: str, _title: str, spec: JobSpec) -> str:
+        self.trained.append((str(spec.kind), spec.base))
+        return f"m@v{len(self.trained) + 1}"
+
+    def decide(self, candidate: str) -> str:
+        self.champion = candidate if candidate in self._better else self.champion
+        return self.champion
+
+
+def test_each_round_trains_the_champion() -> None:
+    experiment = Recorded(better=["m@v2", "m@v4"])
+    versions = run_loop(cast("Experiment", experiment), Recipe(rounds=4))
+    assert experiment.trained == [("sft", "m@v1"), ("dr_grpo", "m@v2"), ("dr_grpo", "m@v2"), ("dr_grpo", "m@v4")]
+    assert versions == ([f"m@v{number}" for number in range(1, 6)], "m@v4")
 
 
 def test_a_recipe_survives_its_file(tmp_path: Path) -> None:

@@ -230,6 +230,8 @@ def test_a_version_shows_its_aliases_and_each_decision_with_its_evidence(learned
     assert "▲ promoted" in app.expander[0].label
     assert "against demo@v1" in app.expander[0].label
     assert "The candidate is better: success differs by +0.525 on 40 tasks." in text_of(app)
+    assert "**The champion of demo**" in text_of(app)
+    assert len(charts(app)) == 1
     shown = metrics(app)
     assert shown["Success, demo@v3"] == "0.825"
     assert shown["Difference"] == "+0.525"

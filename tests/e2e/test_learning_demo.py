@@ -38,7 +38,7 @@ def start(data_dir: Path) -> subprocess.Popen[str]:
 def test_it_learns_and_goes_on_after_an_interruption(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = start(tmp_path / "data")
     done = tmp_path / "data" / "demo" / "done.json"
-    while first.poll() is None and '"collect sft"' not in (done.read_text() if done.exists() else ""):
+    while first.poll() is None and '"collect 1"' not in (done.read_text() if done.exists() else ""):
         time.sleep(0.5)
     time.sleep(15)  # into the job
     first.send_signal(signal.SIGINT)

@@ -31,6 +31,9 @@ def demo(
         str, typer.Option(help="Model to train: smollm2, a hub id, pypi:PACKAGE, or a folder. It must call tools.")
     ] = "smollm2",
     seed: Annotated[int, typer.Option(help="Seed of tasks and training.", min=0)] = 0,
+    rounds: Annotated[
+        int, typer.Option(help="How often the champion attempts tasks and is trained on them.", min=1)
+    ] = 2,
     serve: Annotated[
         bool, typer.Option("--serve/--no-serve", help="Keep the dashboard and the trained model running afterwards.")
     ] = True,
@@ -48,8 +51,9 @@ def demo(
 
     A small real model (SmolLM2, 135 million parameters) runs the agent in examples/office. It is trained on the agent's
     traces (SFT on the successful ones, then Dr. GRPO) and evaluated on test tasks before and after each training. The
-    demo takes twenty to thirty minutes on two cores with bfloat16 instructions (avx512_bf16 or amx_bf16 in lscpu), and
-    much longer on others. Ctrl-C loses nothing: the same command continues.
+    promotion rule decides whether the new version is served, and is trained in the next round. The demo takes twenty to
+    thirty minutes on two cores with bfloat16 instructions (avx512_bf16 or amx_bf16 in lscpu), another round ten more,
+    and much longer on others. Ctrl-C loses nothing: the same command continues.
 
     Exit code 1 when a check fails.
 
@@ -61,7 +65,12 @@ def demo(
     else:
         from .learning_loop import Recipe
 
-        learn(data_dir or _default_directory(seed), Recipe(source=model, seed=seed), serve=serve, fresh=fresh)
+        learn(
+            data_dir or _default_directory(seed),
+            Recipe(source=model, seed=seed, rounds=rounds),
+            serve=serve,
+            fresh=fresh,
+        )
 
 
 def _default_directory(seed: int) -> Path:

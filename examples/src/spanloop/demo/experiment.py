@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spanloop.cli.console import err
 from spanloop.runtime.command_line import command_line
 from spanloop.runtime.job_progress import await_job, last_metrics
-from spanloop.semconv.enums import JobState
+from spanloop.semconv.enums import JobState, PromotionVerdict
 from spanloop.semconv.errors import SpanloopError
 
 from .agent_runner import AgentRun, ExampleAgent, run_agent, write_tasks
@@ -90,7 +90,7 @@ class Experiment:
         """Let ``version`` attempt the test tasks; return the id of the stored evaluation, ``AGENT:VERSION``.
 
         Args:
-            version: The gateway serves it.
+            version: It is served.
             other_tasks: A task file to attempt instead. The ids of its tasks start with its stem, and the evaluation's
                 id is ``AGENT-STEM:VERSION``.
         """
@@ -120,6 +120,32 @@ class Experiment:
         stage = f"evaluate {version}" + (f" {other_tasks}" if other_tasks else "")
         title = f"{version} attempts {other_tasks or 'the test tasks'}"
         return str(self._stage(stage, title, run_and_evaluate)["evaluation"])
+
+    def decide(self, candidate: str) -> str:
+        """Let the promotion rule decide about an evaluated version; return the champion, which is served.
+
+        Raises:
+            SpanloopError: It has not been evaluated, or the champion cannot be served.
+        """
+
+        def ask() -> dict[str, Any]:
+            from spanloop.configuration import load_configuration
+            from spanloop.store import connect
+            from spanloop.training.promotion.decisions import Decisions
+            from spanloop.training.promotion.promote import Actions, promote
+
+            # A kill between deciding and recording must not ask again: the champion is no candidate.
+            decision = next(iter(Decisions(self._data_dir).list(candidate=candidate)), None)
+            if decision is None:
+                rule = load_configuration(self._data_dir.path).promotion
+                with connect(self._data_dir) as store:
+                    decision = promote(store, candidate, rule, Actions(self._data_dir), evaluation=self.agent.name)
+            champion = candidate if decision.verdict is PromotionVerdict.PROMOTED else decision.champion
+            self._serve(champion)
+            self._stages.note(f"{decision.verdict}: {decision.evidence.reason}")
+            return {"champion": champion}
+
+        return str(self._stage(f"decide {candidate}", f"the rule decides about {candidate}", ask)["champion"])
 
     def collect(self, name: str, title: str, run: AgentRun, *, version: str = "") -> datetime:
         """Run attempts at the training tasks and convert their spans; return the time before the first one.

@@ -1,7 +1,8 @@
-"""The learning demo: evaluate a small real model as an agent, before and after training on its own traces.
+"""The learning demo: evaluate a small real model as an agent, and train it on its own traces in rounds.
 
-Fetch the model → serve it → evaluate it on test tasks → attempt training tasks → SFT on the successful attempts →
-evaluate → attempt training tasks → Dr. GRPO on all attempts → evaluate. ``learning_report`` reads the figures from the
+Fetch the model → serve it → evaluate it on test tasks. Then in each round: the champion attempts training tasks → train
+it on these attempts → evaluate the new version → the promotion rule decides which of the two is the champion. The first
+round is SFT on the successful attempts, each other one Dr. GRPO on all. ``learning_report`` reads the figures from the
 store.
 """
 
@@ -23,6 +24,7 @@ class Recipe(NamedTuple):
     """The model's source, as for ``spanloop models add``."""
     seed: int = 0
     """Seed of tasks, shuffling and intervals. Sampling is not seeded, as in production."""
+    rounds: int = 2
     test_tasks: int = 200
     train_tasks: int = 128
     sft_attempts: int = 4
@@ -57,7 +59,6 @@ class Recipe(NamedTuple):
             # the recipe's number of steps is part of the measurement
             "max_passes": 1000,
             "pause_serving": True,
-            "deploy_always": True,
         }
         if JobKind(kind) is JobKind.SFT:
             settings |= {
@@ -80,25 +81,37 @@ class Recipe(NamedTuple):
         return JobSpec.model_validate(settings | changes)
 
 
-def run_loop(experiment: Experiment, recipe: Recipe) -> list[str]:
-    """Run the unfinished stages of the demo; return the versions (``name@version``) in order.
+class Versions(NamedTuple):
+    """The versions of a demo, as ``name@version``."""
+
+    all: list[str]
+    """In order, the base first."""
+    champion: str
+    """That the rule chose last."""
+
+
+def run_loop(experiment: Experiment, recipe: Recipe) -> Versions:
+    """Run the unfinished stages of the demo.
 
     Raises:
         SpanloopError: A stage failed.
     """
-    base = experiment.add_model(recipe.source)
+    champion = experiment.add_model(recipe.source)
     experiment.make_tasks(train=recipe.train_tasks, test=recipe.test_tasks)
-    experiment.evaluate(base)
-    tuned = _learn(experiment, recipe, "sft", base, recipe.sft_attempts)
-    experiment.evaluate(tuned)
-    final = _learn(experiment, recipe, "dr_grpo", tuned, recipe.grpo_attempts)
-    experiment.evaluate(final)
-    return [base, tuned, final]
+    experiment.evaluate(champion)
+    versions = [champion]
+    for number in range(1, recipe.rounds + 1):
+        candidate = _learn(experiment, recipe, number, champion)
+        experiment.evaluate(candidate)
+        champion = experiment.decide(candidate)
+        versions.append(candidate)
+    return Versions(versions, champion)
 
 
-def _learn(experiment: Experiment, recipe: Recipe, kind: str, base: str, attempts: int) -> str:
-    """Collect episodes of ``base`` on the training tasks and train on them; return the new version."""
+def _learn(experiment: Experiment, recipe: Recipe, number: int, champion: str) -> str:
+    """Collect episodes of ``champion`` on the training tasks and train on them; return the new version."""
+    kind, attempts = ("sft", recipe.sft_attempts) if number == 1 else ("dr_grpo", recipe.grpo_attempts)
     run = AgentRun(experiment.agent.train, attempts)
-    since = experiment.collect(f"collect {kind}", f"{base} attempts the training tasks", run, version=base)
-    title = f"verl trains {base} on its own attempts ({kind.upper()})"
-    return experiment.train(f"train {kind}", title, recipe.job(kind, base, since))
+    since = experiment.collect(f"collect {number}", f"{champion} attempts the training tasks", run, version=champion)
+    title = f"verl trains {champion} on its own attempts ({kind.upper()})"
+    return experiment.train(f"train {number}", title, recipe.job(kind, champion, since))

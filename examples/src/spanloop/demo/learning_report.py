@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.markup import escape
 
 from spanloop.cli.console import out, print_table
+from spanloop.cli.promotion import print_decision
 
 from .tiny_checks import CheckResult, count_exact_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from spanloop.datadir import DataDir
     from spanloop.store import Store
     from spanloop.training.evaluation import Comparison, Evaluation, Interval
+
+    from .learning_loop import Versions
 
 MIN_GAIN: Final = 0.20
 """Required rise of the success rate on the test tasks."""
@@ -35,19 +38,20 @@ _SHOWN_EPISODES: Final = 3
 _MAX_LINE_CHARACTERS: Final = 160
 
 
-def report(data_dir: "DataDir", model: str, versions: "Sequence[str]") -> bool:
-    """Print the result from the evaluations ``model:version``, the oldest first; return whether every claim holds."""
+def report(data_dir: "DataDir", model: str, versions: "Versions") -> bool:
+    """Print the result from the evaluations ``model:version``; return whether every claim holds."""
     from spanloop.store import connect
     from spanloop.training.evaluation import compare, load_evaluation
 
     with connect(data_dir) as store:
-        evaluations = [load_evaluation(store, f"{model}:{version}") for version in versions]
-        change = compare(store, evaluations[0].evaluation_id, evaluations[-1].evaluation_id)
+        evaluations = [load_evaluation(store, f"{model}:{version}") for version in versions.all]
+        change = compare(store, evaluations[0].evaluation_id, f"{model}:{versions.champion}")
         _print_evaluations(store, data_dir, evaluations)
+        _print_decisions(data_dir, model)
         _print_change(change)
         _print_episodes(store, change)
         _print_totals(store)
-        results = [_check_gain(change), _check_logprobs(store, data_dir, versions), _check_token_rows(store)]
+        results = [_check_gain(change), *_check_logprobs(store, data_dir, versions.all), _check_token_rows(store)]
     out.print()
     for result in results:
         mark = "[green]✓[/green]" if result.ok else "[red]✗[/red]"
@@ -84,6 +88,15 @@ def _print_evaluations(store: "Store", data_dir: "DataDir", evaluations: "list[E
     out.print("\n[bold]Success on the test tasks[/bold] [dim](mean and 95 % bootstrap interval; by tool)[/dim]")
     titles = ("version", "made by", "tasks", "success", "reward", *tools)
     print_table(titles, rows, numbers=("tasks", "success", "reward", *tools))
+
+
+def _print_decisions(data_dir: "DataDir", model: str) -> None:
+    from spanloop.training.promotion.decisions import Decisions
+
+    out.print("\n[bold]Decisions[/bold] [dim](of the promotion rule, in order)[/dim]")
+    for decision in reversed(Decisions(data_dir).list(model)):
+        out.print(f"[dim]{decision.decided_at:%H:%M} UTC[/dim]")
+        print_decision(decision)
 
 
 def _tool(task_id: str) -> str:
@@ -182,21 +195,22 @@ def _check_gain(change: "Comparison") -> CheckResult:
     return CheckResult(f"success rose by {MIN_GAIN:.0%} or more, intervals apart", ok, observed)
 
 
-def _check_logprobs(store: "Store", data_dir: "DataDir", versions: "Sequence[str]") -> CheckResult:
-    """Compare logprobs at a GRPO job's first step, when the trainer still has the weights that sampled."""
+def _check_logprobs(store: "Store", data_dir: "DataDir", versions: "Sequence[str]") -> "Iterator[CheckResult]":
+    """Compare logprobs at a policy gradient's first step, when the trainer still has the weights that sampled."""
     from spanloop.training.jobs import JobApi
     from spanloop.training.registry import Registry
 
     registry, jobs = Registry(data_dir), JobApi(data_dir)
-    job_ids = [registry.get(version).job_id for version in versions]
     claim = f"the trainer's logprobs are those that the gateway captured, within {LOGPROB_TOLERANCE} nats"
-    for job_id in job_ids:
+    for version in versions:
+        job_id = registry.get(version).job_id
         if job_id is None or not jobs.get(job_id).spec.kind.is_policy_gradient:
             continue
-        for step, name, value in store.query("training_metrics", job_id=job_id).iter_rows():
-            if name == _GAP_METRIC and step == 1:
-                return CheckResult(claim, 0 < value <= LOGPROB_TOLERANCE, f"mean absolute difference {value:.4f}")
-    return CheckResult(claim, ok=False, observed=f"no job stored {_GAP_METRIC} at step 1")
+        metrics = store.query("training_metrics", job_id=job_id)
+        gaps = [value for step, name, value in metrics.iter_rows() if (step, name) == (1, _GAP_METRIC)]
+        ok = bool(gaps) and 0 < gaps[0] <= LOGPROB_TOLERANCE
+        observed = f"mean absolute difference {gaps[0]:.4f}" if gaps else f"no {_GAP_METRIC} at step 1"
+        yield CheckResult(claim, ok, f"{version}: {observed}")
 
 
 def _check_token_rows(store: "Store") -> CheckResult:

@@ -1,5 +1,6 @@
 """Altair charts of query results. Green means success, red failure, grey neither."""
 
+import json
 import math
 from typing import Final
 
@@ -142,6 +143,51 @@ def value_by_version(
         y=y, text=alt.Text("value:Q", format=".0%" if is_share else "+.2f")
     )
     return alt.layer(line, interval, points, labels)
+
+
+def champion_by_decision(frame: pl.DataFrame, title: str, *, is_share: bool) -> AnyChart:
+    """Draw each candidate in the colour of its verdict, and the champion after each decision as steps.
+
+    The frame is a ``champion_series``; with ``is_share`` values lie between 0 and 1 and are shown as percentages.
+    """
+    verdicts = {"champion": BLUE, "promoted": GREEN, "kept": GREY, "undecided": AMBER, "rolled_back": RED}
+    scale = alt.Scale(domain=[0, 1]) if is_share else alt.Scale(zero=False, nice=True, padding=8)
+    number_format = ".1%" if is_share else ".3f"
+    base = alt.Chart(frame, height=_HEIGHT).encode(
+        x=alt.X(
+            "look:O",
+            title="version, in the order of the decisions",
+            axis=alt.Axis(labelExpr=_labels(frame["version"]), labelAngle=0, labelLimit=160),
+        )
+    )
+    axis = alt.Axis(format="%") if is_share else alt.Axis()
+    champion = base.mark_line(interpolate="step-after", color=GREEN, strokeWidth=1.5, opacity=0.6).encode(
+        y=alt.Y("champion_value:Q", title=title, scale=scale, axis=axis)
+    )
+    points = base.mark_circle(size=130, opacity=1).encode(
+        y=alt.Y("value:Q", title=title, scale=scale, axis=axis),
+        color=alt.Color(
+            "decision:N",
+            scale=alt.Scale(domain=list(verdicts), range=list(verdicts.values())),
+            legend=alt.Legend(orient="top", title=None),
+        ),
+        tooltip=[
+            "version:N",
+            "decision:N",
+            alt.Tooltip("value:Q", title=title, format=number_format),
+            alt.Tooltip("champion:N", title="champion afterwards"),
+            alt.Tooltip("why:N"),
+        ],
+    )
+    labels = base.mark_text(align="left", dx=9, dy=-1, color=GREY, fontSize=12).encode(
+        y=alt.Y("value:Q", scale=scale), text=alt.Text("value:Q", format=".0%" if is_share else ".2f")
+    )
+    return alt.layer(champion, points, labels)
+
+
+def _labels(versions: pl.Series) -> str:
+    """Return the expression that labels the positions of an axis, where a version may stand more than once."""
+    return f"{json.dumps(versions.to_list())}[datum.value]"
 
 
 def share_bars(frame: pl.DataFrame, highest: float, fault_owner: str) -> AnyChart:

@@ -8,8 +8,9 @@ import streamlit as st
 from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import evaluation_figures, tables
+from spanloop.dashboard.components import charts, evaluation_figures, tables
 from spanloop.dashboard.components.markup import escape_md
+from spanloop.dashboard.view_models.champions import champion_series
 from spanloop.dashboard.view_models.formatting import ago, number
 from spanloop.semconv.enums import PromotionVerdict
 from spanloop.training.promotion.evidence import Decision, GuardCheck, Measured
@@ -32,6 +33,18 @@ def show(decisions: Sequence[Decision]) -> None:
         heading = f"{MARKS[decision.verdict]}{rival}, {ago(decision.decided_at, resources.now())}"
         with st.expander(heading, expanded=number_of == 0):
             _evidence(decision)
+
+
+def show_champion(name: str, decisions: Sequence[Decision]) -> None:
+    """Draw the champion of a model over its decisions, newest first; nothing without a comparison."""
+    metric = next((each.evidence.measured.metric for each in decisions if each.evidence.measured), None)
+    if metric is None:
+        return
+    same = [each for each in decisions if each.evidence.measured and each.evidence.measured.metric is metric]
+    title = evaluation_figures.title(metric)
+    st.markdown(f"**The champion of {escape_md(name)}**")
+    chart = charts.champion_by_decision(champion_series(same), title, is_share=metric.is_share)
+    st.altair_chart(chart)
 
 
 def _evidence(decision: Decision) -> None:

@@ -2,7 +2,7 @@
 # pyright: reportUnknownMemberType=false
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 import streamlit as st
@@ -30,6 +30,7 @@ _MAX_GRAPH_NODES = 20
 _MAX_EVALUATIONS = 3
 _MAX_SPANS = 200
 _MAX_DECISIONS = 10
+_MAX_SHOWN_DECISIONS = 50
 
 
 def render() -> None:
@@ -52,6 +53,7 @@ def render() -> None:
         lines = order_lineage(models)
         aliases = _aliases()
         _lineage_graph(lines, serving)
+        _champions(sorted({model.name for model in models}))
         clicked = tables.pick_row(
             tables.to_frame([_row(line.label, line.model, serving, aliases) for line in lines]),
             [line.model.reference for line in lines],
@@ -85,6 +87,12 @@ def _lineage_graph(lines: list[LineageLine], serving: str) -> None:
     st.graphviz_chart(lineage_graph(graph_lines, notes, served=serving, selected=selected), width="content")
     if len(graph_lines) < len(lines):
         st.caption(f"The graph shows the {_MAX_GRAPH_NODES} newest versions.")
+
+
+def _champions(names: Sequence[str]) -> None:
+    decided = Decisions(resources.data_dir())
+    for name in names:
+        decisions.show_champion(name, decided.list(name, limit=_MAX_SHOWN_DECISIONS))
 
 
 def _results(store: Store) -> dict[str, tuple[str, ...]]:

@@ -1,0 +1,45 @@
+"""The champions of a model and the candidates that they were compared with, as one series."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from spanloop.semconv.enums import PromotionVerdict
+from spanloop.training.promotion.evidence import Decision
+
+SCHEMA = {
+    "look": pl.Int64,
+    "version": pl.String,
+    "decision": pl.String,
+    "value": pl.Float64,
+    "champion": pl.String,
+    "champion_value": pl.Float64,
+    "why": pl.String,
+}
+FIRST = "champion"
+"""The mark of the champion before the first decision, which nothing decided about."""
+
+
+def champion_series(decisions: Sequence[Decision]) -> pl.DataFrame:
+    """Return a row for each decision that compared two versions, oldest first, after a row for the first champion.
+
+    Args:
+        decisions: About versions of one model and one metric, newest first.
+
+    Returns:
+        Columns of ``SCHEMA``: the version with its mean of the metric and the verdict, and the champion after the
+        decision with its mean in this comparison.
+    """
+    rows: list[tuple[int, str, str, float, str, float, str]] = []
+    for decision in reversed(decisions):
+        measured = decision.evidence.measured
+        if measured is None:
+            continue
+        old = decision.champion, measured.champion
+        new = decision.candidate, measured.candidate
+        if not rows:
+            rows.append((0, old[0], FIRST, old[1], *old, "It was there first."))
+        # after a rollback the champion is the version that is not the candidate
+        after = new if decision.verdict is PromotionVerdict.PROMOTED else old
+        rows.append((len(rows), new[0], decision.verdict.value, new[1], *after, decision.evidence.reason))
+    return pl.DataFrame(rows, SCHEMA, orient="row")
