@@ -37,7 +37,7 @@ def test_a_newer_schema_is_refused_and_left_alone(data_dir: DataDir) -> None:
         raw.execute("UPDATE control_schema SET version = 7")
     raw.close()
     with pytest.raises(
-        DataDirectoryError, match=r"schema version 7; this spanloop supports versions up to 3(?s:.*)newer spanloop"
+        DataDirectoryError, match=r"schema version 7; this spanloop supports versions up to 4(?s:.*)newer spanloop"
     ):
         JobApi(data_dir)
     with sqlite3.connect(data_dir.control_db) as raw:

@@ -161,6 +161,7 @@ def _post(gateway: GatewayAdmin, body: dict[str, str], *, timeout_s: float) -> h
         raise ServiceError(
             f"The gateway at {gateway.url} disconnected; {body['name']}@{body['version']} is not deployed: {error}.",
             next_step=f"See {gateway.root / 'logs' / 'gateway.log'}.",
+            is_transient=True,
         ) from error
 
 

@@ -259,6 +259,10 @@ class JobSpec(BaseModel):
     """A function of your own that decides which of the remaining rows are kept: an entry point of the group
     ``spanloop.selections``, or ``module:function``; empty keeps all."""
 
+    commit_minutes: Annotated[float, EPISODES] = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False)
+    """Only episodes that ended at least so many minutes before the job's dataset is made, so that their feedback had
+    time to arrive. A schedule trains on an episode once, so late feedback on it is not seen again."""
+
     sample_rate: Annotated[float, EPISODES] = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     """This share of the groups, chosen by ``seed``; an episode without a group is one of its own."""
 

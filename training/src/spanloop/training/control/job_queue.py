@@ -7,13 +7,13 @@ import secrets
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import Select, and_, or_, select
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import JobError
 from spanloop.training.control.leases import Lease
-from spanloop.training.control.state_machine import ACTIVE_STATES, transition
+from spanloop.training.control.state_machine import ACTIVE_STATES, FINAL_STATES, transition
 from spanloop.training.control.tables import JobRow
 from spanloop.training.job_spec import JobSpec
 
@@ -76,6 +76,22 @@ def requeue_finished(session: Session, job_id: str) -> bool:
     """Requeue a failed or cancelled job with its attempts reset; return False if it is neither."""
     values = {"started_at": None, "finished_at": None, "interruptions": 0, "error": "", "runner": "", "lease_owner": ""}
     return transition(session, job_id, {JobState.FAILED, JobState.CANCELLED}, JobState.QUEUED, values=values)
+
+
+def jobs_of_schedule(schedule_id: str) -> Select[tuple[str]]:
+    """Return the statement for the ids of the jobs that a schedule submitted."""
+    return select(JobRow.job_id).where(JobRow.schedule_id == schedule_id)
+
+
+def successor_of(session: Session, row: JobRow) -> str:
+    """Return the job of the same schedule that is open, or came later and made a version; empty if there is none."""
+    if row.schedule_id is None:
+        return ""
+    of_schedule = jobs_of_schedule(row.schedule_id).where(JobRow.job_id != row.job_id)
+    open_states = [str(state) for state in JobState if state not in FINAL_STATES]
+    is_later = and_(JobRow.fired_for > row.fired_for, JobRow.model_version != "")
+    found = of_schedule.where(or_(JobRow.state.in_(open_states), is_later)).order_by(JobRow.created_at.desc())
+    return session.scalars(found.limit(1)).first() or ""
 
 
 def has_queued_job(session: Session) -> bool:

@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from spanloop.processes.identity import ProcessIdentity
-from spanloop.semconv.enums import JobState
+from spanloop.semconv.enums import JobState, TickVerdict
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.training.control import job_outcomes, job_queue, leases, schedules
+from spanloop.training.control import job_outcomes, job_queue, leases
 from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.entities import Job, job_from_row
@@ -28,7 +28,9 @@ from spanloop.training.control.leases import Lease, LeaseLostError
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.process_launch import RunningJob, launch
 from spanloop.training.control.recovery import Recovery
+from spanloop.training.control.schedule_ticks import Decision, list_due, run_due_ticks
 from spanloop.training.control.stop_signal import StopRequest
+from spanloop.training.control.tick_process import DEFAULT_TICK_COMMAND, TickProcess
 
 log = logging.getLogger("spanloop.training.scheduler")
 
@@ -38,6 +40,7 @@ KILLED_STATUSES: Final = frozenset(
 )
 """Exit statuses of a runner that was ended by a signal which it, or its child, caught."""
 
+_AT_ITS_TIME: Final = Decision(TickVerdict.SUBMITTED, "its time has come")
 DEFAULT_RUNNER: Final = (sys.executable, "-m", "spanloop.training.run_job")
 
 
@@ -61,6 +64,7 @@ class Scheduler:
     Args:
         data_dir: The data directory, or its path; it must exist.
         runner: Program and arguments that run a job; ``--data-dir D --job ID`` is appended.
+        tick_command: Program and arguments that decide about due ticks; ``--data-dir D`` is appended.
         settings: Intervals, slots and lease durations.
         clock: Returns the current time, for schedules and leases.
     """
@@ -70,6 +74,7 @@ class Scheduler:
         data_dir: str | os.PathLike[str] | HasPath,
         *,
         runner: Sequence[str] = DEFAULT_RUNNER,
+        tick_command: Sequence[str] = DEFAULT_TICK_COMMAND,
         settings: SchedulerSettings = SchedulerSettings(),
         clock: Clock = utc_now,
     ) -> None:
@@ -82,6 +87,7 @@ class Scheduler:
         self._recovery = Recovery(
             self._database, owner=self._owner, lease_s=settings.lease_s, grace_s=settings.grace_s, clock=clock
         )
+        self._ticks = TickProcess(self._paths, tick_command)
         self._running: dict[Lease, RunningJob] = {}
         self._renewed_at: dict[Lease, datetime] = {}
 
@@ -112,17 +118,13 @@ class Scheduler:
         for running in list(self._running.values()):
             self._watch(running)
         self._recovery.recover(mine=self.running)
-        with self._database.read() as session:
-            is_due = schedules.has_due_schedule(session, now=self._clock())
-        if is_due:
-            with self._database.write() as session:
-                for job_id in schedules.submit_due_jobs(session, now=self._clock()):
-                    log.info("job %s: submitted by its schedule", job_id)
+        self._tick_schedules()
         while len(self._running) < self._settings.slots and self._start_next():
             pass
 
     def close(self) -> None:
         """End the running jobs and requeue them; jobs with a cancellation request become cancelled."""
+        self._ticks.close()
         for running in self._running.values():
             running.request_end(grace_s=self._settings.grace_s)
         for lease, running in list(self._running.items()):
@@ -143,6 +145,14 @@ class Scheduler:
             log.error("job %s: could not be released: %s", lease.job_id, error)  # noqa: TRY400
         else:
             log.info("job %s: %s, because the scheduler stops", lease.job_id, state)
+
+    def _tick_schedules(self) -> None:
+        """Submit the jobs of single times; let a process decide about the ticks of recurring schedules."""
+        with self._database.read() as session:
+            due = list_due(session, now=self._clock())
+        if not all(schedule.is_recurring for schedule in due):
+            run_due_ticks(self._database, lambda _: _AT_ITS_TIME, recurring=False, clock=self._clock)
+        self._ticks.look(is_due=any(schedule.is_recurring for schedule in due))
 
     def _start_next(self) -> bool:
         now = self._clock()
