@@ -81,6 +81,7 @@ def show(job: JobArgument, data_dir: DataDirOption = None) -> None:
         "step",
         "steps_total",
         "model_version",
+        "retry_at",
         "error",
     ):
         value = getattr(requested_job, name)

@@ -327,6 +327,9 @@ class JobSpec(BaseModel):
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
 
+    max_runtime_minutes: Annotated[float | None, RUN_OF_JOB] = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
+    """The scheduler ends the job, and it fails, when all of its attempts together ran for so long."""
+
     pair_margin: Annotated[float, EPISODES_DPO] = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Two attempts of a group are a pair when their rewards differ by more than this."""
 

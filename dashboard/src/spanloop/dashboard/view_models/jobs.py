@@ -42,6 +42,7 @@ STATE_COLOURS: Final = {
 }
 
 _EXITED: Final = "exit status"
+_RETRIED: Final = "It is tried again at"
 _LAST_LINES: Final = "Its last lines:"
 """The scheduler writes this before the job's output."""
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -161,6 +162,8 @@ def error_headline(error: str | None) -> str:
     """
     cause, _, output = _ANSI.sub("", error or "").partition(_LAST_LINES)
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.strip().startswith("next:")]
+    if lines and _RETRIED in cause:
+        return f"{' '.join(cause.split())} {lines[-1]}"
     return lines[-1] if lines and _EXITED in cause else " ".join(cause.split())
 
 

@@ -45,6 +45,10 @@ class Job:
     """The ``name@version`` that it registered; empty before that."""
     schedule_id: str | None
     """The schedule that submitted it; None if the user did."""
+    retry_at: datetime | None = None
+    """A queued job does not start before; None is at once."""
+    ran_s: int = 0
+    """Run time of the attempts that have ended."""
 
     @property
     def is_finished(self) -> bool:
@@ -163,6 +167,8 @@ def job_from_row(row: JobRow) -> Job:
         error=row.error,
         model_version=row.model_version,
         schedule_id=row.schedule_id,
+        retry_at=row.retry_at,
+        ran_s=row.ran_s,
     )
 
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Select, and_, or_, select
+from sqlalchemy import ColumnElement, Select, and_, or_, select
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.enums import JobState
@@ -74,7 +74,17 @@ def request_cancel(session: Session, job_id: str, *, now: datetime) -> None:
 
 def requeue_finished(session: Session, job_id: str) -> bool:
     """Requeue a failed or cancelled job with its attempts reset; return False if it is neither."""
-    values = {"started_at": None, "finished_at": None, "interruptions": 0, "error": "", "runner": "", "lease_owner": ""}
+    values = {
+        "started_at": None,
+        "finished_at": None,
+        "interruptions": 0,
+        "retries": 0,
+        "retry_at": None,
+        "ran_s": 0,
+        "error": "",
+        "runner": "",
+        "lease_owner": "",
+    }
     return transition(session, job_id, {JobState.FAILED, JobState.CANCELLED}, JobState.QUEUED, values=values)
 
 
@@ -94,17 +104,21 @@ def successor_of(session: Session, row: JobRow) -> str:
     return session.scalars(found.limit(1)).first() or ""
 
 
-def has_queued_job(session: Session) -> bool:
+def has_queued_job(session: Session, *, now: datetime) -> bool:
     """Whether the queue has a job for ``lease_next_job``; does not take the write lock."""
-    queued = select(JobRow.job_id).where(JobRow.state == str(JobState.QUEUED))
-    return session.scalars(queued.limit(1)).first() is not None
+    return session.scalars(select(JobRow.job_id).where(_can_start(now)).limit(1)).first() is not None
 
 
 def lease_next_job(session: Session, *, owner: str, now: datetime, until: datetime) -> Lease | None:
-    """Decide which job runs next: lease the oldest queued job; return None if the queue is empty."""
-    queued = select(JobRow).where(JobRow.state == str(JobState.QUEUED)).order_by(JobRow.created_at, JobRow.job_id)
+    """Decide which job runs next: lease the oldest queued job; return None if no job can start now."""
+    queued = select(JobRow).where(_can_start(now)).order_by(JobRow.created_at, JobRow.job_id)
     leased = (lease_job(session, row, owner=owner, now=now, until=until) for row in session.scalars(queued.limit(8)))
     return next((lease for lease in leased if lease is not None), None)
+
+
+def _can_start(now: datetime) -> ColumnElement[bool]:
+    is_due = or_(JobRow.retry_at.is_(None), JobRow.retry_at <= now)
+    return and_(JobRow.state == str(JobState.QUEUED), is_due)
 
 
 def lease_job(session: Session, row: JobRow, *, owner: str, now: datetime, until: datetime) -> Lease | None:
