@@ -171,7 +171,7 @@ def test_without_a_model_the_form_says_how_to_add_one() -> None:
 def test_a_schedule_is_deleted(seeded: Seeded, seeded_environment: DataDir) -> None:
     assert seeded.episodes
     app = open_page("jobs", jobs_view="Schedules")
-    assert list(table(app)["fires"]) == ["0 3 * * *", "once"]
+    assert list(table(app)["trigger"]) == ["cron 0 3 * * *", "once"]
     click_row(app, "schedules", 0)
     app.button(key="delete_schedule").click().run()
     assert not app.exception

@@ -223,6 +223,7 @@ def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]
         tokenizer=base.tokenizer,
         tokenizers=tokenizers,
         group_size=spec.group_size,
+        repeats_per_task=spec.repeats_per_task,
         min_reward=spec.min_reward,
         max_reward=spec.max_reward,
         max_age_versions=spec.max_age_versions,
@@ -231,7 +232,12 @@ def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]
         policy_version=spec.policy_version,
         credit=spec.credit,
         selector=load_selector(spec.selector) if spec.selector else None,
-        pairing=Pairing(margin=spec.pair_margin, pairs_per_group=spec.pairs_per_group, seed=spec.seed),
+        pairing=Pairing(
+            margin=spec.pair_margin,
+            pairs_per_group=spec.pairs_per_group,
+            seed=spec.seed,
+            repeats_per_task=spec.repeats_per_task,
+        ),
     )
 
 

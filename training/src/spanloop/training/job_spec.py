@@ -43,6 +43,7 @@ from .spec_setting import (
     DPO,
     EPISODES,
     EPISODES_DPO,
+    EPISODES_GROUPS,
     EPISODES_SFT,
     EPISODES_TEXT,
     MODEL,
@@ -265,6 +266,10 @@ class JobSpec(BaseModel):
 
     sample_rate: Annotated[float, EPISODES] = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     """This share of the groups, chosen by ``seed``; an episode without a group is one of its own."""
+
+    repeats_per_task: Annotated[int, EPISODES_GROUPS] = Field(default=2, ge=2, le=100_000)
+    """Only groups with at least so many episodes that can be trained on; the others wait for more attempts at their
+    task. Two are needed for a comparison."""
 
     max_age_versions: Annotated[int | None, EPISODES] = Field(
         default_factory=default_max_age_versions, ge=0, le=1_000_000

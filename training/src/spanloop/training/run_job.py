@@ -23,6 +23,7 @@ from spanloop.store import Store, connect
 
 from .adapter_versions import adapter_to_keep, full_weights
 from .base_model import BaseModelFacts, Training, read_base_model
+from .checkpoint_fence import claim
 from .checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpoint
 from .control.paths import ControlPaths
 from .dataset import export_dataset
@@ -223,10 +224,18 @@ def _consumed(attempt: Attempt) -> tuple[Training, ...]:
 def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, watch: TrainingWatch) -> Checkpoint:
     spec = attempt.spec
     plan_path = attempt.folder / "plan.json"
+    attempt.registry.check_lease(attempt.job.id, attempt.token)
+    claim(attempt.folder / "checkpoints", attempt.token)
     discard_old(attempt.folder / "checkpoints")
     with ray_folder(plan_path) as ray_temp_dir:
         plan = make_plan(
-            spec, base, manifest, folder=attempt.folder, attempt=attempt.job.attempt, ray_folder=ray_temp_dir
+            spec,
+            base,
+            manifest,
+            folder=attempt.folder,
+            attempt=attempt.job.attempt,
+            ray_folder=ray_temp_dir,
+            lease_token=attempt.token,
         )
         if plan.steps < spec.steps:
             _log(f"max_passes of {spec.max_passes:g} ends the training at step {plan.steps} of {spec.steps}")

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from spanloop.dashboard.view_models.formatting import DASH, duration, number
 from spanloop.semconv.enums import JobState
 from spanloop.training.dataset_manifest import Manifest
-from spanloop.training.jobs import Job, JobSpec
+from spanloop.training.jobs import Job, JobSpec, Tick
 from spanloop.training.row_source import RowSource
 from spanloop.training.spec_fields import SpecField, problems, read_none, spec_fields
 from spanloop.training.stage_progress import StageProgress
@@ -153,6 +153,12 @@ def stage_rows(stages: Sequence[StageProgress]) -> dict[str, str]:
 
 def _rejections(rejected: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in rejected.items()) or "none"
+
+
+def last_tick(ticks: Sequence[Tick], *, is_paused: bool) -> str:
+    """Return what a schedule did last, from its newest ticks; a paused one says so first."""
+    parts = (["paused"] if is_paused else []) + [str(tick) for tick in ticks[:1]]
+    return "; ".join(parts) or DASH
 
 
 def error_headline(error: str | None) -> str:
