@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from spanloop.dashboard.view_models.formatting import DASH
 from spanloop.datadir import DataDir
-from spanloop.semconv.enums import JobKind, JobState
+from spanloop.semconv.enums import JobKind, JobState, TickVerdict
 from spanloop.store import Store
+from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.paths import ControlPaths
+from spanloop.training.control.schedule_ticks import Decision, run_due_ticks
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
 from spanloop.training.spec_fields import spec_fields
@@ -176,6 +180,27 @@ def test_a_schedule_is_deleted(seeded: Seeded, seeded_environment: DataDir) -> N
     app.button(key="delete_schedule").click().run()
     assert not app.exception
     assert [schedule.cron for schedule in JobApi(seeded_environment).schedules()] == [None]
+
+
+def test_a_schedule_shows_why_it_made_no_job_and_is_paused(seeded: Seeded, seeded_environment: DataDir) -> None:
+    assert seeded.episodes
+    api = JobApi(seeded_environment, clock=lambda: datetime(2030, 1, 1, tzinfo=UTC))
+    schedule = api.schedules()[0]
+    run_due_ticks(
+        ControlDatabase(ControlPaths.of(seeded_environment)),
+        lambda _: Decision(TickVerdict.SKIPPED, "no new trainable groups"),
+        recurring=True,
+        clock=lambda: datetime(2030, 1, 1, tzinfo=UTC),
+    )
+    app = open_page("jobs", jobs_view="Schedules")
+    assert list(table(app)["last_tick"]) == ["skipped: no new trainable groups", DASH]
+    click_row(app, "schedules", 0)
+    app.button(key="pause_schedule").click().run()
+    assert not app.exception
+    assert api.get_schedule(schedule.id).paused_at is not None
+    click_row(app, "schedules", 0)
+    app.button(key="resume_schedule").click().run()
+    assert api.get_schedule(schedule.id).paused_at is None
 
 
 def test_the_list_opens_a_job_with_its_log(seeded: Seeded, seeded_environment: DataDir) -> None:

@@ -95,7 +95,7 @@ class FailureTrigger(BaseModel):
             raise ConfigurationError(
                 f"{text!r} is no condition on failures.",
                 next_step="Write 'CLASS of AGENT above 20% of 50' or 'CLASS above 20% of 50': more than 20 % of the "
-                "last 50 episodes have a failure of this class (spanloop's failure classes are in the reference).",
+                "last 50 episodes have a failure of this class.",
             )
         return cls(
             failure_class=match["failure_class"],
