@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from sqlalchemy.orm import Session
 
 from spanloop.datadir import DataDir
@@ -79,7 +79,7 @@ def test_what_is_no_interval_is_refused(text: str) -> None:
         parse_interval(text)
 
 
-@pytest.mark.parametrize("text", ["timeout above 20% of 50", "hallucinated_tool of my planner above 2.5% of 100"])
+@pytest.mark.parametrize("text", ["timeout above 20% of 50", "unknown_tool of my planner above 2.5% of 100"])
 def test_a_condition_on_failures_is_shown_as_it_is_written(text: str) -> None:
     assert FailureTrigger.parse(str(FailureTrigger.parse(text))) == FailureTrigger.parse(text)
 
@@ -339,7 +339,10 @@ class ScheduleLife(RuleBasedStateMachine):
         assert all(self._datasets.values())
 
 
-ScheduleLife.TestCase.settings = settings(
-    max_examples=10, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-TestScheduleLife = ScheduleLife.TestCase
+def test_any_order_of_ticks_arrivals_and_kills_trains_on_nothing_twice() -> None:
+    run_state_machine_as_test(
+        ScheduleLife,
+        settings=settings(
+            max_examples=10, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        ),
+    )

@@ -85,7 +85,7 @@ class FailureTrigger(BaseModel):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``hallucinated_tool of planner above 20% of 50``; without ``of planner`` every agent counts.
+        """Read ``unknown_tool of planner above 20% of 50``; without ``of planner`` every agent counts.
 
         Raises:
             ConfigurationError: It is no such condition.
