@@ -1,7 +1,9 @@
 """Test what a tick decides, against stored episodes: new data once, and nothing without it."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import polars as pl
 import pytest
 
 from spanloop.semconv.enums import JobKind, TickVerdict
@@ -10,12 +12,16 @@ from spanloop.semconv.errors import StoreError
 from spanloop.store import Store
 from spanloop.training.control.clock import utc_now
 from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.job_outcomes import mark_succeeded
+from spanloop.training.control.leases import Lease
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.schedule_ticks import Decision, run_due_ticks
+from spanloop.training.dataset_manifest import load_manifest
 from spanloop.training.jobs import FailureTrigger, JobApi, JobSpec, Schedule, ScheduleSettings
 from spanloop.training.lineage import trainings_of_schedule
 from spanloop.training.preview import preview
 from spanloop.training.registry import Registry
+from spanloop.training.spec_choices import Backbone
 from spanloop.training.tick_decision import TickPreview, decide_tick
 
 from .training_running import Runner, url_of
@@ -177,3 +183,33 @@ def test_a_spec_that_cannot_run_is_skipped_with_its_reason(seeded: Runner) -> No
     assert decide(seeded, schedule).decision == Decision(
         TickVerdict.SKIPPED, "its job could not run: There is no model version 'nobody'."
     )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_jobs_of_a_schedule_train_on_no_episode_twice(seeded: Runner, store: Store, tmp_path: Path) -> None:
+    """Real jobs: each takes at most two of the groups, until none is left."""
+    api = JobApi(seeded.data_dir)
+    spec = SPEC.model_copy(update={"steps": 1, "backbone": Backbone.DEBUG, "learning_rate": 1e-4})
+    schedule = api.schedule(spec, settings=EVERY_HOUR)
+    jobs: list[str] = []
+    for _ in range(3):
+        assert tick(seeded)
+        new = [job.id for job in api.list() if job.id not in jobs]
+        if not new:
+            break
+        jobs += new
+        process, mark = seeded.start(new[0], tmp_path / "log.txt")
+        assert process.wait(timeout=280) == 0, (tmp_path / "log.txt").read_text()
+        with ControlDatabase(ControlPaths.of(seeded.data_dir)).write() as session:
+            mark_succeeded(session, Lease(mark.job_id, mark.newest_token), now=utc_now())
+    assert len(jobs) == 2
+    trained = store.query("training_trained_episodes", job_ids=jobs, last_steps=[9, 9])["episode_id"].to_list()
+    each = [store.query("training_trained_episodes", job_ids=[job], last_steps=[9])["episode_id"] for job in jobs]
+    assert sorted(trained) == sorted(pl.concat(each).to_list())
+    assert len(trained) == 16
+    assert api.ticks(schedule.id)[0].verdict is TickVerdict.SKIPPED
+    # what the second job left out is in its manifest
+    manifest = load_manifest(ControlPaths.of(seeded.data_dir).job(jobs[1]))
+    assert manifest is not None
+    assert manifest.query_parameters["consumed_jobs"] == [jobs[0]]
