@@ -82,8 +82,11 @@ def make_scheduler(data_dir: DataDir) -> MakeScheduler:
         slots: int = 1,
         grace_s: float = 1.0,
         stopped_s: float = 600,
+        gpu_slots: int | None = None,
     ) -> Generator[Scheduler]:
-        settings = SchedulerSettings(poll_s=0.02, slots=slots, grace_s=grace_s, stopped_s=stopped_s)
+        settings = SchedulerSettings(
+            poll_s=0.02, slots=slots, grace_s=grace_s, stopped_s=stopped_s, gpu_slots=gpu_slots
+        )
         scheduler = Scheduler(data_dir, runner=runner, settings=settings, clock=clock)
         try:
             yield scheduler

@@ -38,6 +38,7 @@ class MakeScheduler(Protocol):
         slots: int = 1,
         grace_s: float = 1.0,
         stopped_s: float = 600,
+        gpu_slots: int | None = None,
     ) -> AbstractContextManager[Scheduler]: ...
 
 

@@ -13,6 +13,7 @@ import psutil
 from spanloop.processes.marked import find_processes
 from spanloop.training.control.entities import Job
 from spanloop.training.control.process_launch import RunningJob
+from spanloop.training.spec_choices import Device
 
 _LOOK_EVERY_S: Final = 10.0
 
@@ -26,7 +27,7 @@ class Ending(NamedTuple):
 
 
 class AttemptLimits:
-    """The limits of one attempt.
+    """The limits of one attempt, and whether it takes a GPU's slot.
 
     Args:
         job: The job when the attempt starts.
@@ -36,6 +37,7 @@ class AttemptLimits:
 
     def __init__(self, job: Job, *, started_at: datetime, stopped_s: float) -> None:
         self.ending: Ending | None = None
+        self.uses_gpu = job.spec.device is not Device.CPU
         self._minutes = job.spec.max_runtime_minutes
         left = None if self._minutes is None else timedelta(minutes=self._minutes, seconds=-job.ran_s)
         self._deadline = None if left is None else started_at + left

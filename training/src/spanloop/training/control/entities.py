@@ -15,6 +15,7 @@ from spanloop.training.control.schedule_settings import ScheduleSettings
 from spanloop.training.control.state_machine import FINAL_STATES
 from spanloop.training.control.tables import JobRow, ScheduleRow, TickRow
 from spanloop.training.job_spec import JobSpec
+from spanloop.training.spec_choices import Device
 from spanloop.training.spec_fields import problems
 
 log = logging.getLogger(__name__)
@@ -133,6 +134,14 @@ def parse_settings(row: ScheduleRow) -> ScheduleSettings:
             f"{'; '.join(problems(error))}.",
             next_step="Use the version of spanloop that wrote it, or another data directory (--data-dir).",
         ) from error
+
+
+def uses_gpu(row: JobRow) -> bool:
+    """Whether the job may compute on a GPU; a job of another version of spanloop, which cannot run, does not."""
+    try:
+        return parse_spec(row).device is not Device.CPU
+    except DataDirectoryError:
+        return False
 
 
 def skip_unreadable(rows: Iterable[Row], value_of: Callable[[Row], Value]) -> list[Value]:

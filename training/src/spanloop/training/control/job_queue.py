@@ -1,13 +1,13 @@
 """The job queue: insert, find, cancel and requeue jobs, and lease the next job.
 
-The next job is the oldest queued one (`lease_next_job`).
+The next job is the oldest queued one that has a slot (`lease_next_job`).
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Select, and_, or_, select
+from sqlalchemy import Select, and_, or_, select
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.enums import JobState
@@ -16,6 +16,14 @@ from spanloop.training.control.leases import Lease
 from spanloop.training.control.state_machine import ACTIVE_STATES, FINAL_STATES, transition
 from spanloop.training.control.tables import JobRow
 from spanloop.training.job_spec import JobSpec
+
+Accepts = Callable[[JobRow], bool]
+"""Whether there is a slot for a job."""
+
+
+def any_job(_row: JobRow) -> bool:
+    """Accept every job."""
+    return True
 
 
 def insert_job(
@@ -104,21 +112,20 @@ def successor_of(session: Session, row: JobRow) -> str:
     return session.scalars(found.limit(1)).first() or ""
 
 
-def has_queued_job(session: Session, *, now: datetime) -> bool:
-    """Whether the queue has a job for ``lease_next_job``; does not take the write lock."""
-    return session.scalars(select(JobRow.job_id).where(_can_start(now)).limit(1)).first() is not None
-
-
-def lease_next_job(session: Session, *, owner: str, now: datetime, until: datetime) -> Lease | None:
-    """Decide which job runs next: lease the oldest queued job; return None if no job can start now."""
-    queued = select(JobRow).where(_can_start(now)).order_by(JobRow.created_at, JobRow.job_id)
-    leased = (lease_job(session, row, owner=owner, now=now, until=until) for row in session.scalars(queued.limit(8)))
-    return next((lease for lease in leased if lease is not None), None)
-
-
-def _can_start(now: datetime) -> ColumnElement[bool]:
+def startable_jobs(session: Session, *, now: datetime, accepts: Accepts = any_job) -> Iterator[JobRow]:
+    """Yield the queued jobs that may start now, the oldest first; does not take the write lock."""
     is_due = or_(JobRow.retry_at.is_(None), JobRow.retry_at <= now)
-    return and_(JobRow.state == str(JobState.QUEUED), is_due)
+    queued = select(JobRow).where(JobRow.state == str(JobState.QUEUED), is_due)
+    return filter(accepts, session.scalars(queued.order_by(JobRow.created_at, JobRow.job_id)))
+
+
+def lease_next_job(
+    session: Session, *, owner: str, now: datetime, until: datetime, accepts: Accepts = any_job
+) -> Lease | None:
+    """Decide which job runs next: lease the oldest queued job that has a slot; return None if none can start now."""
+    rows = startable_jobs(session, now=now, accepts=accepts)
+    leased = (lease_job(session, row, owner=owner, now=now, until=until) for row in rows)
+    return next((lease for lease in leased if lease is not None), None)
 
 
 def lease_job(session: Session, row: JobRow, *, owner: str, now: datetime, until: datetime) -> Lease | None:

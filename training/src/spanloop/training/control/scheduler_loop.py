@@ -25,7 +25,7 @@ from spanloop.training.control import job_outcomes, job_queue, leases
 from spanloop.training.control.attempt_limits import AttemptLimits
 from spanloop.training.control.clock import Clock, LeaseTime, database_time, utc_now
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.entities import Job, job_from_row
+from spanloop.training.control.entities import Job, job_from_row, uses_gpu
 from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV
 from spanloop.training.control.job_queue import find_job
 from spanloop.training.control.leases import Lease, LeaseLostError
@@ -34,6 +34,7 @@ from spanloop.training.control.process_launch import RunningJob, launch
 from spanloop.training.control.recovery import Recovery
 from spanloop.training.control.schedule_ticks import Decision, list_due, run_due_ticks
 from spanloop.training.control.stop_signal import StopRequest
+from spanloop.training.control.tables import JobRow
 from spanloop.training.control.tick_process import DEFAULT_TICK_COMMAND, TickProcess
 
 log = logging.getLogger("spanloop.training.scheduler")
@@ -56,6 +57,8 @@ class SchedulerSettings:
     """Interval between ticks: the delay of starts and cancellations."""
     slots: int = 1
     """Maximum number of jobs that run at the same time."""
+    gpu_slots: int | None = None
+    """Maximum number of jobs among them that may compute on a GPU (``device`` is not ``cpu``); None is ``slots``."""
     lease_s: float = 30.0
     """A lease that was not renewed for this long is abandoned. The scheduler renews it three times as often."""
     grace_s: float = 8.0
@@ -170,11 +173,11 @@ class Scheduler:
     def _start_next(self) -> bool:
         now = self._clock()
         with self._database.read() as session:
-            if not job_queue.has_queued_job(session, now=now):
+            if next(job_queue.startable_jobs(session, now=now, accepts=self._has_slot), None) is None:
                 return False
         with self._database.write() as session:
             until = self._lease_until(session)
-            lease = job_queue.lease_next_job(session, owner=self._owner, now=now, until=until)
+            lease = job_queue.lease_next_job(session, owner=self._owner, now=now, until=until, accepts=self._has_slot)
             if lease is None:
                 return False
             try:
@@ -199,6 +202,12 @@ class Scheduler:
             self._limits[lease] = AttemptLimits(job, started_at=now, stopped_s=self._settings.stopped_s)
             log.info("job %s: attempt %d started, pid %d", job.id, job.attempt, self._running[lease].leader.pid)
         return True
+
+    def _has_slot(self, row: JobRow) -> bool:
+        limit = self._settings.gpu_slots
+        if limit is None or not uses_gpu(row):
+            return True
+        return sum(limits.uses_gpu for limits in self._limits.values()) < limit
 
     def _launch(self, lease: Lease, job: Job, now: datetime) -> RunningJob:
         return launch(
