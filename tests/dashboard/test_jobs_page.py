@@ -156,6 +156,21 @@ def test_a_cron_schedule_is_made_and_a_wrong_one_refused(with_model: DataDir) ->
     assert app.query_params["jobs_view"] == "Schedules"
 
 
+def test_a_schedule_that_waits_for_failures_is_made_with_a_budget(with_model: DataDir) -> None:
+    app = open_form()
+    app.button_group(key="when").set_value("Repeatedly").run()
+    app.selectbox(key="trigger").set_value("Failures").run()
+    app.text_input(key="failures").set_value("often")
+    app.button(key="submit").click().run()
+    assert "'often' is no condition on failures" in app.error[0].value
+    app.text_input(key="failures").set_value("unknown_tool of planner above 5% of 40")
+    app.text_input(key="budget").set_value("3 jobs/week")
+    app.button(key="submit").click().run()
+    (schedule,) = JobApi(with_model).schedules()
+    assert schedule.trigger_text == "when unknown_tool of planner above 5% of the last 40 episodes"
+    assert str(schedule.settings.budget) == "3 jobs/week"
+
+
 def test_a_job_at_a_time_is_in_utc(with_model: DataDir) -> None:
     app = open_form()
     app.button_group(key="when").set_value("At a time").run()

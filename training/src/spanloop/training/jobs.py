@@ -25,7 +25,7 @@ from spanloop.training.control.entities import (
 from spanloop.training.control.job_processes import JOB_TOKEN_ENV
 from spanloop.training.control.leases import Lease, LeaseLostError, begin_evaluation, record_progress
 from spanloop.training.control.paths import ControlPaths, HasPath
-from spanloop.training.control.schedule_settings import Budget, FailureTrigger, ScheduleSettings
+from spanloop.training.control.schedule_settings import Budget, FailureTrigger, ScheduleSettings, parse_interval
 from spanloop.training.control.schedules import check_cron, check_instant, next_firing
 from spanloop.training.job_spec import JobSpec
 from spanloop.training.registry import Registry
@@ -46,6 +46,7 @@ __all__ = [
     "ScheduleSettings",
     "Tick",
     "job_token",
+    "parse_interval",
     "report_evaluation",
     "report_progress",
 ]
