@@ -110,7 +110,7 @@ def test_settings_that_do_not_fit_are_named(spanloop: Run) -> None:
     ("arguments", "message"),
     [
         (["train", "tiny", "--at", "2020-01-01"], "has passed"),
-        (["train", "tiny", "--at", "2099-01-01", "--cron", "0 3 * * *"], "not both"),
+        (["train", "tiny", "--at", "2099-01-01", "--cron", "0 3 * * *"], "give one of"),
         (["train", "tiny", "--wait", "--cron", "0 3 * * *"], "--wait"),
         (["up", "--collector-port", "70000"], "65535"),
         (["up", "--collector-port", "0"], "--collector-port"),

@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from spanloop.cli import app as command_tree
 from spanloop.datadir import DataDir

@@ -96,7 +96,7 @@ def requeue_finished(session: Session, job_id: str) -> bool:
     return transition(session, job_id, {JobState.FAILED, JobState.CANCELLED}, JobState.QUEUED, values=values)
 
 
-def jobs_of_schedule(schedule_id: str) -> Select[tuple[str]]:
+def jobs_of_schedule(schedule_id: str) -> Select[str]:
     """Return the statement for the ids of the jobs that a schedule submitted."""
     return select(JobRow.job_id).where(JobRow.schedule_id == schedule_id)
 

@@ -59,12 +59,12 @@ def add_ticks(connection: Connection) -> None:
     A stored schedule goes on with its cron expression or its time.
     """
     Base.metadata.create_all(connection)
-    for table in (JobRow, ScheduleRow):
-        stored = {column["name"] for column in inspect(connection).get_columns(table.__tablename__)}
-        for column in table.__table__.columns:
+    for name in (JobRow.__tablename__, ScheduleRow.__tablename__):
+        stored = {column["name"] for column in inspect(connection).get_columns(name)}
+        for column in Base.metadata.tables[name].columns:
             if column.name not in stored:
                 definition = CreateColumn(column).compile(dialect=connection.dialect)
-                connection.execute(text(f"ALTER TABLE {table.__tablename__} ADD COLUMN {definition}"))
+                connection.execute(text(f"ALTER TABLE {name} ADD COLUMN {definition}"))
 
 
 def _settings(spec: str) -> dict[str, Any]:

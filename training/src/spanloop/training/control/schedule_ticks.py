@@ -161,7 +161,7 @@ def add_to_history(
     session.execute(delete(TickRow).where(TickRow.tick_id.in_(session.scalars(old).all())))
 
 
-def list_ticks(schedule_id: str) -> Select[tuple[TickRow]]:
+def list_ticks(schedule_id: str) -> Select[TickRow]:
     """Return the statement for the ticks of a schedule, newest first."""
     return select(TickRow).where(TickRow.schedule_id == schedule_id).order_by(TickRow.tick_id.desc())
 
