@@ -183,7 +183,7 @@ def test_a_schedule_that_waits_for_data_waits_a_day_after_a_failed_job(
     clock.now += CHECK_INTERVAL
     skipped = tick(data_dir, clock)
     assert skipped is not None
-    assert "failed, so it waits until 2026-11-21 12:00 UTC" in skipped.reason
+    assert "ended as failed, so it waits until 2026-11-21 12:00 UTC" in skipped.reason
     clock.now += AFTER_FAILURE
     tick(data_dir, clock)
     assert len(api.list()) == 2
@@ -207,6 +207,21 @@ def test_the_history_counts_repetitions_and_is_bounded(
     assert (last.times, last.reason) == (2, "2 are missing")
     api.unschedule(schedule.id)
     assert api.ticks(schedule.id) == ()
+
+
+def test_a_schedule_whose_decision_fails_holds_up_no_other(
+    api: JobApi, spec: JobSpec, data_dir: DataDir, clock: FakeClock
+) -> None:
+    broken, sound = (api.schedule(spec, settings=HOURLY) for _ in range(2))
+
+    def decide(schedule: Schedule) -> Decision:
+        if schedule.id == broken.id:
+            raise ZeroDivisionError("in a selection")
+        return NEW
+
+    assert run_due_ticks(ControlDatabase(ControlPaths.of(data_dir)), decide, recurring=True, clock=clock)
+    assert "ZeroDivisionError: in a selection" in api.ticks(broken.id)[0].reason
+    assert api.ticks(sound.id)[0].verdict is TickVerdict.SUBMITTED
 
 
 class ScheduleLife(RuleBasedStateMachine):

@@ -27,8 +27,11 @@ from spanloop.training.control.tables import JobRow, ScheduleRow, TickRow
 KEPT_TICKS: Final = 100
 """Recorded ticks of a schedule; older ones are removed."""
 AFTER_FAILURE: Final = timedelta(days=1)
-"""How long a schedule that waits for data waits after a failed job, which would fail again within minutes."""
+"""How long a schedule that waits for data waits after a job that failed or was cancelled; the next one would come
+within minutes."""
 
+
+_WITHOUT_RESULT: Final = frozenset({JobState.FAILED, JobState.CANCELLED})
 
 log = logging.getLogger("spanloop.training.scheduler")
 
@@ -80,6 +83,11 @@ def run_due_ticks(database: ControlDatabase, decide: Decide, *, recurring: bool,
             with database.write() as session:
                 add_to_history(session, schedule.id, waiting, now=clock())
             continue
+        except Exception as error:
+            # Border: what is wrong with one schedule, such as a selection of the user's, must not hold up the others.
+            log.exception("%s: its tick could not be decided", schedule.id)
+            reason = f"it could not be decided: {type(error).__name__}: {error}"
+            decision = Decision(TickVerdict.SKIPPED, reason)
         with database.write() as session:
             done = record_tick(session, schedule, decision, now=clock())
         if done is not None:
@@ -95,10 +103,10 @@ def find_obstacle(session: Session, schedule: Schedule, *, now: datetime) -> str
     if open_job is not None:
         return f"its job {open_job.job_id} is {open_job.state}, and it has one job at a time"
     last = session.get(JobRow, schedule.last_job_id) if schedule.last_job_id else None
-    if schedule.settings.waits_for_data and last is not None and last.state == JobState.FAILED:
+    if schedule.settings.waits_for_data and last is not None and last.state in _WITHOUT_RESULT:
         until = (last.finished_at or last.created_at) + AFTER_FAILURE
         if now < until:
-            return f"its job {last.job_id} failed, so it waits until {until:%Y-%m-%d %H:%M} UTC"
+            return f"its job {last.job_id} ended as {last.state}, so it waits until {until:%Y-%m-%d %H:%M} UTC"
     budget = schedule.settings.budget
     return "" if budget is None else _over_budget(session, schedule.id, budget, now)
 
