@@ -1,7 +1,6 @@
 """Test ticks: pause, budget, history, and any order of ticks, arrivals, kills and retries against a model."""
 
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -246,11 +245,6 @@ class ScheduleLife(RuleBasedStateMachine):
     def teardown(self) -> None:
         self._folder.cleanup()
 
-    @contextmanager
-    def _write(self) -> Generator[Session]:
-        with self._database.write() as session:
-            yield session
-
     def _new(self) -> frozenset[int]:
         """What the query for a dataset returns: what no training of the schedule consumed."""
         jobs = self._api.jobs_of_schedule(self._schedule.id)
@@ -290,7 +284,7 @@ class ScheduleLife(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: self._lease is None)
     def start(self) -> None:
-        with self._write() as session:
+        with self._database.write() as session:
             self._lease = job_queue.lease_next_job(session, owner="one", now=self._clock.now, until=self._clock.now)
         if self._lease is not None:
             self._datasets.setdefault(self._lease.job_id, self._new())
@@ -301,7 +295,7 @@ class ScheduleLife(RuleBasedStateMachine):
         lease, now = self._lease, self._clock.now
         assert lease is not None
         self._lease = None
-        with self._write() as session:
+        with self._database.write() as session:
             match outcome:
                 case "succeed":
                     self._register(session, lease.job_id)

@@ -116,6 +116,7 @@ def test_a_job_that_made_no_version_has_consumed_nothing(seeded: Runner, store: 
     assert data.episodes.accepted == 16
 
 
+@pytest.mark.slow
 def test_a_replay_ratio_trains_on_old_episodes_beside_new_ones_only(seeded: Runner, store: Store) -> None:
     api = JobApi(seeded.data_dir)
     spec = SPEC.model_copy(update={"replay_ratio": 0.5})
