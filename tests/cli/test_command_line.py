@@ -89,7 +89,7 @@ def test_status_without_anything_running_says_how_to_start(spanloop: Run) -> Non
 def test_lists_are_empty_with_a_hint(spanloop: Run) -> None:
     assert "spanloop train" in spanloop("jobs", "list").stderr
     assert "spanloop models add" in spanloop("models", "list").stderr
-    assert "--cron" in spanloop("jobs", "schedules").stderr
+    assert "--cron" in spanloop("schedules", "list").stderr
 
 
 def test_an_unknown_model_is_one_message_and_no_traceback(spanloop: Run) -> None:
@@ -110,7 +110,7 @@ def test_settings_that_do_not_fit_are_named(spanloop: Run) -> None:
     ("arguments", "message"),
     [
         (["train", "tiny", "--at", "2020-01-01"], "has passed"),
-        (["train", "tiny", "--at", "2099-01-01", "--cron", "0 3 * * *"], "not both"),
+        (["train", "tiny", "--at", "2099-01-01", "--cron", "0 3 * * *"], "give one of"),
         (["train", "tiny", "--wait", "--cron", "0 3 * * *"], "--wait"),
         (["up", "--collector-port", "70000"], "65535"),
         (["up", "--collector-port", "0"], "--collector-port"),

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from spanloop.datadir import DataDir
-from spanloop.training.control.clock import utc_now
 from spanloop.training.control.database import CONTROL_URL_ENV, ControlDatabase
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.scheduler_loop import Scheduler, SchedulerSettings
@@ -77,10 +76,18 @@ def runner_of() -> RunnerOf:
 def make_scheduler(data_dir: DataDir) -> MakeScheduler:
     @contextmanager
     def make(
-        runner: tuple[str, ...], *, clock: FakeClock | None = None, slots: int = 1, grace_s: float = 1.0
+        runner: tuple[str, ...],
+        *,
+        clock: FakeClock | None = None,
+        slots: int = 1,
+        grace_s: float = 1.0,
+        stopped_s: float = 600,
+        gpu_slots: int | None = None,
     ) -> Generator[Scheduler]:
-        settings = SchedulerSettings(poll_s=0.02, slots=slots, grace_s=grace_s)
-        scheduler = Scheduler(data_dir, runner=runner, settings=settings, clock=clock or utc_now)
+        settings = SchedulerSettings(
+            poll_s=0.02, slots=slots, grace_s=grace_s, stopped_s=stopped_s, gpu_slots=gpu_slots
+        )
+        scheduler = Scheduler(data_dir, runner=runner, settings=settings, clock=clock)
         try:
             yield scheduler
         finally:

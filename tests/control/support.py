@@ -31,7 +31,14 @@ class MakeScheduler(Protocol):
     """Makes a scheduler in this process, which leaves no process behind."""
 
     def __call__(
-        self, runner: tuple[str, ...], *, clock: FakeClock | None = None, slots: int = 1, grace_s: float = 1.0
+        self,
+        runner: tuple[str, ...],
+        *,
+        clock: FakeClock | None = None,
+        slots: int = 1,
+        grace_s: float = 1.0,
+        stopped_s: float = 600,
+        gpu_slots: int | None = None,
     ) -> AbstractContextManager[Scheduler]: ...
 
 

@@ -37,7 +37,7 @@ def test_a_newer_schema_is_refused_and_left_alone(data_dir: DataDir) -> None:
         raw.execute("UPDATE control_schema SET version = 7")
     raw.close()
     with pytest.raises(
-        DataDirectoryError, match=r"schema version 7; this spanloop supports versions up to 3(?s:.*)newer spanloop"
+        DataDirectoryError, match=r"schema version 7; this spanloop supports versions up to 4(?s:.*)newer spanloop"
     ):
         JobApi(data_dir)
     with sqlite3.connect(data_dir.control_db) as raw:
@@ -203,3 +203,20 @@ def test_a_schedule_of_schema_version_2_deploys_by_the_rule_and_its_owner_is_tol
 
 def test_a_new_database_has_nothing_to_tell(data_dir: DataDir) -> None:
     assert unseen_notices(data_dir) == ()
+
+
+def test_a_schedule_and_a_job_of_schema_version_3_go_on(data_dir: DataDir, api: JobApi) -> None:
+    job = api.submit(JobSpec(kind=JobKind.SFT, base="tiny"))
+    schedule = api.schedule(job.spec, cron="0 3 * * *")
+    with sqlite3.connect(data_dir.control_db) as raw:
+        raw.execute("DROP TABLE schedule_ticks")
+        for table, columns in (("jobs", ("ran_s", "retries", "retry_at")), ("schedules", ("settings", "paused_at"))):
+            for column in columns:
+                raw.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+        raw.execute("UPDATE control_schema SET version = 3")
+    raw.close()
+    for _ in range(2):
+        assert JobApi(data_dir).schedules() == (schedule,)
+        assert JobApi(data_dir).get(job.id) == job
+    assert api.pause(schedule.id).paused_at is not None
+    assert api.ticks(schedule.id) == ()

@@ -30,7 +30,7 @@ class Gateway(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.status = 200
         self.answer = "{}"
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.asked: list[tuple[str, dict[str, str | int]]] = []
         self.hang = threading.Event()
         self.hang.set()
 
@@ -162,6 +162,12 @@ def test_a_stale_runner_deploys_nothing(
     assert lease is not None
     deploy(data_dir, "tiny", job_id=job.id, token=lease.token, serving_path=as_it_is)
     assert registry.deployments()[0].job_id == job.id
+    assert (gateway.asked[0][1]["holder"], gateway.asked[0][1]["token"]) == (f"job {job.id}", lease.token)
+    # the gateway knows of a newer runner
+    gateway.status, gateway.answer = 409, '{"error": {"code": "stale_token", "message": "is stale"}}'
+    with pytest.raises(LeaseLostError, match="is stale"):
+        deploy(data_dir, "tiny", job_id=job.id, token=lease.token, serving_path=as_it_is)
+    gateway.asked.pop()
     with database.write() as session:
         job_outcomes.requeue_released(session, lease, now=clock.now)
     with pytest.raises(LeaseLostError):

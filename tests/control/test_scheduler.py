@@ -18,7 +18,7 @@ from spanloop.training.control import job_queue, leases
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.stop_signal import StopRequest
 from spanloop.training.control.tables import JobRow
-from spanloop.training.jobs import JobApi, JobSpec, JobState
+from spanloop.training.jobs import Device, JobApi, JobSpec, JobState
 from spanloop.training.registry import Registry
 from spanloop.training.scheduler import Scheduler, SchedulerSettings
 
@@ -183,6 +183,18 @@ def test_nothing_is_left_of_a_job_that_ends_without_its_children(
         wait_until(lambda: api.get(job.id).is_finished, each=scheduler.tick)
     assert api.get(job.id).state is JobState.SUCCEEDED
     assert [child for child in children if child.is_running()] == []
+
+
+def test_a_job_on_the_cpu_does_not_wait_for_a_gpu(
+    api: JobApi, spec: JobSpec, make_scheduler: MakeScheduler, runner_of: RunnerOf
+) -> None:
+    on_gpu = [api.submit(spec) for _ in range(2)]
+    on_cpu = api.submit(spec.model_copy(update={"device": Device.CPU}))
+    with make_scheduler(runner_of("sleep"), slots=3, gpu_slots=1) as scheduler:
+        scheduler.tick()
+        scheduler.tick()
+        states = [api.get(job.id).state for job in (*on_gpu, on_cpu)]
+        assert states == [JobState.RUNNING, JobState.QUEUED, JobState.RUNNING]
 
 
 def test_jobs_run_one_at_a_time_in_order_unless_there_are_slots(

@@ -1,4 +1,4 @@
-"""Test schedules: one job for each firing with any number of schedulers, and one for all missed firings."""
+"""Test schedules: one job for each tick with any number of schedulers, and one for all missed ticks."""
 
 import threading
 from datetime import UTC, datetime, timedelta, timezone
@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError
 
 from spanloop.datadir import DataDir
+from spanloop.semconv.enums import TickVerdict
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.training.control import job_queue, schedules
+from spanloop.training.control import job_queue
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.paths import ControlPaths
+from spanloop.training.control.schedule_ticks import Decision, record_tick, run_due_ticks
 from spanloop.training.control.schedules import next_firing
 from spanloop.training.control.tables import ScheduleRow
-from spanloop.training.jobs import JobApi, JobSpec
+from spanloop.training.jobs import JobApi, JobSpec, Schedule
 
 from .support import OF_ANOTHER_VERSION, FakeClock, MakeScheduler, RunnerOf
 
@@ -23,10 +25,21 @@ instants = st.datetimes(datetime(2020, 1, 1), datetime(2035, 1, 1), timezones=st
 crons = st.sampled_from(["* * * * *", "*/7 * * * *", "0 3 * * *", "30 2 * * 0", "0 0 29 2 *", "15 14 1 * *"])
 
 
-def fire(data_dir: DataDir, now: datetime) -> list[str]:
-    """What a scheduler that was started just now does."""
-    with ControlDatabase(ControlPaths.of(data_dir)).write() as session:
-        return schedules.submit_due_jobs(session, now=now)
+def new_data(_: Schedule) -> Decision:
+    """As if there were new data at every tick."""
+    return Decision(TickVerdict.SUBMITTED, "new data")
+
+
+def fire(data_dir: DataDir, now: datetime, *, finish: bool = True) -> list[str]:
+    """What a scheduler that was started just now does; return the new jobs, which end at once unless told otherwise."""
+    api, database = JobApi(data_dir), ControlDatabase(ControlPaths.of(data_dir))
+    known = {job.id for job in api.list()}
+    for recurring in (False, True):
+        run_due_ticks(database, new_data, recurring=recurring, clock=lambda: now)
+    found = [job.id for job in api.list() if job.id not in known]
+    for job_id in found if finish else ():
+        api.cancel(job_id)
+    return found
 
 
 @given(crons, instants)
@@ -85,12 +98,12 @@ def test_a_single_time_fires_once_and_then_never(
 def test_a_crash_while_it_fires_loses_and_doubles_nothing(
     api: JobApi, spec: JobSpec, database: ControlDatabase, data_dir: DataDir, clock: FakeClock
 ) -> None:
-    api.schedule(spec, cron="0 * * * *")
+    schedule = api.schedule(spec, cron="0 * * * *")
     clock.forward(hours=1)
 
     def fire_and_die() -> None:
         with database.write() as session:
-            assert len(schedules.submit_due_jobs(session, now=clock.now)) == 1
+            assert record_tick(session, schedule, new_data(schedule), now=clock.now) is not None
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -118,12 +131,12 @@ def test_many_schedulers_at_once_submit_one_job(
     api.schedule(spec, cron="0 * * * *")
     clock.forward(hours=1)
     fired: list[str] = []
-    threads = [threading.Thread(target=lambda: fired.extend(fire(data_dir, clock.now))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: fired.extend(fire(data_dir, clock.now, finish=False))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(fired) == len(api.list()) == 1
+    assert len(set(fired)) == len(api.list()) == 1
 
 
 def test_the_database_itself_refuses_a_second_job_for_a_firing(

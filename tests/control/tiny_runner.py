@@ -29,6 +29,11 @@ def main() -> int:
     if behaviour == "fail":
         sys.stderr.write("loading the model\nValueError: the loss is nan\n")
         return 7
+    if behaviour == "away":
+        sys.stderr.write("ClickHouse is unreachable\n")
+        return os.EX_TEMPFAIL
+    if behaviour == "stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
     if behaviour == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if behaviour == "family":

@@ -11,6 +11,7 @@ from spanloop.dashboard.view_models.jobs import (
     as_utc,
     dataset_facts,
     error_headline,
+    last_tick,
     log_tail,
     progress,
     recipe,
@@ -18,10 +19,10 @@ from spanloop.dashboard.view_models.jobs import (
     stage_settings,
     to_spec,
 )
-from spanloop.semconv.enums import JobKind, JobState
+from spanloop.semconv.enums import JobKind, JobState, TickVerdict
 from spanloop.training.data_strategies.settings import StrategyReport
 from spanloop.training.dataset_manifest import Count, Manifest
-from spanloop.training.jobs import Job, JobSpec
+from spanloop.training.jobs import Job, JobSpec, Tick
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 FORM: dict[str, object] = {
@@ -144,3 +145,15 @@ def test_a_log_is_what_a_terminal_would_leave() -> None:
 )
 def test_an_error_has_one_line_that_says_why(error: str, expected: str) -> None:
     assert error_headline(error) == expected
+
+
+def test_a_schedule_shows_its_last_tick_and_that_it_is_paused() -> None:
+    tick = Tick(NOW, 3, TickVerdict.SKIPPED, "no new trainable groups", None)
+    assert last_tick((tick,), is_paused=False) == "skipped (3 times): no new trainable groups"
+    assert last_tick((tick,), is_paused=True) == "paused; skipped (3 times): no new trainable groups"
+    assert (last_tick((), is_paused=False), last_tick((), is_paused=True)) == (DASH, "paused")
+
+
+def test_a_job_that_is_tried_again_says_when_and_why() -> None:
+    error = "It is tried again at 12:00:30 UTC (1 of 10 times), because the cause passes. Its last lines:\nuh\naway"
+    assert error_headline(error) == "It is tried again at 12:00:30 UTC (1 of 10 times), because the cause passes. away"

@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from spanloop.dashboard.view_models.formatting import DASH
 from spanloop.datadir import DataDir
-from spanloop.semconv.enums import JobKind, JobState
+from spanloop.semconv.enums import JobKind, JobState, TickVerdict
 from spanloop.store import Store
+from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.paths import ControlPaths
+from spanloop.training.control.schedule_ticks import Decision, run_due_ticks
 from spanloop.training.jobs import Device, JobApi, JobSpec
 from spanloop.training.registry import Registry
 from spanloop.training.spec_fields import spec_fields
@@ -152,6 +156,21 @@ def test_a_cron_schedule_is_made_and_a_wrong_one_refused(with_model: DataDir) ->
     assert app.query_params["jobs_view"] == "Schedules"
 
 
+def test_a_schedule_that_waits_for_failures_is_made_with_a_budget(with_model: DataDir) -> None:
+    app = open_form()
+    app.button_group(key="when").set_value("Repeatedly").run()
+    app.selectbox(key="trigger").set_value("Failures").run()
+    app.text_input(key="failures").set_value("often")
+    app.button(key="submit").click().run()
+    assert "'often' is no condition on failures" in app.error[0].value
+    app.text_input(key="failures").set_value("unknown_tool of planner above 5% of 40")
+    app.text_input(key="budget").set_value("3 jobs/week")
+    app.button(key="submit").click().run()
+    (schedule,) = JobApi(with_model).schedules()
+    assert schedule.trigger_text == "when unknown_tool of planner above 5% of the last 40 episodes"
+    assert str(schedule.settings.budget) == "3 jobs/week"
+
+
 def test_a_job_at_a_time_is_in_utc(with_model: DataDir) -> None:
     app = open_form()
     app.button_group(key="when").set_value("At a time").run()
@@ -171,11 +190,32 @@ def test_without_a_model_the_form_says_how_to_add_one() -> None:
 def test_a_schedule_is_deleted(seeded: Seeded, seeded_environment: DataDir) -> None:
     assert seeded.episodes
     app = open_page("jobs", jobs_view="Schedules")
-    assert list(table(app)["fires"]) == ["0 3 * * *", "once"]
+    assert list(table(app)["trigger"]) == ["cron 0 3 * * *", "once"]
     click_row(app, "schedules", 0)
     app.button(key="delete_schedule").click().run()
     assert not app.exception
     assert [schedule.cron for schedule in JobApi(seeded_environment).schedules()] == [None]
+
+
+def test_a_schedule_shows_why_it_made_no_job_and_is_paused(seeded: Seeded, seeded_environment: DataDir) -> None:
+    assert seeded.episodes
+    api = JobApi(seeded_environment, clock=lambda: datetime(2030, 1, 1, tzinfo=UTC))
+    schedule = api.schedules()[0]
+    run_due_ticks(
+        ControlDatabase(ControlPaths.of(seeded_environment)),
+        lambda _: Decision(TickVerdict.SKIPPED, "no new trainable groups"),
+        recurring=True,
+        clock=lambda: datetime(2030, 1, 1, tzinfo=UTC),
+    )
+    app = open_page("jobs", jobs_view="Schedules")
+    assert list(table(app)["last_tick"]) == ["skipped: no new trainable groups", DASH]
+    click_row(app, "schedules", 0)
+    app.button(key="pause_schedule").click().run()
+    assert not app.exception
+    assert api.get_schedule(schedule.id).paused_at is not None
+    click_row(app, "schedules", 0)
+    app.button(key="resume_schedule").click().run()
+    assert api.get_schedule(schedule.id).paused_at is None
 
 
 def test_the_list_opens_a_job_with_its_log(seeded: Seeded, seeded_environment: DataDir) -> None:

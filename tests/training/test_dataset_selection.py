@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanloop.semconv.enums import JobKind
+from spanloop.training.dataset_pairs import Pairing
 from spanloop.training.dataset_rejections import Rejection
 from spanloop.training.dataset_selection import Tally
 
@@ -99,6 +100,16 @@ def test_sft_takes_only_successful_episodes_unless_told_otherwise() -> None:
     assert select(rows, rules(JobKind.SFT)).row_tally == Tally(3, {})
     both = select(rows, rules(JobKind.SFT, only_successful=True, min_reward=0.5))
     assert both.row_tally == Tally(1, {Rejection.BELOW_MIN_REWARD: 1, Rejection.NO_REWARD: 1})
+
+
+def test_a_group_waits_until_its_task_was_attempted_often_enough() -> None:
+    three = [row(name, "three", float(number)) for number, name in enumerate("abc")]
+    two = [row("d", "two", 0.0), row("e", "two", 1.0)]
+    for kind in (JobKind.DR_GRPO, JobKind.DPO):
+        pairing = Pairing(0, 2, 0, repeats_per_task=3)
+        selection = select([*three, *two], rules(kind, repeats_per_task=3, pairing=pairing))
+        assert selection.group_tally == Tally(1, {Rejection.GROUP_TOO_SMALL: 1})
+        assert set(selection.rows["episode_id"]) <= {"a", "b", "c"}
 
 
 def test_groups_that_give_no_advantage_are_counted() -> None:

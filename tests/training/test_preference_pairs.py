@@ -40,7 +40,8 @@ def test_pairs_are_as_many_as_there_can_be_and_do_not_depend_on_the_order(
         (good.episode_id, bad.episode_id)
         for good in attempts
         for bad in attempts
-        if good.can_be_chosen
+        if len(attempts) >= pairing.repeats_per_task
+        and good.can_be_chosen
         and bad.can_be_rejected
         and good.reward - bad.reward > max(pairing.margin, REWARD_TOLERANCE)
     }

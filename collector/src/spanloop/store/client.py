@@ -216,7 +216,11 @@ class Connection:
         with store_errors(doing):
             response = self._driver.raw_query(sql, parameters, settings=all_settings, fmt="ArrowStream")
         if not response.endswith(_ARROW_END):
-            raise StoreError(f"The response to {doing} was cut off after {len(response)} bytes.", next_step=_CUT_OFF)
+            raise StoreError(
+                f"The response to {doing} was cut off after {len(response)} bytes.",
+                next_step=_CUT_OFF,
+                is_transient=True,
+            )
         try:
             return pl.read_ipc_stream(response)
         except pl.exceptions.PolarsError as error:
@@ -287,20 +291,26 @@ def _store_error(doing: str, error: ClickHouseError) -> StoreError:
     causes = tuple(_causes(error))
     if code is None and causes and not any(isinstance(cause, OSError) for cause in causes):
         # The connection works, but the HTTP response ended early.
-        return StoreError(f"The response to {doing} was cut off: {_root_cause(error)}.", next_step=_CUT_OFF)
+        return StoreError(
+            f"The response to {doing} was cut off: {_root_cause(error)}.", next_step=_CUT_OFF, is_transient=True
+        )
     if code is None:
         return StoreError(
             f"ClickHouse is unreachable while {doing}: {_root_cause(error)}.",
             next_step=f"Check that it runs (spanloop status); for your own server, check {CLICKHOUSE_URL_ENV}.",
+            is_transient=True,
         )
     text = " ".join(str(error).split())[:2000]
     is_disk_full = "No space left" in text
     return StoreError(
         f"ClickHouse rejected {doing} (code {code}): {text}",
         next_step=_NEXT_STEPS[243] if is_disk_full else _NEXT_STEPS.get(code, ""),
+        is_transient=is_disk_full or code in _TRANSIENT_CODES,
     )
 
 
+_TRANSIENT_CODES: Final = frozenset({159, 202, 209, 210, 243, 252, 279})
+"""Timeouts, too many queries or parts, a broken connection to another node, a full disk."""
 _CUT_OFF: Final = "Free space on ClickHouse's disk, which buffers responses of more than 16 MiB."
 
 

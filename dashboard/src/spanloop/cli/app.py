@@ -27,6 +27,7 @@ from . import (
     models,
     promotion,
     redact,
+    schedules,
     scores,
     spans,
     status,
@@ -93,6 +94,7 @@ app.add_typer(run_command.app, name="runs", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(evaluate.evaluate)
 app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Learn")
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Learn")
+app.add_typer(schedules.app, name="schedules", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(promotion.promote)
 for command in (
     promotion.alias,

@@ -1,4 +1,4 @@
-"""``spanloop jobs``: list, watch, cancel and retry training jobs, and list and remove schedules."""
+"""``spanloop jobs``: list, watch, cancel and retry training jobs."""
 
 import codecs
 import time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED: Final = 130
 
-app = typer.Typer(help="List, watch, cancel and retry training jobs, and manage schedules.", no_args_is_help=True)
+app = typer.Typer(help="List, watch, cancel and retry training jobs.", no_args_is_help=True)
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id, as `spanloop jobs list` shows it.")]
 
@@ -81,6 +81,7 @@ def show(job: JobArgument, data_dir: DataDirOption = None) -> None:
         "step",
         "steps_total",
         "model_version",
+        "retry_at",
         "error",
     ):
         value = getattr(requested_job, name)
@@ -128,46 +129,6 @@ def retry(job: JobArgument, data_dir: DataDirOption = None) -> None:
     Example: `spanloop jobs retry dr_grpo-20261120-081402-e9822c24`
     """
     out.print(f"{job} {_api(data_dir).retry(job).state}", markup=False)
-
-
-@app.command()
-def schedules(data_dir: DataDirOption = None) -> None:
-    """List the schedules.
-
-    Example: `spanloop jobs schedules`
-    """
-    scheduled = _api(data_dir).schedules()
-    if not scheduled:
-        hint = command_line("train NAME --cron '0 3 * * *'", data_directory(data_dir))
-        err.print(f"nothing is scheduled; add one with: {hint}", markup=False)
-        return
-    print_table(
-        ("schedule", "kind", "base", "cron", "next (UTC)", "last job"),
-        (
-            (
-                each.id,
-                each.spec.kind,
-                each.spec.base,
-                each.cron or "once",
-                f"{each.next_at:%Y-%m-%d %H:%M}" if each.next_at else "never again",
-                each.last_job_id or "",
-            )
-            for each in scheduled
-        ),
-    )
-
-
-@app.command()
-def unschedule(
-    schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help="A schedule's id, as listed.")],
-    data_dir: DataDirOption = None,
-) -> None:
-    """Remove a schedule; the jobs that it submitted stay.
-
-    Example: `spanloop jobs unschedule schedule-20261120-081343-bb85b936`
-    """
-    _api(data_dir).unschedule(schedule)
-    out.print(f"{schedule} removed", markup=False)
 
 
 def watch_job(api: "JobApi", data_dir: "DataDir", job_id: str) -> None:

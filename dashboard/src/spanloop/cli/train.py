@@ -1,6 +1,6 @@
 """``spanloop train``: queue or schedule a training job, from options, a job file or both."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,14 +12,16 @@ from .console import err, out, print_table
 from .jobs import watch_job
 from .options import DataDirOption, data_directory
 from .spec_options import chosen_settings
+from .start_options import StartOptions
 
 if TYPE_CHECKING:
     from spanloop.datadir import DataDir
-    from spanloop.training.jobs import JobSpec
+    from spanloop.training.jobs import JobApi, JobSpec
     from spanloop.training.memory_estimate import MemoryEstimate
     from spanloop.training.preview import PreviewMemory
 
 _GB: Final = 1e9
+_WHEN: Final = "When it starts"
 
 
 def train(
@@ -33,8 +35,40 @@ def train(
         ),
     ] = "",
     data_dir: DataDirOption = None,
-    at: Annotated[datetime | None, typer.Option(help="Start at this local time instead of now.")] = None,
-    cron: Annotated[str | None, typer.Option(help="Start repeatedly, by five cron fields in UTC.")] = None,
+    at: Annotated[
+        datetime | None, typer.Option(help="Start once, at this local time instead of now.", rich_help_panel=_WHEN)
+    ] = None,
+    cron: Annotated[
+        str | None,
+        typer.Option(help="Start repeatedly, by five cron fields in UTC, such as '0 3 * * *'.", rich_help_panel=_WHEN),
+    ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option(help="Start repeatedly, after an interval such as 30m, 6h or 1d.", rich_help_panel=_WHEN),
+    ] = None,
+    after_transitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Start whenever so many model calls can be trained on that no earlier job of the schedule used.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    when_failures: Annotated[
+        str | None,
+        typer.Option(
+            help="Start when a failure class is frequent: 'CLASS of AGENT above 20% of 50' is more than 20 % of the "
+            "agent's last 50 episodes; leave 'of AGENT' out for all agents.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="The most that the schedule uses: '3 jobs/week' or '600 minutes/month', back from now.",
+            rich_help_panel=_WHEN,
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Watch the job until it ends.")] = False,
     foreground: Annotated[
         bool,
@@ -48,22 +82,17 @@ def train(
 ) -> None:
     """Train a model on stored episodes, now or on a schedule.
 
-    This command queues the job; the scheduler of a running spanloop (`spanloop up`) runs it.
+    This command queues the job; the scheduler of a running spanloop (`spanloop up`) runs it. A job that starts
+    repeatedly trains on an episode once, and starts only when there are new ones (`spanloop schedules --help`).
 
     Example: `spanloop train tiny --steps 20 --deploy-always --wait`
+
+    Example: `spanloop train mine@champion --deploy --every 6h --budget '3 jobs/week'`
     """
     from spanloop.training.jobs import JobApi
 
-    if at is not None and cron is not None:
-        raise typer.BadParameter("give --at or --cron, not both")
-    starts_at = at.astimezone() if at else None
-    if starts_at is not None and starts_at < datetime.now(UTC):
-        raise typer.BadParameter(f"{starts_at:%Y-%m-%d %H:%M %Z} has passed; leave --at out to start now")
-    if wait and (starts_at or cron):
-        raise typer.BadParameter("--wait watches a job that starts now; leave out --at and --cron")
-    if foreground and (starts_at or cron or wait):
-        raise typer.BadParameter("--foreground runs the job now and here; leave out --at, --cron and --wait")
-
+    start = StartOptions(at, cron, every, after_transitions, when_failures, budget)
+    start.check(wait=wait, foreground=foreground)
     spec = _spec(context, job)
     directory = data_directory(data_dir)
     if dry_run:
@@ -73,9 +102,8 @@ def train(
         _run_here(directory, spec)
         return
     api = JobApi(directory)
-    if at is not None or cron is not None:
-        schedule = api.schedule(spec, cron=cron, at=starts_at)
-        out.print(f"schedule {schedule.id}: next at {schedule.next_at:%Y-%m-%d %H:%M} UTC", markup=False)
+    if start.is_scheduled:
+        _schedule(directory, api, spec, start)
         return
     queued = api.submit(spec)
     out.print(queued.id, markup=False)
@@ -85,6 +113,14 @@ def train(
         watch_job(api, directory, queued.id)
     else:
         err.print(f"watch it with: {command_line(f'jobs wait {queued.id}', directory)}", markup=False)
+
+
+def _schedule(directory: "DataDir", api: "JobApi", spec: "JobSpec", start: StartOptions) -> None:
+    schedule = api.schedule(spec, cron=start.cron, at=start.starts_at, settings=start.settings())
+    out.print(f"schedule {schedule.id}: next at {schedule.next_at:%Y-%m-%d %H:%M} UTC", markup=False)
+    if start.repeats:
+        command = command_line(f"schedules preview {schedule.id}", directory)
+        err.print(f"see what it would do: {command}", markup=False)
 
 
 def _run_here(directory: "DataDir", spec: "JobSpec") -> None:

@@ -24,14 +24,19 @@ class SpanloopError(Exception):
     Args:
         what: One sentence that says what went wrong and where (ids, paths, ports).
         next_step: One sentence, or a command, that fixes it; empty when there is none.
+        is_transient: Whether it passes without a change by the user: a service is away, or a disk is full. None is
+            what its class says.
     """
 
     exit_code: int = 1
+    is_transient: bool = False
 
-    def __init__(self, what: str, *, next_step: str = "") -> None:
+    def __init__(self, what: str, *, next_step: str = "", is_transient: bool | None = None) -> None:
         super().__init__(what)
         self.what = what
         self.next_step = next_step
+        if is_transient is not None:
+            self.is_transient = is_transient
 
     def __str__(self) -> str:
         return f"{self.what}\n  next: {self.next_step}" if self.next_step else self.what
@@ -59,6 +64,8 @@ class AlreadyRunningError(ServiceError):
 
 class NotRunningError(ServiceError):
     """The command needs a service that is not running."""
+
+    is_transient = True
 
 
 class DataDirectoryError(SpanloopError):

@@ -11,9 +11,10 @@ from .models.tokenizer_fingerprint import tokenizer_fingerprint
 
 
 class Training(NamedTuple):
-    """A job that made a version."""
+    """A training that made a version: a job, or a stage of one."""
 
     job_id: str
+    """The id that its records are stored under (``training_ids``)."""
     last_step: int
     """Of the version's weights; what the job did afterwards is not in them."""
 

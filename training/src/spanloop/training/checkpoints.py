@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from spanloop.semconv.errors import JobError
 
+from .checkpoint_fence import NO_FENCE, check_claim
 from .lora_adapter import read_adapter, read_checkpoint_adapter, stack, write_adapter
 from .lora_merge import merge_checkpoint
 from .models.weights import check_weights
@@ -44,8 +45,13 @@ class Checkpoint(NamedTuple):
         return nested if nested.is_dir() else self.path / "huggingface"
 
 
-def mark_complete(checkpoint: Path) -> None:
-    """Mark the verl checkpoint folder ``checkpoint`` as complete, after all its files were written."""
+def mark_complete(checkpoint: Path, *, token: int = NO_FENCE) -> None:
+    """Mark the verl checkpoint folder ``checkpoint`` as complete, after all its files were written.
+
+    Raises:
+        JobError: The lease with ``token`` is lost.
+    """
+    check_claim(checkpoint.parent, token)
     temporary = checkpoint / f".{_MARKER}.tmp"
     with temporary.open("w") as file:
         os.fsync(file.fileno())

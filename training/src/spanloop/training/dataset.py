@@ -4,8 +4,8 @@
 its data. An export without trainable rows writes neither: the job can be retried when more data exists.
 """
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,7 @@ from spanloop.store import Store
 from spanloop.store.pinned_revisions import pin
 
 from .base_losses import base_losses
-from .base_model import BaseModelFacts
+from .base_model import BaseModelFacts, Training
 from .data_strategies.sample_metrics import METRIC_COLUMNS
 from .data_strategies.settings import DataStrategies
 from .dataset_manifest import DATA_NAME, MANIFEST_NAME, Count, Manifest, PinnedEpisode, sha256_of
@@ -68,6 +68,8 @@ numbers the pairs and ``side`` is a ``dataset_pairs.Side``; a row occurs once fo
 
 TokenizerOf = Callable[[str], str | None]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMES: Final = ("since", "until", "ended_before")
+"""Parameters of the query that are times."""
 _FOREVER: Final = datetime(2200, 1, 1, tzinfo=UTC)
 """ClickHouse's times with nanoseconds end in 2262."""
 
@@ -81,6 +83,7 @@ def export_dataset(
     job_id: str,
     folder: Path,
     held_out_share: float = 0.0,
+    consumed: Sequence[Training] = (),
 ) -> Manifest:
     """Write the rows that ``spec`` selects, and their manifest, into the job's folder.
 
@@ -92,40 +95,56 @@ def export_dataset(
         job_id: Of the job.
         folder: Of the job.
         held_out_share: Share of the groups that go into a file of their own, for the gate after the stage.
+        consumed: Earlier trainings of the job's schedule, whose episodes are not trained on again.
 
     Raises:
         JobError: No row can be trained on; the message has the counts by reason.
         StoreError: ClickHouse is unreachable.
     """
-    selection = select_dataset(store, spec, base, tokenizer_of, held_out_share=held_out_share)
+    now = datetime.now(UTC)
+    selection = select_dataset(
+        store, spec, base, tokenizer_of, held_out_share=held_out_share, consumed=consumed, now=now
+    )
     if not selection.row_tally.accepted:
         raise no_rows_error(selection, spec, job_id)
     data_path = folder / DATA_NAME
     selection.rows.select(COLUMNS).write_parquet(data_path)
     if selection.held_out is not None:
         selection.held_out.select(COLUMNS).write_parquet(folder / HELD_OUT_NAME)
-    manifest = _manifest(selection, spec, base, job_id=job_id, data_sha256=sha256_of(data_path))
+    manifest = _manifest(
+        selection, spec, base, job_id=job_id, data_sha256=sha256_of(data_path), consumed=consumed, now=now
+    )
     pin(store, [(episode.episode_id, episode.revision) for episode in (*manifest.pinned, *manifest.held_out)])
     write_atomically(folder / MANIFEST_NAME, manifest.model_dump_json(indent=1))
     return manifest
 
 
 def select_dataset(
-    store: Store, spec: JobSpec, base: BaseModelFacts, tokenizer_of: TokenizerOf, *, held_out_share: float = 0.0
+    store: Store,
+    spec: JobSpec,
+    base: BaseModelFacts,
+    tokenizer_of: TokenizerOf,
+    *,
+    held_out_share: float = 0.0,
+    consumed: Sequence[Training] = (),
+    now: datetime | None = None,
 ) -> Selection:
     """Return the rows that ``spec`` selects now, and the counts of the others; writes nothing.
+
+    With ``consumed`` the episodes of these trainings are left out; with a ``replay_ratio`` they count as episodes that
+    the base learned from, so that the ratio decides.
 
     Raises:
         JobError: The selector of ``spec`` cannot be used, the loss under the base cannot be computed, or there is one
             group and a share of the groups is to be held out.
         StoreError: ClickHouse is unreachable.
     """
-    parameters: dict[str, Any] = query_parameters(spec)
-    parameters |= {"since": spec.since_utc or _EPOCH, "until": spec.until_utc or _FOREVER}
+    now = now or datetime.now(UTC)
+    parameters: dict[str, Any] = query_parameters(spec, consumed, now)
+    parameters |= {name: datetime.fromisoformat(parameters[name]) for name in _TIMES}
     frame = store.query(QUERY, **parameters)
     rules = rules_for(spec, base, tokenizers_of(frame, tokenizer_of))
-    rules = rules._replace(strategies=_strategies(store, spec, base))
-    now = datetime.now(UTC)
+    rules = rules._replace(strategies=_strategies(store, spec, base, consumed))
     if spec.kind.is_policy_gradient:
         rows = frame.with_columns(source=pl.lit(RowSource.CAPTURED.value))
     else:
@@ -137,7 +156,8 @@ def select_dataset(
     return hold_out(selection, spec.kind, share=held_out_share, seed=spec.seed)
 
 
-def _strategies(store: Store, spec: JobSpec, base: BaseModelFacts) -> DataStrategies:
+def _strategies(store: Store, spec: JobSpec, base: BaseModelFacts, consumed: Sequence[Training]) -> DataStrategies:
+    learned = (*base.trainings, *consumed)
     return DataStrategies(
         min_pass_rate=spec.min_pass_rate,
         max_pass_rate=spec.max_pass_rate,
@@ -147,14 +167,27 @@ def _strategies(store: Store, spec: JobSpec, base: BaseModelFacts) -> DataStrate
         coreset_size=spec.coreset_size,
         replay_ratio=spec.replay_ratio,
         seed=spec.seed,
-        trained_episodes=trained_episodes(store, base.trainings) if spec.replay_ratio is not None else frozenset(),
+        trained_episodes=trained_episodes(store, learned) if spec.replay_ratio is not None else frozenset(),
         row_losses=partial(base_losses, base, spec.device),
     )
 
 
-def query_parameters(spec: JobSpec) -> dict[str, JsonValue]:
-    """Return the parameters of the query, as the manifest has them."""
+def query_parameters(
+    spec: JobSpec, consumed: Sequence[Training] = (), now: datetime | None = None
+) -> dict[str, JsonValue]:
+    """Return the parameters of the query, as the manifest has them.
+
+    Args:
+        spec: Of the job.
+        consumed: Earlier trainings of its schedule.
+        now: The time that ``commit_minutes`` are counted back from; None is now.
+    """
+    left_out = consumed if spec.replay_ratio is None else ()
+    committed = (now or datetime.now(UTC)) - timedelta(minutes=spec.commit_minutes)
     return {
+        "ended_before": (committed if spec.commit_minutes else _FOREVER).isoformat(),
+        "consumed_jobs": [training.job_id for training in left_out],
+        "consumed_steps": [training.last_step for training in left_out],
         "task_ids": list(spec.task_ids),
         "task_prefix": spec.task_prefix,
         "since": (spec.since_utc or _EPOCH).isoformat(),
@@ -190,6 +223,7 @@ def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]
         tokenizer=base.tokenizer,
         tokenizers=tokenizers,
         group_size=spec.group_size,
+        repeats_per_task=spec.repeats_per_task,
         min_reward=spec.min_reward,
         max_reward=spec.max_reward,
         max_age_versions=spec.max_age_versions,
@@ -198,7 +232,12 @@ def rules_for(spec: JobSpec, base: BaseModelFacts, tokenizers: Mapping[str, str]
         policy_version=spec.policy_version,
         credit=spec.credit,
         selector=load_selector(spec.selector) if spec.selector else None,
-        pairing=Pairing(margin=spec.pair_margin, pairs_per_group=spec.pairs_per_group, seed=spec.seed),
+        pairing=Pairing(
+            margin=spec.pair_margin,
+            pairs_per_group=spec.pairs_per_group,
+            seed=spec.seed,
+            repeats_per_task=spec.repeats_per_task,
+        ),
     )
 
 
@@ -222,6 +261,8 @@ def _manifest(
     *,
     job_id: str,
     data_sha256: str,
+    consumed: Sequence[Training],
+    now: datetime,
 ) -> Manifest:
     rows = selection.rows
     prompt_tokens, response_tokens = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
@@ -234,7 +275,7 @@ def _manifest(
         created_at=datetime.now(UTC),
         base=base.reference,
         query=QUERY,
-        query_parameters=query_parameters(spec),
+        query_parameters=query_parameters(spec, consumed, now),
         rows=Count.of(selection.row_tally),
         episodes=Count.of(selection.episode_tally),
         groups=Count.of(selection.group_tally),

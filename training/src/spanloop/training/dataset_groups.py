@@ -32,7 +32,7 @@ GROUP_ADVANTAGES: Final[Mapping[JobKind, Callable[[Sequence[float]], list[float]
 Zheng et al. 2025, equation 6), not divided (Liu et al. 2025, section 3.2), over the others (Ahmadian et al. 2024)."""
 
 
-def compare_groups(checked: pl.DataFrame, kind: JobKind, group_size: int) -> pl.DataFrame:
+def compare_groups(checked: pl.DataFrame, kind: JobKind, group_size: int, repeats_per_task: int = 2) -> pl.DataFrame:
     """Give each row its episode's ``advantage``, ``part`` and ``session``; reject episodes that have no advantage.
 
     The parts of a group differ by at most one episode, and rewards are dealt out evenly. An episode without a group is
@@ -44,6 +44,7 @@ def compare_groups(checked: pl.DataFrame, kind: JobKind, group_size: int) -> pl.
             ``step_advantages``.
         kind: The recipe.
         group_size: Largest number of episodes in a part.
+        repeats_per_task: Smallest number of episodes in a group, where a group is compared.
     """
     if not kind.is_group_relative:
         own_group = pl.when(pl.col("group_id") == "").then(pl.col("episode_id")).otherwise(pl.col("group_id"))
@@ -63,7 +64,9 @@ def compare_groups(checked: pl.DataFrame, kind: JobKind, group_size: int) -> pl.
         .sort("group_id", "reward", "started_at", "episode_id")
         .with_columns(rank=rank, members=members, parts=(members + (group_size - 1)) // group_size)
         .with_columns(part=_part_name())
-        .with_columns(session=pl.int_range(pl.len(), dtype=pl.UInt32).over("part"), verdict=_verdict(kind))
+        .with_columns(
+            session=pl.int_range(pl.len(), dtype=pl.UInt32).over("part"), verdict=_verdict(kind, repeats_per_task)
+        )
     )
     compared = episodes.select("episode_id", "part", "session", "verdict", advantage=_advantages(episodes, kind))
     reason = pl.when(pl.col("reason") == "").then(pl.col("verdict")).otherwise(pl.col("reason"))
@@ -104,7 +107,7 @@ def _compared(of_all: pl.Expr, kind: JobKind) -> pl.Expr:
     return of_all.over("group_id") if kind.is_group_relative else of_all
 
 
-def _verdict(kind: JobKind) -> pl.Expr:
+def _verdict(kind: JobKind, repeats_per_task: int) -> pl.Expr:
     if kind is JobKind.PPO:
         return pl.lit("")
     is_constant = pl.col("reward").max() - pl.col("reward").min() <= REWARD_TOLERANCE
@@ -112,7 +115,8 @@ def _verdict(kind: JobKind) -> pl.Expr:
     verdict = pl.when(_compared(is_constant & ~pl.col("steps_vary").any(), kind)).then(constant).otherwise(accepted)
     if not kind.is_group_relative:
         return verdict
-    return pl.when(pl.col("members") < 2).then(pl.lit(Rejection.GROUP_TOO_SMALL.value)).otherwise(verdict)
+    is_small = pl.col("members") < repeats_per_task
+    return pl.when(is_small).then(pl.lit(Rejection.GROUP_TOO_SMALL.value)).otherwise(verdict)
 
 
 def _advantages(episodes: pl.DataFrame, kind: JobKind) -> pl.Series:

@@ -45,6 +45,8 @@ class Pairing(NamedTuple):
     """The rewards of a pair differ by more than this."""
     pairs_per_group: int
     seed: int
+    repeats_per_task: int = 2
+    """A group with fewer attempts has no pairs."""
 
 
 class Attempt(NamedTuple):
@@ -75,6 +77,8 @@ def choose_pairs(attempts: Sequence[Attempt], pairing: Pairing) -> list[Pair]:
     Only as many of the best and of the worst attempts as pairs are wanted can be needed: every pair with another
     attempt could be exchanged for one of theirs. Attempts of equal reward are ordered by a hash with the seed.
     """
+    if len(attempts) < pairing.repeats_per_task:
+        return []
     by_hash = sorted(attempts, key=lambda attempt: seeded_hash(attempt.episode_id, pairing.seed))
     best = [each for each in sorted(by_hash, key=lambda each: -each.reward) if each.can_be_chosen]
     worst = [each for each in sorted(by_hash, key=lambda each: each.reward) if each.can_be_rejected]
@@ -191,7 +195,7 @@ def _verdict(attempts: Sequence[Attempt], pairing: Pairing) -> str:
     """Return why an episode of the group that is usable is in no pair."""
     rewards = [attempt.reward for attempt in attempts]
     spread = max(rewards) - min(rewards)
-    if len(attempts) < 2:
+    if len(attempts) < pairing.repeats_per_task:
         return Rejection.GROUP_TOO_SMALL.value
     if spread <= REWARD_TOLERANCE:
         return Rejection.REWARD_CONSTANT.value

@@ -57,7 +57,7 @@ class Rejection(StrEnum):
     NO_GROUP = "no_group"
     """dpo and group-relative recipes: the episode belongs to no group."""
     GROUP_TOO_SMALL = "group_too_small"
-    """dpo and group-relative recipes: fewer than two episodes to compare."""
+    """dpo and group-relative recipes: fewer episodes to compare than ``repeats_per_task``, or than two."""
     REWARD_CONSTANT = "reward_constant"
     """All episodes that the recipe compares earned the same, so every advantage is zero and none is better."""
     WITHIN_PAIR_MARGIN = "within_pair_margin"

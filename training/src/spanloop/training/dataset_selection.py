@@ -42,6 +42,8 @@ class Rules(NamedTuple):
     have is absent."""
     group_size: int
     """Policy gradients: at most this many episodes of a group in a part; all parts have the baseline of the group."""
+    repeats_per_task: int = 2
+    """Group-relative recipes: a group needs so many episodes; of dpo ``pairing`` says it."""
     min_reward: float | None = None
     """sft: None takes every reward, and episodes without one."""
     max_reward: float | None = None
@@ -112,7 +114,7 @@ def select_rows(frame: pl.DataFrame, rules: Rules) -> Selection:
         checked = mask_steps(checked, is_masking)
         is_process = rules.credit is Credit.PROCESS
         steps = with_step_advantages(checked, rules.kind) if is_process else checked.with_columns(NO_STEP_ADVANTAGES)
-        checked = usable = compare_groups(steps, rules.kind, rules.group_size)
+        checked = usable = compare_groups(steps, rules.kind, rules.group_size, rules.repeats_per_task)
     elif rules.kind is JobKind.DPO:
         checked, paired = pair_rows(checked, rules.pairing)
         usable = _without_advantage(paired)

@@ -5,6 +5,7 @@ Invariant: the gateway confirmed every recorded deployment. A failed deployment 
 
 import os
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -13,9 +14,12 @@ import httpx
 from spanloop.semconv.environment import read_run_file
 from spanloop.semconv.errors import ConfigurationError, JobError, NotRunningError, ServiceError
 from spanloop.training.adapter_versions import weights_version
+from spanloop.training.control.leases import LeaseLostError
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.registry import ModelVersion, Registry
 
+STALE_TOKEN: Final = "stale_token"  # noqa: S105 - an error code
+"""The gateway's code for a fencing token that is older than one of the same job."""
 CONNECT_TIMEOUT_S: Final = 5.0
 SHOWN_RESPONSE_CHARACTERS: Final = 500
 
@@ -117,7 +121,7 @@ def deploy(
         NotRunningError: No gateway runs on this data directory.
         ConfigurationError: The gateway's admin token is missing or invalid.
         ServiceError: The gateway could not serve it.
-        LeaseLostError: ``token`` is stale.
+        LeaseLostError: ``token`` is stale, as the control database or the gateway says.
     """
     paths = ControlPaths.of(data_dir)
     registry = Registry(paths.root)
@@ -130,13 +134,17 @@ def deploy(
         )
     gateway = GatewayAdmin.find(paths.root)
     folder = (serving_path or _untied_copy)(weights_version(registry, model))
-    body = {"name": model.name, "version": model.version, "path": str(folder)}
+    body: dict[str, str | int] = {"name": model.name, "version": model.version, "path": str(folder)}
     if model.adapter_base is not None:
         body["adapter"] = str(model.path)
     if (tokenizer := registry.tokenizer_fingerprint(model.reference)) is not None:
         body["tokenizer"] = tokenizer
     if job_id is not None:
         body["holder"] = pause_holder(job_id)
+        if token is not None:
+            body["token"] = token
+        # again, because the folder's copy may take minutes
+        registry.check_lease(job_id, token)
     _check(_post(gateway, body, timeout_s=timeout_s), model.reference)
     registry.record_deployment(model.reference, job_id=job_id, token=token)
     return model
@@ -149,7 +157,7 @@ def _untied_copy(model: ModelVersion) -> Path:
     return serving_path(model)
 
 
-def _post(gateway: GatewayAdmin, body: dict[str, str], *, timeout_s: float) -> httpx.Response:
+def _post(gateway: GatewayAdmin, body: dict[str, str | int], *, timeout_s: float) -> httpx.Response:
     try:
         return gateway.post("deploy", body, timeout_s=timeout_s)
     except httpx.TimeoutException as error:
@@ -161,12 +169,18 @@ def _post(gateway: GatewayAdmin, body: dict[str, str], *, timeout_s: float) -> h
         raise ServiceError(
             f"The gateway at {gateway.url} disconnected; {body['name']}@{body['version']} is not deployed: {error}.",
             next_step=f"See {gateway.root / 'logs' / 'gateway.log'}.",
+            is_transient=True,
         ) from error
 
 
 def _check(response: httpx.Response, reference: str) -> None:
     if response.is_success:
         return
+    if response.status_code == HTTPStatus.CONFLICT and STALE_TOKEN in response.text:
+        raise LeaseLostError(
+            f"The gateway did not deploy {reference}: {response_text(response)}",
+            next_step="Stop this process; another one runs the job.",
+        )
     raise ServiceError(
         f"The gateway did not deploy {reference}: got {response.status_code}, expected 200: {response_text(response)}",
         next_step="See what it serves: spanloop status; see the cause in logs/gateway.log.",

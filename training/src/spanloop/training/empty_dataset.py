@@ -57,6 +57,7 @@ def _diagnoses(spec: JobSpec) -> list[_Diagnosis]:
 
     Data strategies come last in the selection: where one left rows out, no other reason left the job without data.
     """
+    repeats = "two" if spec.repeats_per_task == 2 else spec.repeats_per_task
     margin = f" by more than the pair_margin of {spec.pair_margin:g}" if spec.pair_margin else ""
     return [
         _Diagnosis(
@@ -108,8 +109,8 @@ def _diagnoses(spec: JobSpec) -> list[_Diagnosis]:
         ),
         _Diagnosis(
             _any_of(Rejection.GROUP_TOO_SMALL),
-            "no group has two trainable episodes to compare",
-            "Run each task at least twice (a task id or an equal first prompt makes a group), or train with "
+            f"no group has {repeats} trainable episodes to compare",
+            f"Run each task {repeats} times or more (a task id or an equal first prompt makes a group), or train with "
             "reinforce_plus_plus, ppo or sft.",
         ),
     ]

@@ -18,7 +18,7 @@ from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import DataDirectoryError
 
 from .control import job_outcomes, job_queue, leases
-from .control.clock import utc_now
+from .control.clock import database_time, utc_now
 from .control.database import ControlDatabase
 from .control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV
 from .control.leases import Lease, LeaseLostError
@@ -71,7 +71,8 @@ def insert_leased(database: ControlDatabase, spec: JobSpec) -> Lease:
     now = utc_now()
     with database.write() as session:
         row = job_queue.insert_job(session, spec, now=now)
-        lease = job_queue.lease_job(session, row, owner=str(ProcessIdentity.current()), now=now, until=now + _LEASE)
+        until = database_time(session) + _LEASE
+        lease = job_queue.lease_job(session, row, owner=str(ProcessIdentity.current()), now=now, until=until)
     assert lease is not None  # noqa: S101 - nobody else has seen the row
     return lease
 
@@ -106,7 +107,7 @@ class _Heartbeat:
         while not self._ended.wait(_RENEW_S):
             try:
                 with self._database.write() as session:
-                    state = leases.renew(session, self._lease, until=utc_now() + _LEASE)
+                    state = leases.renew(session, self._lease, until=database_time(session) + _LEASE)
             except DataDirectoryError:
                 # tolerance boundary: a full disk must not end a running job; the lease outlasts many renewals
                 continue

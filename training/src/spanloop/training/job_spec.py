@@ -43,6 +43,7 @@ from .spec_setting import (
     DPO,
     EPISODES,
     EPISODES_DPO,
+    EPISODES_GROUPS,
     EPISODES_SFT,
     EPISODES_TEXT,
     MODEL,
@@ -259,8 +260,16 @@ class JobSpec(BaseModel):
     """A function of your own that decides which of the remaining rows are kept: an entry point of the group
     ``spanloop.selections``, or ``module:function``; empty keeps all."""
 
+    commit_minutes: Annotated[float, EPISODES] = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False)
+    """Only episodes that ended at least so many minutes before the job's dataset is made, so that their feedback had
+    time to arrive. A schedule trains on an episode once, so late feedback on it is not seen again."""
+
     sample_rate: Annotated[float, EPISODES] = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
     """This share of the groups, chosen by ``seed``; an episode without a group is one of its own."""
+
+    repeats_per_task: Annotated[int, EPISODES_GROUPS] = Field(default=2, ge=2, le=100_000)
+    """Only groups with at least so many episodes that can be trained on; the others wait for more attempts at their
+    task. Two are needed for a comparison."""
 
     max_age_versions: Annotated[int | None, EPISODES] = Field(
         default_factory=default_max_age_versions, ge=0, le=1_000_000
@@ -322,6 +331,9 @@ class JobSpec(BaseModel):
     max_attempts: Annotated[int, RUN_OF_JOB] = Field(default=3, ge=1, le=100)
     """Maximum number of starts when the job's process or scheduler is killed. A job that fails on its own is not
     restarted, because the error would recur."""
+
+    max_runtime_minutes: Annotated[float | None, RUN_OF_JOB] = Field(default=None, gt=0, le=1e6, allow_inf_nan=False)
+    """The scheduler ends the job, and it fails, when all of its attempts together ran for so long."""
 
     pair_margin: Annotated[float, EPISODES_DPO] = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Two attempts of a group are a pair when their rewards differ by more than this."""

@@ -10,13 +10,22 @@ from typing import Final
 
 from spanloop.semconv.enums import JobKind, JobState
 from spanloop.semconv.errors import ConfigurationError, JobError
-from spanloop.training.control import job_queue, schedules
+from spanloop.training.control import job_queue, schedule_ticks, schedules
 from spanloop.training.control.clock import Clock, utc_now
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.entities import Job, Schedule, job_from_row, schedule_from_row, skip_unreadable
+from spanloop.training.control.entities import (
+    Job,
+    Schedule,
+    Tick,
+    job_from_row,
+    schedule_from_row,
+    skip_unreadable,
+    tick_from_row,
+)
 from spanloop.training.control.job_processes import JOB_TOKEN_ENV
 from spanloop.training.control.leases import Lease, LeaseLostError, begin_evaluation, record_progress
 from spanloop.training.control.paths import ControlPaths, HasPath
+from spanloop.training.control.schedule_settings import Budget, FailureTrigger, ScheduleSettings, parse_interval
 from spanloop.training.control.schedules import check_cron, check_instant, next_firing
 from spanloop.training.job_spec import JobSpec
 from spanloop.training.registry import Registry
@@ -24,7 +33,9 @@ from spanloop.training.spec_choices import Backbone, Device
 
 __all__ = [
     "Backbone",
+    "Budget",
     "Device",
+    "FailureTrigger",
     "Job",
     "JobApi",
     "JobKind",
@@ -32,10 +43,15 @@ __all__ = [
     "JobState",
     "LeaseLostError",
     "Schedule",
+    "ScheduleSettings",
+    "Tick",
     "job_token",
+    "parse_interval",
     "report_evaluation",
     "report_progress",
 ]
+
+NO_SETTINGS: Final = ScheduleSettings()
 
 DEFAULT_TAIL_BYTES: Final = 64 * 1024
 
@@ -100,10 +116,17 @@ class JobApi:
         """Requeue a failed or cancelled job with the same id and folder, so that it continues from its last checkpoint.
 
         Raises:
-            JobError: There is no such job, or it has not failed.
+            JobError: There is no such job, it has not failed, or another job of its schedule took its place.
         """
         with self._database.write() as session:
             row = job_queue.find_job(session, job_id)
+            successor = job_queue.successor_of(session, row)
+            if successor:
+                raise JobError(
+                    f"Job {job_id} cannot be retried: {successor} of the same schedule trains, or trained, on its "
+                    "episodes.",
+                    next_step=f"Look at that job: spanloop jobs show {successor}",
+                )
             if not job_queue.requeue_finished(session, job_id):
                 raise JobError(
                     f"Job {job_id} is {row.state}; only a failed or cancelled job can be retried.",
@@ -127,30 +150,53 @@ class JobApi:
         except FileNotFoundError:
             return ""
 
-    def schedule(self, spec: JobSpec, *, cron: str | None = None, at: datetime | None = None) -> Schedule:
-        """Submit ``spec`` periodically, or once at a given time.
+    def schedule(
+        self,
+        spec: JobSpec,
+        *,
+        cron: str | None = None,
+        at: datetime | None = None,
+        settings: ScheduleSettings = NO_SETTINGS,
+    ) -> Schedule:
+        """Submit ``spec`` whenever its trigger says so and there is new data, or once at a given time.
 
         Args:
             spec: The job. Its base model is resolved when the job runs.
             cron: Five cron fields (minute hour day month weekday), in UTC.
-            at: An aware time; a past time is due at once.
+            at: An aware time; a past time is due at once. The job is submitted whatever data there is.
+            settings: An interval, a condition on the data, a budget.
 
         Raises:
-            ConfigurationError: Neither or both of ``cron`` and ``at`` are given, or the schedule never fires.
+            ConfigurationError: There is no trigger or more than one, or the schedule never ticks.
         """
         now = self._clock()
-        if cron is not None and at is None:
+        triggers = (
+            cron,
+            at,
+            settings.every_minutes,
+            settings.after_transitions,
+            settings.when_failures,
+        )
+        if sum(trigger is not None for trigger in triggers) != 1:
+            raise ConfigurationError(
+                "A schedule needs exactly one trigger: a cron expression, a time, an interval, a number of new "
+                "transitions, or a condition on failures.",
+                next_step="Pass cron='0 3 * * *' or at=datetime(…, tzinfo=UTC), or one of the settings.",
+            )
+        normalised_cron = ""
+        if cron is not None:
             normalised_cron = check_cron(cron)
             next_at = next_firing(normalised_cron, now)
-        elif at is not None and cron is None:
-            normalised_cron, next_at = "", check_instant(at)
+        elif at is not None:
+            next_at = check_instant(at)
         else:
-            raise ConfigurationError(
-                "A schedule needs either a cron expression or a time, not both.",
-                next_step="Pass cron='0 3 * * *' or at=datetime(…, tzinfo=UTC).",
-            )
+            next_at = now
+        if at is not None and settings.budget is not None:
+            raise ConfigurationError("A budget is of a schedule that submits more than one job.")
         with self._database.write() as session:
-            row = schedules.insert_schedule(session, spec, cron=normalised_cron, next_at=next_at, now=now)
+            row = schedules.insert_schedule(
+                session, spec, cron=normalised_cron, settings=settings, next_at=next_at, now=now
+            )
             return schedule_from_row(row)
 
     def schedules(self) -> tuple[Schedule, ...]:
@@ -160,6 +206,56 @@ class JobApi:
         """
         with self._database.read() as session:
             return tuple(skip_unreadable(schedules.list_schedules(session), schedule_from_row))
+
+    def get_schedule(self, schedule_id: str) -> Schedule:
+        """Return a schedule.
+
+        Raises:
+            JobError: There is no such schedule.
+            DataDirectoryError: Another version of spanloop stored it.
+        """
+        with self._database.read() as session:
+            return schedule_from_row(schedules.find_schedule(session, schedule_id))
+
+    def jobs_of_schedule(self, schedule_id: str | None) -> frozenset[str]:
+        """Return the ids of all jobs that a schedule submitted; none for None."""
+        if schedule_id is None:
+            return frozenset()
+        with self._database.read() as session:
+            return frozenset(session.scalars(job_queue.jobs_of_schedule(schedule_id)))
+
+    def ticks(self, schedule_id: str, *, limit: int = 20) -> tuple[Tick, ...]:
+        """Return what the last ticks of a schedule did, newest first; none before the first one."""
+        with self._database.read() as session:
+            rows = session.scalars(schedule_ticks.list_ticks(schedule_id).limit(limit))
+            return tuple(tick_from_row(row) for row in rows)
+
+    def obstacle(self, schedule: Schedule) -> str:
+        """Return why a schedule may not submit a job now, whatever data there is; empty if it may."""
+        with self._database.read() as session:
+            return schedule_ticks.find_obstacle(session, schedule, now=self._clock())
+
+    def pause(self, schedule_id: str) -> Schedule:
+        """Let a schedule tick no more until it is resumed; its open job goes on.
+
+        Raises:
+            JobError: There is no such schedule.
+        """
+        with self._database.write() as session:
+            row = schedules.find_schedule(session, schedule_id)
+            schedules.pause_schedule(row, now=self._clock())
+            return schedule_from_row(row)
+
+    def resume(self, schedule_id: str) -> Schedule:
+        """Let a paused schedule tick again from its next time on; what it missed is not made up for.
+
+        Raises:
+            JobError: There is no such schedule.
+        """
+        with self._database.write() as session:
+            row = schedules.find_schedule(session, schedule_id)
+            schedules.resume_schedule(row, schedule_from_row(row).settings, now=self._clock())
+            return schedule_from_row(row)
 
     def unschedule(self, schedule_id: str) -> None:
         """Delete a schedule; the jobs that it submitted stay.

@@ -4,6 +4,7 @@ A version has learned from the spans of its own job, until the step of its weigh
 """
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -39,8 +40,21 @@ def with_lineage(base: BaseModelFacts, registry: Registry) -> BaseModelFacts:
         JobError: The base or an ancestor is not registered.
     """
     versions = tuple(reversed(registry.lineage(base.reference)))
-    trainings = tuple(Training(version.job_id, last_step(version)) for version in versions if version.job_id)
+    trainings = trainings_of(versions)
     return base._replace(lineage=tuple(version.reference for version in versions), trainings=trainings)
+
+
+def trainings_of(versions: Iterable[ModelVersion]) -> tuple[Training, ...]:
+    """Return the trainings that made ``versions``; imported ones have none."""
+    return tuple(Training(each.training_id, last_step(each)) for each in versions if each.training_id)
+
+
+def trainings_of_schedule(registry: Registry, job_ids: AbstractSet[str]) -> tuple[Training, ...]:
+    """Return the watermark of a schedule: the trainings of its jobs that made a version.
+
+    What a job trained on without a version is in no model, so it is not consumed.
+    """
+    return trainings_of(version for version in registry.list() if version.job_id in job_ids)
 
 
 def trained_episodes(store: Store, trainings: Sequence[Training]) -> frozenset[str]:

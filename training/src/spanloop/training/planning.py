@@ -8,6 +8,7 @@ from typing import Final
 from spanloop.semconv.errors import JobError
 
 from .base_model import BaseModelFacts
+from .checkpoint_fence import NO_FENCE
 from .checkpoints import latest_checkpoint
 from .data_strategies.names import Curriculum
 from .dataset_manifest import DATA_NAME, Manifest
@@ -25,7 +26,14 @@ FILLING_ROW_TOKENS: Final = 128
 
 
 def make_plan(
-    spec: JobSpec, base: BaseModelFacts, manifest: Manifest, *, folder: Path, attempt: int, ray_folder: Path
+    spec: JobSpec,
+    base: BaseModelFacts,
+    manifest: Manifest,
+    *,
+    folder: Path,
+    attempt: int,
+    ray_folder: Path,
+    lease_token: int = NO_FENCE,
 ) -> TrainPlan:
     """Return the plan of one attempt, which continues from the newest complete checkpoint in ``folder``."""
     steps, batch = planned_steps(spec, manifest)
@@ -38,6 +46,7 @@ def make_plan(
         model_path=base.path,
         dataset_path=folder / DATA_NAME,
         checkpoint_dir=checkpoint_dir,
+        lease_token=lease_token,
         resume_from=checkpoint.path if checkpoint else None,
         metrics_path=metrics_path(folder, attempt),
         samples_path=samples_path(folder, attempt),

@@ -3,7 +3,7 @@
 Invariant: a preview writes nothing: no job, no dataset, no pinned revision.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import polars as pl
@@ -13,7 +13,7 @@ from spanloop.datadir import DataDir
 from spanloop.store import connect
 
 from .adapter_versions import weights_version
-from .base_model import read_base_model
+from .base_model import Training, read_base_model
 from .data_strategies.settings import StrategyReport
 from .dataset import batch_units, rows_by_source, select_dataset
 from .dataset_selection import Tally
@@ -31,6 +31,7 @@ from .memory_estimate import (
 from .model_shape import ModelShape, read_shape
 from .planning import batch_multiple, batch_size, longest_computed_row
 from .registry import Registry
+from .row_source import RowSource
 from .spec_choices import Device
 from .spec_defaults import MICRO_BATCH_TOKENS
 
@@ -58,6 +59,8 @@ class Preview(NamedTuple):
     episodes: Tally
     groups: Tally
     """All zero for sft."""
+    transitions: int
+    """Model calls in accepted rows."""
     prompt_tokens: int
     """Of accepted rows; with dpo a row counts once for each of its pairs, here and below."""
     response_tokens: int
@@ -77,8 +80,16 @@ class Preview(NamedTuple):
     """What each data strategy keeps."""
 
 
-def preview(data_dir: DataDir, spec: JobSpec, *, held_out_share: float = 0.0) -> Preview:
+def preview(
+    data_dir: DataDir, spec: JobSpec, *, held_out_share: float = 0.0, consumed: Sequence[Training] = ()
+) -> Preview:
     """Select the rows of ``spec`` and estimate the job, or a stage of it.
+
+    Args:
+        data_dir: The data directory.
+        spec: Of the job or the stage.
+        held_out_share: Of the stage.
+        consumed: Earlier trainings of its schedule, whose episodes are not trained on again.
 
     Raises:
         JobError: The base model does not exist or cannot be trained.
@@ -90,7 +101,9 @@ def preview(data_dir: DataDir, spec: JobSpec, *, held_out_share: float = 0.0) ->
     base = with_lineage(read_base_model(version.reference, weights.path), registry)
     spec = spec.model_copy(update={"policy_version": registry.exact(spec.policy_version)})
     with connect(data_dir) as store:
-        selection = select_dataset(store, spec, base, registry.tokenizer_fingerprint, held_out_share=held_out_share)
+        selection = select_dataset(
+            store, spec, base, registry.tokenizer_fingerprint, held_out_share=held_out_share, consumed=consumed
+        )
     rows = selection.rows
     prompts, responses = rows["prompt_token_ids"].list.len(), rows["response_token_ids"].list.len()
     units = batch_units(spec.kind, rows)
@@ -103,6 +116,7 @@ def preview(data_dir: DataDir, spec: JobSpec, *, held_out_share: float = 0.0) ->
         rows=selection.row_tally,
         episodes=selection.episode_tally,
         groups=selection.group_tally,
+        transitions=_transitions(rows),
         prompt_tokens=int(prompts.sum()),
         response_tokens=int(responses.sum()),
         trained_tokens=int(rows["loss_mask"].list.sum().sum()),
@@ -129,6 +143,12 @@ def preview_memory(spec: JobSpec, shape: ModelShape, longest_row_tokens: int) ->
         gpu_pass = tokens or max(auto_tokens, longest_row_tokens)
         gpus = estimate_on_gpus(shape, factors, micro_batch_tokens=gpu_pass)
     return PreviewMemory(cpu, gpus, auto_tokens)
+
+
+def _transitions(rows: pl.DataFrame) -> int:
+    stored = rows.filter(pl.col("source") != RowSource.DIALOG.value).unique("trajectory_id")
+    # rows of earlier converters do not say which steps they hold
+    return int(stored.select(pl.col("sampled_steps").list.len().fill_null(0).clip(lower_bound=1).sum()).item())
 
 
 def _largest(values: pl.Series) -> int:

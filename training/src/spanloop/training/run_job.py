@@ -4,6 +4,7 @@ The scheduler starts it with the lease's fencing token in the environment. Every
 those that an earlier attempt completed: for each stage export the dataset, train from the newest complete checkpoint,
 pass the gate and register the version; then deploy or evaluate the last version. Only the scheduler writes the job's
 state, except that it is evaluated; a non-zero exit status is a failure, and its reason is the error printed last.
+The status EX_TEMPFAIL says that the cause passes.
 """
 
 import argparse
@@ -21,7 +22,8 @@ from spanloop.semconv.errors import JobError, SpanloopError
 from spanloop.store import Store, connect
 
 from .adapter_versions import adapter_to_keep, full_weights
-from .base_model import BaseModelFacts, read_base_model
+from .base_model import BaseModelFacts, Training, read_base_model
+from .checkpoint_fence import claim
 from .checkpoints import Checkpoint, assemble_model, discard_old, latest_checkpoint
 from .control.paths import ControlPaths
 from .dataset import export_dataset
@@ -33,7 +35,7 @@ from .gate import GateResult, run_gate
 from .job_spec import JobSpec
 from .job_trace import JobTrace, traced_job
 from .jobs import Job, JobApi, job_token, report_progress
-from .lineage import last_step, with_lineage
+from .lineage import last_step, trainings_of_schedule, with_lineage
 from .metrics import MetricsTail, MetricsWriter, StepMetrics, logged_steps
 from .planning import make_plan, planned_steps
 from .registry import ADAPTER_BASE, ModelVersion, Registry
@@ -41,6 +43,7 @@ from .serving_pause import ServingPause
 from .stages import Stage, stages_of
 from .training_ids import training_id
 from .training_watch import TrainingWatch
+from .transient import EX_TEMPFAIL, is_transient
 from .verl_plugin.train_plan import TrainPlan
 from .verl_process import VerlProcess, failure_of, ray_folder, verl_process
 
@@ -205,19 +208,34 @@ def _dataset(attempt: Attempt, store: Store) -> tuple[Manifest, BaseModelFacts]:
                 job_id=attempt.training_id,
                 folder=attempt.folder,
                 held_out_share=attempt.stage.held_out_share,
+                consumed=_consumed(attempt),
             )
             span.attributes[names.RL_ROWS] = manifest.rows.accepted
     _log(f"dataset {manifest.data_sha256[:12]}: {manifest.summary}")
     return manifest, base
 
 
+def _consumed(attempt: Attempt) -> tuple[Training, ...]:
+    """Return the earlier trainings of the job's schedule; none for a job without one."""
+    job_ids = JobApi(attempt.data_dir).jobs_of_schedule(attempt.job.schedule_id)
+    return trainings_of_schedule(attempt.registry, job_ids - {attempt.job.id})
+
+
 def _train(attempt: Attempt, manifest: Manifest, base: BaseModelFacts, watch: TrainingWatch) -> Checkpoint:
     spec = attempt.spec
     plan_path = attempt.folder / "plan.json"
+    attempt.registry.check_lease(attempt.job.id, attempt.token)
+    claim(attempt.folder / "checkpoints", attempt.token)
     discard_old(attempt.folder / "checkpoints")
     with ray_folder(plan_path) as ray_temp_dir:
         plan = make_plan(
-            spec, base, manifest, folder=attempt.folder, attempt=attempt.job.attempt, ray_folder=ray_temp_dir
+            spec,
+            base,
+            manifest,
+            folder=attempt.folder,
+            attempt=attempt.job.attempt,
+            ray_folder=ray_temp_dir,
+            lease_token=attempt.token,
         )
         if plan.steps < spec.steps:
             _log(f"max_passes of {spec.max_passes:g} ends the training at step {plan.steps} of {spec.steps}")
@@ -340,7 +358,12 @@ def main(argv: list[str] | None = None) -> int:
         run_job(DataDir(arguments.data_dir).open(), arguments.job)
     except SpanloopError as error:
         print(error, file=sys.stderr, flush=True)  # noqa: T201
-        return error.exit_code
+        return EX_TEMPFAIL if is_transient(error) else error.exit_code
+    except OSError as error:
+        if not is_transient(error):
+            raise
+        print(f"The disk is full: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        return EX_TEMPFAIL
     return 0
 
 

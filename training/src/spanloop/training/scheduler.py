@@ -31,7 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = SchedulerSettings(
-        poll_s=options.poll_s, slots=options.slots, lease_s=options.lease_s, grace_s=options.grace_s
+        poll_s=options.poll_s,
+        slots=options.slots,
+        gpu_slots=options.gpu_slots,
+        lease_s=options.lease_s,
+        grace_s=options.grace_s,
     )
     with StopRequest(signal.SIGTERM, signal.SIGINT) as stop:
         try:
@@ -54,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--slots", type=int, default=defaults.slots, help="jobs that run at the same time (%(default)s)"
     )
+    parser.add_argument("--gpu-slots", type=int, help="of them, jobs that may compute on a GPU; default: all of them")
     parser.add_argument(
         "--lease-s", type=float, default=defaults.lease_s, help="seconds after which an unrenewed lease is taken over"
     )

@@ -194,6 +194,7 @@ def failure_of(run: VerlProcess, *, is_paused: bool = False) -> JobError:
         return JobError(
             f"{where} could not save: the disk is full. {_short(message)}",
             next_step=f"Free some space, then spanloop jobs retry {run.plan.job_id}: it goes on from its checkpoint.",
+            is_transient=True,
         )
     if status == -signal.SIGKILL or any(sign in report for sign in _OOM_SIGNS):
         memory = f" {run.memory.use}" if run.memory.use else ""

@@ -4,6 +4,8 @@
 -- fault_*: what failed in the episode, parallel arrays. decided_by: who caused the failure that decided a failed episode.
 -- tokenizers: distinct fingerprints that the captures of the row's steps carry.
 -- step_rewards: parallel to sampled_steps. is_scored: the episode itself was scored; otherwise its reward is the mean of its steps'.
+-- consumed_jobs, consumed_steps: episodes that these trainings have trained on until a step each are left out (parallel lists).
+-- ended_before: an episode counts when it ended before, so that its feedback had time to arrive.
 -- An empty list or text selects everything. sample_rate and max_episodes take whole groups, because a part of a group has another
 -- baseline; an episode without a group is one of its own. Only a first group that exceeds max_episodes is cut.
 WITH matching AS (
@@ -18,6 +20,13 @@ WITH matching AS (
         AND startsWith(task_id, {task_prefix:String})
         AND started_at >= {since:DateTime64(9, 'UTC')}
         AND started_at < {until:DateTime64(9, 'UTC')}
+        AND started_at + toIntervalNanosecond(duration_ns) < {ended_before:DateTime64(9, 'UTC')}
+        AND episode_id NOT IN (
+            SELECT episode_id
+            FROM training_samples
+            WHERE has({consumed_jobs:Array(String)}, job_id)
+                AND step <= arrayElement({consumed_steps:Array(UInt32)}, indexOf({consumed_jobs:Array(String)}, job_id))
+        )
         AND (empty({services:Array(String)}) OR has({services:Array(String)}, service_name))
         AND (empty({agents:Array(String)}) OR has({agents:Array(String)}, agent_name))
         AND (

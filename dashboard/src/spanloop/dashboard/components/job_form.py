@@ -1,18 +1,19 @@
-"""Draw the form that submits a job now, or schedules it for a time or by cron; its settings are those of JobSpec."""
+"""Draw the form that submits a job now, or schedules it; its settings are those of JobSpec."""
 # pyright: reportUnknownMemberType=false
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from typing import Any, Final
 
 import streamlit as st
 
 from spanloop.dashboard import resources
+from spanloop.dashboard.components import start_control
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, show_error
-from spanloop.dashboard.view_models.jobs import FormErrors, When, as_utc, to_spec
+from spanloop.dashboard.components.start_control import Start
+from spanloop.dashboard.view_models.jobs import FormErrors, to_spec
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import SpanloopError
 from spanloop.training.jobs import JobSpec
@@ -22,16 +23,6 @@ from spanloop.training.spec_setting import Panel
 
 NEXT_VIEW: Final = "jobs_next_view"
 """Session state: the view of the next run, because a widget that is drawn cannot be set."""
-
-_WHEN: Final[tuple[When, ...]] = ("Now", "At a time", "Repeatedly")
-
-
-@dataclass(frozen=True, slots=True)
-class _RunTime:
-    """When the job runs: now when both are None."""
-
-    at: datetime | None = None
-    cron: str | None = None
 
 
 def show() -> None:
@@ -45,18 +36,18 @@ def show() -> None:
         )
         return
     values = _settings(versions)
-    run_time, label = _run_time_control()
+    start, label = start_control.show()
     if not st.button(label, type="primary", icon=":material/play_arrow:", key="submit"):
         return
     spec = to_spec(values)
     if isinstance(spec, FormErrors):
         st.error("\n".join(f"- {escape_md(message)}" for message in spec.messages))
         return
-    if run_time.at is not None and run_time.at < resources.now():
-        st.error(f"{run_time.at:%Y-%m-%d %H:%M} UTC has passed; choose a later time, or “Now”.")
+    if start.at is not None and start.at < resources.now():
+        st.error(f"{start.at:%Y-%m-%d %H:%M} UTC has passed; choose a later time, or “Now”.")
         return
     try:
-        _submit(spec, run_time)
+        _submit(spec, start)
     except SpanloopError as error:
         show_error(error)
 
@@ -165,37 +156,14 @@ def _enum_text(item: Enum) -> str:
     return str(item.value)
 
 
-def _run_time_control() -> tuple[_RunTime, str]:
-    when = st.segmented_control("When", list(_WHEN), default="Now", key="when", required=True)
-    if when == "At a time":
-        now = resources.now()
-        at = st.datetime_input(
-            "Time (UTC)",
-            value=(now + timedelta(hours=1)).replace(minute=0, second=0, microsecond=0, tzinfo=None),
-            key="at",
-            width=260,
-        )
-        return _RunTime(at=as_utc(at) if at else None), "Schedule it"
-    if when == "Repeatedly":
-        cron = st.text_input(
-            "Cron (UTC)",
-            value="0 3 * * *",
-            key="cron",
-            width=260,
-            help="minute hour day month weekday; 0 3 * * * is every night at three",
-        )
-        return _RunTime(cron=cron), "Schedule it"
-    return _RunTime(), "Start it"
-
-
-def _submit(spec: JobSpec, run_time: _RunTime) -> None:
+def _submit(spec: JobSpec, start: Start) -> None:
     api = resources.job_api()
-    if run_time == _RunTime():
+    if start == Start():
         job = api.submit(spec)
         st.session_state[NEXT_VIEW] = "Jobs"
         st.query_params["job"] = job.id
     else:
-        schedule = api.schedule(spec, cron=run_time.cron, at=run_time.at)
-        st.toast(f"Scheduled; it fires next at {schedule.next_at:%Y-%m-%d %H:%M} UTC.")
+        schedule = api.schedule(spec, cron=start.cron, at=start.at, settings=start.settings())
+        st.toast(f"Scheduled; it ticks next at {schedule.next_at:%Y-%m-%d %H:%M} UTC.")
         st.session_state[NEXT_VIEW] = "Schedules"
     st.rerun()

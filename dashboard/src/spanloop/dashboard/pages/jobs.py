@@ -8,8 +8,8 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import job_detail, job_form, tables
 from spanloop.dashboard.components.page_frame import empty_state, page, show_not_running
 from spanloop.dashboard.view_models.formatting import one_line
-from spanloop.dashboard.view_models.jobs import STATE_MARKS, error_headline, progress, recipe, run_duration
-from spanloop.training.jobs import Job, Schedule
+from spanloop.dashboard.view_models.jobs import STATE_MARKS, error_headline, last_tick, progress, recipe, run_duration
+from spanloop.training.jobs import Job, Schedule, Tick
 
 _VIEWS = ("Jobs", "New job", "Schedules")
 
@@ -105,7 +105,7 @@ def _schedules() -> None:
         key="schedules",
         columns=_schedule_columns(),
     )
-    st.caption("Click a row to delete its schedule or open its last job.")
+    st.caption("Click a row for what its schedule did and why, to pause or delete it, or to open its last job.")
     selected = next((schedule for schedule in schedules if schedule.id == selected_id), None)
     if selected is not None:
         _schedule_actions(selected)
@@ -113,8 +113,9 @@ def _schedules() -> None:
 
 def _schedule_row(schedule: Schedule) -> dict[str, object]:
     return {
-        "fires": schedule.cron or "once",
-        "next_at": schedule.next_at,
+        "trigger": schedule.trigger_text,
+        "next_at": None if schedule.paused_at else schedule.next_at,
+        "last_tick": last_tick(resources.job_api().ticks(schedule.id, limit=1), is_paused=bool(schedule.paused_at)),
         "last_at": schedule.last_at,
         "kind": recipe(schedule.spec),
         "base": schedule.spec.base,
@@ -126,9 +127,10 @@ def _schedule_row(schedule: Schedule) -> dict[str, object]:
 
 def _schedule_columns() -> tables.Columns:
     return {
-        "fires": TextColumn("fires", help="Cron, in UTC"),
-        "next_at": tables.time_column("next", "Empty when it does not fire again"),
-        "last_at": tables.time_column("last"),
+        "trigger": TextColumn("trigger", help="When it submits its job, if there is something new to train on"),
+        "next_at": tables.time_column("next", "The next tick; empty when it is paused or does not tick again"),
+        "last_tick": TextColumn("last tick", help="What it did last, and why", width=380),
+        "last_at": tables.time_column("last job"),
         "base": TextColumn("from"),
         "deploy": TextColumn(
             "deploy", help="Serve the new version afterwards: always, or when the promotion rule says so"
@@ -136,8 +138,22 @@ def _schedule_columns() -> tables.Columns:
     }
 
 
+def _tick_row(tick: Tick) -> dict[str, object]:
+    return {"at": tick.at, "times": tick.times, "did": tick.verdict.value, "why": tick.reason, "job": tick.job_id}
+
+
 def _schedule_actions(schedule: Schedule) -> None:
+    ticks = resources.job_api().ticks(schedule.id)
+    if ticks:
+        tables.show(tables.to_frame([_tick_row(tick) for tick in ticks]), {"at": tables.time_column("tick")})
     with st.container(horizontal=True):
+        if schedule.paused_at is None:
+            if st.button("Pause this schedule", icon=":material/pause:", key="pause_schedule"):
+                resources.job_api().pause(schedule.id)
+                st.rerun()
+        elif st.button("Resume this schedule", icon=":material/play_arrow:", key="resume_schedule"):
+            resources.job_api().resume(schedule.id)
+            st.rerun()
         if st.button("Delete this schedule", icon=":material/delete:", key="delete_schedule"):
             resources.job_api().unschedule(schedule.id)
             st.toast("The schedule is deleted; its jobs stay.")

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from spanloop.dashboard.view_models.formatting import DASH, duration, number
 from spanloop.semconv.enums import JobState
 from spanloop.training.dataset_manifest import Manifest
-from spanloop.training.jobs import Job, JobSpec
+from spanloop.training.jobs import Job, JobSpec, Tick
 from spanloop.training.row_source import RowSource
 from spanloop.training.spec_fields import SpecField, problems, read_none, spec_fields
 from spanloop.training.stage_progress import StageProgress
@@ -42,6 +42,7 @@ STATE_COLOURS: Final = {
 }
 
 _EXITED: Final = "exit status"
+_RETRIED: Final = "It is tried again at"
 _LAST_LINES: Final = "Its last lines:"
 """The scheduler writes this before the job's output."""
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -154,6 +155,12 @@ def _rejections(rejected: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in rejected.items()) or "none"
 
 
+def last_tick(ticks: Sequence[Tick], *, is_paused: bool) -> str:
+    """Return what a schedule did last, from its newest ticks; a paused one says so first."""
+    parts = (["paused"] if is_paused else []) + [str(tick) for tick in ticks[:1]]
+    return "; ".join(parts) or DASH
+
+
 def error_headline(error: str | None) -> str:
     """Return the line of a job's error that states the cause.
 
@@ -161,6 +168,8 @@ def error_headline(error: str | None) -> str:
     """
     cause, _, output = _ANSI.sub("", error or "").partition(_LAST_LINES)
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.strip().startswith("next:")]
+    if lines and _RETRIED in cause:
+        return f"{' '.join(cause.split())} {lines[-1]}"
     return lines[-1] if lines and _EXITED in cause else " ".join(cause.split())
 
 

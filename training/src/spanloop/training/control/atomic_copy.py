@@ -134,4 +134,5 @@ def _disk_full(parent: Path, size_bytes: int, free_bytes: int) -> DataDirectoryE
     return DataDirectoryError(
         f"Not enough disk space for a model of {size_bytes} bytes in {parent}: {free_bytes} bytes are free.",
         next_step="Free disk space, for example by removing old versions: spanloop models list",
+        is_transient=True,
     )

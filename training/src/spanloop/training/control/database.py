@@ -13,12 +13,12 @@ from typing import Final
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
-from spanloop.training.control.migrations import create_tables, deploy_by_rule, name_dr_grpo
+from spanloop.training.control.migrations import add_ticks, create_tables, deploy_by_rule, name_dr_grpo
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tables import SchemaRow
 
@@ -31,7 +31,7 @@ WRITER_OPTION: Final = "spanloop_writer"
 ADVISORY_LOCK_KEY: Final = 0x5350414E4C4F4F50
 
 
-MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (create_tables, name_dr_grpo, deploy_by_rule)
+MIGRATIONS: Final[tuple[Callable[[Connection], None], ...]] = (create_tables, name_dr_grpo, deploy_by_rule, add_ticks)
 """The n-th entry migrates from schema version n to n + 1."""
 
 SCHEMA_VERSION: Final = len(MIGRATIONS)
@@ -76,6 +76,7 @@ class ControlDatabase:
             raise DataDirectoryError(
                 f"The control database {self.url} rejected a statement: {error.orig}.",
                 next_step="Check that the disk has room and that the file is writable by you.",
+                is_transient=isinstance(error, OperationalError),
             ) from error
 
     def _migrate(self) -> None:

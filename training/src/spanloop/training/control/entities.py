@@ -9,11 +9,13 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from spanloop.semconv.enums import JobState
+from spanloop.semconv.enums import JobState, TickVerdict
 from spanloop.semconv.errors import DataDirectoryError
+from spanloop.training.control.schedule_settings import ScheduleSettings
 from spanloop.training.control.state_machine import FINAL_STATES
-from spanloop.training.control.tables import JobRow, ScheduleRow
+from spanloop.training.control.tables import JobRow, ScheduleRow, TickRow
 from spanloop.training.job_spec import JobSpec
+from spanloop.training.spec_choices import Device
 from spanloop.training.spec_fields import problems
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,10 @@ class Job:
     """The ``name@version`` that it registered; empty before that."""
     schedule_id: str | None
     """The schedule that submitted it; None if the user did."""
+    retry_at: datetime | None = None
+    """A queued job does not start before; None is at once."""
+    ran_s: int = 0
+    """Run time of the attempts that have ended."""
 
     @property
     def is_finished(self) -> bool:
@@ -58,14 +64,44 @@ class Schedule:
     id: str
     spec: JobSpec
     cron: str | None
-    """Five cron fields, in UTC; None for a schedule that fires once."""
+    """Five cron fields, in UTC; None for another trigger and for a schedule that submits once."""
     next_at: datetime | None
-    """The next firing; None if there is none left."""
+    """The next tick; None if there is none left."""
     last_at: datetime | None
     """Time of the last submitted job."""
     last_job_id: str | None
     """The last submitted job."""
     created_at: datetime
+    settings: ScheduleSettings
+    paused_at: datetime | None
+    """Since when it does not tick; None if it does."""
+
+    @property
+    def is_recurring(self) -> bool:
+        """Whether it can submit more than one job."""
+        return self.cron is not None or self.settings.interval is not None
+
+    @property
+    def trigger_text(self) -> str:
+        """What submits its job: ``cron 0 3 * * *``, ``every 6h``, ``after 500 new transitions``, ``once``, …."""
+        return f"cron {self.cron}" if self.cron is not None else self.settings.trigger_text or "once"
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One tick of a schedule, or several in a row with the same result."""
+
+    at: datetime
+    """Of the last one."""
+    times: int
+    verdict: TickVerdict
+    reason: str
+    job_id: str | None
+    """The job that it submitted."""
+
+    def __str__(self) -> str:
+        times = f" ({self.times} times)" if self.times > 1 else ""
+        return f"{self.verdict}{times}: {self.reason}"
 
 
 def parse_spec(row: JobRow | ScheduleRow) -> JobSpec:
@@ -82,6 +118,30 @@ def parse_spec(row: JobRow | ScheduleRow) -> JobSpec:
             f"The stored spec of {owner} cannot be read by this version of spanloop: {'; '.join(problems(error))}.",
             next_step="Use the version of spanloop that wrote it, or another data directory (--data-dir).",
         ) from error
+
+
+def parse_settings(row: ScheduleRow) -> ScheduleSettings:
+    """Return the settings in ``row``.
+
+    Raises:
+        DataDirectoryError: Another version of spanloop wrote them, with settings that this version does not know.
+    """
+    try:
+        return ScheduleSettings.model_validate_json(row.settings)
+    except ValidationError as error:
+        raise DataDirectoryError(
+            f"The stored settings of {row.schedule_id} cannot be read by this version of spanloop: "
+            f"{'; '.join(problems(error))}.",
+            next_step="Use the version of spanloop that wrote it, or another data directory (--data-dir).",
+        ) from error
+
+
+def uses_gpu(row: JobRow) -> bool:
+    """Whether the job may compute on a GPU; a job of another version of spanloop, which cannot run, does not."""
+    try:
+        return parse_spec(row).device is not Device.CPU
+    except DataDirectoryError:
+        return False
 
 
 def skip_unreadable(rows: Iterable[Row], value_of: Callable[[Row], Value]) -> list[Value]:
@@ -116,6 +176,8 @@ def job_from_row(row: JobRow) -> Job:
         error=row.error,
         model_version=row.model_version,
         schedule_id=row.schedule_id,
+        retry_at=row.retry_at,
+        ran_s=row.ran_s,
     )
 
 
@@ -129,4 +191,11 @@ def schedule_from_row(row: ScheduleRow) -> Schedule:
         last_at=row.last_at,
         last_job_id=row.last_job_id or None,
         created_at=row.created_at,
+        settings=parse_settings(row),
+        paused_at=row.paused_at,
     )
+
+
+def tick_from_row(row: TickRow) -> Tick:
+    """Return the tick in ``row``."""
+    return Tick(row.ticked_at, row.times, TickVerdict(row.verdict), row.reason, row.job_id or None)

@@ -1,21 +1,29 @@
 """The job queue: insert, find, cancel and requeue jobs, and lease the next job.
 
-The next job is the oldest queued one (`lease_next_job`).
+The next job is the oldest queued one that has a slot (`lease_next_job`).
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import Select, and_, or_, select
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.enums import JobState
 from spanloop.semconv.errors import JobError
 from spanloop.training.control.leases import Lease
-from spanloop.training.control.state_machine import ACTIVE_STATES, transition
+from spanloop.training.control.state_machine import ACTIVE_STATES, FINAL_STATES, transition
 from spanloop.training.control.tables import JobRow
 from spanloop.training.job_spec import JobSpec
+
+Accepts = Callable[[JobRow], bool]
+"""Whether there is a slot for a job."""
+
+
+def any_job(_row: JobRow) -> bool:
+    """Accept every job."""
+    return True
 
 
 def insert_job(
@@ -74,20 +82,49 @@ def request_cancel(session: Session, job_id: str, *, now: datetime) -> None:
 
 def requeue_finished(session: Session, job_id: str) -> bool:
     """Requeue a failed or cancelled job with its attempts reset; return False if it is neither."""
-    values = {"started_at": None, "finished_at": None, "interruptions": 0, "error": "", "runner": "", "lease_owner": ""}
+    values = {
+        "started_at": None,
+        "finished_at": None,
+        "interruptions": 0,
+        "retries": 0,
+        "retry_at": None,
+        "ran_s": 0,
+        "error": "",
+        "runner": "",
+        "lease_owner": "",
+    }
     return transition(session, job_id, {JobState.FAILED, JobState.CANCELLED}, JobState.QUEUED, values=values)
 
 
-def has_queued_job(session: Session) -> bool:
-    """Whether the queue has a job for ``lease_next_job``; does not take the write lock."""
-    queued = select(JobRow.job_id).where(JobRow.state == str(JobState.QUEUED))
-    return session.scalars(queued.limit(1)).first() is not None
+def jobs_of_schedule(schedule_id: str) -> Select[str]:
+    """Return the statement for the ids of the jobs that a schedule submitted."""
+    return select(JobRow.job_id).where(JobRow.schedule_id == schedule_id)
 
 
-def lease_next_job(session: Session, *, owner: str, now: datetime, until: datetime) -> Lease | None:
-    """Decide which job runs next: lease the oldest queued job; return None if the queue is empty."""
-    queued = select(JobRow).where(JobRow.state == str(JobState.QUEUED)).order_by(JobRow.created_at, JobRow.job_id)
-    leased = (lease_job(session, row, owner=owner, now=now, until=until) for row in session.scalars(queued.limit(8)))
+def successor_of(session: Session, row: JobRow) -> str:
+    """Return the job of the same schedule that is open, or came later and made a version; empty if there is none."""
+    if row.schedule_id is None:
+        return ""
+    of_schedule = jobs_of_schedule(row.schedule_id).where(JobRow.job_id != row.job_id)
+    open_states = [str(state) for state in JobState if state not in FINAL_STATES]
+    is_later = and_(JobRow.fired_for > row.fired_for, JobRow.model_version != "")
+    found = of_schedule.where(or_(JobRow.state.in_(open_states), is_later)).order_by(JobRow.created_at.desc())
+    return session.scalars(found.limit(1)).first() or ""
+
+
+def startable_jobs(session: Session, *, now: datetime, accepts: Accepts = any_job) -> Iterator[JobRow]:
+    """Yield the queued jobs that may start now, the oldest first; does not take the write lock."""
+    is_due = or_(JobRow.retry_at.is_(None), JobRow.retry_at <= now)
+    queued = select(JobRow).where(JobRow.state == str(JobState.QUEUED), is_due)
+    return filter(accepts, session.scalars(queued.order_by(JobRow.created_at, JobRow.job_id)))
+
+
+def lease_next_job(
+    session: Session, *, owner: str, now: datetime, until: datetime, accepts: Accepts = any_job
+) -> Lease | None:
+    """Decide which job runs next: lease the oldest queued job that has a slot; return None if none can start now."""
+    rows = startable_jobs(session, now=now, accepts=accepts)
+    leased = (lease_job(session, row, owner=owner, now=now, until=until) for row in rows)
     return next((lease for lease in leased if lease is not None), None)
 
 

@@ -101,12 +101,12 @@ def begin_evaluation(session: Session, lease: Lease) -> None:
 
 
 def record_progress(session: Session, lease: Lease, *, step: int, total: int) -> None:
-    """Store how many of ``total`` optimiser steps are completed.
+    """Store how many of ``total`` optimiser steps are completed; what failed before and passed is forgotten.
 
     Raises:
         LeaseLostError: Another runner holds the lease.
     """
-    _require(_update_leased(session, lease, {"step": step, "steps_total": total}), lease)
+    _require(_update_leased(session, lease, {"step": step, "steps_total": total, "retries": 0}), lease)
 
 
 def _is_valid(lease: Lease) -> ColumnElement[bool]:

@@ -3,7 +3,8 @@
 import json
 from typing import Any, Final, cast
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, insert, inspect, select, text, update
+from sqlalchemy.schema import CreateColumn
 
 from spanloop.semconv.enums import JobKind
 
@@ -26,8 +27,8 @@ def name_dr_grpo(connection: Connection) -> None:
     trains as before, and a job says what it did. A spec that is no JSON object stays as it is.
     """
     for table, key in _SPECS:
-        for identity, text in connection.execute(select(key, table.spec)).all():
-            settings = _settings(text)
+        for identity, spec in connection.execute(select(key, table.spec)).all():
+            settings = _settings(spec)
             if settings.get("kind") == JobKind.GRPO:
                 renamed = json.dumps(settings | {"kind": JobKind.DR_GRPO.value})
                 connection.execute(update(table).where(key == identity).values(spec=renamed))
@@ -41,20 +42,34 @@ def deploy_by_rule(connection: Connection) -> None:
     Base.metadata.create_all(connection)
     schedules = [
         identity
-        for identity, text in connection.execute(select(ScheduleRow.schedule_id, ScheduleRow.spec)).all()
-        if _settings(text).get("deploy") is True
+        for identity, spec in connection.execute(select(ScheduleRow.schedule_id, ScheduleRow.spec)).all()
+        if _settings(spec).get("deploy") is True
     ]
     if schedules:
-        text = (
+        notice = (
             f"{', '.join(schedules)}: --deploy now deploys a new version when the promotion rule says so. Before, "
             "every new version was deployed. For that, schedule it again with --deploy-always."
         )
-        connection.execute(insert(NoticeRow).values(text=text, created_at=utc_now()))
+        connection.execute(insert(NoticeRow).values(text=notice, created_at=utc_now()))
 
 
-def _settings(text: str) -> dict[str, Any]:
+def add_ticks(connection: Connection) -> None:
+    """To schema version 4: ticks, triggers and budgets of schedules; run times and retries of jobs.
+
+    A stored schedule goes on with its cron expression or its time.
+    """
+    Base.metadata.create_all(connection)
+    for name in (JobRow.__tablename__, ScheduleRow.__tablename__):
+        stored = {column["name"] for column in inspect(connection).get_columns(name)}
+        for column in Base.metadata.tables[name].columns:
+            if column.name not in stored:
+                definition = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.execute(text(f"ALTER TABLE {name} ADD COLUMN {definition}"))
+
+
+def _settings(spec: str) -> dict[str, Any]:
     try:
-        settings = json.loads(text)
+        settings = json.loads(spec)
     except ValueError:
         return {}
     return cast("dict[str, Any]", settings) if isinstance(settings, dict) else {}

@@ -34,7 +34,7 @@ class RunningJob:
             )
         self.lease = lease
         self.leader = leader
-        self._mark = JobMark(lease.job_id, lease.token)
+        self.mark = JobMark(lease.job_id, lease.token)
         self._process = process
         self._log_path = log_path
         self._log_start = log_start
@@ -60,7 +60,7 @@ class RunningJob:
         """Send SIGTERM to the job's processes; ``exit_status`` kills those left after ``grace_s``."""
         if not self.is_ending:
             self._kill_at_s = time.monotonic() + grace_s
-            send_signal(signal.SIGTERM, find_processes(self.leader, self._mark))
+            send_signal(signal.SIGTERM, find_processes(self.leader, self.mark))
 
     def exit_status(self) -> int | None:
         """Return the exit status (negative: the signal) once all of the job's processes have ended, else None."""
@@ -68,15 +68,15 @@ class RunningJob:
             return self._status
         is_graceful = self._kill_at_s is not None and time.monotonic() < self._kill_at_s
         if self._has_exited():
-            if is_graceful and find_processes(self.leader, self._mark):
+            if is_graceful and find_processes(self.leader, self.mark):
                 return None
             # Before the leader is reaped: until then its pid and session id cannot be reused.
-            kill_processes(self.leader, self._mark)
+            kill_processes(self.leader, self.mark)
             self._status = self._process.wait()
             self._close()
             return self._status
         if self.is_ending and not is_graceful:
-            kill_processes(self.leader, self._mark)
+            kill_processes(self.leader, self.mark)
         return None
 
     def end(self, *, grace_s: float) -> int:

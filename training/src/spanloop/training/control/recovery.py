@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from spanloop.processes.identity import ProcessIdentity
 from spanloop.processes.marked import end_processes
 from spanloop.training.control import job_outcomes, leases
-from spanloop.training.control.clock import Clock
+from spanloop.training.control.clock import Clock, LeaseTime, database_time
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.job_processes import JobMark
 from spanloop.training.control.leases import Lease, OtherLease
@@ -27,19 +27,30 @@ class Recovery:
         lease_s: Duration of a lease that is taken over.
         grace_s: Time between SIGTERM and SIGKILL of orphaned processes.
         clock: Returns the current time.
+        lease_time: Returns the time that leases are compared with.
     """
 
-    def __init__(self, database: ControlDatabase, *, owner: str, lease_s: float, grace_s: float, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: ControlDatabase,
+        *,
+        owner: str,
+        lease_s: float,
+        grace_s: float,
+        clock: Clock,
+        lease_time: LeaseTime = database_time,
+    ) -> None:
         self._database = database
         self._owner = owner
         self._lease = timedelta(seconds=lease_s)
         self._grace_s = grace_s
         self._clock = clock
+        self._lease_time = lease_time
 
     def recover(self, *, mine: frozenset[Lease]) -> None:
         """Recover all jobs whose lease has expired or whose scheduler has certainly ended."""
-        now = self._clock()
         with self._database.read() as session:
+            now = self._lease_time(session)
             other_leases = leases.list_other_leases(session, mine=mine)
         for other in other_leases:
             if _is_abandoned(other, now):

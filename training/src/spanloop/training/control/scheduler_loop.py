@@ -5,6 +5,7 @@ that can still write, and the database holds everything the loop knows. So the s
 the next scheduler finds the lease, ends the remaining processes and requeues the job.
 """
 
+import errno
 import logging
 import os
 import signal
@@ -14,21 +15,27 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from sqlalchemy.orm import Session
+
 from spanloop.processes.identity import ProcessIdentity
-from spanloop.semconv.enums import JobState
+from spanloop.semconv.enums import JobState, TickVerdict
 from spanloop.semconv.environment import DATA_DIR_ENV
 from spanloop.semconv.errors import DataDirectoryError
-from spanloop.training.control import job_outcomes, job_queue, leases, schedules
-from spanloop.training.control.clock import Clock, utc_now
+from spanloop.training.control import job_outcomes, job_queue, leases
+from spanloop.training.control.attempt_limits import AttemptLimits
+from spanloop.training.control.clock import Clock, LeaseTime, database_time, utc_now
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.entities import Job, job_from_row
+from spanloop.training.control.entities import Job, job_from_row, uses_gpu
 from spanloop.training.control.job_processes import JOB_ID_ENV, JOB_TOKEN_ENV
 from spanloop.training.control.job_queue import find_job
 from spanloop.training.control.leases import Lease, LeaseLostError
 from spanloop.training.control.paths import ControlPaths, HasPath
 from spanloop.training.control.process_launch import RunningJob, launch
 from spanloop.training.control.recovery import Recovery
+from spanloop.training.control.schedule_ticks import Decision, list_due, run_due_ticks
 from spanloop.training.control.stop_signal import StopRequest
+from spanloop.training.control.tables import JobRow
+from spanloop.training.control.tick_process import DEFAULT_TICK_COMMAND, TickProcess
 
 log = logging.getLogger("spanloop.training.scheduler")
 
@@ -38,6 +45,7 @@ KILLED_STATUSES: Final = frozenset(
 )
 """Exit statuses of a runner that was ended by a signal which it, or its child, caught."""
 
+_AT_ITS_TIME: Final = Decision(TickVerdict.SUBMITTED, "its time has come")
 DEFAULT_RUNNER: Final = (sys.executable, "-m", "spanloop.training.run_job")
 
 
@@ -49,10 +57,14 @@ class SchedulerSettings:
     """Interval between ticks: the delay of starts and cancellations."""
     slots: int = 1
     """Maximum number of jobs that run at the same time."""
+    gpu_slots: int | None = None
+    """Maximum number of jobs among them that may compute on a GPU (``device`` is not ``cpu``); None is ``slots``."""
     lease_s: float = 30.0
     """A lease that was not renewed for this long is abandoned. The scheduler renews it three times as often."""
     grace_s: float = 8.0
     """Time between SIGTERM and SIGKILL of a job; below the 10 s in which a service must stop."""
+    stopped_s: float = 600.0
+    """A job with a process that is stopped (SIGSTOP) for so long is started again."""
 
 
 class Scheduler:
@@ -61,8 +73,9 @@ class Scheduler:
     Args:
         data_dir: The data directory, or its path; it must exist.
         runner: Program and arguments that run a job; ``--data-dir D --job ID`` is appended.
+        tick_command: Program and arguments that decide about due ticks; ``--data-dir D`` is appended.
         settings: Intervals, slots and lease durations.
-        clock: Returns the current time, for schedules and leases.
+        clock: Returns the current time; None is the machine's clock, and the database's for leases.
     """
 
     def __init__(
@@ -70,20 +83,29 @@ class Scheduler:
         data_dir: str | os.PathLike[str] | HasPath,
         *,
         runner: Sequence[str] = DEFAULT_RUNNER,
+        tick_command: Sequence[str] = DEFAULT_TICK_COMMAND,
         settings: SchedulerSettings = SchedulerSettings(),
-        clock: Clock = utc_now,
+        clock: Clock | None = None,
     ) -> None:
         self._paths = ControlPaths.of(data_dir)
         self._database = ControlDatabase(self._paths)
         self._runner = tuple(runner)
         self._settings = settings
-        self._clock = clock
+        self._clock = clock or utc_now
+        self._lease_time: LeaseTime = database_time if clock is None else lambda _: clock()
         self._owner = str(ProcessIdentity.current())
         self._recovery = Recovery(
-            self._database, owner=self._owner, lease_s=settings.lease_s, grace_s=settings.grace_s, clock=clock
+            self._database,
+            owner=self._owner,
+            lease_s=settings.lease_s,
+            grace_s=settings.grace_s,
+            clock=self._clock,
+            lease_time=self._lease_time,
         )
+        self._ticks = TickProcess(self._paths, tick_command)
         self._running: dict[Lease, RunningJob] = {}
         self._renewed_at: dict[Lease, datetime] = {}
+        self._limits: dict[Lease, AttemptLimits] = {}
 
     @property
     def running(self) -> frozenset[Lease]:
@@ -112,17 +134,13 @@ class Scheduler:
         for running in list(self._running.values()):
             self._watch(running)
         self._recovery.recover(mine=self.running)
-        with self._database.read() as session:
-            is_due = schedules.has_due_schedule(session, now=self._clock())
-        if is_due:
-            with self._database.write() as session:
-                for job_id in schedules.submit_due_jobs(session, now=self._clock()):
-                    log.info("job %s: submitted by its schedule", job_id)
+        self._tick_schedules()
         while len(self._running) < self._settings.slots and self._start_next():
             pass
 
     def close(self) -> None:
         """End the running jobs and requeue them; jobs with a cancellation request become cancelled."""
+        self._ticks.close()
         for running in self._running.values():
             running.request_end(grace_s=self._settings.grace_s)
         for lease, running in list(self._running.items()):
@@ -144,13 +162,22 @@ class Scheduler:
         else:
             log.info("job %s: %s, because the scheduler stops", lease.job_id, state)
 
+    def _tick_schedules(self) -> None:
+        """Submit the jobs of single times; let a process decide about the ticks of recurring schedules."""
+        with self._database.read() as session:
+            due = list_due(session, now=self._clock())
+        if not all(schedule.is_recurring for schedule in due):
+            run_due_ticks(self._database, lambda _: _AT_ITS_TIME, recurring=False, clock=self._clock)
+        self._ticks.look(is_due=any(schedule.is_recurring for schedule in due))
+
     def _start_next(self) -> bool:
         now = self._clock()
         with self._database.read() as session:
-            if not job_queue.has_queued_job(session):
+            if next(job_queue.startable_jobs(session, now=now, accepts=self._has_slot), None) is None:
                 return False
         with self._database.write() as session:
-            lease = job_queue.lease_next_job(session, owner=self._owner, now=now, until=self._lease_until(now))
+            until = self._lease_until(session)
+            lease = job_queue.lease_next_job(session, owner=self._owner, now=now, until=until, accepts=self._has_slot)
             if lease is None:
                 return False
             try:
@@ -163,17 +190,24 @@ class Scheduler:
         try:
             self._running[lease] = self._launch(lease, job, now)
         except OSError as error:
+            is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+            record_outcome = job_outcomes.requeue_transient if is_full else job_outcomes.mark_failed
             with self._database.write() as session:
-                job_outcomes.mark_failed(
-                    session, lease, now=now, error=f"The job's process could not be started: {error}."
-                )
+                record_outcome(session, lease, now=now, error=f"The job's process could not be started: {error}.")
             log.error("job %s: could not be started: %s", job.id, error)  # noqa: TRY400
         except LeaseLostError:
             log.warning("job %s: lease lost before its process started", job.id)
         else:
             self._renewed_at[lease] = now
+            self._limits[lease] = AttemptLimits(job, started_at=now, stopped_s=self._settings.stopped_s)
             log.info("job %s: attempt %d started, pid %d", job.id, job.attempt, self._running[lease].leader.pid)
         return True
+
+    def _has_slot(self, row: JobRow) -> bool:
+        limit = self._settings.gpu_slots
+        if limit is None or not uses_gpu(row):
+            return True
+        return sum(limits.uses_gpu for limits in self._limits.values()) < limit
 
     def _launch(self, lease: Lease, job: Job, now: datetime) -> RunningJob:
         return launch(
@@ -203,7 +237,7 @@ class Scheduler:
         try:
             if status is not None:
                 self._record_exit(running, status)
-            elif self._heartbeat(lease) is JobState.CANCELLING:
+            elif self._must_end(running):
                 running.request_end(grace_s=self._settings.grace_s)
         except LeaseLostError:
             log.warning("job %s: another scheduler holds its lease; ending our process group", lease.job_id)
@@ -211,36 +245,51 @@ class Scheduler:
                 running.end(grace_s=0)
             self._forget(lease)
 
+    def _must_end(self, running: RunningJob) -> bool:
+        is_cancelled = self._heartbeat(running.lease) is JobState.CANCELLING
+        return is_cancelled or self._limits[running.lease].look(running, self._clock()) is not None
+
     def _heartbeat(self, lease: Lease) -> JobState:
         now = self._clock()
         if now - self._renewed_at[lease] < timedelta(seconds=self._settings.lease_s / 3):
             with self._database.read() as session:
                 return leases.state_of(session, lease)
         with self._database.write() as session:
-            state = leases.renew(session, lease, until=self._lease_until(now))
+            state = leases.renew(session, lease, until=self._lease_until(session))
         self._renewed_at[lease] = now
         return state
 
     def _record_exit(self, running: RunningJob, status: int) -> None:
         lease, now = running.lease, self._clock()
+        ending = self._limits[lease].ending
         with self._database.write() as session:
             if status == 0:
                 state = job_outcomes.mark_succeeded(session, lease, now=now)
+            elif ending is not None:
+                record_outcome = job_outcomes.mark_failed if ending.is_final else job_outcomes.requeue_interrupted
+                state = record_outcome(session, lease, now=now, error=f"{ending.error} {_last_lines(running)}")
+            elif status == os.EX_TEMPFAIL:
+                state = job_outcomes.requeue_transient(session, lease, now=now, error=_last_lines(running))
             elif status > 0 and status not in KILLED_STATUSES:
-                error = f"The job ended with exit status {status}. Its last lines:\n{running.log_tail()}"
+                error = f"The job ended with exit status {status}. {_last_lines(running)}"
                 state = job_outcomes.mark_failed(session, lease, now=now, error=error)
             else:
-                error = f"The job was killed by {_signal_name(status)}. Its last lines:\n{running.log_tail()}"
+                error = f"The job was killed by {_signal_name(status)}. {_last_lines(running)}"
                 state = job_outcomes.requeue_interrupted(session, lease, now=now, error=error)
         self._forget(lease)
         log.info("job %s: %s after exit status %d", lease.job_id, state, status)
 
-    def _lease_until(self, now: datetime) -> datetime:
-        return now + timedelta(seconds=self._settings.lease_s)
+    def _lease_until(self, session: Session) -> datetime:
+        return self._lease_time(session) + timedelta(seconds=self._settings.lease_s)
 
     def _forget(self, lease: Lease) -> None:
         del self._running[lease]
         self._renewed_at.pop(lease, None)
+        self._limits.pop(lease, None)
+
+
+def _last_lines(running: RunningJob) -> str:
+    return f"Its last lines:\n{running.log_tail()}"
 
 
 def _signal_name(status: int) -> str:

@@ -1,22 +1,21 @@
-"""Schedules: cron expressions or single times, always UTC, that submit jobs when they are due.
+"""Schedules: when each of them ticks, always in UTC; stored, listed, paused and removed.
 
-Invariant: a firing advances ``next_at`` and inserts its job in one transaction, on the condition that ``next_at`` is
-still the due firing. So each firing submits exactly one job, whatever other schedulers do, and a crash in between
-neither loses nor duplicates it. One job makes up for all firings that were missed while no scheduler ran.
+Invariant: ``next_at`` is the next tick. Ticks that were missed, while no scheduler ran or the schedule was paused, are
+not made up for: one tick stands for all of them (`schedule_ticks` says what a tick does).
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import Final
 
 from croniter import CroniterError, croniter
-from sqlalchemy import CursorResult, delete, select, update
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.errors import ConfigurationError, JobError
-from spanloop.training.control.entities import parse_spec, skip_unreadable
-from spanloop.training.control.job_queue import insert_job, new_id
-from spanloop.training.control.tables import ScheduleRow
+from spanloop.training.control.job_queue import new_id
+from spanloop.training.control.schedule_settings import ScheduleSettings
+from spanloop.training.control.tables import ScheduleRow, TickRow
 from spanloop.training.job_spec import JobSpec
 
 CRON_FIELDS: Final = 5
@@ -66,8 +65,27 @@ def check_instant(at: datetime) -> datetime:
     return at.astimezone(UTC)
 
 
-def insert_schedule(session: Session, spec: JobSpec, *, cron: str, next_at: datetime, now: datetime) -> ScheduleRow:
-    """Insert a schedule whose first firing is ``next_at``."""
+def next_tick(cron: str, settings: ScheduleSettings, *, due_at: datetime, now: datetime) -> datetime | None:
+    """Return the first tick of a schedule after ``now``; None for a single time.
+
+    Args:
+        cron: The cron expression; empty without one.
+        settings: The schedule's settings.
+        due_at: A tick before; an interval is counted from it.
+        now: The current time.
+    """
+    if cron:
+        return next_firing(cron, now)
+    interval = settings.interval
+    if interval is None:
+        return None
+    return due_at + interval * (max(now - due_at, -interval) // interval + 1)
+
+
+def insert_schedule(
+    session: Session, spec: JobSpec, *, cron: str, settings: ScheduleSettings, next_at: datetime, now: datetime
+) -> ScheduleRow:
+    """Insert a schedule whose first tick is ``next_at``."""
     row = ScheduleRow(
         schedule_id=new_id("schedule", now),
         spec=spec.model_dump_json(),
@@ -75,6 +93,7 @@ def insert_schedule(session: Session, spec: JobSpec, *, cron: str, next_at: date
         created_at=now,
         next_at=next_at,
         last_job_id="",
+        settings=settings.model_dump_json(exclude_none=True),
     )
     session.add(row)
     session.flush()
@@ -86,43 +105,37 @@ def list_schedules(session: Session) -> Sequence[ScheduleRow]:
     return session.scalars(select(ScheduleRow).order_by(ScheduleRow.created_at, ScheduleRow.schedule_id)).all()
 
 
-def delete_schedule(session: Session, schedule_id: str) -> None:
-    """Delete a schedule; the jobs that it submitted stay.
+def find_schedule(session: Session, schedule_id: str) -> ScheduleRow:
+    """Return the row of a schedule.
 
     Raises:
         JobError: There is no such schedule.
     """
-    result = session.execute(delete(ScheduleRow).where(ScheduleRow.schedule_id == schedule_id))
-    if cast("CursorResult[Any]", result).rowcount == 0:
-        raise JobError(f"There is no schedule {schedule_id!r}.", next_step="See them: spanloop jobs schedules")
+    row = session.get(ScheduleRow, schedule_id, populate_existing=True)
+    if row is None:
+        raise JobError(f"There is no schedule {schedule_id!r}.", next_step="See them: spanloop schedules list")
+    return row
 
 
-def has_due_schedule(session: Session, *, now: datetime) -> bool:
-    """Whether a schedule is due for ``submit_due_jobs``; does not take the write lock."""
-    due = select(ScheduleRow.schedule_id).where(ScheduleRow.next_at.is_not(None), ScheduleRow.next_at <= now)
-    return session.scalars(due.limit(1)).first() is not None
+def pause_schedule(row: ScheduleRow, *, now: datetime) -> None:
+    """Let a schedule tick no more; a paused one does not change."""
+    row.paused_at = row.paused_at or now
 
 
-def submit_due_jobs(session: Session, *, now: datetime) -> list[str]:
-    """Submit one job for each due schedule; return the job ids. Specs of another spanloop version stay due."""
-    due = select(ScheduleRow).where(ScheduleRow.next_at.is_not(None), ScheduleRow.next_at <= now)
-    rows = session.scalars(due.order_by(ScheduleRow.next_at)).all()
-    job_ids = [
-        _submit_job(session, row, spec, now=now)
-        for row, spec in skip_unreadable(rows, lambda row: (row, parse_spec(row)))
-    ]
-    return [job_id for job_id in job_ids if job_id]
+def resume_schedule(row: ScheduleRow, settings: ScheduleSettings, *, now: datetime) -> None:
+    """Let a paused schedule tick again, from its next time on."""
+    if row.paused_at is None:
+        return
+    row.paused_at = None
+    if row.next_at is not None and row.next_at <= now:
+        row.next_at = next_tick(row.cron, settings, due_at=row.next_at, now=now) or row.next_at
 
 
-def _submit_job(session: Session, row: ScheduleRow, spec: JobSpec, *, now: datetime) -> str:
-    following = next_firing(row.cron, now) if row.cron else None
-    claim = update(ScheduleRow).where(ScheduleRow.schedule_id == row.schedule_id, ScheduleRow.next_at == row.next_at)
-    result = session.execute(
-        claim.values(next_at=following, last_at=now), execution_options={"synchronize_session": False}
-    )
-    if cast("CursorResult[Any]", result).rowcount == 0:
-        return ""
-    job = insert_job(session, spec, now=now, schedule_id=row.schedule_id, fired_for=row.next_at)
-    set_last = update(ScheduleRow).where(ScheduleRow.schedule_id == row.schedule_id).values(last_job_id=job.job_id)
-    session.execute(set_last, execution_options={"synchronize_session": False})
-    return job.job_id
+def delete_schedule(session: Session, schedule_id: str) -> None:
+    """Delete a schedule and its ticks; the jobs that it submitted stay.
+
+    Raises:
+        JobError: There is no such schedule.
+    """
+    session.delete(find_schedule(session, schedule_id))
+    session.execute(delete(TickRow).where(TickRow.schedule_id == schedule_id))

@@ -1,4 +1,4 @@
-"""Tables of the control database, schema version 3.
+"""Tables of the control database, schema version 4.
 
 Portable between SQLite and PostgreSQL: integers for time, text for JSON, no dialect-specific types.
 """
@@ -59,9 +59,16 @@ class JobRow(Base):
     schedule_id: Mapped[str | None] = mapped_column(String(64))
     fired_for: Mapped[datetime | None] = mapped_column(UtcMicros)
 
+    ran_s: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    """Run time of the attempts that have ended."""
+    retries: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
+    """How often it was requeued because a service was away or the disk was full."""
+    retry_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    """A queued job is not started before; None is at once."""
+
 
 class ScheduleRow(Base):
-    """One schedule: a cron expression or a single time."""
+    """One schedule: what submits its job, and when it is looked at next."""
 
     __tablename__ = "schedules"
 
@@ -70,9 +77,13 @@ class ScheduleRow(Base):
     cron: Mapped[str] = mapped_column(String(200), default="")
     created_at: Mapped[datetime] = mapped_column(UtcMicros)
     next_at: Mapped[datetime | None] = mapped_column(UtcMicros)
-    """The next firing; None if there is none left."""
+    """The next tick; None if there is none left."""
     last_at: Mapped[datetime | None] = mapped_column(UtcMicros)
     last_job_id: Mapped[str] = mapped_column(String(64), default="")
+    settings: Mapped[str] = mapped_column(Text, default="{}", server_default="{}")
+    """JSON of a ``ScheduleSettings``."""
+    paused_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+    """Since when it does not tick; None if it does."""
 
 
 class ModelVersionRow(Base):
@@ -148,3 +159,19 @@ class NoticeRow(Base):
     text: Mapped[str] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(UtcMicros)
     shown_at: Mapped[datetime | None] = mapped_column(UtcMicros)
+
+
+class TickRow(Base):
+    """One tick of a schedule, or several in a row with the same result."""
+
+    __tablename__ = "schedule_ticks"
+    __table_args__ = (Index("ticks_by_schedule", "schedule_id", "tick_id"),)
+
+    tick_id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    schedule_id: Mapped[str] = mapped_column(String(64))
+    ticked_at: Mapped[datetime] = mapped_column(UtcMicros)
+    """Of the last one."""
+    times: Mapped[int] = mapped_column(Integer, default=1)
+    verdict: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str] = mapped_column(Text)
+    job_id: Mapped[str] = mapped_column(String(64), default="")

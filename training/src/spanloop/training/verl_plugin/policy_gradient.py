@@ -81,6 +81,7 @@ def _fit(plan: TrainPlan, config: Any, queue_ready: Callable[[], object]) -> Non
     trainer: Any = get_trainer_cls(TRAINER_MODE)(config=config)
     trainer.kl_budget = plan.kl_budget
     trainer.samples_path = plan.samples_path
+    trainer.lease_token = plan.lease_token
     trainer.queue_ready = queue_ready
     trainer.init()
     trainer.fit(StoredRollouts(plan.dataset_path))

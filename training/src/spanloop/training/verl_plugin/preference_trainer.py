@@ -32,7 +32,7 @@ class PreferenceTrainer(MarkingSftTrainer):
 
     def __init__(self, plan: TrainPlan, overrides: list[str]) -> None:
         self._plan = plan
-        super().__init__(overrides)
+        super().__init__(overrides, lease_token=plan.lease_token)
 
     def _build_engine(self) -> None:
         super()._build_engine()

@@ -11,6 +11,7 @@ from typing import Any
 from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.distributed import initialize_global_process_group
 
+from spanloop.training.checkpoint_fence import NO_FENCE, check_claim
 from spanloop.training.checkpoints import mark_complete
 
 from .sample_records import SftRecorder
@@ -25,10 +26,14 @@ class MarkingSftTrainer(_STOCK):  # type: ignore[misc]
     Args:
         overrides: Of verl's ``sft_trainer_engine`` configuration, in Hydra's syntax.
         recorder: Records the loss of each row.
+        lease_token: The fencing token of the attempt.
     """
 
-    def __init__(self, overrides: list[str], recorder: SftRecorder | None = None) -> None:
+    def __init__(
+        self, overrides: list[str], recorder: SftRecorder | None = None, *, lease_token: int = NO_FENCE
+    ) -> None:
         self._recorder = recorder
+        self._lease_token = lease_token
         config = compose("sft_trainer_engine", overrides)
         initialize_global_process_group()
         super().__init__(config=config)
@@ -53,14 +58,15 @@ class MarkingSftTrainer(_STOCK):  # type: ignore[misc]
 
     def _build_ckpt_handler(self) -> None:
         super()._build_ckpt_handler()
-        self.ckpt_handler: Any = _MarkingHandler(self.ckpt_handler)
+        self.ckpt_handler: Any = _MarkingHandler(self.ckpt_handler, self._lease_token)
 
 
 class _MarkingHandler:
-    """verl's checkpoint handler; rank 0 writes our marker after each save."""
+    """verl's checkpoint handler; each rank checks the lease before a save, and rank 0 writes our marker afterwards."""
 
-    def __init__(self, handler: Any) -> None:
+    def __init__(self, handler: Any, lease_token: int) -> None:
         self._handler = handler
+        self._lease_token = lease_token
 
     def load_checkpoint(self) -> int:
         step = int(self._handler.load_checkpoint())
@@ -71,7 +77,9 @@ class _MarkingHandler:
         return step
 
     def save_checkpoint(self, step: int) -> None:
+        directory = Path(self._handler.default_local_dir)
+        check_claim(directory, self._lease_token)
         # returns when every rank has saved
         self._handler.save_checkpoint(step=step)
         if self._handler.rank == 0:
-            mark_complete(Path(self._handler.default_local_dir) / f"global_step_{step}")
+            mark_complete(directory / f"global_step_{step}", token=self._lease_token)

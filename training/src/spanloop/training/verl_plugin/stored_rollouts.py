@@ -32,6 +32,7 @@ from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 from verl.workers.utils.padding import response_to_nested
 
 from spanloop.semconv.errors import JobError
+from spanloop.training.checkpoint_fence import NO_FENCE, check_claim
 from spanloop.training.checkpoints import mark_complete
 from spanloop.training.drift import require_within
 from spanloop.training.recipes.policy_gradient import GSPO_LOSS, STORED_ADVANTAGES
@@ -176,8 +177,10 @@ class StoredTrainer(PPOTrainer):
         )
 
     _unmarked: Path | None = None
+    lease_token: int = NO_FENCE
 
     def _save_checkpoint(self) -> None:
+        check_claim(Path(self.config.trainer.default_local_dir), self.lease_token)
         super()._save_checkpoint()
         self._unmarked = Path(self.config.trainer.default_local_dir) / f"global_step_{self.global_steps}"
 
@@ -188,7 +191,7 @@ class StoredTrainer(PPOTrainer):
     def mark_saved(self) -> None:
         """Mark the last saved checkpoint as complete, so that a resumed job never skips a step's metrics."""
         if self._unmarked is not None:
-            mark_complete(self._unmarked)
+            mark_complete(self._unmarked, token=self.lease_token)
             self._unmarked = None
 
     def get_llm_client(self) -> Any:

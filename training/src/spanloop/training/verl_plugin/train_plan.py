@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from spanloop.semconv.enums import JobKind
+from spanloop.training.checkpoint_fence import NO_FENCE
 from spanloop.training.sampling import DEFAULT_TEMPERATURE
 from spanloop.training.spec_choices import Backbone, Device, LearningRateSchedule, LossAggregation, OptimizerDtype
 from spanloop.training.spec_defaults import CLIP_GRADIENT, CRITIC_LEARNING_RATE, DPO_BETA, LORA_ALPHA
@@ -27,6 +28,8 @@ class TrainPlan(BaseModel):
     """Parquet file of accepted rows, see ``dataset.COLUMNS``."""
     checkpoint_dir: Path
     """verl's ``default_local_dir``; the same one for every attempt of the job."""
+    lease_token: int = NO_FENCE
+    """The fencing token of the attempt, without which it cannot write checkpoints (``checkpoint_fence``)."""
     resume_from: Path | None = None
     """A complete ``global_step_N`` folder of an earlier attempt, else None."""
     metrics_path: Path

@@ -1,0 +1,43 @@
+"""Decide about all due ticks of recurring schedules: ``python -m spanloop.training.run_ticks --data-dir D``.
+
+The scheduler starts it. A tick that cannot be decided because a service is away stays due and says so; the exit status
+is then not 0, and the scheduler starts this again after a pause.
+"""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from spanloop.datadir import DataDir
+from spanloop.semconv.errors import SpanloopError
+
+from .control.clock import utc_now
+from .control.database import ControlDatabase
+from .control.paths import ControlPaths
+from .control.schedule_ticks import run_due_ticks
+from .tick_decision import decide_tick
+from .transient import EX_TEMPFAIL
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the command line and run the due ticks; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m spanloop.training.run_ticks", description=__doc__)
+    parser.add_argument("--data-dir", required=True, type=Path)
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        data_dir = DataDir(options.data_dir).open()
+        is_complete = run_due_ticks(
+            ControlDatabase(ControlPaths.of(data_dir)),
+            lambda schedule: decide_tick(data_dir, schedule, now=utc_now()).decision,
+            recurring=True,
+        )
+    except SpanloopError as error:
+        print(error, file=sys.stderr, flush=True)  # noqa: T201
+        return error.exit_code
+    return 0 if is_complete else EX_TEMPFAIL
+
+
+if __name__ == "__main__":
+    sys.exit(main())
