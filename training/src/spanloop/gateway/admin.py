@@ -1,7 +1,6 @@
 """``/admin``: deploy, stop, pause, resume and status, for the data directory's token or an API key."""
 
 import json
-import secrets
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -9,32 +8,16 @@ from typing import Any, Final, cast
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from spanloop.authentication.api_keys import KeyRing, Scope, check_key
-from spanloop.datadir import DataDir
-from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
+from spanloop.semconv.errors import ConfigurationError, SpanloopError
 
 from .api_errors import ApiError
+from .authentication import Authenticator
 from .deployment import Deployment
 from .engine_lifecycle import EngineLifecycle
 from .metrics import Metrics
 from .pauses import Pauses
 
 _MAX_PAUSE_S: Final = 3600
-_TOKEN_BYTES: Final = 32
-
-
-def admin_token(data_dir: DataDir) -> str:
-    """Return the token in ``gateway/admin.token``; create the file (0600) if it does not exist.
-
-    Raises:
-        DataDirectoryError: The file cannot be written.
-    """
-    path = data_dir.gateway / "admin.token"
-    if path.exists() and (token := path.read_text(encoding="ascii").strip()):
-        return token
-    token = secrets.token_urlsafe(_TOKEN_BYTES)
-    data_dir.write(path, token + "\n", mode=0o600)
-    return token
 
 
 class Admin:
@@ -44,20 +27,20 @@ class Admin:
         lifecycle: The engine's lifecycle.
         pauses: The engine's pauses.
         metrics: The counters to update.
-        token: The accepted bearer token.
-        keys: API keys; those with the scope ``train`` are accepted too.
+        authenticator: Checks each request.
     """
 
-    def __init__(self, lifecycle: EngineLifecycle, pauses: Pauses, metrics: Metrics, token: str, keys: KeyRing) -> None:
+    def __init__(
+        self, lifecycle: EngineLifecycle, pauses: Pauses, metrics: Metrics, authenticator: Authenticator
+    ) -> None:
         self._lifecycle = lifecycle
         self._pauses = pauses
         self._metrics = metrics
-        self._token = token
-        self._keys = keys
+        self._authenticator = authenticator
 
     async def deploy(self, request: Request) -> Response:
         """Deploy weights; respond when the engine serves them."""
-        self._authorize(request)
+        self._authenticator.check_admin(request)
         body = await _read_json(request)
         self._pauses.check_deploy(str(body.get("holder", "")))
         try:
@@ -79,13 +62,13 @@ class Admin:
 
     async def stop(self, request: Request) -> Response:
         """Stop the engine; respond when its processes have ended."""
-        self._authorize(request)
+        self._authenticator.check_admin(request)
         await self._lifecycle.stop()
         return self._status()
 
     async def pause(self, request: Request) -> Response:
         """Pause the engine for ``ttl_s`` unless ``holder`` renews; respond when its processes have ended."""
-        self._authorize(request)
+        self._authenticator.check_admin(request)
         body = await _read_json(request)
         holder, ttl_s = _read_holder(body), body.get("ttl_s")
         if not isinstance(ttl_s, int | float) or not 0 < ttl_s <= _MAX_PAUSE_S:
@@ -98,13 +81,13 @@ class Admin:
 
     async def resume(self, request: Request) -> Response:
         """Release a pause; the engine starts in the background."""
-        self._authorize(request)
+        self._authenticator.check_admin(request)
         await self._pauses.release(_read_holder(await _read_json(request)))
         return self._status()
 
     async def status(self, request: Request) -> Response:
         """Return the engine's state."""
-        self._authorize(request)
+        self._authenticator.check_admin(request)
         return self._status()
 
     def _status(self) -> JSONResponse:
@@ -121,24 +104,6 @@ class Admin:
                 "engine_pid": status.engine_pid,
             }
         )
-
-    def _authorize(self, request: Request) -> None:
-        bearer_token = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if secrets.compare_digest(bearer_token.encode(), self._token.encode()):
-            return
-        try:
-            denied = check_key(self._keys, bearer_token, Scope.TRAIN)
-        except DataDirectoryError as error:
-            raise ApiError(503, error.what) from error
-        if denied is None:
-            return
-        if denied.status == HTTPStatus.UNAUTHORIZED:
-            raise ApiError(
-                401,
-                "Send 'Authorization: Bearer …' with the token in gateway/admin.token of the data directory, or "
-                "with an API key of the scope train (spanloop keys create).",
-            )
-        raise ApiError(denied.status, denied.message)
 
 
 async def _read_json(request: Request) -> dict[str, Any]:

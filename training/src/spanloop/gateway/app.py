@@ -15,14 +15,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from spanloop.authentication.api_keys import KeyRing
+from spanloop.authentication.api_keys import Scope
 from spanloop.datadir import DataDir
 from spanloop.spool import Spool
 from spanloop.store import Store, connect
 
-from .admin import Admin, admin_token
+from .admin import Admin
 from .admission import AdmissionControl
 from .api_errors import ApiError
+from .authentication import Authenticator
 from .chat import ChatHandler
 from .chat_request import ChatRequest
 from .deployment import DeploymentFile
@@ -67,7 +68,8 @@ class Gateway:
         )
         self.lifecycle = EngineLifecycle(self._make_engine(), self.admission, DeploymentFile(data_dir), settings)
         self.pauses = Pauses(self.lifecycle)
-        self._admin = Admin(self.lifecycle, self.pauses, self.metrics, admin_token(data_dir), KeyRing(data_dir))
+        self._authenticator = Authenticator(data_dir)
+        self._admin = Admin(self.lifecycle, self.pauses, self.metrics, self._authenticator)
 
     def application(self) -> Starlette:
         """Return the ASGI application; its lifespan starts and stops the engine."""
@@ -104,6 +106,7 @@ class Gateway:
             await self.client.aclose()
 
     async def _chat(self, request: Request) -> ChatHandler:
+        self._authenticator.check(request, Scope.SERVE)
         length = request.headers.get("content-length", "0")
         if length.isdigit() and int(length) > self._settings.max_body_bytes:
             raise self._too_large()
@@ -114,9 +117,12 @@ class Gateway:
             if len(body) > self._settings.max_body_bytes:
                 raise self._too_large()
         chat = ChatRequest.parse(bytes(body), request.headers.get("traceparent"))
-        return ChatHandler(chat, self, request.headers.get("authorization", ""))
+        # An API key of this gateway is not the engine's.
+        authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
+        return ChatHandler(chat, self, authorization)
 
-    async def _models(self, _request: Request) -> Response:
+    async def _models(self, request: Request) -> Response:
+        self._authenticator.check(request, Scope.SERVE)
         endpoint = self.admission.endpoint
         names = () if endpoint is None else endpoint.accepted_names[:2]
         models = [
@@ -149,7 +155,8 @@ class Gateway:
             }
         )
 
-    async def _metrics_text(self, _request: Request) -> Response:
+    async def _metrics_text(self, request: Request) -> Response:
+        self._authenticator.check(request, Scope.READ)
         status, spool = self.lifecycle.status, self.recorder.stats
         text = self.metrics.text(
             {
