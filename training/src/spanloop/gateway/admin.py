@@ -14,6 +14,7 @@ from .api_errors import ApiError
 from .authentication import Authenticator
 from .deployment import Deployment
 from .engine_lifecycle import EngineLifecycle
+from .fencing import FencingTokens
 from .metrics import Metrics
 from .pauses import Pauses
 
@@ -28,15 +29,22 @@ class Admin:
         pauses: The engine's pauses.
         metrics: The counters to update.
         authenticator: Checks each request.
+        tokens: Refuses stale deployments.
     """
 
     def __init__(
-        self, lifecycle: EngineLifecycle, pauses: Pauses, metrics: Metrics, authenticator: Authenticator
+        self,
+        lifecycle: EngineLifecycle,
+        pauses: Pauses,
+        metrics: Metrics,
+        authenticator: Authenticator,
+        tokens: FencingTokens,
     ) -> None:
         self._lifecycle = lifecycle
         self._pauses = pauses
         self._metrics = metrics
         self._authenticator = authenticator
+        self._tokens = tokens
 
     async def deploy(self, request: Request) -> Response:
         """Deploy weights; respond when the engine serves them."""
@@ -44,7 +52,9 @@ class Admin:
         body = await _read_json(request)
         self._pauses.check_deploy(str(body.get("holder", "")))
         try:
-            result = await self._lifecycle.deploy(Deployment.parse(body))
+            target = Deployment.parse(body)
+            self._tokens.accept(body)
+            result = await self._lifecycle.deploy(target)
         except ConfigurationError as error:
             raise ApiError(400, str(error), code="invalid_deployment") from error
         except SpanloopError as error:

@@ -29,6 +29,7 @@ from .chat_request import ChatRequest
 from .deployment import DeploymentFile
 from .engine import ChildEngine, Engine, ExternalEngine
 from .engine_lifecycle import NO_DEPLOYMENT, EngineLifecycle, EngineState
+from .fencing import FencingTokens
 from .metrics import Metrics
 from .pauses import Pauses
 from .recorder import Recorder
@@ -69,7 +70,8 @@ class Gateway:
         self.lifecycle = EngineLifecycle(self._make_engine(), self.admission, DeploymentFile(data_dir), settings)
         self.pauses = Pauses(self.lifecycle)
         self._authenticator = Authenticator(data_dir)
-        self._admin = Admin(self.lifecycle, self.pauses, self.metrics, self._authenticator)
+        tokens = FencingTokens(data_dir)
+        self._admin = Admin(self.lifecycle, self.pauses, self.metrics, self._authenticator, tokens)
 
     def application(self) -> Starlette:
         """Return the ASGI application; its lifespan starts and stops the engine."""
