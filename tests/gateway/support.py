@@ -87,6 +87,8 @@ class StandIn:
     """A stream stalls after this number of chunks."""
     break_after: int | None = None
     """Close the connection after this number of chunks of a stream, or instead of a whole response."""
+    break_before_start: bool = False
+    """A stream ends without a chunk."""
     error_response: tuple[int, dict[str, Any]] | None = None
     reload_changes_nothing: bool = False
     reload_ruins: bool = False
@@ -203,6 +205,8 @@ class StandIn:
         }
         n = body.get("n") or 1
         sent = 0
+        if self.break_before_start:
+            return
         with self._counted(self.weights):
             for index in range(n):
                 choice = {"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None}
@@ -273,13 +277,16 @@ class RunningGateway:
     data_dir: DataDir
     gateway: Gateway
     _captures: list[Capture] = field(default_factory=list[Capture])
+    stop: Callable[[], None] = lambda: None
+    """Stops it before the end of the test."""
 
     def captures(self) -> list[Capture]:
         """All captures in the spool so far; only valid without a ClickHouse, which empties it."""
         recorder = self.gateway.recorder
         with recorder._drain_lock:
             while (batch := recorder._spool.read(1 << 20)) is not None:
-                self._captures += [capture for record in batch.records for capture in decode_captures(record.body)]
+                records = [record for record in batch.records if record.kind == "generation"]
+                self._captures += [capture for record in records for capture in decode_captures(record.body)]
                 recorder._spool.commit(batch)
         return self._captures
 
@@ -292,8 +299,13 @@ class RunningGateway:
         token = (self.data_dir.gateway / "admin.token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
         if path == "status":
-            return httpx.get(f"{self.url}/admin/status", headers=headers, timeout=TIMEOUT_S)
+            return self.admin_get(path)
         return httpx.post(f"{self.url}/admin/{path}", json=body, headers=headers, timeout=TIMEOUT_S)
+
+    def admin_get(self, path: str) -> httpx.Response:
+        token = (self.data_dir.gateway / "admin.token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.get(f"{self.url}/admin/{path}", headers=headers, timeout=TIMEOUT_S)
 
     def health(self) -> dict[str, Any]:
         response: dict[str, Any] = httpx.get(f"{self.url}/healthz", timeout=TIMEOUT_S).json()
@@ -369,6 +381,12 @@ class Stack:
 
     def __enter__(self) -> Self:
         return self
+
+    def leave(self, server: Any) -> None:
+        """Stop a server now."""
+        if server in self._open:
+            self._open.remove(server)
+            server.__exit__(None, None, None)
 
     def __exit__(self, *error: object) -> None:
         for server in reversed(self._open):

@@ -45,7 +45,7 @@ def promote(
     rule = load_configuration(directory.path).promotion
     with connect(directory) as store:
         decision = decide(store, model, rule, _actions(directory, deploys=deploy), evaluation=evaluation)
-    _print_decision(decision)
+    print_decision(decision)
 
 
 def rollback(
@@ -68,7 +68,7 @@ def rollback(
     directory = data_directory(data_dir)
     actions = _actions(directory, deploys=deploy)
     if not by_rule:
-        _print_decision(roll_back(name, actions))
+        print_decision(roll_back(name, actions))
         return
     rule = load_configuration(directory.path).promotion
     with connect(directory) as store:
@@ -76,7 +76,7 @@ def rollback(
     if decision is None:
         out.print("the champion stays: no evaluation shows that it is worse than the one before")
     else:
-        _print_decision(decision)
+        print_decision(decision)
 
 
 def decisions(
@@ -100,7 +100,7 @@ def decisions(
         err.print(f"no decision yet; make one: {command_line('promote NAME@VERSION', directory)}", markup=False)
     elif candidate:
         for decision in found:
-            _print_decision(decision)
+            print_decision(decision)
     else:
         print_table(
             ("candidate", "verdict", "champion", "time (UTC)", "by", "why"),
@@ -211,7 +211,8 @@ def _actions(directory: "DataDir", *, deploys: bool) -> "Actions":
     return Actions(directory, deploys=deploys, on_progress=show)
 
 
-def _print_decision(decision: "Decision") -> None:
+def print_decision(decision: "Decision") -> None:
+    """Print a decision with its evidence."""
     evidence = decision.evidence
     rival = f" against {decision.champion}" if decision.champion else ""
     out.print(f"{decision.candidate} {decision.verdict.value}{rival}: {evidence.reason}", markup=False)
@@ -237,7 +238,8 @@ def _print_decision(decision: "Decision") -> None:
 def _measured_rows(measured: "Measured") -> list[tuple[str, str, str, str]]:
     interval = "" if measured.low is None else f"{measured.low:+.3f} to {measured.high:+.3f} at all looks"
     rows = [(str(measured.metric), f"{measured.candidate:.3f}", f"{measured.champion:.3f}", interval)]
-    rows.append(("better at", str(measured.wins), str(measured.losses), f"of {measured.count} tasks"))
+    if measured.wins or measured.losses:
+        rows.append(("better at", str(measured.wins), str(measured.losses), f"of {measured.count} tasks"))
     if measured.better_e_value is not None and measured.worse_e_value is not None:
         evidence = f"{measured.better_e_value:.3g}", f"{measured.worse_e_value:.3g}"
         rows.append(("evidence for it", *evidence, "e-value; 1 / alpha decides"))

@@ -12,6 +12,7 @@ from spanloop.semconv.errors import ConfigurationError, SpanloopError
 
 from .api_errors import ApiError
 from .authentication import Authenticator
+from .canaries import Canaries
 from .deployment import Deployment
 from .engine_lifecycle import EngineLifecycle
 from .fencing import FencingTokens
@@ -30,6 +31,7 @@ class Admin:
         metrics: The counters to update.
         authenticator: Checks each request.
         tokens: Refuses stale deployments.
+        canaries: A deployment of its candidate ends a canary.
     """
 
     def __init__(
@@ -37,24 +39,30 @@ class Admin:
         lifecycle: EngineLifecycle,
         pauses: Pauses,
         metrics: Metrics,
+        *,
         authenticator: Authenticator,
         tokens: FencingTokens,
+        canaries: Canaries,
     ) -> None:
         self._lifecycle = lifecycle
         self._pauses = pauses
         self._metrics = metrics
         self._authenticator = authenticator
         self._tokens = tokens
+        self._canaries = canaries
 
     async def deploy(self, request: Request) -> Response:
         """Deploy weights; respond when the engine serves them."""
         self._authenticator.check_admin(request)
-        body = await _read_json(request)
+        body = await read_json(request)
         self._pauses.check_deploy(str(body.get("holder", "")))
         try:
             target = Deployment.parse(body)
             self._tokens.accept(body)
+            self._canaries.check_deploy(target.label)
+            await self._canaries.end_before(target.label)
             result = await self._lifecycle.deploy(target)
+            await self._canaries.end_after(target.label)
         except ConfigurationError as error:
             raise ApiError(400, str(error), code="invalid_deployment") from error
         except SpanloopError as error:
@@ -79,7 +87,7 @@ class Admin:
     async def pause(self, request: Request) -> Response:
         """Pause the engine for ``ttl_s`` unless ``holder`` renews; respond when its processes have ended."""
         self._authenticator.check_admin(request)
-        body = await _read_json(request)
+        body = await read_json(request)
         holder, ttl_s = _read_holder(body), body.get("ttl_s")
         if not isinstance(ttl_s, int | float) or not 0 < ttl_s <= _MAX_PAUSE_S:
             raise ApiError(400, f"'ttl_s' must be seconds up to {_MAX_PAUSE_S}, got {ttl_s!r}.", code="invalid_request")
@@ -92,7 +100,7 @@ class Admin:
     async def resume(self, request: Request) -> Response:
         """Release a pause; the engine starts in the background."""
         self._authenticator.check_admin(request)
-        await self._pauses.release(_read_holder(await _read_json(request)))
+        await self._pauses.release(_read_holder(await read_json(request)))
         return self._status()
 
     async def status(self, request: Request) -> Response:
@@ -116,9 +124,11 @@ class Admin:
         )
 
 
-async def _read_json(request: Request) -> dict[str, Any]:
+async def read_json(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a request; empty for another JSON value. ApiError: 400, it is not JSON."""
+    content = await request.body()
     try:
-        body: object = json.loads(await request.body())
+        body: object = json.loads(content or b"{}")
     except ValueError as error:
         raise ApiError(400, f"The request body is not JSON: {error}.", code="invalid_request") from error
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}

@@ -7,6 +7,7 @@ _HELP = {
     "requests_total": "Chat requests by HTTP status; 499: the client disconnected.",
     "request_seconds_total": "Time from a request's arrival to the end of its response.",
     "repeated_total": "Requests sent to the engine again after a weight swap preempted them.",
+    "canary_fallbacks_total": "Calls that the champion answered because the candidate of a canary failed.",
     "captures_total": "Choices whose tokens were stored, by completeness.",
     "captures_lost_total": "Choices that were delivered, but whose tokens could not be stored.",
     "tokens_total": "Captured tokens.",
