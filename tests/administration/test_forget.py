@@ -98,7 +98,13 @@ def test_all_revisions_of_an_episode_are_forgotten(store: Store, frame_of: MakeF
         attempt = {"run_id": "r", "task_id": "t", "attempt": len(name), "episode_id": TRACES[name], "evidence": name}
         started = {"started_at": datetime(2026, 11, 1, tzinfo=UTC), "interrupted_episode_ids": [TRACES[name], "kept"]}
         store.insert("attempts", frame_of("attempts", [attempt | started]))
-        call = {"canary_id": "c", "session": "s", "call_id": name, "trace_id": TRACES[name], "started_at": started["started_at"]}
+        call = {
+            "canary_id": "c",
+            "session": "s",
+            "call_id": name,
+            "trace_id": TRACES[name],
+            "started_at": started["started_at"],
+        }
         store.insert("canary_calls", frame_of("canary_calls", [call]).drop("ingested_at"))
         store.insert("pinned_revisions", revision)
         store.insert("replaced_revisions", revision)

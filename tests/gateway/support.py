@@ -95,6 +95,8 @@ class StandIn:
     """A reload leaves weights that are neither the old nor the new ones."""
     has_dev_mode: bool = True
     healthy: bool = True
+    first_id: int = 1
+    """Of its responses; two servers need ids that differ."""
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     calls: list[str] = field(default_factory=list[str])
@@ -106,7 +108,7 @@ class StandIn:
 
     def __post_init__(self) -> None:
         self.weights = int((self.root / "model.safetensors").read_text())
-        self._ids = iter(range(1, 1 << 30))
+        self._ids = iter(range(self.first_id, 1 << 30))
 
     def token_ids(self) -> list[int]:
         """The token ids that these weights sample."""

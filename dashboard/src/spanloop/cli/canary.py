@@ -124,6 +124,8 @@ def _print_look(canary: "RunningCanary", found: "CanaryLook") -> None:
     for metric in sorted(found.candidate.means.keys() | found.champion.means.keys()):
         values = [arm.means.get(metric) for arm in arms]
         rows.append((str(metric), *("" if value is None else f"{value:.3f}" for value in values)))
-    for owner in sorted(found.candidate.owners.keys() | found.champion.owners.keys()):
-        rows.append((f"failures by {owner}", *(f"{arm.owners.get(owner, 0):,}" for arm in arms)))
+    rows += [
+        (f"failures by {owner}", *(f"{arm.owners.get(owner, 0):,}" for arm in arms))
+        for owner in sorted(found.candidate.owners.keys() | found.champion.owners.keys())
+    ]
     print_table(("counted sessions", canary.candidate, canary.champion), rows)

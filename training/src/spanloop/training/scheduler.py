@@ -1,8 +1,8 @@
 """The scheduler process: ``python -m spanloop.training.scheduler --data-dir D``.
 
-It runs queued and scheduled jobs, by default one at a time, and decides about canaries. After a kill, the next scheduler
-on the same data directory continues from the control database. It listens on no port. A lock file allows one scheduler
-for a data directory.
+It runs queued and scheduled jobs, by default one at a time, and decides about canaries. After a kill, the next
+scheduler on the same data directory continues from the control database. It listens on no port. A lock file allows one
+scheduler for a data directory.
 """
 
 import argparse
