@@ -1,18 +1,21 @@
 """A canary from its start to its decision: a real gateway in front of stand-ins for vLLM, and a real store."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import streamlit as st
 
 from spanloop.configuration import Guard, Promotion
 from spanloop.datadir import DataDir
 from spanloop.gateway.app import Gateway
 from spanloop.gateway.settings import GatewaySettings
 from spanloop.semconv.enums import Metric, PromotionVerdict
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, DATA_DIR_ENV
 from spanloop.semconv.errors import ConfigurationError, JobError, ServiceError
 from spanloop.store import Store
 from spanloop.store.client import Address, Connection
@@ -27,6 +30,7 @@ from spanloop.training.promotion.decisions import Decisions
 from spanloop.training.promotion.promote import Actions
 from spanloop.training.registry import Registry
 
+from ..dashboard.dashboard_driver import button, open_page, table, text_of
 from ..gateway.support import RunningGateway, StandIn, serving, wait_until, write_model
 from ..training.training_seeding import episode_row, insert, transition_row
 
@@ -78,6 +82,14 @@ class Served:
 
     def decide(self) -> canary_decision.CanaryState | None:
         return decide_canary(self.store, self.data_dir, RULE, Actions(self.data_dir), settled_s=-1)
+
+
+@pytest.fixture
+def fresh_page(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv(DATA_DIR_ENV, str(data_dir.path))
+    st.cache_resource.clear()
+    yield
+    st.cache_resource.clear()
 
 
 @pytest.fixture
@@ -229,3 +241,44 @@ def test_the_scheduler_decides_without_being_asked(served: Served, monkeypatch: 
     with watching_canary(served.data_dir, every_s=0.05):
         wait_until(lambda: bool(Decisions(served.data_dir).list("m")))
     assert Decisions(served.data_dir).list("m")[0].verdict is PromotionVerdict.ROLLED_BACK
+
+
+@pytest.mark.usefixtures("fresh_page")
+def test_the_page_shows_the_comparison_and_ends_the_canary(served: Served) -> None:
+    assert "Canary" not in text_of(open_page("models"))
+    served.begin()
+    served.ask(12)
+    served.calls(lambda arm: float(arm == "champion"))
+    served.decide()
+    app = open_page("models")
+    assert not app.exception
+    text = text_of(app)
+    assert "**Canary**: m@v2 gets 50.0 % of the sessions, beside m@v1" in text
+    assert "not enough to decide" in text
+    counted, traffic = ({row["figure"]: row for row in table(app, n).iter_rows(named=True)} for n in (0, 1))
+    assert [counted["success"][arm] for arm in ("candidate", "champion")] == ["0", "1"]
+    sessions = [int(traffic["sessions"][arm]) for arm in ("candidate", "champion")]
+    assert sum(sessions) == 12
+    assert sessions == [int(counted["rewarded sessions"][arm]) for arm in ("candidate", "champion")]
+    button(app, "End the canary").click().run()
+    assert running_canary(served.data_dir) is None
+    assert served.gateway.chat(headers={"x-session-id": "another"}).json()["model"] == "m@v1"
+
+
+def test_the_command_line_shows_and_stops_it(served: Served) -> None:
+    def spanloop(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(Path(sys.executable).with_name("spanloop")), "canary", *arguments]
+        data_dir = ["--data-dir", str(served.data_dir.path)]
+        return subprocess.run([*command, *data_dir], capture_output=True, text=True, timeout=60, check=False)
+
+    refused = spanloop("start", "m@v2", "--share", "1.5")
+    assert (refused.returncode, "above 0 and at most 1, got 1.5" in refused.stderr) == (2, True)
+    served.begin(share=1)
+    assert "that of m@v2 runs" in served.gateway.admin("canary", name="m", version="v3", path="/v3", share=1).text
+    served.ask(2)
+    shown = spanloop("status")
+    assert "canary of m@v2 against m@v1: 100.0% of the sessions" in shown.stdout
+    assert "undecided: " in shown.stdout
+    stopped = spanloop("stop")
+    assert "the canary of m@v2 is over; m@v1 answers everything" in stopped.stdout
+    assert "no canary runs" in spanloop("status").stderr

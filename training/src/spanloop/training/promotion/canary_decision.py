@@ -23,7 +23,9 @@ from spanloop.training.canary import (
     stop_canary,
 )
 from spanloop.training.registry import Registry
+from spanloop.training.version_names import CANDIDATE
 
+from .aliases import Aliases
 from .canary_look import SETTLED_S, CanaryLook, check_rule, look
 from .decisions import Contest, Decisions
 from .evidence import Decision, Judgement
@@ -54,7 +56,7 @@ class _Verdict(BaseModel):
 
 
 def begin_canary(data_dir: DataDir, request: CanaryRequest, rule: Promotion) -> RunningCanary:
-    """Start a canary against the champion; return when its candidate serves.
+    """Start a canary against the champion; return when its candidate serves. It gets the alias ``candidate``.
 
     Raises:
         ConfigurationError: The share or the rule cannot be used, or the gateway does not serve the champion.
@@ -74,7 +76,9 @@ def begin_canary(data_dir: DataDir, request: CanaryRequest, rule: Promotion) -> 
             f"The gateway serves {served or 'no model'}, and the champion is {contest.champion.reference}.",
             next_step=f"spanloop models deploy {contest.champion.reference}",
         )
-    return start_canary(data_dir, request._replace(reference=contest.candidate.reference))
+    started = start_canary(data_dir, request._replace(reference=contest.candidate.reference))
+    Aliases(data_dir).set(contest.candidate.reference, CANDIDATE)
+    return started
 
 
 def decide_canary(

@@ -85,8 +85,12 @@ def look(
         new = [row for row in found.iter_rows(named=True) if rule.metric.value in _figures(row, rule)]
         if new:
             store.insert("canary_sessions", _rows(canary_id, new, rule, first=counted.height))
-            counted = store.query("canary_counted_sessions", canary_id=canary_id)
-    sessions = counted.to_dicts()
+    return judge_counted(store, canary_id, rule)
+
+
+def judge_counted(store: Store, canary_id: str, rule: Promotion) -> CanaryLook:
+    """Judge the sessions that looks have counted; it counts none, and raises as `look`."""
+    sessions = store.query("canary_counted_sessions", canary_id=canary_id).to_dicts()
     return CanaryLook(
         judge_canary(rule, {metric: _of_metric(sessions, metric) for metric in (rule.metric, *rule.guards)}),
         _arm([row for row in sessions if row["arm"] == "candidate"]),
