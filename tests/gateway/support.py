@@ -193,7 +193,7 @@ class StandIn:
         return {
             "index": index,
             "message": {"role": "assistant", "content": "".join(WORDS)},
-            "logprobs": {"content": entries} if body["logprobs"] else None,
+            "logprobs": {"content": entries} if body.get("logprobs") else None,
             "finish_reason": "stop",
             "token_ids": self.token_ids(),
         }

@@ -1,6 +1,6 @@
 """``spanloop canary``: let a candidate answer a share of the sessions, and compare it with the champion."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,8 @@ from .options import DataDirOption, ModelArgument, data_directory
 from .promotion import print_decision
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from spanloop.training.canary import RunningCanary
     from spanloop.training.promotion.canary_look import CanaryLook
 
@@ -21,6 +23,9 @@ app = typer.Typer(help="Let a candidate answer a share of the sessions, and let 
 def start(
     model: ModelArgument,
     share: Annotated[float, typer.Option(help="Of the new sessions; above 0, at most 1.")] = 0.1,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Send it a copy of a share of the calls instead; it answers nobody.")
+    ] = False,
     upstream: Annotated[
         str, typer.Option(metavar="URL", help="A vLLM server that serves the candidate; default: start one.")
     ] = "",
@@ -31,6 +36,9 @@ def start(
     A session is what has one x-session-id header, else one session.id in its baggage, else one trace. None changes its
     version. The champion answers what the candidate fails to.
 
+    With --shadow the champion answers every call, and then the candidate gets a copy of some. Its answers are compared,
+    never returned and never trained on; nothing is decided.
+
     Example: `spanloop canary start mine@v4 --share 0.1`
     """
     from spanloop.configuration import load_configuration
@@ -40,7 +48,7 @@ def start(
     directory = data_directory(data_dir)
     rule = load_configuration(directory.path).promotion
     err.print("starting the candidate's engine beside the champion's")
-    canary = begin_canary(directory, CanaryRequest(model, share, upstream=upstream), rule)
+    canary = begin_canary(directory, CanaryRequest(model, share, shadow, upstream), rule)
     _print_canary(canary)
     err.print(f"see how it does: {command_line('canary status', directory)}", markup=False)
 
@@ -55,12 +63,18 @@ def status(data_dir: DataDirOption = None) -> None:
     """
     from spanloop.configuration import load_configuration
     from spanloop.store import connect
+    from spanloop.training.canary import running_canary
     from spanloop.training.promotion.canary_decision import decide_canary
     from spanloop.training.promotion.promote import Actions
 
     directory = data_directory(data_dir)
     rule = load_configuration(directory.path).promotion
     with connect(directory) as store:
+        running = running_canary(directory)
+        if running is not None and running.is_shadow:
+            _print_canary(running)
+            _print_shadow(running, store.query("canary_shadow", canary_id=running.id).row(0, named=True))
+            return
         actions = Actions(directory, on_progress=lambda line: err.print(line, markup=False))
         state = decide_canary(store, directory, rule, actions)
         if state is None:
@@ -109,13 +123,35 @@ def stop(data_dir: DataDirOption = None) -> None:
 
 
 def _print_canary(canary: "RunningCanary") -> None:
+    what = "shadow" if canary.is_shadow else "canary"
+    of = "calls" if canary.is_shadow else "sessions"
     out.print(
-        f"canary of {canary.candidate} against {canary.champion}: {canary.share:.1%} of the sessions since "
+        f"{what} of {canary.candidate} against {canary.champion}: {canary.share:.1%} of the {of} since "
         f"{canary.started_at:%Y-%m-%d %H:%M} UTC; its engine is {canary.engine}",
         markup=False,
     )
     if canary.error:
         err.print(canary.error, markup=False)
+
+
+def _print_shadow(canary: "RunningCanary", row: "Mapping[str, Any]") -> None:
+    answered = row["calls"] - row["errors"]
+    out.print(f"{row['calls']:,} calls were copied; {row['errors']:,} failed", markup=False)
+    if not answered:
+        return
+    print_table(
+        ("both answered", canary.candidate, canary.champion),
+        [
+            ("valid tool calls", f"{row['valid'] / answered:.1%}", f"{row['champion_valid'] / answered:.1%}"),
+            ("median latency, s", f"{row['latency_p50_s']:.2f}", f"{row['champion_latency_p50_s']:.2f}"),
+            ("tokens of an answer", f"{row['tokens'] / answered:,.0f}", f"{row['champion_tokens'] / answered:,.0f}"),
+        ],
+    )
+    out.print(
+        f"the answers are the same in {row['same']:,} calls, call the same tools with other arguments in "
+        f"{row['same_tools']:,}, and differ in {row['different']:,}",
+        markup=False,
+    )
 
 
 def _print_look(canary: "RunningCanary", found: "CanaryLook") -> None:

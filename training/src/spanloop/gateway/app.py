@@ -40,6 +40,7 @@ from .recorder import Recorder
 from .second_adapter import SecondAdapter, fits_beside
 from .sessions import session_of
 from .settings import GatewaySettings
+from .shadow import Shadows
 
 _CONNECT_TIMEOUT_S: Final = 5.0
 _DEGRADED_STATES: Final = frozenset({EngineState.RESTARTING, EngineState.FAILED})
@@ -76,6 +77,7 @@ class Gateway:
         self._engine = self._make_engine()
         self.lifecycle = EngineLifecycle(self._engine, self.admission, DeploymentFile(data_dir), settings)
         self.canaries = Canaries(data_dir, self.admission, self.lifecycle, self._make_candidate)
+        self.shadows = Shadows(self.client, self.metrics)
         self.pauses = Pauses(self.canaries)
         self._authenticator = Authenticator(data_dir)
         tokens = FencingTokens(data_dir)
@@ -120,6 +122,7 @@ class Gateway:
             yield
         finally:
             self.pauses.close()
+            await self.shadows.close()
             await self.canaries.close()
             await self.lifecycle.close()
             writer.cancel()

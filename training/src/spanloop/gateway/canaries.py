@@ -5,6 +5,7 @@ champion answers a call that the candidate fails before a part of the answer was
 """
 
 import logging
+import secrets
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -23,6 +24,7 @@ from .sessions import SessionLog
 from .settings import SERVED_NAME
 
 _log: Final = logging.getLogger(__name__)
+_PARTS: Final = 1_000_000
 
 
 class Canaries:
@@ -179,7 +181,10 @@ class Canaries:
         champion_name = canary.champion.partition("@")[0]
         if model not in {"", champion_name, SERVED_NAME}:
             return RoutedCall(self._champion)
-        if canary.mode is CanaryMode.SHADOW or not session or first_seen_s < canary.started_s:
+        if canary.mode is CanaryMode.SHADOW:
+            is_copied = secrets.randbelow(_PARTS) < canary.share * _PARTS
+            return RoutedCall(self._champion, shadow=candidate if is_copied else None)
+        if not session or first_seen_s < canary.started_s:
             return RoutedCall(self._champion)
         arm = Arm.CANDIDATE if canary.takes(session, first_seen_s) else Arm.CHAMPION
         return RoutedCall(self._champion, candidate, session, arm)

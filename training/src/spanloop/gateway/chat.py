@@ -20,6 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from . import sse
 from .admission import Lease
+from .answers import AnswerBuilder
 from .api_errors import ApiError, UnavailableError
 from .canaries import Canaries
 from .canary_call import CanaryCall
@@ -29,6 +30,7 @@ from .chat_request import ChatRequest, for_client, to_json
 from .metrics import Metrics
 from .recorder import Recorder
 from .sessions import pseudonym_of
+from .shadow import Answered, Shadows
 from .vllm_api import VllmApi
 
 _CLIENT_GONE: Final = 499
@@ -40,6 +42,7 @@ class Services(Protocol):
 
     canaries: Canaries
     recorder: Recorder
+    shadows: Shadows
     metrics: Metrics
     client: httpx.AsyncClient
     """HTTP client for the engine."""
@@ -64,6 +67,7 @@ class ChatHandler:
         self._call = services.canaries.route(request.model, session)
         self._answered_by = ""
         self._builder = CaptureBuilder(request.choice_count)
+        self._answer = AnswerBuilder()
         self._client_gone = asyncio.Event()
         self._began_s = time.monotonic()
         self._started_ns = time.time_ns()
@@ -82,12 +86,14 @@ class ChatHandler:
             metrics.count("requests_total", status=str(connection.status), stream=str(self._request.is_stream).lower())
             metrics.add_seconds("request_seconds_total", time.monotonic() - self._began_s)
         await self._finish_call(connection)
+        self._copy_to_shadow(connection)
 
     async def _try_once(self, respond: Any, connection: "_Connection") -> bool:
         """Respond once; return False to try again: a swap preempted the request, or the champion is to answer."""
         try:
             async with self._admit() as lease:
                 builder = self._builder = CaptureBuilder(self._request.choice_count)
+                self._answer = AnswerBuilder()
                 self._answered_by = lease.endpoint.deployment.label
                 try:
                     await cancel_on(
@@ -113,6 +119,21 @@ class ChatHandler:
                 return False
             await connection.send_error(error)
         return True
+
+    def _copy_to_shadow(self, connection: "_Connection") -> None:
+        """Send a copy of an answered call to the candidate of a shadow."""
+        candidate = self._call.shadow
+        if candidate is None or connection.status != HTTPStatus.OK or connection.error_code:
+            return
+        usage, services = self._builder.usage, self._services
+        answered = Answered(
+            self._answer.build(),
+            usage.response_id,
+            self._answered_by,
+            time.monotonic() - self._began_s,
+            usage.response_tokens,
+        )
+        services.shadows.copy(candidate, self._request, answered, services.recorder.record_shadow)
 
     def _falls_back(self, connection: "_Connection", failure: str, *, code: str | None = None) -> bool:
         """Let the champion answer what the candidate of a canary failed to; return False if it cannot."""
@@ -172,7 +193,7 @@ class ChatHandler:
             await self._relay_engine_error(response, response.content, lease, connection)
             return
         document = _decode_document(response.content)
-        builder.add(document)
+        self._add(builder, document)
         await self._record(lease, builder)
         body = to_json(for_client(document, self._request, lease.endpoint.deployment.label))
         await connection.send_whole(body)
@@ -195,7 +216,7 @@ class ChatHandler:
                     await connection.send_chunk(sse.encode(sse.DONE))
                     continue
                 document = _decode_document(data)
-                builder.add(document)
+                self._add(builder, document)
                 if builder.is_finished:
                     await self._record(lease, builder)
                 chunk = for_client(document, self._request, lease.endpoint.deployment.label)
@@ -203,6 +224,11 @@ class ChatHandler:
             if not is_ended:
                 raise httpx.RemoteProtocolError("the stream ended without [DONE]")
             await connection.finish()
+
+    def _add(self, builder: CaptureBuilder, document: dict[str, Any]) -> None:
+        builder.add(document)
+        if self._call.shadow is not None:
+            self._answer.add(document)
 
     async def _record(self, lease: Lease, builder: CaptureBuilder) -> None:
         if builder.is_empty or builder.is_built:

@@ -8,6 +8,8 @@ _HELP = {
     "request_seconds_total": "Time from a request's arrival to the end of its response.",
     "repeated_total": "Requests sent to the engine again after a weight swap preempted them.",
     "canary_fallbacks_total": "Calls that the champion answered because the candidate of a canary failed.",
+    "shadow_answers_total": "Copies of calls that a shadow candidate got, by whether it failed.",
+    "shadow_skipped_total": "Copies that were not sent, because eight were running.",
     "captures_total": "Choices whose tokens were stored, by completeness.",
     "captures_lost_total": "Choices that were delivered, but whose tokens could not be stored.",
     "tokens_total": "Captured tokens.",

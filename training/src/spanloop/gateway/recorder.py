@@ -26,6 +26,9 @@ from .canary_call import TABLE as CANARY_TABLE
 from .canary_call import CanaryCall, calls_frame, decode_call, encode_call
 from .capture import Capture, decode_captures, encode_captures
 from .metrics import Metrics
+from .shadow_answer import KIND as SHADOW_KIND
+from .shadow_answer import TABLE as SHADOW_TABLE
+from .shadow_answer import ShadowAnswer, decode_shadow, encode_shadow, shadow_frame
 
 _log: Final = logging.getLogger(__name__)
 _KIND: Final = "generation"
@@ -127,11 +130,11 @@ class Recorder:
 
     async def record_call(self, call: CanaryCall) -> None:
         """Write a call that a canary compares to disk. A failure is counted and logged; the call was answered."""
-        try:
-            await self._spool.append(CANARY_KIND, encode_call(call))
-        except SpanloopError as error:
-            self._metrics.count("captures_lost_total")
-            _log.error("the canary's call %s is lost: %s", call.call_id, error)
+        await self._append_other(CANARY_KIND, encode_call(call))
+
+    async def record_shadow(self, answer: ShadowAnswer) -> None:
+        """Write what a shadow answered to disk; as `record_call`."""
+        await self._append_other(SHADOW_KIND, encode_shadow(answer))
 
     async def run(self) -> None:
         """Insert from the spool until cancelled."""
@@ -161,6 +164,13 @@ class Recorder:
             # A block whose insert has not finished is sent again, with the same token, after the next start.
         self._spool.close()
         self._drop_store()
+
+    async def _append_other(self, kind: str, body: bytes) -> None:
+        try:
+            await self._spool.append(kind, body)
+        except SpanloopError as error:
+            self._metrics.count("captures_lost_total")
+            _log.error("a record of the kind %s is lost: %s", kind, error)
 
     async def _append(self, captures: list[Capture]) -> bool:
         try:
@@ -203,11 +213,13 @@ class Recorder:
 
     def _to_rows(self, batch: Batch) -> dict[str, pl.DataFrame]:
         """Return rows by table."""
-        frames = {_TABLE: [to_frame([])], CANARY_TABLE: [calls_frame([])]}
+        frames = {_TABLE: [to_frame([])], CANARY_TABLE: [calls_frame([])], SHADOW_TABLE: [shadow_frame([])]}
         for record in batch.records:
             try:
                 if record.kind == CANARY_KIND:
                     frames[CANARY_TABLE].append(calls_frame([decode_call(record.body)]))
+                elif record.kind == SHADOW_KIND:
+                    frames[SHADOW_TABLE].append(shadow_frame([decode_shadow(record.body)]))
                 else:
                     frames[_TABLE].append(to_frame(decode_captures(record.body)))
             except (ValueError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError) as error:

@@ -36,6 +36,8 @@ class RoutedCall:
     failure: str = ""
     """Why the candidate did not answer."""
     is_counted: bool = True
+    shadow: Candidate | None = None
+    """Gets a copy of the call when the champion has answered."""
 
     @property
     def uses_candidate(self) -> bool:

@@ -32,3 +32,27 @@ CREATE TABLE IF NOT EXISTS canary_sessions (
 ) ENGINE = ReplacingMergeTree(counted_at)
 ORDER BY (canary_id, position)
 SETTINGS non_replicated_deduplication_window = 1000;
+
+-- What a shadow candidate answered to a copy of a call, beside the champion's answer. Nothing trains on this table, and no caller
+-- gets its answers.
+CREATE TABLE IF NOT EXISTS shadow_answers (
+    canary_id String,
+    response_id String COMMENT 'of the champion''s answer',
+    trace_id String COMMENT 'from the caller''s traceparent; empty without one',
+    candidate LowCardinality(String) COMMENT 'name@version',
+    champion LowCardinality(String) COMMENT 'name@version that answered the caller',
+    answer String COMMENT 'JSON: text and tool calls of the candidate; empty with an error' CODEC(ZSTD(1)),
+    champion_answer String COMMENT 'JSON, as above' CODEC(ZSTD(1)),
+    is_valid Bool COMMENT 'the candidate''s tool calls name tools of the request, with arguments that their schemas allow',
+    champion_is_valid Bool,
+    agreement LowCardinality(String) COMMENT 'same, same_tools (with other arguments) or different; empty with an error',
+    latency_s Float64,
+    champion_latency_s Float64,
+    tokens UInt32 COMMENT 'of the response',
+    champion_tokens UInt32,
+    error String COMMENT 'why the candidate did not answer; empty when it did',
+    started_at DateTime64(9, 'UTC'),
+    ingested_at DateTime64(6, 'UTC') DEFAULT now64(6, 'UTC')
+) ENGINE = ReplacingMergeTree(ingested_at)
+ORDER BY (canary_id, response_id)
+SETTINGS non_replicated_deduplication_window = 1000;

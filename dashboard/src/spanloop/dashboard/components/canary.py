@@ -9,8 +9,8 @@ from spanloop.dashboard import resources
 from spanloop.dashboard.components import tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import show_error
-from spanloop.dashboard.view_models.canary import session_rows, traffic_rows
-from spanloop.dashboard.view_models.formatting import ago, number, share
+from spanloop.dashboard.view_models.canary import session_rows, shadow_rows, traffic_rows
+from spanloop.dashboard.view_models.formatting import ago, count, number, percent, share
 from spanloop.semconv.errors import SpanloopError
 from spanloop.training.canary import RunningCanary, running_canary, stop_canary
 from spanloop.training.promotion.canary_look import judge_counted
@@ -40,12 +40,27 @@ def _canary(canary: RunningCanary) -> None:
         )
         if canary.error:
             st.warning(escape_md(f"Its engine is {canary.engine}: {canary.error}"), icon=":material/error:")
-        if not canary.is_shadow:
+        if canary.is_shadow:
+            _shadow(canary)
+        else:
             _comparison(canary)
         if st.button("End the canary", icon=":material/stop_circle:", key="stop-canary"):
             with st.spinner("The champion takes over; running calls finish first…"):
                 stop_canary(resources.data_dir(), identity=canary.id)
             st.rerun()
+
+
+def _shadow(canary: RunningCanary) -> None:
+    row = resources.store().query("canary_shadow", canary_id=canary.id).row(0, named=True)
+    answered = row["calls"] - row["errors"]
+    columns = st.columns(4)
+    columns[0].metric("Copied calls", count(row["calls"]), help=f"{row['errors']:,} failed")
+    columns[1].metric("Same answer", percent(row["same"], answered))
+    columns[2].metric("Same tools, other arguments", percent(row["same_tools"], answered))
+    columns[3].metric("Other answer", percent(row["different"], answered))
+    if answered:
+        arms = {"candidate": TextColumn(canary.candidate), "champion": TextColumn(canary.champion)}
+        tables.show(tables.to_frame(shadow_rows(row, answered)), {"figure": TextColumn("both answered"), **arms})
 
 
 def _comparison(canary: RunningCanary) -> None:

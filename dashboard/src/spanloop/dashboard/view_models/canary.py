@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spanloop.dashboard.view_models.formatting import DASH, number
+from spanloop.dashboard.view_models.formatting import DASH, number, percent
 from spanloop.semconv.enums import Metric
 from spanloop.training.promotion.canary_look import ArmFigures, CanaryLook
 
@@ -44,6 +44,15 @@ def traffic_rows(traffic: Sequence[Mapping[str, Any]]) -> list[dict[str, object]
             ("95th percentile (s)", "latency_p95_s", "{:.2f}"),
             ("tokens of a call", "tokens", "{:,.0f}"),
         )
+    ]
+
+
+def shadow_rows(row: Mapping[str, Any], answered: int) -> list[dict[str, object]]:
+    """Return the figures of the calls that a shadow candidate answered too."""
+    return [
+        _row("valid tool calls", percent(row["valid"], answered), percent(row["champion_valid"], answered)),
+        _row("median latency of a call (s)", f"{row['latency_p50_s']:.2f}", f"{row['champion_latency_p50_s']:.2f}"),
+        _row("tokens of an answer", f"{row['tokens'] / answered:,.0f}", f"{row['champion_tokens'] / answered:,.0f}"),
     ]
 
 

@@ -63,7 +63,8 @@ def begin_canary(data_dir: DataDir, request: CanaryRequest, rule: Promotion) -> 
         JobError: There is no such version, it is the champion, or there is no champion.
         SpanloopError: The candidate cannot be served; the champion serves as before.
     """
-    check_rule(rule)
+    if not request.is_shadow:
+        check_rule(rule)
     contest = Decisions(data_dir).contest(request.reference)
     if contest.champion is None:
         raise JobError(
