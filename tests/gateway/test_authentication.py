@@ -28,7 +28,9 @@ def test_without_keys_every_request_is_answered(gateway: RunningGateway) -> None
 
 def test_from_the_first_key_on_chat_needs_the_scope_serve(gateway: RunningGateway) -> None:
     ring = KeyRing(gateway.data_dir)
-    serve, read, ingest, admin = (ring.create(scope, [scope]).secret for scope in ("serve", "read", "ingest", "admin"))
+    serve, read, ingest, admin = (
+        ring.create(scope, [scope]).secret for scope in (Scope.SERVE, Scope.READ, Scope.INGEST, Scope.ADMIN)
+    )
     assert statuses(gateway.url) == {"chat": 401, "/v1/models": 401, "/metrics": 401, "/healthz": 200}
     assert statuses(gateway.url, serve) == {"chat": 200, "/v1/models": 200, "/metrics": 403, "/healthz": 200}
     assert statuses(gateway.url, read) == {"chat": 403, "/v1/models": 403, "/metrics": 200, "/healthz": 200}

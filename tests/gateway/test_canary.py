@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def test_no_session_changes_version_and_the_share_is_kept(
     assert start_canary(share=0.3).status_code == 200
     sessions = [f"session-{number}" for number in range(100)]
     with ThreadPoolExecutor(4) as pool:
-        rounds = [list(pool.map(lambda session: ask(gateway, session), sessions)) for _ in range(3)]
+        rounds = [list(pool.map(partial(ask, gateway), sessions)) for _ in range(3)]
     assert rounds[0] == rounds[1] == rounds[2]
     assert 15 <= Counter(rounds[0])[CANDIDATE] <= 45
     found = calls(gateway)

@@ -20,7 +20,8 @@ TOOLS = [
             "name": "add",
             "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
         },
-    }
+    },
+    {"type": "function", "function": {"name": "odd", "parameters": {"$ref": "https://nowhere.invalid/schema"}}},
 ]
 
 
@@ -130,6 +131,7 @@ def test_agreement(ours: Answer, theirs: Answer, expected: Agreement) -> None:
         (("add", "{"), False),
         (("add", "[1]"), False),
         (("sub", '{"a": 1}'), False),
+        (("odd", "{}"), True),
     ],
 )
 def test_a_valid_call_names_a_tool_and_fits_its_schema(call: tuple[str, str], *, expected: bool) -> None:

@@ -28,7 +28,7 @@ from spanloop.training.promotion.canary_look import look
 from spanloop.training.promotion.canary_watch import watching_canary
 from spanloop.training.promotion.decisions import Decisions
 from spanloop.training.promotion.promote import Actions
-from spanloop.training.registry import Registry
+from spanloop.training.registry import ModelVersion, Registry
 
 from ..dashboard.dashboard_driver import button, open_page, table, text_of
 from ..gateway.support import RunningGateway, StandIn, serving, wait_until, write_model
@@ -84,6 +84,10 @@ class Served:
         return decide_canary(self.store, self.data_dir, RULE, Actions(self.data_dir), settled_s=-1)
 
 
+def as_it_is(model: ModelVersion) -> Path:
+    return model.path
+
+
 @pytest.fixture
 def fresh_page(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv(DATA_DIR_ENV, str(data_dir.path))
@@ -100,7 +104,7 @@ def served(
         CLICKHOUSE_URL_ENV,
         f"{address.scheme}://{address.user}:{address.password}@{address.host}:{address.port}/{address.database}",
     )
-    monkeypatch.setattr(deployment, "_untied_copy", lambda model: model.path)
+    monkeypatch.setattr(deployment, "_untied_copy", as_it_is)
     registry = Registry(data_dir)
     parent = None
     for number in (1, 2, 3):

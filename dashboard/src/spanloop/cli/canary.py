@@ -8,7 +8,7 @@ from spanloop.runtime.command_line import command_line
 
 from .console import err, out, print_table
 from .options import DataDirOption, ModelArgument, data_directory
-from .promotion import print_decision
+from .promotion import print_decision, promotion_actions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +65,6 @@ def status(data_dir: DataDirOption = None) -> None:
     from spanloop.store import connect
     from spanloop.training.canary import running_canary
     from spanloop.training.promotion.canary_decision import decide_canary
-    from spanloop.training.promotion.promote import Actions
 
     directory = data_directory(data_dir)
     rule = load_configuration(directory.path).promotion
@@ -75,8 +74,7 @@ def status(data_dir: DataDirOption = None) -> None:
             _print_canary(running)
             _print_shadow(running, store.query("canary_shadow", canary_id=running.id).row(0, named=True))
             return
-        actions = Actions(directory, on_progress=lambda line: err.print(line, markup=False))
-        state = decide_canary(store, directory, rule, actions)
+        state = decide_canary(store, directory, rule, promotion_actions(directory))
         if state is None:
             err.print(
                 f"no canary runs; start one: {command_line('canary start NAME@VERSION', directory)}", markup=False

@@ -4,6 +4,7 @@ Invariant: an answer is put together from a whole response or from the chunks of
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
+from referencing.exceptions import Unresolvable
 
 
 class Agreement(StrEnum):
@@ -108,10 +110,11 @@ def _is_valid(arguments: str, schema: object) -> bool:
     if not isinstance(value, dict):
         return False
     try:
-        Draft202012Validator.check_schema(cast("dict[str, Any]", schema))
-        return bool(Draft202012Validator(cast("dict[str, Any]", schema)).is_valid(value))
-    except (SchemaError, RecursionError):
-        return True  # the caller's schema is no schema: nothing can be said against the call
+        validator: Any = Draft202012Validator
+        validator.check_schema(schema)
+        return bool(validator(schema).is_valid(value))
+    except (SchemaError, Unresolvable, RecursionError, re.error):
+        return True  # the caller's schema cannot be used: nothing can be said against the call
 
 
 def _parsed(text: str) -> object:

@@ -5,7 +5,6 @@ it never changes while the canary runs, also across restarts of the gateway.
 """
 
 import json
-import math
 import secrets
 import time
 from dataclasses import asdict, dataclass, replace
@@ -52,12 +51,7 @@ class Canary:
         Raises:
             ConfigurationError: A field is missing or malformed.
         """
-        share, upstream = body.get("share"), body.get("upstream", "")
-        if not _is_number(share) or not 0 < share <= 1:
-            raise ConfigurationError(
-                f"'share' of a canary must be above 0 and at most 1, got {share!r}.",
-                next_step="0.1 gives the candidate a tenth of the sessions",
-            )
+        share, upstream = _share(body.get("share")), body.get("upstream", "")
         if not isinstance(upstream, str) or (upstream and not upstream.startswith(("http://", "https://"))):
             raise ConfigurationError(f"'upstream' of a canary must be a URL, got {upstream!r}.")
         candidate = Deployment.parse(body)
@@ -66,7 +60,7 @@ class Canary:
         mode = CanaryMode.SHADOW if body.get("is_shadow") is True else CanaryMode.SESSIONS
         identity = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
         url = upstream.rstrip("/").removesuffix("/v1")
-        return cls(identity, candidate, champion, mode, float(share), secrets.token_hex(8), time.time(), url)
+        return cls(identity, candidate, champion, mode, share, secrets.token_hex(8), time.time(), url)
 
     def started_now(self) -> Self:
         """Return the canary with the sessions that begin from now on."""
@@ -95,8 +89,13 @@ class Canary:
         return cls(**fields)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _share(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1:
+        return float(value)
+    raise ConfigurationError(
+        f"'share' of a canary must be above 0 and at most 1, got {value!r}.",
+        next_step="0.1 gives the candidate a tenth of the sessions",
+    )
 
 
 class CanaryFile:

@@ -7,7 +7,7 @@ stored in ``shadow_answers`` only, which nothing trains on. A copy never delays 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import httpx
 
@@ -84,10 +84,11 @@ class Shadows:
                 )
                 response = await cancel_on(send, client_gone=asyncio.Event(), preempted=lease.preempted)
             if response.status_code == 200:
-                document = response.json()
+                document: dict[str, Any] = response.json()
                 builder = AnswerBuilder()
                 builder.add(document)
-                answer, tokens = builder.build(), int((document.get("usage") or {}).get("completion_tokens") or 0)
+                usage: dict[str, Any] = document.get("usage") or {}
+                answer, tokens = builder.build(), int(usage.get("completion_tokens") or 0)
             else:
                 error = f"status {response.status_code}: {response.text[:200]}"
         except PreemptedError:

@@ -27,6 +27,17 @@ CANARY_METRICS: Final = frozenset(
     {Metric.SUCCESS, Metric.REWARD, Metric.CRASHES, Metric.ERRORS, Metric.LATENCY, Metric.TOKENS, Metric.STEPS}
 )
 """What is known of a session without reference calls."""
+_SCHEMA: Final = pl.Schema(
+    {
+        "canary_id": pl.String(),
+        "position": pl.UInt64(),
+        "session": pl.String(),
+        "arm": pl.String(),
+        "figures": pl.Map(pl.String(), pl.Float64()),
+        "owners": pl.List(pl.String()),
+        "started_at": pl.Datetime("ns", "UTC"),
+    }
+)
 SETTLED_S: Final = 60.0
 """A session is counted when its last call began so long ago."""
 
@@ -114,26 +125,16 @@ def _figures(row: Mapping[str, Any], rule: Promotion) -> dict[str, float]:
 
 
 def _rows(canary_id: str, new: Sequence[Mapping[str, Any]], rule: Promotion, *, first: int) -> pl.DataFrame:
-    return pl.DataFrame(
-        {
-            "canary_id": [canary_id] * len(new),
-            "position": list(range(first, first + len(new))),
-            "session": [row["session"] for row in new],
-            "arm": [row["arm"] for row in new],
-            "figures": [_figures(row, rule) for row in new],
-            "owners": [row["owners"] or [] for row in new],
-            "started_at": [row["started_at"] for row in new],
-        },
-        schema={
-            "canary_id": pl.String(),
-            "position": pl.UInt64(),
-            "session": pl.String(),
-            "arm": pl.String(),
-            "figures": pl.Map(pl.String(), pl.Float64()),
-            "owners": pl.List(pl.String()),
-            "started_at": pl.Datetime("ns", "UTC"),
-        },
-    )
+    columns: dict[str, list[Any]] = {
+        "canary_id": [canary_id] * len(new),
+        "position": list(range(first, first + len(new))),
+        "session": [row["session"] for row in new],
+        "arm": [row["arm"] for row in new],
+        "figures": [_figures(row, rule) for row in new],
+        "owners": [row["owners"] or [] for row in new],
+        "started_at": [row["started_at"] for row in new],
+    }
+    return pl.DataFrame(columns, schema=_SCHEMA)
 
 
 def _of_metric(sessions: Sequence[Mapping[str, Any]], metric: Metric) -> list[Session]:
