@@ -15,7 +15,7 @@ import pytest
 
 from spanloop.datadir import DataDir
 from spanloop.gateway.canary_call import KIND, CanaryCall, decode_call
-from spanloop.gateway.sessions import pseudonym_of
+from spanloop.gateway.sessions import SessionLog, fraction_of, pseudonym_of
 
 from .support import TIMEOUT_S, RunningGateway, StandIn, data_of, serving, wait_until, write_model
 
@@ -70,15 +70,36 @@ def test_no_session_changes_version_and_the_share_is_kept(
     gateway: RunningGateway, start_canary: Callable[..., httpx.Response]
 ) -> None:
     assert start_canary(share=0.3).status_code == 200
-    sessions = [f"session-{number}" for number in range(100)]
-    with ThreadPoolExecutor(4) as pool:
-        rounds = [list(pool.map(partial(ask, gateway), sessions)) for _ in range(3)]
-    assert rounds[0] == rounds[1] == rounds[2]
-    assert 15 <= Counter(rounds[0])[CANDIDATE] <= 45
+    sessions = [f"session-{number}" for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        rounds = [list(pool.map(partial(ask, gateway), sessions)) for _ in range(2)]
+    assert rounds[0] == rounds[1]
+    assert 1 <= Counter(rounds[0])[CANDIDATE] <= 25
     found = calls(gateway)
-    assert len(found) == 300
+    assert len(found) == 80
     assert {(call.arm, call.policy_version) for call in found} == {("candidate", CANDIDATE), ("champion", CHAMPION)}
     assert all(call.prompt_tokens == 3 and call.response_tokens == 4 and not call.error for call in found)
+
+
+def test_sessions_are_drawn_evenly_and_each_canary_draws_others() -> None:
+    drawn = [{n for n in range(5000) if fraction_of(f"s{n}", salt) < 0.1} for salt in ("a", "b")]
+    assert all(420 < len(each) < 580 for each in drawn)
+    assert 20 < len(drawn[0] & drawn[1]) < 90
+
+
+def test_sessions_are_remembered_after_a_kill_and_the_oldest_are_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "gateway" / "sessions"
+    log = SessionLog(path, limit=3)
+    for second, session in enumerate("abca"):
+        log.first_seen_s(session, 100.0 + second)
+    log.age("b")
+    path.write_bytes(path.read_bytes() + b"torn")
+    reopened = SessionLog(path, limit=3)
+    assert [reopened.first_seen_s(session, 999.0) for session in "abc"] == [100.0, 0.0, 102.0]
+    assert reopened.first_seen_s("d", 200.0) == 200.0
+    assert reopened.first_seen_s("a", 300.0) == 300.0, "the session that was quiet for longest is new again"
+    for each in (log, reopened):
+        each.close()
 
 
 def test_captures_name_the_version_that_answered(
@@ -203,7 +224,7 @@ def test_a_restarted_gateway_continues_the_canary(
     ask(first, "old")
     body = {"name": "m", "version": "v2", "path": str(tmp_path / "models" / "v2"), "upstream": candidate_url}
     identity = first.admin("canary", **body, share=0.5).json()["canary"]["id"]
-    sessions = ["old", *(f"session-{number}" for number in range(30))]
+    sessions = ["old", *(f"session-{number}" for number in range(12))]
     before = [ask(first, session) for session in sessions]
     assert set(before) == {CHAMPION, CANDIDATE}
     first.stop()

@@ -85,7 +85,7 @@ class Canary:
         """
         fields = dict(cast("dict[str, Any]", document))
         fields["candidate"] = Deployment.parse(fields.get("candidate"))
-        fields["mode"] = CanaryMode(fields.get("mode"))
+        fields["mode"] = CanaryMode(str(fields.get("mode")))
         return cls(**fields)
 
 

@@ -26,7 +26,7 @@ from spanloop.training.registry import Registry
 from spanloop.training.version_names import CANDIDATE
 
 from .aliases import Aliases
-from .canary_look import SETTLED_S, CanaryLook, check_rule, look
+from .canary_look import SETTLED_S, CanaryLook, check_rule, look, one_at_a_time
 from .decisions import Contest, Decisions
 from .evidence import Decision, Judgement
 from .promote import Actions
@@ -92,20 +92,25 @@ def decide_canary(
         JobError: The champion has changed since the canary began.
         SpanloopError: The gateway or ClickHouse is away; the next call continues.
     """
-    _finish_interrupted(data_dir, actions)
-    canary = running_canary(data_dir)
-    if canary is None or canary.is_shadow:
-        return None
-    found = look(store, data_dir, canary.id, rule, settled_s=settled_s)
-    if found.judgement.verdict is PromotionVerdict.UNDECIDED:
-        return CanaryState(canary, found, None)
+    with one_at_a_time(data_dir, "canary_decision"):
+        _finish_interrupted(data_dir, actions)
+        canary = running_canary(data_dir)
+        if canary is None or canary.is_shadow:
+            return None
+        found = look(store, data_dir, canary.id, rule, settled_s=settled_s)
+        if found.judgement.verdict is PromotionVerdict.UNDECIDED:
+            return CanaryState(canary, found, None)
+        return CanaryState(canary, found, _decide(data_dir, canary, found, rule, actions))
+
+
+def _decide(data_dir: DataDir, canary: RunningCanary, found: CanaryLook, rule: Promotion, actions: Actions) -> Decision:
     evidence = found.judgement.evidence.model_copy(update={"canary": canary.id})
     judgement = found.judgement.model_copy(update={"evidence": evidence})
     verdict = _Verdict(
         canary=canary.id, candidate=canary.candidate, champion=canary.champion, rule=rule, judgement=judgement
     )
     data_dir.write(data_dir.gateway / _FILE, verdict.model_dump_json())
-    return CanaryState(canary, found, _carry_out(data_dir, verdict, actions))
+    return _carry_out(data_dir, verdict, actions)
 
 
 def _finish_interrupted(data_dir: DataDir, actions: Actions) -> None:

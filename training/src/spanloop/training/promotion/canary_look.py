@@ -89,7 +89,7 @@ def look(
         ConfigurationError: A reward is outside of the rule's range.
         StoreError: ClickHouse is unreachable.
     """
-    with _one_look_at_a_time(data_dir):
+    with one_at_a_time(data_dir, "canary_look"):
         counted = store.query("canary_counted_sessions", canary_id=canary_id)
         before = datetime.now(UTC) - timedelta(seconds=settled_s)
         found = store.query("canary_new_sessions", canary_id=canary_id, settled_before=before)
@@ -154,8 +154,9 @@ def _arm(sessions: Sequence[Mapping[str, Any]]) -> ArmFigures:
 
 
 @contextmanager
-def _one_look_at_a_time(data_dir: DataDir) -> Generator[None]:
-    descriptor = os.open(data_dir.run / "canary_look.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def one_at_a_time(data_dir: DataDir, what: str) -> Generator[None]:
+    """Wait until no other process is in a block of this name, and keep others out."""
+    descriptor = os.open(data_dir.run / f"{what}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
