@@ -9,6 +9,9 @@ SOURCES := instrumentation collector converters training dashboard tests example
 # Three processes on two cores, because most tests wait for other processes. tests/conftest.py distributes them.
 SIDE_BY_SIDE := --numprocesses 3 --no-loadscope-reorder
 
+# Tests start hundreds of processes. Without bytecode on disk, each would compile spanloop again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-slow test-frameworks check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots clean
 

@@ -1,17 +1,13 @@
-"""The agent's tool, and the items that its dialogs begin with.
-
-Invariant: agent and demonstrations get tool and messages from here, so both are the same tokens.
-"""
+"""The agent's tool, and the items that its dialogs begin with."""
 
 import ast
 import json
 import math
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from agents import function_tool
 from agents.items import TResponseInputItem
-from agents.models.chatcmpl_converter import Converter
 
 INSTRUCTIONS: Final = "You solve math problems. Call python."
 QUESTION: Final = "Question: {}"
@@ -89,14 +85,3 @@ def _examples() -> Iterator[TResponseInputItem]:
 
 EXAMPLES: Final = list(_examples())
 """Example calls, which stand before every question."""
-
-
-def demonstration(question: str, expression: str) -> dict[str, Any]:
-    """Return the dialog of an attempt that solves a problem, in OpenAI's form for fine-tuning.
-
-    A weight of 0 leaves the example calls out of the loss.
-    """
-    opening = [{"role": "system", "content": INSTRUCTIONS}, *Converter.items_to_messages(EXAMPLES)]
-    weighted = [message | ({"weight": 0} if message["role"] == "assistant" else {}) for message in opening]
-    call = Converter.items_to_messages([question_item(question), _call(expression, "call")])
-    return {"messages": [*weighted, *call], "tools": [Converter.tool_to_openai(python)]}

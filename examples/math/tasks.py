@@ -1,9 +1,8 @@
 """Write arithmetic and word problems from a seed, each with its expression and answer.
 
-    python tasks.py FOLDER [--seed N] [--train N] [--test N] [--demonstrations N]
+    python tasks.py FOLDER [--seed N] [--train N] [--test N]
 
-Training and test problems share no wording, name, thing or number. ``demonstrations.jsonl`` has the agent's dialog for
-the first training problems.
+Training and test problems share no wording, name, thing or number.
 """
 
 import argparse
@@ -15,9 +14,7 @@ import zlib
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
-
-from python_tool import demonstration
+from typing import Final, Literal, NamedTuple
 
 Split = Literal["train", "test"]
 SPLITS: Final[tuple[Split, ...]] = ("train", "test")
@@ -179,13 +176,12 @@ def _numbers(split: Split, start: int, stop: int) -> list[int]:
 
 
 def main() -> None:
-    """Write ``train.jsonl``, ``test.jsonl`` and ``demonstrations.jsonl``."""
+    """Write ``train.jsonl`` and ``test.jsonl``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="created if missing")
     parser.add_argument("--seed", type=int, default=0, help="seed of the problems")
     parser.add_argument("--train", type=int, default=128, help="number of training problems; default: %(default)s")
     parser.add_argument("--test", type=int, default=150, help="number of test problems; default: %(default)s")
-    parser.add_argument("--demonstrations", type=int, default=64, help="number of dialogs; default: %(default)s")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     counts: dict[Split, int] = {"train": options.train, "test": options.test}
@@ -194,15 +190,8 @@ def main() -> None:
             tasks = make_tasks(split, count, options.seed)
         except ValueError as error:
             sys.exit(f"{split}: {error}")
-        write_lines(options.folder / f"{split}.jsonl", [each._asdict() for each in tasks])
-        if split == "train":
-            dialogs = [demonstration(each.question, each.expression) for each in tasks[: options.demonstrations]]
-            write_lines(options.folder / "demonstrations.jsonl", dialogs)
-
-
-def write_lines(path: Path, documents: Sequence[dict[str, Any]]) -> None:
-    """Write JSON lines."""
-    path.write_text("".join(json.dumps(document) + "\n" for document in documents), encoding="utf-8")
+        lines = [json.dumps(each._asdict()) + "\n" for each in tasks]
+        (options.folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

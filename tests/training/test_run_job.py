@@ -40,6 +40,7 @@ VOCABULARY = 400
 LOGPROB_TOLERANCE = 0.02 if computes_bfloat16() else 1e-3
 """Of the ratio between the engine's probability of a token and that of a float32 forward pass; float32 itself gives
 1e-6."""
+BACKBONES = pytest.mark.parametrize("backbone", [Backbone.DEBUG, pytest.param(Backbone.RAY, marks=pytest.mark.slow)])
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -82,11 +83,16 @@ def at(metrics: pl.DataFrame, step: int, name: str) -> float:
     return float(metrics.filter((pl.col("step") == step) & (pl.col("name") == name))["value"].item())
 
 
+@BACKBONES
 @pytest.mark.timeout(600)
-def test_a_policy_gradient_trains_stored_groups(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
+def test_a_policy_gradient_trains_stored_groups(
+    runner: Runner, store: Store, tiny_model: Path, tmp_path: Path, backbone: Backbone
+) -> None:
     seed_groups(store, tiny_model, sampling={"temperature": "0.7"})
     insert(store, "failures", [failure_row("task-0-episode-1", 1, "policy", is_recovered=True)])
-    spec = dr_grpo(pause_serving=True, credit=Credit.ATTRIBUTED).model_copy(update={"batch_groups": 4})
+    spec = dr_grpo(pause_serving=True, credit=Credit.ATTRIBUTED).model_copy(
+        update={"batch_groups": 4, "backbone": backbone}
+    )
     with gateway_stand_in(runner.data_dir) as gateway:
         job, status, log = runner.run(spec, tmp_path / "log.txt")
     assert status == 0, log
@@ -150,7 +156,7 @@ def assert_traced(store: Store, job: Job) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("backbone", [Backbone.DEBUG, pytest.param(Backbone.RAY, marks=pytest.mark.slow)])
+@BACKBONES
 def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not_lost(
     backbone: Backbone, runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
