@@ -34,7 +34,7 @@ from ..dashboard.dashboard_driver import button, open_page, table, text_of
 from ..gateway.support import RunningGateway, StandIn, serving, wait_until, write_model
 from ..training.training_seeding import episode_row, insert, transition_row
 
-RULE = Promotion(min_tasks=10, max_sessions=100)
+RULE = Promotion(min_tasks=10, max_sessions=100, feedback_s=0)
 SESSIONS = 80
 """Enough of both versions, however they are drawn."""
 
@@ -81,7 +81,7 @@ class Served:
         return len(rows)
 
     def decide(self) -> canary_decision.CanaryState | None:
-        return decide_canary(self.store, self.data_dir, RULE, Actions(self.data_dir), settled_s=-1)
+        return decide_canary(self.store, self.data_dir, RULE, Actions(self.data_dir))
 
 
 def as_it_is(model: ModelVersion) -> Path:
@@ -197,8 +197,8 @@ def test_a_counted_session_keeps_its_values_and_later_looks_continue(served: Ser
     served.connection.command("ALTER TABLE episode_summaries UPDATE outcome = 'failure' WHERE 1", doing="late feedback")
     served.ask(2)
     served.calls(lambda _: 0.0)
-    second = look(served.store, served.data_dir, identity, RULE, settled_s=-1)
-    again = look(served.store, served.data_dir, identity, RULE, settled_s=-1)
+    second = look(served.store, served.data_dir, identity, RULE)
+    again = look(served.store, served.data_dir, identity, RULE)
     assert again == second
     successes = sum(
         arm.sessions * arm.means[Metric.SUCCESS] for arm in (second.candidate, second.champion) if arm.sessions
@@ -236,12 +236,13 @@ def test_what_cannot_be_compared_is_refused_and_starts_nothing(served: Served) -
     assert running_canary(served.data_dir) is None
 
 
-def test_the_scheduler_decides_without_being_asked(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    served.data_dir.write(served.data_dir.path / "spanloop.toml", "[promotion]\nmin_tasks = 10\nmax_sessions = 100\n")
+def test_the_scheduler_decides_without_being_asked(served: Served) -> None:
+    served.data_dir.write(
+        served.data_dir.path / "spanloop.toml", "[promotion]\nmin_tasks = 10\nmax_sessions = 100\nfeedback_s = 0\n"
+    )
     served.begin()
     served.ask(SESSIONS)
     served.calls(lambda arm: float(arm == "champion"))
-    monkeypatch.setattr(decide_canary, "__kwdefaults__", {"settled_s": -1})
     with watching_canary(served.data_dir, every_s=0.05):
         wait_until(lambda: bool(Decisions(served.data_dir).list("m")))
     assert Decisions(served.data_dir).list("m")[0].verdict is PromotionVerdict.ROLLED_BACK

@@ -79,8 +79,9 @@ class Admin:
         )
 
     async def stop(self, request: Request) -> Response:
-        """Stop the engine; respond when its processes have ended."""
+        """Stop the engine, and end a canary; respond when their processes have ended."""
         self._authenticator.check_admin(request)
+        await self._canaries.end()
         await self._lifecycle.stop()
         return self._status()
 

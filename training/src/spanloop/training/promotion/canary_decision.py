@@ -26,7 +26,7 @@ from spanloop.training.registry import Registry
 from spanloop.training.version_names import CANDIDATE
 
 from .aliases import Aliases
-from .canary_look import SETTLED_S, CanaryLook, check_rule, look, one_at_a_time
+from .canary_look import CanaryLook, check_rule, look, one_at_a_time
 from .decisions import Contest, Decisions
 from .evidence import Decision, Judgement
 from .promote import Actions
@@ -82,9 +82,7 @@ def begin_canary(data_dir: DataDir, request: CanaryRequest, rule: Promotion) -> 
     return started
 
 
-def decide_canary(
-    store: Store, data_dir: DataDir, rule: Promotion, actions: Actions, *, settled_s: float = SETTLED_S
-) -> CanaryState | None:
+def decide_canary(store: Store, data_dir: DataDir, rule: Promotion, actions: Actions) -> CanaryState | None:
     """Look at the canary that runs, and carry out what the rule says; None when none runs or it is a shadow.
 
     Raises:
@@ -97,7 +95,7 @@ def decide_canary(
         canary = running_canary(data_dir)
         if canary is None or canary.is_shadow:
             return None
-        found = look(store, data_dir, canary.id, rule, settled_s=settled_s)
+        found = look(store, data_dir, canary.id, rule)
         if found.judgement.verdict is PromotionVerdict.UNDECIDED:
             return CanaryState(canary, found, None)
         return CanaryState(canary, found, _decide(data_dir, canary, found, rule, actions))

@@ -38,8 +38,6 @@ _SCHEMA: Final = pl.Schema(
         "started_at": pl.Datetime("ns", "UTC"),
     }
 )
-SETTLED_S: Final = 60.0
-"""A session is counted when its last call began so long ago."""
 
 
 class ArmFigures(NamedTuple):
@@ -73,9 +71,7 @@ def check_rule(rule: Promotion) -> None:
         )
 
 
-def look(
-    store: Store, data_dir: DataDir, canary_id: str, rule: Promotion, *, settled_s: float = SETTLED_S
-) -> CanaryLook:
+def look(store: Store, data_dir: DataDir, canary_id: str, rule: Promotion) -> CanaryLook:
     """Count new sessions and judge the canary.
 
     Args:
@@ -83,7 +79,6 @@ def look(
         data_dir: Of the gateway.
         canary_id: Of a canary that runs or has ended.
         rule: What must be shown.
-        settled_s: Count sessions whose last call began so many seconds ago.
 
     Raises:
         ConfigurationError: A reward is outside of the rule's range.
@@ -91,7 +86,7 @@ def look(
     """
     with one_at_a_time(data_dir, "canary_look"):
         counted = store.query("canary_counted_sessions", canary_id=canary_id)
-        before = datetime.now(UTC) - timedelta(seconds=settled_s)
+        before = datetime.now(UTC) - timedelta(seconds=rule.feedback_s)
         found = store.query("canary_new_sessions", canary_id=canary_id, settled_before=before)
         new = [row for row in found.iter_rows(named=True) if rule.metric.value in _figures(row, rule)]
         if new:
