@@ -8,6 +8,7 @@ reward of each attempt. ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY`` set the model
 
 import argparse
 import json
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -120,7 +121,7 @@ def main() -> None:
     parser.add_argument("--parallel", type=int, default=32, help="attempts at the same time")
     options = parser.parse_args()
     tasks = read_tasks(options.tasks)
-    client = OpenAI(api_key="not-needed", max_retries=2)
+    client = OpenAI(api_key=os.environ.get("OPENAI_API_KEY", "not-needed"), max_retries=2)
     office = Office(options.office)
     total, completed = 0.0, 0
     with ThreadPoolExecutor(max_workers=options.parallel) as pool:

@@ -98,6 +98,19 @@ def test_all_revisions_of_an_episode_are_forgotten(store: Store, frame_of: MakeF
         attempt = {"run_id": "r", "task_id": "t", "attempt": len(name), "episode_id": TRACES[name], "evidence": name}
         started = {"started_at": datetime(2026, 11, 1, tzinfo=UTC), "interrupted_episode_ids": [TRACES[name], "kept"]}
         store.insert("attempts", frame_of("attempts", [attempt | started]))
+        call = {
+            "canary_id": "c",
+            "session": "s",
+            "call_id": name,
+            "trace_id": TRACES[name],
+            "started_at": started["started_at"],
+        }
+        store.insert("canary_calls", frame_of("canary_calls", [call]).drop("ingested_at"))
+        shadow = {"canary_id": "c", "response_id": name, "trace_id": TRACES[name], "answer": name}
+        store.insert(
+            "shadow_answers",
+            frame_of("shadow_answers", [shadow | {"started_at": started["started_at"]}]).drop("ingested_at"),
+        )
         store.insert("pinned_revisions", revision)
         store.insert("replaced_revisions", revision)
     before = everything()
@@ -108,6 +121,7 @@ def test_all_revisions_of_an_episode_are_forgotten(store: Store, frame_of: MakeF
     tables = ("legacy_transitions", "transition_rows", "episode_messages", "pinned_revisions", "replaced_revisions")
     assert all(2 * len(after[table]) == len(before[table]) > 0 for table in tables)
     assert len(after["attempts"]) == len(before["attempts"]) == 2
+    assert len(after["canary_calls"]) == len(after["shadow_answers"]) == 1
 
 
 @pytest.mark.parametrize(("named", "attribute"), [("session_id", "session.id"), ("user_id", "enduser.id")])

@@ -20,5 +20,5 @@ def test_a_key_is_shown_once_listed_and_revoked(spanloop: Run) -> None:
 def test_an_unknown_scope_is_said(spanloop: Run) -> None:
     completed = spanloop("keys", "create", "laptop", "--scope", "fly")
     assert completed.returncode == 2
-    assert "ingest, score, read, train, admin" in completed.stderr
+    assert "ingest, score, serve, read, train, admin" in completed.stderr
     assert "no keys" in spanloop("keys", "list").stderr

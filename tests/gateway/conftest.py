@@ -41,7 +41,8 @@ def start_gateway(data_dir: DataDir) -> Generator[Callable[..., RunningGateway]]
 
         def start(**settings: Any) -> RunningGateway:
             gateway = Gateway(GatewaySettings(data_dir=data_dir.path, **settings), data_dir)
-            return RunningGateway(stack.enter(serving(gateway.application())), data_dir, gateway)
+            server = serving(gateway.application())
+            return RunningGateway(stack.enter(server), data_dir, gateway, stop=lambda: stack.leave(server))
 
         yield start
 

@@ -87,12 +87,16 @@ class StandIn:
     """A stream stalls after this number of chunks."""
     break_after: int | None = None
     """Close the connection after this number of chunks of a stream, or instead of a whole response."""
+    break_before_start: bool = False
+    """A stream ends without a chunk."""
     error_response: tuple[int, dict[str, Any]] | None = None
     reload_changes_nothing: bool = False
     reload_ruins: bool = False
     """A reload leaves weights that are neither the old nor the new ones."""
     has_dev_mode: bool = True
     healthy: bool = True
+    first_id: int = 1
+    """Of its responses; two servers need ids that differ."""
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     calls: list[str] = field(default_factory=list[str])
@@ -104,7 +108,7 @@ class StandIn:
 
     def __post_init__(self) -> None:
         self.weights = int((self.root / "model.safetensors").read_text())
-        self._ids = iter(range(1, 1 << 30))
+        self._ids = iter(range(self.first_id, 1 << 30))
 
     def token_ids(self) -> list[int]:
         """The token ids that these weights sample."""
@@ -189,7 +193,7 @@ class StandIn:
         return {
             "index": index,
             "message": {"role": "assistant", "content": "".join(WORDS)},
-            "logprobs": {"content": entries} if body["logprobs"] else None,
+            "logprobs": {"content": entries} if body.get("logprobs") else None,
             "finish_reason": "stop",
             "token_ids": self.token_ids(),
         }
@@ -203,6 +207,8 @@ class StandIn:
         }
         n = body.get("n") or 1
         sent = 0
+        if self.break_before_start:
+            return
         with self._counted(self.weights):
             for index in range(n):
                 choice = {"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None}
@@ -273,13 +279,16 @@ class RunningGateway:
     data_dir: DataDir
     gateway: Gateway
     _captures: list[Capture] = field(default_factory=list[Capture])
+    stop: Callable[[], None] = lambda: None
+    """Stops it before the end of the test."""
 
     def captures(self) -> list[Capture]:
         """All captures in the spool so far; only valid without a ClickHouse, which empties it."""
         recorder = self.gateway.recorder
         with recorder._drain_lock:
             while (batch := recorder._spool.read(1 << 20)) is not None:
-                self._captures += [capture for record in batch.records for capture in decode_captures(record.body)]
+                records = [record for record in batch.records if record.kind == "generation"]
+                self._captures += [capture for record in records for capture in decode_captures(record.body)]
                 recorder._spool.commit(batch)
         return self._captures
 
@@ -292,8 +301,13 @@ class RunningGateway:
         token = (self.data_dir.gateway / "admin.token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}"}
         if path == "status":
-            return httpx.get(f"{self.url}/admin/status", headers=headers, timeout=TIMEOUT_S)
+            return self.admin_get(path)
         return httpx.post(f"{self.url}/admin/{path}", json=body, headers=headers, timeout=TIMEOUT_S)
+
+    def admin_get(self, path: str) -> httpx.Response:
+        token = (self.data_dir.gateway / "admin.token").read_text().strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.get(f"{self.url}/admin/{path}", headers=headers, timeout=TIMEOUT_S)
 
     def health(self) -> dict[str, Any]:
         response: dict[str, Any] = httpx.get(f"{self.url}/healthz", timeout=TIMEOUT_S).json()
@@ -369,6 +383,12 @@ class Stack:
 
     def __enter__(self) -> Self:
         return self
+
+    def leave(self, server: Any) -> None:
+        """Stop a server now."""
+        if server in self._open:
+            self._open.remove(server)
+            server.__exit__(None, None, None)
 
     def __exit__(self, *error: object) -> None:
         for server in reversed(self._open):

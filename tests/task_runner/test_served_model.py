@@ -1,16 +1,22 @@
 """The model that the gateway serves: which one a run means, and what happens when it goes away."""
+# pyright: reportPrivateUsage=false
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
+from spanloop.authentication.api_keys import KeyRing, Scope
 from spanloop.datadir import DataDir
+from spanloop.gateway.app import Gateway
+from spanloop.gateway.settings import GatewaySettings
 from spanloop.semconv.errors import ServiceError
-from spanloop.task_runner import served_model
+from spanloop.task_runner import planning, served_model
 from spanloop.task_runner.served_model import ServedModel, resolve_model
 
-from ..gateway.support import serving
+from ..gateway.support import TIMEOUT_S, StandIn, serving, wait_until, write_model
 from .conftest import ModelsOnly
 
 
@@ -64,3 +70,24 @@ def test_a_gateway_that_is_gone_is_waited_for_too(tmp_path: Path, monkeypatch: p
     model = ServedModel(DataDir(tmp_path).open(), "tiny@v1")
     with pytest.raises(ServiceError, match="it does not run"):
         model.wait(lambda: False, print)
+
+
+def test_with_api_keys_a_run_and_its_agent_use_the_token_of_the_data_directory(
+    data_dir: DataDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-service")
+    KeyRing(data_dir).create("laptop", [Scope.INGEST])
+    model = StandIn(write_model(tmp_path / "v1", 1))
+    with serving(model.app()) as upstream:
+        gateway = Gateway(GatewaySettings(data_dir=data_dir.path, upstream=upstream), data_dir)
+        with serving(gateway.application()) as url, data_dir.announce("gateway", url):
+            wait_until(lambda: gateway.admission.endpoint is not None)
+            assert resolve_model(data_dir, "") == (url, "stand-in@external")
+            request = planning.RunRequest(run_id="r", tasks="tasks.jsonl", agent="echo")
+            environment = planning._environment(data_dir, request, f"{url}/v1", "stand-in@external")
+            headers = {"Authorization": f"Bearer {environment['OPENAI_API_KEY']}"}
+            body = {"messages": [{"role": "user", "content": "hi"}]}
+            chat = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=TIMEOUT_S)
+    assert chat.status_code == 200
+    elsewhere = planning._environment(data_dir, replace(request, base_url="http://x/v1"), "http://x/v1", "m")
+    assert elsewhere["OPENAI_API_KEY"] == "sk-of-another-service"

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 from spanloop.store import Store
 from spanloop.store.client import Connection
+from spanloop.store.named_queries import named_query, query_names
 from spanloop.training.base_model import BaseModelFacts, Training, read_base_model
 from spanloop.training.dataset import COLUMNS, QUERY, TokenizerOf, export_dataset, query_parameters
 from spanloop.training.dataset_manifest import DATA_NAME, MANIFEST_NAME, Manifest, load_manifest
@@ -56,6 +58,40 @@ def test_an_export_is_pinned_and_counted(
     assert tuple(data.columns) == COLUMNS
     assert data.height == 24
     assert load_manifest(tmp_path) == manifest
+
+
+@pytest.mark.parametrize("spec", [GRPO, SFT])
+def test_the_answers_of_a_shadow_are_in_no_dataset(
+    store: Store, tiny_model: Path, base: BaseModelFacts, tmp_path: Path, spec: JobSpec
+) -> None:
+    seed_groups(store, tiny_model, groups=2)
+
+    def export(name: str) -> tuple[Manifest, pl.DataFrame]:
+        folder = tmp_path / name
+        folder.mkdir()
+        manifest = export_dataset(store, spec, base, tokenizer_of=known(base), job_id="j", folder=folder)
+        return manifest, pl.read_parquet(folder / DATA_NAME)
+
+    before, rows_before = export("before")
+    answers: list[dict[str, object]] = [
+        {
+            "canary_id": "c",
+            "response_id": f"response {number}",
+            "trace_id": episode.episode_id,
+            "candidate": "tiny@v2",
+            "champion": "tiny@v1",
+            "answer": '{"text": "shadow", "tool_calls": []}',
+            "agreement": "different",
+            "started_at": STARTED_AT,
+        }
+        for number, episode in enumerate(before.pinned)
+    ]
+    insert(store, "shadow_answers", answers)
+    after, rows_after = export("after")
+    assert_frame_equal(rows_after, rows_before)
+    assert after.pinned == before.pinned
+    readers = {name for name in query_names() if "shadow_answers" in named_query(name).sql}
+    assert readers == {"canary_shadow", "store_forget_shadow_answers"}, "nothing that trains or converts reads them"
 
 
 def test_sft_takes_the_outcome_of_an_episode_from_the_store(

@@ -119,7 +119,11 @@ def _erase(
     for ids in _chunks(derived["response_ids"]):
         _erase_scores(store, response_ids=ids)
         store.execute("store_forget_generations", trace_ids=[], response_ids=ids)
+        store.execute("store_forget_canary_calls", trace_ids=[], response_ids=ids)
+        store.execute("store_forget_shadow_answers", trace_ids=[], response_ids=ids)
     store.execute("store_forget_generations", trace_ids=part, response_ids=[])
+    store.execute("store_forget_canary_calls", trace_ids=part, response_ids=[])
+    store.execute("store_forget_shadow_answers", trace_ids=part, response_ids=[])
     store.execute("store_forget_dead_letters", trace_ids=part)
     store.execute("store_forget_logs", trace_ids=part, session_id="", user_id="")
     store.execute("store_forget_log_summaries", trace_ids=part)

@@ -9,7 +9,6 @@ import contextlib
 import ctypes
 import errno
 import gc
-import ipaddress
 import logging
 import os
 import signal
@@ -19,10 +18,11 @@ from typing import Final
 
 import uvicorn
 
-from spanloop.authentication.api_keys import KeyRing
+from spanloop.authentication.api_keys import KeyRing, Scope
+from spanloop.authentication.exposure import check_exposure, reachable_url
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import COLLECTOR_PORT
-from spanloop.semconv.errors import ConfigurationError, PortInUseError, ServiceError
+from spanloop.semconv.errors import PortInUseError, ServiceError
 from spanloop.spool import Spool
 from spanloop.store import Store, connect
 
@@ -63,31 +63,15 @@ def run(data_dir: DataDir, settings: Settings) -> None:
     """
     keep_freed_memory()
     data_dir.open()
-    _check_exposure(data_dir, settings)
+    check_exposure(
+        data_dir, settings.host, service="collector", scope=Scope.INGEST, allow_anonymous=settings.allow_anonymous
+    )
     redactor = Redactor(load_rules(data_dir, settings.redaction_file))
     if redactor.rules:
         _log.info("redaction rules: %s", ", ".join(rule.name for rule in redactor.rules))
     listener = _listen(settings.host, settings.port, "--port")
     with listener, Spool(data_dir.spool, max_bytes=settings.spool_limit_bytes) as spool:
         asyncio.run(_serve(data_dir, settings, listener, spool, redactor))
-
-
-def _check_exposure(data_dir: DataDir, settings: Settings) -> None:
-    if _is_loopback(settings.host) or KeyRing(data_dir).is_required:
-        return
-    if not settings.allow_anonymous:
-        raise ConfigurationError(
-            f"The collector would listen on {settings.host}, beyond this machine, and there are no API keys.",
-            next_step=f"Make one: spanloop keys create NAME --data-dir {data_dir.path}; or pass --allow-anonymous.",
-        )
-    _log.warning("listening on %s without API keys: every client that reaches it can write spans", settings.host)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 async def _serve(
@@ -105,7 +89,7 @@ async def _serve(
     server = _Server(uvicorn_config(create_app(receiver)))
     _stop_on_signals(server)
     address: tuple[str, int] = listener.getsockname()[:2]
-    url = _reachable_url(*address)
+    url = reachable_url(*address)
     writer_task = asyncio.create_task(writer.run())
     writer_task.add_done_callback(lambda _: setattr(server, "should_exit", True))
     server_task = asyncio.create_task(server.serve(sockets=[listener]))
@@ -141,7 +125,7 @@ async def _grpc(data_dir: DataDir, settings: Settings, receiver: Receiver) -> As
         yield
         return
     async with serve_grpc(receiver, settings.host, _grpc_port(settings)) as port:
-        url = _reachable_url(settings.host, port)
+        url = reachable_url(settings.host, port)
         receiver.health.grpc_url = url
         with data_dir.announce("collector-grpc", url):
             _log.info("collector listens for gRPC at %s", url)
@@ -175,13 +159,6 @@ def _stop_on_signals(server: uvicorn.Server) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, setattr, server, "should_exit", True)
-
-
-def _reachable_url(host: str, port: int) -> str:
-    """Return the URL at which a process of this machine reaches a listener, with loopback for a wildcard address."""
-    wildcards: dict[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - only compared
-    reachable = wildcards.get(host, host)
-    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
 
 
 def _listen(host: str, port: int, option: str) -> socket.socket:

@@ -55,6 +55,8 @@ class Promotion(Section):
     """The champion is kept when so many tasks have not shown that the candidate is better."""
     max_sessions: int = Field(default=2000, ge=1)
     """A canary ends, and the champion is kept, after so many rewarded sessions of the candidate."""
+    feedback_s: float = Field(default=60.0, ge=0, allow_inf_nan=False)
+    """A canary counts a session when its last call began so many seconds ago: feedback needs this time to arrive."""
     reward_range: tuple[float, float] = (0.0, 1.0)
     """Smallest and largest reward that a task can have."""
     tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False)

@@ -13,6 +13,7 @@ from spanloop.semconv.errors import DataDirectoryError, SpanloopError
 
 from . import (
     administration,
+    canary,
     convert,
     dead_letters,
     doctor,
@@ -96,6 +97,7 @@ app.add_typer(evaluations.app, name="evaluations", rich_help_panel="Learn")
 app.add_typer(jobs.app, name="jobs", rich_help_panel="Learn")
 app.add_typer(schedules.app, name="schedules", rich_help_panel="Learn")
 app.command(rich_help_panel="Learn")(promotion.promote)
+app.add_typer(canary.app, name="canary", rich_help_panel="Learn")
 for command in (
     promotion.alias,
     promotion.decisions,

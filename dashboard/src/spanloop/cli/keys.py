@@ -14,11 +14,11 @@ app = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True
 def create(
     name: Annotated[str, typer.Argument(help="A name for the key.")],
     scope: Annotated[
-        list[str], typer.Option(help="ingest, score, read, train or admin; may be given several times.")
+        list[str], typer.Option(help="ingest, score, serve, read, train or admin; may be given several times.")
     ] = ["ingest"],  # noqa: B006 - typer does not change it
     data_dir: DataDirOption = None,
 ) -> None:
-    """Create an API key and print it once. After the first key, the collector requires one with every request.
+    """Create an API key and print it once. After the first key, collector and gateway require one with every request.
 
     Example: `spanloop keys create laptop --scope ingest --scope score`
     """
@@ -35,8 +35,10 @@ def create(
     out.print(created.secret, markup=False)
     err.print("the key is not shown again; an app sends it with:")
     err.print(f"  OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20{created.secret}", markup=False)
+    if created.key.allows(Scope.SERVE):
+        err.print(f"  OPENAI_API_KEY={created.secret}", markup=False)
     if is_first:
-        err.print("from now on the collector of this data directory requires a key with every request")
+        err.print("from now on collector and gateway of this data directory require a key with every request")
 
 
 @app.command("list")
@@ -49,7 +51,7 @@ def list_keys(data_dir: DataDirOption = None) -> None:
 
     keys = KeyRing(data_directory(data_dir)).list()
     if not keys:
-        err.print("no keys: the collector accepts every request; it listens on this machine only")
+        err.print("no keys: collector and gateway accept every request; they listen on this machine only")
         return
     print_table(
         ("key", "name", "scopes", "made", "revoked"),

@@ -44,7 +44,7 @@ def promote(
     directory = data_directory(data_dir)
     rule = load_configuration(directory.path).promotion
     with connect(directory) as store:
-        decision = decide(store, model, rule, _actions(directory, deploys=deploy), evaluation=evaluation)
+        decision = decide(store, model, rule, promotion_actions(directory, deploys=deploy), evaluation=evaluation)
     print_decision(decision)
 
 
@@ -66,7 +66,7 @@ def rollback(
     from spanloop.training.promotion.promote import roll_back, roll_back_by_rule
 
     directory = data_directory(data_dir)
-    actions = _actions(directory, deploys=deploy)
+    actions = promotion_actions(directory, deploys=deploy)
     if not by_rule:
         print_decision(roll_back(name, actions))
         return
@@ -202,7 +202,8 @@ def export(
     out.print(f"{version.reference} is in {folder}", markup=False)
 
 
-def _actions(directory: "DataDir", *, deploys: bool) -> "Actions":
+def promotion_actions(directory: "DataDir", *, deploys: bool = True) -> "Actions":
+    """Return what a decision may do; its progress is printed."""
     from spanloop.training.promotion.promote import Actions
 
     def show(line: str) -> None:
@@ -238,7 +239,8 @@ def print_decision(decision: "Decision") -> None:
 def _measured_rows(measured: "Measured") -> list[tuple[str, str, str, str]]:
     interval = "" if measured.low is None else f"{measured.low:+.3f} to {measured.high:+.3f} at all looks"
     rows = [(str(measured.metric), f"{measured.candidate:.3f}", f"{measured.champion:.3f}", interval)]
-    rows.append(("better at", str(measured.wins), str(measured.losses), f"of {measured.count} tasks"))
+    if measured.wins or measured.losses:
+        rows.append(("better at", str(measured.wins), str(measured.losses), f"of {measured.count} tasks"))
     if measured.better_e_value is not None and measured.worse_e_value is not None:
         evidence = f"{measured.better_e_value:.3g}", f"{measured.worse_e_value:.3g}"
         rows.append(("evidence for it", *evidence, "e-value; 1 / alpha decides"))

@@ -10,6 +10,7 @@ of each attempt. The report records what the agent did, so that the demo can com
 
 import argparse
 import json
+import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -114,7 +115,7 @@ def main() -> None:
     parser.add_argument("--attempts", type=int, default=4, help="attempts at each task")
     options = parser.parse_args()
     world = json.loads(options.world.read_text())
-    client = OpenAI(api_key="not-needed", max_retries=0)
+    client = OpenAI(api_key=os.environ.get("OPENAI_API_KEY", "not-needed"), max_retries=0)
     shop = Shop(options.database)
     attempted_tasks = [shop_task for shop_task in world["tasks"] for _ in range(options.attempts)]
     with ThreadPoolExecutor(max_workers=8) as pool:

@@ -14,6 +14,8 @@ from typing import Final
 
 import uvicorn
 
+from spanloop.authentication.api_keys import Scope
+from spanloop.authentication.exposure import check_exposure, reachable_url
 from spanloop.datadir import DataDir
 from spanloop.semconv.environment import GATEWAY_PORT, default_data_dir
 from spanloop.semconv.errors import PortInUseError, ServiceError, SpanloopError
@@ -46,7 +48,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
     default, engine = GatewaySettings(data_dir=default_data_dir()), EngineSettings()
     parser = argparse.ArgumentParser(prog="python -m spanloop.gateway", description=__doc__)
     parser.add_argument("--data-dir", default=str(default.data_dir), help="default: %(default)s")
-    parser.add_argument("--host", default=default.host, help="address to listen on; default: %(default)s")
+    parser.add_argument("--host", default=default.host, help="beyond loopback with API keys; default: %(default)s")
+    parser.add_argument("--allow-anonymous", action="store_true", help="listen beyond loopback without API keys")
     parser.add_argument("--port", type=int, default=GATEWAY_PORT, help="0: a free port; default: %(default)s")
     parser.add_argument(
         "--upstream",
@@ -69,6 +72,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> GatewaySettings:
     return GatewaySettings(
         data_dir=DataDir(options.data_dir).path,
         host=options.host,
+        allow_anonymous=options.allow_anonymous,
         port=options.port,
         upstream=options.upstream.rstrip("/").removesuffix("/v1"),
         drain_timeout_s=options.drain_timeout_s,
@@ -109,6 +113,9 @@ async def serve(settings: GatewaySettings) -> None:
         SpanloopError: The gateway cannot start.
     """
     data_dir = DataDir(settings.data_dir).open()
+    check_exposure(
+        data_dir, settings.host, service="gateway", scope=Scope.SERVE, allow_anonymous=settings.allow_anonymous
+    )
     listener = bind(settings.host, settings.port)
     with listener:
         gateway = Gateway(settings, data_dir)
@@ -121,7 +128,7 @@ async def serve(settings: GatewaySettings) -> None:
             timeout_keep_alive=75,
         )
         host, port = listener.getsockname()[:2]
-        url = f"http://{host}:{port}"
+        url = reachable_url(host, port)
         _log.info("the gateway listens on %s", url)
         with data_dir.announce("gateway", url):
             await _Server(config).serve(sockets=[listener])

@@ -1,7 +1,6 @@
 """``/admin``: deploy, stop, pause, resume and status, for the data directory's token or an API key."""
 
 import json
-import secrets
 from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -9,32 +8,18 @@ from typing import Any, Final, cast
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from spanloop.authentication.api_keys import KeyRing, Scope, check_key
-from spanloop.datadir import DataDir
-from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
+from spanloop.semconv.errors import ConfigurationError, SpanloopError
 
 from .api_errors import ApiError
+from .authentication import Authenticator
+from .canaries import Canaries
 from .deployment import Deployment
 from .engine_lifecycle import EngineLifecycle
+from .fencing import FencingTokens
 from .metrics import Metrics
 from .pauses import Pauses
 
 _MAX_PAUSE_S: Final = 3600
-_TOKEN_BYTES: Final = 32
-
-
-def admin_token(data_dir: DataDir) -> str:
-    """Return the token in ``gateway/admin.token``; create the file (0600) if it does not exist.
-
-    Raises:
-        DataDirectoryError: The file cannot be written.
-    """
-    path = data_dir.gateway / "admin.token"
-    if path.exists() and (token := path.read_text(encoding="ascii").strip()):
-        return token
-    token = secrets.token_urlsafe(_TOKEN_BYTES)
-    data_dir.write(path, token + "\n", mode=0o600)
-    return token
 
 
 class Admin:
@@ -44,24 +29,40 @@ class Admin:
         lifecycle: The engine's lifecycle.
         pauses: The engine's pauses.
         metrics: The counters to update.
-        token: The accepted bearer token.
-        keys: API keys; those with the scope ``train`` are accepted too.
+        authenticator: Checks each request.
+        tokens: Refuses stale deployments.
+        canaries: A deployment of its candidate ends a canary.
     """
 
-    def __init__(self, lifecycle: EngineLifecycle, pauses: Pauses, metrics: Metrics, token: str, keys: KeyRing) -> None:
+    def __init__(
+        self,
+        lifecycle: EngineLifecycle,
+        pauses: Pauses,
+        metrics: Metrics,
+        *,
+        authenticator: Authenticator,
+        tokens: FencingTokens,
+        canaries: Canaries,
+    ) -> None:
         self._lifecycle = lifecycle
         self._pauses = pauses
         self._metrics = metrics
-        self._token = token
-        self._keys = keys
+        self._authenticator = authenticator
+        self._tokens = tokens
+        self._canaries = canaries
 
     async def deploy(self, request: Request) -> Response:
         """Deploy weights; respond when the engine serves them."""
-        self._authorize(request)
-        body = await _read_json(request)
+        self._authenticator.check_admin(request)
+        body = await read_json(request)
         self._pauses.check_deploy(str(body.get("holder", "")))
         try:
-            result = await self._lifecycle.deploy(Deployment.parse(body))
+            target = Deployment.parse(body)
+            self._tokens.accept(body)
+            self._canaries.check_deploy(target.label)
+            await self._canaries.end_before(target.label)
+            result = await self._lifecycle.deploy(target)
+            await self._canaries.end_after(target.label)
         except ConfigurationError as error:
             raise ApiError(400, str(error), code="invalid_deployment") from error
         except SpanloopError as error:
@@ -78,15 +79,16 @@ class Admin:
         )
 
     async def stop(self, request: Request) -> Response:
-        """Stop the engine; respond when its processes have ended."""
-        self._authorize(request)
+        """Stop the engine, and end a canary; respond when their processes have ended."""
+        self._authenticator.check_admin(request)
+        await self._canaries.end()
         await self._lifecycle.stop()
         return self._status()
 
     async def pause(self, request: Request) -> Response:
         """Pause the engine for ``ttl_s`` unless ``holder`` renews; respond when its processes have ended."""
-        self._authorize(request)
-        body = await _read_json(request)
+        self._authenticator.check_admin(request)
+        body = await read_json(request)
         holder, ttl_s = _read_holder(body), body.get("ttl_s")
         if not isinstance(ttl_s, int | float) or not 0 < ttl_s <= _MAX_PAUSE_S:
             raise ApiError(400, f"'ttl_s' must be seconds up to {_MAX_PAUSE_S}, got {ttl_s!r}.", code="invalid_request")
@@ -98,13 +100,13 @@ class Admin:
 
     async def resume(self, request: Request) -> Response:
         """Release a pause; the engine starts in the background."""
-        self._authorize(request)
-        await self._pauses.release(_read_holder(await _read_json(request)))
+        self._authenticator.check_admin(request)
+        await self._pauses.release(_read_holder(await read_json(request)))
         return self._status()
 
     async def status(self, request: Request) -> Response:
         """Return the engine's state."""
-        self._authorize(request)
+        self._authenticator.check_admin(request)
         return self._status()
 
     def _status(self) -> JSONResponse:
@@ -122,28 +124,12 @@ class Admin:
             }
         )
 
-    def _authorize(self, request: Request) -> None:
-        bearer_token = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if secrets.compare_digest(bearer_token.encode(), self._token.encode()):
-            return
-        try:
-            denied = check_key(self._keys, bearer_token, Scope.TRAIN)
-        except DataDirectoryError as error:
-            raise ApiError(503, error.what) from error
-        if denied is None:
-            return
-        if denied.status == HTTPStatus.UNAUTHORIZED:
-            raise ApiError(
-                401,
-                "Send 'Authorization: Bearer …' with the token in gateway/admin.token of the data directory, or "
-                "with an API key of the scope train (spanloop keys create).",
-            )
-        raise ApiError(denied.status, denied.message)
 
-
-async def _read_json(request: Request) -> dict[str, Any]:
+async def read_json(request: Request) -> dict[str, Any]:
+    """Return the JSON object of a request; empty for another JSON value. ApiError: 400, it is not JSON."""
+    content = await request.body()
     try:
-        body: object = json.loads(await request.body())
+        body: object = json.loads(content or b"{}")
     except ValueError as error:
         raise ApiError(400, f"The request body is not JSON: {error}.", code="invalid_request") from error
     return cast("dict[str, Any]", body) if isinstance(body, dict) else {}

@@ -67,6 +67,11 @@ class AdmissionControl:
         """Number of requests that wait."""
         return self._waiting
 
+    async def settled(self) -> None:
+        """Wait until requests are admitted or rejected."""
+        while self.is_held:
+            await self._changed.wait()
+
     def open(self, endpoint: EngineEndpoint) -> None:
         """Admit requests. The engine must have loaded the endpoint's weights already."""
         self._endpoint, self._reason = endpoint, None

@@ -15,23 +15,32 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from spanloop.authentication.api_keys import KeyRing
+from spanloop.authentication.api_keys import Scope
 from spanloop.datadir import DataDir
 from spanloop.spool import Spool
 from spanloop.store import Store, connect
 
-from .admin import Admin, admin_token
+from .admin import Admin
 from .admission import AdmissionControl
 from .api_errors import ApiError
+from .authentication import Authenticator
+from .canaries import Canaries
+from .canary import Canary
+from .canary_admin import CanaryAdmin
+from .candidate import Candidate
 from .chat import ChatHandler
 from .chat_request import ChatRequest
 from .deployment import DeploymentFile
 from .engine import ChildEngine, Engine, ExternalEngine
 from .engine_lifecycle import NO_DEPLOYMENT, EngineLifecycle, EngineState
+from .fencing import FencingTokens
 from .metrics import Metrics
 from .pauses import Pauses
 from .recorder import Recorder
+from .second_adapter import SecondAdapter, fits_beside
+from .sessions import session_of
 from .settings import GatewaySettings
+from .shadow import Shadows
 
 _CONNECT_TIMEOUT_S: Final = 5.0
 _DEGRADED_STATES: Final = frozenset({EngineState.RESTARTING, EngineState.FAILED})
@@ -65,9 +74,22 @@ class Gateway:
             data_dir.gateway / "rejected.jsonl",
             self.metrics,
         )
-        self.lifecycle = EngineLifecycle(self._make_engine(), self.admission, DeploymentFile(data_dir), settings)
-        self.pauses = Pauses(self.lifecycle)
-        self._admin = Admin(self.lifecycle, self.pauses, self.metrics, admin_token(data_dir), KeyRing(data_dir))
+        self._engine = self._make_engine()
+        self.lifecycle = EngineLifecycle(self._engine, self.admission, DeploymentFile(data_dir), settings)
+        self.canaries = Canaries(data_dir, self.admission, self.lifecycle, self._make_candidate)
+        self.shadows = Shadows(self.client, self.metrics)
+        self.pauses = Pauses(self.canaries)
+        self._authenticator = Authenticator(data_dir)
+        tokens = FencingTokens(data_dir)
+        self._admin = Admin(
+            self.lifecycle,
+            self.pauses,
+            self.metrics,
+            authenticator=self._authenticator,
+            tokens=tokens,
+            canaries=self.canaries,
+        )
+        self._canary_admin = CanaryAdmin(self.canaries, self.pauses, self._authenticator)
 
     def application(self) -> Starlette:
         """Return the ASGI application; its lifespan starts and stops the engine."""
@@ -82,6 +104,9 @@ class Gateway:
                 Route("/admin/pause", self._admin.pause, methods=["POST"]),
                 Route("/admin/resume", self._admin.resume, methods=["POST"]),
                 Route("/admin/status", self._admin.status),
+                Route("/admin/canary", self._canary_admin.status, methods=["GET"]),
+                Route("/admin/canary", self._canary_admin.start, methods=["POST"]),
+                Route("/admin/canary/stop", self._canary_admin.stop, methods=["POST"]),
             ],
             exception_handlers={ApiError: _answer_api_error, HTTPException: _answer_routing_error},
             lifespan=self._lifespan,
@@ -92,10 +117,13 @@ class Gateway:
         writer = asyncio.create_task(self.recorder.run(), name="capture-writer")
         writer.add_done_callback(_log_writer_failure)
         self.lifecycle.start()
+        self.canaries.resume_stored()
         try:
             yield
         finally:
             self.pauses.close()
+            await self.shadows.close()
+            await self.canaries.close()
             await self.lifecycle.close()
             writer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -104,6 +132,7 @@ class Gateway:
             await self.client.aclose()
 
     async def _chat(self, request: Request) -> ChatHandler:
+        self._authenticator.check(request, Scope.SERVE)
         length = request.headers.get("content-length", "0")
         if length.isdigit() and int(length) > self._settings.max_body_bytes:
             raise self._too_large()
@@ -114,11 +143,17 @@ class Gateway:
             if len(body) > self._settings.max_body_bytes:
                 raise self._too_large()
         chat = ChatRequest.parse(bytes(body), request.headers.get("traceparent"))
-        return ChatHandler(chat, self, request.headers.get("authorization", ""))
+        # An API key of this gateway is not the engine's.
+        authorization = "" if self._authenticator.is_required else request.headers.get("authorization", "")
+        session = session_of(request.headers, chat.trace)
+        return ChatHandler(chat, self, authorization=authorization, session=session)
 
-    async def _models(self, _request: Request) -> Response:
+    async def _models(self, request: Request) -> Response:
+        self._authenticator.check(request, Scope.SERVE)
         endpoint = self.admission.endpoint
         names = () if endpoint is None else endpoint.accepted_names[:2]
+        if (candidate := self.canaries.candidate) is not None and candidate.admission.endpoint is not None:
+            names = (*names, candidate.canary.candidate.label)
         models = [
             {"id": name, "object": "model", "created": int(self._started_s), "owned_by": "spanloop"} for name in names
         ]
@@ -126,13 +161,14 @@ class Gateway:
 
     async def _healthz(self, _request: Request) -> Response:
         status, spool = self.lifecycle.status, self.recorder.stats
-        deployment = status.deployment
+        deployment, candidate = status.deployment, self.canaries.candidate
         return JSONResponse(
             {
                 "status": "degraded" if status.state in _DEGRADED_STATES or self.recorder.last_error else "ok",
                 "engine": status.state.value,
                 "model": None if deployment is None else deployment.name,
                 "version": None if deployment is None else deployment.version,
+                "canary": None if candidate is None else candidate.canary.candidate.label,
                 "error": status.error,
                 "paused_by": self.pauses.holders,
                 "restarts": status.restarts,
@@ -149,7 +185,8 @@ class Gateway:
             }
         )
 
-    async def _metrics_text(self, _request: Request) -> Response:
+    async def _metrics_text(self, request: Request) -> Response:
+        self._authenticator.check(request, Scope.READ)
         status, spool = self.lifecycle.status, self.recorder.stats
         text = self.metrics.text(
             {
@@ -165,6 +202,20 @@ class Gateway:
             }
         )
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    def _make_candidate(self, canary: Canary) -> Candidate:
+        champion, settings = self.lifecycle.status.deployment, self._settings
+        is_shared = (
+            not canary.upstream and isinstance(self._engine, ChildEngine) and fits_beside(champion, canary.candidate)
+        )
+        engine: Engine
+        if canary.upstream:
+            engine = ExternalEngine(canary.upstream, self.client)
+        elif is_shared and isinstance(self._engine, ChildEngine):
+            engine = SecondAdapter(self._engine, settings.engine.start_timeout_s)
+        else:
+            engine = ChildEngine(settings.engine, self.client, self._data_dir.logs / "engine-candidate.log")
+        return Candidate(canary, engine, self.admission, settings, is_shared=is_shared)
 
     def _make_engine(self) -> Engine:
         if self._settings.upstream:

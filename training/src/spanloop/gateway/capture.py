@@ -75,6 +75,14 @@ class CaptureContext(NamedTuple):
     """Wall clock, nanoseconds since the epoch."""
 
 
+class Usage(NamedTuple):
+    """The size of one response."""
+
+    response_id: str
+    prompt_tokens: int
+    response_tokens: int
+
+
 @dataclass(slots=True)
 class _Choice:
     token_ids: list[int] = field(default_factory=list[int])
@@ -109,6 +117,12 @@ class CaptureBuilder:
             entries: list[dict[str, Any]] = logprobs.get("content") or []
             choice.logprobs.extend(float(entry["logprob"]) for entry in entries)
             choice.finish_reason = fragment.get("finish_reason") or choice.finish_reason
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens received so far."""
+        response_tokens = sum(len(choice.token_ids) for choice in self._choices.values())
+        return Usage(self._response_id, len(self._prompt_token_ids), response_tokens)
 
     @property
     def is_finished(self) -> bool:

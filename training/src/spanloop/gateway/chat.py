@@ -1,15 +1,17 @@
 """``POST /v1/chat/completions``: forward the request to the engine, capture its tokens, respond.
 
 Invariant: the last part of a response (all of it without ``stream``, else the chunk with the last finish reason)
-leaves only after its captures were recorded. A request is repeated on new weights only if nothing of its response was
-sent.
+leaves only after its captures were recorded. A request is repeated, on new weights or by the champion after the
+candidate of a canary failed, only if nothing of its response was sent.
 """
 
 import asyncio
 import contextlib
 import json
+import secrets
 import time
 from collections.abc import AsyncGenerator
+from http import HTTPStatus
 from typing import Any, Final, Protocol, cast
 
 import httpx
@@ -17,13 +19,18 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from . import sse
-from .admission import AdmissionControl, Lease
+from .admission import Lease
+from .answers import AnswerBuilder
 from .api_errors import ApiError, UnavailableError
+from .canaries import Canaries
+from .canary_call import CanaryCall
 from .cancel_on import ClientGoneError, PreemptedError, cancel_on
 from .capture import CaptureBuilder, CaptureContext
 from .chat_request import ChatRequest, for_client, to_json
 from .metrics import Metrics
 from .recorder import Recorder
+from .sessions import pseudonym_of
+from .shadow import Answered, Shadows
 from .vllm_api import VllmApi
 
 _CLIENT_GONE: Final = 499
@@ -33,8 +40,9 @@ _RELAYED_HEADERS: Final = ("retry-after",)
 class Services(Protocol):
     """The parts of the gateway that a chat request uses."""
 
-    admission: AdmissionControl
+    canaries: Canaries
     recorder: Recorder
+    shadows: Shadows
     metrics: Metrics
     client: httpx.AsyncClient
     """HTTP client for the engine."""
@@ -47,14 +55,19 @@ class ChatHandler:
         request: The validated request.
         services: The parts of the gateway to use.
         authorization: The client's ``Authorization`` header, passed to the engine.
+        session: The session of the call; empty without one.
     """
 
-    def __init__(self, request: ChatRequest, services: Services, authorization: str = "") -> None:
+    def __init__(self, request: ChatRequest, services: Services, *, authorization: str = "", session: str = "") -> None:
         self._request = request
         self._services = services
         self._headers = {"content-type": "application/json"}
         if authorization:
             self._headers["authorization"] = authorization
+        self._call = services.canaries.route(request.model, session)
+        self._answered_by = ""
+        self._builder = CaptureBuilder(request.choice_count)
+        self._answer = AnswerBuilder()
         self._client_gone = asyncio.Event()
         self._began_s = time.monotonic()
         self._started_ns = time.time_ns()
@@ -72,12 +85,16 @@ class ChatHandler:
             metrics = self._services.metrics
             metrics.count("requests_total", status=str(connection.status), stream=str(self._request.is_stream).lower())
             metrics.add_seconds("request_seconds_total", time.monotonic() - self._began_s)
+        await self._finish_call(connection)
+        self._copy_to_shadow(connection)
 
     async def _try_once(self, respond: Any, connection: "_Connection") -> bool:
-        """Respond once; return False if a swap preempted the request before anything was sent."""
+        """Respond once; return False to try again: a swap preempted the request, or the champion is to answer."""
         try:
             async with self._admit() as lease:
-                builder = CaptureBuilder(self._request.choice_count)
+                builder = self._builder = CaptureBuilder(self._request.choice_count)
+                self._answer = AnswerBuilder()
+                self._answered_by = lease.endpoint.deployment.label
                 try:
                     await cancel_on(
                         respond(lease, builder, connection), client_gone=self._client_gone, preempted=lease.preempted
@@ -89,6 +106,8 @@ class ChatHandler:
                         "The model was replaced during the response; send the request again.", "model_replaced"
                     )
                 except httpx.TransportError as error:
+                    if self._falls_back(connection, f"the engine stopped: {type(error).__name__}"):
+                        return False
                     await self._report_engine_loss(connection, error)
                 finally:
                     # Does nothing after a complete response, which is recorded already.
@@ -96,14 +115,66 @@ class ChatHandler:
         except ClientGoneError:
             connection.status = _CLIENT_GONE
         except ApiError as error:
+            if self._falls_back(connection, error.message, code=error.code):
+                return False
             await connection.send_error(error)
         return True
+
+    def _copy_to_shadow(self, connection: "_Connection") -> None:
+        """Send a copy of an answered call to the candidate of a shadow."""
+        candidate = self._call.shadow
+        if candidate is None or connection.status != HTTPStatus.OK or connection.error_code:
+            return
+        usage, services = self._builder.usage, self._services
+        answered = Answered(
+            self._answer.build(),
+            usage.response_id,
+            self._answered_by,
+            time.monotonic() - self._began_s,
+            usage.response_tokens,
+        )
+        services.shadows.copy(candidate, self._request, answered, services.recorder.record_shadow)
+
+    def _falls_back(self, connection: "_Connection", failure: str, *, code: str | None = None) -> bool:
+        """Let the champion answer what the candidate of a canary failed to; return False if it cannot."""
+        if connection.has_started or not self._call.may_fall_back:
+            return False
+        self._call.fall_back(failure, code=code)
+        self._answered_by = ""
+        return True
+
+    async def _finish_call(self, connection: "_Connection") -> None:
+        """Record a call that a canary compares."""
+        call = self._call
+        if call.candidate is None or call.arm is None:
+            return
+        if call.failure and call.is_counted and connection.status == HTTPStatus.OK:
+            self._services.canaries.fell_back(call.session)
+            self._services.metrics.count("canary_fallbacks_total")
+        usage = self._builder.usage
+        await self._services.recorder.record_call(
+            CanaryCall(
+                canary_id=call.candidate.canary.id,
+                call_id=secrets.token_hex(8),
+                session=pseudonym_of(call.session, call.candidate.canary.salt),
+                arm=call.arm,
+                policy_version=self._answered_by,
+                response_id=usage.response_id,
+                trace_id=self._request.trace.trace_id,
+                status=connection.status,
+                error=call.error(connection.status, connection.error_code),
+                prompt_tokens=usage.prompt_tokens,
+                response_tokens=usage.response_tokens,
+                started_ns=self._started_ns,
+                duration_ns=int((time.monotonic() - self._began_s) * 1e9),
+            )
+        )
 
     @contextlib.asynccontextmanager
     async def _admit(self) -> AsyncGenerator[Lease]:
         """Wait for admission while the client stays connected."""
-        context = self._services.admission.admit(self._request.model)
-        if self._services.admission.is_held:
+        context = self._call.admit(self._request.model)
+        if self._call.is_held:
             lease = await cancel_on(context.__aenter__(), client_gone=self._client_gone, preempted=asyncio.Event())
         else:
             lease = await context.__aenter__()
@@ -122,7 +193,7 @@ class ChatHandler:
             await self._relay_engine_error(response, response.content, lease, connection)
             return
         document = _decode_document(response.content)
-        builder.add(document)
+        self._add(builder, document)
         await self._record(lease, builder)
         body = to_json(for_client(document, self._request, lease.endpoint.deployment.label))
         await connection.send_whole(body)
@@ -145,7 +216,7 @@ class ChatHandler:
                     await connection.send_chunk(sse.encode(sse.DONE))
                     continue
                 document = _decode_document(data)
-                builder.add(document)
+                self._add(builder, document)
                 if builder.is_finished:
                     await self._record(lease, builder)
                 chunk = for_client(document, self._request, lease.endpoint.deployment.label)
@@ -153,6 +224,11 @@ class ChatHandler:
             if not is_ended:
                 raise httpx.RemoteProtocolError("the stream ended without [DONE]")
             await connection.finish()
+
+    def _add(self, builder: CaptureBuilder, document: dict[str, Any]) -> None:
+        builder.add(document)
+        if self._call.shadow is not None:
+            self._answer.add(document)
 
     async def _record(self, lease: Lease, builder: CaptureBuilder) -> None:
         if builder.is_empty or builder.is_built:
@@ -178,6 +254,9 @@ class ChatHandler:
             and not await VllmApi(lease.endpoint.base_url, self._services.client).is_healthy()
         ):
             raise httpx.RemoteProtocolError(f"status {response.status_code}")
+        if self._call.may_fall_back:
+            # The champion may accept what the candidate rejects; if it does not either, its error is the answer.
+            raise ApiError(response.status_code, f"status {response.status_code}: {body[:200]!r}")
         await connection.relay_error(response, body)
 
     async def _report_engine_loss(self, connection: "_Connection", error: httpx.TransportError) -> None:
@@ -197,6 +276,8 @@ class _Connection:
         self._send = send
         self.has_started = False
         self.status = 0
+        self.error_code = ""
+        """Of the error event that ended a stream."""
 
     async def send_whole(self, body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> None:
         self.has_started, self.status = True, status
@@ -216,6 +297,7 @@ class _Connection:
 
     async def end_with_error(self, message: str, code: str) -> None:
         """End a started stream with an error event, which OpenAI's clients raise."""
+        self.error_code = code
         await self.send_chunk(sse.encode(to_json(UnavailableError(message, code=code).body())))
         await self.finish()
 

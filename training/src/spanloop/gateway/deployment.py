@@ -5,7 +5,7 @@ import json
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Protocol, Self, cast
 
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import ConfigurationError, SpanloopError
@@ -116,6 +116,18 @@ def _digest_tokenizer(path: Path) -> str:
             raise ConfigurationError(f"{file} cannot be read: {error.strerror}.") from error
         digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
     return digest.hexdigest()
+
+
+class LastDeployment(Protocol):
+    """Where a lifecycle finds what it served last."""
+
+    def read(self) -> Deployment | None:
+        """Return the last deployment; None if there is none. ConfigurationError: it is damaged."""
+        ...
+
+    def write(self, deployment: Deployment) -> None:
+        """Replace it atomically and durably. DataDirectoryError: it cannot be written."""
+        ...
 
 
 class DeploymentFile:

@@ -110,6 +110,7 @@ class ChildEngine:
         self._adapter: ServedAdapter | None = None
         self._can_sleep = False
         self._is_asleep = False
+        self._is_ready = False
 
     @property
     def api(self) -> VllmApi:
@@ -145,7 +146,14 @@ class ChildEngine:
         except BaseException:
             await self.stop()
             raise
+        self._is_ready = True
         _log.info("the engine is ready after %.1f s", time.monotonic() - started_at)
+
+    @property
+    def serves_adapters_of(self) -> str:
+        """The folder whose adapters the running vLLM serves; empty while it serves none."""
+        is_up = self._api is not None and not self._is_asleep and self._is_ready
+        return self._model_path if is_up and self._adapter is not None else ""
 
     @property
     def _requested_name(self) -> str:
@@ -180,6 +188,7 @@ class ChildEngine:
     async def stop(self) -> None:
         """Stop vLLM with SIGTERM, then SIGKILL after the stop timeout."""
         process, self._process, self._api, self._is_asleep = self._process, None, None, False
+        self._is_ready = False
         if process is None or process.returncode is not None:
             return
         with contextlib.suppress(ProcessLookupError):

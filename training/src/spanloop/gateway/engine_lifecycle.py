@@ -16,7 +16,7 @@ from spanloop.semconv.errors import ConfigurationError, ServiceError, SpanloopEr
 
 from .admission import AdmissionControl, EngineEndpoint
 from .api_errors import UnavailableError
-from .deployment import Deployment, DeploymentFile, ModelFolder
+from .deployment import Deployment, LastDeployment, ModelFolder
 from .engine import Engine
 from .served_adapter import ServedAdapter
 from .settings import EXTERNAL_VERSION, GatewaySettings
@@ -27,6 +27,8 @@ _STABLE_AFTER_S: Final = 60.0
 _DEPLOY_NEXT: Final = "next: spanloop models deploy NAME"
 
 NO_DEPLOYMENT: Final = UnavailableError(f"No model deployed; {_DEPLOY_NEXT}", code="no_deployment")
+
+NO_MODEL: Final = "\nNo model is served."
 
 
 class EngineState(StrEnum):
@@ -81,12 +83,12 @@ class EngineLifecycle:
     Args:
         engine: A child process or an external server.
         admission: Opened, held and closed only by this object.
-        file: The file of the last deployment.
+        file: Holds the last deployment.
         settings: Timeouts and limits.
     """
 
     def __init__(
-        self, engine: Engine, admission: AdmissionControl, file: DeploymentFile, settings: GatewaySettings
+        self, engine: Engine, admission: AdmissionControl, file: LastDeployment, settings: GatewaySettings
     ) -> None:
         self._engine = engine
         self._admission = admission
@@ -108,6 +110,11 @@ class EngineLifecycle:
         return EngineStatus(
             self._state, self._deployment, self._error, self._restarts, self._start_duration_s, self._engine.pid
         )
+
+    @property
+    def can_restart(self) -> bool:
+        """Whether the engine is a child of the gateway."""
+        return self._engine.can_restart
 
     def start(self) -> None:
         """Start the last deployment, or connect to the upstream, in the background; without either, do nothing."""
@@ -254,7 +261,7 @@ class EngineLifecycle:
             with contextlib.suppress(ServiceError):
                 await self._engine.stop()
             self._set_failed(error)
-            return ServiceError(f"{message}\nNo model is served.", next_step=error.next_step)
+            return ServiceError(message + NO_MODEL, next_step=error.next_step)
         self._deployment = previous
         try:
             if self._engine.can_restart:

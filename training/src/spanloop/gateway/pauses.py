@@ -7,24 +7,35 @@ expires, the last deployment is served again. After a restart of the gateway the
 import asyncio
 import logging
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 
 from .api_errors import ApiError, UnavailableError
-from .engine_lifecycle import EngineLifecycle
 
 _log: Final = logging.getLogger(__name__)
 _RETRY_AFTER_S: Final = 30
+
+
+class PausableEngines(Protocol):
+    """What a pause stops: the champion's engine, and the candidate's of a canary."""
+
+    async def suspend(self, reason: UnavailableError) -> None:
+        """Free their memory after running requests. ConfigurationError: the champion's is an external server."""
+        ...
+
+    async def resume(self) -> None:
+        """Start those that `suspend` stopped, in the background."""
+        ...
 
 
 class Pauses:
     """The active pauses: holders and expiry timers.
 
     Args:
-        lifecycle: The lifecycle of the engine to pause.
+        engines: The engines to pause.
     """
 
-    def __init__(self, lifecycle: EngineLifecycle) -> None:
-        self._lifecycle = lifecycle
+    def __init__(self, engines: PausableEngines) -> None:
+        self._engines = engines
         self._timers: dict[str, asyncio.TimerHandle | None] = {}
         self._expiries: set[asyncio.Task[None]] = set()
 
@@ -45,7 +56,7 @@ class Pauses:
         self._cancel_timer(holder)
         self._timers[holder] = None
         try:
-            await self._lifecycle.suspend(
+            await self._engines.suspend(
                 UnavailableError(
                     f"The model is paused while {holder} trains; serving resumes automatically afterwards.",
                     code="serving_paused",
@@ -66,7 +77,7 @@ class Pauses:
         self._cancel_timer(holder)
         del self._timers[holder]
         if not self._timers:
-            await self._lifecycle.resume()
+            await self._engines.resume()
 
     def check_deploy(self, holder: str) -> None:
         """Reject a deployment that would use the memory that a pause has freed.

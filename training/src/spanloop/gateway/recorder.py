@@ -21,8 +21,14 @@ from spanloop.semconv.errors import SpanloopError
 from spanloop.spool import AnyRecord, Batch, Spool, SpoolStats
 from spanloop.store import Store
 
+from .canary_call import KIND as CANARY_KIND
+from .canary_call import TABLE as CANARY_TABLE
+from .canary_call import CanaryCall, calls_frame, decode_call, encode_call
 from .capture import Capture, decode_captures, encode_captures
 from .metrics import Metrics
+from .shadow_answer import KIND as SHADOW_KIND
+from .shadow_answer import TABLE as SHADOW_TABLE
+from .shadow_answer import ShadowAnswer, decode_shadow, encode_shadow, shadow_frame
 
 _log: Final = logging.getLogger(__name__)
 _KIND: Final = "generation"
@@ -122,6 +128,14 @@ class Recorder:
         task.add_done_callback(self._pending_appends.discard)
         return await asyncio.shield(task)
 
+    async def record_call(self, call: CanaryCall) -> None:
+        """Write a call that a canary compares to disk. A failure is counted and logged; the call was answered."""
+        await self._append_other(CANARY_KIND, encode_call(call))
+
+    async def record_shadow(self, answer: ShadowAnswer) -> None:
+        """Write what a shadow answered to disk; as `record_call`."""
+        await self._append_other(SHADOW_KIND, encode_shadow(answer))
+
     async def run(self) -> None:
         """Insert from the spool until cancelled."""
         pause_s = 0.5
@@ -151,6 +165,13 @@ class Recorder:
         self._spool.close()
         self._drop_store()
 
+    async def _append_other(self, kind: str, body: bytes) -> None:
+        try:
+            await self._spool.append(kind, body)
+        except SpanloopError as error:
+            self._metrics.count("captures_lost_total")
+            _log.error("a record of the kind %s is lost: %s", kind, error)
+
     async def _append(self, captures: list[Capture]) -> bool:
         try:
             await self._spool.append(_KIND, encode_captures(captures))
@@ -178,25 +199,32 @@ class Recorder:
             batch = self._spool.read(_BLOCK_BYTES)
             if batch is None:
                 return False
-            frame = self._to_rows(batch)
-            if frame.height:
-                if self._store is None:
-                    self._store = self._connect()
-                self._store.insert(_TABLE, frame, token=batch.block_id)
+            frames = self._to_rows(batch)
+            for table, frame in frames.items():
+                if frame.height:
+                    if self._store is None:
+                        self._store = self._connect()
+                    self._store.insert(table, frame, token=batch.block_id)
             self._spool.commit(batch)
             self._rejected_seqs.clear()
             self._last_insert_s, self._last_error = time.time(), ""
-            self._metrics.count("captures_inserted_total", frame.height)
+            self._metrics.count("captures_inserted_total", frames[_TABLE].height)
             return True
 
-    def _to_rows(self, batch: Batch) -> pl.DataFrame:
-        frames = [to_frame([])]
+    def _to_rows(self, batch: Batch) -> dict[str, pl.DataFrame]:
+        """Return rows by table."""
+        frames = {_TABLE: [to_frame([])], CANARY_TABLE: [calls_frame([])], SHADOW_TABLE: [shadow_frame([])]}
         for record in batch.records:
             try:
-                frames.append(to_frame(decode_captures(record.body)))
+                if record.kind == CANARY_KIND:
+                    frames[CANARY_TABLE].append(calls_frame([decode_call(record.body)]))
+                elif record.kind == SHADOW_KIND:
+                    frames[SHADOW_TABLE].append(shadow_frame([decode_shadow(record.body)]))
+                else:
+                    frames[_TABLE].append(to_frame(decode_captures(record.body)))
             except (ValueError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError) as error:
                 self._reject(record, error)
-        return pl.concat(frames)
+        return {table: pl.concat(each) for table, each in frames.items()}
 
     def _reject(self, record: AnyRecord, error: Exception) -> None:
         """Write a record that can never become a row to the rejected file, once, to unblock newer records."""

@@ -104,7 +104,8 @@ def launch_command(
     command.append("--enforce-eager" if serving.is_cpu else "--enable-sleep-mode")
     if adapter is not None:
         command += [
-            "--enable-lora", "--max-loras", "1", "--max-lora-rank", str(adapter.max_rank),
+            # Two at once: a canary's beside the champion's.
+            "--enable-lora", "--max-loras", "2", "--max-lora-rank", str(adapter.max_rank),
             "--lora-modules", f"{adapter.name}={adapter.path}",
         ]  # fmt: skip
     if settings.max_model_len is not None:

@@ -35,6 +35,9 @@ class GatewaySettings:
 
     data_dir: Path
     host: str = "127.0.0.1"
+    """Address to listen on; beyond loopback only with API keys (`spanloop.authentication`) or `allow_anonymous`."""
+    allow_anonymous: bool = False
+    """Listen beyond loopback without keys: every client that reaches the address may use the model."""
     port: int = 8010
     """0 chooses a free port."""
     upstream: str = ""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from spanloop.authentication.api_keys import KeyRing
+from spanloop.authentication.local_tokens import serve_token
 from spanloop.datadir import DataDir
 from spanloop.graders import GraderContext, load_grader
 from spanloop.semconv.environment import DATA_DIR_ENV, EXIT_TIMEOUT_ENV, RUN_ID_ENV
@@ -24,7 +26,7 @@ from .answers import Output, SpanAnswers
 from .callable_agent import CallableAgent
 from .command_agent import CommandAgent, required_fields
 from .run import RunPlan, mark_prefix
-from .served_model import API_KEY_ENV, ServedModel, resolve_model
+from .served_model import ServedModel, resolve_model
 from .stored_attempts import AttemptMaker
 
 BASE_URL_ENV: Final = "OPENAI_BASE_URL"
@@ -33,6 +35,7 @@ _EXIT_TIMEOUT_S: Final = "10"
 """An attempt's spans are worth a longer wait at its exit than an app's."""
 _COLLECTOR_ENV: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _RUN_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+_API_KEY_ENV: Final = "OPENAI_API_KEY"
 _NO_KEY: Final = "not-needed"
 """OpenAI's clients refuse to start without a key."""
 
@@ -146,8 +149,10 @@ def _output(text: str) -> Output:
 
 
 def _environment(data_dir: DataDir, request: RunRequest, base_url: str, model: str) -> dict[str, str]:
-    defaults = {EXIT_TIMEOUT_ENV: _EXIT_TIMEOUT_S, API_KEY_ENV: _NO_KEY, MODEL_ENV: model}
+    defaults = {EXIT_TIMEOUT_ENV: _EXIT_TIMEOUT_S, _API_KEY_ENV: _NO_KEY, MODEL_ENV: model}
     fixed = {DATA_DIR_ENV: str(data_dir.path), BASE_URL_ENV: base_url, RUN_ID_ENV: request.run_id}
+    if not request.base_url and KeyRing(data_dir).is_required:
+        fixed[_API_KEY_ENV] = serve_token(data_dir)  # a key of another service in the environment is of no use there
     return {**defaults, **os.environ, **fixed, **({MODEL_ENV: model} if model else {}), **request.environment}
 
 

@@ -4,7 +4,6 @@ Invariant: an attempt counts only while the gateway serves the run's model. One 
 interrupted, and is made again.
 """
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -12,10 +11,10 @@ from typing import Final, NamedTuple
 
 import httpx
 
+from spanloop.authentication.local_tokens import serve_token
 from spanloop.datadir import DataDir
 from spanloop.semconv.errors import NotRunningError, ServiceError
 
-API_KEY_ENV: Final = "OPENAI_API_KEY"
 _TIMEOUT_S: Final = 10.0
 _FRESH_S: Final = 1.0
 _POLL_S: Final = 1.0
@@ -32,10 +31,9 @@ class Served(NamedTuple):
     """Of its engine, since the gateway's start."""
 
 
-def served_models(url: str) -> Served | str:
+def served_models(data_dir: DataDir, url: str) -> Served | str:
     """Ask the gateway at ``url``; return why it does not answer otherwise."""
-    key = os.environ.get(API_KEY_ENV, "")
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    headers = {"Authorization": f"Bearer {serve_token(data_dir)}"}
     try:
         # trust_env off: a proxy of the environment must not intercept requests to the local gateway.
         with httpx.Client(timeout=_TIMEOUT_S, trust_env=False, headers=headers) as client:
@@ -64,11 +62,11 @@ def resolve_model(data_dir: DataDir, model: str) -> tuple[str, str]:
             f"No gateway runs on the data directory {data_dir.path}.",
             next_step="spanloop up; or name another endpoint with --base-url.",
         )
-    served = served_models(running.url)
+    served = served_models(data_dir, running.url)
     if isinstance(served, str):
         raise ServiceError(
             f"The gateway at {running.url} does not say what it serves: {served}.",
-            next_step=f"See spanloop status; with API keys, set {API_KEY_ENV} to one with the scope serve.",
+            next_step="See spanloop status.",
         )
     versions = [name for name in served.names if "@" in name]
     matches = [name for name in versions if not model or model in {name, name.partition("@")[0]}]
@@ -134,6 +132,6 @@ class ServedModel:
         with self._lock:
             if time.monotonic() - self._asked_s > _FRESH_S:
                 running = self._data_dir.running("gateway")
-                self._served = "it does not run" if running is None else served_models(running.url)
+                self._served = "it does not run" if running is None else served_models(self._data_dir, running.url)
                 self._asked_s = time.monotonic()
             return self._served

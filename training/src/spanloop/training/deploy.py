@@ -21,6 +21,7 @@ from spanloop.training.registry import ModelVersion, Registry
 STALE_TOKEN: Final = "stale_token"  # noqa: S105 - an error code
 """The gateway's code for a fencing token that is older than one of the same job."""
 CONNECT_TIMEOUT_S: Final = 5.0
+GET_TIMEOUT_S: Final = 10.0
 SHOWN_RESPONSE_CHARACTERS: Final = 500
 
 
@@ -61,12 +62,19 @@ class GatewayAdmin(NamedTuple):
             ConfigurationError: The gateway rejected the token.
             httpx.HTTPError: The request timed out or the connection broke.
         """
+        return self._send("POST", path, dict(body), timeout_s)
+
+    def get(self, path: str) -> httpx.Response:
+        """Return the response to ``GET /admin/<path>``; it raises as `post`."""
+        return self._send("GET", path, None, GET_TIMEOUT_S)
+
+    def _send(self, method: str, path: str, body: Mapping[str, object] | None, timeout_s: float) -> httpx.Response:
         timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
         try:
             # trust_env off: a proxy of the environment must not intercept requests to the local gateway.
             with httpx.Client(timeout=timeout, trust_env=False) as client:
                 headers = {"Authorization": f"Bearer {self.token}"}
-                response = client.post(f"{self.url}/admin/{path}", json=dict(body), headers=headers)
+                response = client.request(method, f"{self.url}/admin/{path}", json=body, headers=headers)
         except httpx.ConnectError as error:
             raise not_running(self.root) from error
         if response.status_code in {401, 403}:
@@ -127,18 +135,9 @@ def deploy(
     registry = Registry(paths.root)
     registry.check_lease(job_id, token)
     model = registry.get(reference)
-    if not model.path.is_dir():
-        raise JobError(
-            f"The folder of {model.reference} does not exist: {model.path}.",
-            next_step="Restore it from a backup, or deploy another version: spanloop models list",
-        )
+    require_folder(model)
     gateway = GatewayAdmin.find(paths.root)
-    folder = (serving_path or _untied_copy)(weights_version(registry, model))
-    body: dict[str, str | int] = {"name": model.name, "version": model.version, "path": str(folder)}
-    if model.adapter_base is not None:
-        body["adapter"] = str(model.path)
-    if (tokenizer := registry.tokenizer_fingerprint(model.reference)) is not None:
-        body["tokenizer"] = tokenizer
+    body: dict[str, str | int] = {**served_weights(registry, model, serving_path)}
     if job_id is not None:
         body["holder"] = pause_holder(job_id)
         if token is not None:
@@ -148,6 +147,34 @@ def deploy(
     _check(_post(gateway, body, timeout_s=timeout_s), model.reference)
     registry.record_deployment(model.reference, job_id=job_id, token=token)
     return model
+
+
+def require_folder(model: ModelVersion) -> None:
+    """Check that a version's folder is there; JobError: it is not."""
+    if not model.path.is_dir():
+        raise JobError(
+            f"The folder of {model.reference} does not exist: {model.path}.",
+            next_step="Restore it from a backup, or deploy another version: spanloop models list",
+        )
+
+
+def served_weights(
+    registry: Registry, model: ModelVersion, serving_path: Callable[[ModelVersion], Path] | None = None
+) -> dict[str, str]:
+    """Return what the gateway needs to serve a version: ``name``, ``version``, ``path``, ``adapter``, ``tokenizer``.
+
+    Args:
+        registry: Holds the version.
+        model: The version; its folder exists.
+        serving_path: As in `deploy`.
+    """
+    folder = (serving_path or _untied_copy)(weights_version(registry, model))
+    weights = {"name": model.name, "version": model.version, "path": str(folder)}
+    if model.adapter_base is not None:
+        weights["adapter"] = str(model.path)
+    if (tokenizer := registry.tokenizer_fingerprint(model.reference)) is not None:
+        weights["tokenizer"] = tokenizer
+    return weights
 
 
 def _untied_copy(model: ModelVersion) -> Path:

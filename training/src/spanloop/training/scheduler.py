@@ -1,7 +1,8 @@
 """The scheduler process: ``python -m spanloop.training.scheduler --data-dir D``.
 
-It runs queued and scheduled jobs, by default one at a time. After a kill, the next scheduler on the same data directory
-continues from the control database. It listens on no port. A lock file allows one scheduler for a data directory.
+It runs queued and scheduled jobs, by default one at a time, and decides about canaries. After a kill, the next
+scheduler on the same data directory continues from the control database. It listens on no port. A lock file allows one
+scheduler for a data directory.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from spanloop.semconv.environment import default_data_dir
 from spanloop.semconv.errors import AlreadyRunningError, SpanloopError
 from spanloop.training.control.scheduler_loop import DEFAULT_RUNNER, Scheduler, SchedulerSettings
 from spanloop.training.control.stop_signal import StopRequest
+from spanloop.training.promotion.canary_watch import watching_canary
 
 __all__ = ["Scheduler", "SchedulerSettings", "StopRequest", "main"]
 
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data_dir = DataDir(options.data_dir).open()
             with _scheduler_lock(data_dir):
                 scheduler = Scheduler(data_dir, runner=shlex.split(options.runner), settings=settings)
-                with data_dir.announce(SERVICE, ""):
+                with data_dir.announce(SERVICE, ""), watching_canary(data_dir):
                     scheduler.run(stop)
         except SpanloopError as error:
             sys.stderr.write(f"{error}\n")

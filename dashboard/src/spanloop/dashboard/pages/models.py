@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.column_config import NumberColumn, TextColumn
 
 from spanloop.dashboard import resources
-from spanloop.dashboard.components import decisions, tables
+from spanloop.dashboard.components import canary, decisions, tables
 from spanloop.dashboard.components.markup import escape_md
 from spanloop.dashboard.components.page_frame import empty_state, page, show_error, show_not_running
 from spanloop.dashboard.queries import policy_versions, training_jobs
@@ -50,6 +50,7 @@ def render() -> None:
         deployed = registry.deployed()
         serving = deployed.reference if deployed and resources.data_dir().running("gateway") else ""
         _serving_state(deployed, serving)
+        canary.show()
         lines = order_lineage(models)
         aliases = _aliases()
         _lineage_graph(lines, serving)

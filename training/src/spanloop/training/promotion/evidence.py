@@ -65,6 +65,8 @@ class Evidence(_Record):
     """The ``name:model`` of the candidate and of the champion."""
     revisions: tuple[int, ...] = ()
     """Of these evaluations."""
+    canary: str = ""
+    """Id of the canary that was judged; empty for a comparison of evaluations."""
     looks: int = 1
     """Decisions about this comparison, this one included."""
     pairs: dict[str, dict[Metric, tuple[float, float]]] = Field(

@@ -1,0 +1,4 @@
+-- Erase the answers of a shadow candidate to calls of the given traces and responses.
+ALTER TABLE shadow_answers DELETE
+WHERE trace_id IN {trace_ids:Array(String)} OR response_id IN {response_ids:Array(String)}
+SETTINGS mutations_sync = 2

@@ -1,0 +1,149 @@
+"""Decide about the canary that runs: promote its candidate, roll it back, or keep the champion.
+
+Invariant: a verdict is on disk before it is carried out, and removed when its decision is stored. So a kill in between
+neither loses a verdict nor stores it twice, and a verdict that somebody has overtaken is dropped.
+"""
+
+import json
+from typing import Final, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from spanloop.configuration import Promotion
+from spanloop.datadir import DataDir
+from spanloop.semconv.enums import PromotionVerdict
+from spanloop.semconv.errors import ConfigurationError, JobError
+from spanloop.store import Store
+from spanloop.training.canary import (
+    CanaryRequest,
+    RunningCanary,
+    running_canary,
+    served_version,
+    start_canary,
+    stop_canary,
+)
+from spanloop.training.registry import Registry
+from spanloop.training.version_names import CANDIDATE
+
+from .aliases import Aliases
+from .canary_look import CanaryLook, check_rule, look, one_at_a_time
+from .decisions import Contest, Decisions
+from .evidence import Decision, Judgement
+from .promote import Actions
+
+_FILE: Final = "canary_verdict.json"
+
+
+class CanaryState(NamedTuple):
+    """A canary after a look."""
+
+    canary: RunningCanary
+    look: CanaryLook
+    decision: Decision | None
+    """None while it runs."""
+
+
+class _Verdict(BaseModel):
+    """A verdict that is being carried out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    canary: str
+    candidate: str
+    champion: str
+    rule: Promotion
+    judgement: Judgement
+
+
+def begin_canary(data_dir: DataDir, request: CanaryRequest, rule: Promotion) -> RunningCanary:
+    """Start a canary against the champion; return when its candidate serves. It gets the alias ``candidate``.
+
+    Raises:
+        ConfigurationError: The share or the rule cannot be used, or the gateway does not serve the champion.
+        JobError: There is no such version, it is the champion, or there is no champion.
+        SpanloopError: The candidate cannot be served; the champion serves as before.
+    """
+    if not request.is_shadow:
+        check_rule(rule)
+    contest = Decisions(data_dir).contest(request.reference)
+    if contest.champion is None:
+        raise JobError(
+            f"{contest.candidate.reference} has no champion to be compared with.",
+            next_step=f"Serve it: spanloop models deploy {contest.candidate.reference}",
+        )
+    served = served_version(data_dir)
+    if served != contest.champion.reference:
+        raise ConfigurationError(
+            f"The gateway serves {served or 'no model'}, and the champion is {contest.champion.reference}.",
+            next_step=f"spanloop models deploy {contest.champion.reference}",
+        )
+    started = start_canary(data_dir, request._replace(reference=contest.candidate.reference))
+    Aliases(data_dir).set(contest.candidate.reference, CANDIDATE)
+    return started
+
+
+def decide_canary(store: Store, data_dir: DataDir, rule: Promotion, actions: Actions) -> CanaryState | None:
+    """Look at the canary that runs, and carry out what the rule says; None when none runs or it is a shadow.
+
+    Raises:
+        ConfigurationError: A reward is outside of the rule's range.
+        JobError: The champion has changed since the canary began.
+        SpanloopError: The gateway or ClickHouse is away; the next call continues.
+    """
+    with one_at_a_time(data_dir, "canary_decision"):
+        _finish_interrupted(data_dir, actions)
+        canary = running_canary(data_dir)
+        if canary is None or canary.is_shadow:
+            return None
+        found = look(store, data_dir, canary.id, rule)
+        if found.judgement.verdict is PromotionVerdict.UNDECIDED:
+            return CanaryState(canary, found, None)
+        return CanaryState(canary, found, _decide(data_dir, canary, found, rule, actions))
+
+
+def _decide(data_dir: DataDir, canary: RunningCanary, found: CanaryLook, rule: Promotion, actions: Actions) -> Decision:
+    evidence = found.judgement.evidence.model_copy(update={"canary": canary.id})
+    judgement = found.judgement.model_copy(update={"evidence": evidence})
+    verdict = _Verdict(
+        canary=canary.id, candidate=canary.candidate, champion=canary.champion, rule=rule, judgement=judgement
+    )
+    data_dir.write(data_dir.gateway / _FILE, verdict.model_dump_json())
+    return _carry_out(data_dir, verdict, actions)
+
+
+def _finish_interrupted(data_dir: DataDir, actions: Actions) -> None:
+    path = data_dir.gateway / _FILE
+    try:
+        verdict = _Verdict.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return
+    except (ValueError, ValidationError):
+        path.unlink(missing_ok=True)  # the canary still runs, and is judged again
+        return
+    canary = running_canary(data_dir)
+    runs = canary is not None and canary.id == verdict.canary
+    is_promoted = verdict.judgement.verdict is PromotionVerdict.PROMOTED
+    if is_promoted and not runs and served_version(data_dir) != verdict.candidate:
+        path.unlink(missing_ok=True)  # somebody ended the canary meanwhile
+        return
+    _carry_out(data_dir, verdict, actions)
+
+
+def _carry_out(data_dir: DataDir, verdict: _Verdict, actions: Actions) -> Decision:
+    decisions, registry = Decisions(data_dir), Registry(data_dir)
+    earlier = decisions.list(candidate=verdict.candidate, limit=10)
+    decision = next((each for each in earlier if each.evidence.canary == verdict.canary), None)
+    if decision is None:
+        contest = Contest(registry.get(verdict.candidate), registry.get(verdict.champion))
+        if verdict.judgement.verdict is PromotionVerdict.PROMOTED:
+            actions.serve(contest.candidate)  # which ends the canary
+        canary = running_canary(data_dir)
+        if canary is not None and canary.id == verdict.canary:
+            stop_canary(data_dir, identity=verdict.canary)
+        try:
+            decision = decisions.record(contest, verdict.judgement, rule=verdict.rule)
+        except JobError:
+            (data_dir.gateway / _FILE).unlink(missing_ok=True)
+            raise
+    (data_dir.gateway / _FILE).unlink(missing_ok=True)
+    return decision
