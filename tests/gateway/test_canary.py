@@ -17,7 +17,7 @@ from spanloop.datadir import DataDir
 from spanloop.gateway.canary_call import KIND, CanaryCall, decode_call
 from spanloop.gateway.sessions import SessionLog, fraction_of, pseudonym_of
 
-from .support import TIMEOUT_S, RunningGateway, StandIn, data_of, serving, wait_until, write_model
+from .support import TIMEOUT_S, Process, RunningGateway, StandIn, data_of, serving, wait_until, write_model
 
 CHAMPION, CANDIDATE = "stand-in@external", "m@v2"
 
@@ -54,15 +54,19 @@ def pseudonym(gateway: RunningGateway, session: str) -> str:
     return pseudonym_of(session, gateway.admin_get("canary").json()["canary"]["salt"])
 
 
-def calls(gateway: RunningGateway) -> list[CanaryCall]:
-    """The calls in the spool; only valid without a ClickHouse, which empties it."""
+def calls(gateway: RunningGateway, count: int) -> list[CanaryCall]:
+    """Wait for so many calls in the spool, where each comes just after its answer; only valid without a ClickHouse."""
     recorder, found = gateway.gateway.recorder, list[CanaryCall]()
-    with recorder._drain_lock:
-        batch = recorder._spool.read(1 << 20)
-        while batch is not None:
-            found += [decode_call(record.body) for record in batch.records if record.kind == KIND]
-            recorder._spool.commit(batch)
-            batch = recorder._spool.read(1 << 20)
+
+    def enough() -> bool:
+        with recorder._drain_lock:
+            while (batch := recorder._spool.read(1 << 20)) is not None:
+                found.extend(decode_call(record.body) for record in batch.records if record.kind == KIND)
+                recorder._spool.commit(batch)
+        return len(found) >= count
+
+    wait_until(enough)
+    assert len(found) == count
     return found
 
 
@@ -75,8 +79,7 @@ def test_no_session_changes_version_and_the_share_is_kept(
         rounds = [list(pool.map(partial(ask, gateway), sessions)) for _ in range(2)]
     assert rounds[0] == rounds[1]
     assert 1 <= Counter(rounds[0])[CANDIDATE] <= 25
-    found = calls(gateway)
-    assert len(found) == 80
+    found = calls(gateway, 80)
     assert {(call.arm, call.policy_version) for call in found} == {("candidate", CANDIDATE), ("champion", CHAMPION)}
     assert all(call.prompt_tokens == 3 and call.response_tokens == 4 and not call.error for call in found)
 
@@ -140,7 +143,7 @@ def test_a_session_is_the_header_else_the_baggage_else_the_trace(
         assert gateway.chat(headers=sent).json()["model"] == CANDIDATE
     assert gateway.chat().json()["model"] == CHAMPION
     assert gateway.chat(headers={"traceparent": "nonsense", "baggage": "x"}).json()["model"] == CHAMPION
-    assert [call.session for call in calls(gateway)] == [pseudonym(gateway, session) for _, session in headers]
+    assert [call.session for call in calls(gateway, 4)] == [pseudonym(gateway, session) for _, session in headers]
 
 
 def test_a_call_that_names_a_version_gets_it_and_is_not_compared(
@@ -151,7 +154,7 @@ def test_a_call_that_names_a_version_gets_it_and_is_not_compared(
     assert ask(gateway, "b", model=CANDIDATE) == CANDIDATE
     assert ask(gateway, "c", model="stand-in") == CANDIDATE
     assert gateway.chat(model="unknown", headers={"x-session-id": "d"}).status_code == 404
-    assert [call.session for call in calls(gateway)] == [pseudonym(gateway, "c")]
+    assert [call.session for call in calls(gateway, 1)] == [pseudonym(gateway, "c")]
     models = httpx.get(f"{gateway.url}/v1/models", timeout=TIMEOUT_S).json()["data"]
     assert [model["id"] for model in models] == [CHAMPION, "stand-in", CANDIDATE]
     gateway.admin("canary/stop")
@@ -182,11 +185,21 @@ def test_the_champion_answers_what_the_candidate_fails_and_keeps_the_session(
     candidate_stand_in.error_response = None
     candidate_stand_in.break_after = None
     assert ask(gateway, "s") == CHAMPION, "a session that fell back stays with the champion"
-    first, *others = calls(gateway)
+    (first,) = calls(gateway, 1)  # later calls of the session are not compared
     assert (first.arm, first.policy_version, first.status) == ("candidate", CHAMPION, 200)
     assert first.error
-    assert others == [], "its later calls are not compared"
     assert gateway.gateway.metrics.value("canary_fallbacks_total") == 1
+
+
+def test_a_stream_of_the_candidate_that_breaks_ends_with_an_error_that_counts(
+    gateway: RunningGateway, start_canary: Callable[..., httpx.Response], candidate_stand_in: StandIn
+) -> None:
+    start_canary(share=1)
+    candidate_stand_in.break_after = 2
+    *_, last = data_of(gateway.chat(headers={"x-session-id": "s"}, stream=True))
+    assert last["error"]["code"] == "engine_lost"
+    (call,) = calls(gateway, 1)
+    assert (call.arm, call.policy_version, call.error) == ("candidate", CANDIDATE, "engine_lost")
 
 
 def test_what_both_reject_is_no_error_of_the_candidate(
@@ -199,7 +212,7 @@ def test_what_both_reject_is_no_error_of_the_candidate(
     assert (response.status_code, response.json()["error"]["message"]) == (400, "champion")
     stand_in.error_response = candidate_stand_in.error_response = None
     assert ask(gateway, "s") == CANDIDATE
-    assert [call.error for call in calls(gateway)] == ["", ""]
+    assert [call.error for call in calls(gateway, 2)] == ["", ""]
 
 
 def test_a_candidate_that_goes_away_costs_its_callers_nothing(
@@ -213,26 +226,42 @@ def test_a_candidate_that_goes_away_costs_its_callers_nothing(
         assert ask(gateway, "s") == CANDIDATE
     assert ask(gateway, "s") == CHAMPION
     assert ask(gateway, "t") == CHAMPION
-    assert [bool(call.error) for call in calls(gateway)] == [False, True, True]
+    assert [bool(call.error) for call in calls(gateway, 3)] == [False, True, True]
 
 
-def test_a_restarted_gateway_continues_the_canary(
-    start_gateway: Callable[..., RunningGateway], upstream: str, candidate_url: str, tmp_path: Path
+def test_a_killed_gateway_continues_the_canary(
+    data_dir: DataDir, upstream: str, candidate_url: str, tmp_path: Path
 ) -> None:
-    first = start_gateway(upstream=upstream)
-    wait_until(lambda: first.health()["engine"] == "serving")
-    ask(first, "old")
+    def start() -> Process:
+        process = Process(data_dir, "--upstream", upstream)
+        wait_until(lambda: process.health()["engine"] == "serving")
+        return process
+
+    def models(process: Process, sessions: list[str]) -> list[str]:
+        body = {"messages": [{"role": "user", "content": "hi"}]}
+        url, found = f"{process.url}/v1/chat/completions", list[str]()
+        for session in sessions:
+            response = httpx.post(url, json=body, headers={"x-session-id": session}, timeout=TIMEOUT_S)
+            found.append(response.json()["model"])
+        return found
+
+    first = start()
+    assert models(first, ["old"]) == [CHAMPION]
+    token = (data_dir.gateway / "admin.token").read_text().strip()
     body = {"name": "m", "version": "v2", "path": str(tmp_path / "models" / "v2"), "upstream": candidate_url}
-    identity = first.admin("canary", **body, share=0.5).json()["canary"]["id"]
-    sessions = ["old", *(f"session-{number}" for number in range(12))]
-    before = [ask(first, session) for session in sessions]
-    assert set(before) == {CHAMPION, CANDIDATE}
-    first.stop()
-    second = start_gateway(upstream=upstream)
-    wait_until(lambda: second.health()["engine"] == "serving")
-    assert [ask(second, session) for session in sessions] == before
-    status = second.admin_get("canary").json()
+    with httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=TIMEOUT_S) as admin:
+        identity = admin.post(f"{first.url}/admin/canary", json={**body, "share": 0.5}).json()["canary"]["id"]
+        sessions = ["old", *(f"session-{number}" for number in range(12))]
+        before = models(first, sessions)
+        assert set(before) == {CHAMPION, CANDIDATE}
+        assert before[0] == CHAMPION
+        first.process.kill()
+        first.process.wait(TIMEOUT_S)
+        second = start()
+        assert models(second, sessions) == before
+        status = admin.get(f"{second.url}/admin/canary").json()
     assert (status["canary"]["id"], status["engine"]) == (identity, "serving")
+    second.stop()
 
 
 @pytest.mark.parametrize("share", [0, 1.5, -0.1, "half", None, True])

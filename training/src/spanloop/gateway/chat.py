@@ -10,7 +10,7 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from http import HTTPStatus
 from typing import Any, Final, Protocol, cast
 
@@ -74,7 +74,7 @@ class ChatHandler:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Respond to the request."""
-        connection = _Connection(scope, receive, send)
+        connection = _Connection(scope, receive, send, self._before_answer)
         watcher = asyncio.create_task(_watch_disconnect(receive, self._client_gone))
         respond = self._answer_stream if self._request.is_stream else self._answer_whole
         try:
@@ -143,14 +143,17 @@ class ChatHandler:
         self._answered_by = ""
         return True
 
+    def _before_answer(self) -> None:
+        """Let a session that the candidate failed stay with the champion, before the caller can send its next call."""
+        if self._call.failure and self._call.is_counted:
+            self._services.canaries.fell_back(self._call.session)
+            self._services.metrics.count("canary_fallbacks_total")
+
     async def _finish_call(self, connection: "_Connection") -> None:
         """Record a call that a canary compares."""
         call = self._call
         if call.candidate is None or call.arm is None:
             return
-        if call.failure and call.is_counted and connection.status == HTTPStatus.OK:
-            self._services.canaries.fell_back(call.session)
-            self._services.metrics.count("canary_fallbacks_total")
         usage = self._builder.usage
         await self._services.recorder.record_call(
             CanaryCall(
@@ -268,10 +271,18 @@ class ChatHandler:
 
 
 class _Connection:
-    """The connection to the client."""
+    """The connection to the client.
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    Args:
+        scope: As in ASGI, like ``receive`` and ``send``.
+        receive: Receives messages.
+        send: Sends messages.
+        before_answer: Called before the first part of an answer with the status 200.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, before_answer: Callable[[], None]) -> None:
         self._scope = scope
+        self._before_answer = before_answer
         self._receive = receive
         self._send = send
         self.has_started = False
@@ -280,6 +291,8 @@ class _Connection:
         """Of the error event that ended a stream."""
 
     async def send_whole(self, body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        if status == HTTPStatus.OK:
+            self._before_answer()
         self.has_started, self.status = True, status
         response = Response(body, status_code=status, headers=headers, media_type="application/json")
         await response(self._scope, self._receive, self._send)
@@ -287,6 +300,7 @@ class _Connection:
     async def send_chunk(self, data: bytes) -> None:
         """Send a part of a stream."""
         if not self.has_started:
+            self._before_answer()
             self.has_started, self.status = True, 200
             headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
