@@ -17,6 +17,7 @@ from spanloop.training.control.database import ControlDatabase
 from spanloop.training.deploy import deploy
 from spanloop.training.jobs import JobApi, JobSpec, LeaseLostError
 from spanloop.training.registry import ModelVersion, Registry
+from spanloop.training.transient import is_transient
 
 from .support import FakeClock
 
@@ -144,6 +145,16 @@ def test_versions_that_are_not_there_are_refused_before_anybody_is_asked(
     with pytest.raises(JobError, match="does not exist"):
         deploy(data_dir, "tiny", serving_path=as_it_is)
     assert gateway.asked == []
+
+
+def test_a_gateway_whose_canary_compares_others_is_asked_again_later(
+    data_dir: DataDir, gateway: Gateway, registry: Registry
+) -> None:
+    gateway.status, gateway.answer = 409, '{"error": {"code": "canary_running", "message": "a canary runs"}}'
+    with pytest.raises(ServiceError, match="a canary runs") as caught:
+        deploy(data_dir, "tiny", serving_path=as_it_is)
+    assert is_transient(caught.value)
+    assert not registry.deployments()
 
 
 def test_a_stale_runner_deploys_nothing(

@@ -20,6 +20,8 @@ from spanloop.training.registry import ModelVersion, Registry
 
 STALE_TOKEN: Final = "stale_token"  # noqa: S105 - an error code
 """The gateway's code for a fencing token that is older than one of the same job."""
+CANARY_RUNNING: Final = "canary_running"
+"""Its code while a canary compares two other versions, which ends by itself."""
 CONNECT_TIMEOUT_S: Final = 5.0
 GET_TIMEOUT_S: Final = 10.0
 SHOWN_RESPONSE_CHARACTERS: Final = 500
@@ -211,4 +213,5 @@ def _check(response: httpx.Response, reference: str) -> None:
     raise ServiceError(
         f"The gateway did not deploy {reference}: got {response.status_code}, expected 200: {response_text(response)}",
         next_step="See what it serves: spanloop status; see the cause in logs/gateway.log.",
+        is_transient=response.status_code == HTTPStatus.CONFLICT and CANARY_RUNNING in response.text,
     )
