@@ -108,7 +108,7 @@ def test_a_second_engine_serves_the_candidate(
 
     # A pause frees the memory of both, and both serve again afterwards.
     assert gateway.admin("pause", holder="job", ttl_s=60).status_code == 200
-    assert not descendants(os.getpid())
+    assert not _engines()
     assert gateway.chat(headers={"x-session-id": "s0"}).json()["error"]["code"] == "serving_paused"
     assert gateway.admin("canary", **second, share=0.5).status_code == 409
     gateway.admin("resume", holder="job")
@@ -131,7 +131,12 @@ def test_a_second_engine_serves_the_candidate(
     assert gateway.admin("deploy", **second).status_code == 200
     assert gateway.admin_get("canary").json() == {"canary": None}
     assert ask(gateway, "s0") == ("m@v2", "2")
-    assert len([pid for pid in descendants(os.getpid()) if "server.py" in _command(pid)]) == 1
+    assert len(_engines()) == 1
+
+
+def _engines() -> list[int]:
+    """The engines of this process, which may have started other services too."""
+    return [pid for pid in descendants(os.getpid()) if "server.py" in _command(pid)]
 
 
 def _command(pid: int) -> str:
