@@ -179,7 +179,7 @@ def champion_by_decision(frame: pl.DataFrame, title: str, *, is_share: bool) -> 
             alt.Tooltip("why:N"),
         ],
     )
-    labels = base.mark_text(align="left", dx=9, dy=-1, color=GREY, fontSize=12).encode(
+    labels = base.mark_text(dy=-14, color=GREY, fontSize=12).encode(
         y=alt.Y("value:Q", scale=scale), text=alt.Text("value:Q", format=".0%" if is_share else ".2f")
     )
     return alt.layer(champion, points, labels)
