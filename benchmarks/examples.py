@@ -11,8 +11,8 @@ the file's stem; nothing is trained on them. These are the commands of the examp
 with training tasks.
 
 A seed has its own tasks and its own folder. An interval is the 95 % bootstrap interval over the tasks of all seeds.
-The same command continues a run that was stopped; a seed with a result is not run again. A seed takes about ten
-minutes on two idle cores.
+The same command continues a run that was stopped; a seed with a result is not run again. A seed takes about
+twenty minutes on two cores.
 
 The last line is ``ratio sql=… math=… countdown=…``: the gain of each example in points.
 """

@@ -45,8 +45,8 @@ def test_spanloops_own_environment_is_used_where_no_other_has_one(
     python, beside = program(own, "python"), program(own, "opentelemetry-instrument")
     program(other, "python")
     monkeypatch.setattr(sys, "executable", python)
-    environment = activated({"PATH": str(other), "HOME": "/home/me"})
-    assert environment == {"PATH": f"{own}:{other}", "HOME": "/home/me"}
+    environment = activated({"PATH": str(other), "LANG": "C"})
+    assert environment == {"PATH": f"{own}:{other}", "LANG": "C"}
     assert shutil.which("python", path=environment["PATH"]) == python
     assert instrumented(["python", "app.py"], AgentSettings("agent", environment, "mark/"))[0] == beside
     program(other, "opentelemetry-instrument")
