@@ -13,7 +13,7 @@ SIDE_BY_SIDE := --numprocesses 3 --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-frameworks check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots clean
+.PHONY: help setup demo test fast-tests test-slow test-frameworks check check-mypy check-pyright check-imports check-packaging check-docs bench docs screenshots clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,7 +30,10 @@ $(STAMP): pyproject.toml
 demo: setup ## See an agent fail, be trained on its own traces, and do better (20 minutes; DEMO="--seed 1 --no-serve")
 	$(BIN)/spanloop demo $(DEMO)
 
-test: setup check ## All checks and tests except the slow ones
+test: setup ## All checks and tests except the slow ones
+	@$(MAKE) --no-print-directory --jobs 2 check fast-tests
+
+fast-tests: $(STAMP)
 	$(BIN)/python -m pytest -m "not slow" --ignore tests/packaging $(SIDE_BY_SIDE) --durations 10
 
 test-slow: setup ## Fault storms and long training
@@ -45,13 +48,13 @@ test-frameworks: $(STAMP) ## Newest frameworks, unchanged, each in its own envir
 check: $(STAMP) ## Format, lint, types, import rules, wheel contents, documentation
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target check-mypy check-pyright check-imports check-packaging check-docs
+	@$(MAKE) --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,--jobs 2 --output-sync=target) check-mypy check-pyright check-imports check-packaging check-docs
 
 check-mypy:
 	$(BIN)/mypy
 
 check-pyright:
-	$(BIN)/pyright --warnings
+	NODE_OPTIONS=--max-semi-space-size=64 $(BIN)/pyright --warnings
 
 check-imports:
 	$(BIN)/lint-imports

@@ -28,8 +28,10 @@ MakeFrame: TypeAlias = Callable[[str, Rows], pl.DataFrame]
 
 # A slow machine must not fail a test, and `make test` must be deterministic: only
 # `--hypothesis-profile explore` (`make test-slow`) generates new examples.
-settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-settings.register_profile("explore", settings.get_profile("steady"), derandomize=False)
+settings.register_profile(
+    "steady", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, max_examples=50
+)
+settings.register_profile("explore", settings.get_profile("steady"), derandomize=False, max_examples=200)
 settings.load_profile("steady")
 
 HEAVY = (

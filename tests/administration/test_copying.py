@@ -118,6 +118,7 @@ def test_a_later_copy_sends_new_rows_and_keeps_the_targets_own(store: Store, tar
     assert there["scores"] == here["scores"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_copy_continues(store: Store, target: Store, address: Address) -> None:
     fill(store)
     blocks = 0

@@ -124,7 +124,10 @@ def test_all_revisions_of_an_episode_are_forgotten(store: Store, frame_of: MakeF
     assert len(after["canary_calls"]) == len(after["shadow_answers"]) == 1
 
 
-@pytest.mark.parametrize(("named", "attribute"), [("session_id", "session.id"), ("user_id", "enduser.id")])
+@pytest.mark.parametrize(
+    ("named", "attribute"),
+    [("session_id", "session.id"), pytest.param("user_id", "enduser.id", marks=pytest.mark.slow)],
+)
 def test_a_session_or_a_user_is_all_of_its_traces(
     store: Store, frame_of: MakeFrame, everything: Any, named: str, attribute: str
 ) -> None:

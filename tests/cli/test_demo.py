@@ -168,6 +168,7 @@ def test_a_missing_extra_is_named_before_anything_starts(monkeypatch: pytest.Mon
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.slow
 def test_fresh_leaves_a_directory_alone_that_is_no_demo(spanloop: Run, tmp_path: Path) -> None:
     (tmp_path / "precious.txt").write_text("keep me")
     completed = spanloop("demo", "--fresh", "--no-serve", "--data-dir", str(tmp_path))

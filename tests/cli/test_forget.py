@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from .support import Run
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 LINE = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}], "reward": 1}
 
 
+@pytest.mark.slow
 def test_it_asks_first_and_then_erases(spanloop_on_store: Run, tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     path.write_text(json.dumps(LINE))

@@ -52,6 +52,7 @@ def test_a_model_without_a_chat_template_is_fixed_in_the_copy(spanloop: Run, mod
     assert not (model / "chat_template.jinja").exists()
 
 
+@pytest.mark.slow
 def test_a_turn_that_never_ends_is_fixed_in_the_copy(spanloop: Run, model: Path, tmp_path: Path) -> None:
     for name, fields in (
         ("tokenizer_config.json", {"eos_token": "<|endoftext|>", "pad_token": None}),

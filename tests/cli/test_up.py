@@ -80,7 +80,13 @@ def test_a_service_that_dies_is_started_again(shared_up: Up) -> None:
     assert eventually(lambda: json.load(urllib.request.urlopen(health_url, timeout=60))["status"] == "ok")
 
 
-@pytest.mark.parametrize("message", ["starting ClickHouse", "the store is ready", "starting collector"])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "starting collector",
+        *(pytest.param(each, marks=pytest.mark.slow) for each in ("starting ClickHouse", "the store is ready")),
+    ],
+)
 def test_ctrl_c_while_it_starts_ends_it_at_once(tmp_path: Path, message: str) -> None:
     running = Up(tmp_path / "data")
     assert running.process.stderr is not None
@@ -98,25 +104,20 @@ def test_ctrl_c_while_it_starts_ends_it_at_once(tmp_path: Path, message: str) ->
     assert not any(running.pid_of(service) for service in SERVICES)
 
 
-def test_kill_9_of_up_leaves_nothing_running(up: Up) -> None:
+def test_kill_9_of_up_leaves_nothing_running_and_the_next_up_waits_for_what_is_left(up: Up) -> None:
     children = up.descendants()
-    up.process.kill()
-    up.process.wait()
-    assert eventually(lambda: none_alive(children)), [each for each in children if each.is_running()]
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        up.process.communicate(timeout=10)
-
-
-def test_up_right_after_kill_9_waits_for_what_is_left(up: Up) -> None:
     up.process.kill()
     up.process.wait()
     left = {up.pid_of(service) for service in SERVICES}
     again = Up(up.data_dir, up.ports)
     try:
         assert eventually(lambda: again.is_ready() and not left & {up.pid_of(service) for service in SERVICES}, 90)
+        assert eventually(lambda: none_alive(children)), [each for each in children if each.is_running()]
     finally:
         again.end()
     assert again.process.returncode == 0
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        up.process.communicate(timeout=10)
 
 
 @pytest.mark.parametrize("given", ["", "--enforce-eager", "--tool-call-parser 'llama 3' --seed 1"])

@@ -64,6 +64,7 @@ def waiting(store: Store) -> int:
     return store.query("dead_letter_list", reason="", with_replayed=0, limit=100).height
 
 
+@pytest.mark.slow
 def test_a_dead_letter_is_stored_listed_and_replayed(
     launch: Launcher, data_dir: DataDir, clickhouse_url: str, store: Store, connection: Connection
 ) -> None:

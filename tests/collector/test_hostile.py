@@ -144,6 +144,7 @@ async def test_bad_utf8_is_stored_repaired(wide: App, store: Store) -> None:
     assert drain(wide, store) == (2, 0)
 
 
+@pytest.mark.slow
 async def test_spans_of_every_day_of_a_century_are_one_block(wide: App, store: Store) -> None:
     request = trace_request(*range(1, 1001))
     for at, span in enumerate(request.resource_spans[0].scope_spans[0].spans):

@@ -73,7 +73,7 @@ def test_bad_rows_become_dead_letters_and_the_rest_is_stored(
     assert len(letters(store, "unreadable_record")) == 1
 
 
-@pytest.mark.parametrize("strategy", [PolarsStrategy, ProtobufStrategy])
+@pytest.mark.parametrize("strategy", [ProtobufStrategy, pytest.param(PolarsStrategy, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("attempts", range(1, 13))
 def test_a_crash_at_any_insert_stores_nothing_twice(
     strict: str,

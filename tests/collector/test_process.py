@@ -74,6 +74,7 @@ def test_every_compression_of_the_otlp_exporter_is_accepted(launch: Launcher, co
     assert collector.terminate() == 0
 
 
+@pytest.mark.slow
 def test_clickhouse_comes_late_goes_and_comes_back(launch: Launcher, data_dir: DataDir) -> None:
     collector: CollectorProcess = launch()
 
@@ -120,6 +121,7 @@ def test_a_keep_alive_response_does_not_wait_for_a_tcp_ack() -> None:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
+@pytest.mark.slow
 def test_sigterm_without_clickhouse_stops_in_time_and_keeps_the_spool(
     launch: Launcher, clickhouse_url: str, connection: Connection, address: Address
 ) -> None:

@@ -109,7 +109,7 @@ def request_of(spans: list[Span], around: list[KeyValue], service: str) -> bytes
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(st.lists(st.builds(request_of, st.lists(SPANS, max_size=6), ATTRIBUTES, TEXT), max_size=3))
 def test_any_span_gives_the_row_that_python_makes(store: Store, connection: Connection, bodies: list[bytes]) -> None:
@@ -117,7 +117,7 @@ def test_any_span_gives_the_row_that_python_makes(store: Store, connection: Conn
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(
     st.lists(

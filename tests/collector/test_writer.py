@@ -99,9 +99,7 @@ async def append(spool: Spool, *span_ids: int) -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        [],
-        ["before"],
-        ["answer lost"],
+        *(pytest.param(plan, marks=pytest.mark.slow) for plan in ([], ["before"], ["answer lost"])),
         ["before", "answer lost", "answer lost", ""],
         ["", "answer lost", "", "before", "before"],
     ],
@@ -229,6 +227,7 @@ async def test_a_stopping_writer_sends_every_block_that_waits(
     assert stored(connection, address) == list(range(1, 9))
 
 
+@pytest.mark.slow
 async def test_a_disk_that_keeps_failing_stops_the_writer_without_an_error(
     tmp_path: Path, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ STEP_S = 0.05
 
 INSTANTS = [
     pytest.param(0.0, marks=pytest.mark.slow),
-    0.1,
+    pytest.param(0.1, marks=pytest.mark.slow),
     pytest.param(0.2, marks=pytest.mark.slow),
     pytest.param(0.35, marks=pytest.mark.slow),
     0.5,
@@ -143,6 +143,7 @@ def kill_if_it_runs(pid: int) -> bool:
     return runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay_s", INSTANTS)
 def test_kill_9_of_the_job_starts_it_again_where_it_was(
     *,

@@ -126,6 +126,7 @@ def test_a_bare_loop_is_one_episode_whatever_its_ids_are() -> None:
         assert episodes(colliding_alone()[name]) == episodes(original_alone()[name]), name
 
 
+@pytest.mark.slow
 def test_recordings_without_scopes_give_the_same_rows() -> None:
     """The SDK's ``to_json`` leaves scopes out."""
     for name, rows in original().items():

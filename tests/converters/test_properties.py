@@ -12,7 +12,7 @@ from spanloop.converters import Converted, convert
 
 from .converters_world import World, answers, asks, text, trace_id
 
-LAWS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LAWS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite

@@ -20,7 +20,7 @@ from spanloop.dashboard.view_models.jobs import (
     to_spec,
 )
 from spanloop.semconv.enums import JobKind, JobState, TickVerdict
-from spanloop.training.data_strategies.settings import StrategyReport
+from spanloop.training.data_strategies.report import StrategyReport
 from spanloop.training.dataset_manifest import Count, Manifest
 from spanloop.training.jobs import Job, JobSpec, Tick
 

@@ -125,6 +125,7 @@ def test_a_real_browser_draws_charts_and_opens_a_row(
     assert min(sizes.values()) > 20_000
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_a_deep_link_on_a_cold_server_works_and_nothing_comes_from_elsewhere(stopped: DataDir) -> None:
     with dashboard(stopped) as (url, _), sync_playwright() as playwright:
@@ -162,6 +163,7 @@ def test_a_real_browser_draws_a_model_that_learned(
         assert set(screenshots(learned_environment, tmp_path / "shots", *names)) == set(names)
 
 
+@pytest.mark.slow
 @needs_chromium
 def test_a_page_that_is_not_ours_is_reported(tmp_path: Path, stopped: DataDir) -> None:
     with dashboard(stopped):

@@ -61,6 +61,7 @@ def test_spans_are_stored_without_any_setting(up: Up, app: App, model: FakeModel
     assert eventually(lambda: chat_spans(up) == len(SCRIPT), 60)
 
 
+@pytest.mark.slow
 def test_killing_the_collector_meanwhile_changes_nothing_that_a_user_sees(up: Up, app: App, model: FakeModel) -> None:
     bare = app.run(EXAMPLE, instrumented=False)
     model.requests.clear()

@@ -28,6 +28,7 @@ def score(connection: Connection, score_id: str) -> None:
     connection.command(SCORED.format(attributes), doing="inserting a score")
 
 
+@pytest.mark.slow
 def test_tables_without_rows_are_recreated_and_rows_are_kept(tmp_path: Path) -> None:
     data_dir = DataDir(tmp_path)
     metric = pl.DataFrame({"job_id": ["a"], "step": [1], "name": ["loss"], "value": [0.5]})

@@ -91,6 +91,7 @@ def test_a_killed_server_comes_back_and_open_stores_go_on(data_dir: DataDir) -> 
         assert server.restarts == 1
 
 
+@pytest.mark.slow
 def test_no_acknowledged_block_is_lost_or_doubled_when_the_server_is_killed(data_dir: DataDir) -> None:
     acknowledged: list[int] = []
     done = Event()

@@ -128,7 +128,9 @@ PYTHON: Final[dict[str, Callable[[str], SpanExporter]]] = {
 }
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "protocol", ["http/protobuf", *(pytest.param(each, marks=pytest.mark.slow) for each in ("http/json", "grpc"))]
+)
 def test_the_python_exporter_delivers_every_span_across_a_kill(scene: Scene, protocol: str) -> None:
     collector_runs = RestartingCollector(scene)
     recording_exporter = RecordingExporter(PYTHON[protocol](collector_runs.url(protocol)))

@@ -42,6 +42,7 @@ def wait_for_inserts(collector: FailpointCollector) -> None:
     wait_for(lambda: collector.health()["last_insert"] != before, "an insert")
 
 
+@pytest.mark.slow
 @ROUNDS
 def test_a_response_is_lost_and_the_block_is_inserted_again(scene: Scene, times: int, rounds: int) -> None:
     with LossyProxy(scene.address.port) as proxy:
@@ -55,6 +56,7 @@ def test_a_response_is_lost_and_the_block_is_inserted_again(scene: Scene, times:
     assert scene.settle(f"answer-lost-retried-at-once (rounds={rounds * times})").acknowledged > 0
 
 
+@pytest.mark.slow
 @ROUNDS
 def test_a_response_is_lost_and_the_collector_is_restarted(scene: Scene, times: int, rounds: int) -> None:
     with LossyProxy(scene.address.port) as proxy:

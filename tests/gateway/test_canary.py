@@ -229,6 +229,7 @@ def test_a_candidate_that_goes_away_costs_its_callers_nothing(
     assert [bool(call.error) for call in calls(gateway, 3)] == [False, True, True]
 
 
+@pytest.mark.slow
 def test_a_killed_gateway_continues_the_canary(
     data_dir: DataDir, upstream: str, candidate_url: str, tmp_path: Path
 ) -> None:

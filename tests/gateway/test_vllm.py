@@ -35,7 +35,7 @@ MAKE_MODEL = (
 TOOLS: list[Any] = [tool.definition() for tool in SHOP_TOOLS]
 QUESTION: list[Any] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question("apple", 3)}]
 
-pytestmark = pytest.mark.timeout(500)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 
 def serving_is_missing() -> bool:

@@ -43,6 +43,7 @@ def test_windows_and_pages_miss_nothing(store: Store, feed: Feed, monkeypatch: p
     assert_converted(feed)
 
 
+@pytest.mark.slow
 def test_one_block_larger_than_a_window_is_paged(store: Store, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BATCHES, "WINDOW_SPANS", 4)
     monkeypatch.setattr(BATCHES, "_PAGE_TRACES", 3)
@@ -73,6 +74,7 @@ def test_a_long_run_that_dies_goes_on_where_it_was(store: Store, feed: Feed, mon
     assert run(store) == Report()
 
 
+@pytest.mark.slow
 def test_a_batch_with_too_much_text_is_halved(store: Store, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     text_bytes(monkeypatch, 30_000)
     for name in "abcdef":
@@ -92,6 +94,7 @@ def test_a_batch_with_too_much_text_is_halved(store: Store, feed: Feed, monkeypa
     assert_converted(feed)
 
 
+@pytest.mark.slow
 def test_neighbours_come_in_while_there_is_room(store: Store, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     loop(feed.world, "near", steps=2)
     for number in range(10):

@@ -59,6 +59,7 @@ def service(address: Address, directory: DataDir) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_two_services_and_manual_runs_end_where_one_would(
     address: Address, store: Store, feed: Feed, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def test_freed_memory_is_kept() -> None:
     assert second < first / 10
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="counts page faults as Linux does")
 def test_what_the_environment_says_is_left_as_it_is() -> None:
     first, second = page_faults("dirty_decay_ms:0,muzzy_decay_ms:0")

@@ -38,6 +38,7 @@ def fill(world: World, chance: random.Random) -> None:
         seen += [said, answers(f"c{len(seen)}", "ok")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 5])
 def test_any_order_of_calls_and_keys_ends_in_the_same_store(store: Store, feed: Feed, seed: int) -> None:
     chance = random.Random(seed)

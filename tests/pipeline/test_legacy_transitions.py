@@ -129,6 +129,7 @@ def test_replaced_revisions_go_unless_something_names_them(store: Store, feed: F
     assert kept == [("a", 2), ("a", 3), ("a", 5), ("without an episode", 1)]
 
 
+@pytest.mark.slow
 def test_a_database_of_an_older_version_opens_with_its_rows(address: Address) -> None:
     old = replace(address, database=f"{address.database}_old")
     migrate(old, migrations()[:BEFORE_MESSAGES])

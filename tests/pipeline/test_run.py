@@ -272,7 +272,7 @@ def test_rows_that_become_visible_late_are_not_missed(store: Store, feed: Feed) 
     assert len(feed.episodes()) == 2
 
 
-@pytest.mark.parametrize("batch_spans", [1, 5])
+@pytest.mark.parametrize("batch_spans", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_the_size_of_batches_does_not_matter(store: Store, feed: Feed, batch_spans: int) -> None:
     for name in "ab":
         loop(feed.world, name, attributes={"session.id": name})
@@ -290,7 +290,7 @@ class CrashError(Exception):
     """What a dying process looks like from inside."""
 
 
-@pytest.mark.parametrize("survived", range(5))
+@pytest.mark.parametrize("survived", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2, 3)), 4])
 def test_a_run_that_dies_between_two_inserts_is_mended_by_the_next(
     store: Store, feed: Feed, monkeypatch: pytest.MonkeyPatch, survived: int
 ) -> None:

@@ -168,6 +168,7 @@ def test_a_better_candidate_becomes_the_champion_and_a_kill_in_between_decides_o
     assert served.gateway.chat().json()["model"] == "m@v2"
 
 
+@pytest.mark.slow
 def test_a_verdict_that_was_overtaken_is_dropped(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     served.begin()
     served.ask(SESSIONS)
@@ -236,6 +237,7 @@ def test_what_cannot_be_compared_is_refused_and_starts_nothing(served: Served) -
     assert running_canary(served.data_dir) is None
 
 
+@pytest.mark.slow
 def test_the_scheduler_decides_without_being_asked(served: Served) -> None:
     served.data_dir.write(
         served.data_dir.path / "spanloop.toml", "[promotion]\nmin_tasks = 10\nmax_sessions = 100\nfeedback_s = 0\n"
@@ -270,6 +272,7 @@ def test_the_page_shows_the_comparison_and_ends_the_canary(served: Served) -> No
     assert served.gateway.chat(headers={"x-session-id": "another"}).json()["model"] == "m@v1"
 
 
+@pytest.mark.slow
 def test_the_command_line_shows_and_stops_it(served: Served) -> None:
     def spanloop(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(Path(sys.executable).with_name("spanloop")), "canary", *arguments]

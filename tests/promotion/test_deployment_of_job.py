@@ -107,6 +107,7 @@ def test_a_job_lets_both_versions_attempt_the_tasks_and_serves_the_better_one(
     assert (served(gateway), len(Decisions(data_dir).list())) == ([], 1)
 
 
+@pytest.mark.slow
 def test_what_is_not_better_is_not_served_and_the_champions_attempts_are_used_again(
     store: Store, data_dir: DataDir, trained: Callable[..., TrainedJob], gateway: GatewayStandIn
 ) -> None:

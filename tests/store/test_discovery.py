@@ -95,6 +95,7 @@ def test_a_started_server_lives_as_long_as_the_store(data_dir: DataDir) -> None:
     assert data_dir.running("clickhouse") is None
 
 
+@pytest.mark.slow
 def test_two_that_start_at_once_share_one_server(data_dir: DataDir) -> None:
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(partial(connect, start=True), [data_dir] * 2)

@@ -105,6 +105,7 @@ def test_tables_with_other_names_are_allowed(address: Address) -> None:
     assert {"theirs", "otel_traces"} <= set(tables(address))
 
 
+@pytest.mark.slow
 def test_services_that_start_together_migrate_together(address: Address) -> None:
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(migrate, [address] * 6))

@@ -104,6 +104,7 @@ def test_a_command_is_run_on_tasks_graded_and_its_episodes_are_rewarded(
         assert (episode["policy_version"], episode["token_sources"]) == (spanloop.served, ["captured"])
 
 
+@pytest.mark.slow
 def test_a_callables_answer_may_be_the_last_message_of_its_spans(spanloop: Spanloop, store: Store, place: Path) -> None:
     spanloop.model.script = {"capital of Norway?": "Oslo"}
     options = (

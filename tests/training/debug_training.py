@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pytest
 import torch
 from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType] - half annotated
 
@@ -25,11 +24,6 @@ from spanloop.training.verl_process import ray_folder, verl_process
 from .selection_rows import row, rules, select
 from .training_running import a_plan
 from .training_seeding import token_logprobs
-
-EACH_TRAINER = [
-    pytest.param(kind, marks=() if kind in {JobKind.DR_GRPO, JobKind.SFT} else pytest.mark.slow) for kind in JobKind
-]
-"""Every kind; one of each of verl's trainers is not slow."""
 
 
 def write_dataset(

@@ -66,7 +66,8 @@ def test_a_resumed_optimizer_continues_as_if_it_had_not_stopped() -> None:
     assert first.state[parts]["exp_avg"].dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("kind", [JobKind.SFT, pytest.param(JobKind.PPO, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [JobKind.SFT, JobKind.PPO])
 def test_a_job_trains_with_it(kind: JobKind, tiny_model: Path, tmp_path: Path) -> None:
     write_dataset(tiny_model, tmp_path, kind=kind)
     plan = debug_plan(tiny_model, tmp_path, kind=kind, optimizer_dtype=OptimizerDtype.BFLOAT16)

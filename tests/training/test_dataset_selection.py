@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spanloop.semconv.enums import JobKind
 from spanloop.training.dataset_pairs import Pairing
 from spanloop.training.dataset_rejections import Rejection
-from spanloop.training.dataset_selection import Tally
+from spanloop.training.tally import Tally
 
 from .selection_rows import row, rules, select
 

@@ -10,8 +10,8 @@ import pytest
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 from spanloop.training.dataset_rejections import Rejection
-from spanloop.training.dataset_selection import Tally
 from spanloop.training.dataset_selector import COLUMNS, NamedSelector, load_selector
+from spanloop.training.tally import Tally
 
 from .selection_rows import row, rules, select
 

@@ -15,14 +15,16 @@ import ray
 from spanloop.semconv.enums import JobKind
 from spanloop.training.drift import KlBudgetError
 
-from .debug_training import EACH_TRAINER, debug_plan, train_here, trained_weights, write_dataset
+from .debug_training import debug_plan, train_here, trained_weights, write_dataset
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 LOSSES = {kind: "actor/pg_loss" if kind.is_policy_gradient else "train/loss" for kind in JobKind}
 
 
-@pytest.mark.parametrize("kind", EACH_TRAINER)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind is JobKind.DR_GRPO else pytest.mark.slow) for kind in JobKind]
+)
 def test_a_resumed_job_ends_with_the_same_weights(kind: JobKind, tiny_model: Path, tmp_path: Path) -> None:
     write_dataset(tiny_model, tmp_path, kind=kind)
     plan = debug_plan(tiny_model, tmp_path, kind=kind)
@@ -45,7 +47,7 @@ def test_a_resumed_job_ends_with_the_same_weights(kind: JobKind, tiny_model: Pat
     assert all(resumed[name].equal(last[name]) for name in last)
 
 
-@pytest.mark.parametrize("kind", EACH_TRAINER)
+@pytest.mark.parametrize("kind", [JobKind.DR_GRPO, pytest.param(JobKind.SFT, marks=pytest.mark.slow)])
 def test_without_shuffling_a_job_trains_in_the_order_of_its_file(
     kind: JobKind, tiny_model: Path, tmp_path: Path
 ) -> None:

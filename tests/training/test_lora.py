@@ -61,6 +61,7 @@ def test_the_merged_model_gives_the_trainers_log_probabilities(
     assert step.values["actor/kl_loss"] > 0
 
 
+@pytest.mark.slow
 def test_a_kept_adapter_is_what_the_merged_model_adds_to_its_base(tiny_model: Path, tmp_path: Path) -> None:
     write_dataset(tiny_model, tmp_path, kind=JobKind.SFT)
     plan = debug_plan(tiny_model, tmp_path, kind=JobKind.SFT, lora_rank=4, learning_rate=1e-2)
@@ -112,6 +113,7 @@ def test_adapters_of_other_layers_are_refused(tmp_path: Path) -> None:
         adapter_rank(tmp_path / "missing")
 
 
+@pytest.mark.slow
 def test_only_linear_layers_change(tiny_model: Path, tmp_path: Path) -> None:
     write_dataset(tiny_model, tmp_path, kind=JobKind.SFT)
     plan = debug_plan(tiny_model, tmp_path, kind=JobKind.SFT, lora_rank=4, learning_rate=1e-2)

@@ -206,7 +206,7 @@ def assert_losses(kind: JobKind, seed: int, config: Any, *, verl: Verl, queue: Q
     return True
 
 
-@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("epochs", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("kind", POLICY_GRADIENTS)
 def test_losses_equal_the_reference(kind: JobKind, epochs: int, verl: Verl, queue: Queue, tmp_path: Path) -> None:
     config = config_of(verl, kind, epochs=epochs)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from spanloop.semconv.enums import JobKind
 from spanloop.training.dataset_groups import REWARD_TOLERANCE
 from spanloop.training.dataset_pairs import Attempt, Pairing, choose_pairs
-from spanloop.training.dataset_selection import Selection, Tally
+from spanloop.training.dataset_selection import Selection
+from spanloop.training.tally import Tally
 
 from .selection_rows import row, rules, select
 

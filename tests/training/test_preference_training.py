@@ -88,6 +88,7 @@ def recorded_gradients(into: list[dict[str, torch.Tensor]]) -> Any:
     return patch.object(engine, "optimizer_step", step)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_engine_and_plain_transformers_agree_and_a_resumed_job_ends_like_one_that_was_never_killed(
     tiny_model: Path, tmp_path: Path

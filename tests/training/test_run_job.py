@@ -40,7 +40,7 @@ VOCABULARY = 400
 LOGPROB_TOLERANCE = 0.02 if computes_bfloat16() else 1e-3
 """Of the ratio between the engine's probability of a token and that of a float32 forward pass; float32 itself gives
 1e-6."""
-BACKBONES = pytest.mark.parametrize("backbone", [Backbone.DEBUG, pytest.param(Backbone.RAY, marks=pytest.mark.slow)])
+BACKBONES = pytest.mark.parametrize("backbone", [Backbone.DEBUG, Backbone.RAY])
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -83,6 +83,7 @@ def at(metrics: pl.DataFrame, step: int, name: str) -> float:
     return float(metrics.filter((pl.col("step") == step) & (pl.col("name") == name))["value"].item())
 
 
+@pytest.mark.slow
 @BACKBONES
 @pytest.mark.timeout(600)
 def test_a_policy_gradient_trains_stored_groups(
@@ -155,8 +156,9 @@ def assert_traced(store: Store, job: Job) -> None:
     assert register[names.RL_MODEL_VERSION] == job.model_version
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.slow
 @BACKBONES
+@pytest.mark.timeout(600)
 def test_sft_trains_the_good_rows_and_a_failed_deployment_says_that_they_are_not_lost(
     backbone: Backbone, runner: Runner, store: Store, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -203,6 +205,7 @@ def test_a_job_without_data_fails_with_the_reason(runner: Runner, store: Store, 
     assert job.model_version == ""
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_refused(runner: Runner, store: Store, tiny_model: Path, tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a CUDA device")

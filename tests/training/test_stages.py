@@ -18,8 +18,9 @@ from spanloop.semconv.errors import JobError
 from spanloop.store import Store
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.dataset_manifest import DATA_NAME, load_manifest
-from spanloop.training.dataset_selection import Selection, Tally
-from spanloop.training.gate import GATE_NAME, judge, read_gate
+from spanloop.training.dataset_selection import Selection
+from spanloop.training.gate import judge
+from spanloop.training.gate_result import GATE_NAME, read_gate
 from spanloop.training.held_out import HELD_OUT_NAME, hold_out
 from spanloop.training.job_spec import JobSpec
 from spanloop.training.jobs import Job, JobApi
@@ -28,6 +29,7 @@ from spanloop.training.spec_fields import build_spec, read_job_file
 from spanloop.training.stage_progress import stage_progress
 from spanloop.training.stage_text import format_stage, parse_stage
 from spanloop.training.stages import stages_of
+from spanloop.training.tally import Tally
 from spanloop.training.training_ids import job_of, training_id
 
 from .training_running import Runner

@@ -11,8 +11,9 @@ import pytest
 
 from spanloop.semconv.enums import JobKind
 from spanloop.training.dataset_rejections import Rejection
-from spanloop.training.dataset_selection import Rules, Selection, Tally
+from spanloop.training.dataset_selection import Rules, Selection
 from spanloop.training.spec_choices import Credit
+from spanloop.training.tally import Tally
 
 from .selection_rows import row, rules, select
 

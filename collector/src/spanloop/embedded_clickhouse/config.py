@@ -50,6 +50,7 @@ _CONFIG: Final = """<clickhouse>
     <ttl>event_date + INTERVAL 3 DAY</ttl>
   </query_log>
   <logger>
+    <async>false</async>
     <log>{log}</log>
     <size>20M</size>
     <count>2</count>

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 
-from .data_strategies.settings import StrategyReport
-from .dataset_selection import Tally
+from .data_strategies.report import StrategyReport
 from .row_source import RowSource
+from .tally import Tally
 
 MANIFEST_NAME: Final = "manifest.json"
 DATA_NAME: Final = "dataset.parquet"

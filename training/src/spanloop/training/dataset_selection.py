@@ -13,7 +13,8 @@ from spanloop.converters.credit import NOT_THE_POLICYS, is_not_the_policys, is_p
 from spanloop.semconv.enums import JobKind
 
 from .data_strategies.apply import apply_strategies, order_of
-from .data_strategies.settings import DataStrategies, StrategyReport
+from .data_strategies.report import StrategyReport
+from .data_strategies.settings import DataStrategies
 from .dataset_credit import mask_steps, token_advantages
 from .dataset_groups import compare_groups
 from .dataset_pairs import NO_PAIR, Pairing, pair_rows
@@ -24,6 +25,7 @@ from .row_source import RowSource
 from .sampling import sampling_of
 from .spec_choices import Credit
 from .step_rewards import NO_STEP_ADVANTAGES, token_rewards, with_step_advantages
+from .tally import Tally
 
 
 class Rules(NamedTuple):
@@ -62,22 +64,6 @@ class Rules(NamedTuple):
     """Of the user's; decides about rows that break no other rule."""
     strategies: DataStrategies = DataStrategies()
     """Choose among the groups or episodes that are left."""
-
-
-class Tally(NamedTuple):
-    """Numbers of accepted items, and of rejected ones by reason."""
-
-    accepted: int
-    rejected: Mapping[str, int]
-
-    @property
-    def total(self) -> int:
-        """The number of input items."""
-        return self.accepted + sum(self.rejected.values())
-
-    def __str__(self) -> str:
-        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(self.rejected.items()))
-        return f"{self.accepted} of {self.total} accepted" + (f" (rejected: {reasons})" if reasons else "")
 
 
 class Selection(NamedTuple):

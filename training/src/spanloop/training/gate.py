@@ -11,44 +11,19 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
 
 from spanloop.datadir import write_atomically
 from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 
 from .dataset_pairs import Side
+from .gate_result import ACCURACY, GATE_NAME, NLL, GateResult, read_gate
 from .held_out import HELD_OUT_NAME
 from .spec_choices import Device
 from .training_ids import job_of
 
-GATE_NAME: Final = "gate.json"
 SCORES_NAME: Final = "held_out_logprobs.parquet"
-NLL: Final = "held_out_nll"
-"""Mean negative log-probability of a trained token of the held-out rows, in nats."""
-ACCURACY: Final = "held_out_accuracy"
-"""Share of the held-out pairs whose better episode gained more log-probability than the worse one (Rafailov et al.
-2023: the implicit reward)."""
 CHANCE: Final = 0.5
-
-
-class GateResult(BaseModel):
-    """What a gate measured."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
-
-    measure: str
-    """``held_out_nll`` (expected: at most) or ``held_out_accuracy`` (expected: at least)."""
-    got: float
-    expected: float
-    passed: bool
-    rows: int
-    """Rows that were scored; with dpo a row counts once for each of its pairs."""
-
-    def __str__(self) -> str:
-        limit = "at most" if self.measure == NLL else "at least"
-        verdict = "passed" if self.passed else "failed"
-        return f"{self.measure} {verdict}: got {self.got:.4f}, expected {limit} {self.expected:.4f} ({self.rows} rows)"
 
 
 def judge(kind: JobKind, scored: pl.DataFrame) -> GateResult:
@@ -117,9 +92,3 @@ def run_gate(folder: Path, kind: JobKind, *, before: Path, after: Path, device: 
     result = judge(kind, pl.read_parquet(folder / SCORES_NAME))
     write_atomically(path, result.model_dump_json(indent=1))
     return result
-
-
-def read_gate(folder: Path) -> GateResult | None:
-    """Return the verdict on a stage; None before it."""
-    path = folder / GATE_NAME
-    return GateResult.model_validate_json(path.read_bytes()) if path.exists() else None

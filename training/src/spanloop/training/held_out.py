@@ -12,8 +12,9 @@ from spanloop.semconv.enums import JobKind
 from spanloop.semconv.errors import JobError
 
 from .dataset_rejections import Rejection
-from .dataset_selection import Selection, Tally
+from .dataset_selection import Selection
 from .seeded_order import seeded_hash
+from .tally import Tally
 
 HELD_OUT_NAME: Final = "held_out.parquet"
 _TASK: Final = "task"

@@ -14,9 +14,8 @@ from spanloop.store import connect
 
 from .adapter_versions import weights_version
 from .base_model import Training, read_base_model
-from .data_strategies.settings import StrategyReport
+from .data_strategies.report import StrategyReport
 from .dataset import batch_units, rows_by_source, select_dataset
-from .dataset_selection import Tally
 from .drift import passes, steps_within
 from .job_spec import JobSpec
 from .lineage import with_lineage
@@ -34,6 +33,7 @@ from .registry import Registry
 from .row_source import RowSource
 from .spec_choices import Device
 from .spec_defaults import MICRO_BATCH_TOKENS
+from .tally import Tally
 
 GPU_BYTES: Final = 80_000_000_000
 """The GPU that a preview assumes; the job itself asks its own for the free memory."""

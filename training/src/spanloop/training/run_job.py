@@ -31,7 +31,8 @@ from .dataset_manifest import Manifest, load_manifest
 from .deployment_of_job import TrainedJob, deploy_as_asked
 from .drift import ENDED_NAME, EndedEarly, read_ended
 from .early_stopping import EarlyStop, read_early_stop
-from .gate import GateResult, run_gate
+from .gate import run_gate
+from .gate_result import GateResult
 from .job_spec import JobSpec
 from .job_trace import JobTrace, traced_job
 from .jobs import Job, JobApi, job_token, report_progress

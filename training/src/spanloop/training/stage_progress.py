@@ -6,7 +6,7 @@ from spanloop.semconv.enums import JobState
 
 from .control.paths import ControlPaths, HasPath
 from .dataset_manifest import MANIFEST_NAME
-from .gate import GateResult, read_gate
+from .gate_result import GateResult, read_gate
 from .jobs import Job
 from .registry import Registry
 from .stages import Stage, stages_of

@@ -5,9 +5,9 @@ The next job is the oldest queued one that has a slot (`lease_next_job`).
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import Select, and_, or_, select
+from sqlalchemy import Select, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.enums import JobState
@@ -36,7 +36,7 @@ def insert_job(
         state=str(JobState.QUEUED),
         attempt=0,
         interruptions=0,
-        created_at=now,
+        created_at=_after_the_last_one(session, now),
         step=0,
         steps_total=0,
         error="",
@@ -50,6 +50,13 @@ def insert_job(
     session.add(row)
     session.flush()
     return row
+
+
+def _after_the_last_one(session: Session, now: datetime) -> datetime:
+    """Return ``now``, or the next microsecond if a job has that time: SQLite's clock counts milliseconds."""
+    until = now + timedelta(milliseconds=1)
+    last = session.scalar(select(func.max(JobRow.created_at)).where(JobRow.created_at < until))
+    return now if last is None else max(now, last + timedelta(microseconds=1))
 
 
 def new_id(prefix: str, now: datetime) -> str:

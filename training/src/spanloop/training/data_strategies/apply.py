@@ -19,8 +19,9 @@ from . import curriculum
 from .coreset import HYBRID_CANDIDATES, bigram_features, choose, requested
 from .names import Coreset, Curriculum
 from .replay import UnitRows, kept_by_replay
+from .report import StrategyReport
 from .sample_metrics import distinct_2, trained_tokens
-from .settings import DataStrategies, StrategyReport
+from .settings import DataStrategies
 
 
 class Applied(NamedTuple):

@@ -1,10 +1,9 @@
-"""The settings of the data strategies, and what each of them reports."""
+"""The settings of the data strategies."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
 
 from .names import Coreset, Curriculum
 
@@ -28,21 +27,3 @@ class DataStrategies(NamedTuple):
     """Episodes that the base or an ancestor of it was trained on."""
     row_losses: RowLosses | None = None
     """Needed by a coreset by loss."""
-
-
-class StrategyReport(BaseModel):
-    """What a strategy kept, and why; a line of the manifest."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    strategy: str
-    """``curriculum``, ``coreset`` or ``replay``."""
-    unit: str
-    """What it keeps or leaves out as a whole: ``groups`` or ``episodes``."""
-    kept: int
-    available: int
-    """Units that the strategies before it left."""
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.strategy} kept {self.kept} of {self.available} {self.unit} ({self.why})"
