@@ -1,27 +1,74 @@
 """Fixtures of the control state: a settable clock, a model folder, a job spec, the tiny runner."""
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from spanloop.datadir import DataDir
-from spanloop.training.control.database import CONTROL_URL_ENV, ControlDatabase
+from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.engines import CONTROL_URL_ENV, dispose_engines
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.scheduler_loop import Scheduler, SchedulerSettings
 from spanloop.training.jobs import JobApi, JobKind, JobSpec
 from spanloop.training.registry import Registry
 
-from .support import FakeClock, MakeScheduler, RunnerOf
+from .postgresql_server import PostgreSqlServer, find_programs
+from .support import ON_SQLITE, FakeClock, MakeScheduler, RunnerOf
 
 RUNNER = Path(__file__).with_name("tiny_runner.py")
 
 
+FAST_ON_POSTGRESQL = frozenset(
+    {"test_database", "test_state_machine", "test_jobs", "test_schedules", "test_schedule_ticks"}
+)
+"""Modules whose tests `make test` runs on PostgreSQL too; all others do in `make test-slow`."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that opens the control database on SQLite and on PostgreSQL."""
+    if "data_dir" in metafunc.fixturenames and ON_SQLITE.mark not in metafunc.definition.iter_markers("parametrize"):
+        marks = () if metafunc.definition.path.stem in FAST_ON_POSTGRESQL else (pytest.mark.slow,)
+        backends = ["sqlite", pytest.param("postgresql", marks=marks)]
+        metafunc.parametrize("control_backend", backends, indirect=True)
+
+
 @pytest.fixture(autouse=True)
-def _no_other_database(monkeypatch: pytest.MonkeyPatch) -> None:
+def control_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The kind of the test's control database; a test without `data_dir` has SQLite."""
+    backend: str = getattr(request, "param", "sqlite")
     monkeypatch.delenv(CONTROL_URL_ENV, raising=False)
+    if backend == "sqlite":
+        yield backend
+        return
+    server: PostgreSqlServer = request.getfixturevalue("postgresql_server")
+    is_new = request.path.stem == "test_database"
+    template = "template0" if is_new else request.getfixturevalue("migrated_database")
+    with server.database(template) as url:
+        monkeypatch.setenv(CONTROL_URL_ENV, url)
+        yield backend
+        dispose_engines()
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[PostgreSqlServer]:
+    """The session's PostgreSQL; `PostgreSqlServer.database` makes a database for one test."""
+    programs = find_programs()
+    if programs is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with PostgreSqlServer.running(programs) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def migrated_database(postgresql_server: PostgreSqlServer) -> Iterator[str]:
+    """Name of a PostgreSQL database that has the tables, empty: copying it is faster than migrating."""
+    with postgresql_server.database() as url:
+        ControlDatabase(ControlPaths(Path()), url=url)
+        dispose_engines()
+        yield url.rpartition("/")[2]
 
 
 @pytest.fixture

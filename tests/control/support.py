@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+import pytest
+
 from spanloop.training.control.scheduler_loop import Scheduler
 
+ON_SQLITE = pytest.mark.parametrize("control_backend", ["sqlite"], indirect=True)
+"""For a test of SQLite's files."""
 RunnerOf = Callable[..., tuple[str, ...]]
 OF_ANOTHER_VERSION = '{"kind": "grpo", "base": "tiny", "quantum": true}'
 """A stored spec that this spanloop does not understand."""

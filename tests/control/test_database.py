@@ -1,28 +1,46 @@
-"""Test the control database: schema versions, writers, invalid URLs, PostgreSQL statements."""
+"""Test the control database on SQLite and PostgreSQL: schema versions, writers, readers, invalid URLs."""
 
+import os
 import sqlite3
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta, timezone
+import traceback
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, inspect, select, text
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.schema import CreateTable
 
 from spanloop.datadir import DataDir
-from spanloop.semconv.errors import ConfigurationError, DataDirectoryError
+from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
+from spanloop.training.control import database as database_module
 from spanloop.training.control.clock import UtcMicros
-from spanloop.training.control.database import CONTROL_URL_ENV, SCHEMA_VERSION, ControlDatabase
+from spanloop.training.control.database import MIGRATIONS, SCHEMA_VERSION, ControlDatabase
+from spanloop.training.control.engines import CONTROL_URL_ENV, open_engine, reader_of
 from spanloop.training.control.notices import unseen_notices
 from spanloop.training.control.paths import ControlPaths
-from spanloop.training.control.tables import Base, DeploymentRow, JobRow, ScheduleRow, SchemaRow
+from spanloop.training.control.tables import Base, JobRow, SchemaRow
 from spanloop.training.jobs import JobApi, JobKind, JobSpec
 
+from .support import ON_SQLITE
 
+
+def change(database: ControlDatabase, *statements: str) -> None:
+    """Change the tables behind spanloop's back."""
+    with database.write() as session:
+        for statement in statements:
+            session.execute(text(statement))
+
+
+def stored_version(database: ControlDatabase) -> int:
+    with database.read() as session:
+        return session.get_one(SchemaRow, "control").version
+
+
+@ON_SQLITE
 def test_it_is_made_in_wal_mode_with_its_version(data_dir: DataDir, database: ControlDatabase) -> None:
     with sqlite3.connect(data_dir.control_db) as raw:
         assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -31,40 +49,62 @@ def test_it_is_made_in_wal_mode_with_its_version(data_dir: DataDir, database: Co
     assert database.url.endswith("control.db")
 
 
-def test_a_newer_schema_is_refused_and_left_alone(data_dir: DataDir) -> None:
-    ControlDatabase(ControlPaths.of(data_dir))
-    with sqlite3.connect(data_dir.control_db) as raw:
-        raw.execute("UPDATE control_schema SET version = 7")
-    raw.close()
+def test_a_newer_schema_is_refused_and_left_alone(data_dir: DataDir, database: ControlDatabase) -> None:
+    change(database, "UPDATE control_schema SET version = 7")
     with pytest.raises(
         DataDirectoryError, match=r"schema version 7; this spanloop supports versions up to 4(?s:.*)newer spanloop"
     ):
         JobApi(data_dir)
-    with sqlite3.connect(data_dir.control_db) as raw:
-        assert raw.execute("SELECT version FROM control_schema").fetchall() == [(7,)]
-    raw.close()
+    assert stored_version(database) == 7
 
 
-def test_a_grpo_job_of_schema_version_1_is_a_dr_grpo_job(data_dir: DataDir, api: JobApi) -> None:
+def test_a_grpo_job_of_schema_version_1_is_a_dr_grpo_job(
+    data_dir: DataDir, api: JobApi, database: ControlDatabase
+) -> None:
     grpo = JobSpec(kind=JobKind.GRPO, base="tiny", steps=7, kl_coefficient=0)
     sft = JobSpec(kind=JobKind.SFT, base="tiny")
     jobs = [api.submit(spec).id for spec in (grpo, sft)]
     schedule = api.schedule(grpo, cron="0 3 * * *").id
     unreadable = api.submit(sft).id
-    with sqlite3.connect(data_dir.control_db) as raw:
-        raw.execute("UPDATE control_schema SET version = 1")
-        raw.execute("UPDATE jobs SET spec = 'no JSON' WHERE job_id = ?", [unreadable])
-    raw.close()
+    change(
+        database,
+        "UPDATE control_schema SET version = 1",
+        f"UPDATE jobs SET spec = 'no JSON' WHERE job_id = '{unreadable}'",
+    )
     api = JobApi(data_dir)
     dr_grpo = grpo.model_copy(update={"kind": JobKind.DR_GRPO})
     assert [api.get(job).spec for job in jobs] == [dr_grpo, sft]
     assert [each.spec for each in api.schedules() if each.id == schedule] == [dr_grpo]
-    with sqlite3.connect(data_dir.control_db) as raw:
-        assert raw.execute("SELECT spec FROM jobs WHERE job_id = ?", [unreadable]).fetchone() == ("no JSON",)
-        assert raw.execute("SELECT version FROM control_schema").fetchall() == [(SCHEMA_VERSION,)]
-    raw.close()
+    with database.read() as session:
+        assert session.get_one(JobRow, unreadable).spec == "no JSON"
+    assert stored_version(database) == SCHEMA_VERSION
     # what is submitted from now on is what it says
     assert JobApi(data_dir).get(api.submit(grpo).id).spec == grpo
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_interrupted_migration_leaves_the_former_schema(
+    data_dir: DataDir, monkeypatch: pytest.MonkeyPatch, *, is_new: bool
+) -> None:
+    def interrupt(connection: Connection) -> None:
+        Base.metadata.tables["schedules"].drop(connection)
+        raise KeyboardInterrupt
+
+    def tables() -> list[str]:
+        engine = open_engine(os.environ.get(CONTROL_URL_ENV) or f"sqlite:///{data_dir.control_db}")
+        with reader_of(engine).connect() as connection:
+            return inspect(connection).get_table_names()
+
+    if not is_new:
+        change(ControlDatabase(ControlPaths.of(data_dir)), "UPDATE control_schema SET version = 3")
+    former = tables()
+    with monkeypatch.context() as patch:
+        patch.setattr(database_module, "MIGRATIONS", (*MIGRATIONS[:3], interrupt))
+        with pytest.raises(KeyboardInterrupt):
+            ControlDatabase(ControlPaths.of(data_dir))
+    assert tables() == former
+    assert ("schedules" in former) != is_new
+    assert stored_version(ControlDatabase(ControlPaths.of(data_dir))) == SCHEMA_VERSION
 
 
 def test_a_missing_data_directory_is_named(tmp_path: Path) -> None:
@@ -72,6 +112,7 @@ def test_a_missing_data_directory_is_named(tmp_path: Path) -> None:
         JobApi(tmp_path / "nowhere")
 
 
+@ON_SQLITE
 def test_a_file_that_is_no_database_is_an_error_of_ours(data_dir: DataDir) -> None:
     data_dir.control_db.write_bytes(b"not a database, but long enough to have a header" * 10)
     with pytest.raises(DataDirectoryError, match="not a database"):
@@ -82,16 +123,30 @@ def test_a_file_that_is_no_database_is_an_error_of_ours(data_dir: DataDir) -> No
     ("url", "message"),
     [
         ("no url", "not a database URL"),
-        ("mysql://host/db", "names a mysql database"),
-        ("postgresql+psycopg://host/db", r"driver(?s:.*)pip install"),
-        ("postgresql+nothing://host/db", "driver"),
+        ("mysql://me:secret@host/db", "names a mysql database"),
+        ("postgresql+nothing://me:secret@host/db", r"driver postgresql\+nothing"),
+        ("postgresql://me:secret@host:secret/db", "not a database URL"),
+        ("postgresql://me:very@secret@host/db", "more than one @"),
+        ("postgresql://me:secret@127.0.0.1:1/db", r"postgresql://127.0.0.1:1/db is unreachable(?s:.*)pg_isready"),
+        ("postgresql://127.0.0.1:1/db?user=me&password=secret", r"postgresql://127.0.0.1:1/db is unreachable"),
     ],
 )
-def test_a_url_that_cannot_be_used_says_why(
+@ON_SQLITE
+def test_a_url_that_cannot_be_used_says_why_and_shows_no_password(
     data_dir: DataDir, monkeypatch: pytest.MonkeyPatch, url: str, message: str
 ) -> None:
     monkeypatch.setenv(CONTROL_URL_ENV, url)
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(SpanloopError, match=message) as caught:
+        JobApi(data_dir)
+    assert isinstance(caught.value, DataDirectoryError if "unreachable" in message else ConfigurationError)
+    assert "secret" not in "".join(traceback.format_exception(caught.value, limit=0))
+
+
+@ON_SQLITE
+def test_a_missing_driver_names_the_extra(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CONTROL_URL_ENV, "postgresql://host/db")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ConfigurationError, match=r"driver(?s:.*)pip install 'spanloop\[postgres\]'"):
         JobApi(data_dir)
 
 
@@ -113,6 +168,16 @@ def test_an_exception_rolls_a_write_back(database: ControlDatabase) -> None:
         write_and_fail()
     with database.read() as session:
         assert session.get(SchemaRow, "other") is None
+
+
+def test_a_reader_sees_one_state_whatever_is_written_meanwhile(database: ControlDatabase) -> None:
+    with database.read() as session:
+        assert session.get(SchemaRow, "other") is None
+        with database.write() as writer:
+            writer.add(SchemaRow(name="other", version=1))
+        assert session.scalars(select(SchemaRow.name)).all() == ["control"]
+    with database.read() as session:
+        assert session.scalars(select(SchemaRow.name).order_by(SchemaRow.name)).all() == ["control", "other"]
 
 
 def test_a_reader_does_not_wait_for_a_writer(database: ControlDatabase) -> None:
@@ -165,33 +230,15 @@ def test_a_naive_instant_is_refused() -> None:
         UtcMicros().process_bind_param(datetime(2026, 1, 1), postgresql.dialect())  # type: ignore[no-untyped-call]  # noqa: DTZ001
 
 
-def test_the_statements_compile_for_postgresql() -> None:
-    """No PostgreSQL is at hand in the tests: this holds that the SQL can be written for it, not that it runs."""
-    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
-    for table in Base.metadata.sorted_tables:
-        assert f"CREATE TABLE {table.name}" in str(CreateTable(table).compile(dialect=dialect))
-    now = datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=1)))
-    for statement in (
-        select(JobRow).where(JobRow.state.in_(["queued"])).order_by(JobRow.created_at).limit(1),
-        update(JobRow).where(JobRow.lease_token == 3, JobRow.lease_until < now).values(state="queued"),
-        update(ScheduleRow).where(ScheduleRow.next_at == now).values(next_at=None),
-        insert(DeploymentRow).values(name="tiny", number=1, deployed_at=now),
-    ):
-        assert str(statement.compile(dialect=dialect))
-
-
 def test_a_schedule_of_schema_version_2_deploys_by_the_rule_and_its_owner_is_told_once(
-    data_dir: DataDir, api: JobApi
+    data_dir: DataDir, api: JobApi, database: ControlDatabase
 ) -> None:
     schedules = [
         api.schedule(JobSpec(kind=JobKind.SFT, base="tiny", deploy=deploy), cron="0 3 * * *").id
         for deploy in (True, False)
     ]
-    with sqlite3.connect(data_dir.control_db) as raw:
-        for table in ("aliases", "promotion_decisions", "notices"):
-            raw.execute(f"DROP TABLE {table}")
-        raw.execute("UPDATE control_schema SET version = 2")
-    raw.close()
+    dropped = [f"DROP TABLE {table}" for table in ("aliases", "promotion_decisions", "notices")]
+    change(database, *dropped, "UPDATE control_schema SET version = 2")
     (notice,) = unseen_notices(data_dir)
     assert schedules[0] in notice
     assert schedules[1] not in notice
@@ -205,16 +252,18 @@ def test_a_new_database_has_nothing_to_tell(data_dir: DataDir) -> None:
     assert unseen_notices(data_dir) == ()
 
 
-def test_a_schedule_and_a_job_of_schema_version_3_go_on(data_dir: DataDir, api: JobApi) -> None:
+def test_a_schedule_and_a_job_of_schema_version_3_go_on(
+    data_dir: DataDir, api: JobApi, database: ControlDatabase
+) -> None:
     job = api.submit(JobSpec(kind=JobKind.SFT, base="tiny"))
     schedule = api.schedule(job.spec, cron="0 3 * * *")
-    with sqlite3.connect(data_dir.control_db) as raw:
-        raw.execute("DROP TABLE schedule_ticks")
-        for table, columns in (("jobs", ("ran_s", "retries", "retry_at")), ("schedules", ("settings", "paused_at"))):
-            for column in columns:
-                raw.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        raw.execute("UPDATE control_schema SET version = 3")
-    raw.close()
+    added = {"jobs": ("ran_s", "retries", "retry_at"), "schedules": ("settings", "paused_at")}
+    change(
+        database,
+        "DROP TABLE schedule_ticks",
+        *(f"ALTER TABLE {table} DROP COLUMN {column}" for table, columns in added.items() for column in columns),
+        "UPDATE control_schema SET version = 3",
+    )
     for _ in range(2):
         assert JobApi(data_dir).schedules() == (schedule,)
         assert JobApi(data_dir).get(job.id) == job
