@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from spanloop.datadir import DataDir
+from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.engines import CONTROL_URL_ENV, dispose_engines
+from spanloop.training.control.engines import dispose_engines
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.scheduler_loop import Scheduler, SchedulerSettings
 from spanloop.training.jobs import JobApi, JobKind, JobSpec
 from spanloop.training.registry import Registry
 
 from .postgresql_server import PostgreSqlServer, find_programs
-from .support import ON_SQLITE, FakeClock, MakeScheduler, RunnerOf
+from .support import ON_SQLITE, DatabaseAway, FakeClock, MakeScheduler, RunnerOf
 
 RUNNER = Path(__file__).with_name("tiny_runner.py")
 
@@ -141,3 +142,29 @@ def make_scheduler(data_dir: DataDir) -> MakeScheduler:
             scheduler.close()
 
     return make
+
+
+@pytest.fixture
+def database_away(control_backend: str, data_dir: DataDir, request: pytest.FixtureRequest) -> DatabaseAway:
+    """Take the database away for a block: hide SQLite's file, kill -9 PostgreSQL's server."""
+
+    @contextmanager
+    def away() -> Generator[None]:
+        if control_backend == "postgresql":
+            server: PostgreSqlServer = request.getfixturevalue("postgresql_server")
+            server.kill()
+            try:
+                yield
+            finally:
+                server.start()
+            return
+        hidden = data_dir.path / "hidden.db"
+        data_dir.control_db.rename(hidden)
+        data_dir.control_db.mkdir()
+        try:
+            yield
+        finally:
+            data_dir.control_db.rmdir()
+            hidden.rename(data_dir.control_db)
+
+    return away

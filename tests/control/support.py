@@ -8,11 +8,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import pytest
+from sqlalchemy import delete
 
+from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.scheduler_loop import Scheduler
+from spanloop.training.control.tables import Base, SchemaRow
 
 ON_SQLITE = pytest.mark.parametrize("control_backend", ["sqlite"], indirect=True)
 """For a test of SQLite's files."""
+DatabaseAway = Callable[[], AbstractContextManager[None]]
 RunnerOf = Callable[..., tuple[str, ...]]
 OF_ANOTHER_VERSION = '{"kind": "grpo", "base": "tiny", "quantum": true}'
 """A stored spec that this spanloop does not understand."""
@@ -55,3 +59,11 @@ def wait_until(holds: Callable[[], bool], *, timeout_s: float = 60.0, each: Call
         if each is not None:
             each()
         time.sleep(0.02)
+
+
+def delete_all_rows(database: ControlDatabase) -> None:
+    """Empty the database for the next example of one test."""
+    with database.write() as session:
+        for table in reversed(Base.metadata.sorted_tables):
+            if table is not SchemaRow.__table__:
+                session.execute(delete(table))

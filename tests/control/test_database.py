@@ -15,11 +15,12 @@ from sqlalchemy import Connection, inspect, select, text
 from sqlalchemy.dialects import postgresql
 
 from spanloop.datadir import DataDir
+from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.semconv.errors import ConfigurationError, DataDirectoryError, SpanloopError
 from spanloop.training.control import database as database_module
 from spanloop.training.control.clock import UtcMicros
 from spanloop.training.control.database import MIGRATIONS, SCHEMA_VERSION, ControlDatabase
-from spanloop.training.control.engines import CONTROL_URL_ENV, open_engine, reader_of
+from spanloop.training.control.engines import open_engine, reader_of
 from spanloop.training.control.notices import unseen_notices
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tables import Base, JobRow, SchemaRow

@@ -36,7 +36,7 @@ from spanloop.training.jobs import (
 from spanloop.training.lineage import trainings_of_schedule
 from spanloop.training.registry import Registry
 
-from .support import FakeClock
+from .support import FakeClock, delete_all_rows
 
 if TYPE_CHECKING:
     from spanloop.training.control.leases import Lease
@@ -243,6 +243,7 @@ class ScheduleLife(RuleBasedStateMachine):
         self._lease: Lease | None = None
 
     def teardown(self) -> None:
+        delete_all_rows(self._database)
         self._folder.cleanup()
 
     def _new(self) -> frozenset[int]:
@@ -348,6 +349,7 @@ class ScheduleLife(RuleBasedStateMachine):
         assert all(self._datasets.values())
 
 
+@pytest.mark.usefixtures("data_dir")
 def test_any_order_of_ticks_arrivals_and_kills_trains_on_nothing_twice() -> None:
     run_state_machine_as_test(
         ScheduleLife,

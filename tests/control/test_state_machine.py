@@ -10,7 +10,15 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from sqlalchemy.orm import Session
 
 from spanloop.semconv.errors import JobError
@@ -22,7 +30,7 @@ from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.state_machine import FINAL_STATES, LEASED_STATES, LEGAL_TRANSITIONS, transition
 from spanloop.training.jobs import JobKind, JobSpec, JobState
 
-from .support import FakeClock
+from .support import FakeClock, delete_all_rows
 
 MAX_ATTEMPTS = 2
 SPEC = JobSpec(kind=JobKind.SFT, base="tiny@v1", max_attempts=MAX_ATTEMPTS)
@@ -88,6 +96,7 @@ class JobLife(RuleBasedStateMachine):
         self._version = ""
 
     def teardown(self) -> None:
+        delete_all_rows(self._database)
         self._folder.cleanup()
 
     @contextmanager
@@ -211,10 +220,14 @@ def _settle(session: Session, lease: Lease, kind: str, clock: FakeClock) -> JobS
     return None
 
 
-JobLife.TestCase.settings = settings(
-    max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-TestJobLife = JobLife.TestCase
+@pytest.mark.usefixtures("data_dir")
+def test_a_job_follows_its_model_whatever_happens_in_whatever_order() -> None:
+    run_state_machine_as_test(
+        JobLife,
+        settings=settings(
+            max_examples=15, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        ),
+    )
 
 
 def test_a_job_that_is_gone_is_an_error(database: ControlDatabase) -> None:

@@ -57,6 +57,7 @@ def backup(
     models: bool,
     drain: Callable[[], None],
     on_progress: TransferProgress,
+    save_control: Callable[[Path], None] | None = None,
 ) -> BackupManifest:
     """Back a data directory up.
 
@@ -67,6 +68,7 @@ def backup(
         models: Include the model folders.
         drain: Waits until the records in the spools of the collector and of a running gateway are in the store.
         on_progress: Called after every step.
+        save_control: Writes the control database into a SQLite file; None copies the one in the data directory.
 
     Raises:
         ConfigurationError: The destination is not empty, or is within the data directory.
@@ -86,6 +88,8 @@ def backup(
             partial.mkdir(mode=0o700, parents=True)
             with linked(data_dir, partial):
                 run_in_server(store, "store_backup_start", "backing up ClickHouse", on_progress)
+            (partial / FILES).mkdir(mode=0o700)
+            _save_control(data_dir, partial / FILES, save_control)
             _copy_files(data_dir, partial / FILES, models=models, on_progress=on_progress)
             manifest = BackupManifest(
                 format=FORMAT,
@@ -181,10 +185,14 @@ def run_in_server(store: Queries, query_name: str, doing: str, on_progress: Tran
         time.sleep(_POLL_S)
 
 
-def _copy_files(data_dir: DataDir, target: Path, *, models: bool, on_progress: TransferProgress) -> None:
-    target.mkdir(mode=0o700)
-    if data_dir.control_db.exists():
+def _save_control(data_dir: DataDir, target: Path, save_control: Callable[[Path], None] | None) -> None:
+    if save_control is not None:
+        save_control(target / data_dir.control_db.name)
+    elif data_dir.control_db.exists():
         _copy_database(data_dir.control_db, target / data_dir.control_db.name)
+
+
+def _copy_files(data_dir: DataDir, target: Path, *, models: bool, on_progress: TransferProgress) -> None:
     names = list(_names(data_dir, models=models))
     total = sum(size for _, size in names)
     completed_bytes = 0

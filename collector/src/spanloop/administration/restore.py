@@ -6,7 +6,7 @@ as were backed up. A kill at any moment leaves only a folder with ``.restoring``
 
 import shutil
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -46,16 +46,23 @@ class _Server:
         self._connection.command(_STOP_MERGES, doing="stopping merges")
 
 
-def restore(source: Path, data_dir: DataDir, *, on_progress: TransferProgress) -> BackupManifest:
+def restore(
+    source: Path,
+    data_dir: DataDir,
+    *,
+    on_progress: TransferProgress,
+    load_control: Callable[[Path], None] | None = None,
+) -> BackupManifest:
     """Restore a backup into a new data directory.
 
     Args:
         source: A folder that `backup` wrote.
         data_dir: A data directory that does not exist, or is empty.
         on_progress: Called after every step.
+        load_control: Copies a SQLite file into the control database; None leaves the file in the data directory.
 
     Raises:
-        ConfigurationError: The data directory is not empty.
+        ConfigurationError: The data directory is not empty, or `load_control` rejects the file.
         DataDirectoryError: The backup is incomplete, damaged or of another version, or no space is left.
         StoreError: ClickHouse rejected a statement, or the tables are of a newer spanloop.
     """
@@ -74,6 +81,9 @@ def restore(source: Path, data_dir: DataDir, *, on_progress: TransferProgress) -
         remove(staging.path)
         staging.open()
         _copy(source / FILES, staging.path, on_progress)
+        if load_control is not None and staging.control_db.exists():
+            load_control(staging.control_db)
+            staging.control_db.unlink()
         _restore_tables(source, staging, manifest, on_progress)
         for folder in (staging.run, staging.logs, staging.clickhouse_conf):
             remove(folder)

@@ -2,6 +2,7 @@
 
 import os
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -9,7 +10,7 @@ import typer
 
 from spanloop.runtime.command_line import command_line
 from spanloop.runtime.draining import drain
-from spanloop.semconv.environment import CLICKHOUSE_URL_ENV
+from spanloop.semconv.environment import CLICKHOUSE_URL_ENV, CONTROL_URL_ENV
 
 from .console import err, out, print_table, progress_bar
 from .options import DataDirOption, data_directory
@@ -43,6 +44,8 @@ def backup(destination: DestinationArgument, data_dir: DataDirOption = None, mod
     from spanloop.administration.backup import backup as create_backup
     from spanloop.semconv.errors import ConfigurationError
     from spanloop.store import connect
+    from spanloop.training.control.database_copy import save_control_database
+    from spanloop.training.control.paths import ControlPaths
 
     if os.environ.get(CLICKHOUSE_URL_ENV):
         raise ConfigurationError(
@@ -50,13 +53,23 @@ def backup(destination: DestinationArgument, data_dir: DataDirOption = None, mod
             next_step="Back that server up with its own BACKUP statement; this command is for the embedded one.",
         )
     directory = data_directory(data_dir)
+    paths = ControlPaths.of(directory)
+    save_control = partial(save_control_database, paths) if os.environ.get(CONTROL_URL_ENV) else None
     with connect(directory, start=True) as store, _progress() as progress:
 
         def write_spool() -> None:
             progress("writing the spool", 0, 0)
             drain(directory, timeout_s=_BACKUP_DRAIN_S, captures_may_wait=True)
 
-        manifest = create_backup(directory, store, destination, models=models, drain=write_spool, on_progress=progress)
+        manifest = create_backup(
+            directory,
+            store,
+            destination,
+            models=models,
+            drain=write_spool,
+            on_progress=progress,
+            save_control=save_control,
+        )
     _print_manifest(manifest)
     err.print(f"left out: {'; '.join(manifest.left_out)}", markup=False)
     out.print(f"backed up to {destination.expanduser().absolute()}", markup=False)
@@ -65,14 +78,20 @@ def backup(destination: DestinationArgument, data_dir: DataDirOption = None, mod
 def restore(source: SourceArgument, data_dir: DataDirOption = None) -> None:
     """Restore a backup into a new data directory; every file and every table's row count is checked.
 
+    With SPANLOOP_CONTROL_URL set, jobs and model versions go into that database, which has to be empty.
+
     Example: `spanloop restore /mnt/backups/spanloop-monday --data-dir ./restored`
     """
     from spanloop.administration.restore import restore as restore_backup
     from spanloop.datadir import DataDir
+    from spanloop.training.control.database_copy import load_control_database
+    from spanloop.training.control.paths import ControlPaths
 
     directory = DataDir(data_dir)
+    paths = ControlPaths.of(directory)
+    load_control = partial(load_control_database, paths) if os.environ.get(CONTROL_URL_ENV) else None
     with _progress() as progress:
-        manifest = restore_backup(source, directory, on_progress=progress)
+        manifest = restore_backup(source, directory, on_progress=progress, load_control=load_control)
     _print_manifest(manifest)
     if not manifest.has_models:
         err.print("the backup has no model folders: add a model again before serving it")

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from spanloop.semconv.environment import default_data_dir
+from spanloop.semconv.environment import CONTROL_URL_ENV, default_data_dir
 from spanloop.semconv.errors import ConfigurationError, SpanloopError
 
 from .services import Ports, check_ports, services
@@ -55,6 +55,7 @@ def all_checks(data_dir: Path | None) -> list[Check]:
         _check_device(),
         _check_memory(),
         _check_directory(directory),
+        _check_control_database(directory),
         _check_disk(directory),
         _check_running(directory),
     ]
@@ -122,6 +123,19 @@ def _check_directory(path: Path) -> Check:
     except SpanloopError as error:
         return Check("data directory", ok=False, detail=error.what, fix=error.next_step)
     return Check("data directory", ok=True, detail=str(path))
+
+
+def _check_control_database(path: Path) -> Check:
+    from spanloop.training.control.database import ControlDatabase
+    from spanloop.training.control.paths import ControlPaths
+
+    if not os.environ.get(CONTROL_URL_ENV):
+        return Check("control database", ok=True, detail="SQLite, in the data directory")
+    try:
+        database = ControlDatabase(ControlPaths(path))
+    except SpanloopError as error:
+        return Check("control database", ok=False, detail=error.what, fix=error.next_step)
+    return Check("control database", ok=True, detail=database.url)
 
 
 def _check_disk(path: Path) -> Check:

@@ -15,6 +15,9 @@ DATA_DIR_ENV: Final = "SPANLOOP_DATA_DIR"
 CLICKHOUSE_URL_ENV: Final = "SPANLOOP_CLICKHOUSE_URL"
 """``http(s)://user:password@host:port/database``; unset means the embedded ClickHouse."""
 
+CONTROL_URL_ENV: Final = "SPANLOOP_CONTROL_URL"
+"""SQLAlchemy URL of the control database; unset means ``control.db`` in the data directory."""
+
 CONVERT_MEMORY_ENV: Final = "SPANLOOP_CONVERT_MEMORY_MIB"
 """Approximate memory limit of a conversion, MiB."""
 

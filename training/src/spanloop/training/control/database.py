@@ -14,9 +14,10 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.semconv.errors import DataDirectoryError
 from spanloop.training.control.database_errors import to_spanloop_error
-from spanloop.training.control.engines import CONTROL_URL_ENV, open_engine, reader_of, shown_url, writer_of
+from spanloop.training.control.engines import open_engine, reader_of, shown_url, writer_of
 from spanloop.training.control.migrations import add_ticks, create_tables, deploy_by_rule, name_dr_grpo
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tables import SchemaRow

@@ -9,13 +9,15 @@ from typing import Final
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, OperationalError
 
+from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.semconv.errors import DataDirectoryError
 
-from .engines import CONTROL_URL_ENV, LOCK_TIMEOUT_S, shown_url
+from .engines import LOCK_TIMEOUT_S, shown_url
 
 _SQLITE_ADVICE: Final = "Check that the disk has room and that the file is writable by you."
 _ADVICE: Final = {
     "25006": f"The server is a read-only copy: let {CONTROL_URL_ENV} name the primary.",
+    "25P03": f"This process stopped for {LOCK_TIMEOUT_S} s during a write. Try again.",
     "42501": f"Let the user of {CONTROL_URL_ENV} own the database, or GRANT ALL ON SCHEMA public.",
     "53100": "Free disk space on the database server.",
     "53200": "Free memory on the database server.",
@@ -35,8 +37,8 @@ def to_spanloop_error(error: DBAPIError, url: URL) -> DataDirectoryError:
             next_step=_SQLITE_ADVICE,
             is_transient=is_transient,
         )
-    state = getattr(error.orig, "sqlstate", None)
-    if error.connection_invalidated or (state is None and isinstance(error, OperationalError)):
+    state: str | None = getattr(error.orig, "sqlstate", None)
+    if state not in _ADVICE and (error.connection_invalidated or (state is None and is_transient)):
         return DataDirectoryError(
             f"The control database {shown} is unreachable: {reason}.",
             next_step=f"Check that the server runs ({_probe(url)}), and that user, password and database in "

@@ -18,12 +18,10 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool, Pool
 
+from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.semconv.errors import ConfigurationError
-
-CONTROL_URL_ENV: Final = "SPANLOOP_CONTROL_URL"
-"""SQLAlchemy URL of the control database; unset means ``control.db`` in the data directory."""
 
 LOCK_TIMEOUT_S: Final = 30
 """A writer fails after it has waited for another one for this long."""
@@ -48,6 +46,8 @@ _CONNECTION_OPTIONS: Final = {
 _EXAMPLE: Final = "Set one such as postgresql+psycopg://user:password@host:5432/spanloop, or unset it."
 
 _pools: Final = dict[URL, Engine]()
+_inherited: Final = list[Pool]()
+"""Connections of the parent, kept from the garbage collector, which would warn of them."""
 
 
 def open_engine(url: str) -> Engine:
@@ -145,6 +145,7 @@ def _register_disposal() -> None:
 
 def _forget_connections() -> None:
     for engine in _pools.values():
+        _inherited.append(engine.pool)
         engine.dispose(close=False)
 
 
