@@ -86,12 +86,11 @@ class PostgreSqlServer:
         return f"postgresql+psycopg://spanloop:{PASSWORD}@127.0.0.1:{self.port}/{database}"
 
     @contextmanager
-    def database(self, template: str = "template0") -> Generator[str]:
-        """Make a database for one test, empty or a copy of another; yields its URL."""
+    def database(self) -> Generator[str]:
+        """Make an empty database for the block; yields its URL."""
         name = f"t_{uuid4().hex[:12]}"
         with self._connect() as connection:
-            statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY")
-            connection.execute(statement.format(sql.Identifier(name), sql.Identifier(template)))
+            connection.execute(sql.SQL("CREATE DATABASE {} STRATEGY FILE_COPY").format(sql.Identifier(name)))
         yield self.url(name)
         with self._connect() as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

@@ -10,12 +10,14 @@ from typing import Protocol
 import pytest
 from sqlalchemy import delete
 
-from spanloop.training.control.database import ControlDatabase
+from spanloop.training.control.database import SCHEMA_NAME, ControlDatabase
 from spanloop.training.control.scheduler_loop import Scheduler
 from spanloop.training.control.tables import Base, SchemaRow
 
 ON_SQLITE = pytest.mark.parametrize("control_backend", ["sqlite"], indirect=True)
 """For a test of SQLite's files."""
+ON_POSTGRESQL = pytest.mark.parametrize("control_backend", ["postgresql"], indirect=True)
+"""For a test of what only PostgreSQL has."""
 DatabaseAway = Callable[[], AbstractContextManager[None]]
 RunnerOf = Callable[..., tuple[str, ...]]
 OF_ANOTHER_VERSION = '{"kind": "grpo", "base": "tiny", "quantum": true}'
@@ -62,8 +64,9 @@ def wait_until(holds: Callable[[], bool], *, timeout_s: float = 60.0, each: Call
 
 
 def delete_all_rows(database: ControlDatabase) -> None:
-    """Empty the database for the next example of one test."""
+    """Empty the database for the next test, or for the next example of one."""
     with database.write() as session:
+        session.execute(delete(SchemaRow).where(SchemaRow.name != SCHEMA_NAME))
         for table in reversed(Base.metadata.sorted_tables):
             if table is not SchemaRow.__table__:
                 session.execute(delete(table))

@@ -151,6 +151,7 @@ def test_a_missing_driver_names_the_extra(data_dir: DataDir, monkeypatch: pytest
         JobApi(data_dir)
 
 
+@ON_SQLITE
 def test_a_url_names_another_database(data_dir: DataDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CONTROL_URL_ENV, f"sqlite:///{tmp_path}/elsewhere.db")
     JobApi(data_dir)

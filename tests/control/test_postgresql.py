@@ -1,9 +1,9 @@
 """Test what only PostgreSQL has: pooled connections, forks, a lock that times out, a password, a server that dies."""
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,11 @@ from spanloop.semconv.environment import CONTROL_URL_ENV
 from spanloop.semconv.errors import DataDirectoryError
 from spanloop.training.control import engines
 from spanloop.training.control.database import ControlDatabase
-from spanloop.training.control.engines import dispose_engines
 from spanloop.training.control.paths import ControlPaths
 from spanloop.training.control.tables import JobRow, SchemaRow
 
 from .postgresql_server import PASSWORD, PostgreSqlServer
+from .support import ON_POSTGRESQL
 
 FORKING = """
 import os, sys
@@ -40,20 +40,12 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
-@pytest.fixture(autouse=True)
-def url(
-    postgresql_server: PostgreSqlServer,
-    migrated_database: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[str]:
-    with postgresql_server.database(migrated_database) as made:
-        monkeypatch.setenv(CONTROL_URL_ENV, made)
-        yield made
-        dispose_engines()
+pytestmark = ON_POSTGRESQL
 
 
 @pytest.fixture
-def postgresql(tmp_path: Path) -> ControlDatabase:
+def postgresql(control_backend: str, tmp_path: Path) -> ControlDatabase:
+    assert control_backend == "postgresql"
     return ControlDatabase(ControlPaths(tmp_path))
 
 
@@ -125,9 +117,9 @@ def test_a_writer_that_hangs_loses_the_lock_and_its_rows(
         assert session.get(SchemaRow, "next") is not None
 
 
-def test_doctor_names_the_database_and_shows_no_password(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_names_the_database_and_shows_no_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = os.environ[CONTROL_URL_ENV]
+
     def check() -> tuple[bool, str]:
         (found,) = [each for each in all_checks(tmp_path) if each.name == "control database"]
         assert PASSWORD not in repr(found)
