@@ -14,7 +14,8 @@ from uuid import uuid4
 
 import psycopg
 from psycopg import sql
-from tests.ports import free_port
+
+from ..ports import free_port
 
 PASSWORD: Final = "not-shown"
 _START_TIMEOUT_S: Final = 60.0

@@ -36,11 +36,6 @@ def change(database: ControlDatabase, *statements: str) -> None:
             session.execute(text(statement))
 
 
-def stored_version(database: ControlDatabase) -> int:
-    with database.read() as session:
-        return session.get_one(SchemaRow, "control").version
-
-
 @ON_SQLITE
 def test_it_is_made_in_wal_mode_with_its_version(data_dir: DataDir, database: ControlDatabase) -> None:
     with sqlite3.connect(data_dir.control_db) as raw:
@@ -56,7 +51,7 @@ def test_a_newer_schema_is_refused_and_left_alone(data_dir: DataDir, database: C
         DataDirectoryError, match=r"schema version 7; this spanloop supports versions up to 4(?s:.*)newer spanloop"
     ):
         JobApi(data_dir)
-    assert stored_version(database) == 7
+    assert database.stored_version() == 7
 
 
 def test_a_grpo_job_of_schema_version_1_is_a_dr_grpo_job(
@@ -78,7 +73,7 @@ def test_a_grpo_job_of_schema_version_1_is_a_dr_grpo_job(
     assert [each.spec for each in api.schedules() if each.id == schedule] == [dr_grpo]
     with database.read() as session:
         assert session.get_one(JobRow, unreadable).spec == "no JSON"
-    assert stored_version(database) == SCHEMA_VERSION
+    assert database.stored_version() == SCHEMA_VERSION
     # what is submitted from now on is what it says
     assert JobApi(data_dir).get(api.submit(grpo).id).spec == grpo
 
@@ -105,7 +100,7 @@ def test_an_interrupted_migration_leaves_the_former_schema(
             ControlDatabase(ControlPaths.of(data_dir))
     assert tables() == former
     assert ("schedules" in former) != is_new
-    assert stored_version(ControlDatabase(ControlPaths.of(data_dir))) == SCHEMA_VERSION
+    assert ControlDatabase(ControlPaths.of(data_dir)).stored_version() == SCHEMA_VERSION
 
 
 def test_a_missing_data_directory_is_named(tmp_path: Path) -> None:

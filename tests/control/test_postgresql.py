@@ -50,9 +50,9 @@ def postgresql(control_backend: str, tmp_path: Path) -> ControlDatabase:
 
 
 def shorten_timeouts(monkeypatch: pytest.MonkeyPatch, timeout: str) -> None:
-    statements = tuple(each.replace("30s", timeout) for each in engines._BEGIN_POSTGRESQL_WRITE)
-    assert statements != engines._BEGIN_POSTGRESQL_WRITE
-    monkeypatch.setattr(engines, "_BEGIN_POSTGRESQL_WRITE", statements)
+    statements = tuple(each.replace("30s", timeout) for each in engines.BEGIN_POSTGRESQL_WRITE)
+    assert statements != engines.BEGIN_POSTGRESQL_WRITE
+    monkeypatch.setattr(engines, "BEGIN_POSTGRESQL_WRITE", statements)
 
 
 def test_a_forked_process_has_its_own_connections_and_all_are_closed_at_the_end(
@@ -126,7 +126,7 @@ def test_doctor_names_the_database_and_shows_no_password(tmp_path: Path, monkeyp
         return found.ok, found.detail
 
     server = url.rpartition("@")[2]
-    assert check() == (True, f"postgresql://{server}")
+    assert check() == (True, f"postgresql://{server}, schema version 4")
     wrong = url.replace(PASSWORD, f"{PASSWORD}-at-all")
     monkeypatch.setenv(CONTROL_URL_ENV, wrong)
     ok, detail = check()

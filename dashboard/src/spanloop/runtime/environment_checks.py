@@ -126,16 +126,19 @@ def _check_directory(path: Path) -> Check:
 
 
 def _check_control_database(path: Path) -> Check:
-    from spanloop.training.control.database import ControlDatabase
+    name = "control database"
+    if not os.environ.get(CONTROL_URL_ENV):
+        return Check(name, ok=True, detail="SQLite, in the data directory")
+    from spanloop.training.control.database import SCHEMA_VERSION, ControlDatabase
     from spanloop.training.control.paths import ControlPaths
 
-    if not os.environ.get(CONTROL_URL_ENV):
-        return Check("control database", ok=True, detail="SQLite, in the data directory")
     try:
-        database = ControlDatabase(ControlPaths(path))
+        database = ControlDatabase(ControlPaths(path), migrate=False)
+        version = database.stored_version()
     except SpanloopError as error:
-        return Check("control database", ok=False, detail=error.what, fix=error.next_step)
-    return Check("control database", ok=True, detail=database.url)
+        return Check(name, ok=False, detail=error.what, fix=error.next_step)
+    state = f"schema version {version}" if version else "empty; spanloop up makes its tables"
+    return Check(name, version <= SCHEMA_VERSION, f"{database.url}, {state}", "use the newer spanloop that wrote it")
 
 
 def _check_disk(path: Path) -> Check:

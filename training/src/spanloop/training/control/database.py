@@ -36,19 +36,21 @@ class ControlDatabase:
     Args:
         paths: Paths of the data directory, which must exist for SQLite.
         url: SQLAlchemy URL; empty means ``$SPANLOOP_CONTROL_URL``, else SQLite in the data directory.
+        migrate: Make or migrate the tables; without, only `url` and `stored_version` are of use.
 
     Raises:
         ConfigurationError: The URL cannot be used.
         DataDirectoryError: The database is unreachable, or a newer spanloop wrote it.
     """
 
-    def __init__(self, paths: ControlPaths, *, url: str = "") -> None:
+    def __init__(self, paths: ControlPaths, *, url: str = "", migrate: bool = True) -> None:
         database_url = url or os.environ.get(CONTROL_URL_ENV, "")
         engine = open_engine(database_url or _sqlite_url(paths))
         self._reader, self._writer = reader_of(engine), writer_of(engine)
         self.url: str = shown_url(engine.url)
         """Without user, password and options."""
-        self._migrate()
+        if migrate:
+            self._migrate()
 
     @contextmanager
     def read(self) -> Generator[Session]:
@@ -62,6 +64,11 @@ class ControlDatabase:
         with self._translate_errors(), Session(self._writer, expire_on_commit=False) as session, session.begin():
             yield session
 
+    def stored_version(self) -> int:
+        """Return the schema version of the tables; 0 when there are none."""
+        with self._translate_errors(), self._reader.connect() as connection:
+            return _version(connection)
+
     @contextmanager
     def _translate_errors(self) -> Generator[None]:
         try:
@@ -70,12 +77,11 @@ class ControlDatabase:
             raise to_spanloop_error(error, self._reader.url) from error
 
     def _migrate(self) -> None:
-        with self._translate_errors():
-            if self._stored_version() == SCHEMA_VERSION:
-                return
+        if self.stored_version() == SCHEMA_VERSION:
+            return
         with self.write() as session:
             # Checked again under the write lock: another process may have migrated meanwhile.
-            version = self._stored_version(session.connection())
+            version = _version(session.connection())
             if version > SCHEMA_VERSION:
                 raise DataDirectoryError(
                     f"The control database {self.url} has schema version {version}; "
@@ -86,15 +92,13 @@ class ControlDatabase:
                 migrate(session.connection())
             session.merge(SchemaRow(name=SCHEMA_NAME, version=SCHEMA_VERSION))
 
-    def _stored_version(self, connection: Connection | None = None) -> int:
-        if connection is None:
-            with self._reader.connect() as new_connection:
-                return self._stored_version(new_connection)
-        if not inspect(connection).has_table(SchemaRow.__tablename__):
-            return 0
-        with Session(connection, join_transaction_mode="create_savepoint") as session:
-            row = session.get(SchemaRow, SCHEMA_NAME)
-            return row.version if row else 0
+
+def _version(connection: Connection) -> int:
+    if not inspect(connection).has_table(SchemaRow.__tablename__):
+        return 0
+    with Session(connection, join_transaction_mode="create_savepoint") as session:
+        row = session.get(SchemaRow, SCHEMA_NAME)
+        return row.version if row else 0
 
 
 def _sqlite_url(paths: ControlPaths) -> str:

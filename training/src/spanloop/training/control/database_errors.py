@@ -29,7 +29,7 @@ _SERVER_LOG: Final = "The log of the database server may say more."
 
 def to_spanloop_error(error: DBAPIError, url: URL) -> DataDirectoryError:
     """Translate an error of the database's driver."""
-    shown, reason = shown_url(url), " ".join(str(error.orig).split()).rstrip(".")
+    shown, reason = shown_url(url), " ".join(str(error.orig).split()).rstrip(".?")
     is_transient = isinstance(error, OperationalError) or error.connection_invalidated
     if url.get_backend_name() == "sqlite":
         return DataDirectoryError(

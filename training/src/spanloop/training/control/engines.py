@@ -28,7 +28,7 @@ LOCK_TIMEOUT_S: Final = 30
 
 _WRITER_OPTION: Final = "spanloop_writer"
 _ADVISORY_LOCK_KEY: Final = 0x5350414E4C4F4F50
-_BEGIN_POSTGRESQL_WRITE: Final = (
+BEGIN_POSTGRESQL_WRITE: Final = (
     f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'",
     # Releases the lock of a writer whose machine has vanished.
     f"SET LOCAL idle_in_transaction_session_timeout = '{LOCK_TIMEOUT_S}s'",
@@ -156,7 +156,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 def _begin_postgresql(connection: Connection) -> None:
     if connection.get_execution_options().get(_WRITER_OPTION, False):
-        for statement in _BEGIN_POSTGRESQL_WRITE:
+        for statement in BEGIN_POSTGRESQL_WRITE:
             connection.exec_driver_sql(statement)
 
 
