@@ -1,15 +1,13 @@
 """Test that failures are handled by their cause, that limits end a job, and that leases follow the database's clock."""
 
 import errno
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
-from sqlalchemy import select
-from sqlalchemy.dialects import postgresql
 
 from spanloop.semconv.errors import DataDirectoryError, JobError, NotRunningError, StoreError
 from spanloop.training.control import job_queue
-from spanloop.training.control.clock import DatabaseTime, database_time, utc_now
+from spanloop.training.control.clock import database_time, utc_now
 from spanloop.training.control.database import ControlDatabase
 from spanloop.training.control.job_outcomes import FIRST_PAUSE, LONGEST_PAUSE, TRANSIENT_RETRIES, requeue_transient
 from spanloop.training.control.leases import record_progress
@@ -148,6 +146,29 @@ def test_the_clocks_of_the_machines_do_not_matter_to_a_lease(
     assert api.get(job.id).state is JobState.RUNNING
 
 
-def test_the_databases_clock_can_be_asked_of_postgresql() -> None:
-    statement = select(DatabaseTime()).compile(dialect=postgresql.dialect())  # type: ignore[no-untyped-call]
-    assert "clock_timestamp()" in str(statement)
+def test_a_clock_that_is_set_back_does_not_delay_the_renewal_of_a_lease(
+    *,
+    api: JobApi,
+    spec: JobSpec,
+    database: ControlDatabase,
+    make_scheduler: MakeScheduler,
+    runner_of: RunnerOf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lease_until() -> datetime:
+        with database.read() as session:
+            until = session.get_one(JobRow, job.id, populate_existing=True).lease_until
+        assert until is not None
+        return until
+
+    job = api.submit(spec)
+    clock = FakeClock(utc_now())
+    monkeypatch.setattr("spanloop.training.control.scheduler_loop.utc_now", clock)
+    with make_scheduler(runner_of("sleep")) as scheduler:
+        scheduler.tick()
+        leased_until = lease_until()
+        scheduler.tick()
+        assert lease_until() == leased_until
+        clock.forward(hours=-1)
+        scheduler.tick()
+        assert lease_until() > leased_until

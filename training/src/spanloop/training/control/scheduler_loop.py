@@ -251,7 +251,8 @@ class Scheduler:
 
     def _heartbeat(self, lease: Lease) -> JobState:
         now = self._clock()
-        if now - self._renewed_at[lease] < timedelta(seconds=self._settings.lease_s / 3):
+        # A clock that was set back must not delay the renewal.
+        if timedelta() <= now - self._renewed_at[lease] < timedelta(seconds=self._settings.lease_s / 3):
             with self._database.read() as session:
                 return leases.state_of(session, lease)
         with self._database.write() as session:
