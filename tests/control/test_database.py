@@ -4,6 +4,8 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 import traceback
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -183,6 +185,23 @@ def test_a_reader_does_not_wait_for_a_writer(database: ControlDatabase) -> None:
         writer.flush()
         with database.read() as session:
             assert session.get(SchemaRow, "other") is None
+
+
+def test_a_writer_has_the_lock_from_its_first_line(database: ControlDatabase) -> None:
+    """So what it reads elsewhere before its first statement, such as files, cannot change meanwhile."""
+    order = list[str]()
+
+    def write() -> None:
+        with database.write():
+            order.append("second")
+
+    with database.write():
+        thread = threading.Thread(target=write)
+        thread.start()
+        time.sleep(0.1)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
 
 
 COUNT = """

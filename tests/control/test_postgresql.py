@@ -89,8 +89,7 @@ def test_a_writer_that_waits_too_long_fails(postgresql: ControlDatabase, monkeyp
         with postgresql.write() as session:
             session.add(SchemaRow(name=name, version=1))
 
-    with postgresql.write() as holder:
-        holder.connection()
+    with postgresql.write():
         shorten_timeouts(monkeypatch, "100ms")
         with pytest.raises(DataDirectoryError, match="Another process has been writing") as caught:
             write("other")

@@ -62,6 +62,7 @@ class ControlDatabase:
     def write(self) -> Generator[Session]:
         """Open the only write session, which commits at its end; an exception rolls it back."""
         with self._translate_errors(), Session(self._writer, expire_on_commit=False) as session, session.begin():
+            session.connection()  # takes the lock now, and not with the first statement
             yield session
 
     def stored_version(self) -> int:
