@@ -86,6 +86,7 @@ def test_without_a_server_the_next_step_is_up(data_dir: DataDir) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_started_server_lives_as_long_as_the_store(data_dir: DataDir) -> None:
     with connect(data_dir, start=True) as store:
         assert data_dir.running("clickhouse") is not None
