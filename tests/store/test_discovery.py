@@ -117,6 +117,7 @@ def test_another_layout_is_refused_before_a_server_starts(data_dir: DataDir) -> 
     assert not data_dir.clickhouse.exists()
 
 
+@pytest.mark.slow
 def test_a_stale_run_file_is_ignored(data_dir: DataDir) -> None:
     stale = json.dumps({"url": "http://127.0.0.1:1", "pid": os.getpid()})
     data_dir.write(data_dir.run / "clickhouse.json", stale)
